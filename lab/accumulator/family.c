@@ -70,7 +70,8 @@ enum nd_status nd_accumulator_family(struct nd_accumulator **items, size_t *n, s
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_TO_ZERO, ND_ROUND_HALF_AWAY};
     struct nd_accumulator *all = NULL;
     size_t n_all = 0;
-    struct nd_candidates list = {.arithmetics = (void **)&all, .n_arithmetics = &n_all, .arithmetic_bytes = sizeof *all};
+    struct nd_candidates list = {
+        .arithmetics = (void **)&all, .n_arithmetics = &n_all, .arithmetic_bytes = sizeof *all};
     add_orders(&list, (struct nd_accumulator){.sum = ND_SUM_EXACT, .extra_bits = -1});
     for (size_t s = 0; s < sizeof sums / sizeof *sums; s++)
         for (size_t r = 0; r < sizeof roundings / sizeof *roundings; r++)

@@ -116,8 +116,8 @@ static enum nd_status sift(struct nd_accumulator_findings *findings, const struc
                            size_t n_hypotheses, const struct observations *seen, struct nd_error *err)
 {
     struct nd_candidates candidates = {.arithmetics = (void **)&findings->items,
-                             .n_arithmetics = &findings->n,
-                             .arithmetic_bytes = sizeof *findings->items};
+                                       .n_arithmetics = &findings->n,
+                                       .arithmetic_bytes = sizeof *findings->items};
     findings->n_hypotheses = n_hypotheses;
     for (size_t i = 0; i < n_hypotheses; i++)
         if (count_matches(&hypotheses[i], &findings->readings, seen, 0) == seen->n)

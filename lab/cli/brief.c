@@ -6,7 +6,8 @@
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
 
-/* The steps of a program apart, so that a line can be broken between them; n others give the same values. */
+/* The steps of an arithmetic apart, so that a line can be broken between them; n others give the same values.
+ */
 static json_t *spaced(const char *arithmetic, size_t n)
 {
     char text[512];

@@ -13,7 +13,7 @@ int fingerprint_print_difference(const json_t *difference, const char *a, const 
  * steps, and where `verbose` each operator in each cell. */
 int fingerprint_print_campaign(const json_t *table, const char *folder, bool verbose);
 
-/* The arithmetic of an entry or claim in words: its first program, or what is nearest; "-" where nothing is
+/* The arithmetic of an entry or claim in words: its first arithmetic, or what is nearest; "-" where nothing is
  * known. A new reference. */
 json_t *fingerprint_arithmetic(const json_t *entry);
 

@@ -80,7 +80,7 @@ static bool choose_sections(const struct fingerprint_values *values, const json_
 }
 
 /* Nothing is left to take: the datasheet has every section that is asked for, and is of this version of
- * npudiff. The next one may know more programs. */
+ * npudiff. The next one may know more arithmetics. */
 static bool is_complete(const struct fingerprint_values *values, const json_t *sheet)
 {
     const json_t *sections = json_object_get(sheet, "sections");

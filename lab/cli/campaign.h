@@ -5,7 +5,7 @@
 #include "lab/cli/take.h"
 
 /* Takes the datasheets that are asked for and not in the folder, and prints the table of all that are. The exit
- * code. */
+ * quantised value. */
 int fingerprint_campaign(const struct fingerprint_values *values);
 
 #endif

@@ -17,12 +17,13 @@ struct nd_ask_attribute {
     float f;
 };
 
-/* What follows the first input: codes of 8 or 32 bits, or numbers that are no codes. Borrowed. */
+/* What follows the first input: quantised values of 8 or 32 bits, or numbers that are no quantised values.
+ * Borrowed. */
 struct nd_ask_operand {
     enum nd_dtype dtype; /* codes: ND_DTYPE_U8, _I8, _I32; numbers: ND_DTYPE_I64, _F32 */
     struct nd_shape shape;
     const void *data;
-    float scale; /* of all codes */
+    float scale; /* of all quantised values */
     int64_t zero;
     const float *scales; /* NULL, or one scale for each place along axis 0, with zero points of 0 */
     bool is_input;       /* of the model, and data are one sample; else a constant */
@@ -30,7 +31,8 @@ struct nd_ask_operand {
 
 struct nd_ask {
     const char *op_type;
-    enum nd_dtype dtype; /* on both sides: codes, ND_DTYPE_U8 or ND_DTYPE_U16, or floats, ND_DTYPE_F32 */
+    enum nd_dtype
+        dtype; /* on both sides: quantised values, ND_DTYPE_U8 or ND_DTYPE_U16, or floats, ND_DTYPE_F32 */
     struct nd_shape x, y;
     float scale_x, scale_y;
     int64_t zero_x, zero_y;
@@ -39,14 +41,14 @@ struct nd_ask {
     struct nd_ask_operand operands[ND_ASK_MAX_OPERANDS];
 };
 
-/* Codes in, codes out: codes [n_samples] times x. n_samples is 1 with an operand that is an input. As
- * nd_trial_run. */
+/* Quantised values in, quantised values out: quantised values [n_samples] times x. n_samples is 1 with an
+ * operand that is an input. As nd_trial_run. */
 enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, const double *qvalues,
                              size_t n_samples, struct nd_trial_result *out, struct nd_error *err);
 
 /* What the operator gives in double precision, before it is quantised: values [n_samples] times y, of which
- * there is room. in_float32: of the float32 numbers that codes are dequantised to; else of the exact ones.
- * Errors as of nd_op_run. */
+ * there is room. in_float32: of the float32 numbers that quantised values are dequantised to; else of the exact
+ * ones. Errors as of nd_op_run. */
 enum nd_status nd_ask_values(const struct nd_ask *ask, const double *qvalues, size_t n_samples, bool in_float32,
                              double *values, struct nd_error *err);
 

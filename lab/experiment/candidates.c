@@ -10,7 +10,8 @@ void nd_candidates_keep(struct nd_candidates *s, const void *arithmetic)
     s->failed = s->failed || !nd_grow(s->arithmetics, &s->capacity, *s->n_arithmetics + 1, s->arithmetic_bytes);
     if (s->failed)
         return;
-    memcpy((unsigned char *)*s->arithmetics + *s->n_arithmetics * s->arithmetic_bytes, arithmetic, s->arithmetic_bytes);
+    memcpy((unsigned char *)*s->arithmetics + *s->n_arithmetics * s->arithmetic_bytes, arithmetic,
+           s->arithmetic_bytes);
     ++*s->n_arithmetics;
 }
 
@@ -25,7 +26,7 @@ void nd_candidates_fewest(struct nd_candidates *s, const void *arithmetic, uint6
 }
 
 void nd_candidates_right(struct nd_candidates *s, const void *arithmetic, uint64_t wrong, void *nearest,
-                    uint64_t *n_nearest_wrong)
+                         uint64_t *n_nearest_wrong)
 {
     if (wrong < *n_nearest_wrong) {
         *n_nearest_wrong = wrong;

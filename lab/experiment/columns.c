@@ -4,12 +4,12 @@
 
 #include "core/random.h"
 
-/* Codes, about the middle. Chosen. */
+/* Quantised values, about the middle. Chosen. */
 static const double min_zero_x = 120, max_zero_x = 136, min_zero_y = 90, max_zero_y = 160;
 /* Real number of one step of x. Chosen: as usual activations have them. */
 static const double min_scale_x = 0.01, max_scale_x = 0.04;
 /* Steps of y in units of the accumulator, whose sums of 64 terms have a deviation of sqrt(64) 74^2 = 43 800 (74
- * is that of a uniform uint8 code): they fill the 255 steps. Chosen. */
+ * is that of a uniform uint8 quantised value): they fill the 255 steps. Chosen. */
 static const double min_step_y = 700, max_step_y = 1500;
 
 struct nd_columns *nd_columns_make(struct nd_experiment *e, size_t n_rows, size_t n_terms, size_t n_columns)

@@ -12,7 +12,7 @@ struct nd_columns {
     bool is_per_channel; /* scales are [n_columns], weights are of int8, and zero_w is 0; else [1], and uint8 */
     bool has_bias;
     uint8_t *x;       /* [n_terms][n_rows] */
-    int16_t *weights; /* [n_columns][n_terms]: codes */
+    int16_t *weights; /* [n_columns][n_terms]: quantised values */
     float *scales_w;
     int32_t *bias; /* [n_columns] */
     float *bias_scales;
@@ -23,10 +23,10 @@ struct nd_columns {
  * not go on. */
 struct nd_columns *nd_columns_make(struct nd_experiment *experiment, size_t n_rows, size_t n_terms,
                                    size_t n_columns);
-/* Draws codes, weights, zero points and the scale of x. */
+/* Draws quantised values, weights, zero points and the scale of x. */
 void nd_columns_draw(struct nd_columns *columns, uint64_t *seed);
-/* Draws the scale of y, under which the sums of 64 such terms fill the codes. The scales of x and of the first
- * weights are given. */
+/* Draws the scale of y, under which the sums of 64 such terms fill the quantised values. The scales of x and of
+ * the first weights are given. */
 void nd_columns_draw_step(struct nd_columns *columns, uint64_t *seed);
 /* Whether the device answers. As nd_experiment_ask. */
 bool nd_columns_ask(struct nd_experiment *experiment, struct nd_columns *columns);

@@ -1,10 +1,12 @@
 /* One experiment: a device is asked about one operator, and an entry of the datasheet says what came out. All
  * sections are made of them. An experiment goes in this order:
  *
- *     1. it asks: models of one operator (ask.h) and codes, and the codes that the device gives;
- *     2. it solves: which programs of a family give all those codes (the solvers: staircase.h, mean.h ...);
- *     3. it confirms: fresh random codes under scales that nothing was solved from;
- *     4. it tells: the verdict, the programs that are left, counts, and what could not be decided.
+ *     1. it asks: models of one operator (ask.h) and quantised values, and the quantised values that the device
+ * gives;
+ *     2. it solves: which arithmetics of a family give all those quantised values (the solvers: threshold
+ * sweep.h, mean.h ...);
+ *     3. it confirms: fresh random quantised values under scales that nothing was solved from;
+ *     4. it tells: the verdict, the arithmetics that are left, counts, and what could not be decided.
  *
  * An experiment remembers the first error and the first failure of the device. After either, asking and telling
  * do nothing, so that its steps follow each other without tests between them. What it allocates is freed at its
@@ -30,9 +32,9 @@ struct nd_experiment {
     struct nd_trial_result failure;         /* how, or how it refused last; has no data */
     bool is_on_npu;                         /* in all trials */
     char provider[64];                      /* of the last trial */
-    uint64_t n_fresh, n_right;              /* fresh codes; those that the first program left gives */
-    struct nd_strbuf answers;               /* digests of codes */
-    void **blocks;                          /* what it allocated */
+    uint64_t n_fresh, n_right; /* fresh quantised values; those that the first arithmetic left gives */
+    struct nd_strbuf answers;  /* digests of quantised values */
+    void **blocks;             /* what it allocated */
     size_t n_blocks, capacity;
 };
 
@@ -64,49 +66,49 @@ void *nd_experiment_own(struct nd_experiment *experiment, void *pointer);
 
 /* ---- asking ---- */
 
-/* The device's codes, n_samples times ask->y, which live until the end; NULL: it does not go on, or a patient
- * experiment has no answer to this. */
-const double *nd_experiment_ask(struct nd_experiment *experiment, const struct nd_ask *ask, const double *qvalues,
-                                size_t n_samples);
+/* The device's quantised values, n_samples times ask->y, which live until the end; NULL: it does not go on, or
+ * a patient experiment has no answer to this. */
+const double *nd_experiment_ask(struct nd_experiment *experiment, const struct nd_ask *ask,
+                                const double *qvalues, size_t n_samples);
 /* The same of a model that is made otherwise, whose output has n elements in all. The model is destroyed. */
 const double *nd_experiment_run(struct nd_experiment *experiment, struct nd_compose *model,
                                 const struct nd_trial_input *input, size_t n);
-/* Appends a digest of codes to the answers. */
+/* Appends a digest of quantised values to the answers. */
 void nd_experiment_digest(struct nd_experiment *experiment, const double *qvalues, size_t n);
 void nd_experiment_add_digest(struct nd_experiment *experiment, struct nd_digest digest);
 
 /* ---- confirming ---- */
 
-/* Fewer fresh codes confirm nothing, nor does a smaller share of right ones. */
+/* Fewer fresh quantised values confirm nothing, nor does a smaller share of right ones. */
 enum { ND_CONFIRMING_QVALUES = 100000 };
 #define ND_CONFIRMING_SHARE 0.999
 bool nd_fresh_is_enough(uint64_t n_fresh, uint64_t n_right);
 
-/* Of n programs, of which program i gave n_right[i] fresh codes, only those that gave the most stay, in their
- * order, at the front. How many; *most is what they gave, 0 without any. */
+/* Of n arithmetics, of which arithmetic i gave n_right[i] fresh quantised values, only those that gave the most
+ * stay, in their order, at the front. How many; *most is what they gave, 0 without any. */
 size_t nd_fresh_keep_best(void *arithmetics, size_t arithmetic_bytes, size_t n, const uint64_t *n_right,
                           uint64_t *most);
 
 struct nd_confirmation {
     size_t n_models;
     uint64_t seed;
-    /* Asks about model i; how many codes came back, 0 where it does not go on. */
+    /* Asks about model i; how many quantised values came back, 0 where it does not go on. */
     size_t (*ask)(struct nd_experiment *experiment, void *context, size_t i, uint64_t *seed);
-    /* How many of these codes the program gives. */
+    /* How many of these quantised values the arithmetic gives. */
     uint64_t (*count_right)(const void *context, const void *arithmetic);
 };
-/* The programs that findings are left with. */
+/* The arithmetics that findings are left with. */
 struct nd_left {
     void *arithmetics;
     size_t arithmetic_bytes, *n_arithmetics;
 };
 #define ND_LEFT(findings)                                                                                      \
     ((struct nd_left){(findings)->arithmetics, sizeof *(findings)->arithmetics, &(findings)->n_arithmetics})
-/* Holds programs against fresh codes: those that give fewer than the best of them are dropped. n_fresh and
+/* Holds arithmetics against fresh codes: those that give fewer than the best of them are dropped. n_fresh and
  * n_right are counted anew. */
 void nd_experiment_confirm(struct nd_experiment *experiment, const struct nd_confirmation *confirmation,
                            void *context, struct nd_left left);
-/* Enough fresh codes, and enough of them right. */
+/* Enough fresh quantised values, and enough of them right. */
 bool nd_experiment_is_confirmed(const struct nd_experiment *experiment, size_t n_arithmetics);
 
 /* ---- telling ---- */
@@ -140,7 +142,7 @@ void nd_tell_counts(struct nd_experiment *experiment, json_t *entry, const struc
 #define ND_COUNTS(...) ((const struct nd_count[]){__VA_ARGS__, {NULL, 0}})
 
 void nd_tell_undecided(struct nd_experiment *experiment, json_t *entry, const char *what, const char *probe);
-/* What programs may differ in: if those that are left do in one of the fields, it is undecided. */
+/* What arithmetics may differ in: if those that are left do in one of the fields, it is undecided. */
 struct nd_issue {
     const char *what, *probe; /* NULL: the end of a list */
     struct nd_field {
@@ -153,7 +155,7 @@ struct nd_issue {
     }
 void nd_tell_issues(struct nd_experiment *experiment, json_t *entry, const struct nd_issue *issues,
                     const void *arithmetics, size_t n_arithmetics, size_t arithmetic_bytes);
-/* No program of the family gives the codes; the nearest one does not give n_wrong of them. */
+/* No arithmetic of the family gives the quantised values; the nearest one does not give n_wrong of them. */
 void nd_tell_nearest(struct nd_experiment *experiment, json_t *entry, const char *name, uint64_t n_wrong);
 void nd_tell_unknown(struct nd_experiment *experiment, json_t *entry);
 

@@ -90,7 +90,7 @@ const double *nd_product_ask(struct nd_experiment *e, const struct nd_product *p
     return nd_experiment_ask(e, &ask, x, n_samples);
 }
 
-/* ---- staircases ---- */
+/* ---- threshold sweep ---- */
 
 const uint8_t nd_spread_weights[ND_SPREAD_TERMS] = {127, 127, 127, 127, 127, 127, 127, 127, 1};
 
@@ -105,7 +105,7 @@ void nd_spread(int64_t sum, int64_t out[ND_SPREAD_TERMS])
 }
 
 bool nd_threshold_sweep_ask(struct nd_experiment *e, enum nd_linear_form form, enum nd_dtype dtype,
-                      struct nd_threshold_sweep *s)
+                            struct nd_threshold_sweep *s)
 {
     int exponent, unit_bits = dtype == ND_DTYPE_U16 ? 8 : 0;
     double mantissa = frexp(s->multiplier, &exponent), *x = nd_calloc(s->n, ND_SPREAD_TERMS * sizeof *x);

@@ -105,7 +105,8 @@ void nd_tell_undecided(struct nd_experiment *e, json_t *entry, const char *what,
     append(e, member(e, entry, "undecided", json_array), json_pack("{s:s, s:s}", "what", what, "probe", probe));
 }
 
-static bool differ(const struct nd_issue *issue, const void *arithmetics, size_t n_arithmetics, size_t arithmetic_bytes)
+static bool differ(const struct nd_issue *issue, const void *arithmetics, size_t n_arithmetics,
+                   size_t arithmetic_bytes)
 {
     const unsigned char *first = arithmetics;
     for (const struct nd_field *f = issue->fields; f->size_bytes > 0; f++)
@@ -115,8 +116,8 @@ static bool differ(const struct nd_issue *issue, const void *arithmetics, size_t
     return false;
 }
 
-void nd_tell_issues(struct nd_experiment *e, json_t *entry, const struct nd_issue *issues, const void *arithmetics,
-                    size_t n_arithmetics, size_t arithmetic_bytes)
+void nd_tell_issues(struct nd_experiment *e, json_t *entry, const struct nd_issue *issues,
+                    const void *arithmetics, size_t n_arithmetics, size_t arithmetic_bytes)
 {
     for (; issues->what != NULL; issues++)
         if (differ(issues, arithmetics, n_arithmetics, arithmetic_bytes))
@@ -131,5 +132,5 @@ void nd_tell_nearest(struct nd_experiment *e, json_t *entry, const char *name, u
 
 void nd_tell_unknown(struct nd_experiment *e, json_t *entry)
 {
-    nd_tell_undecided(e, entry, "the program", "a family that this version does not know");
+    nd_tell_undecided(e, entry, "the arithmetic", "a family that this version does not know");
 }

@@ -43,7 +43,8 @@ void nd_threshold_sweep_look(const struct nd_threshold_sweep *s, struct nd_thres
     out->offset = before - divisor * floor(before / divisor);
 }
 
-uint64_t nd_threshold_sweep_count_wrong(const struct nd_threshold_sweep *s, const struct nd_requantise *arithmetic)
+uint64_t nd_threshold_sweep_count_wrong(const struct nd_threshold_sweep *s,
+                                        const struct nd_requantise *arithmetic)
 {
     const struct nd_requantiser r = nd_requantise_prepare(arithmetic, s->multiplier, s->zero_point);
     uint64_t n = 0;
@@ -52,15 +53,15 @@ uint64_t nd_threshold_sweep_count_wrong(const struct nd_threshold_sweep *s, cons
     return n;
 }
 
-/* ---- what a staircase allows under one structure ---- */
+/* ---- what a threshold sweep allows under one structure ---- */
 
-/* Everything of a program but the bits of its multiplier. */
+/* Everything of an arithmetic but the bits of its multiplier. */
 struct interval {
     double low, high; /* of c; low > high: nothing is left */
 };
 
-/* The values of v with round(v) = k lie between these. Ends are let in: an end that is out costs a wrong code
- * later, when the whole program is tried. */
+/* The values of v with round(v) = k lie between these. Ends are let in: an end that is out costs a wrong
+ * quantised value later, when the whole arithmetic is tried. */
 static void rounding_range(enum nd_rounding rounding, double k, double *low, double *high)
 {
     double below = 0.5, above = 0.5;
@@ -74,8 +75,9 @@ static void rounding_range(enum nd_rounding rounding, double k, double *low, dou
     *high = k + above;
 }
 
-/* What the code at one accumulator says of c, where r has everything but c. */
-static void narrow(struct interval *c, const struct nd_requantiser *r, const struct nd_threshold_sweep *s, size_t i)
+/* What the quantised value at one accumulator says of c, where r has everything but c. */
+static void narrow(struct interval *c, const struct nd_requantiser *r, const struct nd_threshold_sweep *s,
+                   size_t i)
 {
     double a = s->first + (double)i, least, greatest;
     double A = r->step * (floor((a + r->fold) / r->step) + r->half);
@@ -92,7 +94,8 @@ static void narrow(struct interval *c, const struct nd_requantiser *r, const str
     c->high = fmin(c->high, fmax(x, y));
 }
 
-static struct interval solve_multiplier(const struct nd_threshold_sweep *s, const struct nd_requantise *structure)
+static struct interval solve_multiplier(const struct nd_threshold_sweep *s,
+                                        const struct nd_requantise *structure)
 {
     /* A sliver more than the quotients are off in double. */
     const double sliver = 0x1p-48;
@@ -108,8 +111,8 @@ static struct interval solve_multiplier(const struct nd_threshold_sweep *s, cons
 
 /* ---- what is tried ---- */
 
-/* The granule that the staircases show, in bits below the multiplier: the finest. A staircase whose granule is
- * 1 says only that e <= 0. */
+/* The granule that the threshold sweep show, in bits below the multiplier: the finest. A threshold sweep whose
+ * granule is 1 says only that e <= 0. */
 struct granule_rule {
     bool is_seen; /* some granule is over 1 */
     int bits;
@@ -139,7 +142,7 @@ struct search {
     struct nd_candidates candidates;
 };
 
-/* Kept where all codes follow. */
+/* Kept where all quantised values follow. */
 static void try_arithmetic(struct search *search, const struct nd_requantise *arithmetic)
 {
     struct nd_threshold_sweep_findings *out = search->out;
@@ -219,12 +222,13 @@ static void find_nearest(struct search *search)
     for (int fold = 0; fold < 2; fold++)
         for (int rounding = ND_ROUND_HALF_EVEN; rounding <= ND_ROUND_TO_ZERO; rounding++) {
             const struct nd_requantise arithmetic = {.folds_zero = fold != 0,
-                                                  .rounding = (enum nd_rounding)rounding};
+                                                     .rounding = (enum nd_rounding)rounding};
             try_arithmetic(search, &arithmetic);
         }
 }
 
-static void count(const struct nd_threshold_sweep *staircases, size_t n, struct nd_threshold_sweep_findings *out)
+static void count(const struct nd_threshold_sweep *staircases, size_t n,
+                  struct nd_threshold_sweep_findings *out)
 {
     for (size_t i = 0; i < n; i++) {
         struct nd_threshold_sweep_shape shape;
@@ -233,14 +237,16 @@ static void count(const struct nd_threshold_sweep *staircases, size_t n, struct 
         out->n_thresholds += shape.n_thresholds;
         out->n_rising += shape.is_rising;
     }
-    out->n_deciding = 2 * (uint64_t)out->n_thresholds; /* the last code before, and the first behind */
+    out->n_deciding =
+        2 * (uint64_t)out->n_thresholds; /* the last quantised value before, and the first behind */
 }
 
 enum nd_status nd_threshold_sweep_solve(const struct nd_threshold_sweep *staircases, size_t n,
-                                  struct nd_threshold_sweep_findings *out, struct nd_error *err)
+                                        struct nd_threshold_sweep_findings *out, struct nd_error *err)
 {
     struct nd_threshold_sweep_findings findings = {.n_nearest_wrong = UINT64_MAX};
-    struct search search = {.staircases = staircases, .n = n, .out = &findings, .candidates = ND_CANDIDATES(&findings)};
+    struct search search = {
+        .staircases = staircases, .n = n, .out = &findings, .candidates = ND_CANDIDATES(&findings)};
     search.intervals = nd_calloc(n, sizeof *search.intervals);
     if (search.intervals == NULL)
         return nd_fail_memory(err);

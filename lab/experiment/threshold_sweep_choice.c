@@ -25,7 +25,7 @@ static double halfway(int n_bits, bool is_odd)
 }
 
 size_t nd_threshold_sweep_next_multipliers(const struct nd_threshold_sweep_findings *findings,
-                                     double out[ND_THRESHOLD_SWEEP_MULTIPLIERS])
+                                           double out[ND_THRESHOLD_SWEEP_MULTIPLIERS])
 {
     bool is_asked[ND_MULTIPLIER_MAX_BITS + 1] = {false};
     size_t n = 0;

@@ -97,7 +97,7 @@ static enum nd_status run_model(const struct nd_bench *bench, const struct nd_tr
     struct nd_capture_outcome outcome;
     struct nd_model *model = NULL;
     options.tensors = "all";
-    options.n_repeats = 2;         /* a device that answers otherwise the second time has no program */
+    options.n_repeats = 2;         /* a device that answers otherwise the second time has no arithmetic */
     options.allow_fallback = true; /* where it ran is read back */
     options.replace = true;        /* one that was left unfinished or failed */
     enum nd_status status = nd_model_load(model_path, &model, err);
@@ -178,7 +178,8 @@ static enum nd_status read_capture(const struct nd_bench *bench, const struct nd
     if (nd_capture_state(capture) != ND_CAPTURE_COMPLETE)
         read_failure(capture, out);
     else if (tensor == SIZE_MAX)
-        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, trial->output, "'%s' has no edge '%s'", path, trial->output);
+        status =
+            nd_fail(err, ND_E_MODEL_NO_TENSOR, trial->output, "'%s' has no tensor '%s'", path, trial->output);
     else
         status = read_output(bench, capture, tensor, out, err);
     if (status == ND_OK && out->x != NULL)

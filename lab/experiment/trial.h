@@ -27,7 +27,7 @@ struct nd_trial_input {
 
 struct nd_trial {
     const struct nd_compose *model;
-    const char *output; /* the edge that is asked for: the model's output */
+    const char *output; /* the tensor that is asked for: the model's output */
     size_t n_samples;
     size_t n_inputs;
     const struct nd_trial_input *inputs; /* all of the model's, by name */
@@ -44,7 +44,7 @@ struct nd_trial_result {
     enum nd_dtype dtype;
     struct nd_shape shape; /* of one sample */
     size_t n;              /* elements of all samples */
-    double *x;             /* [n]: codes or floats, in C order, sample by sample; owned */
+    double *x;             /* [n]: quantised values or floats, in C order, sample by sample; owned */
 };
 
 /* ND_OK also where the device failed. Errors are what keeps a trial from being run: ND_ERR_IO, ND_ERR_MEMORY, a

@@ -7,7 +7,8 @@
 /* Of one model. Chosen. */
 enum { N_COLUMNS = 128 };
 
-/* Real number of one step of a weight: 2 / 255, so that uint8 codes about 128 span -1 .. 1. Chosen. */
+/* Real number of one step of a weight: 2 / 255, so that uint8 quantised values about 128 span -1 .. 1. Chosen.
+ */
 static const double usual_scale_w = 0.0078431;
 /* Real number of one step of x: where scales are drawn from. Chosen: as usual activations have them. */
 static const double min_scale_x = 0.01, max_scale_x = 0.04;
@@ -46,7 +47,7 @@ static void set_scales(struct nd_columns *q, double share, bool is_uneven, uint6
     }
 }
 
-/* The bias of column c, of code and scale, as what a rescale makes of it. */
+/* The bias of column c, of quantised value and scale, as what a rescale makes of it. */
 static struct nd_bias_column rescale_bias(const struct nd_columns *q, size_t c, enum nd_bias_rescale rescale)
 {
     static const enum nd_rounding roundings[ND_BIAS_RESCALES] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_EVEN,
@@ -150,8 +151,8 @@ static size_t pick_rows(const double *qvalues, double *a, double *picked)
 {
     size_t n = 0;
     for (size_t i = 0; i < SWEEP_ROWS; i++) {
-        bool changes =
-            (i % BLOCK > 0 && qvalues[i - 1] != qvalues[i]) || (i % BLOCK + 1 < BLOCK && qvalues[i + 1] != qvalues[i]);
+        bool changes = (i % BLOCK > 0 && qvalues[i - 1] != qvalues[i]) ||
+                       (i % BLOCK + 1 < BLOCK && qvalues[i + 1] != qvalues[i]);
         if (!changes || qvalues[i] <= 0 || qvalues[i] >= 255)
             continue;
         a[n] = accumulator_of(i);
@@ -187,8 +188,9 @@ static void read_columns(const struct nd_columns *q, const struct nd_requantise 
 }
 
 /* What a sweep is asked under. share: a bias's step in units of the accumulator, s_x s_w; shares but 1 are no
- * simple fractions, so that a bias that is rescaled is rounded. multiplier: codes per unit of the accumulator;
- * about 2^-5, under which a block of 512 passes 18 to 27 thresholds. zero_y: an output code. All chosen. */
+ * simple fractions, so that a bias that is rescaled is rounded. multiplier: quantised values per unit of the
+ * accumulator; about 2^-5, under which a block of 512 passes 18 to 27 thresholds. zero_y: an output quantised
+ * value. All chosen. */
 static const struct setting {
     double share;
     bool is_uneven; /* of scales per column alone: shares of 1 to 2 times this, column by column */
@@ -234,9 +236,9 @@ static void find_program(struct nd_experiment *e, struct nd_bias *b)
         nd_experiment_own(e, b->found.arithmetics);
 }
 
-/* ---- fresh codes ---- */
+/* ---- fresh quantised values ---- */
 
-/* Four models make 131 072 codes, more than ND_CONFIRMING_CODES. */
+/* Four models make 131 072 quantised values, more than ND_CONFIRMING_CODES. */
 enum { FRESH_ROWS = 256, FRESH_TERMS = 64, N_FRESH_MODELS = 4, FRESH_QVALUES = FRESH_ROWS * N_COLUMNS };
 /* In units of the accumulator: biases are as large as the sums (columns.c). Chosen. */
 static const double max_fresh_bias = 60000;
@@ -259,7 +261,7 @@ static void fill_fresh(struct nd_columns *q, double share, uint64_t *seed)
         q->bias[c] = (int32_t)rint(nd_random_between(seed, -max_fresh_bias, max_fresh_bias) / share);
 }
 
-/* The sums of the question's codes, and how each column goes on from them. */
+/* The sums of the question's quantised values, and how each column goes on from them. */
 static void prepare_columns(struct fresh *f)
 {
     double ratios[N_COLUMNS];

@@ -1,13 +1,13 @@
-/* How the biases of products, int32 codes of any scale, enter the accumulator.
+/* How the biases of products, int32 quantised values of any scale, enter the accumulator.
  *
- * The family: a bias of another scale than s_x s_w may first become a code of that scale, rounded in double;
- * real = b s_b; where biases have a common step S = (largest |real| of the tensor) / 2^p, real
- * becomes round(real / S) S; the shift of the accumulator is round'(real / (s_x s_w r)), together with the
- * output's zero point in the same steps, or apart. Calculated in doubles, or in float32 in that order; of a
- * tensor with scales per column, s_b and s_w are the column's own or the greatest.
+ * The family: a bias of another scale than s_x s_w may first become a quantised value of that scale, rounded in
+ * double; real = b s_b; where biases have a common step S = (largest |real| of the tensor) / 2^p, real becomes
+ * round(real / S) S; the shift of the accumulator is round'(real / (s_x s_w r)), together with the output's
+ * zero point in the same steps, or apart. Calculated in doubles, or in float32 in that order; of a tensor with
+ * scales per column, s_b and s_w are the column's own or the greatest.
  *
  * A column whose accumulator sweeps about its own -b shows its shift: between the least and the greatest with
- * which the program that requantises (requantise.h) gives all codes. */
+ * which the arithmetic that requantises (requantise.h) gives all quantised values. */
 #ifndef ND_FINGERPRINT_BIAS_H
 #define ND_FINGERPRINT_BIAS_H
 
@@ -38,21 +38,22 @@ const char *nd_bias_name(const struct nd_bias_arithmetic *arithmetic, char buf[N
 
 /* One column and what it shares with others. */
 struct nd_bias_column {
-    double bias; /* code */
+    double bias; /* quantised value */
     float bias_scale, largest_bias_scale;
     float scale_x, scale_w, largest_scale_w;
     double ratio;                       /* r of its weights (weights.h) */
     double largest_own, largest_shared; /* of |b s_b| in the tensor; with the greatest s_b in place of each */
     float largest_own_f32, largest_shared_f32; /* of the products in float32 */
     double zero;                               /* z_y / M */
-    double zero_fold; /* what the program that requantises makes of that; 0: it folds none */
+    double zero_fold; /* what the arithmetic that requantises makes of that; 0: it folds none */
 };
 /* What is added to the accumulator, the zero point with it where that is folded. The column is the one for the
  * program's rescale. */
 double nd_bias_shift(const struct nd_bias_arithmetic *arithmetic, const struct nd_bias_column *column);
 
-/* The shifts with which a requantiser gives all codes of accumulators, which it does between two: its codes
- * rise with the shift. low > high: there is none. low is -HUGE_VAL (high HUGE_VAL) without a limit. */
+/* The shifts with which a requantiser gives all quantised values of accumulators, which it does between two:
+ * its quantised values rise with the shift. low > high: there is none. low is -HUGE_VAL (high HUGE_VAL) without
+ * a limit. */
 struct nd_bias_range {
     double low, high;
 };
@@ -66,14 +67,14 @@ struct nd_bias_reading {
 struct nd_bias_findings {
     struct nd_bias_arithmetic *arithmetics; /* owned */
     size_t n_arithmetics;
-    uint64_t n_readings, n_wrong; /* columns; those that the programs do not give */
+    uint64_t n_readings, n_wrong; /* columns; those that the arithmetics do not give */
 };
-/* The programs that give most of the columns. folds: the program that requantises folds the zero point.
+/* The arithmetics that give most of the columns. folds: the arithmetic that requantises folds the zero point.
  * ND_ERR_MEMORY. */
 enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, bool folds,
                              struct nd_bias_findings *out, struct nd_error *err);
 
-/* What an experiment found; the programs belong to it. */
+/* What an experiment found; the arithmetics belong to it. */
 struct nd_bias {
     const struct nd_weights *weights; /* known; borrowed */
     bool is_per_channel;

@@ -1,4 +1,4 @@
-/* Which bias programs agree with the shifts that were read off. */
+/* Which bias arithmetics agree with the shifts that were read off. */
 #include "lab/fingerprint/bias.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "lab/experiment/candidates.h"
 
-/* ---- the program ---- */
+/* ---- the arithmetic ---- */
 
 const char *nd_bias_name(const struct nd_bias_arithmetic *p, char buf[ND_BIAS_NAME_BYTES])
 {
@@ -67,7 +67,7 @@ struct rows {
     size_t n;
 };
 
-/* Whether some code under the shift is less than the device's (sign -1), or more (sign 1). */
+/* Whether some quantised value under the shift is less than the device's (sign -1), or more (sign 1). */
 static bool is_beyond(const struct rows *rows, double shift, int sign)
 {
     struct nd_requantiser r = rows->requantiser;
@@ -81,7 +81,8 @@ static bool is_beyond(const struct rows *rows, double shift, int sign)
 /* Of all shifts up to this one. */
 static const double farthest = 0x1p33;
 
-/* The least shift (sign -1) or the greatest under which no code is beyond; infinite without a limit. */
+/* The least shift (sign -1) or the greatest under which no quantised value is beyond; infinite without a limit.
+ */
 static double find_limit(const struct rows *rows, int sign)
 {
     enum { STEPS = 96 }; /* down to neighbouring doubles */
@@ -176,9 +177,9 @@ enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, b
     for (int rescale = 0; rescale < ND_BIAS_RESCALES; rescale++)
         for (int form = 0; form < 2 * n_scales; form++)
             try_steps(&search, (struct nd_bias_arithmetic){.rescale = (enum nd_bias_rescale)rescale,
-                                                        .is_f32 = (form & 1) != 0,
-                                                        .has_largest_bias_scale = (form & 2) != 0,
-                                                        .has_largest_weight_scale = (form & 4) != 0});
+                                                           .is_f32 = (form & 1) != 0,
+                                                           .has_largest_bias_scale = (form & 2) != 0,
+                                                           .has_largest_weight_scale = (form & 4) != 0});
     enum nd_status status = nd_candidates_end(&search.candidates, err);
     if (status == ND_OK)
         *out = found;

@@ -10,7 +10,7 @@
 /* What stands in a cell instead of the number of an arithmetic. */
 enum {
     ND_CELL_EMPTY = -1,   /* no datasheet, or the operator is not in it */
-    ND_CELL_UNKNOWN = -2, /* no program and no digests, or it changes from run to run */
+    ND_CELL_UNKNOWN = -2, /* no arithmetic and no digests, or it changes from run to run */
     ND_CELL_FAILED = -3,  /* the device refused or broke off */
 };
 

@@ -1,5 +1,5 @@
-/* Sums, differences and products of two uint8 tensors: asking a device for grids, and holding the programs that
- * these leave against fresh pairs. */
+/* Sums, differences and products of two uint8 tensors: asking a device for grids, and holding the arithmetics
+ * that these leave against fresh pairs. */
 #include "lab/fingerprint/elementwise.h"
 #include "lab/fingerprint/section.h"
 
@@ -8,7 +8,7 @@
 
 enum { SIDE = 256, MAX_GRIDS = ND_ELEMENTWISE_GRIDS + 10 };
 
-/* The codes of pairs (a, b) [SIDE][n_columns]; NULL as nd_experiment_ask. */
+/* The quantised values of pairs (a, b) [SIDE][n_columns]; NULL as nd_experiment_ask. */
 static const uint8_t *ask(struct nd_experiment *e, const struct nd_elementwise_scales *s, size_t n_columns,
                           const double *a, const uint8_t *b)
 {
@@ -40,7 +40,7 @@ static const uint8_t *ask(struct nd_experiment *e, const struct nd_elementwise_s
 struct grids {
     struct nd_elementwise_grid items[MAX_GRIDS];
     size_t n;
-    struct nd_elementwise_findings found; /* the programs belong to the experiment */
+    struct nd_elementwise_findings found; /* the arithmetics belong to the experiment */
     struct nd_digest answers;             /* of the first ND_ELEMENTWISE_GRIDS, chained */
 };
 
@@ -79,7 +79,7 @@ static void ask_chosen(struct nd_experiment *e, enum nd_elementwise_op op, struc
     solve(e, grids);
 }
 
-/* More grids while programs are left that these tell apart; one that told nothing apart is followed by few
+/* More grids while arithmetics are left that these tell apart; one that told nothing apart is followed by few
  * others. */
 static void ask_more(struct nd_experiment *e, enum nd_elementwise_op op, struct grids *grids)
 {
@@ -95,7 +95,7 @@ static void ask_more(struct nd_experiment *e, enum nd_elementwise_op op, struct 
     }
 }
 
-/* ---- fresh codes ---- */
+/* ---- fresh quantised values ---- */
 
 enum { FRESH_COLUMNS = 64, N_FRESH = SIDE * FRESH_COLUMNS };
 
@@ -213,7 +213,7 @@ static void tell(struct nd_experiment *e, enum nd_elementwise_op op, const struc
         nd_tell_rounding(e, parameters, "rounding", first->rounding);
     nd_tell_issues(e, entry, issues, first, found->n_arithmetics, sizeof *first);
     if (found->is_cut)
-        nd_tell_undecided(e, entry, "programs beyond those that are listed", more_grids);
+        nd_tell_undecided(e, entry, "arithmetics beyond those that are listed", more_grids);
 }
 
 static void take_subject(struct nd_experiment *e, int kind, json_t *entries)

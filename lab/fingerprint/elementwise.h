@@ -1,5 +1,5 @@
-/* How a device adds, subtracts and multiplies uint8 codes: grids of all 256 x 256 pairs of codes under several
- * scales, and the programs that they leave.
+/* How a device adds, subtracts and multiplies uint8 codes: grids of all 256 x 256 pairs of quantised values
+ * under several scales, and the arithmetics that they leave.
  *
  * The family that is solved for is what fixed point without a division can be: with r_i = s_i / s_y of a sum,
  * and r = s_1 s_2 / s_y of a product,
@@ -13,8 +13,8 @@
  * with half = 2^(k - first - 1), R = 0 or 2^(first - 1), and P = 2^g round(2^e (h - z_1)(h - z_2) / 2^g), or 0.
  * A D beyond so many signed bits lowers k, wraps or saturates. As floor((floor(a / 2^p) + D) / 2^q) = floor((a
  * + D 2^p) / 2^(p + q)), a grid shows m and the whole number C = D 2^first + R in y = floor((t + C) / 2^k): it
- * leaves an interval of C for every k and m. What gives a C in the intervals of all grids is a program that is
- * not excluded.
+ * leaves an interval of C for every k and m. What gives a C in the intervals of all grids is an arithmetic that
+ * is not excluded.
  *
  * Tried besides: the real number rounded once, and float32 operations as a CPU has them. */
 #ifndef ND_FINGERPRINT_ELEMENTWISE_H
@@ -67,26 +67,26 @@ enum { ND_ELEMENTWISE_NAME_BYTES = 320, ND_ELEMENTWISE_QVALUES = 65536 };
 const char *nd_elementwise_name(const struct nd_elementwise_arithmetic *arithmetic, enum nd_elementwise_op op,
                                 char buf[ND_ELEMENTWISE_NAME_BYTES]);
 
-/* A program made ready for scales: y = clip((t + offset) >> k), t with m1 and m2 (of a product: m1). */
+/* An arithmetic made ready for scales: y = clip((t + offset) >> k), t with m1 and m2 (of a product: m1). */
 struct nd_elementwise_ready {
     struct nd_elementwise_arithmetic arithmetic;
     struct nd_elementwise_scales scales;
     int64_t m1, m2, offset, d;
     int k;
 };
-/* False where the program has no numbers for these scales. */
+/* False where the arithmetic has no numbers for these scales. */
 bool nd_elementwise_prepare(const struct nd_elementwise_arithmetic *arithmetic,
                             const struct nd_elementwise_scales *scales, struct nd_elementwise_ready *out);
 uint8_t nd_elementwise_qvalue(const struct nd_elementwise_ready *ready, int64_t a, int64_t b);
 
-/* Codes of all pairs, [a][b]. Borrowed. */
+/* Quantised values of all pairs, [a][b]. Borrowed. */
 struct nd_elementwise_grid {
     struct nd_elementwise_scales scales;
     const uint8_t *qvalues;
 };
 
 struct nd_elementwise_findings {
-    struct nd_elementwise_arithmetic *arithmetics; /* not excluded: they give every code; owned */
+    struct nd_elementwise_arithmetic *arithmetics; /* not excluded: they give every quantised value; owned */
     size_t n_arithmetics;
     bool is_cut; /* more than are listed */
     /* Where none is left: the plain one that gives most. */
@@ -95,7 +95,7 @@ struct nd_elementwise_findings {
 };
 enum { ND_ELEMENTWISE_MAX_ARITHMETICS = 256 };
 
-/* All grids are of one device and operator. ND_ERR_MEMORY. out->programs needs free on success. */
+/* All grids are of one device and operator. ND_ERR_MEMORY. out->arithmetics needs free on success. */
 enum nd_status nd_elementwise_solve(const struct nd_elementwise_grid *grids, size_t n,
                                     struct nd_elementwise_findings *out, struct nd_error *err);
 
@@ -105,7 +105,7 @@ enum { ND_ELEMENTWISE_GRIDS = 14 };
 struct nd_elementwise_scales nd_elementwise_choose(enum nd_elementwise_op op, size_t i);
 /* Random ones. */
 struct nd_elementwise_scales nd_elementwise_draw(enum nd_elementwise_op op, uint64_t *seed);
-/* Those among random ones under which the programs that are left disagree most; false: they agree everywhere
+/* Those among random ones under which the arithmetics that are left disagree most; false: they agree everywhere
  * that was looked at. */
 bool nd_elementwise_next(enum nd_elementwise_op op, const struct nd_elementwise_findings *findings,
                          uint64_t *seed, struct nd_elementwise_scales *out);

@@ -1,4 +1,4 @@
-/* Programs of elementwise.h: their numbers for given scales, their codes, their names. */
+/* Arithmetics of elementwise.h: their numbers for given scales, their quantised values, their names. */
 #include <math.h>
 #include <stdio.h>
 

@@ -10,7 +10,7 @@ static int64_t draw_qvalue(uint64_t *seed, int64_t low, int64_t high)
     return low + (int64_t)(nd_random_next(seed) % (uint64_t)(high - low + 1));
 }
 
-/* A zero point that leaves the middle of the sums within the codes. */
+/* A zero point that leaves the middle of the sums within the quantised values. */
 static void centre_sum(struct nd_elementwise_scales *s, uint64_t *seed)
 {
     double sign = s->op == ND_ELEMENTWISE_SUB ? -1 : 1, r1 = (double)(s->s1 / s->sy),
@@ -78,15 +78,15 @@ struct nd_elementwise_scales nd_elementwise_choose(enum nd_elementwise_op op, si
     return s;
 }
 
-/* ---- what tells the programs that are left apart ---- */
+/* ---- what tells the arithmetics that are left apart ---- */
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
     return (hash ^ value) * ND_SPLITMIX_GAMMA + (hash >> 29);
 }
 
-/* Equal where the codes of all pairs are, as far as is looked at: of fixed point its numbers, otherwise the
- * codes. */
+/* Equal where the quantised values of all pairs are, as far as is looked at: of fixed point its numbers,
+ * otherwise the quantised values. */
 static uint64_t sign(const struct nd_elementwise_arithmetic *p, const struct nd_elementwise_scales *s)
 {
     struct nd_elementwise_ready r;

@@ -1,4 +1,4 @@
-/* Which programs give all the codes of all grids. */
+/* Which arithmetics give all the quantised values of all grids. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -247,12 +247,12 @@ static void try_plain(struct search *search)
 {
     for (int r = ND_ROUND_HALF_EVEN; r <= ND_ROUND_TO_ZERO; r++)
         try_plain_arithmetic(search, &(struct nd_elementwise_arithmetic){.kind = ND_ELEMENTWISE_REAL,
-                                                                   .rounding = (enum nd_rounding)r});
+                                                                         .rounding = (enum nd_rounding)r});
     for (int r = ND_ROUND_HALF_EVEN; r <= ND_ROUND_HALF_AWAY; r++)
         for (int reciprocal = 0; reciprocal < 2; reciprocal++)
             try_plain_arithmetic(search, &(struct nd_elementwise_arithmetic){.kind = ND_ELEMENTWISE_FLOAT32,
-                                                                       .rounding = (enum nd_rounding)r,
-                                                                       .is_reciprocal = reciprocal != 0});
+                                                                             .rounding = (enum nd_rounding)r,
+                                                                             .is_reciprocal = reciprocal != 0});
 }
 
 enum nd_status nd_elementwise_solve(const struct nd_elementwise_grid *grids, size_t n,

@@ -1,4 +1,4 @@
-/* Sums of products of uint8 codes, requantised to uint8. */
+/* Sums of products of uint8 quantised values, requantised to uint8. */
 #include "lab/fingerprint/linear.h"
 #include "lab/fingerprint/section.h"
 
@@ -6,9 +6,9 @@
 
 #include "core/random.h"
 
-enum { ZERO = 128 }; /* of codes and of random weights */
+enum { ZERO = 128 }; /* of quantised values and of random weights */
 
-/* ---- staircases ---- */
+/* ---- threshold sweep ---- */
 
 struct stairs {
     struct nd_threshold_sweep items[2 * ND_THRESHOLD_SWEEP_MULTIPLIERS];
@@ -21,7 +21,7 @@ static void climb_all(struct nd_experiment *e, const double *multipliers, size_t
     for (size_t i = 0; i < n; i++) {
         struct nd_threshold_sweep s = {
             .multiplier = multipliers[i], .zero_point = i % 2 == 0 ? ZERO : 77, .high = 255};
-        /* All codes, and two more at either end. */
+        /* All quantised values, and two more at either end. */
         s.first = floor((-s.zero_point - 2) / s.multiplier);
         s.n = ND_THRESHOLD_SWEEP_ROWS * (size_t)ceil(259 / s.multiplier / ND_THRESHOLD_SWEEP_ROWS);
         if (nd_experiment_goes_on(e) && nd_threshold_sweep_ask(e, f->form, ND_DTYPE_U8, &s))
@@ -33,7 +33,7 @@ static void climb_all(struct nd_experiment *e, const double *multipliers, size_t
         nd_experiment_own(e, f->found.arithmetics);
 }
 
-/* ---- fresh codes ---- */
+/* ---- fresh quantised values ---- */
 
 enum { FRESH_ROWS = 256, FRESH_TERMS = 64, FRESH_COLUMNS = 128, N_FRESH = FRESH_ROWS * FRESH_COLUMNS };
 
@@ -41,7 +41,7 @@ struct fresh {
     struct nd_product product;
     const uint8_t *weights;
     const double *x, *qvalues;
-    double *sums; /* [N_FRESH]: of the codes and weights less their zero points */
+    double *sums; /* [N_FRESH]: of the quantised values and weights less their zero points */
 };
 
 static void add_up(struct fresh *f)
@@ -54,7 +54,8 @@ static void add_up(struct fresh *f)
     }
 }
 
-/* Random codes, weights within -127 .. 127, generic scales under which the products fill the codes. */
+/* Random quantised values, weights within -127 .. 127, generic scales under which the products fill the
+ * quantised values. */
 static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64_t *seed)
 {
     struct fresh *f = context;
@@ -136,7 +137,7 @@ void nd_tell_fold(struct nd_experiment *e, json_t *parameters, const struct nd_r
     nd_tell_text(e, parameters, "zero_point_quotient", p->is_fold_f32 ? "float32" : "double");
 }
 
-/* Of the first program, which stands for all that are left. */
+/* Of the first arithmetic, which stands for all that are left. */
 static void describe(struct nd_experiment *e, json_t *out, const struct nd_requantise *p)
 {
     if (p->fixed != ND_FIXED_NONE) {
@@ -149,7 +150,8 @@ static void describe(struct nd_experiment *e, json_t *out, const struct nd_requa
     nd_tell_fold(e, out, p);
 }
 
-static void tell_undecided(struct nd_experiment *e, json_t *entry, const struct nd_threshold_sweep_findings *found)
+static void tell_undecided(struct nd_experiment *e, json_t *entry,
+                           const struct nd_threshold_sweep_findings *found)
 {
     const struct nd_requantise *first = found->arithmetics;
     const struct nd_issue issues[] = {

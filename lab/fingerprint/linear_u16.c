@@ -16,7 +16,7 @@ struct word {
     struct nd_word_findings found;
 };
 
-/* ---- staircases: codes are multiples of 256 about 2^15, sums are in units of 2^8 ---- */
+/* ---- threshold sweep: quantised values are multiples of 256 about 2^15, sums are in units of 2^8 ---- */
 
 struct stairs {
     struct nd_threshold_sweep items[ND_THRESHOLD_SWEEP_MULTIPLIERS];
@@ -67,7 +67,7 @@ static void climb_all(struct nd_experiment *e, struct word *w)
         solve(e, &stairs, w);
 }
 
-/* ---- codes at random ---- */
+/* ---- quantised values at random ---- */
 
 enum { SET_ROWS = 256, SET_TERMS = 64, SET_COLUMNS = 128, SET_QVALUES = SET_ROWS * SET_COLUMNS, ZERO_W = 128 };
 
@@ -107,8 +107,8 @@ static void accumulate(const struct nd_product *p, const uint8_t *weights, const
     }
 }
 
-/* Random codes and weights within -127 .. 127. With rest, under scales that tell whether the multiplier is from
- * doubles or from float32, if such are found soon. False: there is no answer. */
+/* Random quantised values and weights within -127 .. 127. With rest, under scales that tell whether the
+ * multiplier is from doubles or from float32, if such are found soon. False: there is no answer. */
 static bool ask_set(struct nd_experiment *e, enum nd_linear_form form, const struct nd_requantise *rest,
                     uint64_t *seed, struct nd_word_qvalues *set)
 {
@@ -135,13 +135,13 @@ static bool ask_set(struct nd_experiment *e, enum nd_linear_form form, const str
         draw_scales(&p, seed);
     accumulate(&p, weights, x, sums, zeros);
     *set = (struct nd_word_qvalues){.scale_x = p.scale_x,
-                                  .scale_w = p.scale_w,
-                                  .scale_y = p.scale_y,
-                                  .zero_y = (double)p.zero_y,
-                                  .n = SET_QVALUES,
-                                  .sums = sums,
-                                  .zeros = zeros,
-                                  .qvalues = nd_product_ask(e, &p, x, 1)};
+                                    .scale_w = p.scale_w,
+                                    .scale_y = p.scale_y,
+                                    .zero_y = (double)p.zero_y,
+                                    .n = SET_QVALUES,
+                                    .sums = sums,
+                                    .zeros = zeros,
+                                    .qvalues = nd_product_ask(e, &p, x, 1)};
     return set->qvalues != NULL;
 }
 
@@ -153,8 +153,8 @@ static void solve_drops(struct nd_experiment *e, struct word *w)
     bool has_answers = w->stairs.n_arithmetics > 0;
     for (size_t i = 0; has_answers && i < N_SETS; i++)
         has_answers = ask_set(e, w->form, &w->stairs.arithmetics[0], &seed, &sets[i]);
-    if (has_answers && nd_experiment_check(e, nd_word_solve(w->stairs.arithmetics, w->stairs.n_arithmetics, sets,
-                                                            N_SETS, &w->found, e->err)))
+    if (has_answers && nd_experiment_check(e, nd_word_solve(w->stairs.arithmetics, w->stairs.n_arithmetics,
+                                                            sets, N_SETS, &w->found, e->err)))
         nd_experiment_own(e, w->found.arithmetics);
 }
 
@@ -189,7 +189,7 @@ static void take(struct nd_experiment *e, struct word *w)
 
 /* ---- what is said of it ---- */
 
-/* Of the first program, which stands for all that are left. */
+/* Of the first arithmetic, which stands for all that are left. */
 static void describe(struct nd_experiment *e, json_t *out, const struct nd_word_arithmetic *p)
 {
     nd_tell_int(e, out, "dropped_bits", p->dropped_bits);
@@ -210,14 +210,14 @@ static void tell_undecided(struct nd_experiment *e, json_t *entry, const struct 
 {
     const struct nd_issue issues[] = {
         {"how the low bits are dropped",
-         "more random codes",
+         "more random quantised values",
          {FIELD(dropped_bits), FIELD(drops_together), FIELD(sum_rounding), FIELD(zero_rounding)}},
         {"whether the multiplier is made from doubles or from float32",
          "scales whose product is near a tie of the multiplier's bits",
          {FIELD(is_multiplier_f32)}},
         {"where a product that is a tie goes",
          found->arithmetics[0].rest.has_granule ? "none that the granule leaves: no product is a tie"
-                                             : "none: ties on which they differ are clipped",
+                                                : "none: ties on which they differ are clipped",
          {FIELD(rest.rounding)}},
         {"multiplier and granule",
          "staircases under more multipliers",
@@ -247,7 +247,7 @@ static void tell(struct nd_experiment *e, const struct word *w, json_t *entries)
         tell_undecided(e, entry, &w->found);
         return;
     }
-    if (w->stairs.n_arithmetics == 0) /* what comes nearest on the staircases */
+    if (w->stairs.n_arithmetics == 0) /* what comes nearest on the threshold sweep */
         nd_tell_nearest(e, entry, nd_requantise_name(&w->stairs.nearest, buf), w->stairs.n_nearest_wrong);
     nd_tell_unknown(e, entry);
 }

@@ -4,10 +4,12 @@
  * own way, or from their difference; what is left is requantised (requantise.h):
  *
  *     q = round(sum x w / 2^p) - round'(z_x sum w / 2^p), or round(sum (x - z_x) w / 2^p)
- *     code = requantise(q) under the multiplier 2^p s_x s_w / s_y, from doubles or from float32 products
+ *     quantised value = requantise(q) under the multiplier 2^p s_x s_w / s_y, from doubles or from float32
+ * products
  *
- * With codes that are multiples of 2^8 and such a zero point nothing is lost up to p = 8, and sum / 2^8 sweeps
- * in steps of 1: staircases leave requantisations. Codes at random then leave p and its roundings. */
+ * With quantised values that are multiples of 2^8 and such a zero point nothing is lost up to p = 8, and sum /
+ * 2^8 sweeps in steps of 1: threshold sweep leave requantisations. Quantised values at random then leave p and
+ * its roundings. */
 #ifndef ND_FINGERPRINT_LINEAR_U16_H
 #define ND_FINGERPRINT_LINEAR_U16_H
 
@@ -29,11 +31,11 @@ struct nd_word_qvalues {
     float scale_x, scale_w, scale_y;
     double zero_y;
     size_t n;
-    const double *sums;  /* [n]: of x w */
-    const double *zeros; /* [n]: of z_x w */
+    const double *sums;    /* [n]: of x w */
+    const double *zeros;   /* [n]: of z_x w */
     const double *qvalues; /* [n] */
 };
-/* How many of the first n codes the program gives. */
+/* How many of the first n quantised values the arithmetic gives. */
 uint64_t nd_word_count_right(const struct nd_word_arithmetic *arithmetic, const struct nd_word_qvalues *qvalues,
                              size_t n);
 
@@ -42,8 +44,8 @@ struct nd_word_findings {
     size_t n_arithmetics;
     uint64_t n_qvalues, n_right; /* of the sets below */
 };
-/* The programs that give most of the codes, for each requantisation that is not excluded. ND_ERR_MEMORY. *out
- * needs its programs freed. */
+/* The arithmetics that give most of the quantised values, for each requantisation that is not excluded.
+ * ND_ERR_MEMORY. *out needs its arithmetics freed. */
 enum nd_status nd_word_solve(const struct nd_requantise *rests, size_t n_rests,
                              const struct nd_word_qvalues *sets, size_t n_sets, struct nd_word_findings *out,
                              struct nd_error *err);

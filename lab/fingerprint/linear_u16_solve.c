@@ -42,7 +42,8 @@ uint64_t nd_word_count_right(const struct nd_word_arithmetic *p, const struct nd
     const struct nd_requantiser r = nd_requantise_prepare(&p->rest, multiplier_of(p, c), c->zero_y);
     uint64_t right = 0;
     for (size_t i = 0; i < n; i++)
-        right += nd_requantise_qvalue(&r, drop_bits(p, c->sums[i], c->zeros[i]), 0, GREATEST_QVALUE) == c->qvalues[i];
+        right += nd_requantise_qvalue(&r, drop_bits(p, c->sums[i], c->zeros[i]), 0, GREATEST_QVALUE) ==
+                 c->qvalues[i];
     return right;
 }
 
@@ -103,7 +104,8 @@ enum nd_status nd_word_solve(const struct nd_requantise *rests, size_t n_rests,
                              struct nd_error *err)
 {
     struct nd_word_findings findings = {0};
-    struct search search = {.sets = sets, .n_sets = n_sets, .out = &findings, .candidates = ND_CANDIDATES(&findings)};
+    struct search search = {
+        .sets = sets, .n_sets = n_sets, .out = &findings, .candidates = ND_CANDIDATES(&findings)};
     for (size_t s = 0; s < n_sets; s++)
         findings.n_qvalues += sets[s].n;
     for (size_t r = 0; r < n_rests; r++)

@@ -17,14 +17,15 @@ enum {
     N_PAIRED = 64,
 };
 
-/* One model: x [n_rows, n_terms] by n_terms weights of 127; code zero_y + span stands for the sum `full`. */
+/* One model: x [n_rows, n_terms] by n_terms weights of 127; quantised value zero_y + span stands for the sum
+ * `full`. */
 struct sums {
     size_t n_rows, n_terms;
     int64_t zero_x, zero_y, span;
     double full;
 };
 
-/* x: codes. */
+/* x: quantised values. */
 static const double *run(struct nd_experiment *e, const struct sums *s, const double *x)
 {
     uint8_t *weights = nd_experiment_alloc(e, s->n_terms, 1);

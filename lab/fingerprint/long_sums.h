@@ -1,6 +1,6 @@
-/* How wide the integer sums of a device are: products of uint8 codes, 127 x 127 each, of 4 to 262 144 terms. An
- * accumulator of fewer bits saturates or wraps, and is seen doing so in the codes, whatever else happens to
- * them on the way. */
+/* How wide the integer sums of a device are: products of uint8 quantised values, 127 x 127 each, of 4 to 262
+ * 144 terms. An accumulator of fewer bits saturates or wraps, and is seen doing so in the quantised values,
+ * whatever else happens to them on the way. */
 #ifndef ND_FINGERPRINT_LONG_SUMS_H
 #define ND_FINGERPRINT_LONG_SUMS_H
 

@@ -26,9 +26,9 @@ const char *nd_mean_name(const struct nd_mean_arithmetic *arithmetic, char buf[N
     return buf;
 }
 
-/* ---- one program ---- */
+/* ---- one arithmetic ---- */
 
-/* One stage made ready: from windows of n codes to codes. */
+/* One stage made ready: from windows of n quantised values to quantised values. */
 struct stage {
     struct nd_requantiser requantiser;
     double added, zero_x, zero_y;
@@ -112,13 +112,13 @@ static void prepare_all(const struct nd_mean_arithmetic *p, const struct nd_mean
 }
 
 static double qvalue_of(const struct nd_mean_arithmetic *p, const struct nd_mean_sample *s,
-                      const struct stage stages[ND_MEAN_MAX_STAGES], const uint8_t *window)
+                        const struct stage stages[ND_MEAN_MAX_STAGES], const uint8_t *window)
 {
     return p->n_stages == 1 ? finish(&stages[0], gather(s, window)) : run_stages(p, s, stages, window);
 }
 
 double nd_mean_qvalue(const struct nd_mean_arithmetic *arithmetic, const struct nd_mean_sample *sample,
-                    const uint8_t *window)
+                      const uint8_t *window)
 {
     struct stage stages[ND_MEAN_MAX_STAGES];
     prepare_all(arithmetic, sample, stages);
@@ -134,7 +134,8 @@ uint64_t nd_mean_count_wrong(const struct nd_mean_arithmetic *arithmetic, const 
         struct stage stages[ND_MEAN_MAX_STAGES];
         prepare_all(arithmetic, s, stages);
         for (size_t w = 0; w < s->n && wrong < enough; w++)
-            wrong += qvalue_of(arithmetic, s, stages, s->windows + w * s->n_rows * s->n_columns) != s->qvalues[w];
+            wrong +=
+                qvalue_of(arithmetic, s, stages, s->windows + w * s->n_rows * s->n_columns) != s->qvalues[w];
     }
     return wrong;
 }
@@ -234,7 +235,7 @@ static void try_stages(struct search *search, struct nd_mean_arithmetic p, size_
     }
 }
 
-/* Whether equal sums (largest codes) always have equal codes. */
+/* Whether equal sums (largest quantised values) always have equal quantised values. */
 static bool is_of_sum(const struct nd_mean_sample *s, bool *out)
 {
     size_t n_sums = s->n_rows * s->n_columns * 255 + 1;
@@ -253,10 +254,11 @@ static void find_nearest(struct search *search)
 {
     for (int rounding = 0; rounding <= ND_ROUND_TO_ZERO; rounding++) {
         const struct nd_mean_arithmetic p = {.n_stages = 1,
-                                          .first_shift = ND_MEAN_NO_SHIFT,
-                                          .requantise = {.rounding = (enum nd_rounding)rounding}};
+                                             .first_shift = ND_MEAN_NO_SHIFT,
+                                             .requantise = {.rounding = (enum nd_rounding)rounding}};
         uint64_t wrong = nd_mean_count_wrong(&p, search->samples, search->n, search->out->n_nearest_wrong);
-        nd_candidates_right(&search->candidates, &p, wrong, &search->out->nearest, &search->out->n_nearest_wrong);
+        nd_candidates_right(&search->candidates, &p, wrong, &search->out->nearest,
+                            &search->out->n_nearest_wrong);
     }
 }
 
@@ -264,7 +266,8 @@ enum nd_status nd_mean_solve(const struct nd_mean_sample *samples, size_t n, boo
                              struct nd_mean_findings *out, struct nd_error *err)
 {
     struct nd_mean_findings findings = {.n_nearest_wrong = UINT64_MAX, .is_of_sum = true};
-    struct search search = {.samples = samples, .n = n, .out = &findings, .candidates = ND_CANDIDATES(&findings)};
+    struct search search = {
+        .samples = samples, .n = n, .out = &findings, .candidates = ND_CANDIDATES(&findings)};
     for (size_t i = 0; i < n; i++) {
         findings.n_qvalues += samples[i].n;
         search.candidates.failed = search.candidates.failed || !is_of_sum(&samples[i], &findings.is_of_sum);

@@ -55,7 +55,7 @@ static double divide(enum nd_scalar_value value, double v, float scale)
 }
 
 double nd_scalar_qvalue(const struct nd_scalar_arithmetic *arithmetic, const struct nd_scalar_sample *sample,
-                      double value)
+                        double value)
 {
     double zero = arithmetic->has_zero_inside ? sample->zero : 0, rounded;
     if (arithmetic->value == ND_SCALAR_EXACT) {
@@ -76,15 +76,15 @@ double nd_scalar_value_of(const struct nd_scalar_arithmetic *arithmetic, const s
     return is_exact ? sample->values[i] : sample->float_values[i];
 }
 
-static uint64_t count_wrong(const struct nd_scalar_arithmetic *arithmetic, const struct nd_scalar_sample *samples,
-                            size_t n, uint64_t enough)
+static uint64_t count_wrong(const struct nd_scalar_arithmetic *arithmetic,
+                            const struct nd_scalar_sample *samples, size_t n, uint64_t enough)
 {
     uint64_t wrong = 0;
     for (size_t s = 0; s < n; s++)
         for (size_t i = 0; i < samples[s].n && wrong < enough; i++)
             wrong += isfinite(samples[s].values[i]) &&
-                     nd_scalar_qvalue(arithmetic, &samples[s], nd_scalar_value_of(arithmetic, &samples[s], i)) !=
-                         samples[s].qvalues[i];
+                     nd_scalar_qvalue(arithmetic, &samples[s],
+                                      nd_scalar_value_of(arithmetic, &samples[s], i)) != samples[s].qvalues[i];
     return wrong;
 }
 
@@ -118,7 +118,7 @@ void nd_scalar_solve(const struct nd_scalar_sample *samples, size_t n, struct nd
         for (int rounding = 0; rounding <= ND_ROUND_TO_ZERO; rounding++)
             for (int inside = 0; inside < 2; inside++) {
                 const struct nd_scalar_arithmetic arithmetic = {(enum nd_scalar_value)value,
-                                                          (enum nd_rounding)rounding, inside != 0};
+                                                                (enum nd_rounding)rounding, inside != 0};
                 uint64_t wrong = count_wrong(&arithmetic, samples, n, out->n_nearest_wrong);
                 if (wrong == 0) {
                     out->arithmetics[out->n_arithmetics++] = arithmetic;

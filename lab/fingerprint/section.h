@@ -3,10 +3,9 @@
  * A section gives an array of entries, one for each operator that it looked at (docs/reference/datasheet.md):
  *
  *     "operator", "types"    what was asked, such as "MatMul" and "u8 x u8 -> u8"
- *     "verdict"              "identified": one program, or several that give the same codes wherever they were
- *                            held against each other; "not identified"; "bounded": parameters have limits, and
- *                            no program is claimed; "failed"; "not on the NPU"
- *     "possible_arithmetic"  those that are not excluded, by name
+ *     "verdict"              "identified": one arithmetic, or several that give the same quantised values
+ * wherever they were held against each other; "not identified"; "bounded": parameters have limits, and no
+ * arithmetic is claimed; "failed"; "not on the NPU" "possible_arithmetic"  those that are not excluded, by name
  *     "parameters"           what was solved for
  *     "evidence"             counts: "values", "deciding", "fresh", "right" ...
  *     "undecided"            what could not be told apart, each {"what", "probe": what would decide it}

@@ -228,7 +228,7 @@ static void tell_integers(struct nd_experiment *e, const struct nd_long_sums *s,
                    ND_COUNTS({"models", e->n_asked}, {"values", s->n_qvalues}, {"wrong", s->n_wrong},
                              {"pairs", s->n_pairs}, {"pairs_wrong", s->n_pairs_wrong}));
     describe_integers(e, nd_tell_object(e, entry, "parameters"), s);
-    /* What is claimed, and not the codes, which are those of the requantisation, too. */
+    /* What is claimed, and not the quantised values, which are those of the requantisation, too. */
     const int64_t claim[] = {s->right,
                              s->wrong,
                              (int64_t)s->n_wrapped,

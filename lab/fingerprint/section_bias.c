@@ -2,7 +2,7 @@
 #include "lab/fingerprint/bias.h"
 #include "lab/fingerprint/section.h"
 
-/* Of the first program, which stands for all that are left. */
+/* Of the first arithmetic, which stands for all that are left. */
 static void describe(struct nd_experiment *e, json_t *out, const struct nd_bias *b)
 {
     static const char *const rescales[] = {"as it is", "rescaled, half-even", "rescaled, to-zero",
@@ -60,7 +60,7 @@ static void tell(struct nd_experiment *e, const struct nd_bias *b, json_t *entri
     nd_tell_issues(e, entry, issues, found->arithmetics, found->n_arithmetics, sizeof *found->arithmetics);
 }
 
-/* Without a program for the sums nothing is said about what is added to them. */
+/* Without an arithmetic for the sums nothing is said about what is added to them. */
 static void tell_unknown(struct nd_experiment *e, json_t *entries)
 {
     json_t *entry = nd_experiment_tell(e, entries, false);

@@ -1,5 +1,6 @@
-/* Softmax and normalisations: how far a device is from the exact function. No program of theirs is known that
- * gives every code; what was tried is what one rounding of the exact value can be, in several precisions. */
+/* Softmax and normalisations: how far a device is from the exact function. No arithmetic of theirs is known
+ * that gives every quantised value; what was tried is what one rounding of the exact value can be, in several
+ * precisions. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ enum {
     N_ROWS = 256,
     N_COLUMNS = 64,
     N_SETTINGS = 2,
-    N_SAMPLES = 4, /* 65 536 codes a setting */
+    N_SAMPLES = 4, /* 65 536 quantised values a setting */
 };
 
 static const uint8_t gains[N_COLUMNS] = {
@@ -97,10 +98,11 @@ static void tell(struct nd_experiment *e, const struct nd_scalar_sample samples[
     if (entry == NULL)
         return;
     nd_scalar_tell(e, entry, &f, MAX_NAMES);
-    nd_tell_line(e, entry,
-                 "%.3f %% of the codes are not the exact value rounded, by at most %.0f, %+.4f in the mean",
-                 f.n_qvalues > 0 ? 100.0 * (double)f.n_off / (double)f.n_qvalues : 0.0, f.largest_off,
-                 f.n_qvalues > 0 ? f.sum_off / (double)f.n_qvalues : 0.0);
+    nd_tell_line(
+        e, entry,
+        "%.3f %% of the quantised values are not the exact value rounded, by at most %.0f, %+.4f in the mean",
+        f.n_qvalues > 0 ? 100.0 * (double)f.n_off / (double)f.n_qvalues : 0.0, f.largest_off,
+        f.n_qvalues > 0 ? f.sum_off / (double)f.n_qvalues : 0.0);
     nd_tell_text(e, entry, "answers", e->answers.text);
     nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"values", f.n_qvalues}, {"off", f.n_off}));
     nd_tell(e, nd_tell_object(e, entry, "evidence"), "largest_off", json_real(f.largest_off));
@@ -108,7 +110,7 @@ static void tell(struct nd_experiment *e, const struct nd_scalar_sample samples[
         return;
     nd_tell_nearest(e, entry, nd_scalar_name(&f.nearest, buf), f.n_nearest_wrong);
     nd_tell_undecided(
-        e, entry, "the program",
+        e, entry, "the arithmetic",
         "a family that this version does not know: excluded is one rounding of the exact value, in "
         "double, float32, half precision and bfloat16");
 }

@@ -1,4 +1,4 @@
-/* Means and largest codes of windows. */
+/* Means and largest quantised values of windows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ enum {
     N_SETTINGS = 5,
     MAX_ARITHMETICS_TOLD = 4,
 };
-/* A share of the codes. */
+/* A share of the quantised values. */
 #define MAX_EXCEPTIONS 0.003
 static const double ratios[N_SETTINGS] = {0.7731415, 1, 0.61234, 1.2345678, 0.5512345};
 static const int64_t zeros_x[N_SETTINGS] = {128, 128, 0, 100, 37}, zeros_y[N_SETTINGS] = {100, 128, 0, 17, 64};
@@ -48,8 +48,8 @@ struct pool {
     struct nd_ask ask;
     struct nd_mean_sample samples[N_SETTINGS];
     size_t n_taken;
-    struct nd_mean_findings found; /* the programs belong to the experiment */
-    bool has_exceptions;           /* the program that is left does not give every code */
+    struct nd_mean_findings found; /* the arithmetics belong to the experiment */
+    bool has_exceptions;           /* the arithmetic that is left does not give every quantised value */
     struct nd_mean_sample fresh;
 };
 
@@ -103,8 +103,8 @@ static size_t windows_per_channel(const struct pool *p)
     return p->form->side == 0 ? 1 : GRID * GRID;
 }
 
-/* The code of a window; the first half of the windows has all sums (in steps, where there are too many), each
- * as even as it can be; the others are random, near one code or far from it. */
+/* The quantised value of a window; the first half of the windows has all sums (in steps, where there are too
+ * many), each as even as it can be; the others are random, near one quantised value or far from it. */
 static void draw_window(const struct pool *p, size_t i, size_t n, bool is_fresh, uint64_t *seed,
                         uint8_t *window)
 {
@@ -134,7 +134,7 @@ static void lay_out(const struct pool *p, const uint8_t *windows, double *qvalue
     for (size_t i = 0; i < p->n_samples * per_sample; i++)
         for (size_t e = 0; e < n_elems; e++)
             qvalues[i / per_sample * n_x + place(p, i % per_sample, size, p->step) + e / p->side * size +
-                  e % p->side] = windows[i * n_elems + e];
+                    e % p->side] = windows[i * n_elems + e];
 }
 
 static void read_out(const struct pool *p, const double *answers, double *qvalues)
@@ -145,7 +145,7 @@ static void read_out(const struct pool *p, const double *answers, double *qvalue
         qvalues[i] = answers[i / per_sample * n_y + place(p, i % per_sample, size, apart)];
 }
 
-/* Asks about windows under p->ask's scales; out->codes is NULL where it does not go on. */
+/* Asks about windows under p->ask's scales; out->quantised values is NULL where it does not go on. */
 static void ask_windows(struct nd_experiment *e, struct pool *p, bool is_fresh, uint64_t *seed,
                         struct nd_mean_sample *out)
 {
@@ -194,8 +194,8 @@ static void solve(struct nd_experiment *e, struct pool *p)
         nd_experiment_own(e, p->found.arithmetics);
 }
 
-/* Where nothing gives every code, the plain rounding that fails on few of them is held against fresh ones all
- * the same: what is worked out in floats goes either way at a tie. */
+/* Where nothing gives every quantised value, the plain rounding that fails on few of them is held against fresh
+ * ones all the same: what is worked out in floats goes either way at a tie. */
 static void try_nearest(struct nd_experiment *e, struct pool *p)
 {
     if (!nd_experiment_goes_on(e) || p->found.n_arithmetics > 0 ||
@@ -237,7 +237,7 @@ static void take(struct nd_experiment *e, struct pool *p)
     solve(e, p);
     try_nearest(e, p);
     nd_experiment_confirm(e, &confirmation, p, ND_LEFT(&p->found));
-    if (p->has_exceptions && e->n_right < e->n_fresh) { /* more than ties: it is not the program */
+    if (p->has_exceptions && e->n_right < e->n_fresh) { /* more than ties: it is not the arithmetic */
         p->has_exceptions = false;
         p->found.n_arithmetics = 0;
     }
@@ -245,7 +245,7 @@ static void take(struct nd_experiment *e, struct pool *p)
 
 /* ---- what is said of it ---- */
 
-/* Of the first program, which stands for all that are left. */
+/* Of the first arithmetic, which stands for all that are left. */
 static void describe(struct nd_experiment *e, json_t *out, const struct nd_mean_arithmetic *p)
 {
     if (p->requantise.fixed != ND_FIXED_NONE) {
@@ -277,14 +277,14 @@ static void tell_undecided(struct nd_experiment *e, const struct pool *p, json_t
     if (found->n_arithmetics == 0) {
         nd_tell_nearest(e, entry, nd_mean_name(&found->nearest, buf), found->n_nearest_wrong);
         nd_tell_undecided(
-            e, entry, "the program",
+            e, entry, "the arithmetic",
             found->is_of_sum
-                ? "a family that this version does not know; the code depends on the sum alone"
-                : "a family that this version does not know; the code depends on more than the sum");
+                ? "a family that this version does not know; the quantised value depends on the sum alone"
+                : "a family that this version does not know; the quantised value depends on more than the sum");
     } else if (p->has_exceptions) {
         nd_tell_line(e, entry, "not every code: %llu of %llu are others%s",
                      (unsigned long long)found->n_nearest_wrong, (unsigned long long)found->n_qvalues,
-                     found->is_of_sum ? "" : ", and windows of one sum have several codes");
+                     found->is_of_sum ? "" : ", and windows of one sum have several quantised values");
         nd_tell_undecided(e, entry, "what decides a tie", "windows of one sum in many arrangements, at ties");
     } else if (found->n_arithmetics > 1) {
         nd_tell_undecided(e, entry, "the bits of the multiplier and where a product that is a tie goes",

@@ -1,5 +1,5 @@
-/* From floats to codes and back, where the device does it itself: thresholds of QuantizeLinear, floats of
- * DequantizeLinear. */
+/* From floats to quantised values and back, where the device does it itself: thresholds of QuantizeLinear,
+ * floats of DequantizeLinear. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +26,10 @@ static const int64_t zeros[N_SETTINGS + 1] = {128, 101, 20, 77};
 /* One direction and type. */
 struct conversion {
     bool quantizes;
-    enum nd_dtype dtype; /* of the codes */
+    enum nd_dtype dtype; /* of the quantised values */
     struct nd_scalar_sample samples[N_SETTINGS], fresh;
     struct nd_scalar_findings found;
-    bool has_exceptions; /* the program that is left does not give every float next to a threshold */
+    bool has_exceptions; /* the arithmetic that is left does not give every float next to a threshold */
     uint64_t seed;       /* one sequence for all floats */
 };
 
@@ -75,7 +75,7 @@ static void add_nothing(struct nd_compose *model, const char *input, const char 
     nd_compose_attribute_ints(model, "kernel_shape", (const int64_t[]){1, 1}, 2);
 }
 
-/* Runs a model of one conversion between floats and codes on data, n elements. */
+/* Runs a model of one conversion between floats and quantised values on data, n elements. */
 static const double *ask(struct nd_experiment *e, const struct conversion *c, size_t setting,
                          const struct nd_shape *shape, const void *data)
 {
@@ -178,7 +178,7 @@ static void take_quantize(struct nd_experiment *e, struct conversion *c)
     nd_scalar_solve(c->samples, N_SETTINGS, &c->found);
     try_nearest(c);
     nd_experiment_confirm(e, &confirmation, c, ND_LEFT(&c->found));
-    if (c->has_exceptions && e->n_right < e->n_fresh) { /* it is not the program */
+    if (c->has_exceptions && e->n_right < e->n_fresh) { /* it is not the arithmetic */
         c->has_exceptions = false;
         c->found.n_arithmetics = 0;
     }
@@ -191,7 +191,7 @@ static void tell_undecided(struct nd_experiment *e, const struct conversion *c, 
         nd_tell_nearest(e, entry, nd_scalar_name(&c->found.nearest, buf), c->found.n_nearest_wrong);
         nd_tell_unknown(e, entry);
     } else if (c->has_exceptions) {
-        nd_tell_line(e, entry, "of %llu floats next to thresholds %llu have another code",
+        nd_tell_line(e, entry, "of %llu floats next to thresholds %llu have another quantised value",
                      (unsigned long long)c->found.n_qvalues, (unsigned long long)c->found.n_nearest_wrong);
         nd_tell_undecided(e, entry, "what is done within 2^-20 of a threshold",
                           "a family that this version does not know");
@@ -221,8 +221,9 @@ static void tell_quantize(struct nd_experiment *e, const struct conversion *c, j
 
 /* ---- DequantizeLinear ---- */
 
-static const char *const product_names[] = {
-    "float32:(code - zero) * scale", "float32:code * scale - zero * scale", "half:(code - zero) * scale"};
+static const char *const product_names[] = {"float32:(code - zero) * scale",
+                                            "float32:code * scale - zero * scale",
+                                            "half:(quantised value - zero) * scale"};
 enum { N_PRODUCTS = sizeof product_names / sizeof product_names[0] };
 
 static double product(size_t which, double qvalue, double zero, float scale)
@@ -235,7 +236,7 @@ static double product(size_t which, double qvalue, double zero, float scale)
     return which == 0 ? (double)whole : nd_scalar_to_half((double)whole);
 }
 
-/* All codes that there are under one setting; n_wrong[N_PRODUCTS] grows. How many. */
+/* All quantised values that there are under one setting; n_wrong[N_PRODUCTS] grows. How many. */
 static size_t ask_floats(struct nd_experiment *e, const struct conversion *c, size_t setting,
                          uint64_t n_wrong[N_PRODUCTS])
 {
@@ -255,7 +256,8 @@ static size_t ask_floats(struct nd_experiment *e, const struct conversion *c, si
     for (size_t i = 0; i < n; i++) {
         floats[i] = (float)answers[i];
         for (size_t p = 0; p < N_PRODUCTS; p++)
-            n_wrong[p] += product(p, qvalues[i], (double)zero_of(c, setting), scale_of(c, setting)) != answers[i];
+            n_wrong[p] +=
+                product(p, qvalues[i], (double)zero_of(c, setting), scale_of(c, setting)) != answers[i];
     }
     nd_experiment_add_digest(e, nd_digest_bytes(floats, n * sizeof *floats));
     return n;

@@ -1,4 +1,4 @@
-/* Functions of one number, where codes make them tables: every entry is read out. */
+/* Functions of one number, where quantised values make them tables: every entry is read out. */
 #include <math.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ enum {
     MAX_SETTINGS = N_SETTINGS + N_CLOSE_SETTINGS,
     N_SCALES_TRIED = 3000,
     N_WIDE_SETTINGS = 1,
-    N_NARROW_COPIES = 8, /* of every code, at places of their own */
+    N_NARROW_COPIES = 8, /* of every quantised value, at places of their own */
     N_WIDE_COPIES = 2,
     MAX_ARITHMETICS_TOLD = 3,
 };
@@ -48,10 +48,10 @@ struct table {
     const struct function *function;
     enum nd_dtype dtype;
     size_t n_entries, n_settings, n_copies;
-    const double *fed; /* all copies of all codes */
+    const double *fed; /* all copies of all quantised values */
     struct nd_scalar_sample samples[MAX_SETTINGS];
     size_t n_taken;
-    size_t n_many_valued; /* entries with several codes */
+    size_t n_many_valued; /* entries with several quantised values */
 };
 
 static struct nd_ask make_ask(const struct table *t, const struct setting *setting)
@@ -89,7 +89,7 @@ static void fit_output(const struct table *t, const struct setting *setting, con
     ask->zero_y = (int64_t)fmin(fmax(rint(-low / scale), 0), most);
 }
 
-/* All codes, n_copies times, shuffled but for the first copy. */
+/* All quantised values, n_copies times, shuffled but for the first copy. */
 static void shuffle(size_t n_entries, size_t n_copies, double *qvalues)
 {
     uint64_t seed = n_entries;
@@ -115,8 +115,8 @@ static void read_entries(struct nd_experiment *e, struct table *t, const double 
     }
 }
 
-/* Of random scales of the output, the one under which most entries lie so that the programs that are left make
- * different codes of them; 0: there is none. */
+/* Of random scales of the output, the one under which most entries lie so that the arithmetics that are left
+ * make different quantised values of them; 0: there is none. */
 static float find_close_scale(const struct nd_scalar_findings *left, struct nd_scalar_sample sample,
                               uint64_t *seed)
 {
@@ -129,8 +129,8 @@ static float find_close_scale(const struct nd_scalar_findings *left, struct nd_s
             double v = sample.values[i], quotient = v / (double)sample.scale;
             if (!isfinite(v) || fabs(quotient - floor(quotient) - 0.5) > 1e-4)
                 continue; /* far from a tie all agree */
-            double qvalue =
-                nd_scalar_qvalue(&left->arithmetics[0], &sample, nd_scalar_value_of(&left->arithmetics[0], &sample, i));
+            double qvalue = nd_scalar_qvalue(&left->arithmetics[0], &sample,
+                                             nd_scalar_value_of(&left->arithmetics[0], &sample, i));
             for (size_t p = 1; p < left->n_arithmetics; p++) {
                 const struct nd_scalar_arithmetic *other = &left->arithmetics[p];
                 if (nd_scalar_qvalue(other, &sample, nd_scalar_value_of(other, &sample, i)) != qvalue) {
@@ -174,7 +174,7 @@ static void take_setting(struct nd_experiment *e, const struct setting *setting,
                                                          .qvalues = answers};
 }
 
-/* Looks for entries that tell the programs apart that are left. */
+/* Looks for entries that tell the arithmetics apart that are left. */
 static void take_close_settings(struct nd_experiment *e, struct table *t)
 {
     struct nd_scalar_findings left;
@@ -199,8 +199,8 @@ static void tell_function(struct nd_experiment *e, json_t *entry, const struct n
     nd_tell_line(e, entry,
                  "%llu of %llu entries are not the correctly rounded one, by at most %.0f; the worst: %.0f in "
                  "the place of %.0f, for the value %.9g",
-                 (unsigned long long)f->n_off, (unsigned long long)f->n_qvalues, f->largest_off, f->worst_qvalue,
-                 f->worst_correct, f->worst_value);
+                 (unsigned long long)f->n_off, (unsigned long long)f->n_qvalues, f->largest_off,
+                 f->worst_qvalue, f->worst_correct, f->worst_value);
     if (f->n_arithmetics > 0)
         return;
     nd_tell_nearest(e, entry, nd_scalar_name(&f->nearest, buf), f->n_nearest_wrong);
@@ -235,8 +235,8 @@ static void tell(struct nd_experiment *e, const struct table *t, json_t *entries
     nd_scalar_tell(e, entry, &f, MAX_ARITHMETICS_TOLD);
     nd_tell_text(e, entry, "answers", e->answers.text);
     nd_tell_line(e, entry, "%s",
-                 is_table ? "a table: the answer depends on the code alone"
-                          : "not a table: equal codes have several answers");
+                 is_table ? "a table: the answer depends on the quantised value alone"
+                          : "not a table: equal quantised values have several answers");
     tell_function(e, entry, &f);
     nd_tell_issues(e, entry, issues, f.arithmetics, f.n_arithmetics, sizeof *f.arithmetics);
 }

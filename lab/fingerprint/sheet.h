@@ -24,7 +24,7 @@ const json_t *nd_sheet_find(const json_t *entries, const json_t *like);
 json_t *nd_sheet_claim(const json_t *entry);
 
 /* The digests of what the device answered, "" where the section gives none: they tell devices apart also where
- * no program does. */
+ * no arithmetic does. */
 const char *nd_sheet_answers(const json_t *entry);
 
 bool nd_sheet_is_identified(const json_t *entry);

@@ -98,7 +98,7 @@ struct tables {
     size_t n;
 };
 
-/* A column for each code behind a great weight, of the code `great`. */
+/* A column for each quantised value behind a great weight, of the quantised value `great`. */
 static void ask_table(struct nd_experiment *e, int64_t zero_w, int64_t great, struct tables *tables)
 {
     struct nd_columns *q = nd_columns_make(e, TABLE_ROWS, TABLE_TERMS, GREATEST_QVALUE + 1);
@@ -129,7 +129,7 @@ static void solve_table(struct nd_experiment *e, const struct tables *tables, st
     nd_experiment_check(e, nd_weight_solve_table(&w->rest, tables->items, tables->n, SPLIT, &w->found, e->err));
 }
 
-/* How many weights become something else under some program that is left, next to a great one. */
+/* How many weights become something else under some arithmetic that is left, next to a great one. */
 static size_t count_disputed(const struct nd_weight_findings *found, double great)
 {
     size_t n = 0;
@@ -175,7 +175,7 @@ static void find_table(struct nd_experiment *e, struct nd_weights *w)
     }
 }
 
-/* ---- fresh codes ---- */
+/* ---- fresh quantised values ---- */
 
 enum { FRESH_ROWS = 256, FRESH_TERMS = 64, FRESH_COLUMNS = 128 };
 enum { FRESH_QVALUES = FRESH_ROWS * FRESH_COLUMNS };
@@ -246,7 +246,7 @@ void nd_weights_take(struct nd_experiment *e, struct nd_weights *out)
 
 /* ---- what is said of it ---- */
 
-/* Of the first program, which stands for all that are left. */
+/* Of the first arithmetic, which stands for all that are left. */
 static void describe(struct nd_experiment *e, json_t *out, const struct nd_weights *w)
 {
     static const char *const scopes[] = {"stay what they are", "a column", "the tensor"};
@@ -276,7 +276,7 @@ static const struct nd_issue issues[] = {
      "columns of equal weights under more multipliers",
      {FIELD(r_bits), FIELD(r_rounding)}},
     {"the factor of the weights and its rounding",
-     "none of 8-bit codes where all give the same weights; else more great weights",
+     "none of 8-bit quantised values where all give the same weights; else more great weights",
      {FIELD(factor_bits), FIELD(factor_rounding), FIELD(rounding)}},
     {"what the ratio is taken of",
      "more columns of equal weights",
@@ -298,9 +298,10 @@ static void tell(struct nd_experiment *e, const struct nd_weights *w, json_t *en
         return;
     }
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"values", w->n_qvalues}, {"deciding", found->n_deciding}, {"wrong", found->n_wrong},
-                             {"weights_read", w->n_entries}, {"possible_left", found->n_arithmetics},
-                             {"fresh", e->n_fresh}, {"right", e->n_right}));
+                   ND_COUNTS({"values", w->n_qvalues}, {"deciding", found->n_deciding},
+                             {"wrong", found->n_wrong}, {"weights_read", w->n_entries},
+                             {"possible_left", found->n_arithmetics}, {"fresh", e->n_fresh},
+                             {"right", e->n_right}));
     nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t i = 0; i < found->n_arithmetics && i < MAX_NAMES; i++)
         nd_tell_listed(e, entry, "possible_arithmetic", nd_weight_name(&found->arithmetics[i], buf));

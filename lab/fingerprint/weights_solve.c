@@ -1,4 +1,4 @@
-/* Which weights programs agree with a device's codes. */
+/* Which weights arithmetics agree with a device's quantised values. */
 #include "lab/fingerprint/weights.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "lab/experiment/candidates.h"
 
-/* ---- the program ---- */
+/* ---- the arithmetic ---- */
 
 const char *nd_weight_name(const struct nd_weight_arithmetic *p, char buf[ND_WEIGHT_NAME_BYTES])
 {
@@ -79,7 +79,7 @@ void nd_weight_fit(const struct nd_weight_arithmetic *p, const double *w, size_t
 
 /* ---- the ratio ---- */
 
-/* The sums of (x - zero_x) of each row, and the rows at which a column's code changes. */
+/* The sums of (x - zero_x) of each row, and the rows at which a column's quantised value changes. */
 struct sweep {
     const struct nd_weight_answers *a;
     double *sums;                /* [n_rows] */
@@ -89,7 +89,8 @@ struct sweep {
 static bool changes(const double *qvalues, size_t i, size_t n)
 {
     bool is_inside = qvalues[i] > 0 && qvalues[i] < 255;
-    return is_inside && ((i > 0 && qvalues[i - 1] != qvalues[i]) || (i + 1 < n && qvalues[i + 1] != qvalues[i]));
+    return is_inside &&
+           ((i > 0 && qvalues[i - 1] != qvalues[i]) || (i + 1 < n && qvalues[i + 1] != qvalues[i]));
 }
 
 static bool init_sweep(struct sweep *s, const struct nd_weight_answers *a)
@@ -150,7 +151,7 @@ struct ratio_search {
     struct nd_candidates candidates;
 };
 
-/* Those with the fewest wrong codes stay. */
+/* Those with the fewest wrong quantised values stay. */
 static void try_ratio(struct ratio_search *s, const struct nd_weight_arithmetic *p)
 {
     uint64_t wrong = 0;
@@ -178,10 +179,10 @@ static void try_ratios(struct ratio_search *s)
     try_ratio(s, &(struct nd_weight_arithmetic){.scope = ND_WEIGHTS_STAY});
     for (int form = 0; form < 16; form++)
         try_bits(s, (struct nd_weight_arithmetic){.scope = (form & 1) != 0 ? ND_WEIGHTS_FIT_TENSOR
-                                                                        : ND_WEIGHTS_FIT_COLUMN,
-                                               .is_always = (form & 2) != 0,
-                                               .greatest = (form & 4) != 0 ? 128 : 127,
-                                               .lowest = (form & 8) != 0 ? -127 : -128});
+                                                                           : ND_WEIGHTS_FIT_COLUMN,
+                                                  .is_always = (form & 2) != 0,
+                                                  .greatest = (form & 4) != 0 ? 128 : 127,
+                                                  .lowest = (form & 8) != 0 ? -127 : -128});
 }
 
 enum nd_status nd_weight_solve_ratio(const struct nd_requantise *rest, const struct nd_weight_answers *answers,
@@ -213,8 +214,8 @@ enum nd_status nd_weight_solve_ratio(const struct nd_requantise *rest, const str
 /* A column with a great weight. */
 struct column {
     const struct nd_weight_answers *answers;
-    size_t split;        /* terms of the great weight */
-    double large;        /* what it becomes */
+    size_t split;          /* terms of the great weight */
+    double large;          /* what it becomes */
     const double *qvalues; /* of the rows */
     struct nd_requantiser requantiser;
 };
@@ -234,7 +235,8 @@ static uint64_t count_rows(const struct column *c, double w8, uint64_t enough)
     return wrong;
 }
 
-struct nd_weight_entry nd_weight_read_entry(const struct nd_requantise *rest, const struct nd_weight_arithmetic *p,
+struct nd_weight_entry nd_weight_read_entry(const struct nd_requantise *rest,
+                                            const struct nd_weight_arithmetic *p,
                                             const struct nd_weight_answers *a, size_t split, size_t column)
 {
     const struct nd_columns *about = &a->about;

@@ -81,8 +81,8 @@ static json_t *describe_probes(const struct nd_capture_job *capture)
 }
 
 /* {"inputs", "tensors", "probes", "repeats", "threads", "rounds_off_grid", "options"} of the capture, whose
- * edges and number of repeats are known, in new memory; NULL when memory is out. The agent adds the model, and
- * which of the tensors the session is asked for. */
+ * tensors and number of repeats are known, in new memory; NULL when memory is out. The agent adds the model,
+ * and which of the tensors the session is asked for. */
 static char *nd_runner_job_text(const struct nd_capture_job *capture)
 {
     const struct nd_device *device = capture->device;
@@ -118,7 +118,7 @@ static void free_passes(struct nd_job *job)
     job->n_tensors = 0;
 }
 
-/* ---- edges that are recorded through floats ---- */
+/* ---- tensors that are recorded through floats ---- */
 
 bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t tensor, bool as_floats)
 {
@@ -134,7 +134,7 @@ bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t tensor, bo
 }
 
 enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const struct nd_tensor *tensor,
-                                   size_t index, struct nd_job_tensor *out, struct nd_error *err)
+                                     size_t index, struct nd_job_tensor *out, struct nd_error *err)
 {
     struct nd_dequantised floats = {.tensor = tensor->onnx_name};
     struct nd_job_tensor made = {.dtype = tensor->dtype};
@@ -151,8 +151,8 @@ enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const
 
 /* ---- models and passes ---- */
 
-/* The file that a session reads: the model itself, or a copy that exposes these edges. Providers take no model
- * whose shapes are open: where dimensions were set, the untouched model is a copy, too. */
+/* The file that a session reads: the model itself, or a copy that exposes these tensors. Providers take no
+ * model whose shapes are open: where dimensions were set, the untouched model is a copy, too. */
 static enum nd_status make_model(const struct nd_capture_job *capture, const char *name, const size_t *tensors,
                                  size_t n_tensors, char **path, struct nd_error *err)
 {
@@ -167,8 +167,9 @@ static enum nd_status make_model(const struct nd_capture_job *capture, const cha
     *path = nd_path_join(capture->folder, name);
     if (*path == NULL)
         return nd_fail_memory(err);
-    return is_untouched ? nd_model_write_whole(capture->model, *path, err)
-                        : nd_model_write_shown(capture->model, tensors, n_tensors, capture->as_floats, *path, err);
+    return is_untouched
+               ? nd_model_write_whole(capture->model, *path, err)
+               : nd_model_write_shown(capture->model, tensors, n_tensors, capture->as_floats, *path, err);
 }
 
 static bool records_any(const struct nd_capture_job *capture, size_t p)
@@ -225,7 +226,8 @@ enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t 
     }
     for (size_t e = 0; status == ND_OK && e < capture->n_tensors; e++) {
         job->n_tensors = e + 1;
-        status = nd_capture_job_tensor(capture, &capture->tensors[e], capture->selected[e], &job->tensors[e], err);
+        status =
+            nd_capture_job_tensor(capture, &capture->tensors[e], capture->selected[e], &job->tensors[e], err);
         job->tensors[e].pass = capture->pass_of_tensor[e];
     }
     return status;
@@ -279,8 +281,10 @@ bool nd_capture_job_is_untouched(const struct nd_capture_job *capture)
     return strcmp(tensor_spec(capture), "none") == 0;
 }
 
-/* With "none" an edge is what an application gets: the graph's own output, not the codes behind it. */
-static enum nd_status use_plain_output(const struct nd_model *model, struct nd_tensor *tensor, struct nd_error *err)
+/* With "none" a tensor is what an application gets: the graph's own output, not the quantised values behind it.
+ */
+static enum nd_status use_plain_output(const struct nd_model *model, struct nd_tensor *tensor,
+                                       struct nd_error *err)
 {
     for (size_t i = 0; i < nd_model_n_outputs(model); i++) {
         const struct nd_model_io *output = nd_model_output(model, i);
@@ -312,7 +316,8 @@ static enum nd_status choose_tensors(struct nd_capture_job *capture, struct nd_e
         return nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         capture->n_tensors = i + 1;
-        status = nd_tensor_copy(nd_model_tensor(capture->model, capture->selected[i]), &capture->tensors[i], err);
+        status =
+            nd_tensor_copy(nd_model_tensor(capture->model, capture->selected[i]), &capture->tensors[i], err);
         if (status == ND_OK && nd_capture_job_is_untouched(capture))
             status = use_plain_output(capture->model, &capture->tensors[i], err);
     }
@@ -373,7 +378,7 @@ static bool add_device_option(struct nd_job *job, const char *key, const char *v
 }
 
 /* The profile itself, without the file it came from, and what else an emulated device has to know: the session
- * sees a part of the model, whose edges go by the names of their tensors. */
+ * sees a part of the model, whose tensors go by the names of their tensors. */
 static bool fill_emulated(struct nd_capture_job *capture)
 {
     char repeats[24];
@@ -501,10 +506,10 @@ size_t nd_capture_job_n_samples(const struct nd_capture_job *capture)
     return n;
 }
 
-/* One pass for everything, or one for each edge; how many. Placement, latencies and profile are those of pass
- * 0: so it is that of the last edge, which holds most of the model. The others follow in graph order: the first
- * that is refused is the shortest. What an emulated device tells of itself counts from its last session, which
- * therefore is one more that sees all edges and records none. */
+/* One pass for everything, or one for each tensor; how many. Placement, latencies and profile are those of pass
+ * 0: so it is that of the last tensor, which holds most of the model. The others follow in graph order: the
+ * first that is refused is the shortest. What an emulated device tells of itself counts from its last session,
+ * which therefore is one more that sees all tensors and records none. */
 static size_t spread_tensors(struct nd_capture_job *capture)
 {
     size_t n = capture->n_tensors;

@@ -397,7 +397,7 @@ static enum nd_status set_profile(struct nd_device *device, const struct nd_emul
     return status == ND_OK ? nd_device_set_option(device, "profile_text", file->text, err) : status;
 }
 
-/* A URI of its own grammar: edges may be called anything. */
+/* A URI of its own grammar: tensors may be called anything. */
 static enum nd_status parse_emulated(const char *uri, const char *what, struct nd_device *out,
                                      struct nd_error *err)
 {
@@ -641,12 +641,13 @@ static enum nd_status check_machine(const struct nd_device *device, const struct
                        "device '%s' is %s, and the simulator of the NPU is for x86_64-linux", device->label,
                        device_facts->abi);
     if (nd_device_is_npu(device->kind) && device->chipset == NULL && device_facts->chipset == NULL)
-        return nd_fail(
-            err, ND_E_DEVICE_CONNECT, device->label,
-            "device '%s' %s%s%s; name its chipset, as in '%s:%s/%s:sm8650'", device->label,
-            device_facts->soc != NULL ? "calls its chipset '" : "does not say which chipset it has",
-            device_facts->soc != NULL ? device_facts->soc : "", device_facts->soc != NULL ? "', which is not known" : "",
-            nd_transport_name(device->transport), device->address, nd_device_kind_name(device->kind));
+        return nd_fail(err, ND_E_DEVICE_CONNECT, device->label,
+                       "device '%s' %s%s%s; name its chipset, as in '%s:%s/%s:sm8650'", device->label,
+                       device_facts->soc != NULL ? "calls its chipset '" : "does not say which chipset it has",
+                       device_facts->soc != NULL ? device_facts->soc : "",
+                       device_facts->soc != NULL ? "', which is not known" : "",
+                       nd_transport_name(device->transport), device->address,
+                       nd_device_kind_name(device->kind));
     return ND_OK;
 }
 

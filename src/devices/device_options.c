@@ -219,7 +219,7 @@ static enum nd_status nd_exec_apply_option(struct nd_device *device, const char 
     return nd_device_set_option(device, key, value, err);
 }
 
-/* The program, by its name or its path. */
+/* The arithmetic, by its name or its path. */
 static enum nd_status find(struct nd_device *device, const char *uri, const char *what, struct nd_error *err)
 {
     struct nd_runtime_info *runtime = &device->runtime;

@@ -26,7 +26,7 @@ enum nd_status nd_device_check_options(const struct nd_device *device, const cha
  * nothing for other devices. */
 enum nd_status nd_device_default_options(struct nd_device *device, struct nd_error *err);
 
-/* exec:RUNNER[?key=value&...]: any program that speaks the runner's protocol as a device. */
+/* exec:RUNNER[?key=value&...]: any arithmetic that speaks the runner's protocol as a device. */
 
 /* Reads such a URI. The name of a runner is looked for; what has a '/' is a path. ND_E_RUNNER_MISSING,
  * ND_E_RUNNER_START, ND_E_DEVICE_UNKNOWN: no name, or an option that is not of the form key=value. */

@@ -10,10 +10,10 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/evaluation_part.h"
-#include "explain/layer_diagnosis/diagnose_layers.h"
 #include "explain/fallback/fallback.h"
 #include "explain/findings/findings.h"
 #include "explain/floats/judge_floats.h"
+#include "explain/layer_diagnosis/diagnose_layers.h"
 #include "explain/stages.h"
 #include "explain/verdict/health.h"
 
@@ -38,7 +38,7 @@ enum nd_status nd_explain_add_finding(struct nd_explained_device *device, size_t
 /* ---- what the plan says ---- */
 
 static enum nd_status describe_layers(const struct nd_plan *plan, size_t d, struct nd_explained_device *device,
-                                     struct nd_error *err)
+                                      struct nd_error *err)
 {
     device->layers = nd_calloc(plan->n_steps, sizeof *device->layers);
     if (device->layers == NULL)
@@ -125,7 +125,7 @@ static char *probe_option(const struct nd_plan *plan)
     return nd_strbuf_take(&text);
 }
 
-/* Names of the model, the devices and the steps, and which units are examined: what the plan says. out is
+/* Names of the model, the devices and the steps, and which layers are examined: what the plan says. out is
  * zeroed before. ND_ERR_MEMORY. */
 static enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd_explanation *out,
                                            struct nd_error *err)
@@ -276,7 +276,8 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
     if (status == ND_OK && plan->n_samples > 0)
         status = nd_explain_judge_floats(&job, options, err);
     if (status == ND_OK && plan->n_samples > 0)
-        status = nd_find_execution(evaluation, observations.layer_arithmetic, options->hides_placement, out, err);
+        status =
+            nd_find_execution(evaluation, observations.layer_arithmetic, options->hides_placement, out, err);
     if (status == ND_OK)
         status = nd_explain_find_health(&job, err);
     nd_observed_arithmetics_deinit(&observations);

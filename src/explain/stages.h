@@ -4,10 +4,10 @@
  *     plan/plan.h             plan: the captures, the steps of the model, what of them can be worked out
  *     findings/findings.h     labels: what captures say wrongly of their tensors, whatever is evaluated
  *     evaluate/evaluation.h   evaluate: every layer from its own inputs; sums and tallies
- *     attribute.c             attribute: which part of the error is a layer's own, inherited, quantisation
+ *     attribute.c             attribute: which part of the error is a layer's own, passed on, quantisation
  *     judge_layers.c          identify: which arithmetic each device has, and which layers do not follow it
  *     trace.c                 trace: where differences begin
- *     exam/diagnose_layers.h  diagnose: layers that do not follow are looked at once more
+ *     layer diagnosis/diagnose_layers.h  diagnose: layers that do not follow are looked at once more
  *     floats/judge_floats.h   floats: the layers of a model without quantisation, evaluated and judged
  *     execution/fallback.h    execution: where layers ran
  *     verdict/health.h        conclude: the verdict of each device */
@@ -25,7 +25,8 @@ struct nd_explain_job {
     struct nd_explanation *out;
 };
 
-static inline const struct nd_observed_arithmetic *nd_observed_arithmetic_of(const struct nd_explain_job *job, size_t device, size_t step)
+static inline const struct nd_observed_arithmetic *nd_observed_arithmetic_of(const struct nd_explain_job *job,
+                                                                             size_t device, size_t step)
 {
     return &job->observations->layers[device * job->plan->n_steps + step];
 }
@@ -42,10 +43,10 @@ enum nd_status nd_explain_add_finding(struct nd_explained_device *device, size_t
 /* settle.c: what could not be evaluated in some sample is not examined, or has no reference, in any.
  * ND_ERR_MEMORY. */
 enum nd_status nd_explain_mark_unevaluable(const struct nd_evaluation *evaluation, struct nd_explanation *out,
-                                 struct nd_error *err);
+                                           struct nd_error *err);
 
-/* attribute.c: fills vote, and of the devices all sums of their units, output and own_share. The explanation is
- * settled. ND_ERR_MEMORY. */
+/* attribute.c: fills vote, and of the devices all sums of their layers, output and own_share. The explanation
+ * is settled. ND_ERR_MEMORY. */
 enum nd_status nd_explain_attribute(const struct nd_evaluation *evaluation, struct nd_explanation *out,
                                     struct nd_error *err);
 
@@ -61,14 +62,15 @@ enum nd_status nd_explain_bootstrap(const struct nd_explain_energies *samples, s
 
 /* ---- identify ---- */
 
-/* judge_layers.c: finds the programs of the devices, fills habits (zeroed before), and of the explanation what
- * it says of programs: `program`, `programs`, n_unexplained, is_within_step, losses ... ND_ERR_MEMORY;
- * nd_habits_deinit in any case. */
-enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation, struct nd_observed_arithmetics *observations,
-                                   struct nd_explanation *out, struct nd_error *err);
+/* judge_layers.c: finds the arithmetics of the devices, fills observed arithmetics (zeroed before), and of the
+ * explanation what it says of programs: `program`, `programs`, n_unexplained, is_within_step, losses ...
+ * ND_ERR_MEMORY; nd_habits_deinit in any case. */
+enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation,
+                                   struct nd_observed_arithmetics *observations, struct nd_explanation *out,
+                                   struct nd_error *err);
 void nd_observed_arithmetics_deinit(struct nd_observed_arithmetics *observations);
 
-/* differences.c: why devices with programs of units differ. */
+/* differences.c: why devices with arithmetics of layers differ. */
 enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, struct nd_error *err);
 
 /* ---- trace.c ---- */

@@ -38,7 +38,7 @@ void nd_search_deinit(struct nd_search *search)
 
 /* ---- ranges ---- */
 
-/* Operators after which a tensor has the codes of its input. */
+/* Operators after which a tensor has the quantised values of its input. */
 static bool only_moves(const char *op_types)
 {
     static const char *const movers[] = {"Reshape", "Transpose", "Flatten",    "Squeeze",      "Unsqueeze",
@@ -55,7 +55,7 @@ static bool has_same_quantiser(const struct nd_study *study, size_t a, size_t b)
     return nd_quant_is_same(&nd_plan_tensor(study->plan, a)->quant, &nd_plan_tensor(study->plan, b)->quant);
 }
 
-/* The step, and what moves its codes on: they share a quantiser, and get the new one together. */
+/* The step, and what moves its quantised values on: they share a quantiser, and get the new one together. */
 static void change_range(const struct nd_study *study, struct nd_candidate *c, const struct nd_fit *fit)
 {
     c->changes[c->n_changes++] = (struct nd_change){.step = c->step, .is_range = true, .fit = *fit};
@@ -76,7 +76,7 @@ static double gain_db(double before, double after)
     return after > 0 ? 10 * log10(before / after) : before > 0 ? HUGE_VAL : 0;
 }
 
-/* The range of the codes that this range gets; says it. */
+/* The range of the quantised values that this range gets; says it. */
 static enum nd_status say_range(struct nd_candidate *c, const struct nd_fit *fit, const struct nd_fit *old,
                                 const struct nd_value_facts *facts, struct nd_error *err)
 {
@@ -202,7 +202,7 @@ static bool concerns(enum nd_remedy_kind kind, const struct nd_exact_constant *c
     return !is_bias && is_narrow;
 }
 
-/* 32-bit codes in steps of the products of the layer; the bias itself where it has no products. */
+/* 32-bit quantised values in steps of the products of the layer; the bias itself where it has no products. */
 static enum nd_status quantise_bias(const struct nd_study *study, const struct nd_array *before, size_t step,
                                     struct nd_array *out, struct nd_error *err)
 {
@@ -211,8 +211,8 @@ static enum nd_status quantise_bias(const struct nd_study *study, const struct n
     struct nd_error ignored = {0};
     enum nd_status status = nd_array_copy(before, out, err);
     bool has_steps =
-        status == ND_OK && nd_exact_accumulator_steps(study->plan->graph, study->plan->steps[step].tensor, &steps,
-                                                      &n, &ignored) == ND_OK;
+        status == ND_OK && nd_exact_accumulator_steps(study->plan->graph, study->plan->steps[step].tensor,
+                                                      &steps, &n, &ignored) == ND_OK;
     for (size_t i = 0; i < before->n && has_steps && n > 0; i++) {
         double scale = steps[i % n].parts[0];
         out->x[i] = fmin(fmax(rint(before->x[i] / scale), -0x1p31), 0x1p31 - 1) * scale;

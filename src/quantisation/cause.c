@@ -1,5 +1,5 @@
-/* Why a layer introduces its error: from the parts of the error, the range of its codes, the values of the
- * float model, and its constants. docs/reference/diagnoses.md#quantisation has the criteria. */
+/* Why a layer introduces its error: from the parts of the error, the range of its quantised values, the values
+ * of the float model, and its constants. docs/reference/diagnoses.md#quantisation has the criteria. */
 #include <float.h>
 #include <math.h>
 
@@ -41,7 +41,7 @@ const char *nd_loss_cause_name(enum nd_loss_cause cause)
 struct constants {
     double signal, noise;       /* of weights */
     double bias_step;           /* the largest scale of a bias */
-    size_t n_bias, n_bias_ends; /* codes of biases, and those at an end of their type */
+    size_t n_bias, n_bias_ends; /* quantised values of biases, and those at an end of their type */
     const char *not_finite;     /* the name of a constant whose scale is infinite or not a number, or NULL */
 };
 

@@ -104,7 +104,7 @@ static enum nd_status add_bias(struct work *w, struct scaled *layer, struct nd_e
     struct nd_array *copy = &w->out->values[w->out->n_values];
     if (!layer->layer->has_bias || layer->bias != NULL)
         return ND_OK;
-    /* With the error that its codes have: they are a different remedy's. */
+    /* With the error that its quantised values have: they are a different remedy's. */
     enum nd_status status = copy_constant(w->study->plan->graph, layer->layer->bias.real, copy, err);
     if (status != ND_OK)
         return status;

@@ -1,4 +1,4 @@
-/* nd_explain, as programs call it: what each device does (src/explain/explain.c), and what the quantisation
+/* nd_explain, as arithmetics call it: what each device does (src/explain/explain.c), and what the quantisation
  * costs. */
 #include "npudiff/explain/explain.h"
 

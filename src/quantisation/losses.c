@@ -108,7 +108,7 @@ static void add_element(struct nd_loss_sums *sums, double value, double real, do
     sums->high = value > sums->high ? value : sums->high;
 }
 
-/* Real values of the first and the last code of a channel, moved outwards by a part of a step. */
+/* Real values of the first and the last quantised value of a channel, moved outwards by a part of a step. */
 static struct nd_range reach_of(const struct nd_quant *quant, enum nd_dtype dtype, size_t channel, double part)
 {
     double low, high, scale = (double)quant->scale[channel], zero = (double)quant->zero_point[channel];
@@ -117,7 +117,8 @@ static struct nd_range reach_of(const struct nd_quant *quant, enum nd_dtype dtyp
 }
 
 /* Quantisers leave a Relu out where the range of the output begins at 0: then clipping is what the float layer
- * does, and no loss. So what is clipped counts only as far as the float layer's value lies beyond the codes. */
+ * does, and no loss. So what is clipped counts only as far as the float layer's value lies beyond the quantised
+ * values. */
 static void stop_at_qvalues(const struct nd_loss_run *run, size_t step, const double *layer, double *exact)
 {
     const struct nd_quant *quant = nd_loss_quant(run, step);
@@ -147,7 +148,7 @@ static void add_shifts(const struct nd_loss_run *run, size_t step, const double 
     }
 }
 
-/* What became of a value between the layer and its codes. */
+/* What became of a value between the layer and its quantised values. */
 static struct nd_loss_sums add_parts(const struct nd_loss_run *run, size_t step, const double *layer,
                                      struct nd_loss_sums sums)
 {
@@ -681,7 +682,8 @@ enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err)
     if (team.runs == NULL)
         return nd_fail_memory(err);
     struct nd_error introduced = {0};
-    enum nd_status status = nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &introduced);
+    enum nd_status status =
+        nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &introduced);
     if (status != ND_OK && err != NULL)
         *err = introduced;
     for (size_t i = 0; i < study->n_threads; i++)

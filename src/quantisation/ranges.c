@@ -32,7 +32,7 @@ static inline double nearest(double x)
 static inline double apply(const struct nd_fit *fit, double x)
 {
     double qvalue = nearest(x / fit->scale) + fit->zero;
-    qvalue = qvalue > fit->low_qvalue ? qvalue : fit->low_qvalue; /* NaN gives the least code */
+    qvalue = qvalue > fit->low_qvalue ? qvalue : fit->low_qvalue; /* NaN gives the least quantised value */
     qvalue = qvalue < fit->high_qvalue ? qvalue : fit->high_qvalue;
     return (qvalue - fit->zero) * fit->scale;
 }
@@ -141,9 +141,9 @@ static void count(const float *sorted, size_t n, struct nd_range whole, double c
     }
 }
 
-/* Of the values in bins first .. last - 1, what lies outside added at the ends, against what so many codes
- * leave of them: every code spreads its count over its bins that are not empty, and knows nothing of what is
- * clipped. */
+/* Of the values in bins first .. last - 1, what lies outside added at the ends, against what so many quantised
+ * values leave of them: every quantised value spreads its count over its bins that are not empty, and knows
+ * nothing of what is clipped. */
 static double divergence(const double counts[static BINS], size_t first, size_t last, double n, double qvalues)
 {
     double sum = 0, per_qvalue = (double)(last - first) / qvalues, clipped[2] = {0};
@@ -160,7 +160,7 @@ static double divergence(const double counts[static BINS], size_t first, size_t 
         }
         for (size_t i = begin; i < end; i++) {
             double p = counts[i] + (i == first ? clipped[0] : 0) + (i == last - 1 ? clipped[1] : 0);
-            /* An empty code cannot give what is clipped into it: chosen, a thousandth of a value. */
+            /* An empty quantised value cannot give what is clipped into it: chosen, a thousandth of a value. */
             double q = fmax(counts[i] > 0 ? total / n_used : 0, 1e-3);
             sum += p > 0 ? p / n * log(p / q) : 0;
         }
@@ -170,7 +170,7 @@ static double divergence(const double counts[static BINS], size_t first, size_t 
 }
 
 /* As calibration by entropy is usually done: bins of the whole range, both ends moved towards zero by the same
- * share, and no fewer bins than codes. */
+ * share, and no fewer bins than quantised values. */
 static struct nd_range min_divergence(const float *sorted, size_t n, double qvalues)
 {
     double counts[BINS], least = HUGE_VAL;

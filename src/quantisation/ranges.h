@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* A quantiser: code = round(x / scale) + zero, clipped to low_code .. high_code. */
+/* A quantiser: quantised value = round(x / scale) + zero, clipped to low_code .. high_code. */
 struct nd_fit {
     double scale, zero, low_qvalue, high_qvalue;
 };
@@ -13,9 +13,10 @@ struct nd_range {
     double low, high;
 };
 
-/* The quantiser whose codes cover the range, and zero with it, as ONNX Runtime's calibration makes it. */
+/* The quantiser whose quantised values cover the range, and zero with it, as ONNX Runtime's calibration makes
+ * it. */
 struct nd_fit nd_fit_range(struct nd_range range, double low_qvalue, double high_qvalue);
-/* What its codes stand for. */
+/* What its quantised values stand for. */
 struct nd_range nd_range_of_fit(const struct nd_fit *fit);
 /* x after quantising and dequantising. */
 double nd_fit_apply(const struct nd_fit *fit, double x);

@@ -167,8 +167,7 @@ static enum nd_status conclude(struct nd_search *search, struct nd_error *err)
 enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err)
 {
     const struct nd_quantisation *out = study->out;
-    struct nd_search search = {study, nd_calloc(MAX_LAYERS * ND_MAX_CANDIDATES, sizeof *search.candidates),
-                               0};
+    struct nd_search search = {study, nd_calloc(MAX_LAYERS * ND_MAX_CANDIDATES, sizeof *search.candidates), 0};
     enum nd_status status = search.candidates != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; i < out->n_ranked && i < MAX_LAYERS && status == ND_OK; i++)
         if (out->layers[out->ranked[i]].effect_share >= min_share)

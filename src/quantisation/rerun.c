@@ -25,13 +25,13 @@ void nd_rerun_deinit(struct nd_rerun *cut)
     *cut = (struct nd_rerun){0};
 }
 
-/* The edge of a tensor that a node uses or makes. */
+/* The tensor of a tensor that a node uses or makes. */
 static size_t tensor_of(const struct nd_model *model, size_t tensor)
 {
     return tensor != ND_NO_INDEX ? model->tensor_of_value[tensor] : ND_NO_INDEX;
 }
 
-/* Forward: what depends on a changed edge. is_below has one entry for each tensor. */
+/* Forward: what depends on a changed tensor. is_below has one entry for each tensor. */
 static void mark_below(const struct nd_model *model, bool *value_below, bool *tensor_below)
 {
     const struct nd_graph *graph = &model->graph;
@@ -53,7 +53,7 @@ static void mark_below(const struct nd_model *model, bool *value_below, bool *te
     }
 }
 
-/* What a walk over the nodes marks: [n_tensors], the edges beside it in nd_rerun and edge_needed. */
+/* What a walk over the nodes marks: [n_tensors], the tensors beside it in nd_rerun and edge_needed. */
 struct marks {
     bool *below, *needed, *tensor_needed;
 };

@@ -109,7 +109,7 @@ static enum nd_status make_channels(struct nd_study *study, size_t step, struct 
     const struct nd_shape *shape = &study->plan->shapes[step];
     struct nd_loss_channels *channels = &study->channels[step];
     size_t n = nd_exact_layer_constants(study->plan->graph, study->plan->steps[step].tensor, constants,
-                                       ND_LOSS_CONSTANTS),
+                                        ND_LOSS_CONSTANTS),
            n_elements = 0;
     bool has_weights = false;
     for (size_t i = 0; i < n; i++)

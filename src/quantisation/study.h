@@ -73,7 +73,7 @@ struct nd_study {
     size_t samples[ND_LOSS_SAMPLES];
     struct nd_array *inputs; /* [n_samples][n_inputs of model] */
     size_t n_inputs, n_float_inputs;
-    size_t *float_tensor;                /* [n_steps] the same tensor of the float model, or SIZE_MAX */
+    size_t *float_tensor;              /* [n_steps] the same tensor of the float model, or SIZE_MAX */
     size_t *float_input;               /* [n_steps] the model's input that the step quantises, or SIZE_MAX */
     size_t *step_of_float;             /* [n_edges of float_model] the step of the same name, or SIZE_MAX */
     struct nd_loss_sums *sums;         /* [n_samples][n_steps] */
@@ -83,7 +83,7 @@ struct nd_study {
     bool holds_before;                 /* what was rounded of all steps at once, and not of one after another */
     struct nd_loss_values *values;     /* [n_steps] */
     struct nd_loss_channels *channels; /* [n_steps] */
-    struct nd_byte_layers *layers;       /* of the quantised model, for trials; NULL: there are none */
+    struct nd_byte_layers *layers;     /* of the quantised model, for trials; NULL: there are none */
     struct nd_pair *pairs;             /* [n_pairs] layers that could be equalised */
     size_t n_pairs;
     struct nd_quantisation *out;
@@ -122,7 +122,7 @@ enum nd_status nd_study_take_memory(struct nd_study *study, struct nd_error *err
 
 /* ---- rerun.c ---- */
 
-/* Which edges of a graph a run has to compute, when the edges `changed` are. */
+/* Which tensors of a graph a run has to compute, when the tensors `changed` are. */
 struct nd_rerun {
     bool *is_skipped; /* [n_edges] given and taken as it is */
     bool *is_ignored; /* [n_edges] nobody needs it */
@@ -130,11 +130,11 @@ struct nd_rerun {
 };
 enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model, struct nd_error *err);
 void nd_rerun_deinit(struct nd_rerun *cut);
-/* is_changed, is_given[n_edges]: edges whose values are others than they were, and edges whose values are
+/* is_changed, is_given[n_edges]: tensors whose values are others than they were, and tensors whose values are
  * known. is_input_changed[n_inputs]: the same of the model's inputs; NULL: none. */
 enum nd_status nd_rerun_make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_changed,
                              const bool *is_given, const bool *is_input_changed, struct nd_error *err);
-/* The same where the edges `wanted` alone are, and nothing that depends on them is asked for. */
+/* The same where the tensors `wanted` alone are, and nothing that depends on them is asked for. */
 enum nd_status nd_rerun_alone(struct nd_rerun *cut, const struct nd_model *model, const bool *is_wanted,
                               const bool *is_given, struct nd_error *err);
 
@@ -143,8 +143,9 @@ enum nd_status nd_rerun_alone(struct nd_rerun *cut, const struct nd_model *model
 /* One sample at work: what both models have in it. */
 struct nd_loss_run {
     const struct nd_study *study;
-    size_t sample;               /* of study->samples */
-    struct nd_packed *reference; /* [n_steps] codes or floats of the quantised reference; rank < 0: unknown */
+    size_t sample; /* of study->samples */
+    struct nd_packed
+        *reference; /* [n_steps] quantised values or floats of the quantised reference; rank < 0: unknown */
     struct nd_packed *own_reference; /* [n_steps], where the study keeps none */
     struct nd_array real;            /* of one step: of nd_loss_real */
     struct nd_array *before;         /* [n_steps] what was rounded to it, in real units */
@@ -152,15 +153,15 @@ struct nd_loss_run {
     struct nd_rerun alone;           /* of the quantised model, to run a step alone */
     struct nd_array *alone_given;    /* [n_edges of model] views, for the same */
     bool *is_alone,
-        *is_alone_given;           /* [n_edges of model], for the same: the step's edge; those that are known */
-    struct nd_array *values;       /* [n_steps] of the float model */
-    struct nd_array *introduced;   /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
-    const bool *is_wanted;         /* [n_steps] or NULL: none */
-    struct nd_loss_sums *sums;     /* [n_steps] of the sample; NULL: neither sums nor values are wanted */
-    bool takes_outputs;            /* of the float model only its inputs and outputs: those of the study */
-    struct nd_rerun cut;           /* of the float model, to run only what is wanted */
-    bool *is_given, *is_asked;     /* [n_edges of float_model], for the same */
-    struct nd_array *given;        /* [n_edges of float_model] views */
+        *is_alone_given;         /* [n_edges of model], for the same: the step's tensor; those that are known */
+    struct nd_array *values;     /* [n_steps] of the float model */
+    struct nd_array *introduced; /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
+    const bool *is_wanted;       /* [n_steps] or NULL: none */
+    struct nd_loss_sums *sums;   /* [n_steps] of the sample; NULL: neither sums nor values are wanted */
+    bool takes_outputs;          /* of the float model only its inputs and outputs: those of the study */
+    struct nd_rerun cut;         /* of the float model, to run only what is wanted */
+    bool *is_given, *is_asked;   /* [n_edges of float_model], for the same */
+    struct nd_array *given;      /* [n_edges of float_model] views */
     struct nd_array *float_inputs; /* [n_float_inputs] views */
     struct nd_array *real_inputs;  /* [n_float_inputs] dequantised, owned; n = 0: none */
 };

@@ -19,12 +19,12 @@ struct nd_trial_worker {
     struct nd_rerun cut;
     bool *is_given, *is_changed, *is_real; /* [n_edges] of the model */
     struct nd_array *given;                /* [n_edges] views */
-    struct nd_array input;                 /* codes of a changed input, owned */
+    struct nd_array input;                 /* quantised values of a changed input, owned */
     const struct nd_array **replaced;      /* [n_tensors] */
     const size_t *outputs;                 /* [n_outputs] steps */
     size_t n_outputs;
-    bool is_told[ND_LOSS_OUTPUTS]; /* of the outputs of the trial at hand */
-    struct nd_incremental incremental;       /* without a plan: the study has no units */
+    bool is_told[ND_LOSS_OUTPUTS];     /* of the outputs of the trial at hand */
+    struct nd_incremental incremental; /* without a plan: the study has no layers */
     struct nd_packed packed_input;
     const struct nd_trial *trial; /* at hand */
     double *noise;                /* [n_outputs] of it */
@@ -86,7 +86,7 @@ struct effects {
 struct worker {
     struct nd_loss_run run;
     struct nd_rerun cut;
-    bool *is_given, *is_changed, *is_input_changed; /* edges and inputs of the float model */
+    bool *is_given, *is_changed, *is_input_changed; /* tensors and inputs of the float model */
     const struct effects *effects;
     double *noise; /* [n_outputs] of the step and sample at hand */
 };
@@ -263,7 +263,8 @@ enum nd_status nd_measure_effects(struct nd_study *study, const size_t *steps, s
     struct nd_error introduced = {0};
     enum nd_status status = make_room(&effects, &introduced);
     if (status == ND_OK)
-        status = nd_parallel_for(study->n_threads, study->n_effect_samples, measure_sample, &effects, &introduced);
+        status =
+            nd_parallel_for(study->n_threads, study->n_effect_samples, measure_sample, &effects, &introduced);
     if (status == ND_OK)
         conclude(&effects);
     else if (err != NULL)
@@ -279,7 +280,7 @@ enum nd_status nd_measure_effects(struct nd_study *study, const size_t *steps, s
 }
 
 /* One trial in one sample: the quantised reference is run again with the changes made. Tensors of a changed
- * range hold real values in the place of codes. */
+ * range hold real values in the place of quantised values. */
 
 /* outputs[n_outputs]: steps, borrowed. end in any case, also of a zeroed one. ND_ERR_MEMORY. */
 static enum nd_status nd_trial_worker_begin(struct nd_trial_worker *w, const struct nd_study *study,
@@ -330,8 +331,8 @@ static const struct nd_change *range_of(const struct nd_trial_worker *w, size_t 
     return NULL;
 }
 
-static enum nd_status round_changed(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
-                                    struct nd_error *err)
+static enum nd_status round_changed(void *context, const struct nd_exact_values *values,
+                                    struct nd_array *qvalues, struct nd_error *err)
 {
     (void)err;
     const struct nd_trial_worker *w = context;
@@ -379,7 +380,7 @@ static enum nd_status found_changed(void *context, size_t tensor, const struct n
     return ND_OK;
 }
 
-/* The codes of an input of the model with its new quantiser, which no unit makes. */
+/* The quantised values of an input of the model with its new quantiser, which no layer makes. */
 static enum nd_status give_input(struct nd_trial_worker *w, const struct nd_change *change,
                                  struct nd_error *err)
 {
@@ -471,7 +472,7 @@ static double nd_trial_worker_base_noise(struct nd_trial_worker *w, size_t step)
     return nd_mean_square_between(values, nd_loss_real(&w->run, step)) * (double)values->n;
 }
 
-/* ---- by the units behind the changes ---- */
+/* ---- by the layers behind the changes ---- */
 
 static void take_output(struct nd_trial_worker *w, size_t o, const struct nd_packed *packed)
 {
@@ -494,8 +495,8 @@ static void found_output_of_trial_run(void *context, size_t step, const struct n
 }
 
 /* Packs what is given to a changed input of the model. False: there are several, or some step is not known. */
-static enum nd_status find_start(struct nd_trial_worker *w, struct nd_incremental_change *change, bool *is_possible,
-                                 struct nd_error *err)
+static enum nd_status find_start(struct nd_trial_worker *w, struct nd_incremental_change *change,
+                                 bool *is_possible, struct nd_error *err)
 {
     const struct nd_study *study = w->run.study;
     size_t n_inputs = 0;
@@ -526,10 +527,10 @@ static enum nd_status follow_changes(struct nd_trial_worker *w, const struct nd_
                                            .replaced = options->replaced,
                                            .is_real = options->is_real};
     struct nd_incremental_change change = {.is_changed = w->is_changed,
-                                      .given_step = SIZE_MAX,
-                                      .options = &alone,
-                                      .context = w,
-                                      .found = found_output_of_trial_run};
+                                           .given_step = SIZE_MAX,
+                                           .options = &alone,
+                                           .context = w,
+                                           .found = found_output_of_trial_run};
     bool is_possible;
     *is_done = false;
     memset(w->is_told, 0, sizeof w->is_told);

@@ -82,7 +82,7 @@ enum nd_status nd_weights_quantised(const struct nd_array *real, int axis, int b
     return status;
 }
 
-/* Only of biases somebody reads the codes. */
+/* Only of biases somebody reads the quantised values. */
 static const struct nd_array *qvalues_of(const struct nd_exact_constant *constant)
 {
     return constant->is_bias ? constant->qvalues : NULL;

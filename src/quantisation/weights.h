@@ -21,8 +21,8 @@ double nd_mean_square(const struct nd_array *a);
 enum nd_status nd_weights_quantised(const struct nd_array *real, int axis, int bits, struct nd_array *out,
                                     struct nd_error *err);
 
-/* A constant of the quantised model, and what it was in the float model: real, codes of biases, and before are
- * there from hold to release. ND_ERR_IO, ND_ERR_MEMORY: nothing is held. */
+/* A constant of the quantised model, and what it was in the float model: real, quantised values of biases, and
+ * before are there from hold to release. ND_ERR_IO, ND_ERR_MEMORY: nothing is held. */
 enum nd_status nd_pair_hold(const struct nd_plan *plan, const struct nd_exact_constant *constant,
                             const struct nd_array *before, struct nd_error *err);
 void nd_pair_release(const struct nd_plan *plan, const struct nd_exact_constant *constant,

@@ -45,11 +45,11 @@ class Align(Scratch):
         self.check_one_group(document, 10)
         self.assertEqual(document["counts"]["proven"], document["counts"]["layers"])
         self.assertEqual(document["counts"]["from_float"], 5)
-        (output,) = document["price"]["outputs"]
+        (output,) = document["accuracy_cost"]["outputs"]
         self.assertLess(output["loss_db"], 0.5)
         self.assertAlmostEqual(output["loss_db"], output["sqnr_before_db"] - output["sqnr_after_db"])
-        self.assertEqual(document["price"]["labelled"], 40)
-        self.assertGreaterEqual(document["price"]["right_after"], document["price"]["right_before"] - 1)
+        self.assertEqual(document["accuracy_cost"]["labelled"], 40)
+        self.assertGreaterEqual(document["accuracy_cost"]["right_after"], document["accuracy_cost"]["right_before"] - 1)
 
         self.check_certificate(certificate, digits)
 
@@ -65,7 +65,7 @@ class Align(Scratch):
         self.assertEqual((again["verdict"], again["groups"]), ("holds", "gen1 = gen3"))
         priced = json.loads(npudiff("verify", certificate, model, "--json", "--model", MODELS / "cnn.w8a8.onnx", "--float",
                                     MODELS / "cnn.float.onnx", "-p", digits, "-p", "ties", "-p", "uniform:8:9"))
-        self.assertTrue(priced["price_checked"])
+        self.assertTrue(priced["accuracy_cost_checked"])
 
     def test_a_folded_norm_is_one_group(self):
         """And its values are those of the model as it came, but for roundings."""

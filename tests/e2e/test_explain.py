@@ -176,9 +176,9 @@ class Uncovered(Scratch):
         for arguments in ((), ("--float", self.FLOAT)):
             report, units = self.report("gen1", *arguments, expect=4)
             self.assertEqual({u["no_reference_from"] for u in units.values()}, {None})
-            self.assertEqual({n: u["taken_from"] for n, u in units.items() if u["taken_from"]},
+            self.assertEqual({n: u["substituted_from"] for n, u in units.items() if u["substituted_from"]},
                              {"sample": report["devices"][0]["uri"]})
-            self.assertEqual((units["sample"]["way"], units["sample"]["total"]), ("taken", None))
+            self.assertEqual((units["sample"]["method"], units["sample"]["total"]), ("substituted", None))
             for name in ("back", "y"):
                 self.assertIsNotNone(units[name]["total"], name)
                 self.assertGreater(units[name]["effect"], 0, name)
@@ -193,7 +193,7 @@ class Uncovered(Scratch):
         done = npudiff("explain", "--quantised", self.MODEL, self.shared / "gen1.h5", self.shared / "cpu.h5", "--json", expect=4)
         npu, cpu = json.loads(done)["devices"]
         units = {u["name"]: u for u in npu["layers"]}
-        self.assertEqual(units["sample"]["taken_from"], cpu["uri"])
+        self.assertEqual(units["sample"]["substituted_from"], cpu["uri"])
         self.assertGreater(units["back"]["passed_on_mismatch"], 0, "the device's input is not the CPU's")
 
     def test_unit_that_is_refused_for_its_values_is_not_examined(self):

@@ -282,7 +282,7 @@ class RealOutputs(Case):
         some = {"out": self.codes["logits"]}
         self.judge("--map", "out=logits", "--model", CNN, code=3, **some)
         self.assertEqual(list(outputs_of(self.out)), ["logits"])
-        self.refuse("numpy", self.save(some), "--model", CNN, says=["no edge 'out'", "o.npz"])
+        self.refuse("numpy", self.save(some), "--model", CNN, says=["no tensor 'out'", "o.npz"])
         self.refuse("numpy", self.save(some), "--map", "in=logits", says=["--map in=logits", "no tensor 'in'", "'out'"])
 
     def test_sanitised_names_of_several_edges_are_never_guessed(self):

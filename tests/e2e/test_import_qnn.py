@@ -206,9 +206,9 @@ class Forms(Scratch):
         self.write("b.raw", self.floats(2, 4))
         stated = [*self.model(["a"], (3,)), *self.context(("a", "QNN_DATATYPE_FLOAT_32", [3], None),
                                                           ("b", "QNN_DATATYPE_FLOAT_32", [4], None))]
-        self.assertIn("not an edge of the model", self.read(*stated))
+        self.assertIn("not a tensor of the model", self.read(*stated))
         self.assertEqual(set(self.capture.edges), {"a", "b"})
-        self.assertIn("no edge 'b'", run_import(self.output, "-o", self.folder / "x.h5", *stated, "--strict", expect=None).stderr)
+        self.assertIn("no tensor 'b'", run_import(self.output, "-o", self.folder / "x.h5", *stated, "--strict", expect=None).stderr)
 
     def test_inputs_of_a_list_are_stored(self):
         fed = self.floats(2, 1, 4)

@@ -109,7 +109,7 @@ class Prefixes(Scratch):
         path = self.folder / "gen3.h5"
         done = capture(CASES / "erf.u8.onnx", ["htp-sim:gen3"], ["uniform:20"], path, "--prefixes", expect=None)
         self.assertEqual(done.returncode, 5, done.stderr)
-        self.assertRegex(done.stderr, r"failed at stage 'placement': edge 'y': .*Erf 'erf'")
+        self.assertRegex(done.stderr, r"failed at stage 'placement': tensor 'y': .*Erf 'erf'")
         opened = self.open(path)
         self.assertEqual((opened.status, opened.failure()["edge"], opened.n_samples("uniform")), ("failed", "y", 0))
         npudiff("verify", path)

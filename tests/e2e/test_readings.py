@@ -76,7 +76,7 @@ class Readings(Scratch):
         changed = [("took", took[:-2]), ("took", took + b"\nmore"), ("took", b"".join([*lines[:5], lines[2], *lines[6:]])),
                    ("took", took.replace(b"device ", b"device \0x")), ("part", part.replace(b"512 213", b"512 214"))]
         changed += [("forged", readings.forge(certificate.replace(old, new)))
-                    for old, new in ((b'"name": "a"', b'"name": "b"'), (b'"price": null', b'"price": 1'), (b'"price": null,', b""),
+                    for old, new in ((b'"name": "a"', b'"name": "b"'), (b'"accuracy_cost": null', b'"accuracy_cost": 1'), (b'"accuracy_cost": null,', b""),
                                      (b'"sums": null', b'"sums": 9.0'))]
         campaign = b"models: [{quantised: m.onnx, probes: zeros}]\npolicy: [{gate: finalize}]\ndevices: "
         changed += [("campaign", campaign + devices) for devices in (

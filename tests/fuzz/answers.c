@@ -156,7 +156,7 @@ static bool fold_probe(const struct nd_capture *capture, size_t p, void *room, s
     return true;
 }
 
-/* Everything that the file answers to a program that checks what it reads. */
+/* Everything that the file answers to an arithmetic that checks what it reads. */
 static bool answer(const char *path, void *room, bool *is_open, struct nd_digest *sum)
 {
     struct nd_capture *capture = NULL;

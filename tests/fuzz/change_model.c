@@ -1,5 +1,6 @@
-/* Changes of ONNX models that protobuf's lengths survive: operators, edges between them, attributes, shapes and
- * types of constants. Every second change is one of bytes all the same. Both libFuzzer and driver.c call it. */
+/* Changes of ONNX models that protobuf's lengths survive: operators, tensors between them, attributes, shapes
+ * and types of constants. Every second change is one of bytes all the same. Both libFuzzer and driver.c call
+ * it. */
 #include <stdlib.h>
 #include <string.h>
 

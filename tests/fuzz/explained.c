@@ -18,9 +18,9 @@ struct run {
     size_t size;
 };
 
-/* Every edge whose turn it is has one code in eight changed. */
-static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+/* Every tensor whose turn it is has one code in eight changed. */
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
     struct run *run = context;
@@ -68,7 +68,7 @@ static void *bytes_of(const struct nd_array *array, enum nd_dtype dtype)
 }
 
 static void write_tensors(struct nd_capture_writer *writer, const struct run *run,
-                        const struct nd_capture_probe *probe)
+                          const struct nd_capture_probe *probe)
 {
     size_t n = 0, n_tensors = nd_model_n_tensors(run->model);
     struct nd_tensor *tensors = nd_calloc(n_tensors, sizeof *tensors);

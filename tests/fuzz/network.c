@@ -8,8 +8,8 @@
 
 #include <stdio.h>
 
-static enum nd_status ignore(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                             struct nd_error *err)
+static enum nd_status ignore(void *context, size_t tensor, const struct nd_array *values,
+                             enum nd_exact_method method, struct nd_error *err)
 {
     (void)context;
     (void)tensor;

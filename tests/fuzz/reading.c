@@ -166,10 +166,10 @@ static json_t *read_campaign(const char *path)
     for (size_t i = 0; i < c.policy.n; i++)
         json_array_append_new(rules, rule_of(&c.policy.rules[i]));
     json_t *out = json_pack("{s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:o, s:b, s:o, s:o, s:o}", "name",
-                            text(c.name), "output", text_or_null(c.output), "tensors", text(c.tensors), "repeats",
-                            (json_int_t)c.n_repeats, "margin", c.margin, "confidence", c.confidence, "power",
-                            c.power, "reference", text(c.reference), "explain", c.explain, "models", models,
-                            "devices", devices, "policy", rules);
+                            text(c.name), "output", text_or_null(c.output), "tensors", text(c.tensors),
+                            "repeats", (json_int_t)c.n_repeats, "margin", c.margin, "confidence", c.confidence,
+                            "power", c.power, "reference", text(c.reference), "explain", c.explain, "models",
+                            models, "devices", devices, "policy", rules);
     nd_campaign_deinit(&c);
     return out;
 }

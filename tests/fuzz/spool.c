@@ -43,8 +43,12 @@ static void write_again(const char *path, const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const size_t samples[] = {6}, passes[] = {0, 0};
-    static const struct nd_spool_request request = {
-        .samples = samples, .n_probes = 1, .pass_of_tensor = passes, .n_tensors = 2, .n_passes = 1, .n_repeats = 1};
+    static const struct nd_spool_request request = {.samples = samples,
+                                                    .n_probes = 1,
+                                                    .pass_of_tensor = passes,
+                                                    .n_tensors = 2,
+                                                    .n_passes = 1,
+                                                    .n_repeats = 1};
     char path[4096];
     struct nd_spool_index index;
     struct nd_spool_kept kept;

@@ -1,5 +1,5 @@
-/* Programs of units, held against what the simulator of the HTP makes of random codes (golden/programs): one
- * operator each. */
+/* Arithmetics of layers, held against what the simulator of the HTP makes of random quantised values
+ * (golden/programs): one operator each. */
 #ifndef ND_TESTS_SUPPORT_ARITHMETIC_TRIAL_H
 #define ND_TESTS_SUPPORT_ARITHMETIC_TRIAL_H
 
@@ -15,7 +15,7 @@ enum { MAX_INPUTS = 3, MAX_BYTES = 1 << 18 };
 struct trial {
     struct nd_model *model;
     struct nd_exact_graph *graph;
-    struct nd_layer_memory *memory; /* NULL: programs have none */
+    struct nd_layer_memory *memory; /* NULL: arithmetics have none */
     const struct nd_layer_arithmetic *arithmetic;
     struct nd_array inputs[MAX_INPUTS], made;
     bool is_covered, loses_sign;
@@ -33,8 +33,8 @@ static enum nd_status make(void *context, const struct nd_exact_layer *layer, st
     return status;
 }
 
-static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     struct trial *t = context;
     (void)tensor;
@@ -84,7 +84,8 @@ static void run(struct trial *t, const struct nd_layer_arithmetic *arithmetic)
         fail_msg("%s", err.message);
 }
 
-/* Codes of all samples that the program does not make; *n_exact_wrong: that rounding half to even does not. */
+/* Quantised values of all samples that the arithmetic does not make; *n_exact_wrong: that rounding half to even
+ * does not. */
 static size_t count_with(bool has_memory, const char *name, const char *part, const char *arithmetic,
                          size_t *n_exact_wrong)
 {
@@ -102,14 +103,14 @@ static size_t count_with(bool has_memory, const char *name, const char *part, co
     for (size_t s = 0; s < n_samples; s++) {
         for (size_t i = 0; i < n_inputs; i++)
             nd_array_load(t.inputs[i].dtype,
-                          qvalues[i] + s * t.inputs[i].n * nd_dtype_size_bytes(t.inputs[i].dtype), t.inputs[i].n,
-                          t.inputs[i].x);
+                          qvalues[i] + s * t.inputs[i].n * nd_dtype_size_bytes(t.inputs[i].dtype),
+                          t.inputs[i].n, t.inputs[i].x);
         if (has_memory)
             nd_layer_memory_forget(t.memory);
         for (int is_arithmetic = 0; is_arithmetic < 2; is_arithmetic++) {
             run(&t, is_arithmetic ? nd_layer_arithmetic_from_name(arithmetic) : NULL);
             if (t.is_covered != is_arithmetic)
-                fail_msg("%s: covered %d, by a program %d", name, t.is_covered, is_arithmetic);
+                fail_msg("%s: covered %d, by an arithmetic %d", name, t.is_covered, is_arithmetic);
             double *expected = calloc(t.made.n, sizeof *expected);
             assert_non_null(expected);
             nd_array_load(t.made.dtype, made + at, t.made.n, expected);
@@ -136,9 +137,9 @@ static void expect_all(const char *const *names, size_t n, bool is_rounding_wron
             size_t n_exact, n_wrong = count_wrong(names[i], is_old ? "v69" : "v73",
                                                   is_old ? "htp-v69" : "htp-v73", &n_exact);
             if (n_wrong != 0)
-                fail_msg("%s: %zu codes of %s differ", names[i], n_wrong, is_old ? "v69" : "v73");
+                fail_msg("%s: %zu quantised values of %s differ", names[i], n_wrong, is_old ? "v69" : "v73");
             if (is_rounding_wrong && n_exact == 0)
-                fail_msg("%s: rounding gives all codes, the case shows nothing", names[i]);
+                fail_msg("%s: rounding gives all quantised values, the case shows nothing", names[i]);
         }
 }
 #define EXPECT_ALL(is_rounding_wrong, ...)                                                                     \

@@ -1,4 +1,4 @@
-/* A unit of two inputs, 2 x 2 each, and whether the programs cover it. */
+/* A layer of two inputs, 2 x 2 each, and whether the arithmetics cover it. */
 #ifndef ND_TESTS_SUPPORT_ASKED_LAYER_H
 #define ND_TESTS_SUPPORT_ASKED_LAYER_H
 
@@ -51,9 +51,9 @@ static bool is_covered(struct asked *a)
 {
     struct nd_array qvalues = {0};
     bool covered = true;
-    assert_int_equal(
-        nd_layer_arithmetic_run(nd_layer_arithmetic_from_name("htp-v73"), &a->layer, NULL, &qvalues, &covered, NULL),
-        ND_OK);
+    assert_int_equal(nd_layer_arithmetic_run(nd_layer_arithmetic_from_name("htp-v73"), &a->layer, NULL,
+                                             &qvalues, &covered, NULL),
+                     ND_OK);
     assert_true(covered == (qvalues.x != NULL)); /* or left as they were */
     nd_array_deinit(&qvalues);
     nd_array_deinit(&a->values[0]);

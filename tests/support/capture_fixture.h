@@ -1,4 +1,4 @@
-/* A small capture with one edge of every kind, written to order, and everything that the reader says about a
+/* A small capture with one tensor of every kind, written to order, and everything that the reader says about a
  * capture as one text. Include after main.h. */
 #ifndef ND_TESTS_CAPTURE_FIXTURE_H
 #define ND_TESTS_CAPTURE_FIXTURE_H
@@ -20,7 +20,7 @@ static float fix_scale[1] = {0.02f};
 static int64_t fix_zero[1] = {128};
 static int64_t fix_nibble_zero[1] = {7};
 
-/* Names that HDF5 would take for paths, and one of each element type. The edge FIX_BIG has chunks within a
+/* Names that HDF5 would take for paths, and one of each element type. The tensor FIX_BIG has chunks within a
  * sample. */
 static struct nd_tensor fix_tensors[FIX_TENSORS] = {
     {"a/b%c",
@@ -61,8 +61,8 @@ static struct nd_tensor fix_tensors[FIX_TENSORS] = {
     {"f8b", "f8b", "X", "n19", ND_DTYPE_F8E5M2, {2, {3, 5}}, {0, -1, NULL, NULL}, false, false},
 };
 static const char *fix_providers[FIX_TENSORS] = {"QNN", "QNN", "CPU", "",    "QNN", "QNN", "QNN",
-                                               "QNN", "QNN", "QNN", "CPU", "QNN", "QNN", "QNN",
-                                               "QNN", "QNN", "QNN", "QNN", "CPU", ""};
+                                                 "QNN", "QNN", "QNN", "CPU", "QNN", "QNN", "QNN",
+                                                 "QNN", "QNN", "QNN", "QNN", "CPU", ""};
 static struct nd_capture_node fix_nodes[] = {{"conv/1", "Conv", "", "QNN", 0},
                                              {"m", "MatMul", "com.microsoft", "CPU", 0}};
 static struct nd_capture_input fix_inputs[FIX_INPUTS] = {{"z/input", ND_DTYPE_F32, {2, {1, 3}}},
@@ -106,7 +106,8 @@ static inline uint64_t fix_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* The bytes of a tensor, known from where it is. Codes crowd around a few values, as real ones do. */
+/* The bytes of a tensor, known from where it is. Quantised values crowd around a few values, as real ones do.
+ */
 static inline void fix_fill(void *buf, size_t n_bytes, uint64_t probe, uint64_t tensor, uint64_t sample,
                             uint64_t repeat)
 {
@@ -235,7 +236,8 @@ static inline struct nd_capture_writer *fix_begin(const char *path, bool replace
 {
     struct nd_error err;
     struct nd_capture_writer *writer = NULL;
-    /* The big edge trades places with the last one, so that the small capture is the same list but for one. */
+    /* The big tensor trades places with the last one, so that the small capture is the same list but for one.
+     */
     size_t n_tensors = options->with_big ? FIX_TENSORS : FIX_BIG;
     fix_ok(nd_capture_writer_create(path, replace, &writer, &err), &err);
     nd_capture_writer_level(writer, options->level);
@@ -277,8 +279,8 @@ static inline enum nd_status fix_dump_tensors(const struct nd_capture *capture, 
     enum nd_status status = ND_OK;
     for (size_t e = 0; e < nd_capture_n_tensors(capture) && status == ND_OK; e++) {
         size_t n_bytes = 0;
-        status = nd_shape_size_bytes(&nd_capture_tensor(capture, e)->shape, nd_capture_tensor(capture, e)->dtype,
-                                     &n_bytes, err);
+        status = nd_shape_size_bytes(&nd_capture_tensor(capture, e)->shape,
+                                     nd_capture_tensor(capture, e)->dtype, &n_bytes, err);
         char *buf = nd_tensor_alloc(n_bytes);
         for (size_t s = 0; s < probe->n_samples && status == ND_OK && buf != NULL; s++)
             for (size_t r = 0; r < probe->n_repeats && status == ND_OK; r++) {

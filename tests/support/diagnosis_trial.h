@@ -1,4 +1,4 @@
-/* A unit that a device ran, with values and a background program drawn from a seed, on which one fault is
+/* A layer that a device ran, with values and a background arithmetic drawn from a seed, on which one fault is
  * then laid. */
 #ifndef ND_TESTS_DIAGNOSIS_TRIAL_H
 #define ND_TESTS_DIAGNOSIS_TRIAL_H

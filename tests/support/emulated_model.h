@@ -18,9 +18,9 @@ struct bench {
     struct nd_model *model;
     struct nd_exact_graph *graph;
     struct nd_array input;
-    struct nd_array plain[MAX_TENSORS]; /* of a healthy device */
+    struct nd_array plain[MAX_TENSORS];   /* of a healthy device */
     struct nd_array qvalues[MAX_TENSORS]; /* of the device */
-    struct nd_array again[MAX_TENSORS]; /* worked out once more from the codes of the device */
+    struct nd_array again[MAX_TENSORS];   /* worked out once more from the quantised values of the device */
     struct nd_array *found;
 };
 
@@ -87,7 +87,7 @@ static inline void run_device(struct bench *b, struct nd_emulator *emulator)
         fail_msg("%s", err.message);
 }
 
-/* By round half to even; given: from these codes. */
+/* By round half to even; given: from these quantised values. */
 static inline void run_plain(struct bench *b, struct nd_array *into, const struct nd_array *given)
 {
     struct nd_error err = {0};
@@ -115,7 +115,7 @@ static inline size_t tensor_of(const struct bench *b, const char *name)
     return e;
 }
 
-/* The values of one edge before rounding. */
+/* The values of one tensor before rounding. */
 struct values {
     size_t tensor;
     double *v;

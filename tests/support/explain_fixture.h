@@ -75,7 +75,7 @@ static size_t find_step(const struct fixture *f, const char *name)
 }
 
 __attribute__((unused)) static const struct nd_explained_layer *layer_of(const struct fixture *f,
-                                                                       const char *name)
+                                                                         const char *name)
 {
     return &f->e->devices[0].layers[find_step(f, name)];
 }

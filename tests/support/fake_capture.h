@@ -1,6 +1,6 @@
 /* Captures in memory that answer like those of npudiff/capture.h and capture/view.h: for tests of what stands
  * on captures without files, also with digests that lie. Include in one file of a binary that takes nothing
- * else from the capture library. Sizes are those of tests: up to 8 edges, 4 probes, 16 samples. */
+ * else from the capture library. Sizes are those of tests: up to 8 tensors, 4 probes, 16 samples. */
 #ifndef ND_TESTS_FAKE_CAPTURE_H
 #define ND_TESTS_FAKE_CAPTURE_H
 
@@ -29,8 +29,8 @@ struct nd_capture {
     const unsigned char *claimed[FAKE_PROBES][FAKE_TENSORS]; /* the digests are of this; NULL: of the data */
     size_t chunk_bytes[FAKE_TENSORS];                        /* 0: contiguous */
     bool digest_only;
-    bool unstable[FAKE_TENSORS];             /* the first byte of later repeats differs */
-    bool lying[FAKE_TENSORS];                /* the digests are not of the data */
+    bool unstable[FAKE_TENSORS];           /* the first byte of later repeats differs */
+    bool lying[FAKE_TENSORS];              /* the digests are not of the data */
     bool is_changed;                       /* somebody wrote into the file */
     unsigned char inputs[FAKE_PROBES][64]; /* one byte per sample of input 0 */
     atomic_size_t n_reads;                 /* calls that read outputs, and the bytes: reset by tests */
@@ -88,7 +88,7 @@ const struct nd_attr *nd_capture_attr(const struct nd_capture *capture, size_t i
     return NULL;
 }
 
-/* No nodes and no logs: what placement there is, edges tell. */
+/* No nodes and no logs: what placement there is, tensors tell. */
 size_t nd_capture_n_nodes(const struct nd_capture *capture)
 {
     (void)capture;
@@ -224,8 +224,8 @@ bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size
     return !capture->digest_only;
 }
 
-enum nd_status nd_capture_read_outputs(const struct nd_probe_values *item, size_t first, size_t n,
-                                       void *buf, struct nd_error *err)
+enum nd_status nd_capture_read_outputs(const struct nd_probe_values *item, size_t first, size_t n, void *buf,
+                                       struct nd_error *err)
 {
     const struct nd_capture *capture = item->capture;
     size_t probe = item->probe, tensor = item->tensor;
@@ -249,8 +249,8 @@ enum nd_status nd_capture_read_repeat(const struct nd_probe_values *tensor, size
 /* Chunked data is given in memory of exactly its size, new at every call, so that sanitizers see who reads
  * beyond a view or keeps one for too long. */
 /* Fakes may lie. */
-enum nd_status nd_capture_read_verified(const struct nd_probe_values *tensor, size_t first, size_t n,
-                                        void *buf, struct nd_error *err)
+enum nd_status nd_capture_read_verified(const struct nd_probe_values *tensor, size_t first, size_t n, void *buf,
+                                        struct nd_error *err)
 {
     return nd_capture_read_outputs(tensor, first, n, buf, err);
 }
@@ -265,7 +265,7 @@ enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t 
                                        size_t sample, struct nd_error *err)
 {
     return nd_fail(err, ND_E_CAPTURE_DIGEST, capture->path,
-                   "'%s' is damaged: edge '%s', probe '%s', sample %zu", capture->path,
+                   "'%s' is damaged: tensor '%s', probe '%s', sample %zu", capture->path,
                    capture->tensors[tensor].name, capture->probes[probe].name, sample);
 }
 
@@ -276,9 +276,9 @@ enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct
     return ND_OK;
 }
 
-enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, size_t first_byte,
-                                       size_t n_bytes, struct nd_view_scratch *scratch,
-                                       const unsigned char **out, struct nd_error *err)
+enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, size_t first_byte, size_t n_bytes,
+                                       struct nd_view_scratch *scratch, const unsigned char **out,
+                                       struct nd_error *err)
 {
     const struct nd_capture *capture = tensor->capture;
     size_t total = fake_sample_bytes(capture, tensor->tensor) * capture->probes[tensor->probe].n_samples;

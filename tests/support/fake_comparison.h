@@ -1,4 +1,4 @@
-/* A comparison made by hand, with every member that a report can show: three devices, a quantised edge "conv"
+/* A comparison made by hand, with every member that a report can show: three devices, a quantised tensor "conv"
  * and a float model output "scores", all pairs, one probe of 4 samples. Nothing differs until a test says so.
  * It lives in the struct: there is nothing to destroy. */
 #ifndef ND_TESTS_FAKE_COMPARISON_H
@@ -48,7 +48,7 @@ static inline struct nd_difference fake_equal(bool is_integer, uint64_t n_elems)
 }
 
 static inline void fake_tensor(struct fake_comparison *fake, size_t e, const char *name, const char *op,
-                             enum nd_dtype dtype, struct nd_shape shape)
+                               enum nd_dtype dtype, struct nd_shape shape)
 {
     static const size_t sides[FAKE_PAIRS][2] = {{0, 1}, {0, 2}, {1, 2}};
     bool is_integer = !nd_dtype_is_float(dtype);
@@ -56,16 +56,16 @@ static inline void fake_tensor(struct fake_comparison *fake, size_t e, const cha
     for (int i = 0; i < shape.rank; i++)
         n_elems *= (size_t)shape.dims[i];
     fake->tensors[e] = (struct nd_compared_tensor){.name = fake_text(name),
-                                               .op_types = fake_text(op),
-                                               .dtype = dtype,
-                                               .shape = shape,
-                                               .is_quantised = is_integer,
-                                               .is_model_output = !is_integer,
-                                               .comparable = true,
-                                               .gate = fake_text("bit-equal"),
-                                               .devices = fake->on[e],
-                                               .odd_one_out = SIZE_MAX,
-                                               .pairs = fake->pairs[e]};
+                                                   .op_types = fake_text(op),
+                                                   .dtype = dtype,
+                                                   .shape = shape,
+                                                   .is_quantised = is_integer,
+                                                   .is_model_output = !is_integer,
+                                                   .comparable = true,
+                                                   .gate = fake_text("bit-equal"),
+                                                   .devices = fake->on[e],
+                                                   .odd_one_out = SIZE_MAX,
+                                                   .pairs = fake->pairs[e]};
     for (size_t i = 0; i < FAKE_DEVICES; i++)
         fake->on[e][i] =
             (struct nd_tensor_on_device){.exists = true, .provider = fake_text("QNN"), .unstable_bound = 1};

@@ -1,4 +1,4 @@
-/* Runs of a device that does not exist: edges of every kind, bytes that follow from where they are, and the
+/* Runs of a device that does not exist: tensors of every kind, bytes that follow from where they are, and the
  * spool that the agent's store thread makes of them. No assertions, so that threads may use it. */
 #ifndef ND_TESTS_FAKE_RUN_H
 #define ND_TESTS_FAKE_RUN_H
@@ -97,8 +97,8 @@ static inline void fake_job_fill(struct fake_job *fake, const struct fake_option
     fake->job.probes = fake->probes;
     for (size_t e = 0; e < FAKE_TENSORS; e++)
         fake->tensors[e] = (struct nd_job_tensor){.output = (char *)(uintptr_t)fake_tensors[e].name,
-                                              .dtype = fake_tensors[e].dtype,
-                                              .pass = fake_pass(options, e)};
+                                                  .dtype = fake_tensors[e].dtype,
+                                                  .pass = fake_pass(options, e)};
     for (size_t p = 0; p < FAKE_PROBES; p++)
         fake->probes[p] = (struct nd_job_probe){.name = (char *)(uintptr_t)fake_probe_names[p],
                                                 .n_samples = fake_samples[p],

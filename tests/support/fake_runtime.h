@@ -1,5 +1,5 @@
-/* runtime/runtime.h over the edges of fake_run.h: for tests of the agent itself, in this process. The one input
- * of a session holds the numbers of probe and sample; which repeat it is, the session counts. */
+/* runtime/runtime.h over the tensors of fake_run.h: for tests of the agent itself, in this process. The one
+ * input of a session holds the numbers of probe and sample; which repeat it is, the session counts. */
 #ifndef ND_TESTS_FAKE_RUNTIME_H
 #define ND_TESTS_FAKE_RUNTIME_H
 
@@ -27,7 +27,7 @@ struct nd_runtime {
 
 struct nd_session {
     size_t n_outputs;
-    size_t tensors[FAKE_TENSORS]; /* output -> edge */
+    size_t tensors[FAKE_TENSORS]; /* output -> tensor */
     struct nd_session_io input, outputs[FAKE_TENSORS];
     void *data[FAKE_TENSORS];
     size_t now[3]; /* probe, sample, repeat */
@@ -60,7 +60,7 @@ const char *nd_runtime_build_info(const struct nd_runtime *runtime)
     return "fake build";
 }
 
-/* Which edges later passes check. */
+/* Which tensors later passes check. */
 static inline bool fake_is_check(size_t tensor)
 {
     return tensor == TENSOR_PAIR || tensor == TENSOR_SCALAR;
@@ -83,8 +83,8 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
         size_t i = session->n_outputs++;
         session->tensors[i] = e;
         session->data[i] = nd_tensor_alloc(fake_bytes(e));
-        session->outputs[i] =
-            (struct nd_session_io){(char *)(uintptr_t)fake_tensors[e].name, fake_tensors[e].dtype, {.rank = -1}};
+        session->outputs[i] = (struct nd_session_io){
+            (char *)(uintptr_t)fake_tensors[e].name, fake_tensors[e].dtype, {.rank = -1}};
     }
     *out = session;
     return ND_OK;
@@ -183,8 +183,8 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     for (size_t i = 0; i < session->n_outputs; i++) {
         size_t e = session->tensors[i];
         fake_output(at[0], e, sample, repeat, session->data[i]);
-        views[i] =
-            (struct nd_output_view){fake_tensors[e].dtype, fake_tensors[e].shape, session->data[i], fake_bytes(e)};
+        views[i] = (struct nd_output_view){fake_tensors[e].dtype, fake_tensors[e].shape, session->data[i],
+                                           fake_bytes(e)};
     }
     return ND_OK;
 }

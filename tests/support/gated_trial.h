@@ -19,7 +19,7 @@ static enum nd_status make_gated(void *context, const struct nd_exact_layer *lay
     return status;
 }
 
-/* Every code of the one sample, on either generation. */
+/* Every quantised value of the one sample, on either generation. */
 static void expect_gated(const char *name)
 {
     static const char *const chipsets[] = {"v69", "v73"};
@@ -41,7 +41,7 @@ static void expect_gated(const char *name)
         nd_array_load(t.made.dtype, y, t.made.n, expected.x);
         for (size_t i = 0; i < t.made.n; i++)
             if (t.made.x[i] != expected.x[i])
-                fail_msg("%s: code %zu of %s", name, i, chipsets[c]);
+                fail_msg("%s: quantised value %zu of %s", name, i, chipsets[c]);
     }
     nd_array_deinit(&expected);
     close_case(&t);

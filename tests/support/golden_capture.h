@@ -17,11 +17,11 @@ struct gold {
     const char *uri;           /* NULL: CHIPSET@SDK */
     const char *passes, *fp16; /* options; NULL: not there */
     bool may_fall_back;
-    unsigned char qvalues[GOLD_TENSORS]; /* added to every code of an edge */
-    unsigned char input;             /* what was fed */
+    unsigned char qvalues[GOLD_TENSORS]; /* added to every quantised value of a tensor */
+    unsigned char input;                 /* what was fed */
     bool has_failed;
     bool digests_only;
-    bool is_nan;           /* the last edge is a float output without any number */
+    bool is_nan;           /* the last tensor is a float output without any number */
     bool with_extra_probe; /* the same once more, under another name */
 };
 
@@ -90,7 +90,7 @@ static inline void gold_attrs(struct nd_capture_writer *writer, const struct gol
 }
 
 static inline void gold_tensor(struct nd_capture_writer *writer, const struct gold *gold,
-                             const struct nd_capture_probe *probe, const struct nd_tensor *tensor, size_t e)
+                               const struct nd_capture_probe *probe, const struct nd_tensor *tensor, size_t e)
 {
     struct nd_error err;
     unsigned char qvalues[GOLD_SAMPLES][GOLD_QVALUES];
@@ -100,7 +100,7 @@ static inline void gold_tensor(struct nd_capture_writer *writer, const struct go
     for (size_t s = 0; s < GOLD_SAMPLES; s++) {
         for (size_t i = 0; i < GOLD_QVALUES; i++)
             qvalues[s][i] = (unsigned char)(e * 50 + s * 10 + i);
-        qvalues[s][0] = (unsigned char)(qvalues[s][0] + gold->qvalues[e]); /* one code of eight */
+        qvalues[s][0] = (unsigned char)(qvalues[s][0] + gold->qvalues[e]); /* one quantised value of eight */
         for (size_t i = 0; i < GOLD_QVALUES; i++)
             floats[s][i] = gold->is_nan ? (float)NAN : (float)i;
         digests[s] =
@@ -132,12 +132,12 @@ static inline void gold_write(const char *path, const struct gold *gold)
                                      .labels = labels};
     for (size_t e = 0; e < GOLD_TENSORS; e++)
         tensors[e] = (struct nd_tensor){.name = (char *)(uintptr_t)gold_tensors[e],
-                                    .onnx_name = (char *)(uintptr_t)gold_tensors[e],
-                                    .op_types = (char *)(uintptr_t)gold_ops[e],
-                                    .node = (char *)(uintptr_t) "private-node",
-                                    .dtype = ND_DTYPE_U8,
-                                    .shape = {1, {GOLD_QVALUES}},
-                                    .quant = {1, -1, scale, zero_point}};
+                                        .onnx_name = (char *)(uintptr_t)gold_tensors[e],
+                                        .op_types = (char *)(uintptr_t)gold_ops[e],
+                                        .node = (char *)(uintptr_t) "private-node",
+                                        .dtype = ND_DTYPE_U8,
+                                        .shape = {1, {GOLD_QVALUES}},
+                                        .quant = {1, -1, scale, zero_point}};
     if (gold->is_nan) {
         tensors[GOLD_TENSORS - 1].dtype = ND_DTYPE_F32;
         tensors[GOLD_TENSORS - 1].quant = (struct nd_quant){.axis = -1};

@@ -45,7 +45,7 @@ static inline size_t tensor_index(const struct nd_model *model, const char *name
     for (size_t i = 0; i < nd_model_n_tensors(model); i++)
         if (strcmp(nd_model_tensor(model, i)->name, name) == 0)
             return i;
-    fail_msg("no edge '%s'", name);
+    fail_msg("no tensor '%s'", name);
     return 0;
 }
 

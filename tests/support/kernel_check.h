@@ -1,6 +1,6 @@
 /* Holds a set of kernels to their definition (src/compare/metrics/kernels/kernels.h), element by element, in
- * code that shares nothing with them. Without cmocka, so that it also runs where only a C library is:
- * tools/check.sh neon.
+ * quantised value that shares nothing with them. Without cmocka, so that it also runs where only a C library
+ * is: tools/check.sh neon.
  *
  * Buffers lie right behind or right before a page that cannot be touched. Every function says what is wrong on
  * stderr and returns whether all was right. */
@@ -213,7 +213,7 @@ static inline void fill_pair(const struct kind_info *kind, uint64_t *seed, unsig
         put_element(kind, test, i,
                     method < 5    ? r
                     : method < 10 ? r + check_random(seed) % 7 - 3
-                               : random_element(kind, seed));
+                                  : random_element(kind, seed));
     }
 }
 

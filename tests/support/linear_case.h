@@ -105,7 +105,7 @@ static inline void node_ints(struct node *node, const char *name, int64_t *value
 
 enum { MAX_SCALES = 32, MAX_INPUTS = 4 };
 
-/* A quantised tensor: its codes, and beside them codes less zero point as integers. */
+/* A quantised tensor: its quantised values, and beside them quantised values less zero point as integers. */
 struct tensor {
     struct nd_array qvalues;
     struct nd_quant quant;
@@ -206,11 +206,11 @@ static inline void layer_begin(struct layer_case *layer, const struct node *node
     layer->out_scales[0] = random_scale();
     layer->out_inner = 1;
     layer->call = (struct nd_linear_call){.node = node != NULL ? &node->proto : NULL,
-                                         .opset = opset,
-                                         .inputs = layer->inputs,
-                                         .low = -HUGE_VAL,
-                                         .high = HUGE_VAL,
-                                         .out_quant = &layer->out_quant};
+                                          .opset = opset,
+                                          .inputs = layer->inputs,
+                                          .low = -HUGE_VAL,
+                                          .high = HUGE_VAL,
+                                          .out_quant = &layer->out_quant};
 }
 
 static inline void layer_add(struct layer_case *layer, const struct tensor *tensor)

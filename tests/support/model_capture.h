@@ -1,5 +1,5 @@
-/* Captures of a golden model as an exact device would make them, with another rounding or a code that is wrong.
- * Include after main.h and scratch.h. */
+/* Captures of a golden model as an exact device would make them, with another rounding or a quantised value
+ * that is wrong. Include after main.h and scratch.h. */
 #ifndef ND_TESTS_MODEL_CAPTURE_H
 #define ND_TESTS_MODEL_CAPTURE_H
 
@@ -20,7 +20,7 @@ struct mc_device {
     const char *missing_tensor; /* not captured; NULL: none */
     enum nd_capture_status state;
     float brightness; /* of the inputs; 0 stands for 1 */
-    /* Changes what is stored of an edge, not what lies behind it; run: what was stored so far of this sample.
+    /* Changes what is stored of a tensor, not what lies behind it; run: what was stored so far of this sample.
      * NULL: nothing */
     void (*change)(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues);
     const char *import;     /* the kind that an import states; NULL: it is none. "import": it states nothing */
@@ -39,15 +39,15 @@ struct mc_run {
     size_t bytes[MC_MAX_TENSORS], sample;
 };
 
-static enum nd_status mc_found(void *context, size_t e, const struct nd_array *values, enum nd_exact_method method,
-                               struct nd_error *err)
+static enum nd_status mc_found(void *context, size_t e, const struct nd_array *values,
+                               enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
     (void)err;
     struct mc_run *run = context;
     const struct nd_tensor *tensor = nd_model_tensor(run->model, e);
-    bool is_wrong =
-        run->sample == 3 && run->device->wrong_tensor != NULL && strcmp(tensor->name, run->device->wrong_tensor) == 0;
+    bool is_wrong = run->sample == 3 && run->device->wrong_tensor != NULL &&
+                    strcmp(tensor->name, run->device->wrong_tensor) == 0;
     if (run->qvalues[e] == NULL)
         run->qvalues[e] = nd_tensor_alloc(MC_SAMPLES * values->n * nd_dtype_size_bytes(tensor->dtype));
     assert_non_null(run->qvalues[e]);
@@ -65,7 +65,7 @@ static enum nd_status mc_found(void *context, size_t e, const struct nd_array *v
     return ND_OK;
 }
 
-/* The codes of that edge in the sample at hand: of an uint8 one that was stored already. */
+/* The quantised values of that tensor in the sample at hand: of an uint8 one that was stored already. */
 __attribute__((unused)) static const unsigned char *mc_qvalues(const struct mc_run *run, const char *name)
 {
     size_t e = 0;
@@ -86,7 +86,7 @@ static void mc_text(struct nd_capture_writer *writer, const char *group, const c
 }
 
 static void mc_write_tensor(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                          const struct nd_tensor *tensor, const unsigned char *qvalues, size_t bytes)
+                            const struct nd_tensor *tensor, const unsigned char *qvalues, size_t bytes)
 {
     struct nd_error err = {0};
     struct nd_digest digests[MC_SAMPLES];
@@ -96,9 +96,9 @@ static void mc_write_tensor(struct nd_capture_writer *writer, const struct nd_ca
     size_t sample_bytes;
     expect_ok(nd_shape_size_bytes(&tensor->shape, tensor->dtype, &sample_bytes, &err), &err);
     assert_int_equal(sample_bytes, bytes);
-    expect_ok(
-        nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, tensor, "exact", NULL}, qvalues, &err),
-        &err);
+    expect_ok(nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, tensor, "exact", NULL},
+                                        qvalues, &err),
+              &err);
 }
 
 static void mc_write(const struct mc_run *run, const char *path, const float *inputs)
@@ -149,7 +149,7 @@ static void mc_write(const struct mc_run *run, const char *path, const float *in
     free(input_name);
 }
 
-/* Only the wrong code is given; what lies behind it is computed from it. */
+/* Only the wrong quantised value is given; what lies behind it is computed from it. */
 static void mc_give(struct mc_run *run, size_t e)
 {
     struct nd_error err = {0};
@@ -203,7 +203,8 @@ static void mc_capture(const struct nd_model *model, const struct mc_device *dev
         for (size_t e = 0; e < MC_MAX_TENSORS; e++)
             given[e] = (struct nd_array){.shape.rank = -1};
         for (size_t e = 0; e < nd_model_n_tensors(model) && run.sample == 3; e++)
-            if (device->wrong_tensor != NULL && strcmp(nd_model_tensor(model, e)->name, device->wrong_tensor) == 0)
+            if (device->wrong_tensor != NULL &&
+                strcmp(nd_model_tensor(model, e)->name, device->wrong_tensor) == 0)
                 given[e] = run.given[e];
         const struct nd_exact_options options = {
             .struct_size = sizeof options, .rounding = device->rounding, .given = given};

@@ -126,7 +126,7 @@ static inline void follow_recipe(struct oracle_case *c, const json_t *make)
             put(&c->test, s, i,
                 method % 256 < equal          ? ref
                 : method % 256 < equal + near ? ref + (method >> 8) % 7 - 3
-                                           : make_element(&c->test, &random));
+                                              : make_element(&c->test, &random));
         }
     }
 }

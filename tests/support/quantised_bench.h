@@ -39,7 +39,7 @@ __attribute__((unused)) static void node(struct bench *b, const char *op_type, c
     nd_compose_node(b->compose, op_type, (const char *const[]){a, c, NULL}, output);
 }
 
-/* Codes of n scales; bits 0: as many as the type has. */
+/* Quantised values of n scales; bits 0: as many as the type has. */
 __attribute__((unused)) static struct nd_quantised_tensor *item(struct bench *b, const char *tensor,
                                                                 enum nd_dtype dtype, size_t n)
 {
@@ -54,7 +54,7 @@ __attribute__((unused)) static struct nd_quantised_tensor *item(struct bench *b,
     return &b->items[k];
 }
 
-/* uint8 codes from low to high. */
+/* uint8 quantised values from low to high. */
 __attribute__((unused)) static void quantise(struct bench *b, const char *tensor, double low, double high)
 {
     const struct nd_fit fit = nd_fit_range((struct nd_range){low, high}, 0, 255);
@@ -107,7 +107,7 @@ __attribute__((unused)) static struct fixture run(struct bench *b)
 }
 
 __attribute__((unused)) static const struct nd_quantised_layer *quantised_layer_of(const struct fixture *f,
-                                                                         const char *name)
+                                                                                   const char *name)
 {
     return &f->e->quantisation->layers[find_step(f, name)];
 }

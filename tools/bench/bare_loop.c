@@ -2,8 +2,8 @@
  * bare loop that looks at nothing and stores nothing. Prints "<seconds to create the session> <seconds of the
  * loop>".
  *
- * usage: bare_loop MODEL DEVICE PROBE [SESSIONS RUNS]   (the arguments that npudiff capture gets; all edges are
- * outputs)
+ * usage: bare_loop MODEL DEVICE PROBE [SESSIONS RUNS]   (the arguments that npudiff capture gets; all tensors
+ * are outputs)
  *
  * With SESSIONS it makes the session so often, one after the other, and runs RUNS samples in the last one: what
  * a capture of several passes, or with samples that ran again, had to do. Else one session, and every sample

@@ -1,6 +1,6 @@
 /* Tensors for the benchmark of the comparison: made fast, known from a seed, shaped like what a network gives.
  *
- * float32 and float16 are normal-ish numbers of a few units. `is_coarse` is for data that will be deflated: as
+ * float32 and float16 are normal-ish numbers of a few layers. `is_coarse` is for data that will be deflated: as
  * after a ReLU, half of it zero, and 12 bits a number, because 23 random bits would hardly compress and say
  * nothing of inflating. uint8 are codes as after a ReLU: half at the zero point, the rest half a bell above. */
 #ifndef ND_BENCH_DATA_H

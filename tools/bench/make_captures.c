@@ -1,10 +1,10 @@
 /* Captures for the benchmark of the comparison, as the project's own writer makes them: `cpu` devices with one
- * probe of one sample, and as many edges of one type and size as asked. The first file's tensors are the
+ * probe of one sample, and as many tensors of one type and size as asked. The first file's tensors are the
  * others' too, but for the elements that are changed on purpose.
  *
  * usage: make_captures DTYPE ELEMENTS EDGES LEVEL SEED FILE:FRACTION...
  *
- * DTYPE is float32, float16, uint8 or uint16; ELEMENTS of one edge are a multiple of 1024; LEVEL 0 is
+ * DTYPE is float32, float16, uint8 or uint16; ELEMENTS of one tensor are a multiple of 1024; LEVEL 0 is
  * contiguous, 1 to 9 deflates in chunks of 1 MiB; FRACTION of the elements are changed. For each file prints
  * "FILE CHANGED BYTES STORED": changed elements, bytes of the tensors, bytes of the file. */
 #include <inttypes.h>
@@ -35,7 +35,7 @@ struct work {
     char (*names)[NAME_BYTES]; /* "t", or t0, t1... */
     const char **providers;
     struct nd_chunk_layout layout;
-    unsigned char *tensor; /* one edge */
+    unsigned char *tensor; /* one tensor */
     size_t tensor_bytes;
 };
 
@@ -61,12 +61,12 @@ static enum nd_status describe(struct work *work, struct nd_error *err)
         snprintf(work->names[i], NAME_BYTES, work->n_tensors == 1 ? "t" : "t%zu", i);
         work->providers[i] = provider;
         work->tensors[i] = (struct nd_tensor){.name = work->names[i],
-                                          .onnx_name = work->names[i],
-                                          .op_types = op_type,
-                                          .node = node,
-                                          .dtype = work->dtype,
-                                          .shape = {2, {n_rows, ROW_ELEMS}},
-                                          .quant = {0, -1, NULL, NULL}};
+                                              .onnx_name = work->names[i],
+                                              .op_types = op_type,
+                                              .node = node,
+                                              .dtype = work->dtype,
+                                              .shape = {2, {n_rows, ROW_ELEMS}},
+                                              .quant = {0, -1, NULL, NULL}};
         if (is_qvalue)
             work->tensors[i].quant = (struct nd_quant){1, -1, scale, zero_point};
     }
@@ -77,7 +77,7 @@ static enum nd_status describe(struct work *work, struct nd_error *err)
 }
 
 static enum nd_status put_tensor(struct work *work, struct nd_capture_writer *writer, size_t e,
-                               struct nd_error *err)
+                                 struct nd_error *err)
 {
     const struct nd_capture_output output = {&work->probe, &work->tensors[e], provider, &work->layout};
     struct nd_digest digest = nd_digest_bytes(work->tensor, work->tensor_bytes);

@@ -3,7 +3,7 @@
  *     identify_programs list                        the table, one name a line
  *     identify_programs study MODEL SAMPLES PROBE FIRST STEP EPS   devices: programs FIRST, FIRST + STEP, ...
  * of the table on ties and the first SAMPLES of PROBE (a file of inputs), every code of which is one more or
- * less with the probability EPS. One JSON object a line, for every unit, operator type and the device: what is
+ * less with the probability EPS. One JSON object a line, for every layer, operator type and the device: what is
  * true, what is in the set and how far from the truth it is identify_programs unknown MODEL SAMPLES PROBE EPS
  * the same of devices whose programs are not in the table
  *
@@ -19,7 +19,7 @@
 #include "explain/identify/identify.h"
 #include "npudiff/record/probe.h"
 
-/* What is known of one edge. */
+/* What is known of one tensor. */
 struct layer {
     struct nd_wide *steps;
     size_t n_steps;
@@ -31,7 +31,7 @@ struct study {
     struct nd_model *model;
     struct nd_exact_graph *graph;
     size_t n_tensors, n_inputs;
-    struct layer *layers;     /* [n_edges] */
+    struct layer *layers;   /* [n_edges] */
     struct nd_array *given; /* [n_edges] */
     struct nd_array *inputs;
     uint64_t sample;
@@ -59,15 +59,15 @@ static size_t truth_of(const struct study *s, size_t tensor)
 }
 
 static enum nd_status round_layer(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
-                                 struct nd_error *err)
+                                  struct nd_error *err)
 {
     struct study *s = context;
     struct layer *layer = &s->layers[values->tensor];
     size_t truth = truth_of(s, values->tensor);
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
-        qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
-                                       ND_ROUND_HALF_EVEN);
+        qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[channel],
+                                           values->dtype, ND_ROUND_HALF_EVEN);
     }
     if (!layer->is_layer || s->given[values->tensor].n != values->n)
         return ND_OK;
@@ -150,14 +150,14 @@ static void close_model(struct study *s)
 
 /* ---- results ---- */
 
-/* The operator that calculates: what follows it inside the unit is part of it. */
+/* The operator that calculates: what follows it inside the layer is part of it. */
 static bool is_same_type(const struct study *s, size_t a, size_t b)
 {
     return s->layers[a].is_layer && s->layers[b].is_layer &&
            strcmp(nd_model_tensor(s->model, a)->op_types, nd_model_tensor(s->model, b)->op_types) == 0;
 }
 
-/* What is left of a program in all units of the type, and in their codes together. */
+/* What is left of a program in all layers of the type, and in their codes together. */
 static void decide_type(const struct study *s, size_t first, struct nd_identify_result *out,
                         uint64_t differs[ND_ARITHMETIC_MAX])
 {
@@ -180,8 +180,8 @@ static void decide_type(const struct study *s, size_t first, struct nd_identify_
 
 static const char *const verdicts[] = {"too-few", "none", "several", "single"};
 
-static void say_json(const struct study *s, const char *scope, size_t tensor, const struct nd_identify_result *r,
-                     const uint64_t differs[ND_ARITHMETIC_MAX])
+static void say_json(const struct study *s, const char *scope, size_t tensor,
+                     const struct nd_identify_result *r, const uint64_t differs[ND_ARITHMETIC_MAX])
 {
     char name[ND_ARITHMETIC_NAME_BYTES];
     size_t n, truth = tensor != SIZE_MAX ? truth_of(s, tensor) : s->truth;
@@ -249,8 +249,8 @@ static void report(const struct study *s)
 
 /* ---- emulated devices ---- */
 
-static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
     struct study *s = context;
@@ -259,7 +259,7 @@ static enum nd_status keep(void *context, size_t tensor, const struct nd_array *
     return nd_array_copy(values, &s->given[tensor], err);
 }
 
-/* The program in every unit, every unit contaminated. */
+/* The program in every layer, every layer contaminated. */
 static void describe(const struct study *s, const char *items, double eps, uint64_t seed,
                      struct nd_emulation *emulation)
 {
@@ -390,7 +390,8 @@ static int list(void)
     const struct nd_arithmetic *arithmetics = nd_arithmetics(&n);
     char name[ND_ARITHMETIC_NAME_BYTES];
     for (size_t p = 0; p < n; p++)
-        printf("%-12s %s\n", nd_arithmetic_family_name(&arithmetics[p]), nd_arithmetic_name(&arithmetics[p], name));
+        printf("%-12s %s\n", nd_arithmetic_family_name(&arithmetics[p]),
+               nd_arithmetic_name(&arithmetics[p], name));
     return 0;
 }
 

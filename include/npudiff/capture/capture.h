@@ -1,7 +1,7 @@
 /* Reading captures: files that hold every tensor which one device computed for one model.
  *
  * A capture is an HDF5 file, described in docs/reference/capture-format.md. It holds one or more probes
- * (sets of inputs); each has samples (inputs) and repeats (runs of the same sample). Its edges are the
+ * (sets of inputs); each has samples (inputs) and repeats (runs of the same sample). Its tensors are the
  * tensors that were recorded, in the order of the model's graph.
  *
  * nd_capture_open reads names, shapes, attributes, tables, digests and the position of every stored chunk.
@@ -24,7 +24,7 @@
  *         return 0;
  *     }
  *
- * Stability: stable. A change that breaks programs raises the number in the library's soname. */
+ * Stability: stable. A change that breaks arithmetics raises the number in the library's soname. */
 #ifndef NPUDIFF_CAPTURE_H
 #define NPUDIFF_CAPTURE_H
 
@@ -59,8 +59,8 @@ struct nd_capture_node {
     int64_t subgraph; /* equal numbers (from 1): given to the provider together; 0 when unknown */
 };
 
-/* What one line of a stored log says (npudiff/logs.h). Texts that the line does not state are "", and code is
- * 0. */
+/* What one line of a stored log says (npudiff/logs.h). Texts that the line does not state are "", and quantised
+ * value is 0. */
 struct nd_capture_finding {
     char *kind;     /* "fallback", "preparation", ... */
     char *severity; /* "note", "warning", "failure" */
@@ -135,9 +135,9 @@ ND_PUBLIC bool nd_capture_is_called_npu(const struct nd_capture *capture);
 
 ND_PUBLIC size_t nd_capture_n_tensors(const struct nd_capture *capture);
 ND_PUBLIC const struct nd_tensor *nd_capture_tensor(const struct nd_capture *capture, size_t tensor);
-/* The provider that computed the edge, "" when unknown. */
+/* The provider that computed the tensor, "" when unknown. */
 ND_PUBLIC const char *nd_capture_tensor_provider(const struct nd_capture *capture, size_t tensor);
-/* Index of the edge of that name, or SIZE_MAX. */
+/* Index of the tensor of that name, or SIZE_MAX. */
 ND_PUBLIC size_t nd_capture_find_tensor(const struct nd_capture *capture, const char *name);
 
 ND_PUBLIC size_t nd_capture_n_nodes(const struct nd_capture *capture);
@@ -155,19 +155,20 @@ ND_PUBLIC const char *nd_capture_log_text(const struct nd_capture *capture, size
 ND_PUBLIC size_t nd_capture_n_findings(const struct nd_capture *capture);
 ND_PUBLIC const struct nd_capture_finding *nd_capture_finding(const struct nd_capture *capture, size_t i);
 
-/* How often that sample was run, as far as this edge shows: n_repeats, or more where npudiff ran a few samples
- * again to see whether the device repeats itself. sample < n_samples (asserted). */
-ND_PUBLIC size_t nd_capture_n_runs(const struct nd_capture *capture, size_t probe, size_t tensor, size_t sample);
+/* How often that sample was run, as far as this tensor shows: n_repeats, or more where npudiff ran a few
+ * samples again to see whether the device repeats itself. sample < n_samples (asserted). */
+ND_PUBLIC size_t nd_capture_n_runs(const struct nd_capture *capture, size_t probe, size_t tensor,
+                                   size_t sample);
 
 /* Digest of one run of one sample. sample < n_samples, repeat < nd_capture_n_runs (asserted). */
 ND_PUBLIC struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t tensor,
                                              size_t sample, size_t repeat);
 
-/* The digest of all digests of an edge, where the capture states it: then every repeat equals the first run,
+/* The digest of all digests of a tensor, where the capture states it: then every repeat equals the first run,
  * and not all samples are equal. Two captures that state the same have the same digests. NULL: it is not
  * stated. */
 ND_PUBLIC const struct nd_digest *nd_capture_tensor_digest(const struct nd_capture *capture, size_t probe,
-                                                         size_t tensor);
+                                                           size_t tensor);
 
 /* Digest of one sample of an input, as it is stored. sample < n_samples_expected (asserted). */
 ND_PUBLIC struct nd_digest nd_capture_input_digest(const struct nd_capture *capture, size_t probe, size_t input,
@@ -176,7 +177,7 @@ ND_PUBLIC struct nd_digest nd_capture_input_digest(const struct nd_capture *capt
 /* Whether the tensors themselves are stored (false with --store digest). */
 ND_PUBLIC bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t tensor);
 
-/* The tensor of one edge in one probe. */
+/* The tensor of one tensor in one probe. */
 struct nd_probe_values {
     const struct nd_capture *capture;
     size_t probe;
@@ -200,12 +201,12 @@ ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_probe_values *te
 ND_PUBLIC void nd_capture_trust(struct nd_capture *capture);
 /* Like nd_capture_read_outputs and nd_capture_read_repeat, but every sample is checked: one that does not have
  * the digest that the capture states is ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST). */
-ND_PUBLIC enum nd_status nd_capture_read_verified(const struct nd_probe_values *tensor, size_t first,
-                                                  size_t n, void *buf, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_capture_read_verified(const struct nd_probe_values *tensor, size_t first, size_t n,
+                                                  void *buf, struct nd_error *err);
 ND_PUBLIC enum nd_status nd_capture_read_repeat_verified(const struct nd_probe_values *tensor, size_t sample,
                                                          size_t repeat, void *buf, struct nd_error *err);
 
-/* Like nd_capture_read_verified for an input of a probe: input->edge indexes nd_capture_probe.inputs, and
+/* Like nd_capture_read_verified for an input of a probe: input->tensor indexes nd_capture_probe.inputs, and
  * first + n may be up to n_samples_expected. */
 ND_PUBLIC enum nd_status nd_capture_read_inputs(const struct nd_probe_values *input, size_t first, size_t n,
                                                 void *buf, struct nd_error *err);
@@ -229,10 +230,10 @@ ND_PUBLIC enum nd_status nd_capture_check_content(const struct nd_capture *captu
 
 /* What nd_capture_verify found. */
 struct nd_capture_verification {
-    size_t n_tensors;      /* samples x edges (and inputs) that were hashed */
+    size_t n_tensors;      /* samples x tensors (and inputs) that were hashed */
     size_t n_wrong;        /* whose bytes do not match their digest, or are no values of uint4 or int4 */
     bool content_matches;  /* the content digest over names, shapes, types, attributes and digests */
-    char first_wrong[512]; /* "probe 'zeros', edge 'conv1', sample 3", or "" */
+    char first_wrong[512]; /* "probe 'zeros', tensor 'conv1', sample 3", or "" */
 };
 
 /* Re-reads and re-hashes everything. Damage that was found is a result (n_wrong > 0 or !content_matches), not

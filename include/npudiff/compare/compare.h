@@ -20,13 +20,13 @@
  *             return ND_EXIT_TROUBLE;
  *         }
  *         for (size_t e = 0; e < comparison->n_edges; e++)
- *             printf("%s: %s\n", comparison->edges[e].name, nd_verdict_name(comparison->edges[e].verdict));
+ *             printf("%s: %s\n", comparison->tensors[e].name, nd_verdict_name(comparison->tensors[e].verdict));
  *         int exit_code = (int)nd_verdict_exit_code(comparison->verdict);
  *         nd_comparison_destroy(&comparison);
  *         return exit_code;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_COMPARE_H
 #define NPUDIFF_COMPARE_H
@@ -64,9 +64,9 @@ struct nd_gates;
 
 enum nd_gate_kind {
     ND_GATE_BITWISE, /* no differing bit */
-    ND_GATE_LSB,     /* codes and other integers: |test - ref| <= N steps */
+    ND_GATE_LSB,     /* quantised values and other integers: |test - ref| <= N steps */
     ND_GATE_ULP,     /* floats: at most N floats apart */
-    ND_GATE_ATOL,    /* real values: |test - ref| <= atol + rtol * |ref|; codes are dequantised first */
+    ND_GATE_ATOL, /* real values: |test - ref| <= atol + rtol * |ref|; quantised values are dequantised first */
     ND_GATE_RTOL,
 };
 
@@ -94,8 +94,8 @@ struct nd_compare_options {
     size_t struct_size;           /* sizeof(struct nd_compare_options) */
     bool allow_different_models;  /* compare although the model's SHA-256 differs */
     const struct nd_gates *gates; /* borrowed; NULL or empty: only bit-equality passes */
-    const char *tensors;            /* borrowed; only these edges: "outputs", or names and patterns with commas;
-                                     NULL or "all": all, and one that a capture lacks is not comparable */
+    const char *tensors;          /* borrowed; only these tensors: "outputs", or names and patterns with commas;
+                                   NULL or "all": all, and one that a capture lacks is not comparable */
     bool all_pairs;               /* every test against every other too, not only against the reference */
     bool verify_digests;          /* read also what digests say is equal */
     bool trust_digests;           /* do not check what is read, nor the tables of the captures, against the
@@ -209,7 +209,7 @@ struct nd_structure {
 struct nd_worst {
     struct nd_difference_place place;
     double abs_error;           /* real units; infinity where it has no measure */
-    double ref, test;           /* the numbers as stored (codes as codes) */
+    double ref, test;           /* the numbers as stored (quantised values as quantised values) */
     double ref_real, test_real; /* real units */
 };
 
@@ -231,17 +231,18 @@ struct nd_distribution {
     double topk_overlap;
 };
 
-/* The differences of one pair of tensors over some samples. Fields for integers hold for codes and plain
- * integers, fields for floats for floats; the others are 0. docs/reference/metrics.md has every formula. */
+/* The differences of one pair of tensors over some samples. Fields for integers hold for quantised values and
+ * plain integers, fields for floats for floats; the others are 0. docs/reference/metrics.md has every formula.
+ */
 struct nd_difference {
     uint64_t n_samples;           /* compared */
     uint64_t n_samples_differing; /* whose digests differ */
     uint64_t n_elems;             /* compared, the equal ones included */
     bool has_values; /* false: samples differ whose values are not stored; only the fields above hold */
     bool is_mixed;   /* other types on the two sides: section 12 */
-    /* Codes against floats: elements whose values differ by no more than the rounding of code to float, and the
-     * largest of these differences in steps. They are equal after dequantisation, and not differing.
-     * Section 12. */
+    /* Quantised values against floats: elements whose values differ by no more than the rounding of quantised
+     * value to float, and the largest of these differences in steps. They are equal after dequantisation, and
+     * not differing. Section 12. */
     uint64_t n_dequantised;
     double dequantised_steps;
     uint64_t n_differing; /* elements whose bits differ */
@@ -253,13 +254,13 @@ struct nd_difference {
     uint64_t max_lsb;                  /* max |test - ref| in steps */
     double mean_lsb;                   /* mean |test - ref| over all elements */
     double signed_mean_lsb;            /* mean of test - ref over all elements */
-    /* Codes against floats: the largest difference in steps (LSB) of the code, and no ULP that means anything.
-     * Section 12. */
+    /* Quantised values against floats: the largest difference in steps (LSB) of the quantised value, and no ULP
+     * that means anything. Section 12. */
     bool has_steps;
     double max_steps;
     uint64_t max_ulp;        /* over pairs of finite values or equal infinities; +0 and -0 are 0 apart */
     bool has_ulp_in;         /* asked for */
-    uint64_t max_ulp_in;     /* in the given compute type; also of codes */
+    uint64_t max_ulp_in;     /* in the given compute type; also of quantised values */
     uint64_t n_nan_mismatch; /* NaN on exactly one side */
     uint64_t n_nan_payload;  /* NaN on both, other bits */
     uint64_t n_inf_mismatch; /* an infinity on one side that is not on the other (and no NaN) */
@@ -270,8 +271,8 @@ struct nd_difference {
     struct nd_error_stats rel;
     double rmse;
     uint64_t n_rel_undefined;
-    /* Signed, of codes and floats alike: elements with test > ref and test < ref, their shares, and the mean of
-     * test - ref in real units; over the elements that abs.mean is over. Section 6. */
+    /* Signed, of quantised values and floats alike: elements with test > ref and test < ref, their shares, and
+     * the mean of test - ref in real units; over the elements that abs.mean is over. Section 6. */
     uint64_t n_above, n_below;
     double share_above, share_below, signed_mean;
     bool has_signal; /* false: no element is finite on both sides; the next six are NaN */
@@ -303,7 +304,7 @@ struct nd_compared_part {
     char *state; /* what merging needs, as text; NULL unless a part was asked for */
 };
 
-/* One edge of one test against the reference, or with all_pairs against an earlier test. */
+/* One tensor of one test against the reference, or with all_pairs against an earlier test. */
 struct nd_compared_pair {
     size_t ref, test; /* index nd_comparison.devices; ref < test */
     enum nd_verdict verdict;
@@ -317,11 +318,11 @@ struct nd_compared_pair {
     struct nd_compared_part total;
     struct nd_compared_part *probes; /* [nd_comparison.n_probes] */
     size_t signal_probe; /* that the signal of `total` is of; SIZE_MAX: no probe has one that differs */
-    size_t n_channels;   /* with per_channel, where the edge has that axis */
+    size_t n_channels;   /* with per_channel, where the tensor has that axis */
     struct nd_difference *channels; /* [n_channels], over all probes */
 };
 
-/* What one device says about one edge. */
+/* What one device says about one tensor. */
 struct nd_tensor_on_device {
     bool exists;
     char *provider;    /* that computed it, "" when unknown */
@@ -332,30 +333,30 @@ struct nd_tensor_on_device {
     double unstable_bound; /* upper 95 % bound of the probability that a repeat differs; 1 without repeats */
     struct nd_difference *noise; /* of the stored repeats against repeat 0; NULL when none is stored */
     bool is_stuck; /* two or more samples of a probe, all with one digest, although their inputs differ */
-    int class_id;  /* equal numbers: bit-equal; -1 where the device has no data for the edge */
+    int class_id;  /* equal numbers: bit-equal; -1 where the device has no data for the tensor */
 };
 
 struct nd_compared_tensor {
     char *name;
     char *op_types;
-    enum nd_dtype dtype;   /* as the first device that has the edge records it */
+    enum nd_dtype dtype;   /* as the first device that has the tensor records it */
     struct nd_shape shape; /* of one sample; rank -1 when unknown */
     bool is_quantised;
     bool is_model_input;
     bool is_model_output;
     bool comparable; /* every pair has ND_COVERAGE_FULL */
     enum nd_verdict verdict;
-    char *gate;                        /* what passes here: "bit-equal", "lsb <= 1", ... */
+    char *gate;                          /* what passes here: "bit-equal", "lsb <= 1", ... */
     struct nd_tensor_on_device *devices; /* [n_devices] */
-    size_t odd_one_out;                /* the device that alone differs from all others, or SIZE_MAX */
-    struct nd_compared_pair *pairs;    /* [nd_comparison.n_pairs] */
+    size_t odd_one_out;                  /* the device that alone differs from all others, or SIZE_MAX */
+    struct nd_compared_pair *pairs;      /* [nd_comparison.n_pairs] */
 };
 
-/* Two overall classes and the edge on which they part for the first time. */
+/* Two overall classes and the tensor on which they part for the first time. */
 struct nd_parting {
     int class_a, class_b;
     size_t device_a, device_b; /* the first members */
-    size_t tensor;               /* SIZE_MAX when one has no data where the other has */
+    size_t tensor;             /* SIZE_MAX when one has no data where the other has */
 };
 
 struct nd_compared_device {
@@ -375,14 +376,14 @@ struct nd_compared_device {
     char *configuration;
     size_t n_samples; /* over all probes */
     size_t n_samples_expected;
-    size_t n_unstable_tensors;       /* edges with n_unstable > 0 */
-    size_t n_cpu_tensors;            /* edges with is_on_cpu */
+    size_t n_unstable_tensors;     /* tensors with n_unstable > 0 */
+    size_t n_cpu_tensors;          /* tensors with is_on_cpu */
     bool is_npu;                   /* the device is meant to be an NPU */
     struct nd_npu_share npu_share; /* as the capture alone tells it (nd_placement_examine without a model): of
                                       nodes other than QuantizeLinear and DequantizeLinear; flops is NaN */
-    size_t first_tensor;             /* first edge in graph order that differs from the reference, or SIZE_MAX */
-    int class_id;                  /* equal numbers: bit-equal on all edges; -1 without any data */
-    int output_class_id;           /* the same over the model's outputs only */
+    size_t first_tensor; /* first tensor in graph order that differs from the reference, or SIZE_MAX */
+    int class_id;        /* equal numbers: bit-equal on all tensors; -1 without any data */
+    int output_class_id; /* the same over the model's outputs only */
 };
 
 struct nd_compared_probe {
@@ -458,7 +459,8 @@ struct nd_compared_diagnosis {
 struct nd_compared_depth {
     size_t device;
     const char *growth; /* "none", "square-root", "linear", "constant-rate", "unknown". Static */
-    bool is_share;      /* the error is the share of codes that differ, else the relative error of floats */
+    bool is_share; /* the error is the share of quantised values that differ, else the relative error of floats
+                    */
     size_t n_tensors;   /* with an error */
     double factor;      /* of a constant rate: per tensor; else 1 */
     double first, last; /* the error that the law gives the first and the last of them; NaN when unknown */
@@ -497,16 +499,16 @@ struct nd_comparison {
     int channel_axis;
     enum nd_cut cut; /* not ND_CUT_NONE: this is part `part` of `n_parts` only */
     size_t part, n_parts;
-    size_t odd_one_out; /* over all edges, or SIZE_MAX */
+    size_t odd_one_out; /* over all tensors, or SIZE_MAX */
     size_t n_partings;
     struct nd_parting *partings; /* every two overall classes that have data */
     struct nd_compared_device *devices;
-    struct nd_compared_tensor *tensors; /* graph order of captures[0], then edges that only others have */
+    struct nd_compared_tensor *tensors; /* graph order of captures[0], then tensors that only others have */
     struct nd_compared_probe *probes;
     struct nd_top1 *top1;
-    char *classes_text;        /* "cpu | gen1 | gen3 = gen4" over all edges */
+    char *classes_text;        /* "cpu | gen1 | gen3 = gen4" over all tensors */
     char *output_classes_text; /* the same over the model's outputs */
-    size_t first_tensor;         /* first edge on which devices differ, or SIZE_MAX */
+    size_t first_tensor;       /* first tensor on which devices differ, or SIZE_MAX */
     /* An entry of top1 in which every capture, the reference included, is right no more often than by chance,
      * and no labelled output says otherwise: the reference, the labels or the inputs are broken. SIZE_MAX:
      * none. Section 18. */
@@ -514,19 +516,20 @@ struct nd_comparison {
     size_t first_test; /* the first device that differs from the reference there, or SIZE_MAX */
     size_t n_diagnoses, n_depths;
     struct nd_compared_diagnosis
-        *diagnoses;                   /* [n_diagnoses] by device, then by edge; none until they are asked for */
+        *diagnoses; /* [n_diagnoses] by device, then by tensor; none until they are asked for */
     struct nd_compared_depth *depths; /* [n_depths] */
     size_t n_predicates;
     struct nd_compared_predicate *predicates; /* by device; at most one of each */
 };
 
 /* Compares captures[1..n-1] with captures[0]. Everything in *out is owned by it: the captures may be closed.
- * ND_ERR_USAGE: n < 2, edges that no capture has (ND_E_OPTION_VALUE), or a gate that names no tensor or one it
- * cannot apply to (ND_E_COMPARE_GATE). ND_ERR_NOT_COMPARABLE: different models (ND_E_COMPARE_MODEL), or nothing
- * in common although no device failed (ND_E_COMPARE_NOTHING). ND_ERR_FORMAT: digests differ but the stored
- * bytes do not (ND_E_CAPTURE_DIGEST), or what reading a capture returns; with merge also ND_E_COMPARE_PART
- * (parts of other captures or options). ND_ERR_USAGE also for an unknown cpu_cap. ND_ERR_IO, ND_ERR_MEMORY
- * (ND_E_COMPARE_MEMORY: memory_bytes is too little for the chunks of the captures). options NULL: the defaults.
+ * ND_ERR_USAGE: n < 2, tensors that no capture has (ND_E_OPTION_VALUE), or a gate that names no tensor or one
+ * it cannot apply to (ND_E_COMPARE_GATE). ND_ERR_NOT_COMPARABLE: different models (ND_E_COMPARE_MODEL), or
+ * nothing in common although no device failed (ND_E_COMPARE_NOTHING). ND_ERR_FORMAT: digests differ but the
+ * stored bytes do not (ND_E_CAPTURE_DIGEST), or what reading a capture returns; with merge also
+ * ND_E_COMPARE_PART (parts of other captures or options). ND_ERR_USAGE also for an unknown cpu_cap. ND_ERR_IO,
+ * ND_ERR_MEMORY (ND_E_COMPARE_MEMORY: memory_bytes is too little for the chunks of the captures). options NULL:
+ * the defaults.
  */
 ND_PUBLIC enum nd_status nd_compare_captures(const struct nd_capture *const *captures, size_t n,
                                              const struct nd_compare_options *options,

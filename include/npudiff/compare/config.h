@@ -2,7 +2,7 @@
  *
  * Every function is thread safe, and what it returns does not change.
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_CONFIG_H
 #define NPUDIFF_CONFIG_H
@@ -83,7 +83,7 @@ ND_PUBLIC void nd_htp_config_deinit(struct nd_htp_config *config);
 /* How one encoding fits what a capture holds of its tensor, over all probes and samples. */
 struct nd_encoding_use {
     const struct nd_encoding *encoding; /* borrowed */
-    size_t tensor;                        /* of the capture; SIZE_MAX: it has none of that name */
+    size_t tensor;                      /* of the capture; SIZE_MAX: it has none of that name */
     bool is_stated_same;                /* the edge's own scale and zero point say the same reals */
     bool has_values;                    /* they are stored, and of a type that can be looked at */
     uint64_t n_elements;                /* NaN left out */
@@ -91,7 +91,8 @@ struct nd_encoding_use {
     double lowest, highest; /* real values that occur */
     double low_share;       /* of elements at or below the lowest real that the encoding can express */
     double high_share;      /* at or above the highest */
-    double used_range; /* (highest - lowest + step) / whole range, in codes; per channel: of the best used */
+    double used_range; /* (highest - lowest + step) / whole range, in quantised values; per channel: of the best
+                          used */
 };
 
 struct nd_encodings_check {
@@ -99,12 +100,13 @@ struct nd_encodings_check {
     struct nd_encoding_use
         *uses; /* of every handled encoding that is no parameter, in the order of the encodings */
     size_t n_without;
-    size_t *without; /* edges of the capture that are quantised and have no encoding */
+    size_t *without; /* tensors of the capture that are quantised and have no encoding */
 };
 
-/* Looks at captured codes (as the capture's own scale and zero point mean them) or floats. A channel of an
- * encoding per channel counts with its own range. ND_ERR_FORMAT: chunks that cannot be decoded, or another
- * number of channels than the edge has; ND_ERR_IO. The caller frees *out with nd_encodings_check_deinit. */
+/* Looks at captured quantised values (as the capture's own scale and zero point mean them) or floats. A channel
+ * of an encoding per channel counts with its own range. ND_ERR_FORMAT: chunks that cannot be decoded, or
+ * another number of channels than the tensor has; ND_ERR_IO. The caller frees *out with
+ * nd_encodings_check_deinit. */
 ND_PUBLIC enum nd_status nd_encodings_check(const struct nd_encodings *encodings,
                                             const struct nd_capture *capture, struct nd_encodings_check *out,
                                             struct nd_error *err);

@@ -14,7 +14,7 @@
  *             fprintf(stderr, "%s\n", err.message);
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_LATENCY_H
 #define NPUDIFF_LATENCY_H
@@ -88,11 +88,11 @@ enum nd_latency_join_state {
  * that most of its fast runs gave (of equals the earliest); samples without a fast run are left out. */
 struct nd_latency_join {
     enum nd_latency_join_state state;
-    size_t n_slow, n_slow_other; /* other: any of the edges has another digest */
+    size_t n_slow, n_slow_other; /* other: any of the tensors has another digest */
     size_t n_fast, n_fast_other;
     double p;          /* Fisher's exact test, one-sided: slow runs differ more often; NaN unless known */
-    size_t n_tensors;    /* of the capture */
-    size_t n_tied;     /* edges with p < 0.01 each after Bonferroni over the edges */
+    size_t n_tensors;  /* of the capture */
+    size_t n_tied;     /* tensors with p < 0.01 each after Bonferroni over the tensors */
     size_t first_tied; /* the first of them in graph order; SIZE_MAX: none */
 };
 
@@ -163,8 +163,8 @@ struct nd_latency_list {
  * unit: "ns", "us", "ms" or "s", or NULL for microseconds. Text is UTF-8, with or without a byte order mark.
  * ND_ERR_IO: cannot be read; ND_ERR_FORMAT: no number (the message has the line), zero, negative or infinite,
  * empty, another encoding; ND_ERR_NOT_FOUND: no such column (the message lists those that there are);
- * ND_ERR_USAGE: an unknown unit; ND_ERR_MEMORY: more than ND_LATENCY_MAX_RUNS numbers. The caller frees out->us
- * by nd_latency_list_deinit. */
+ * ND_ERR_USAGE: an unknown layer; ND_ERR_MEMORY: more than ND_LATENCY_MAX_RUNS numbers. The caller frees
+ * out->us by nd_latency_list_deinit. */
 ND_PUBLIC enum nd_status nd_latency_read(const char *path, const char *column, const char *layer,
                                          struct nd_latency_list *out, struct nd_error *err);
 ND_PUBLIC void nd_latency_list_deinit(struct nd_latency_list *list);

@@ -2,7 +2,7 @@
  *
  * Every function is thread safe, and what it returns does not change.
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_PLACEMENT_H
 #define NPUDIFF_PLACEMENT_H
@@ -44,7 +44,7 @@ struct nd_placed_node {
     size_t piece;                 /* SIZE_MAX: in none */
 };
 
-/* A quantised (or float) edge of the model: where the unit ran that makes it. */
+/* A quantised (or float) tensor of the model: where the layer ran that makes it. */
 struct nd_placed_tensor {
     const char *name;
     const char *provider; /* "" unknown */
@@ -92,7 +92,7 @@ struct nd_npu_share {
 struct nd_provider_event {
     const char *message;    /* "EXECUTE", "NODE", ... */
     const char *identifier; /* "" where it was NULL */
-    const char *unit;        /* "US", "CYCLES", ... */
+    const char *unit;       /* "US", "CYCLES", ... */
     size_t n;
     double total;
 };

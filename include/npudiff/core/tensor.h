@@ -2,14 +2,14 @@
  *
  * A tensor is a block of elements of one type (`enum nd_dtype`) with a shape (`struct nd_shape`). Where it
  * is quantised it holds integer codes, and `struct nd_quant` says which real number a code stands for: real
- * = scale * (code - zero_point). An edge (`struct nd_edge`) is one tensor of a model that a capture
+ * = scale * (code - zero_point). A tensor (`struct nd_edge`) is one tensor of a model that a capture
  * records, with its name, type, shape and quantisation.
  *
  * All functions are thread safe.
  *
  * Example:
  *
- *     static void describe(const struct nd_edge *edge)
+ *     static void describe(const struct nd_edge *tensor)
  *     {
  *         const struct nd_quant *quant = &edge->quant;
  *         char shape[64];
@@ -70,7 +70,7 @@ ND_PUBLIC enum nd_dtype nd_dtype_from_name(const char *name);
 /* Bytes of one element (1 for uint4 and int4); 0 for ND_DTYPE_NONE and unknown values. */
 ND_PUBLIC size_t nd_dtype_size_bytes(enum nd_dtype dtype);
 
-/* Integer types hold codes where an edge is quantised. bool is neither integer nor float. */
+/* Integer types hold codes where a tensor is quantised. bool is neither integer nor float. */
 ND_PUBLIC bool nd_dtype_is_integer(enum nd_dtype dtype);
 ND_PUBLIC bool nd_dtype_is_signed_integer(enum nd_dtype dtype);
 ND_PUBLIC bool nd_dtype_is_float(enum nd_dtype dtype);
@@ -96,7 +96,7 @@ ND_PUBLIC bool nd_shape_equal(const struct nd_shape *a, const struct nd_shape *b
 /* Writes "1x3x224x224" ("scalar" for rank 0) into buf, always terminated; returns buf. */
 ND_PUBLIC char *nd_shape_format(const struct nd_shape *shape, char *buf, size_t buf_size);
 
-/* Quantisation parameters of an edge: real = scale * (code - zero_point). n is 0 where the edge is not
+/* Quantisation parameters of a tensor: real = scale * (code - zero_point). n is 0 where the tensor is not
  * quantised, 1 per tensor, or the length of dimension `axis` per channel. The arrays have n entries and are
  * owned by the struct that embeds this one. */
 struct nd_quant {
@@ -117,11 +117,11 @@ ND_PUBLIC struct nd_digest nd_digest_bytes(const void *data, size_t size_bytes);
 
 ND_PUBLIC bool nd_digest_equal(struct nd_digest a, struct nd_digest b);
 
-/* An edge: one tensor that a capture records, as described by the model.
+/* A tensor: one tensor that a capture records, as described by the model.
  *
  * `name` is the name shared by the float and the quantised model; `onnx_name` is the tensor of the quantised
- * graph whose bytes are recorded (the QuantizeLinear output where the edge is quantised); `op_types` the
- * operators of the unit that makes it, in graph order joined with '+' ("Conv+Relu"; "input" for a graph
+ * graph whose bytes are recorded (the QuantizeLinear output where the tensor is quantised); `op_types` the
+ * operators of the layer that makes it, in graph order joined with '+' ("Conv+Relu"; "input" for a graph
  * input's own QuantizeLinear); `node` the name of the node that produces onnx_name. The strings are owned. */
 struct nd_tensor {
     char *name;
@@ -135,11 +135,12 @@ struct nd_tensor {
     bool is_model_output; /* it stands for an output of the model */
 };
 
-/* Frees what the edge owns and zeroes it. A zeroed edge is accepted. */
+/* Frees what the tensor owns and zeroes it. A zeroed tensor is accepted. */
 ND_PUBLIC void nd_tensor_deinit(struct nd_tensor *tensor);
 
 /* A deep copy into *dst (overwritten, not freed first). ND_ERR_MEMORY leaves *dst zeroed. */
-ND_PUBLIC enum nd_status nd_tensor_copy(const struct nd_tensor *src, struct nd_tensor *dst, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_tensor_copy(const struct nd_tensor *src, struct nd_tensor *dst,
+                                        struct nd_error *err);
 
 #ifdef __cplusplus
 }

@@ -59,8 +59,8 @@ struct nd_runtime_info {
     char *missing;         /* why it cannot be used, with the command that helps; NULL when it can */
     char *abi;             /* of the libraries: "x86_64-linux", "aarch64-linux", "aarch64-android" */
     char *build_id; /* of QNN, as the backend library says: "v2.51.0.260929181845"; NULL when not known */
-    char *archs;    /* Hexagon architectures that it has code for: "v73 v75"; NULL without any, and for the
-                       simulator, which knows all */
+    char *archs; /* Hexagon architectures that it has quantised value for: "v73 v75"; NULL without any, and for
+                    the simulator, which knows all */
     bool is_added;  /* by 'npudiff runtimes add' */
     size_t n_files; /* what another machine needs of it, full paths, the libraries above among them */
     char **files;
@@ -142,7 +142,7 @@ enum nd_device_kind {
     ND_DEVICE_HTP,      /* the NPU of the machine that runs the agent */
     ND_DEVICE_EXACT,    /* the quantised model by exact units: the quantised reference */
     ND_DEVICE_FLOAT64,  /* a float model in double precision: the float reference */
-    ND_DEVICE_EMULATED, /* the quantised model by exact units with other programs and known faults */
+    ND_DEVICE_EMULATED, /* the quantised model by exact layers with other programs and known faults */
     ND_DEVICE_EXEC,     /* a program that speaks the runner's protocol (docs/reference/runner.md) */
 };
 
@@ -278,7 +278,7 @@ ND_PUBLIC void nd_phones_free(struct nd_phone *phones, size_t n);
 
 /* Makes the probes that the specs describe (nd_probe_create) for the model's inputs: probes[n_specs], NULL
  * before; on failure the caller destroys those that were made. ND_E_PROBE_VALUES: an input holds NaN or an
- * infinity, which says nothing of a device that computes with codes; no built-in probe has one.
+ * infinity, which says nothing of a device that computes with quantised values; no built-in probe has one.
  * ND_E_PROBE_LABELS: a label is none of the classes, of which there are as many as the largest output of the
  * model has elements. */
 ND_PUBLIC enum nd_status nd_probes_for_model(const struct nd_model *model, const char *const *specs,
@@ -304,9 +304,9 @@ struct nd_capture_progress {
 typedef void (*nd_progress_function)(void *context, const struct nd_capture_progress *progress);
 
 struct nd_capture_options {
-    size_t struct_size; /* sizeof(struct nd_capture_options) */
-    const char *tensors;  /* as nd_model_select_edges; NULL: "all" */
-    bool prefixes;      /* every edge from a session of its own; see below */
+    size_t struct_size;  /* sizeof(struct nd_capture_options) */
+    const char *tensors; /* as nd_model_select_edges; NULL: "all" */
+    bool prefixes;       /* every tensor from a session of its own; see below */
     size_t n_repeats; /* runs of each sample; 0: one, and a few samples are run again (up to 4 of each probe, at
                          most 5 % of all, but one) to see whether the device repeats itself */
     int deflate_level; /* 0..9 */
@@ -371,16 +371,16 @@ struct nd_capture_outcome {
 
 /* Runs the workload in an agent process of its own and writes the capture to `path`.
  *
- * With options->prefixes each edge is recorded in a session of the model cut behind that edge, so that nothing
- * but it is visible there: what the capture holds cannot come from looking at several tensors at once. Sessions
- * follow one another, that of the last edge in graph order first, then the others in graph order; limits of
- * time count over all of them. The temporary folder holds all cut models at once, each with the weights it
- * needs. Of a failure outcome->failure names the edge whose session failed. Not with edges "none"
- * (ND_E_OPTION_CONFLICT).
+ * With options->prefixes each tensor is recorded in a session of the model cut behind that tensor, so that
+ * nothing but it is visible there: what the capture holds cannot come from looking at several tensors at once.
+ * Sessions follow one another, that of the last tensor in graph order first, then the others in graph order;
+ * limits of time count over all of them. The temporary folder holds all cut models at once, each with the
+ * weights it needs. Of a failure outcome->failure names the tensor whose session failed. Not with tensors
+ * "none" (ND_E_OPTION_CONFLICT).
  *
  * A device that fails (refused session, fallback, crash, time or memory limit) still gives a capture: marked
  * failed, with the reason and every complete sample; the function then returns ND_OK and outcome->has_failed is
- * true. Errors are what prevents a capture: ND_ERR_NOT_FOUND for edge patterns, ND_ERR_IO when path cannot be
+ * true. Errors are what prevents a capture: ND_ERR_NOT_FOUND for tensor patterns, ND_ERR_IO when path cannot be
  * written (nothing is left half-written), has no room for the samples, or is being made by another process.
  * After an error outcome->is_partial says whether samples are kept for `resume`; nothing else of *outcome is
  * set. Thread safe: several devices may be captured at once. */

@@ -1,19 +1,19 @@
 /* Explains why a device's values differ from those that the model defines: which part of the error is
  * quantisation, which part the device adds, and in which layer.
  *
- * Words: an edge is a captured tensor; a code is a quantised value; a unit is a layer, an operator with its
- * quantisers (npudiff/model.h). A program is a rule that turns the exact result of a unit into codes: one kind
- * of arithmetic. A step is a tensor that a device computes: the output of a unit, a quantised graph input, or
- * floats between units.
+ * Words: a tensor is a captured tensor; a quantised value is a quantised value; a layer is a layer, an operator
+ * with its quantisers (npudiff/model.h). An arithmetic is a rule that turns the exact result of a unit into
+ * codes: one kind of arithmetic. A step is a tensor that a device computes: the output of a layer, a quantised
+ * graph input, or floats between layers.
  *
- * npudiff computes every unit of the model again, exactly, from the inputs that the unit had on the device.
- * This splits the error of every sample and unit, counted in codes:
+ * npudiff computes every layer of the model again, exactly, from the inputs that the layer had on the device.
+ * This splits the error of every sample and layer, counted in codes:
  *
  *     total     = device - quantised reference
- *     local     = device - the unit computed exactly from the device's own inputs
- *     inherited = the unit computed exactly from the device's own inputs - quantised reference
+ *     local     = device - the layer computed exactly from the device's own inputs
+ *     passed on = the layer computed exactly from the device's own inputs - quantised reference
  *
- * so that total = local + inherited in every element.
+ * so that total = local + passed on in every element.
  *
  * Example:
  *
@@ -34,7 +34,7 @@
  *         return exit_code;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_EXPLAIN_H
 #define NPUDIFF_EXPLAIN_H
@@ -53,8 +53,8 @@ struct nd_explain_options {
     size_t struct_size;
     const char *probe; /* NULL: of the probes that all captures hold, the largest of the first capture */
     size_t n_samples;  /* only the first n_samples; 0: all samples that every device has */
-    /* The effect of every unit on the outputs is measured in so many samples, evenly spaced. Each of these
-     * samples costs one more run of the model for each unit. */
+    /* The effect of every layer on the outputs is measured in so many samples, evenly spaced. Each of these
+     * samples costs one more run of the model for each layer. */
     size_t n_output_effect_samples;
     /* Reports how many samples are done. Only the calling thread calls it. NULL: no reports. */
     void (*progress)(void *context, size_t n_done, size_t n_samples);
@@ -71,7 +71,7 @@ struct nd_explain_options {
     bool (*is_cancelled)(void *context);
     void *cancel_context;
     bool hides_placement; /* do not use the placement that the captures state: judge by values and times where
-                             each unit ran */
+                             each layer ran */
     bool omits_quantisation; /* nd_explanation.quantisation stays NULL: it costs some runs of both models for
                                 each of a few samples */
     /* Several machines may share the work: nd_explain_part evaluates part `part` of `n_parts` (from 0) of the
@@ -118,33 +118,32 @@ enum nd_certainty {
 /* "proven", "likely", "guess", "unknown"; NULL for ND_CERTAINTY_NONE. Static storage. */
 ND_PUBLIC const char *nd_certainty_name(enum nd_certainty certainty);
 
-/* Where a unit, or a whole run, was computed, according to the evidence. */
+/* Where a layer, or a whole run, was computed, according to the evidence. */
 enum nd_execution {
     ND_EXECUTION_UNKNOWN,
     ND_EXECUTION_NPU,
     ND_EXECUTION_NOT_NPU,
-    ND_EXECUTION_PARTLY, /* only of a run: some units on the NPU, some not */
+    ND_EXECUTION_PARTLY, /* only of a run: some layers on the NPU, some not */
 };
 /* "unknown", "npu", "not-npu", "partly". Static storage. */
 ND_PUBLIC const char *nd_execution_name(enum nd_execution execution);
 
-/* Evidence on where a unit, or a run, was computed. The kinds of evidence on a unit:
+/* Evidence on where a layer, or a run, was computed. The kinds of evidence on a layer:
  *
- *     bit-equal         its codes are those of float arithmetic, except at ties, and an NPU's would differ
- *     fixed-point       float arithmetic does not give its codes
- *     program           the run follows a program such as htp-v73: this unit's codes are those of the program,
- *                       or those of exact rounding. Takes the place of the two kinds above
- *     off-fp16-grid     its floats use full precision
+ *     bit-equal         its quantised values are those of float arithmetic, except at ties, and an NPU's would
+ * differ fixed-point       float arithmetic does not give its quantised values arithmetic           the run
+ * follows an arithmetic such as htp-v73: this unit's quantised values are those of the arithmetic, or those of
+ * exact rounding. Takes the place of the two kinds above off-fp16-grid     its floats use full precision
  *     fp16-grid         all its floats are half-precision numbers
  *     fp16-arithmetic   all its floats are half-precision numbers, but they are not its exact results rounded
  *                       to half precision once
- *     neighbours        where the other units of the run were computed
+ *     neighbours        where the other layers of the run were computed
  *     placement         what the capture's placement says
  *
  * The kinds of evidence on a run:
  *
- *     units             the sum over its units
- *     whole-run-cpu     the run is said to be an NPU's, but no unit shows NPU arithmetic
+ *     layers             the sum over its layers
+ *     whole-run-cpu     the run is said to be an NPU's, but no layer shows NPU arithmetic
  *     latency-modes     runs have two speeds, or slow runs have different values
  *     accurate-and-slow the error is smaller than in comparable runs, but the time is longer
  *     placement         what the capture's placement says */
@@ -166,25 +165,25 @@ struct nd_explained_execution {
     size_t n_evidence;
     struct nd_execution_evidence *evidence; /* [n_evidence] */
     const char *why_unknown;                /* static; set only when there is no evidence at all */
-    /* Only of a unit with codes. n_deciding: codes whose exact value is neither whole nor clipped, so that the
-     * arithmetic decides them. n_off: codes that differ from round-half-to-even. n_far: codes among n_off whose
-     * exact value is not next to a tie. */
+    /* Only of a layer with quantised values. n_deciding: quantised values whose exact value is neither whole
+     * nor clipped, so that the arithmetic decides them. n_off: quantised values that differ from
+     * round-half-to-even. n_far: quantised values among n_off whose exact value is not next to a tie. */
     uint64_t n_deciding, n_off, n_far;
-    /* Only of a run: its units by verdict; whether the capture says that an NPU made it. */
+    /* Only of a run: its layers by verdict; whether the capture says that an NPU made it. */
     size_t n_npu, n_not_npu, n_unknown;
     bool is_called_npu;
 };
 
-/* Differences of codes. */
+/* Differences of quantised values. */
 struct nd_explained_part {
-    uint64_t n_differing; /* codes */
+    uint64_t n_differing; /* quantised values */
     double max;           /* largest magnitude, in steps */
-    double mean;          /* signed, over all codes; NaN without codes */
-    double mean_square;        /* mean square in steps^2; NaN without codes */
+    double mean;          /* signed, over all quantised values; NaN without quantised values */
+    double mean_square;   /* mean square in steps^2; NaN without quantised values */
 };
 
 /* The error against the float reference, e = q + d: q the quantisation error, d the divergence, in steps of the
- * edge (of the channel). Means over all elements. */
+ * tensor (of the channel). Means over all elements. */
 struct nd_decomposition {
     uint64_t n_qvalues;
     double signal;       /* mean square of the float reference */
@@ -193,20 +192,21 @@ struct nd_decomposition {
     double interaction;  /* 2 times the mean of q d. The three add up to the mean square of e */
     double correlation;  /* of q and d, without removing means: -1 .. 1; NaN when q or d is zero everywhere */
     double bias;         /* mean of d */
-    double sqnr_db;      /* signal over quantisation energy */
-    double noise_figure_db; /* energy of e over energy of q */
-    /* Clipped elements: their float reference lies more than half a step outside the range of the codes. The
-     * two shares are parts of quantisation and divergence above. The rest of those two is rounding. */
+    double sqnr_db;      /* signal over quantisation mean squared error */
+    double noise_figure_db; /* mean squared error of e over mean squared error of q */
+    /* Clipped elements: their float reference lies more than half a step outside the range of the quantised
+     * values. The two shares are parts of quantisation and divergence above. The rest of those two is rounding.
+     */
     uint64_t n_clipped;
     double clipped_quantisation, clipped_divergence;
 };
 
-/* One edge that the model computes, in graph order. */
+/* One tensor that the model computes, in graph order. */
 struct nd_explained_step {
     char *name;
     char *op_types;
-    size_t tensor;    /* of the model */
-    bool is_layer;   /* else the quantisation of an input, or floats */
+    size_t tensor;  /* of the model */
+    bool is_layer;  /* else the quantisation of an input, or floats */
     bool is_double; /* evaluated in double precision: exact except for values next to a tie */
     bool is_model_output;
     bool has_float; /* the float model has this tensor, too, and it can be evaluated */
@@ -219,43 +219,41 @@ struct nd_explained_step {
     size_t substituted_from;
     bool lacks_float; /* the float model has this tensor, but it cannot be evaluated */
     size_t n_inputs;
-    size_t *inputs; /* [n_inputs]: the steps that the unit reads */
+    size_t *inputs; /* [n_inputs]: the steps that the layer reads */
 };
 
-/* What is wrong with a unit, according to its codes. */
+/* What is wrong with a layer, according to its quantised values. */
 struct nd_explained_fault {
     const char
         *kind;  /* "channel-scale", "stale", ... (docs/reference/diagnoses.md); NULL: none was found. Static */
     char *text; /* says it in words */
     size_t channel;    /* SIZE_MAX: all */
     double amount;     /* its meaning depends on the kind */
-    double explained;  /* share of the wrong codes that this fault predicts */
+    double explained;  /* share of the wrong quantised values that this fault predicts */
     const char *rival; /* a different kind that predicts as many, or NULL. Static */
 };
 
-/* A capture describes a tensor wrongly, or its values look wrong whatever the unit does. Codes are judged with
- * the model's scale and zero point, not with those that the capture states, and `verdict` does not depend on
- * findings. fault.kind, with the meaning of fault.amount in brackets:
+/* A capture describes a tensor wrongly, or its values look wrong whatever the layer does. Quantised values are
+ * judged with the model's scale and zero point, not with those that the capture states, and `verdict` does not
+ * depend on findings. fault.kind, with the meaning of fault.amount in brackets:
  *
  *     scale, channel-scale             the scale is not the model's [capture's scale / model's scale]
  *     zero-point, channel-zero-point,
  *     offset-256, offset-sign          the zero point is not the model's [capture's minus model's]
  *     scale-and-zero-point             both differ, alike in all channels [capture's scale / model's scale]
  *     wrong-type                       the capture says signed and the model unsigned, or the reverse, but the
- *                                      bits are the model's codes; the step is not examined [0]
+ *                                      bits are the model's quantised values; the step is not examined [0]
  *     off-grid                         floats that stand for no code: computed in floats [their share]
  *     fp16-grid, bf16-grid             all floats are numbers of that type, but the reference's are not [0]
- *     same-code-other-float            two devices have the same code but slightly different floats [largest
- *                                      difference, in steps]
- *     saturation                       at least 1 % of the codes are at one end of the type although the
- *                                      reference is well inside, and 5 times as many as in the reference
- *                                      [the end]
- *     constant, all-zero               all codes are equal, but the reference's are not [that code]
- *     not-a-number                     exact values that are not numbers: they are not judged [their share]
- *     truncation, stale, wrap, ...     further faults of floats: docs/reference/diagnoses.md
+ *     same-code-other-float            two devices have the same quantised value but slightly different floats
+ * [largest difference, in steps] saturation                       at least 1 % of the quantised values are at
+ * one end of the type although the reference is well inside, and 5 times as many as in the reference [the end]
+ *     constant, all-zero               all quantised values are equal, but the reference's are not [that
+ * quantised value] not-a-number                     exact values that are not numbers: they are not judged
+ * [their share] truncation, stale, wrap, ...     further faults of floats: docs/reference/diagnoses.md
  *
  * The reference is that of the first 4 samples. fault.explained is NaN where no other reading of the values
- * makes the codes right. */
+ * makes the quantised values right. */
 struct nd_explained_finding {
     size_t step;
     struct nd_explained_fault fault;
@@ -283,12 +281,12 @@ struct nd_explained_layer {
     bool is_examined;
     bool is_left;   /* it was evaluated, and not examined all the same: what it should be may be no number */
     char *why_not;  /* "not captured", ...; NULL when it was examined */
-    bool has_total; /* its codes were captured and there is a reference: total is known. If it was examined,
-                       inherited is known, too */
+    bool has_total; /* its quantised values were captured and there is a reference: total is known. If it was
+                       examined, passed on is known, too */
     bool is_source; /* it has local mismatches, and no step that it depends on has any */
-    /* Its local mismatches are 1 code each, and float arithmetic makes such mismatches: on a device that rounds
-     * plainly everywhere, or in less than 1 % of the codes of a unit that is evaluated in double precision.
-     * They are no evidence against the device, and the step is never a source. */
+    /* Its local mismatches are 1 quantised value each, and float arithmetic makes such mismatches: on a device
+     * that rounds plainly everywhere, or in less than 1 % of the quantised values of a layer that is evaluated
+     * in double precision. They are no evidence against the device, and the step is never a source. */
     bool is_within_step;
     /* The judgement (docs/reference/verdicts.md). */
     enum nd_layer_state state;
@@ -312,27 +310,30 @@ struct nd_explained_layer {
     uint64_t n_nan; /* exact values that are not numbers (0 / 0, the root of a negative number): what a device
                        makes of them is not defined, and is not judged */
     struct nd_explained_part introduced, passed_on, total;
-    uint64_t n_violations; /* elements where total is not local + inherited; always 0 */
-    /* The programs that give all of its codes (docs/science/theory.md#programs: half-even, floor, double:8 ...;
-     * on a device with one also htp-v73 ...). All programs do, if no value of the unit has to be rounded. */
+    uint64_t n_violations; /* elements where total is not local + passed on; always 0 */
+    /* The arithmetics that give all of its quantised values (docs/science/theory.md#programs: half-even, floor,
+     * double:8 ...; on a device with one also htp-v73 ...). All arithmetics do, if no value of the layer has to
+     * be rounded. */
     size_t n_arithmetics;
     char **arithmetics;
-    char *arithmetic;   /* the device's program for units of this kind, or NULL: not known */
-    bool is_covered; /* the device has a program such as htp-v73, and the program predicts this unit's codes.
-                        If false, and program is NULL, n_unexplained is no evidence of a fault */
-    /* Codes that differ from the device's program or, where that is not known, from the best program. Of an
-     * unexplained layer never 0: where the best program is one that the device has nowhere else, codes that are
-     * not exact. */
+    char *arithmetic; /* the device's arithmetic for layers of this kind, or NULL: not known */
+    bool is_covered;  /* the device has an arithmetic such as htp-v73, and the arithmetic predicts this unit's
+                         quantised values.  If false, and arithmetic is NULL, n_unexplained is no evidence of a
+                         fault */
+    /* Quantised values that differ from the device's arithmetic or, where that is not known, from the best
+     * arithmetic. Of an unexplained layer never 0: where the best arithmetic is one that the device has nowhere
+     * else, quantised values that are not exact. */
     uint64_t n_unexplained;
-    double explained_fraction; /* share of the local mismatches that the best program gives; 1 without any */
-    /* The effect of this unit's local error alone: it is added to the quantised reference, and the rest of the
-     * model is computed from there. harm: mean square of the change at the model's outputs, in steps^2;
-     * harmed_share: share of the output codes that change. NaN where that was not measured, or where the
-     * outputs it can reach have no reference. */
+    double explained_fraction; /* share of the local mismatches that the best arithmetic gives; 1 without any */
+    /* The effect of this unit's introduced error alone: it is added to the quantised reference, and the rest of
+     * the model is computed from there. harm: mean square of the change at the model's outputs, in steps^2;
+     * harmed_share: share of the output quantised values that change. NaN where that was not measured, or where
+     * the outputs it can reach have no reference. */
     double effect, harmed_share;
-    double gain; /* inherited energy divided by the total energy of the unit's inputs; NaN if that is 0 */
+    double gain; /* passed on mean squared error divided by the total mean squared error of the unit's inputs;
+                    NaN if that is 0 */
     struct nd_decomposition quality;         /* n_codes = 0 without a float reference */
-    struct nd_explained_execution execution; /* of units only, not of inputs and their quantisers */
+    struct nd_explained_execution execution; /* of layers only, not of inputs and their quantisers */
     struct nd_explained_floats floats;       /* only of a model without quantisation */
     /* Only of a layer that follows known arithmetic, when all its n_ties values that differ from exact rounding
      * lie on ties: the rule that gives them, "half up", "half away from zero", ... Else NULL. Static. */
@@ -340,16 +341,17 @@ struct nd_explained_layer {
     uint64_t n_ties;
 };
 
-/* A vote at the outputs, element by element: the code that most groups of devices have. Devices with the same
- * codes everywhere are one group ("lineage") with one vote. There is no result with fewer than 3 groups, or
- * when the commonest code is less than 2 votes ahead of the next, on average over the elements on which the
- * groups differ. The majority may be wrong: common_divergence shows that. */
+/* a majority at the outputs, element by element: the quantised value that most groups of devices have. Devices
+ * with the same quantised values everywhere are one group ("group of identical devices") with one vote. There
+ * is no result with fewer than 3 groups, or when the commonest quantised value is less than 2 votes ahead of
+ * the next, on average over the elements on which the groups differ. The majority may be wrong:
+ * common_divergence shows that. */
 struct nd_explained_majority {
     bool is_known;
     char *why_not; /* NULL when it is known */
     size_t n_groups;
-    double split_share;       /* share of the elements on which lineages differ */
-    double margin;            /* votes that the commonest code is ahead there, on average */
+    double split_share;       /* share of the elements on which groups of identical devices differ */
+    double margin;            /* votes that the commonest quantised value is ahead there, on average */
     double common_divergence; /* mean square of vote minus quantised reference, in steps^2 */
 };
 
@@ -361,7 +363,7 @@ struct nd_explained_observer {
 };
 
 struct nd_explained_device {
-    size_t same_as;    /* the first device with the same code everywhere; may be the device itself */
+    size_t same_as;    /* the first device with the same quantised value everywhere; may be the device itself */
     char *uri;         /* "cpu", "htp-sim:sm8650"; "?" when the capture does not say */
     char *label;       /* what people call it: unique in the explanation */
     char *environment; /* "QAIRT 2.51.0, simulator"; "" when the capture does not say */
@@ -386,18 +388,19 @@ struct nd_explained_device {
     const char *expected; /* the arithmetic that the capture's chipset should have: "v69", "v73", "float"; NULL
                              where the capture names no chipset. Static */
     bool is_refuted;      /* its values plainly follow a different arithmetic */
-    char *arithmetic;        /* the program that most of its units follow, or NULL: not known */
-    size_t n_arithmetics;    /* if program is one of whole units such as htp-v73: it, and all programs that these
-                             units cannot tell from it. Else 0 */
-    char **arithmetics;      /* [n_programs], program first */
+    char *arithmetic;     /* the arithmetic that most of its layers follow, or NULL: not known */
+    size_t n_arithmetics; /* if arithmetic is one of whole layers such as htp-v73: it, and all arithmetics that
+                          these layers cannot tell from it. Else 0 */
+    char **arithmetics;   /* [n_programs], arithmetic first */
     size_t n_losses;
-    size_t *losses; /* [n_losses] steps that follow such a program and are wrong by 10 steps or more for it */
+    size_t
+        *losses; /* [n_losses] steps that follow such an arithmetic and are wrong by 10 steps or more for it */
     struct nd_explained_layer *layers; /* [n_steps] */
-    /* Over the model outputs; n_codes = 0 without a float reference or without their codes. */
+    /* Over the model outputs; n_codes = 0 without a float reference or without their quantised values. */
     struct nd_decomposition output;
     /* The device's own share of the error at the outputs: own / (own + common), both mean squares. own is the
-     * device's difference from the vote and common the error of the vote; without a vote they are divergence
-     * and quantisation. NaN when unknown or 0 / 0. */
+     * device's difference from the majority and common the error of the majority; without a majority they are
+     * divergence and quantisation. NaN when unknown or 0 / 0. */
     double own_share;
     struct nd_interval own_share_interval, quantisation_interval, divergence_interval, interaction_interval;
     struct nd_explained_execution execution; /* of the whole run */
@@ -408,19 +411,20 @@ struct nd_explained_device {
 struct nd_explained_reason {
     const char *name;     /* "zero-point", "multiplier-bits", "half-granule", "bias", "product-rounding" */
     const char *texts[2]; /* what each device does: "keeps 10 bits of the multiplier" */
-    char *op_types;       /* operators of the units that are concerned: "Conv, Gemm" */
+    char *op_types;       /* operators of the layers that are concerned: "Conv, Gemm" */
 };
 
-/* Why two devices differ that follow two different programs such as htp-v69 and htp-v73. Counts are of codes on
- * which the two programs differ, given the inputs that the units had on the first device. */
+/* Why two devices differ that follow two different arithmetics such as htp-v69 and htp-v73. Counts are of
+ * quantised values on which the two arithmetics differ, given the inputs that the layers had on the first
+ * device. */
 struct nd_explained_difference {
     size_t devices[2];
     const char *arithmetics[2]; /* borrowed from the devices */
     size_t n_because;
     struct nd_explained_reason *because; /* [n_because] */
-    size_t n_layers;                      /* units in which codes differ */
+    size_t n_layers;                     /* layers in which quantised values differ */
     char *op_types;                      /* their operators: "Conv, Gemm, MatMul" */
-    uint64_t n_differing, n_qvalues;       /* in all units with these operators */
+    uint64_t n_differing, n_qvalues;     /* in all layers with these operators */
 };
 
 struct nd_explanation {
@@ -439,19 +443,19 @@ struct nd_explanation {
     struct nd_explained_device *devices;
     size_t n_differences;
     struct nd_explained_difference
-        *differences; /* [n_differences] one per pair of devices whose programs differ */
+        *differences; /* [n_differences] one per pair of devices whose arithmetics differ */
     struct nd_quantisation
         *quantisation; /* what the quantisation costs, by layer; NULL without a float model */
 };
 
-/* Explains captures of the model. float_model may be NULL. All dimensions must be fixed, and codes have at most
- * 32 bits. Errors: ND_ERR_NOT_COMPARABLE when a capture is of a different model (by SHA-256), the captures have
- * different inputs, or the float model takes different inputs; ND_ERR_NOT_FOUND when no device succeeded whose
- * capture holds the probe; ND_ERR_UNSUPPORTED when dimensions are not fixed; ND_ERR_FORMAT, ND_ERR_IO,
- * ND_ERR_MEMORY. An operator that cannot be evaluated is no error: its unit is not examined, and the tensors
- * after it have no reference (unreached_from). Nor is a device that failed. Memory: about 150 bytes per sample,
- * device and step. With options->merge also ND_E_EXPLAIN_PART. Thread-safe. The caller destroys *out, which
- * borrows nothing. */
+/* Explains captures of the model. float_model may be NULL. All dimensions must be fixed, and quantised values
+ * have at most 32 bits. Errors: ND_ERR_NOT_COMPARABLE when a capture is of a different model (by SHA-256), the
+ * captures have different inputs, or the float model takes different inputs; ND_ERR_NOT_FOUND when no device
+ * succeeded whose capture holds the probe; ND_ERR_UNSUPPORTED when dimensions are not fixed; ND_ERR_FORMAT,
+ * ND_ERR_IO, ND_ERR_MEMORY. An operator that cannot be evaluated is no error: its layer is not examined, and
+ * the tensors after it have no reference (unreached_from). Nor is a device that failed. Memory: about 150 bytes
+ * per sample, device and step. With options->merge also ND_E_EXPLAIN_PART. Thread-safe. The caller destroys
+ * *out, which borrows nothing. */
 ND_PUBLIC enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
                                     const struct nd_capture *const *captures, size_t n_captures,
                                     const struct nd_explain_options *options, struct nd_explanation **out,
@@ -490,9 +494,9 @@ struct nd_identify_options {
 };
 
 /* Finds which known programs (rounding, multiplier bits, granules, accumulators, floats, chance) could have
- * made the captured codes. It excludes programs and never guesses: the answer is the set that remains. Every
- * unit is computed from the codes that the device itself had as inputs. nd_report_explanation_json says what
- * is written of it. The caller destroys *out.
+ * made the captured quantised values. It excludes arithmetics and never guesses: the answer is the set that
+ * remains. Every layer is computed from the quantised values that the device itself had as inputs.
+ * nd_report_explanation_json says what is written of it. The caller destroys *out.
  *
  * Errors are those of nd_explain, but captures need not have the same inputs. A device that failed is an entry.
  * Memory: some 10 kB per thread and step. */

@@ -22,7 +22,7 @@
  *         return status;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_ALIGN_H
 #define NPUDIFF_ALIGN_H
@@ -38,8 +38,8 @@ struct nd_align_options {
     const char *output;                 /* the model to write; NULL: none */
     const char *certificate;            /* where to write a certificate of the output; NULL: nowhere */
     bool replace;                       /* existing files */
-    const struct nd_model *float_model; /* weights are rounded anew from it, and the price is the distance from
-                                           it; NULL: from the quantised weights */
+    const struct nd_model *float_model; /* weights are rounded anew from it, and the accuracy cost is the
+                                           distance from it; NULL: from the quantised weights */
     const char *const *arithmetics;     /* names of those that are to agree; NULL: "htp-v69", "htp-v73" */
     size_t n_arithmetics;
     const char *const *chipsets; /* their arithmetics must agree, too: "gen1", "SM8650" */
@@ -48,17 +48,17 @@ struct nd_align_options {
      * difference between the arithmetics has the largest effect on the outputs, as many as the budget allows;
      * needs a budget. NULL: all. */
     const char *layers;
-    const struct nd_probe *const *probes; /* inputs for the price and for the devices */
+    const struct nd_probe *const *probes; /* inputs for the accuracy cost and for the devices */
     size_t n_probes;
-    size_t n_samples; /* of all probes together that the price is taken from; 0: all */
+    size_t n_samples; /* of all probes together that the accuracy cost is taken from; 0: all */
     double budget_db; /* the most that an output's signal-to-noise ratio may lose; NaN: any. Needs float_model
                          and probes */
     const struct nd_device *const *devices; /* the new model runs on them, with the probes */
     size_t n_devices;
     const char *agent; /* as nd_capture_options.agent */
     size_t n_threads;  /* 0: as many as the process may use */
-    /* Told what is done: "observe", "equalise", "curve", "plan", "prove", "price", "capture"; of n_total parts
-     * n_done are finished. NULL: nobody. */
+    /* Told what is done: "observe", "equalise", "curve", "plan", "prove", "accuracy_cost", "capture"; of
+     * n_total parts n_done are finished. NULL: nobody. */
     void (*progress)(void *context, const char *stage, size_t n_done, size_t n_total);
     void *progress_context;
     bool (*is_cancelled)(void *context); /* asked now and then; true stops (ND_E_CANCELLED). NULL: never */
@@ -164,7 +164,7 @@ struct nd_alignment {
     size_t n_curve_samples; /* that sqnr_db and loss_db are measured on */
     size_t n_outputs;       /* 0 without probes */
     struct nd_alignment_output *outputs;
-    size_t n_samples;                                 /* that the price is taken from */
+    size_t n_samples;                                 /* that the accuracy cost is taken from */
     double budget_db;                                 /* NaN: none */
     size_t n_labelled, n_right_before, n_right_after; /* samples with a label, and how many the first output has
                                                          right, in exact arithmetic */
@@ -180,8 +180,8 @@ struct nd_alignment {
                       arithmetic is not the one that the proof is about. Their state is ND_ALIGN_DIFFERS */
     size_t n_folded;      /* BatchNormalization that became part of the ConvTranspose before it */
     size_t n_fit_samples; /* that weights were rounded for; 0: none */
-    size_t
-        n_fit_priced; /* of these, those that the price is taken from, too, and so is better than of others */
+    size_t n_fit_priced;  /* of these, those that the accuracy cost is taken from, too, and so is better than of
+                             others */
     size_t n_right_to_wrong; /* labelled samples whose class was right before and is not any more */
     size_t
         n_equalised; /* pairs of layers whose channels were scaled against each other, which gains precision */

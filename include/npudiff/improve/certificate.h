@@ -2,7 +2,7 @@
  *
  * A certificate belongs to one model file. It says of each layer how it is equal on the named arithmetics, and
  * what the alignment cost. nd_certificate_verify believes none of it: it compares digests, proves each layer
- * again, and as the options say runs the model on devices and measures the price again. The format:
+ * again, and as the options say runs the model on devices and measures the accuracy cost again. The format:
  * docs/reference/certificate.md.
  *
  * Example:
@@ -27,7 +27,7 @@
  *         return status;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_CERTIFICATE_H
 #define NPUDIFF_CERTIFICATE_H
@@ -54,15 +54,15 @@ ND_PUBLIC enum nd_status nd_certificate_set_dims(const struct nd_certificate *ce
 struct nd_certificate_options {
     size_t struct_size;
     const struct nd_model *model; /* as it was before it was aligned: with it and the certificate's inputs the
-                                     price is measured again. NULL: it is not */
-    const struct nd_model *float_model; /* needed for that if the price was measured against one */
+                                     accuracy cost is measured again. NULL: it is not */
+    const struct nd_model *float_model; /* needed for that if the accuracy cost was measured against one */
     const struct nd_probe *const *probes;
     size_t n_probes;
     const struct nd_device *const *devices; /* the aligned model runs on them, with the probes */
     size_t n_devices;
     const char *agent; /* as nd_capture_options.agent */
     size_t n_threads;  /* 0: as many as the process may use */
-    /* As nd_align_options.progress: "prove", "price", "capture". NULL: not reported. */
+    /* As nd_align_options.progress: "prove", "accuracy_cost", "capture". NULL: not reported. */
     void (*progress)(void *context, const char *stage, size_t n_done, size_t n_total);
     void *progress_context;
     bool (*is_cancelled)(void *context);
@@ -87,8 +87,9 @@ ND_PUBLIC const char *nd_certificate_end_name(enum nd_certificate_end end);
 
 /* Why a certificate is refused. */
 struct nd_certificate_refusal {
-    const char *what; /* static: "content", "file", "arithmetic", "layers", "proof", "devices" or "price" */
-    char *text;       /* a sentence */
+    const char
+        *what;  /* static: "content", "file", "arithmetic", "layers", "proof", "devices" or "accuracy_cost" */
+    char *text; /* a sentence */
 };
 
 struct nd_certificate_check {
@@ -113,9 +114,9 @@ struct nd_certificate_check {
 /* Checks digests first, and ends with the first that is wrong; then each layer. What contradicts the
  * certificate is a refusal, not an error. options NULL: files, arithmetics and proofs only.
  *
- * ND_ERR_USAGE (ND_E_CERTIFICATE_INPUT): to measure the price again, other models or other inputs are given
- * than those of the certificate; fewer than two devices, or no inputs for them. ND_ERR_UNSUPPORTED: the model
- * has open dimensions. ND_ERR_DEVICE, ND_ERR_IO, ND_ERR_MEMORY. The caller destroys *out. Thread-safe. */
+ * ND_ERR_USAGE (ND_E_CERTIFICATE_INPUT): to measure the accuracy cost again, other models or other inputs are
+ * given than those of the certificate; fewer than two devices, or no inputs for them. ND_ERR_UNSUPPORTED: the
+ * model has open dimensions. ND_ERR_DEVICE, ND_ERR_IO, ND_ERR_MEMORY. The caller destroys *out. Thread-safe. */
 ND_PUBLIC enum nd_status nd_certificate_verify(const struct nd_certificate *certificate,
                                                const struct nd_model *model,
                                                const struct nd_certificate_options *options,

@@ -1,7 +1,7 @@
 /* Cutting a model to the smallest part that a device still refuses in the same way, or that still differs.
  *
  * The method is delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing
- * input", 2002), first over the units of the model, then over the operators that remain. Every part that is
+ * input", 2002), first over the layers of the model, then over the operators that remain. Every part that is
  * tried runs through nd_capture_run in an agent of its own.
  *
  * Example:
@@ -21,7 +21,7 @@
  *         return status;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_REDUCE_H
 #define NPUDIFF_REDUCE_H
@@ -50,7 +50,7 @@ struct nd_reduce_options {
     bool has_difference;  /* what is looked for is a difference, not a failure */
     double lsb;           /* with it: an output differs by more than that many steps; NaN: not looked at */
     double fraction;      /* or in more than that share of its elements, 0..1; NaN: not looked at */
-    const char *tensor;     /* look at that edge alone; NULL: at every output of the part */
+    const char *tensor;   /* look at that tensor alone; NULL: at every output of the part */
     const struct nd_device *against; /* differs from that device; NULL: from the quantised reference (exact) */
     bool allow_fallback;
     double time_limit_s; /* of one session; 0: none */
@@ -96,7 +96,7 @@ struct nd_reduction_failure {
 /* How much an output differs at most. */
 struct nd_reduction_difference {
     char tensor[256]; /* the worst; "" when nothing differs or could be compared */
-    double max_lsb; /* NaN for floats */
+    double max_lsb;   /* NaN for floats */
     double fraction;
 };
 
@@ -111,7 +111,7 @@ struct nd_reduction {
     size_t n_sessions, session_limit;
     size_t n_same, n_other, n_fine, n_uncut; /* parts that did the same, failed otherwise, did not, and could
                                                 not be cut out */
-    size_t n_layers, n_layers_left;            /* units, and operators outside of units */
+    size_t n_layers, n_layers_left;          /* layers, and operators outside of layers */
     size_t n_operators, n_operators_left;    /* without QuantizeLinear, DequantizeLinear and constants */
     char **operators;                        /* [n_operators_left]: "Selu 'block0/act'" */
     char inputs[64];  /* where the inputs of the parts come from: "cpu", "exact", "zeros" */
@@ -125,8 +125,8 @@ struct nd_reduction {
 
 /* Reduces the model. No probes stand for one sample of zeros. The caller destroys *out.
  *
- * ND_ERR_USAGE: options that contradict each other, an unknown edge; ND_ERR_IO: the folder cannot be written or
- * exists, an agent cannot be started; ND_ERR_UNSUPPORTED: dynamic dimensions, or a difference where the
+ * ND_ERR_USAGE: options that contradict each other, an unknown tensor; ND_ERR_IO: the folder cannot be written
+ * or exists, an agent cannot be started; ND_ERR_UNSUPPORTED: dynamic dimensions, or a difference where the
  * reference cannot be evaluated; and what nd_capture_run returns. Nothing is left half-written. Not more than
  * one session runs at a time. Thread-safe. */
 ND_PUBLIC enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_reduce_options *options,

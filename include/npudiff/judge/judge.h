@@ -20,7 +20,7 @@
  *         return exit_code;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_JUDGE_H
 #define NPUDIFF_JUDGE_H
@@ -108,7 +108,7 @@ struct nd_golden_change {
     const char *follows_from; /* the axis whose change explains it; NULL: none */
 };
 
-/* An edge that differs. */
+/* A tensor that differs. */
 struct nd_golden_tensor {
     const char *name, *op_types;
     size_t index; /* among those of the entry, in graph order */
@@ -138,13 +138,13 @@ struct nd_golden_difference {
     bool is_same_chipset;          /* the SM number, or what stands for it */
     bool is_same_end;              /* both complete, or failed alike */
     struct nd_golden_names probes; /* of both, with the same inputs */
-    size_t n_tensors;                /* of the entry */
+    size_t n_tensors;              /* of the entry */
     size_t n_equal;
     size_t n_different;
     struct nd_golden_tensor *different; /* in graph order */
-    struct nd_golden_names missing;   /* edges that only the entry has */
-    struct nd_golden_names extra;     /* edges that it lacks */
-    void *owners[3];                  /* of the texts */
+    struct nd_golden_names missing;     /* tensors that only the entry has */
+    struct nd_golden_names extra;       /* tensors that it lacks */
+    void *owners[3];                    /* of the texts */
 };
 
 /* Why a device failed. */
@@ -152,7 +152,7 @@ struct nd_golden_failure {
     bool has_failed;
     const char *stage;
     const char *message; /* NULL in a bundle */
-    int64_t code;          /* of the error: ND-<code> */
+    int64_t code;        /* of the error: ND-<quantised value> */
 };
 
 struct nd_golden_check {
@@ -299,7 +299,7 @@ struct nd_triage {
     struct nd_triage_standing *standings; /* equal ones first, then the nearest */
     size_t n_equal;
     size_t nearest; /* of standings; SIZE_MAX: none, or the field's is known */
-    size_t closer;  /* with more equal edges than the nearest, but of another chipset; SIZE_MAX: none */
+    size_t closer;  /* with more equal tensors than the nearest, but of another chipset; SIZE_MAX: none */
     void *owner;
 };
 ND_PUBLIC void nd_triage_deinit(struct nd_triage *triage);

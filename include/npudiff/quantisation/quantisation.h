@@ -22,7 +22,7 @@
  *             printf("  %s: %+.1f dB\n", worst->remedies[i].text, worst->remedies[i].output_gain_db);
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_QUANTISATION_H
 #define NPUDIFF_QUANTISATION_H
@@ -107,7 +107,7 @@ struct nd_quantised_layer {
     bool is_accused;  /* the cause can be mended, it matters at the outputs, and a remedy gains 1 dB or more */
     char *cause_text; /* the cause with the numbers that show it; NULL where the cause is none */
     /* The evidence. NaN or 0 where there is none. */
-    double range_low, range_high;     /* real values that the first and the last code stand for */
+    double range_low, range_high;     /* real values that the first and the last quantised value stand for */
     double value_low, value_high;     /* of the float model */
     double central_low, central_high; /* of 99.9 % of the values, without a mask constant */
     double used_share;                /* of the range by these */

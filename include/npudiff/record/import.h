@@ -78,7 +78,7 @@ struct nd_import_options {
     const char *label;            /* NULL: the first path's base name without its extension */
     const char *chipset;          /* as the user states it ("SM8750"); NULL: unknown */
     const char *probe;            /* name of the only probe; NULL: the format's name */
-    const struct nd_model *model; /* whose edges the tensors are; NULL: they are what they say */
+    const struct nd_model *model; /* whose tensors the tensors are; NULL: they are what they say */
     const char *map;              /* a YAML file: docs/reference/import-map.md; NULL: none */
     const char *const *names;     /* TENSOR=EDGE each, the short form of a map */
     size_t n_names;
@@ -140,11 +140,11 @@ struct nd_export_options {
     bool replace;
 };
 
-/* Writes the first repeat's outputs (codes where an edge is quantised) of the model's outputs, or of all edges
- * that are recorded where none is a model output, or what was fed, as a dataset of Qualcomm AI Hub:
- * /data/<i>/batch_<k>. Names and shapes as in the capture. ND_ERR_NOT_FOUND: no such probe, several and none
- * named, or nothing stored; ND_ERR_UNSUPPORTED: a type that HDF5 and NumPy lack (bfloat16, 8-bit floats, 4-bit
- * integers); ND_ERR_IO. */
+/* Writes the first repeat's outputs (quantised values where a tensor is quantised) of the model's outputs, or
+ * of all tensors that are recorded where none is a model output, or what was fed, as a dataset of Qualcomm AI
+ * Hub: /data/<i>/batch_<k>. Names and shapes as in the capture. ND_ERR_NOT_FOUND: no such probe, several and
+ * none named, or nothing stored; ND_ERR_UNSUPPORTED: a type that HDF5 and NumPy lack (bfloat16, 8-bit floats,
+ * 4-bit integers); ND_ERR_IO. */
 ND_PUBLIC enum nd_status nd_export_aihub(const char *capture, const char *output,
                                          const struct nd_export_options *options, size_t *n_tensors,
                                          struct nd_error *err);

@@ -1,5 +1,5 @@
 /* Writing what was found (comparisons, latencies, checks against accepted captures, campaigns) for people and
- * for programs.
+ * for arithmetics.
  *
  * The functions return text and never print. They only read what they are given.
  *
@@ -15,7 +15,7 @@
  *         return status;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_REPORT_H
 #define NPUDIFF_REPORT_H
@@ -62,17 +62,17 @@ struct nd_matrix {
 };
 
 /* Reads "METRIC" or "METRIC:NAME": METRIC is share, differing, max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr,
- * cosine, norm_ratio, pearson or kl, NAME an edge; out->edge points into text. ND_ERR_USAGE: not understood
+ * cosine, norm_ratio, pearson or kl, NAME a tensor; out->tensor points into text. ND_ERR_USAGE: not understood
  * (ND_E_OPTION_VALUE); *out is then unchanged. */
 ND_PUBLIC enum nd_status nd_matrix_parse(const char *text, struct nd_matrix *out, struct nd_error *err);
 
-/* ND_ERR_USAGE: the comparison has no edge of that name (ND_E_OPTION_VALUE). */
+/* ND_ERR_USAGE: the comparison has no tensor of that name (ND_E_OPTION_VALUE). */
 ND_PUBLIC enum nd_status nd_matrix_check(const struct nd_matrix *matrix, const struct nd_comparison *comparison,
                                          struct nd_error *err);
 
 struct nd_report_options {
     size_t struct_size;               /* sizeof(struct nd_report_options) */
-    bool all_tensors;                   /* list the bit-equal edges too, and never cut a list */
+    bool all_tensors;                 /* list the bit-equal tensors too, and never cut a list */
     bool details;                     /* show the worst elements and the smallest gates that would pass, too */
     bool worst;                       /* show the worst elements, too */
     size_t width;                     /* columns; 0: 120 (at least 80) */
@@ -87,16 +87,16 @@ struct nd_report_options {
 /* The comparison as text for a terminal, UTF-8 (only the sign "±" is not ASCII, besides names), lines end with
  * "\n" and keep within the width, the verdict is the last line. Control characters in names are shown as '?'.
  * The caller frees *out. options NULL: the defaults. Independent of the locale. ND_ERR_USAGE: a matrix of an
- * unknown edge (nd_matrix_check). ND_ERR_MEMORY. */
+ * unknown tensor (nd_matrix_check). ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_report_text(const struct nd_comparison *comparison,
                                         const struct nd_report_options *options, char **out,
                                         struct nd_error *err);
 
-/* The comparison as JSON with a final newline: indented down to edges, devices and pairs, while each of their
+/* The comparison as JSON with a final newline: indented down to tensors, devices and pairs, while each of their
  * parts (a probe, a channel, an element) stands in one line. Numbers are numbers and read back to the same
  * double; NaN and infinities are the strings "NaN", "Infinity", "-Infinity"; null is what does not apply or is
- * not known (max_ulp of codes, the differing elements where only digests are stored). The comparison must be
- * whole (cut is ND_CUT_NONE). The caller frees *out. ND_ERR_MEMORY. */
+ * not known (max_ulp of quantised values, the differing elements where only digests are stored). The comparison
+ * must be whole (cut is ND_CUT_NONE). The caller frees *out. ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out,
                                         struct nd_error *err);
 
@@ -158,34 +158,33 @@ ND_PUBLIC enum nd_status nd_report_screen_end(struct nd_report_screen **screen, 
  *       failure     what it said when it failed, or null; then there is nothing else
  *       probes      [{name, samples}] that were looked at
  *       ANSWER      of the whole device: what is left in all types; none when a type has none
- *       types       [{op_type, units (their number), ANSWER}] by operator type: left in all its units and in
- *                   their codes taken together
- *       units       [{name, op_type, way, ANSWER, thresholds, curve}]; way: "exact ratio" or "double"
+ *       types       [{op_type, layers (their number), ANSWER}] by operator type: left in all its layers and in
+ *                   their quantised values taken together
+ *       layers       [{name, op_type, way, ANSWER, thresholds, curve}]; way: "exact ratio" or "double"
  *       not_identified  [{name, op_type, why}]: not captured, not covered, or changes from run to run
  *
  * ANSWER is
  *
- *     verdict       "too-few": fewer than 64 codes that are neither whole nor clipped; "several"; "single":
- *                   one class is left and explains: no exception, or 0.999 and more; "none": no class is
- *                   left, or one that does not explain
- *     split         of a verdict none: parts have programs, but not the same
- *     classes       [[names]] of programs that are not excluded; those of one list gave equal codes on
- *                   everything seen. Empty for too-few
- *     nearest       the best program, or null
- *     codes, open, deciding   all; those that are neither whole nor clipped; those on which programs differ
- *     exceptions    codes that the best does not give; where it is not applicable, half-even does not give
- *     explained     1 - exceptions / codes that half-even does not give; null when there are none of these
- *     unit_programs [{name, codes, exceptions}] beside it, programs of whole units (htp-v73): the codes of
+ *     verdict       "too-few": fewer than 64 quantised values that are neither whole nor clipped; "several";
+ * "single": one class is left and explains: no exception, or 0.999 and more; "none": no class is left, or one
+ * that does not explain split         of a verdict none: parts have arithmetics, but not the same classes
+ * [[names]] of arithmetics that are not excluded; those of one list gave equal quantised values on everything
+ * seen. Empty for too-few nearest       the best arithmetic, or null quantised values, open, deciding   all;
+ * those that are neither whole nor clipped; those on which arithmetics differ exceptions    quantised values
+ * that the best does not give; where it is not applicable, half-even does not give explained     1 - exceptions
+ * / quantised values that half-even does not give; null when there are none of these unit_programs [{name,
+ * quantised values, exceptions}] beside it, arithmetics of whole layers (htp-v73): the quantised values of
  *                   which each says what they are, and those of them that the device has otherwise
  *
  * thresholds is {positive, negative, binades, channels}: BRACKET by sign of the value v in steps of the output,
- * [{sign, from, to, BRACKET}] by |v|, and [{channel, BRACKET}] of units with 2 to 32 channels. BRACKET is
- * {down, up, max_down, min_up, crossed} or null: of so many codes rounded down and up, fractions up to max_down
- * went down and from min_up on up, each null where there are none; crossed: max_down >= min_up, so there is no
- * threshold, or contamination.
+ * [{sign, from, to, BRACKET}] by |v|, and [{channel, BRACKET}] of layers with 2 to 32 channels. BRACKET is
+ * {down, up, max_down, min_up, crossed} or null: of so many quantised values rounded down and up, fractions up
+ * to max_down went down and from min_up on up, each null where there are none; crossed: max_down >= min_up, so
+ * there is no threshold, or contamination.
  *
- * curve is [{from, to, codes, p, low, high}]: P(up | fraction) in those of 32 bins that are not empty, with the
- * 95 % interval of Clopper and Pearson. src/explain/identify/identify.h says how programs are excluded.
+ * curve is [{from, to, quantised values, p, low, high}]: P(up | fraction) in those of 32 bins that are not
+ * empty, with the 95 % interval of Clopper and Pearson. src/explain/identify/identify.h says how arithmetics
+ * are excluded.
  */
 
 ND_PUBLIC enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation,
@@ -200,7 +199,7 @@ ND_PUBLIC enum nd_status nd_report_explanation_brief(const struct nd_explanation
                                                      size_t width, char **out, struct nd_error *err);
 
 /* Lines of at most `width` (at least 100) columns but for words that are longer; with_units: a table of all
- * units of devices that have local mismatches. */
+ * layers of devices that have local mismatches. */
 ND_PUBLIC enum nd_status nd_report_explanation_text(const struct nd_explanation *explanation,
                                                     const struct nd_identification *identification,
                                                     size_t width, bool with_layers, char **out,
@@ -212,7 +211,7 @@ ND_PUBLIC enum nd_status nd_report_explanation_text(const struct nd_explanation 
 struct nd_latency_series {
     const char *file;
     const char *probe;      /* NULL: of a list */
-    const char *first_tied; /* name of the first edge that slow runs change; NULL: none */
+    const char *first_tied; /* name of the first tensor that slow runs change; NULL: none */
     const char *format;     /* "capture", or that of nd_latency_list */
     struct nd_latency latency;
     const double
@@ -468,7 +467,7 @@ ND_PUBLIC enum nd_status nd_report_qualification_text(const struct nd_qualified 
 ND_PUBLIC enum nd_status nd_report_qualification_json(const struct nd_qualified *result, char **out,
                                                       struct nd_error *err);
 
-/* RFC 4180 with a header: one row for every device and gate, whose edge patterns stand in one column. */
+/* RFC 4180 with a header: one row for every device and gate, whose tensor patterns stand in one column. */
 ND_PUBLIC enum nd_status nd_report_qualification_csv(const struct nd_qualified *result, char **out,
                                                      struct nd_error *err);
 

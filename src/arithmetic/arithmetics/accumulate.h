@@ -3,12 +3,12 @@
  * modes.
  *
  * Every factor is a half precision number, so that products and sums are whole multiples of 2^-48. As 128-bit
- * integers in that unit all of them are exact up to 2^79, which 64 terms do not reach. */
+ * integers in that layer all of them are exact up to 2^79, which 64 terms do not reach. */
 #ifndef ND_ARITH_ACCUMULATE_H
 #define ND_ARITH_ACCUMULATE_H
 
-#include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/arithmetics/accumulate_order.h"
+#include "arithmetic/exact/linear/rounding.h"
 
 /* What a number is rounded to. All but half precision have more exponents than can be needed here. */
 enum nd_sum_type {

@@ -1,4 +1,4 @@
-/* What the files of the table of programs share. */
+/* What the files of the table of arithmetics share. */
 #ifndef ND_ARITH_FAMILIES_H
 #define ND_ARITH_FAMILIES_H
 
@@ -19,7 +19,7 @@ struct nd_arithmetic_family {
     const struct nd_arithmetic *arithmetics; /* those of the table */
     size_t n;
     const char *(*put_name)(const struct nd_arithmetic *arithmetic, char buf[ND_ARITHMETIC_NAME_BYTES]);
-    /* False where the name is none of the family's. Fills all but the family of a zeroed program. */
+    /* False where the name is none of the family's. Fills all but the family of a zeroed arithmetic. */
     bool (*from_name)(const char *name, struct nd_arithmetic *out);
     /* NULL: nothing to be made ready. */
     void (*prepare)(struct nd_arithmetic_ready *ready);
@@ -40,10 +40,11 @@ struct nd_arithmetic_outcome nd_arithmetic_run_requantise(const struct nd_arithm
                                                           const struct nd_arithmetic_element *element);
 const char *nd_arithmetic_requantise_name(const struct nd_arithmetic *arithmetic,
                                           char buf[ND_ARITHMETIC_NAME_BYTES]);
-/* Of families that are programs of eval/program.h. */
+/* Of families that are arithmetics of eval/program.h. */
 struct nd_arithmetic_outcome nd_arithmetic_run_value(const struct nd_arithmetic_ready *ready,
                                                      const struct nd_arithmetic_element *element);
-const char *nd_arithmetic_value_name(const struct nd_arithmetic *arithmetic, char buf[ND_ARITHMETIC_NAME_BYTES]);
+const char *nd_arithmetic_value_name(const struct nd_arithmetic *arithmetic,
+                                     char buf[ND_ARITHMETIC_NAME_BYTES]);
 
 /* The number behind a prefix, low to high; false for any other name. */
 bool nd_arithmetic_read_bits(const char *name, const char *prefix, int low, int high, int *out);

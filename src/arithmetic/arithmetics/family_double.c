@@ -3,7 +3,7 @@
 
 #define DOUBLE(bits)                                                                                           \
     {                                                                                                          \
-        .value = { ND_ROUNDED_TWICE, 0, bits }                                                                \
+        .value = { ND_ROUNDED_TWICE, 0, bits }                                                                 \
     }
 static const struct nd_arithmetic arithmetics[] = {
     DOUBLE(8), DOUBLE(1), DOUBLE(2), DOUBLE(3),  DOUBLE(4),  DOUBLE(5),

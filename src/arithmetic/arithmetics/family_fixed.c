@@ -3,8 +3,8 @@
 #include "arithmetic/arithmetics/families.h"
 
 static const struct nd_arithmetic arithmetics[] = {{.requantise = {.fixed = ND_FIXED_GEMMLOWP}},
-                                                {.requantise = {.fixed = ND_FIXED_TOSA_SINGLE}},
-                                                {.requantise = {.fixed = ND_FIXED_TOSA_DOUBLE}}};
+                                                   {.requantise = {.fixed = ND_FIXED_TOSA_SINGLE}},
+                                                   {.requantise = {.fixed = ND_FIXED_TOSA_DOUBLE}}};
 
 static bool from_name(const char *name, struct nd_arithmetic *out)
 {

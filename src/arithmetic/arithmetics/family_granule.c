@@ -1,5 +1,6 @@
 /* The accumulator cut to a granule before it is multiplied, with and without half of one; the zero point folded
- * into it. The last two are what the HTP does in Conv, Gemm and MatMul of uint8 codes (runtime's simulator). */
+ * into it. The last two are what the HTP does in Conv, Gemm and MatMul of uint8 quantised values (runtime's
+ * simulator). */
 #include "arithmetic/arithmetics/families.h"
 
 #define GRANULE(bits)                                                                                          \

@@ -2,12 +2,9 @@
 #include "arithmetic/arithmetics/families.h"
 
 static const struct nd_arithmetic arithmetics[] = {
-    {.value = {ND_ROUNDED_ONCE, ND_ROUND_HALF_EVEN, 0}},
-    {.value = {ND_ROUNDED_ONCE, ND_ROUND_HALF_AWAY, 0}},
-    {.value = {ND_ROUNDED_ONCE, ND_ROUND_HALF_UP, 0}},
-    {.value = {ND_ROUNDED_ONCE, ND_ROUND_HALF_DOWN, 0}},
-    {.value = {ND_ROUNDED_ONCE, ND_ROUND_FLOOR, 0}},
-    {.value = {ND_ROUNDED_ONCE, ND_ROUND_CEIL, 0}},
+    {.value = {ND_ROUNDED_ONCE, ND_ROUND_HALF_EVEN, 0}}, {.value = {ND_ROUNDED_ONCE, ND_ROUND_HALF_AWAY, 0}},
+    {.value = {ND_ROUNDED_ONCE, ND_ROUND_HALF_UP, 0}},   {.value = {ND_ROUNDED_ONCE, ND_ROUND_HALF_DOWN, 0}},
+    {.value = {ND_ROUNDED_ONCE, ND_ROUND_FLOOR, 0}},     {.value = {ND_ROUNDED_ONCE, ND_ROUND_CEIL, 0}},
     {.value = {ND_ROUNDED_ONCE, ND_ROUND_TO_ZERO, 0}},
 };
 

@@ -40,7 +40,8 @@ struct nd_requantiser nd_requantise_prepare(const struct nd_requantise *arithmet
     }
     if (arithmetic->folds_zero) {
         double fold = zero_point / multiplier;
-        r.fold = nd_round_value(arithmetic->is_fold_f32 ? (double)(float)fold : fold, arithmetic->fold_rounding);
+        r.fold =
+            nd_round_value(arithmetic->is_fold_f32 ? (double)(float)fold : fold, arithmetic->fold_rounding);
         r.zero = 0;
     }
     if (arithmetic->accumulator_bits > 0) {

@@ -1,21 +1,22 @@
-/* Programs from an integer accumulator to a code, by their parts. With a = the sum of products of codes less
- * their zero points (and of what is added to it), M = s_x s_w / s_y, and z the output's zero point:
+/* Arithmetics from an integer accumulator to a quantised value, by their parts. With a = the sum of products of
+ * quantised values less their zero points (and of what is added to it), M = s_x s_w / s_y, and z the output's
+ * zero point:
  *
  *     c = M with few bits                         (multiplier_bits, multiplier_rounding)
  *     step = 2^e, e = floor(-log2 M) - granule_bits, at least 0 where the granule is whole; 1 without a granule
  *     b = round(z / M), of float32 or not, where the zero point is folded into the accumulator, else 0
  *     A = step (floor((a + b) / step) + h), h = 1/2 with half a granule, else 0
- *     code = clip(round(c A) + z), without z where it is folded
+ *     quantised value = clip(round(c A) + z), without z where it is folded
  *
  * Before that the accumulator may saturate or wrap at a width. What single and double rounding of exact values
- * is (program.h) has its parts here, too: exact multiplier, no granule.
+ * is (arithmetic.h) has its parts here, too: exact multiplier, no granule.
  *
- * Or, in the place of all parts: code = clip(round(M a) + z) as fixed_point.h has it. */
+ * Or, in the place of all parts: quantised value = clip(round(M a) + z) as fixed_point.h has it. */
 #ifndef ND_ARITH_REQUANTISE_H
 #define ND_ARITH_REQUANTISE_H
 
-#include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/arithmetics/fixed_point.h"
+#include "arithmetic/exact/linear/rounding.h"
 
 enum { ND_MULTIPLIER_EXACT = 0, ND_MULTIPLIER_MAX_BITS = 23, ND_REQUANTISE_NAME_BYTES = 96 };
 
@@ -32,7 +33,7 @@ struct nd_requantise {
     enum nd_rounding rounding;      /* of c A */
     int accumulator_bits;           /* 16 .. 32, signed; 0: wide enough */
     bool wraps;                     /* else it saturates */
-    enum nd_fixed_point fixed;      /* not ND_FIXED_NONE: all else is as in a zeroed program */
+    enum nd_fixed_point fixed;      /* not ND_FIXED_NONE: all else is as in a zeroed arithmetic */
 };
 
 /* "multiplier:11+granule:3+half+rounding:half-up": parts joined by '+', those that are absent left out:
@@ -44,7 +45,7 @@ struct nd_requantise {
 const char *nd_requantise_name(const struct nd_requantise *arithmetic, char buf[ND_REQUANTISE_NAME_BYTES]);
 bool nd_requantise_from_name(const char *name, struct nd_requantise *out);
 
-/* A program made ready for one multiplier and zero point. */
+/* An arithmetic made ready for one multiplier and zero point. */
 struct nd_requantiser {
     double c, step, half, fold, zero;
     double least, greatest, modulus; /* of the accumulator; modulus 0: it saturates */
@@ -56,10 +57,10 @@ struct nd_requantiser {
 /* multiplier > 0 and finite. Exact where |a| < 2^28 and the multiplier has 24 bits. */
 struct nd_requantiser nd_requantise_prepare(const struct nd_requantise *arithmetic, double multiplier,
                                             double zero_point);
-/* The code for the accumulator a, a whole number, clipped to low .. high. */
+/* The quantised value for the accumulator a, a whole number, clipped to low .. high. */
 double nd_requantise_qvalue(const struct nd_requantiser *requantiser, double a, double low, double high);
 
-/* The number that the program multiplies the accumulator with, in steps of 2^e. */
+/* The number that the arithmetic multiplies the accumulator with, in steps of 2^e. */
 double nd_multiplier_round(double multiplier, int n_bits, enum nd_rounding rounding);
 /* floor(-log2 M), exactly. */
 int nd_multiplier_log(double multiplier);

@@ -159,7 +159,7 @@ static enum nd_status load_constants(struct nd_exact_graph *g, struct nd_error *
 }
 
 /* Nodes that compute from constants, once: their values move to the constants. A node that is not covered is
- * met again by the units that read what it makes. */
+ * met again by the layers that read what it makes. */
 static enum nd_status fold_constants(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
@@ -201,8 +201,8 @@ static void note_last_uses(struct nd_exact_graph *g)
     }
 }
 
-/* Whether a unit may look at what node n reads, later than n's own turn: a DequantizeLinear, the inside of a
- * unit, and the operator of several units, which falls into none. feeds_unit[t]: a QuantizeLinear reads the
+/* Whether a layer may look at what node n reads, later than n's own turn: a DequantizeLinear, the inside of a
+ * layer, and the operator of several units, which falls into none. feeds_unit[t]: a QuantizeLinear reads the
  * tensor, or a Relu or Clip that one reads. */
 static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *feeds_layer)
 {
@@ -228,8 +228,9 @@ static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *
     if (feeds_layer == NULL)
         return nd_fail_memory(err);
     note_last_uses(g);
-    /* A DequantizeLinear is run in its turn, but a unit behind it looks at the codes before it: they live as
-     * long as what it makes. An operator that feeds several units may be run again by a later one. */
+    /* A DequantizeLinear is run in its turn, but a layer behind it looks at the quantised values before it:
+     * they live as long as what it makes. An operator that feeds several units may be run again by a later one.
+     */
     for (size_t n = graph->n_nodes; n-- > 0;) {
         if (!graph->nodes[n].is_alive)
             continue;
@@ -278,7 +279,7 @@ static enum nd_status read_quants(struct nd_exact_graph *g, struct nd_error *err
     return status;
 }
 
-/* What reading the model leaves open: a zero point of 4 bits, which no edge can have, but weights do. */
+/* What reading the model leaves open: a zero point of 4 bits, which no tensor can have, but weights do. */
 static enum nd_status read_nibble_quant(const struct nd_exact_graph *g, size_t node, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
@@ -386,8 +387,8 @@ void nd_exact_graph_destroy(struct nd_exact_graph **graph)
     if (g == NULL)
         return;
     const struct nd_graph *shape = &g->model->graph;
-    for (size_t t = 0; g->constants != NULL && g->packed_weights != NULL && g->shorts != NULL && t < shape->n_tensors;
-         t++) {
+    for (size_t t = 0;
+         g->constants != NULL && g->packed_weights != NULL && g->shorts != NULL && t < shape->n_tensors; t++) {
         nd_exact_forget_packed_weights(g, t);
         free(g->shorts[t]);
         nd_array_deinit(&g->constants[t]);

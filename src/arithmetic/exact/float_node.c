@@ -19,12 +19,13 @@ static bool is_tensor_itself(const struct nd_exact_graph *g, size_t value, size_
            strcmp(g->model->tensors[*tensor].onnx_name, g->model->graph.tensors[value].name) == 0;
 }
 
-/* Between quantised layers: what a DequantizeLinear makes of the codes of an edge. */
+/* Between quantised layers: what a DequantizeLinear makes of the quantised values of a tensor. */
 static bool is_dequantised_tensor(const struct nd_exact_graph *g, size_t value, struct nd_float_node *node,
-                                size_t i)
+                                  size_t i)
 {
     size_t tensor = g->model->tensor_of_value[value], maker = g->model->graph.tensors[value].producer;
-    if (tensor == ND_NO_INDEX || maker == ND_NO_INDEX || g->model->graph.nodes[maker].kind != ND_NODE_DEQUANTIZE)
+    if (tensor == ND_NO_INDEX || maker == ND_NO_INDEX ||
+        g->model->graph.nodes[maker].kind != ND_NODE_DEQUANTIZE)
         return false;
     node->inputs[i].index = tensor;
     node->inputs[i].quant = &g->model->tensors[tensor].quant;

@@ -10,14 +10,14 @@ enum nd_float_source {
     ND_FLOAT_OMITTED,
     ND_FLOAT_CONSTANT, /* `constant` */
     ND_FLOAT_INPUT,    /* of the model: `index` */
-    ND_FLOAT_TENSOR,     /* of the model: `index` */
-    ND_FLOAT_QVALUES,    /* the same, of quantised values: `quant` dequantises them */
+    ND_FLOAT_TENSOR,   /* of the model: `index` */
+    ND_FLOAT_QVALUES,  /* the same, of quantised values: `quant` dequantises them */
 };
 
 struct nd_float_node {
     const void *proto; /* Onnx__NodeProto */
     int64_t opset;
-    size_t n_inputs, n_outputs, output; /* which output the edge is */
+    size_t n_inputs, n_outputs, output; /* which output the tensor is */
     struct {
         enum nd_float_source source;
         size_t index;
@@ -33,10 +33,11 @@ enum nd_float_growth {
     ND_FLOAT_OF_ELEMENTS, /* each value by itself */
 };
 
-/* The node that makes the edge. False: a quantiser makes it, or it reads what is no edge, input or constant. */
+/* The node that makes the tensor. False: a quantiser makes it, or it reads what is no tensor, input or
+ * constant. */
 bool nd_float_node_find(const struct nd_exact_graph *graph, size_t tensor, struct nd_float_node *out);
 
-/* Values of the edge from those of the inputs, NULL where one is omitted. *out is zeroed before and freed by
+/* Values of the tensor from those of the inputs, NULL where one is omitted. *out is zeroed before and freed by
  * the caller in any case. ND_ERR_UNSUPPORTED and others of nd_op_run. */
 enum nd_status nd_float_node_run(const struct nd_float_node *node, const struct nd_array *const *inputs,
                                  struct nd_array *out, struct nd_error *err);

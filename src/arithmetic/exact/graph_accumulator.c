@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 
-/* The operator of the unit that makes the edge, past Relu and Clip, or ND_NO_INDEX. */
+/* The operator of the layer that makes the tensor, past Relu and Clip, or ND_NO_INDEX. */
 static size_t find_operator(const struct nd_exact_graph *g, size_t tensor)
 {
     const struct nd_graph *graph = &g->model->graph;
@@ -57,9 +57,10 @@ enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *g, size_t
         right = input_quant(g, node, 1);
     }
     if (left == NULL || right == NULL || left->n != 1)
-        return nd_fail(err, ND_E_EXACT_OPERATOR, name,
-                       "the unit of '%s' is no Conv, Gemm or MatMul of codes: it has no integer accumulator",
-                       name);
+        return nd_fail(
+            err, ND_E_EXACT_OPERATOR, name,
+            "the layer of '%s' is no Conv, Gemm or MatMul of quantised values: it has no integer accumulator",
+            name);
     struct nd_wide *steps = nd_calloc(right->n, sizeof *steps);
     if (steps == NULL)
         return nd_fail_memory(err);

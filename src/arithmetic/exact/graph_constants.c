@@ -1,9 +1,10 @@
-/* The constants that the operators of a unit read, and what they were before they were quantised. */
+/* The constants that the operators of a layer read, and what they were before they were quantised. */
 #include <string.h>
 
 #include "arithmetic/exact/graph_internal.h"
 
-/* The DequantizeLinear whose result the tensor is, where it reads constant codes; else ND_NO_INDEX. */
+/* The DequantizeLinear whose result the tensor is, where it reads constant quantised values; else ND_NO_INDEX.
+ */
 static size_t constant_dequantiser(const struct nd_exact_graph *g, size_t tensor)
 {
     const struct nd_graph *graph = &g->model->graph;
@@ -61,7 +62,7 @@ static bool describe(const struct nd_exact_graph *g, size_t node, size_t input, 
 }
 
 size_t nd_exact_layer_constants(const struct nd_exact_graph *g, size_t tensor, struct nd_exact_constant *out,
-                               size_t capacity)
+                                size_t capacity)
 {
     const struct nd_graph *graph = &g->model->graph;
     size_t made = nd_names_find(&graph->names, g->model->tensors[tensor].onnx_name), n_found = 0;

@@ -28,20 +28,22 @@ struct nd_exact_store {
     size_t
         limit_bytes; /* of what is kept, beside constants that somebody holds: half of it doubles, and shorts */
     size_t kept_bytes;
-    size_t *n_holders;   /* [n_tensors] */
-    size_t *dequantiser; /* [n_tensors]: of constants with wholes the node that reads them, or ND_NO_INDEX */
-    struct nd_array *tables; /* [n_nodes]: values by code, of graph_table.c; n = 0: none yet */
+    size_t *n_holders;       /* [n_tensors] */
+    size_t *dequantiser;     /* [n_tensors]: of constants with packed weights the node that reads them, or
+                                ND_NO_INDEX */
+    struct nd_array *tables; /* [n_nodes]: values by quantised value, of graph_table.c; n = 0: none yet */
     size_t table_bytes;
 };
 
 struct nd_exact_graph {
     const struct nd_model *model;
-    size_t *layer_of_node;       /* the QuantizeLinear into whose unit a node falls, or ND_NO_INDEX */
+    size_t *layer_of_node;      /* the QuantizeLinear into whose layer a node falls, or ND_NO_INDEX */
     bool is_pure;               /* nd_exact_graph_is_pure */
     struct nd_array *constants; /* [n_tensors]: rank < 0 where a tensor is none; x = NULL while it is let go */
-    struct nd_array *packed_weights;    /* [n_tensors]: of constants that products read: codes less zero point */
-    double *largest;            /* [n_tensors]: of their magnitudes */
-    int16_t **shorts;           /* [n_tensors]: wholes for nd_op_shorts; NULL where they do not fit */
+    struct nd_array
+        *packed_weights; /* [n_tensors]: of constants that products read: quantised values less zero point */
+    double *largest;     /* [n_tensors]: of their magnitudes */
+    int16_t **shorts;    /* [n_tensors]: packed weights for nd_op_shorts; NULL where they do not fit */
     struct nd_exact_store *store;
     struct nd_exact_scaling *scalings;         /* [n_tensors]; axes.n0 = 0: none */
     struct nd_exact_scaled_node *scaled_nodes; /* [n_nodes] */
@@ -64,8 +66,8 @@ struct nd_exact_run {
     const struct nd_graph *graph;
     const struct nd_exact_options *options;
     struct nd_array *values; /* [n_tensors]: rank < 0 while not computed */
-    bool *is_missed;         /* [n_tensors]: edges that could not be evaluated, and are not given; NULL: none */
-    bool is_ended;           /* a callback returned an error: no unit's own fault */
+    bool *is_missed; /* [n_tensors]: tensors that could not be evaluated, and are not given; NULL: none */
+    bool is_ended;   /* a callback returned an error: no unit's own fault */
     struct nd_exact_holding *decoded;
     nd_exact_found *found;
     void *context;
@@ -76,15 +78,15 @@ enum { ND_EXACT_MAX_OPERANDS = 256 };
 /* Stands for a tensor that has no values. */
 struct nd_array nd_exact_none(void);
 
-/* Whether the node falls into no unit since it is the operator of several: all that it makes is read by their
+/* Whether the node falls into no layer since it is the operator of several: all that it makes is read by their
  * QuantizeLinears alone, as of a Split. */
 bool nd_exact_feeds_layers(const struct nd_exact_graph *g, size_t node);
 /* What nd_exact_graph_is_pure says, found out by looking at every node. */
 bool nd_exact_has_only_layers(const struct nd_exact_graph *g);
 
 /* graph_store.c: finds the constants that have `wholes`, and makes them; they share the constants' values
- * where zero points are 0. The same of one constant, nothing if it has none; the constant and its wholes from
- * their shorts; and letting go of wholes, but not of shorts. */
+ * where zero points are 0. The same of one constant, nothing if it has none; the constant and its packed
+ * weights from their shorts; and letting go of packed weights, but not of shorts. */
 enum nd_status nd_exact_prepare_packed_weights(struct nd_exact_graph *g, struct nd_error *err);
 void nd_exact_forget_packed_weights(const struct nd_exact_graph *g, size_t tensor);
 
@@ -111,27 +113,27 @@ void nd_exact_run_deinit(struct nd_exact_run *run);
 bool nd_exact_run_holds(const struct nd_exact_run *run, size_t tensor);
 void nd_exact_run_release(struct nd_exact_run *run);
 
-/* Runs one node, and before it what its inputs need; a unit's inner operators are run only when the unit is not
- * linear. */
+/* Runs one node, and before it what its inputs need; a layer's inner operators are run only when the layer is
+ * not linear. */
 enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err);
 
-/* graph_table.c: what an operator of one operand makes of codes, by its table. *is_made false: it has none, and
- * is to be run. Tables belong to the store. ND_ERR_MEMORY, and what nd_exact_ensure gives. */
+/* graph_table.c: what an operator of one operand makes of quantised values, by its table. *is_made false: it
+ * has none, and is to be run. Tables belong to the store. ND_ERR_MEMORY, and what nd_exact_ensure gives. */
 void nd_exact_tables_deinit(struct nd_exact_graph *g);
 
-/* A unit that reads codes only, as operators are called. */
+/* A layer that reads quantised values only, as operators are called. */
 struct nd_exact_call {
     struct nd_linear_call call;
     struct nd_linear_input inputs[ND_EXACT_MAX_OPERANDS];
     struct nd_linear_shared shared;
-    bool is_known; /* all that it reads is there as codes or numbers */
+    bool is_known; /* all that it reads is there as quantised values or numbers */
     size_t node;   /* ND_NO_INDEX: requantise */
     size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
 };
-/* graph_table.c: false: something that it reads is not there as codes. */
+/* graph_table.c: false: something that it reads is not there as quantised values. */
 bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *layer);
 
-/* Codes of a QuantizeLinear: of a unit by its exact values, of a graph input as ONNX has it. */
+/* Quantised values of a QuantizeLinear: of a layer by its exact values, of a graph input as ONNX has it. */
 enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err);
 
 #endif

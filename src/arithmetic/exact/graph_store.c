@@ -10,7 +10,8 @@
 #include "core/memory.h"
 #include "model/graph/load.h"
 
-static enum nd_status nd_exact_store_make_packed_weights(struct nd_exact_graph *g, size_t t, struct nd_error *err);
+static enum nd_status nd_exact_store_make_packed_weights(struct nd_exact_graph *g, size_t t,
+                                                         struct nd_error *err);
 
 /* Weights as products take them, made once for a graph. */
 
@@ -59,7 +60,7 @@ static bool is_product(const Onnx__NodeProto *node)
     return false;
 }
 
-/* The DequantizeLinear of constant codes that is the product's second operand, or ND_NO_INDEX. */
+/* The DequantizeLinear of constant quantised values that is the product's second operand, or ND_NO_INDEX. */
 static size_t find_weights(const struct nd_exact_graph *g, size_t node)
 {
     const struct nd_graph *graph = &g->model->graph;
@@ -96,9 +97,9 @@ static enum nd_status prepare_shorts(const struct nd_exact_graph *g, size_t qval
     return ND_OK;
 }
 
-/* Codes without a zero point are their own wholes. */
-static enum nd_status share_packed_weights(const struct nd_exact_graph *g, size_t qvalues, struct nd_array *packed_weights,
-                                   struct nd_error *err)
+/* Quantised values without a zero point are their own packed weights. */
+static enum nd_status share_packed_weights(const struct nd_exact_graph *g, size_t qvalues,
+                                           struct nd_array *packed_weights, struct nd_error *err)
 {
     int axis;
     size_t n_inner;
@@ -108,13 +109,14 @@ static enum nd_status share_packed_weights(const struct nd_exact_graph *g, size_
     for (size_t i = 0; i < packed_weights->n; i++)
         largest = fabs(packed_weights->x[i]) > largest ? fabs(packed_weights->x[i]) : largest;
     g->largest[qvalues] = largest;
-    return nd_linear_layout(&g->quants[g->store->dequantiser[qvalues]].quant, &packed_weights->shape, &axis, &n_inner,
-                            err);
+    return nd_linear_layout(&g->quants[g->store->dequantiser[qvalues]].quant, &packed_weights->shape, &axis,
+                            &n_inner, err);
 }
 
 /* One scale and zero point for all, or by channel: as the unit's evaluation would make them. What it refuses is
  * left to it. */
-static enum nd_status nd_exact_make_packed_weights(const struct nd_exact_graph *g, size_t qvalues, struct nd_error *err)
+static enum nd_status nd_exact_make_packed_weights(const struct nd_exact_graph *g, size_t qvalues,
+                                                   struct nd_error *err)
 {
     size_t dequantize = g->store->dequantiser[qvalues];
     if (dequantize == ND_NO_INDEX)
@@ -141,8 +143,9 @@ static enum nd_status nd_exact_make_packed_weights(const struct nd_exact_graph *
     return prepare_shorts(g, qvalues, err);
 }
 
-/* Codes and wholes from the shorts of both. */
-static enum nd_status nd_exact_widen_shorts(const struct nd_exact_graph *g, size_t qvalues, struct nd_error *err)
+/* Quantised values and packed weights from the shorts of both. */
+static enum nd_status nd_exact_widen_shorts(const struct nd_exact_graph *g, size_t qvalues,
+                                            struct nd_error *err)
 {
     struct nd_array *values = &g->constants[qvalues], *packed_weights = &g->packed_weights[qvalues];
     const struct nd_quant *quant = &g->quants[g->store->dequantiser[qvalues]].quant;
@@ -161,7 +164,7 @@ static enum nd_status nd_exact_widen_shorts(const struct nd_exact_graph *g, size
     return ND_OK;
 }
 
-/* Codes that two DequantizeLinear read, with zero points each, are nobody's. */
+/* Quantised values that two DequantizeLinear read, with zero points each, are nobody's. */
 enum nd_status nd_exact_prepare_packed_weights(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
@@ -209,8 +212,9 @@ static size_t bytes_of(const struct nd_exact_graph *g, size_t t)
 {
     const struct nd_array *values = &g->constants[t];
     bool has_own_packed_weights = g->packed_weights[t].x != NULL && g->packed_weights[t].x != values->x;
-    return values->n * ((values->x != NULL ? sizeof *values->x : 0) + (has_own_packed_weights ? sizeof *values->x : 0) +
-                        (g->shorts[t] != NULL ? sizeof *g->shorts[t] : 0));
+    return values->n *
+           ((values->x != NULL ? sizeof *values->x : 0) + (has_own_packed_weights ? sizeof *values->x : 0) +
+            (g->shorts[t] != NULL ? sizeof *g->shorts[t] : 0));
 }
 
 /* ---- from the model ---- */
@@ -349,14 +353,15 @@ void nd_exact_store_put(struct nd_exact_graph *g, size_t t, struct nd_array *val
     g->constants[t] = *values;
     *values = nd_exact_none();
     g->store->kept_bytes += bytes_of(g, t);
-    /* Units read the codes before a DequantizeLinear; its numbers wait until somebody asks. */
+    /* Layers read the quantised values before a DequantizeLinear; its numbers wait until somebody asks. */
     bool is_seldom_read = producer != ND_NO_INDEX && g->model->graph.nodes[producer].kind == ND_NODE_DEQUANTIZE;
     if (is_loose(g, t) && (is_seldom_read || is_full(g->store)))
         drop(g, t);
 }
 
-/* Makes the wholes of a constant that is there and has some. */
-static enum nd_status nd_exact_store_make_packed_weights(struct nd_exact_graph *g, size_t t, struct nd_error *err)
+/* Makes the packed weights of a constant that is there and has some. */
+static enum nd_status nd_exact_store_make_packed_weights(struct nd_exact_graph *g, size_t t,
+                                                         struct nd_error *err)
 {
     if (!is_here(g, t))
         return ND_OK;

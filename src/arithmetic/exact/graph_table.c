@@ -1,6 +1,6 @@
-/* Functions of one quantised tensor, by code: a Sigmoid of 8-bit codes has 256 values, however large the tensor
- * and however often it is evaluated. Each is worked out once, by the operator itself, so that a value from the
- * table is the one that the operator gives. */
+/* Functions of one quantised tensor, by code: a Sigmoid of 8-bit quantised values has 256 values, however large
+ * the tensor and however often it is evaluated. Each is worked out once, by the operator itself, so that a
+ * value from the table is the one that the operator gives. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static const struct nd_array *nd_exact_value(const struct nd_exact_run *run, siz
     return run->values[tensor].shape.rank >= 0 ? &run->values[tensor] : NULL;
 }
 
-/* Whether the tensor, an edge or what stands for one, has real values in the place of codes. */
+/* Whether the tensor, a tensor or what stands for one, has real values in the place of quantised values. */
 static bool nd_exact_is_real(const struct nd_exact_run *run, size_t value)
 {
     size_t tensor = value != ND_NO_INDEX ? run->g->model->tensor_of_value[value] : ND_NO_INDEX;
@@ -131,9 +131,9 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
     return status;
 }
 
-/* ---- edges ---- */
+/* ---- tensors ---- */
 
-/* The edge that the tensor itself is, or ND_NO_INDEX. */
+/* The tensor that the tensor itself is, or ND_NO_INDEX. */
 static size_t tensor_of(const struct nd_exact_run *run, size_t value)
 {
     const struct nd_model *model = run->g->model;
@@ -149,7 +149,8 @@ static const struct nd_array *given_for(const struct nd_exact_run *run, size_t t
     return given != NULL && given->shape.rank >= 0 ? given : NULL;
 }
 
-/* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
+/* Whether the tensor that the tensor is, or stands for, is given and need not be computed; and its quantised
+ * values. */
 static bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t value)
 {
     size_t tensor = value != ND_NO_INDEX ? run->g->model->tensor_of_value[value] : ND_NO_INDEX;
@@ -166,7 +167,8 @@ static void copy_given(const struct nd_exact_run *run, size_t tensor, double *to
         memcpy(to, given->x, given->n * sizeof *given->x);
 }
 
-/* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
+/* Whether the tensor that the tensor is, or stands for, is given and need not be computed; and its quantised
+ * values. */
 static enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t value, struct nd_error *err)
 {
     struct nd_array qvalues = {0};
@@ -180,7 +182,7 @@ static enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t value
     return ND_OK;
 }
 
-/* The edge, if the tensor is one, cannot be evaluated. */
+/* The tensor, if the tensor is one, cannot be evaluated. */
 static enum nd_status miss(struct nd_exact_run *run, size_t value, const struct nd_error *why,
                            struct nd_error *err)
 {
@@ -202,7 +204,7 @@ static enum nd_status miss(struct nd_exact_run *run, size_t value, const struct 
     return status;
 }
 
-/* Tells of the edge that the tensor is, if it is one, and puts the given values in its place. */
+/* Tells of the tensor that the tensor is, if it is one, and puts the given values in its place. */
 static enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t value, enum nd_exact_method method,
                                     struct nd_error *err)
 {
@@ -213,7 +215,7 @@ static enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t value, enum
     if (given != NULL && !nd_shape_equal(&given->shape, &run->values[value].shape)) {
         struct nd_error why;
         const char *name = run->g->model->tensors[tensor].name;
-        nd_fail(&why, ND_E_EXACT_SHAPE, name, "what is given for edge '%s' has another shape", name);
+        nd_fail(&why, ND_E_EXACT_SHAPE, name, "what is given for tensor '%s' has another shape", name);
         if (run->options->missed != NULL)
             return miss(run, value, &why, err);
         return nd_fail(err, ND_E_EXACT_SHAPE, name, "%s", why.message);
@@ -228,7 +230,7 @@ static enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t value, enum
 
 /* ---- a sample ---- */
 
-/* A node between units, or of a float model, of which nothing has to be computed: all that it makes is given
+/* A node between layers, or of a float model, of which nothing has to be computed: all that it makes is given
  * and taken over, or nobody reads it. */
 static bool is_spared(const struct nd_exact_run *run, size_t node, bool *is_taken)
 {
@@ -264,8 +266,8 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
     if (n->kind == ND_NODE_QUANTIZE)
         return nd_exact_run_quantize(run, node, err);
     if (run->g->layer_of_node[node] != ND_NO_INDEX || nd_exact_feeds_layers(run->g, node))
-        return ND_OK; /* its unit decides, or its units do */
-    /* Units look at the codes before it; who wants its numbers asks for them. */
+        return ND_OK; /* its layer decides, or its layers do */
+    /* Layers look at the quantised values before it; who wants its numbers asks for them. */
     if (n->kind == ND_NODE_DEQUANTIZE && n->n_made == 1 &&
         tensor_of(run, nd_graph_made(run->graph, node, 0)) == ND_NO_INDEX)
         return ND_OK;
@@ -351,10 +353,11 @@ enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const stru
     return status;
 }
 
-/* One unit: its exact values as quotients where its operator is linear in codes, its operators in double where
- * it is not. */
+/* One unit: its exact values as quotients where its operator is linear in quantised values, its operators in
+ * double where it is not. */
 
-/* An input of a linear operator: the codes behind a DequantizeLinear, or numbers. False: neither is there. */
+/* An input of a linear operator: the quantised values behind a DequantizeLinear, or numbers. False: neither is
+ * there. */
 static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct nd_linear_input *out)
 {
     *out = (struct nd_linear_input){0};
@@ -457,12 +460,12 @@ static bool takes_quick(const struct nd_exact_run *run)
                                        : run->options->takes_quick;
 }
 
-/* ND_ERR_UNSUPPORTED: the unit is not linear, or something that it reads is not there as codes. */
+/* ND_ERR_UNSUPPORTED: the layer is not linear, or something that it reads is not there as quantised values. */
 static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct nd_exact_call *layer,
                                     struct nd_linear_result *result, struct nd_error *err)
 {
     if (!layer->is_known)
-        return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the unit does not read codes only");
+        return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the layer does not read quantised values only");
     if (takes_quick(run))
         return nd_linear_layer_quick(&layer->call, result, err);
     return nd_linear_layer(&layer->call, result, err);
@@ -493,9 +496,9 @@ static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t ten
     return ND_EXACT_FROM_CONSTANT;
 }
 
-/* The codes of the unit by options.make, which may leave *is_made false. */
+/* The quantised values of the layer by options.make, which may leave *is_made false. */
 static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, const struct nd_exact_call *layer,
-                                 struct nd_array *qvalues, bool *is_made, struct nd_error *err)
+                                   struct nd_array *qvalues, bool *is_made, struct nd_error *err)
 {
     enum nd_exact_origin origins[ND_EXACT_MAX_OPERANDS];
     size_t tensors[ND_EXACT_MAX_OPERANDS];
@@ -507,12 +510,12 @@ static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, co
         origins[i] = origin_of(run, tensor);
         tensors[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_of_value[tensor] : ND_NO_INDEX;
     }
-    const struct nd_exact_layer asked = {.tensor =
-                                            run->g->model->tensor_of_value[nd_graph_made(run->graph, quantize, 0)],
-                                        .call = &layer->call,
-                                        .origins = origins,
-                                        .input_tensors = tensors,
-                                        .dtype = run->g->quants[quantize].dtype};
+    const struct nd_exact_layer asked = {
+        .tensor = run->g->model->tensor_of_value[nd_graph_made(run->graph, quantize, 0)],
+        .call = &layer->call,
+        .origins = origins,
+        .input_tensors = tensors,
+        .dtype = run->g->quants[quantize].dtype};
     enum nd_status status = run->options->make(run->context, &asked, qvalues, is_made, err);
     run->is_ended = status != ND_OK;
     return status;
@@ -549,8 +552,8 @@ static enum nd_status round_plainly(const struct nd_exact_run *run, const struct
     }
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
-        qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
-                                       run->options->rounding);
+        qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[channel],
+                                           values->dtype, run->options->rounding);
     }
     return ND_OK;
 }
@@ -600,7 +603,7 @@ static enum nd_status in_steps(const struct nd_exact_run *run, const struct nd_a
     return status;
 }
 
-/* Section "else": everything in double, and the quotient by the scale rounded by the program. */
+/* Section "else": everything in double, and the quotient by the scale rounded by the arithmetic. */
 static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, struct nd_array *qvalues,
                                    struct nd_error *err)
 {
@@ -619,8 +622,8 @@ static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, st
     return status;
 }
 
-/* The quantisation of a graph input is no unit of a device: it is ONNX's operator on float32, with its division
- * in float32, rounded half to even whatever the program. */
+/* The quantisation of a graph input is no layer of a device: it is ONNX's operator on float32, with its
+ * division in float32, rounded half to even whatever the arithmetic. */
 static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, struct nd_array *qvalues,
                                      struct nd_error *err)
 {
@@ -634,7 +637,7 @@ static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, stru
         float quotient = (float)real->x[i] / quant->quant.scale[channel];
         const struct nd_ratio ratio = nd_ratio_of((double)quotient, 1);
         qvalues->x[i] = nd_qvalue_of_ratio(&ratio, (double)quant->quant.zero_point[channel], quant->dtype,
-                                       ND_ROUND_HALF_EVEN);
+                                           ND_ROUND_HALF_EVEN);
     }
     return status;
 }
@@ -693,8 +696,8 @@ enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, stru
 }
 
 enum {
-    SHARE_OF_QVALUES = 16, /* a tensor with fewer elements than codes by this has no table: chosen, since a model
-                            is evaluated for many samples and devices */
+    SHARE_OF_QVALUES = 16, /* a tensor with fewer elements than quantised values by this has no table: chosen,
+                            since a model is evaluated for many samples and devices */
     MAX_TABLE_BYTES = 64 << 20, /* of all tables of a graph, 128 of 16-bit codes: chosen */
 };
 
@@ -704,7 +707,7 @@ void nd_exact_tables_deinit(struct nd_exact_graph *g)
         nd_array_deinit(&g->store->tables[n]);
 }
 
-/* How many codes a type has; 0: too many for a table. */
+/* How many quantised values a type has; 0: too many for a table. */
 static size_t n_qvalues_of(enum nd_dtype dtype)
 {
     size_t bytes = nd_dtype_is_integer(dtype) ? nd_dtype_size_bytes(dtype) : 0;
@@ -744,7 +747,7 @@ static enum nd_status run_on(const struct nd_exact_run *run, size_t node, const 
     return nd_op_run(&call, err);
 }
 
-/* The operator's value of each code. */
+/* The operator's value of each quantised value. */
 static enum nd_status make_table(struct nd_exact_run *run, size_t node, size_t dequantiser, enum nd_dtype dtype,
                                  struct nd_array *table, struct nd_error *err)
 {
@@ -793,7 +796,8 @@ static const struct nd_array *table_of(struct nd_exact_run *run, size_t node, si
     return kept;
 }
 
-/* False: a code that the type does not have, as those have that were moved to see how far an error reaches. */
+/* False: a quantised value that the type does not have, as those have that were moved to see how far an error
+ * reaches. */
 static bool gather(const struct nd_array *table, double least, const struct nd_array *qvalues, double *out)
 {
     for (size_t i = 0; i < qvalues->n; i++) {
@@ -805,8 +809,8 @@ static bool gather(const struct nd_array *table, double least, const struct nd_a
     return true;
 }
 
-/* graph_table.c: what an operator of one operand makes of codes, by its table. *is_made false: it has none, and
- * is to be run. Tables belong to the store. ND_ERR_MEMORY, and what nd_exact_ensure gives. */
+/* graph_table.c: what an operator of one operand makes of quantised values, by its table. *is_made false: it
+ * has none, and is to be run. Tables belong to the store. ND_ERR_MEMORY, and what nd_exact_ensure gives. */
 static enum nd_status nd_exact_look_up(struct nd_exact_run *run, size_t node, bool *is_made,
                                        struct nd_error *err)
 {

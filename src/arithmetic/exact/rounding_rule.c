@@ -34,7 +34,8 @@ const struct nd_rounding_rule *nd_rounding_rules(size_t *n)
     return arithmetics;
 }
 
-const char *nd_rounding_rule_name(const struct nd_rounding_rule *arithmetic, char buf[ND_ROUNDING_RULE_NAME_BYTES])
+const char *nd_rounding_rule_name(const struct nd_rounding_rule *arithmetic,
+                                  char buf[ND_ROUNDING_RULE_NAME_BYTES])
 {
     switch (arithmetic->kind) {
     case ND_ROUNDED_ONCE:
@@ -83,7 +84,7 @@ static double round_twice(const struct nd_ratio *ratio, const struct nd_place *p
 }
 
 double nd_rounding_rule_round(const struct nd_rounding_rule *arithmetic, const struct nd_ratio *ratio,
-                        const struct nd_place *place)
+                              const struct nd_place *place)
 {
     switch (arithmetic->kind) {
     case ND_ROUNDED_ONCE:
@@ -98,8 +99,8 @@ double nd_rounding_rule_round(const struct nd_rounding_rule *arithmetic, const s
     return nd_round_place(place, arithmetic->rounding);
 }
 
-double nd_rounding_rule_qvalue(const struct nd_rounding_rule *arithmetic, const struct nd_ratio *ratio, double zero_point,
-                       enum nd_dtype dtype)
+double nd_rounding_rule_qvalue(const struct nd_rounding_rule *arithmetic, const struct nd_ratio *ratio,
+                               double zero_point, enum nd_dtype dtype)
 {
     double low, high;
     nd_qvalue_range(dtype, &low, &high);

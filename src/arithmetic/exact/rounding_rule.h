@@ -1,5 +1,5 @@
-/* Programs: what a device does between the exact value of a unit and its code. Each is a formula from v, in
- * steps of the output, to a whole number, to which the zero point is added before clipping.
+/* Programs: what a device does between the exact value of a layer and its quantised value. Each is a formula
+ * from v, in steps of the output, to a whole number, to which the zero point is added before clipping.
  *
  *     half-even ... to-zero   v rounded once (rounding.h)
  *     double:N                v rounded to N fraction bits, half up, then that to a whole number, half away
@@ -29,16 +29,18 @@ enum { ND_ROUNDING_RULE_MAX_BITS = 12, ND_ROUNDING_RULE_NAME_BYTES = 32 };
 const struct nd_rounding_rule *nd_rounding_rules(size_t *n);
 
 /* "half-even", "double:8", "float32". from_name is false for anything else. */
-const char *nd_rounding_rule_name(const struct nd_rounding_rule *arithmetic, char buf[ND_ROUNDING_RULE_NAME_BYTES]);
+const char *nd_rounding_rule_name(const struct nd_rounding_rule *arithmetic,
+                                  char buf[ND_ROUNDING_RULE_NAME_BYTES]);
 bool nd_rounding_rule_from_name(const char *name, struct nd_rounding_rule *out);
 
 /* The whole number; place is that of the ratio. */
 double nd_rounding_rule_round(const struct nd_rounding_rule *arithmetic, const struct nd_ratio *ratio,
-                        const struct nd_place *place);
+                              const struct nd_place *place);
 
-/* The code of the ratio, which is in steps of the output: rounded, zero_point added, within what dtype holds.
+/* The quantised value of the ratio, which is in steps of the output: rounded, zero_point added, within what
+ * dtype holds.
  */
-double nd_rounding_rule_qvalue(const struct nd_rounding_rule *arithmetic, const struct nd_ratio *ratio, double zero_point,
-                       enum nd_dtype dtype);
+double nd_rounding_rule_qvalue(const struct nd_rounding_rule *arithmetic, const struct nd_ratio *ratio,
+                               double zero_point, enum nd_dtype dtype);
 
 #endif

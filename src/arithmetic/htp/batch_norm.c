@@ -3,8 +3,8 @@
  * float32. */
 #include <math.h>
 
-#include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/arithmetics/requantise.h"
+#include "arithmetic/htp/htp_internal.h"
 
 enum { FACTOR = 1, BIAS, MEAN, VARIANCE, N_INPUTS, RANK = 4, MULTIPLIER_BITS = 14 };
 
@@ -14,18 +14,18 @@ enum { MIN_LOG = -10, GREATEST_LOG = -4 };
 /* What is added before the floor beside the half: the multiplier's power of two, less that many bits. */
 enum { MORE_BITS8 = 5, MORE_BITS16 = 3 };
 
-static const float MIN_RANGE = 0.0001F;   /* of the provider's encodings */
+static const float MIN_RANGE = 0.0001F;     /* of the provider's encodings */
 static const float DEFAULT_EPSILON = 1e-5F; /* of the operator */
 
 struct norm {
     const struct nd_htp_job *job;
-    struct nd_array weights, biases; /* codes less zero point */
+    struct nd_array weights, biases; /* quantised values less zero point */
     double scale_w, scale_b;
     double m;       /* the multiplier, a float32 */
     bool overflows; /* the greatest bias does not fit its 32 bits: the device has it with the wrong sign */
 };
 
-/* Real numbers or codes with one encoding, constant, one for each channel. */
+/* Real numbers or quantised values with one encoding, constant, one for each channel. */
 static bool is_known_constant(const struct nd_htp_job *job, size_t i, size_t n)
 {
     const struct nd_linear_input *input = &job->call->inputs[i];
@@ -72,7 +72,7 @@ static void find_range(const struct nd_array *values, float *low, float *high)
     *high = fmaxf((float)greatest, *low + MIN_RANGE);
 }
 
-/* Values become 8-bit codes less their zero point. */
+/* Values become 8-bit quantised values less their zero point. */
 static double encode_bytes(struct nd_array *values)
 {
     float low, high;
@@ -84,8 +84,8 @@ static double encode_bytes(struct nd_array *values)
     return scale;
 }
 
-/* Values become 32-bit codes; *overflows: the greatest does not fit, and becomes the least, as the provider has
- * it. */
+/* Values become 32-bit quantised values; *overflows: the greatest does not fit, and becomes the least, as the
+ * provider has it. */
 static double encode_words(struct nd_array *values, bool *overflows)
 {
     float low, high;

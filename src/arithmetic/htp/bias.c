@@ -13,7 +13,7 @@ static float accumulator_scale(const struct nd_linear_call *call, size_t channel
     return call->inputs[0].quant->scale[0] * (float)nd_linear_scale(&call->inputs[1], channel);
 }
 
-/* A Conv whose bias scales are not those of the accumulator gets codes of the provider's. */
+/* A Conv whose bias scales are not those of the accumulator gets quantised values of the provider's. */
 static bool is_rescaled(const struct nd_htp_job *job)
 {
     const struct nd_quant *quant = job->call->inputs[2].quant;

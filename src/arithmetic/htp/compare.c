@@ -1,12 +1,12 @@
-/* What tells programs apart, and how far each is to be believed. docs/science/htp-arithmetic.md has the
+/* What tells arithmetics apart, and how far each is to be believed. docs/science/htp-arithmetic.md has the
  * formulas and the evidence. */
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
 
-/* What of a program decides the codes of a unit. */
+/* What of an arithmetic decides the quantised values of a layer. */
 enum aspect {
-    NOTHING, /* all programs are one there */
+    NOTHING, /* all arithmetics are one there */
     BYTE_PRODUCTS,
     WORD_PRODUCTS,
     BYTE_MUL,
@@ -52,7 +52,7 @@ bool nd_layer_is_product(const struct nd_exact_layer *layer)
 }
 
 bool nd_layer_arithmetics_agree(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
-                            const struct nd_exact_layer *layer)
+                                const struct nd_exact_layer *layer)
 {
     switch (aspect_of(op_type_of(layer), layer->dtype)) {
     case BYTE_PRODUCTS:
@@ -72,7 +72,7 @@ bool nd_layer_arithmetics_agree(const struct nd_layer_arithmetic *a, const struc
 }
 
 bool nd_layer_arithmetics_agree_alone(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
-                                  const struct nd_exact_layer *layer)
+                                      const struct nd_exact_layer *layer)
 {
     return aspect_of(op_type_of(layer), layer->dtype) == SLOPES || nd_layer_arithmetics_agree(a, b, layer);
 }
@@ -92,10 +92,10 @@ static bool is_wide_depthwise_with_stride(const struct nd_exact_layer *layer)
            x->shape.dims[1] > 1 && nd_op_i(&call, "group", 1) == x->shape.dims[1];
 }
 
-double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                             const struct nd_layer_memory *memory)
+double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
+                                 const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
 {
-    /* Twice what was seen at most, and codes of which too few were seen. */
+    /* Twice what was seen at most, and quantised values of which too few were seen. */
     static const double of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
     const char *op_type = op_type_of(layer);
     bool is_wide = layer->dtype == ND_DTYPE_U16;
@@ -126,8 +126,9 @@ bool nd_layer_rescales_operand(const struct nd_exact_layer *layer, const struct 
         return false;
     size_t tensor = layer->input_tensors[1];
     const struct nd_quant *quant = layer->call->inputs[1].quant;
-    bool depends = nd_htp_recall_tensor(memory, tensor, ND_HTP_V73) != NULL ? nd_htp_is_summed_tensor(memory, tensor)
-                                                                        : nd_htp_is_plain_tensor(memory, tensor);
+    bool depends = nd_htp_recall_tensor(memory, tensor, ND_HTP_V73) != NULL
+                       ? nd_htp_is_summed_tensor(memory, tensor)
+                       : nd_htp_is_plain_tensor(memory, tensor);
     return depends && quant != NULL && quant->n == 1 && quant->zero_point[0] != MIDDLE;
 }
 
@@ -171,19 +172,20 @@ static const struct {
 };
 
 size_t nd_layer_arithmetic_differences(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
-                                   const char *op_type, enum nd_dtype dtype, struct nd_layer_difference *out)
+                                       const char *op_type, enum nd_dtype dtype,
+                                       struct nd_layer_difference *out)
 {
     enum aspect aspect = aspect_of(op_type, dtype);
     size_t n = 0;
     for (size_t i = 0; i < sizeof properties / sizeof properties[0]; i++)
         if (properties[i].aspect == aspect && a->arch != b->arch)
             out[n++] = (struct nd_layer_difference){properties[i].name, properties[i].texts[a->arch],
-                                                   properties[i].texts[b->arch]};
+                                                    properties[i].texts[b->arch]};
     if (aspect == BYTE_MUL && a->rounds_products != b->rounds_products) {
         static const char *const texts[2] = {"cuts off the bits that the first shift of a product drops",
                                              "rounds by the bits that the first shift of a product drops"};
         out[n++] = (struct nd_layer_difference){"product-rounding", texts[a->rounds_products],
-                                               texts[b->rounds_products]};
+                                                texts[b->rounds_products]};
     }
     return n;
 }

@@ -52,7 +52,7 @@ static int64_t inverse_of(int64_t normal)
     return nd_htp_inverse((normal - MIN_NORMAL) << (ND_HTP_PLACE_BITS - ND_HTP_FACTOR_BITS + 1));
 }
 
-/* By zero: the greatest code, or the least below zero. */
+/* By zero: the greatest quantised value, or the least below zero. */
 static int64_t divide(const void *parameters, int64_t a, int64_t b)
 {
     const struct quotient *q = parameters;
@@ -79,7 +79,7 @@ static int64_t divide(const void *parameters, int64_t a, int64_t b)
     return q->zero_y + nd_htp_shift(nd_htp_shift(product, ND_HTP_FACTOR_BITS), right - ND_HTP_FACTOR_BITS);
 }
 
-/* Inputs that are moved, to see how far an error of theirs reaches, may lie outside of the codes. */
+/* Inputs that are moved, to see how far an error of theirs reaches, may lie outside of the quantised values. */
 static bool are_bytes(const struct nd_array *x)
 {
     for (size_t i = 0; i < x->n; i++)
@@ -94,8 +94,8 @@ enum nd_status nd_htp_div(const struct nd_htp_job *job, struct nd_error *err)
     if (job->call->n_inputs != 2 || job->call->opset < 7 || nd_htp_is_number(job, 0) ||
         !(is_short || nd_htp_are_words(job, 2)))
         return ND_OK;
-    /* Of bytes a multiplication by its inverse. Of words the codes may stay what they are, where only the scale
-     * changes (a hard-swish that divides by 6). */
+    /* Of bytes a multiplication by its inverse. Of words the quantised values may stay what they are, where
+     * only the scale changes (a hard-swish that divides by 6). */
     if (nd_htp_is_number(job, 1))
         return is_short ? nd_htp_scale_by(job, 1, true, err) : ND_OK;
     const struct nd_quant *a = job->call->inputs[0].quant, *b = job->call->inputs[1].quant;
@@ -114,8 +114,8 @@ enum nd_status nd_htp_div(const struct nd_htp_job *job, struct nd_error *err)
     return status;
 }
 
-/* uint8 one over x: of the code that is one in the scale of x, divided in floats. Not where there is no such
- * code: a known defect (nd_reciprocal_dividend). */
+/* uint8 one over x: of the quantised value that is one in the scale of x, divided in floats. Not where there is
+ * no such code: a known defect (nd_reciprocal_dividend). */
 enum nd_status nd_htp_reciprocal(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || !nd_htp_is_unbounded(job))

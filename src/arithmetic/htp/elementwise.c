@@ -37,14 +37,14 @@ enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *funct
     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n; i++, y++) {
             int64_t qvalue = function(parameters, (int64_t)a->x[walk.at[0] + i * walk.step[0]],
-                                    (int64_t)b->x[walk.at[1] + i * walk.step[1]]);
+                                      (int64_t)b->x[walk.at[1] + i * walk.step[1]]);
             *y = nd_within((double)qvalue, bounds->low, bounds->high);
         }
     return ND_OK;
 }
 
 static enum nd_status make_qvalues(const struct nd_htp_job *job, const struct fixed_point *f,
-                                 nd_htp_pair *function, struct nd_error *err)
+                                   nd_htp_pair *function, struct nd_error *err)
 {
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     enum nd_status status = nd_htp_for_pairs(job, function, f, &bounds, job->qvalues, err);
@@ -183,7 +183,7 @@ static int64_t greatest_of(const void *parameters, int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Codes of input i in the encoding of the output. False: it is not known how they get there. */
+/* Quantised values of input i in the encoding of the output. False: it is not known how they get there. */
 static bool rescale_operand(const struct nd_htp_job *job, size_t i, struct nd_array *qvalues)
 {
     const struct nd_quant *quant = nd_htp_plain(job, i);
@@ -234,7 +234,7 @@ static int64_t multiply(const void *parameters, int64_t a, int64_t b)
 
 /* uint16: all products are seen from the middle one, p0. */
 enum {
-    WORD_BITS = 34,     /* of the multiplier, after the point */
+    WORD_BITS = 34,       /* of the multiplier, after the point */
     WORD_QVALUE_BITS = 3, /* of the product, after the point */
 };
 /* Quotients of scales that the formula was held against (QAIRT 2.51, gen1 and gen3); usual ones are about

@@ -9,10 +9,11 @@
 
 enum {
     MULTIPLIER_BITS = 18, /* of a rescaling's multiplier, after the point */
-    QVALUE_BITS = 3,        /* of its sum, after the point */
+    QVALUE_BITS = 3,      /* of its sum, after the point */
 };
 /* The greatest quotients of scales that the formulas were held against are 200, and 16 for Abs (QAIRT 2.51:
- * from 26 on 4 of 65 536 codes were off by one); below 64 the multiplier has no more bits than a float32. */
+ * from 26 on 4 of 65 536 quantised values were off by one); below 64 the multiplier has no more bits than a
+ * float32. */
 static const float max_of_rescaling = 64, max_of_abs = 16, max_of_leaky = 200;
 
 /* y = (((d m + half) >> 15) + offset + 4) >> 3 */
@@ -105,8 +106,8 @@ static int64_t rescale_qvalue(const void *parameters, int64_t x)
     return rescale(parameters, x);
 }
 
-/* Relu and Clip: the line between the bounds of the operator. Where these are those of the codes the provider
- * leaves it out, and what remains is a change of the encoding, which depends on the layout. */
+/* Relu and Clip: the line between the bounds of the operator. Where these are those of the quantised values the
+ * provider leaves it out, and what remains is a change of the encoding, which depends on the layout. */
 enum nd_status nd_htp_narrow16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_linear_call *call = job->call;
@@ -275,7 +276,7 @@ enum nd_status nd_htp_hard_sigmoid16(const struct nd_htp_job *job, struct nd_err
     return nd_htp_make_words(job, follow_line, &l, &bounds, err);
 }
 
-/* ---- what moves codes ---- */
+/* ---- what moves quantised values ---- */
 
 static bool is_word(const struct nd_linear_input *input)
 {
@@ -344,7 +345,7 @@ static enum nd_status bring(const struct nd_htp_job *job, size_t i, struct nd_ar
     return status;
 }
 
-/* Concat, Slice, Split, ReduceMax, ReduceMin: the codes are rescaled, then moved. With the scale
+/* Concat, Slice, Split, ReduceMax, ReduceMin: the quantised values are rescaled, then moved. With the scale
  * of the output: htp_move.c. */
 enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
 {

@@ -12,8 +12,9 @@ enum {
     HALF = 1 << (PLACE_BITS - 1),
 };
 
-/* 2^t in steps of 1/16384, by rising powers of t. Each piece was read out of all codes of one Exp whose codes
- * are the places (gen3, QAIRT 2.51.0); no other whole numbers give every code. */
+/* 2^t in steps of 1/16384, by rising powers of t. Each piece was read out of all quantised values of one Exp
+ * whose quantised values are the places (gen3, QAIRT 2.51.0); no other whole numbers give every quantised
+ * value. */
 static const struct piece {
     int32_t ones, first, second, third;
     int32_t rounds_ones, rounds_first; /* added before 16 bits are cut off */
@@ -33,8 +34,8 @@ static int64_t mantissa(int64_t place)
 }
 
 struct exponential {
-    struct nd_htp_factor in, out; /* of the codes to places, and of the mantissa */
-    struct nd_htp_factor line;    /* Elu: of the codes from zero on */
+    struct nd_htp_factor in, out; /* of the quantised values to places, and of the mantissa */
+    struct nd_htp_factor line;    /* Elu: of the quantised values from zero on */
     int64_t zero, added;
     bool is_elu;
     int64_t zero_y;

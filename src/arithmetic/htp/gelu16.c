@@ -6,8 +6,8 @@
 
 #include "arithmetic/htp/htp_internal.h"
 
-/* The gate from |x| / sqrt(2) in steps of 1/16384, by falling powers. Each piece was read out of all codes of a
- * Gelu (gen3, QAIRT 2.51.0); where they round and where they cut, too. */
+/* The gate from |x| / sqrt(2) in steps of 1/16384, by falling powers. Each piece was read out of all quantised
+ * values of a Gelu (gen3, QAIRT 2.51.0); where they round and where they cut, too. */
 static const struct piece {
     int32_t end; /* the first place that is not the piece's */
     int32_t ones, first, second, third;

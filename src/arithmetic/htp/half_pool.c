@@ -1,7 +1,7 @@
 /* AveragePool of an input of the graph in floats. docs/science/htp-arithmetic.md#floats. */
+#include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/htp/qfloat.h"
-#include "arithmetic/arithmetics/requantise.h"
 
 enum {
     WINDOW = 3, /* of ND_HTP_HALF_POOL_PRODUCT */

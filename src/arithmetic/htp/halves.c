@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/htp/qfloat.h"
-#include "arithmetic/arithmetics/requantise.h"
 #include "core/memory.h"
 
 enum {
     HALF_BITS = 10,      /* of float16, behind the leading one */
-    MIN_NORMAL = -14,  /* log2 of the least float16 that has them all */
+    MIN_NORMAL = -14,    /* log2 of the least float16 that has them all */
     SUBNORMAL_BITS = 24, /* behind the point, of those below */
     VECTOR_BYTES = 128,  /* of an HVX register */
 };
@@ -123,8 +123,8 @@ static bool round_input(const struct nd_array *x, struct nd_array *halves)
 }
 
 /* The operator on float16, or float32; takes inputs, of which the first becomes what is read. */
-static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **inputs, const struct method *method,
-                          struct nd_error *err)
+static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **inputs,
+                          const struct method *method, struct nd_error *err)
 {
     struct nd_array halves = {0}, made = {0};
     enum nd_status status = nd_array_copy(inputs[0], &halves, err);
@@ -143,12 +143,14 @@ static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **
     }
     /* A Relu or Clip behind the operator is made in float16, too. */
     struct nd_htp_bounds bounds = nd_htp_bounds_between(job, -HUGE_VAL, HUGE_VAL);
-    size_t n_whole = method->is_flat && job->layer->dtype == ND_DTYPE_U8 ? made.n - made.n % VECTOR_BYTES : made.n;
+    size_t n_whole =
+        method->is_flat && job->layer->dtype == ND_DTYPE_U8 ? made.n - made.n % VECTOR_BYTES : made.n;
     for (size_t i = 0; i < made.n; i++) {
         double value = fmin(fmax(made.x[i], job->call->low), job->call->high);
-        double qvalue = method->is_qvalues
-                          ? qvalue_of_input(job->call->out_quant, (float)value)
-                          : qvalue_of(job, (float)nd_htp_round_to_half(value, ND_ROUND_HALF_EVEN), i >= n_whole);
+        double qvalue =
+            method->is_qvalues
+                ? qvalue_of_input(job->call->out_quant, (float)value)
+                : qvalue_of(job, (float)nd_htp_round_to_half(value, ND_ROUND_HALF_EVEN), i >= n_whole);
         made.x[i] = fmin(fmax(qvalue, bounds.low), bounds.high);
     }
     made.dtype = job->layer->dtype;

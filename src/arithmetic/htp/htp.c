@@ -132,8 +132,7 @@ static const float min_scale = 0x1p-42f, greatest_scale = 0x1p42f;
 
 static bool is_plain(const struct nd_quant *quant)
 {
-    return quant != NULL && quant->n == 1 && quant->scale[0] >= min_scale &&
-           quant->scale[0] <= greatest_scale;
+    return quant != NULL && quant->n == 1 && quant->scale[0] >= min_scale && quant->scale[0] <= greatest_scale;
 }
 
 const struct nd_quant *nd_htp_plain(const struct nd_htp_job *job, size_t i)
@@ -180,7 +179,7 @@ struct nd_htp_bounds nd_htp_bounds_between(const struct nd_htp_job *job, double 
     return bounds;
 }
 
-/* Asks the first of n families that has the operator of the unit. */
+/* Asks the first of n families that has the operator of the layer. */
 static enum nd_status ask(const struct named_family *from, size_t n, const struct nd_htp_job *job,
                           struct nd_error *err)
 {
@@ -208,9 +207,9 @@ static bool has_known_domain(const Onnx__NodeProto *node)
            (strcmp(domain, "com.microsoft") == 0 && strcmp(nd_onnx_text(node->op_type), "Gelu") == 0);
 }
 
-enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                                   struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
-                                   struct nd_error *err)
+enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithmetic,
+                                       const struct nd_exact_layer *layer, struct nd_layer_memory *memory,
+                                       struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
 {
     const struct nd_htp_job job = {.arithmetic = arithmetic,
                                    .layer = layer,
@@ -220,7 +219,8 @@ enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithme
                                    .is_covered = is_covered};
     const Onnx__NodeProto *node = layer->call->node;
     *is_covered = false;
-    if (node == NULL || !has_known_domain(node) || (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16))
+    if (node == NULL || !has_known_domain(node) ||
+        (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16))
         return ND_OK;
     nd_htp_note_tensor(memory, layer);
     enum nd_status status = ND_OK;

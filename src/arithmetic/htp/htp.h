@@ -1,15 +1,15 @@
-/* Programs of whole units: what the HTP (its simulator, QAIRT 2.47 to 2.51) makes of the codes that a unit
- * reads, bit for bit. Formulas, and the evidence for each: docs/science/htp-arithmetic.md.
+/* Arithmetics of whole units: what the HTP (its simulator, QAIRT 2.47 to 2.51) makes of the quantised values
+ * that a unit reads, bit for bit. Formulas, and the evidence for each: docs/science/htp-arithmetic.md.
  *
  *     struct nd_exact_options options = {.struct_size = sizeof options, .make = ..., .given = device_codes};
- *     static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
- *                                bool *is_made, struct nd_error *err)
+ *     static enum nd_status make(void *context, const struct nd_exact_unit *layer, struct nd_array *quantised
+ * values, bool *is_made, struct nd_error *err)
  *     {
- *         return nd_unit_program_run(program, unit, memory, codes, is_made, err);
+ *         return nd_unit_program_run(arithmetic, layer, memory, quantised values, is_made, err);
  *     }
  *
- * With a device's codes given, what the program makes of each unit is compared with what the device made of the
- * same inputs; without, the graph is what such a device would show. */
+ * With a device's quantised values given, what the arithmetic makes of each layer is compared with what the
+ * device made of the same inputs; without, the graph is what such a device would show. */
 #ifndef ND_ARITH_HTP_H
 #define ND_ARITH_HTP_H
 
@@ -41,74 +41,79 @@ const struct nd_layer_arithmetic *nd_layer_arithmetics(size_t *n);
 /* NULL: none is called that. */
 const struct nd_layer_arithmetic *nd_layer_arithmetic_from_name(const char *name);
 
-/* What units of one sample made that the codes of their edges do not show: a MatMul whose second operand is the
- * sum of a uint8 Add, or a product, may read that with another zero point, from before it was clipped to the
- * codes (docs/science/htp-arithmetic.md#operands-that-are-calculated). One for each run at a time. */
+/* What layers of one sample made that the quantised values of their tensors do not show: a MatMul whose second
+ * operand is the sum of a uint8 Add, or a product, may read that with another zero point, from before it was
+ * clipped to the quantised values (docs/science/htp-arithmetic.md#operands-that-are-calculated). One for each
+ * run at a time. */
 struct nd_layer_memory;
 enum nd_status nd_layer_memory_create(size_t n_tensors, struct nd_layer_memory **out, struct nd_error *err);
 /* Weights that it keeps from sample to sample take so many bytes at most; the others are made again. */
 void nd_layer_memory_limit(struct nd_layer_memory *memory, size_t limit_bytes);
 void nd_layer_memory_destroy(struct nd_layer_memory **memory);
 void nd_layer_memory_forget(struct nd_layer_memory *memory); /* before the next sample */
-/* The codes that the edge has are not those that a program made: then nothing else is known of it, either. */
+/* The quantised values that the tensor has are not those that an arithmetic made: then nothing else is known of
+ * it, either. */
 void nd_layer_memory_forget_tensor(struct nd_layer_memory *memory, size_t tensor);
-/* They are not those that this program made. */
-void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor, const struct nd_layer_arithmetic *arithmetic);
+/* They are not those that this arithmetic made. */
+void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor,
+                            const struct nd_layer_arithmetic *arithmetic);
 
-/* Makes the codes of one unit: codes, zeroed before, are an array of the output's shape, to be freed by the
- * caller on success and failure. *is_covered false: the program does not say what the device makes of such a
- * unit, and codes are left as they were; that is so for operators, quantisations and attributes on which there
- * is no evidence. ND_ERR_FORMAT where shapes do not fit, ND_ERR_MEMORY. Threads may call at the same time
- * with a memory each. memory NULL: none, then such a MatMul takes the codes for what was calculated. */
-enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                                   struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
-                                   struct nd_error *err);
+/* Makes the quantised values of one unit: quantised values, zeroed before, are an array of the output's shape,
+ * to be freed by the caller on success and failure. *is_covered false: the arithmetic does not say what the
+ * device makes of such a layer, and quantised values are left as they were; that is so for operators,
+ * quantisations and attributes on which there is no evidence. ND_ERR_FORMAT where shapes do not fit,
+ * ND_ERR_MEMORY. Threads may call at the same time with a memory each. memory NULL: none, then such a MatMul
+ * takes the quantised values for what was calculated. */
+enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithmetic,
+                                       const struct nd_exact_layer *layer, struct nd_layer_memory *memory,
+                                       struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
 
-/* The same on v81, which has the programs of v73 but for what moves uint16 codes to another encoding, in floats
- * (docs/science/htp-arithmetic.md#moves16): covers nothing else. */
-enum nd_status nd_layer_run_as_v81(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                                  struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
-                                  struct nd_error *err);
+/* The same on v81, which has the arithmetics of v73 but for what moves uint16 quantised values to another
+ * encoding, in floats (docs/science/htp-arithmetic.md#moves16): covers nothing else. */
+enum nd_status nd_layer_run_as_v81(const struct nd_layer_arithmetic *arithmetic,
+                                   const struct nd_exact_layer *layer, struct nd_layer_memory *memory,
+                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
 
-/* Whether the two make the same of every unit of the same operator and type. */
+/* Whether the two make the same of every layer of the same operator and type. */
 bool nd_layer_arithmetics_agree(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
-                            const struct nd_exact_layer *layer);
+                                const struct nd_exact_layer *layer);
 
-/* The same of a unit that a device makes by itself: a LeakyRelu that it does not make with the Gemm or MatMul
+/* The same of a layer that a device makes by itself: a LeakyRelu that it does not make with the Gemm or MatMul
  * before it is one to all of them. */
 bool nd_layer_arithmetics_agree_alone(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
-                                  const struct nd_exact_layer *layer);
+                                      const struct nd_exact_layer *layer);
 
-/* Which share of the codes of a unit that it covers the program may have off by one on a device that does
- * follow it, as the formula is not complete (docs/science/htp-arithmetic.md); 0 where no code differed. 1:
- * nothing is known of how an operand is brought there, or how it is summed, and codes that differ say nothing.
- * Asked before the next unit is run with that memory (NULL: none). */
-double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                             const struct nd_layer_memory *memory);
+/* Which share of the quantised values of a layer that it covers the arithmetic may have off by one on a device
+ * that does follow it, as the formula is not complete (docs/science/htp-arithmetic.md); 0 where no quantised
+ * value differed. 1: nothing is known of how an operand is brought there, or how it is summed, and quantised
+ * values that differ say nothing. Asked before the next layer is run with that memory (NULL: none). */
+double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
+                                 const struct nd_exact_layer *layer, const struct nd_layer_memory *memory);
 
-/* Whether the unit reads a calculated second operand that the device makes fit 8 signed bits, by its values, or
- * that programs that agree on its codes may make in different ways. */
+/* Whether the layer reads a calculated second operand that the device makes fit 8 signed bits, by its values,
+ * or that arithmetics that agree on its quantised values may make in different ways. */
 bool nd_layer_rescales_operand(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory);
 
-/* Whether the provider makes of its greatest bias a code that does not fit 32 bits: a BatchNormalization, the
- * device has that bias with the wrong sign (docs/results/found.md#batch-norm). */
+/* Whether the provider makes of its greatest bias a quantised value that does not fit 32 bits: a
+ * BatchNormalization, the device has that bias with the wrong sign (docs/results/found.md#batch-norm). */
 bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer);
 
 /* Whether a bias of a uint8 product, in steps of the sum, does not fit 32 bits on v73, or on v69, where the
  * zero point of the output is part of it: it wraps (docs/results/found.md#bias). */
 bool nd_layer_wraps_bias(const struct nd_exact_layer *layer);
 
-/* What is known of two programs on everything that a unit can read: the given inputs show only its shapes. */
+/* What is known of two arithmetics on everything that a layer can read: the given inputs show only its shapes.
+ */
 enum nd_layer_proof_end {
     ND_LAYER_PROOF_NONE,    /* nothing: reason says why */
-    ND_LAYER_PROOF_EQUAL,   /* they give the same codes for all inputs */
-    ND_LAYER_PROOF_UNEQUAL, /* of a product: there are sums for which they give different codes */
+    ND_LAYER_PROOF_EQUAL,   /* they give the same quantised values for all inputs */
+    ND_LAYER_PROOF_UNEQUAL, /* of a product: there are sums for which they give different quantised values */
 };
 struct nd_layer_proof {
     enum nd_layer_proof_end end;
     const char *reason; /* static; NULL where it is known */
-    /* Of Conv, ConvTranspose, Gemm and MatMul, else 0. A sum is that of products, codes less zero points,
-     * without the bias. Of calculated weights every 8-bit number is taken as possible. */
+    /* Of Conv, ConvTranspose, Gemm and MatMul, else 0. A sum is that of products, quantised values less zero
+     * points, without the bias. Of calculated weights every 8-bit number is taken as possible. */
     size_t n_channels,
         n_unequal; /* output channels, and those with such a sum; of a ConvTranspose for each phase */
     double n_sums; /* that were covered, over all channels */
@@ -117,18 +122,18 @@ struct nd_layer_proof {
     double sum, qvalues[2]; /* what a and b make of it */
 };
 
-/* Of a Conv, ConvTranspose, Gemm or MatMul. Between the least and the greatest sum of each channel the codes of
- * both programs never fall as the sum rises, so that the ends of the runs of equal codes decide for all sums.
- * is_unequal is NULL, or room for one entry per output channel: those that n_unequal counts become true.
- * ND_ERR_MEMORY. Threads may call at the same time. */
+/* Of a Conv, ConvTranspose, Gemm or MatMul. Between the least and the greatest sum of each channel the
+ * quantised values of both arithmetics never fall as the sum rises, so that the ends of the runs of equal
+ * quantised values decide for all sums. is_unequal is NULL, or room for one entry per output channel: those
+ * that n_unequal counts become true. ND_ERR_MEMORY. Threads may call at the same time. */
 enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
-                                     const struct nd_exact_layer *layer, struct nd_layer_proof *proof,
-                                     bool *is_unequal, struct nd_error *err);
+                                      const struct nd_exact_layer *layer, struct nd_layer_proof *proof,
+                                      bool *is_unequal, struct nd_error *err);
 
 /* Whether the operator is one of those. */
 bool nd_layer_is_product(const struct nd_exact_layer *layer);
 
-/* What tells two programs apart in units of the operator with such codes. */
+/* What tells two arithmetics apart in units of the operator with such quantised values. */
 struct nd_layer_difference {
     const char *name;  /* "zero-point", "multiplier-bits", ...: stable */
     const char *a, *b; /* what each does: "keeps 10 bits of the multiplier" */
@@ -137,6 +142,7 @@ enum { ND_LAYER_MAX_DIFFERENCES = 8 };
 /* out[ND_UNIT_MOST_DIFFERENCES]; how many. Texts are static. op_type may be several, joined by '+': the first
  * counts. */
 size_t nd_layer_arithmetic_differences(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
-                                   const char *op_type, enum nd_dtype dtype, struct nd_layer_difference *out);
+                                       const char *op_type, enum nd_dtype dtype,
+                                       struct nd_layer_difference *out);
 
 #endif

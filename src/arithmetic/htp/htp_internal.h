@@ -1,5 +1,5 @@
-/* What the families of the HTP's programs share. F(.) in comments is one float32 operation, z are zero points,
- * s scales; x, w, y are codes. */
+/* What the families of the HTP's arithmetics share. F(.) in comments is one float32 operation, z are zero
+ * points, s scales; x, w, y are quantised values. */
 #ifndef ND_ARITH_HTP_INTERNAL_H
 #define ND_ARITH_HTP_INTERNAL_H
 
@@ -8,17 +8,17 @@
 #include "arithmetic/exact/linear/linear_families.h"
 #include "arithmetic/htp/htp.h"
 
-/* One unit at work. */
+/* One layer at work. */
 struct nd_htp_job {
     const struct nd_layer_arithmetic *arithmetic;
     const struct nd_exact_layer *layer;
-    const struct nd_linear_call *call; /* of the unit */
-    struct nd_layer_memory *memory;     /* nullable */
-    struct nd_array *qvalues;            /* to be made */
+    const struct nd_linear_call *call; /* of the layer */
+    struct nd_layer_memory *memory;    /* nullable */
+    struct nd_array *qvalues;          /* to be made */
     bool *is_covered;
     enum nd_layer_after after; /* made with a product */
-    double slope;             /* of it, below zero; of a Relu 0 */
-    bool *wraps;              /* nullable: see nd_htp_scale_gated */
+    double slope;              /* of it, below zero; of a Relu 0 */
+    bool *wraps;               /* nullable: see nd_htp_scale_gated */
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
@@ -42,7 +42,7 @@ nd_htp_family nd_htp_softmax16;     /* htp_softmax.c: uint16 */
 nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */
 nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
 nd_htp_family nd_htp_halves;        /* htp_halves.c: what reads an input of the graph in floats */
-nd_htp_family nd_htp_move;          /* htp_move.c: what moves codes or takes the greatest */
+nd_htp_family nd_htp_move;          /* htp_move.c: what moves quantised values or takes the greatest */
 nd_htp_family nd_htp_resize;        /* htp_resize.c */
 nd_htp_family nd_htp_pad;           /* htp_move.c: Pad with another encoding */
 /* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat, Slice, Split, ReduceMax and
@@ -55,17 +55,17 @@ nd_htp_family nd_htp_choose16;                    /* htp_elementwise.c: uint16 M
 nd_htp_family nd_htp_exp16, nd_htp_elu16;         /* htp_exponential16.c */
 nd_htp_family nd_htp_sqrt16, nd_htp_hard_swish16; /* htp_root16.c */
 nd_htp_family nd_htp_reduce16;                    /* htp_reduce16.c: ReduceSum and ReduceMean */
-nd_htp_family nd_htp_silu16; /* htp_table16.c: x Sigmoid(x), of which the unit has x alone */
+nd_htp_family nd_htp_silu16; /* htp_table16.c: x Sigmoid(x), of which the layer has x alone */
 
 /* ---- htp.c ---- */
 
-/* Input i as codes with one scale and one zero point, or NULL. */
+/* Input i as quantised values with one scale and one zero point, or NULL. */
 const struct nd_quant *nd_htp_plain(const struct nd_htp_job *job, size_t i);
 /* The same of the output. */
 const struct nd_quant *nd_htp_plain_output(const struct nd_htp_job *job);
 /* Whether the inputs from..n - 1 and the output are plain and of that type. */
 bool nd_htp_all_are(const struct nd_htp_job *job, size_t n, enum nd_dtype dtype);
-/* The bounds of codes, narrowed by Relu and Clip inside of the unit. */
+/* The bounds of quantised values, narrowed by Relu and Clip inside of the layer. */
 struct nd_htp_bounds {
     double low, high;
 };
@@ -76,9 +76,9 @@ bool nd_htp_writes(const struct nd_htp_job *job, double scale, int64_t zero);
 
 /* ---- htp_elementwise.c ---- */
 
-/* The code that becomes of two. */
+/* The quantised value that becomes of two. */
 typedef int64_t nd_htp_pair(const void *parameters, int64_t a, int64_t b);
-/* Makes the codes of the unit from inputs 0 and 1, either of which may be broadcast. */
+/* Makes the quantised values of the layer from inputs 0 and 1, either of which may be broadcast. */
 enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *function, const void *parameters,
                                 const struct nd_htp_bounds *bounds, struct nd_array *out, struct nd_error *err);
 
@@ -89,25 +89,26 @@ enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *funct
 #define ND_HTP_GATE_SCALE 0x1p-16
 #define ND_HTP_TANH_SCALE 0x1p-15
 
-/* Whether the first n inputs have codes of uint16 and nothing else, and the output is of uint16, all plain. */
+/* Whether the first n inputs have quantised values of uint16 and nothing else, and the output is of uint16, all
+ * plain. */
 bool nd_htp_are_words(const struct nd_htp_job *job, size_t n);
 /* The same of input 0. */
 bool nd_htp_has_words(const struct nd_htp_job *job);
-/* The code that becomes of x. */
+/* The quantised value that becomes of x. */
 typedef int64_t nd_htp_word(const void *parameters, int64_t x);
-/* Makes the codes of the unit from input 0. */
+/* Makes the quantised values of the layer from input 0. */
 enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *function, const void *parameters,
                                  const struct nd_htp_bounds *bounds, struct nd_error *err);
 
-/* Whether neither a Relu nor a Clip is inside of the unit. */
+/* Whether neither a Relu nor a Clip is inside of the layer. */
 bool nd_htp_is_unbounded(const struct nd_htp_job *job);
 
-/* The codes of input i, of uint16, in the encoding of the output: what is no word is not known. */
+/* The quantised values of input i, of uint16, in the encoding of the output: what is no word is not known. */
 enum nd_status nd_htp_follow_line16(const struct nd_htp_job *job, size_t i, struct nd_array *out,
                                     bool *is_known, struct nd_error *err);
 
-/* Input i, of uint16, in the encoding of the output, where the product is cut: codes of the output, clipped.
- * False: a quotient of scales that was not looked at. */
+/* Input i, of uint16, in the encoding of the output, where the product is cut: quantised values of the output,
+ * clipped. False: a quotient of scales that was not looked at. */
 bool nd_htp_rescale_words(const struct nd_htp_job *job, size_t i, struct nd_array *qvalues);
 
 /* ---- htp_scaling16.c ---- */
@@ -133,8 +134,8 @@ bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
 
 /* ---- htp_move16.c ---- */
 
-/* Codes of the unit's input that its operator moved, in the encoding of the output. False: not known, and
- * nothing was done. */
+/* Quantised values of the unit's input that its operator moved, in the encoding of the output. False: not
+ * known, and nothing was done. */
 bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *moved);
 
 /* ---- htp_divide.c ---- */
@@ -145,14 +146,15 @@ int64_t nd_htp_inverse(int64_t place);
 
 /* ---- htp_softmax.c ---- */
 
-/* Whether the first input holds codes of uint8. Inputs that are moved, to see how far an error of theirs
- * reaches, may hold others. */
+/* Whether the first input holds quantised values of uint8. Inputs that are moved, to see how far an error of
+ * theirs reaches, may hold others. */
 bool nd_htp_has_bytes(const struct nd_htp_job *job);
 
 /* ---- htp_softmax_short.c ---- */
 
-/* Of uint8 codes in that scale, in place: rows one behind the other become codes with the zero point 0. Whether
- * rows of n are made by the next one, for a scale of the output; and rows of 2, for the scale 2^-8. */
+/* Of uint8 quantised values in that scale, in place: rows one behind the other become quantised values with the
+ * zero point 0. Whether rows of n are made by the next one, for a scale of the output; and rows of 2, for the
+ * scale 2^-8. */
 bool nd_htp_is_short_row(int64_t n, float scale);
 void nd_htp_short_softmax(float scale_x, float scale, size_t n, double *x, size_t count);
 void nd_htp_softmax_of_pairs(float scale_x, double *x, size_t count);
@@ -167,20 +169,21 @@ bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis);
 
 /* ---- htp_reduce16.c ---- */
 
-/* A sum of codes, and what it is multiplied by. */
+/* A sum of quantised values, and what it is multiplied by. */
 struct nd_htp_sums {
     struct nd_htp_factor factor;
     int64_t count, zero_x, zero_y;
 };
 /* Whether it is known how uint8 ReduceMean of so many elements is made: with one multiplier for the sum of
- * codes less zero points, or, apart, for that of the codes and that of the zero points. */
+ * quantised values less zero points, or, apart, for that of the quantised values and that of the zero points.
+ */
 bool nd_htp_is_byte_mean(const struct nd_htp_job *job, size_t count, bool *is_apart);
 /* Whether it is known how a uint8 ReduceSum is made: over axes of one sample. */
 bool nd_htp_is_byte_sum(const struct nd_htp_job *job);
 /* Of a uint8 ReduceMean that is made apart, or a ReduceSum, of so many elements: their sum times the
  * multiplier. False: one that the formula was not held against. */
 bool nd_htp_sums_init(struct nd_htp_sums *s, const struct nd_htp_job *job, size_t count, double multiplier);
-/* Of the sum of codes less zero points; not clipped. */
+/* Of the sum of quantised values less zero points; not clipped. */
 int64_t nd_htp_scale_bytes(const struct nd_htp_sums *s, int64_t sum);
 
 /* Whether it is a ReduceMean over all axes between the first and the last, of the layout that the device has:
@@ -201,7 +204,7 @@ int64_t nd_htp_cut(const struct nd_htp_cutting *c, int64_t value);
 
 /* ---- htp_rescale.c ---- */
 
-/* How uint8 codes become those of another encoding. */
+/* How uint8 quantised values become those of another encoding. */
 enum nd_htp_method {
     ND_HTP_FIXED,       /* with a 15-bit multiplier, as Slice and Transpose do */
     ND_HTP_LAYOUT,      /* the same where tensors lie in the layout of Conv, as of GlobalMaxPool */
@@ -215,16 +218,19 @@ struct nd_htp_rescaling {
     double scale, inverse; /* ND_HTP_HALVES */
 };
 /* False: scales beyond those of which it is known. */
-bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale, double out_scale);
-/* Of a code less its zero point: the same in the other encoding, not clipped. */
+bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale,
+                           double out_scale);
+/* Of a quantised value less its zero point: the same in the other encoding, not clipped. */
 double nd_htp_rescale(const struct nd_htp_rescaling *r, double x);
-/* Of ND_HTP_HALVES: the float16 of a code less its zero point, in real numbers. */
+/* Of ND_HTP_HALVES: the float16 of a quantised value less its zero point, in real numbers. */
 double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n);
-/* All codes with that zero point, times sign (1 or -1), as codes of the unit, clipped. */
+/* All quantised values with that zero point, times sign (1 or -1), as quantised values of the layer, clipped.
+ */
 void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
                         double sign, struct nd_array *qvalues);
 /* Input 0 in the encoding of the output, in that way. */
-enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method, struct nd_error *err);
+enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method,
+                                    struct nd_error *err);
 /* Whether input i is one constant number. */
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
 /* uint8 Mul or Div of which input `constant` is one. */
@@ -232,14 +238,14 @@ enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bo
                                struct nd_error *err);
 
 /* The quotients of scales of which it was drawn how uint16 numbers are made in blocks (QAIRT 2.51.0, gen1 and
- * gen3): with 1/300 and 1/2500 3 and 119 of 1024 codes differed. */
+ * gen3): with 1/300 and 1/2500 3 and 119 of 1024 quantised values differed. */
 #define ND_HTP_MIN_BY_NUMBER 0x1p-6
 #define ND_HTP_MAX_BY_NUMBER 16
 /* uint16 Mul, Div and Sub by one number, in blocks. */
 enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err);
 
-/* Of uint8 units that are ND_HTP_FIXED or ND_HTP_LAYOUT, as the layout is that the unit before chose, which is
- * not known: the share of codes that may be off by one (nd_unit_program_doubt), else 0. */
+/* Of uint8 layers that are ND_HTP_FIXED or ND_HTP_LAYOUT, as the layout is that the layer before chose, which
+ * is not known: the share of quantised values that may be off by one (nd_unit_program_doubt), else 0. */
 double nd_htp_layout_doubt(const struct nd_exact_layer *layer);
 
 /* ---- htp_halves.c ---- */
@@ -250,12 +256,13 @@ bool nd_htp_reads_floats(const struct nd_exact_layer *layer);
 double nd_htp_round_to_half(double v, enum nd_rounding rounding);
 /* To float16, half to even; a zero keeps the sign. */
 double nd_htp_as_half(double v);
-/* The code of the unit's output that a number becomes, which is first made a float16; not within its bounds. */
+/* The quantised value of the unit's output that a number becomes, which is first made a float16; not within its
+ * bounds. */
 double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value);
 
 /* ---- htp_move16.c ---- */
 
-/* The float16 of a uint16 code that is moved to another encoding. */
+/* The float16 of a uint16 quantised value that is moved to another encoding. */
 double nd_htp_half_of_word(const struct nd_quant *x, double qvalue, bool is_v81);
 /* Whether scales are such as that is known of. */
 bool nd_htp_are_known_halves(const struct nd_quant *x);
@@ -293,15 +300,15 @@ bool nd_htp_averages_as_product(const struct nd_linear_call *call);
 
 struct nd_htp_weights;
 
-/* What an edge is as signed 8-bit numbers, NULL where it is not known; and telling it, which takes the array.
+/* What a tensor is as signed 8-bit numbers, NULL where it is not known; and telling it, which takes the array.
  */
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i);
 const struct nd_array *nd_htp_recall_tensor(const struct nd_layer_memory *memory, size_t tensor,
-                                          enum nd_htp_arch arch);
-/* Whether a product reads the edge as it reads inputs of the graph: it makes the codes fit 8 signed bits,
- * column by column; and noting what is so of the edge that a unit makes. */
+                                            enum nd_htp_arch arch);
+/* Whether a product reads the tensor as it reads inputs of the graph: it makes the quantised values fit 8
+ * signed bits, column by column; and noting what is so of the tensor that a layer makes. */
 bool nd_htp_is_plain_tensor(const struct nd_layer_memory *memory, size_t tensor);
-/* Whether what the memory has of the edge is from a Gemm or MatMul, and so another thing for another program.
+/* Whether what the memory has of the tensor is from a Gemm or MatMul, and so another thing for another program.
  */
 bool nd_htp_is_summed_tensor(const struct nd_layer_memory *memory, size_t tensor);
 void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_layer *layer);
@@ -310,23 +317,24 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
 /* A Softmax made input i, also where it was moved about since. */
 bool nd_htp_is_share(const struct nd_htp_job *job, size_t i);
-/* In which layout input i of the unit is: those of the graph are flat. */
+/* In which layout input i of the layer is: those of the graph are flat. */
 enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };
 enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
                                     size_t i);
-/* Whether v73 makes the unit, a LeakyRelu or a HardSwish, with the Gemm or MatMul before it, in a way that is
+/* Whether v73 makes the layer, a LeakyRelu or a HardSwish, with the Gemm or MatMul before it, in a way that is
  * not known here; false without a memory. */
 bool nd_htp_is_made_with_matrix(const struct nd_htp_job *job);
-/* The weights of the unit, if they are constant and were kept; and keeping them, which takes them over and
+/* The weights of the layer, if they are constant and were kept; and keeping them, which takes them over and
  * gives where they are now. */
 const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job);
 const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, struct nd_htp_weights *weights);
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
-/* Whether an operator that moves codes hands on what the memory has of them. */
+/* Whether an operator that moves quantised values hands on what the memory has of them. */
 bool nd_htp_keeps_memory(const char *op_type);
 
 /* What a product reads of an Add, Gemm, MatMul or Sub of uint8 whose zero point is near 128: signed numbers,
- * made with the zero point 128. job is the one to run for them; bytes are its codes, owned. Not to be copied.
+ * made with the zero point 128. job is the one to run for them; bytes are its quantised values, owned. Not to
+ * be copied.
  */
 struct nd_htp_signed {
     struct nd_htp_job job;
@@ -336,9 +344,9 @@ struct nd_htp_signed {
     struct nd_array bytes;
     bool is_covered;
 };
-/* False: products read the codes of the unit, or it is not known. */
+/* False: products read the quantised values of the layer, or it is not known. */
 bool nd_htp_signed_init(struct nd_htp_signed *made, const struct nd_htp_job *job);
-/* Takes the bytes: those of the edge that `job` makes. */
+/* Takes the bytes: those of the tensor that `job` makes. */
 void nd_htp_signed_remember(struct nd_htp_signed *made, const struct nd_htp_job *job);
 
 /* ---- htp_arithmetic.c ---- */
@@ -348,8 +356,8 @@ struct nd_htp_scaling {
     double beta, c, step, half, zero;
 };
 double nd_htp_scale(const struct nd_htp_scaling *scaling, double a, const struct nd_htp_bounds *bounds);
-/* uint16: a sum of products with codes, not with what is left of them, loses 8 bits. correction: the zero point
- * of x times the sum of the weights. */
+/* uint16: a sum of products with quantised values, not with what is left of them, loses 8 bits. correction: the
+ * zero point of x times the sum of the weights. */
 static inline double nd_htp_shorten(double sum, double correction)
 {
     return floor((sum + correction) * 0x1p-8) - floor((correction + 128) * 0x1p-8);
@@ -366,10 +374,11 @@ double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const s
  * 0 to `top`. */
 struct nd_htp_gate {
     double beta, step, fine_step, slope, middle, top, half, zero;
-    double layer; /* of the product of n and the gate, in codes */
-    double most; /* of n, of either sign */
+    double layer; /* of the product of n and the gate, in quantised values */
+    double most;  /* of n, of either sign */
 };
-/* *wraps becomes true where an n that is too large makes a code more than 1 from what it should be. */
+/* *wraps becomes true where an n that is too large makes a quantised value more than 1 from what it should be.
+ */
 double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
                           bool *wraps);
 
@@ -379,8 +388,8 @@ double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct
 struct nd_htp_weights {
     const struct nd_array *from; /* nd_linear_input.wholes that they were made of, or NULL */
     struct nd_array view;        /* of w8, which is the one or the other: */
-    struct nd_array w8;          /* owned; empty where the wholes fit as they are */
-    int16_t *shorts; /* of w8, as nd_linear_input.shorts, where that was made of wholes; else NULL */
+    struct nd_array w8;          /* owned; empty where the packed weights fit as they are */
+    int16_t *shorts; /* of w8, as nd_linear_input.shorts, where that was made of packed weights; else NULL */
     double largest;  /* of their magnitudes */
     size_t n_columns, n_rows, n_inner; /* see nd_htp_place */
     /* Of a ConvTranspose, else NULL: its columns are those of places from starts[column] to starts[column + 1]
@@ -389,7 +398,7 @@ struct nd_htp_weights {
     size_t n_phases; /* 1, or the columns of each output channel: one for each phase of strides */
     double *r;       /* [n_columns] what the weights were divided by; 1 where they fit */
     double *sums;    /* [n_columns] of w8 */
-    double scale;    /* of uint16 operands: of the 8-bit codes that they become; else 0 */
+    double scale;    /* of uint16 operands: of the 8-bit quantised values that they become; else 0 */
 };
 /* *is_covered false: not weights that are known to be handled like this. Deinit in any case. */
 enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,
@@ -440,7 +449,7 @@ struct nd_htp_biases {
     float largest_scale, largest;
 };
 struct nd_htp_biases nd_htp_biases_of(const struct nd_htp_job *job);
-/* The code of a channel and its scale; 0 and 0 without a bias. */
+/* The quantised value of a channel and its scale; 0 and 0 without a bias. */
 double nd_htp_bias(const struct nd_htp_biases *biases, size_t channel, double *scale);
 /* Whether the product has no bias, or one such as there is evidence of. */
 bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns);
@@ -451,7 +460,7 @@ bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns);
 bool nd_htp_is_conv(const struct nd_htp_job *job);
 bool nd_htp_is_transposed(const struct nd_htp_job *job);
 
-/* What goes into the output channel of a column: the bias is a code. */
+/* What goes into the output channel of a column: the bias is a quantised value. */
 struct nd_htp_column {
     double scale_x, scale_w, scale_y, zero_x, zero_y;
     double r, sum;
@@ -479,8 +488,8 @@ struct nd_htp_scaling nd_htp_scaling_strided(const struct nd_htp_column *column)
 /* Of a sum that keeps all its bits, and weights that were not divided. */
 struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *column);
 
-/* Whether operands, scales and attributes of the product are such as the programs speak of; and whether it is
- * none of htp_depthwise16.c, either. */
+/* Whether operands, scales and attributes of the product are such as the arithmetics speak of; and whether it
+ * is none of htp_depthwise16.c, either. */
 bool nd_htp_is_product(const struct nd_htp_job *job);
 bool nd_htp_is_known_product(const struct nd_htp_job *job);
 /* htp_depthwise16.c: a uint16 Conv of one channel each that moves by two, of the chipsets on which that is an
@@ -488,7 +497,7 @@ bool nd_htp_is_known_product(const struct nd_htp_job *job);
 bool nd_htp_is_strided_depthwise16(const struct nd_htp_job *job);
 
 /* The scalings of all columns of a product with these weights, without the sums: *out[weights->n_columns] is
- * freed by the caller. *job->is_covered false: the program does not say it, and *out is left as it was. */
+ * freed by the caller. *job->is_covered false: the arithmetic does not say it, and *out is left as it was. */
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,
                                       struct nd_htp_scaling **out, struct nd_error *err);
 

@@ -1,10 +1,10 @@
-/* InstanceNormalization. uint8: real numbers, whose last step is a float16 in codes of the output. uint16: qf32
- * from the sums of codes on. docs/science/htp-arithmetic.md#instance-normalization. */
+/* InstanceNormalization. uint8: real numbers, whose last step is a float16 in quantised values of the output.
+ * uint16: qf32 from the sums of quantised values on. docs/science/htp-arithmetic.md#instance-normalization. */
 #include <math.h>
 
+#include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/htp/moments.h"
-#include "arithmetic/arithmetics/requantise.h"
 
 enum {
     RANK = 4,
@@ -13,16 +13,17 @@ enum {
 };
 
 /* The device takes the variance as the difference of the mean square and the squared mean, in float32. Where it
- * is a smaller part of the latter than this, more codes differ than nd_unit_program_doubt says (measured, see
- * the docs). */
+ * is a smaller part of the latter than this, more quantised values differ than nd_unit_program_doubt says
+ * (measured, see the docs). */
 static const double min_part = 0x1p-9;
 
-/* uint16: where a code times the gain of its plane may be greater than this, codes next to a half differ by 1.
+/* uint16: where a quantised value times the gain of its plane may be greater than this, quantised values next
+ * to a half differ by 1.
  */
 static const double greatest_product = 0x1p20, greatest_qvalue = 65535;
 
 struct plane {
-    double mean, variance; /* of codes */
+    double mean, variance; /* of quantised values */
 };
 
 static struct plane plane_of(const double *x, size_t n)
@@ -73,7 +74,8 @@ static struct nd_qfloat settled_sum(struct nd_qfloat a, struct nd_qfloat b)
     return nd_qfloat_settled(nd_qfloat_sum(a, b));
 }
 
-/* n uint16 codes of one channel: x times a gain, and an offset. False: numbers of which it is not known. */
+/* n uint16 quantised values of one channel: x times a gain, and an offset. False: numbers of which it is not
+ * known. */
 static bool normalise_words(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
@@ -101,7 +103,7 @@ static bool normalise_words(const struct nd_htp_job *job, size_t channel, const 
     return true;
 }
 
-/* n uint8 codes of one channel. False: too little of the variance is left. */
+/* n uint8 quantised values of one channel. False: too little of the variance is left. */
 static bool normalise(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
@@ -133,8 +135,8 @@ enum nd_status nd_htp_instance_norm(const struct nd_htp_job *job, struct nd_erro
     enum nd_status status = nd_array_make(&qvalues, job->layer->dtype, &x->shape, err);
     bool is_covered = status == ND_OK;
     for (size_t i = 0; is_covered && i < x->n; i += n)
-        is_covered = (job->layer->dtype == ND_DTYPE_U16 ? normalise_words : normalise)(job, i / n % n_channels,
-                                                                                      x->x + i, n, qvalues.x + i);
+        is_covered = (job->layer->dtype == ND_DTYPE_U16 ? normalise_words : normalise)(
+            job, i / n % n_channels, x->x + i, n, qvalues.x + i);
     if (!is_covered) {
         nd_array_deinit(&qvalues);
         return status;

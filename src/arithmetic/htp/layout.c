@@ -1,5 +1,5 @@
-/* In which layout the HTP has a tensor: in blocks, as a Conv writes it, or flat. How codes are brought to
- * another encoding depends on it. docs/science/htp-arithmetic.md#layout. */
+/* In which layout the HTP has a tensor: in blocks, as a Conv writes it, or flat. How quantised values are
+ * brought to another encoding depends on it. docs/science/htp-arithmetic.md#layout. */
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"

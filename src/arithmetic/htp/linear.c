@@ -12,8 +12,9 @@ struct product {
     const struct nd_htp_job *job;
     const struct nd_htp_weights *weights; /* those that were kept, or the following */
     struct nd_htp_weights own_weights;
-    struct nd_array own[2];               /* of the following, where they are not borrowed */
-    const struct nd_array *x, *sums;      /* codes less zero point; the operator on them and the weights */
+    struct nd_array own[2]; /* of the following, where they are not borrowed */
+    const struct nd_array *x,
+        *sums; /* quantised values less zero point; the operator on them and the weights */
     size_t n_channels, n_inner, n_matrix; /* of the output, see column_of */
     struct nd_htp_column common;
     struct nd_htp_biases biases;
@@ -211,7 +212,7 @@ static enum nd_status make_columns(const struct product *p, struct columns *colu
     return ND_OK;
 }
 
-/* uint16: the sums of products with codes, not with what is left of them, lose 8 bits. */
+/* uint16: the sums of products with quantised values, not with what is left of them, lose 8 bits. */
 static void shorten(const struct columns *columns, size_t column, size_t step, const double *sums, size_t n,
                     double *out)
 {
@@ -286,8 +287,8 @@ static bool requantise_bent(const struct product *p)
         for (size_t i = first; i < first + run; i++) {
             double sum = is_word ? nd_htp_shorten(p->sums->x[i], correction) : p->sums->x[i];
             p->job->qvalues->x[i] = p->job->after == ND_LAYER_AFTER_HARD_SWISH
-                                      ? nd_htp_scale_gated(&bent.gate, sum, &bounds, &wraps)
-                                      : nd_htp_scale_sloped(&bent.slopes, sum, &bounds);
+                                        ? nd_htp_scale_gated(&bent.gate, sum, &bounds, &wraps)
+                                        : nd_htp_scale_sloped(&bent.slopes, sum, &bounds);
         }
     }
     if (p->job->wraps != NULL)

@@ -14,10 +14,11 @@ struct nd_layer_memory {
     bool *is_share;                    /* [n_edges] what a Softmax made, also moved about */
     bool *is_laid_out;                 /* [n_edges] a tensor in the layout of a Conv, its channels last */
     enum nd_htp_layout *layout;        /* [n_edges] in which the device has it */
-    bool *is_plain;  /* [n_edges] a product reads the codes of the edge, as it reads those of an input */
-    bool *is_summed; /* [n_edges] a Gemm or MatMul made its bytes: programs may make others */
+    bool *is_plain;  /* [n_edges] a product reads the quantised values of the tensor, as it reads those of an
+                        input */
+    bool *is_summed; /* [n_edges] a Gemm or MatMul made its bytes: arithmetics may make others */
     struct nd_htp_weights
-        *weights; /* [n_edges] constant ones of the unit that makes the edge, for all samples */
+        *weights; /* [n_edges] constant ones of the layer that makes the tensor, for all samples */
     size_t limit_bytes, kept_bytes; /* of weights */
 };
 
@@ -37,7 +38,7 @@ enum nd_status nd_layer_memory_create(size_t n_tensors, struct nd_layer_memory *
     if (memory->bytes == NULL || memory->weights == NULL || memory->is_matrix == NULL ||
         memory->is_plain == NULL || memory->is_summed == NULL || memory->is_laid_out == NULL ||
         memory->is_share == NULL || memory->layout == NULL) {
-        nd_layer_memory_destroy(&memory); /* of no edges yet */
+        nd_layer_memory_destroy(&memory); /* of no tensors yet */
         return nd_fail_memory(err);
     }
     memory->n_tensors = n_tensors;
@@ -63,7 +64,8 @@ void nd_layer_memory_forget_tensor(struct nd_layer_memory *memory, size_t tensor
         nd_array_deinit(&memory->bytes[tensor][arch]);
 }
 
-void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor, const struct nd_layer_arithmetic *arithmetic)
+void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor,
+                            const struct nd_layer_arithmetic *arithmetic)
 {
     if (tensor < memory->n_tensors)
         nd_array_deinit(&memory->bytes[tensor][arithmetic->arch]);
@@ -88,9 +90,9 @@ void nd_layer_memory_destroy(struct nd_layer_memory **memory)
     *memory = NULL;
 }
 
-/* What programs agree on, one of them made for all. */
+/* What arithmetics agree on, one of them made for all. */
 const struct nd_array *nd_htp_recall_tensor(const struct nd_layer_memory *memory, size_t tensor,
-                                          enum nd_htp_arch arch)
+                                            enum nd_htp_arch arch)
 {
     if (memory == NULL || tensor >= memory->n_tensors)
         return NULL;
@@ -101,8 +103,9 @@ const struct nd_array *nd_htp_recall_tensor(const struct nd_layer_memory *memory
 
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
 {
-    return job->memory != NULL ? nd_htp_recall_tensor(job->memory, job->layer->input_tensors[i], job->arithmetic->arch)
-                               : NULL;
+    return job->memory != NULL
+               ? nd_htp_recall_tensor(job->memory, job->layer->input_tensors[i], job->arithmetic->arch)
+               : NULL;
 }
 
 bool nd_htp_is_plain_tensor(const struct nd_layer_memory *memory, size_t tensor)
@@ -159,7 +162,7 @@ static bool is_one_of(const char *op_type, const char *const names[], size_t n)
 }
 #define IS_ONE_OF(op_type, names) is_one_of(op_type, names, sizeof(names) / sizeof *(names))
 
-/* What was seen to hand on its codes, whatever its zero point. */
+/* What was seen to hand on its quantised values, whatever its zero point. */
 static bool hands_on_qvalues(const char *op_type)
 {
     static const char *const names[] = {
@@ -175,7 +178,8 @@ static bool is_matrix(const char *op_type)
     return strcmp(op_type, "Gemm") == 0 || strcmp(op_type, "MatMul") == 0;
 }
 
-/* What makes signed numbers where its zero point is near to theirs, and hands on its codes elsewhere. */
+/* What makes signed numbers where its zero point is near to theirs, and hands on its quantised values
+ * elsewhere. */
 static bool may_be_signed(const char *op_type)
 {
     return is_matrix(op_type) || strcmp(op_type, "Add") == 0 || strcmp(op_type, "Sub") == 0;
@@ -197,7 +201,8 @@ static bool is_laid_out(const struct nd_layer_memory *memory, const struct nd_ex
         return true;
     bool is = false;
     for (size_t i = 0; i < layer->call->n_inputs; i++)
-        is = is || (layer->input_tensors[i] < memory->n_tensors && memory->is_laid_out[layer->input_tensors[i]]);
+        is =
+            is || (layer->input_tensors[i] < memory->n_tensors && memory->is_laid_out[layer->input_tensors[i]]);
     return is && !nd_htp_keeps_memory(op_type) && !is_matrix(op_type);
 }
 
@@ -228,9 +233,11 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
     memory->is_laid_out[layer->tensor] = is_laid_out(memory, layer, op_type);
     memory->layout[layer->tensor] = nd_htp_layout_made(memory, layer, op_type);
     memory->is_matrix[layer->tensor] = is_matrix(op_type);
-    memory->is_summed[layer->tensor] = is_matrix(op_type) || (from < memory->n_tensors && memory->is_summed[from]);
-    memory->is_plain[layer->tensor] = hands_on_qvalues(op_type) || (may_be_signed(op_type) && !makes_signed(layer)) ||
-                                   nd_htp_is_plain_tensor(memory, from);
+    memory->is_summed[layer->tensor] =
+        is_matrix(op_type) || (from < memory->n_tensors && memory->is_summed[from]);
+    memory->is_plain[layer->tensor] = hands_on_qvalues(op_type) ||
+                                      (may_be_signed(op_type) && !makes_signed(layer)) ||
+                                      nd_htp_is_plain_tensor(memory, from);
 }
 
 bool nd_htp_signed_init(struct nd_htp_signed *made, const struct nd_htp_job *job)
@@ -258,7 +265,8 @@ void nd_htp_signed_remember(struct nd_htp_signed *made, const struct nd_htp_job 
 static struct nd_htp_weights *place_of(const struct nd_htp_job *job)
 {
     bool has_place = job->memory != NULL && job->layer->tensor < job->memory->n_tensors;
-    return has_place && job->call->inputs[1].packed_weights != NULL ? &job->memory->weights[job->layer->tensor] : NULL;
+    return has_place && job->call->inputs[1].packed_weights != NULL ? &job->memory->weights[job->layer->tensor]
+                                                                    : NULL;
 }
 
 const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job)

@@ -1,4 +1,4 @@
-/* Mean and inverse deviation of uint16 codes as the HTP's float instructions give them.
+/* Mean and inverse deviation of uint16 quantised values as the HTP's float instructions give them.
  * docs/science/htp-arithmetic.md#instance-normalization-16. */
 #include "arithmetic/htp/moments.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    SUM_BITS = 16,    /* sums of codes are cut into two numbers there, before either becomes a float */
+    SUM_BITS = 16, /* sums of quantised values are cut into two numbers there, before either becomes a float */
     SQUARE_BITS = 32, /* sums of squares there */
 };
 

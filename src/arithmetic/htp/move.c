@@ -1,5 +1,5 @@
-/* What moves codes, or takes the greatest or least of some: codes stay what they are while they mean the same,
- * and uint8 ones are brought to another encoding in the way of the operator.
+/* What moves quantised values, or takes the greatest or least of some: quantised values stay what they are
+ * while they mean the same, and uint8 ones are brought to another encoding in the way of the operator.
  * docs/science/htp-arithmetic.md#moves. */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 
-/* Whether only the first input has codes. */
+/* Whether only the first input has quantised values. */
 static bool has_one_source(const struct nd_htp_job *job)
 {
     for (size_t i = 1; i < job->call->n_inputs; i++)
@@ -18,15 +18,16 @@ static bool has_one_source(const struct nd_htp_job *job)
 }
 
 enum {
-    VECTOR_BYTES = 128,    /* of an HVX register */
-    GREATEST_FLAT = 50000, /* codes of the largest tensor that was seen to be worked through in one run */
-    MAX_AXES = 4,         /* of the HTP's tensors */
+    VECTOR_BYTES = 128, /* of an HVX register */
+    GREATEST_FLAT =
+        50000,    /* quantised values of the largest tensor that was seen to be worked through in one run */
+    MAX_AXES = 4, /* of the HTP's tensors */
 };
 
 enum order {
     ANY,
     FLAT,  /* one run over all codes: what does not fill a vector at its end is rounded down */
-    STILL, /* the same; but where no code is moved they are rescaled as they are */
+    STILL, /* the same; but where no quantised value is moved they are rescaled as they are */
     WHOLE, /* known only of whole vectors */
 };
 
@@ -56,7 +57,8 @@ bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
            memcmp(a->dims + i, b->dims + k, (size_t)(a->rank - i) * sizeof a->dims[0]) == 0;
 }
 
-/* Codes that were moved, in the encoding of the output; false: it is not known how they get there. */
+/* Quantised values that were moved, in the encoding of the output; false: it is not known how they get there.
+ */
 static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_method method, enum order order,
                        struct nd_array *moved)
 {
@@ -94,8 +96,8 @@ static bool find_order(const struct nd_htp_job *job, int64_t order[MAX_AXES], in
     return true;
 }
 
-/* A Transpose of what lies flat brings the codes to another encoding as one run over all; of what lies in the
- * layout of a Conv, by where the axes go. The first axis stays, or is 1.
+/* A Transpose of what lies flat brings the quantised values to another encoding as one run over all; of what
+ * lies in the layout of a Conv, by where the axes go. The first axis stays, or is 1.
  * docs/science/htp-arithmetic.md#transposes
  */
 static bool rescale_transposed(const struct nd_htp_job *job, struct nd_array *moved)
@@ -220,7 +222,8 @@ static bool pads_with_nought(const struct nd_htp_job *job)
     return value->values->n == 1 && value->values->x[0] == zero;
 }
 
-/* The codes of input 0 in the encoding of the output, and what is put around them: the zero point. */
+/* The quantised values of input 0 in the encoding of the output, and what is put around them: the zero point.
+ */
 static enum nd_status pad_with(const struct nd_htp_job *job, const struct nd_array *qvalues,
                                struct nd_array *moved, struct nd_error *err)
 {
@@ -236,8 +239,8 @@ static enum nd_status pad_with(const struct nd_htp_job *job, const struct nd_arr
     return status;
 }
 
-/* Whether Pad copies codes of a graph input: then they are not brought to the encoding of the output, which is
- * a defect (golden/found/pad.u8.onnx). */
+/* Whether Pad copies quantised values of a graph input: then they are not brought to the encoding of the
+ * output, which is a defect (golden/found/pad.u8.onnx). */
 static bool copies_input(const struct nd_htp_job *job)
 {
     char mode[16];

@@ -1,24 +1,24 @@
-/* uint16 codes that were moved, in another encoding. The floats are those of the vector unit, and most
- * operators round to float16 between the two scales. docs/science/htp-arithmetic.md#moves16. */
+/* uint16 quantised values that were moved, in another encoding. The floats are those of the vector layer, and
+ * most operators round to float16 between the two scales. docs/science/htp-arithmetic.md#moves16. */
 #include <math.h>
 #include <string.h>
 
+#include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/htp/qfloat.h"
-#include "arithmetic/arithmetics/requantise.h"
 #include "core/tensors/scales.h"
 
 enum {
     MAX_AXES = 5,       /* that were looked at */
     MAX_STILL_AXES = 4, /* with one more a leading axis of 1 is a move like another */
 };
-/* Below 1e-7 up to 280 of 65 536 codes differ (QAIRT 2.51); above are infinities. */
+/* Below 1e-7 up to 280 of 65 536 quantised values differ (QAIRT 2.51); above are infinities. */
 static const double min_scale = 0x1p-20, max_of_half = 65504;
 
 enum method {
     HALVES, /* real values as float16 */
-    STILL,  /* the same; where no code is moved they are not rounded to float16 */
-    KEPT,   /* the codes are not brought to the other encoding: a defect */
+    STILL,  /* the same; where no quantised value is moved they are not rounded to float16 */
+    KEPT,   /* the quantised values are not brought to the other encoding: a defect */
 };
 
 static const struct {
@@ -111,7 +111,8 @@ bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *m
         return false;
     if (method == KEPT)
         return true;
-    /* The device gives something else where a Softmax made the codes (five layers, 60 to 80 % of their codes).
+    /* The device gives something else where a Softmax made the quantised values (five layers, 60 to 80 % of
+     * their quantised values).
      */
     if (nd_htp_is_share(job, 0))
         return false;
@@ -121,9 +122,9 @@ bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *m
     return nd_htp_are_known_halves(x);
 }
 
-enum nd_status nd_layer_run_as_v81(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                                  struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
-                                  struct nd_error *err)
+enum nd_status nd_layer_run_as_v81(const struct nd_layer_arithmetic *arithmetic,
+                                   const struct nd_exact_layer *layer, struct nd_layer_memory *memory,
+                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
 {
     struct nd_layer_arithmetic other = *arithmetic;
     *is_covered = false;

@@ -1,11 +1,11 @@
-/* LayerNormalization over the last axis: one multiplier of few bits per row, and a bias of whole codes.
- * docs/science/htp-arithmetic.md#norms. */
+/* LayerNormalization over the last axis: one multiplier of few bits per row, and a bias of whole quantised
+ * values. docs/science/htp-arithmetic.md#norms. */
 #include <math.h>
 
+#include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/htp/moments.h"
 #include "arithmetic/htp/qfloat.h"
-#include "arithmetic/arithmetics/requantise.h"
 
 /* Rows of one element are their bias: the device gives 65535, where the rounded mean gives 65505 (network 43346
  * of tools/studies/strangers). */
@@ -82,7 +82,8 @@ static double mean_of(const struct norm *norm, double sum)
     return nd_qfloat_value(mean);
 }
 
-/* What codes less their mean are multiplied by: of uint16 with 15 bits, of uint8 cut to a multiple of 2^-16. */
+/* What quantised values less their mean are multiplied by: of uint16 with 15 bits, of uint8 cut to a multiple
+ * of 2^-16. */
 static double multiplier_of(const struct norm *norm, const double *x, double variance)
 {
     enum { SHORT_STEPS = 2, WIDE_STEPS = 3 }; /* of Newton's method */

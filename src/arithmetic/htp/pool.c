@@ -4,15 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/arithmetics/requantise.h"
+#include "arithmetic/htp/htp_internal.h"
 
 static double multiplier_of(const struct nd_htp_job *job, double count)
 {
     return (double)job->call->inputs[0].quant->scale[0] / ((double)job->call->out_quant->scale[0] * count);
 }
 
-/* What makes codes of sums. */
+/* What makes quantised values of sums. */
 struct averages {
     bool is_apart; /* in the way of sums */
     struct nd_htp_sums sums;
@@ -74,7 +74,7 @@ enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
         for (size_t i = 0; i < mean.n; i++) {
             double sum = rint(mean.x[i] * count);
             double qvalue = averages.is_apart ? (double)nd_htp_scale_bytes(&averages.sums, (int64_t)sum)
-                                            : nd_htp_scale(&averages.scaling, sum, &bounds);
+                                              : nd_htp_scale(&averages.scaling, sum, &bounds);
             job->qvalues->x[i] = fmin(fmax(qvalue, bounds.low), bounds.high);
         }
         *job->is_covered = true;
@@ -162,7 +162,7 @@ static struct windows windows_of(const struct nd_linear_call *call)
     w.pad = n_pads > 0 ? pads[0] : 0;
     if (are_all(strides, n_strides, w.stride) && are_all(pads, n_pads, w.pad))
         w.method = call->inputs[0].values->dtype == ND_DTYPE_U16 ? method_of_words(&w, x->dims[1])
-                                                              : method_of(&w, x->dims[1]);
+                                                                 : method_of(&w, x->dims[1]);
     return w;
 }
 
@@ -206,7 +206,7 @@ static double more_of_nine(double m)
     return m >= 0.5 ? 0 : ldexp(1, log + exponent - BITS);
 }
 
-/* What makes codes of sums, by the number of places that were summed. */
+/* What makes quantised values of sums, by the number of places that were summed. */
 struct averaging {
     const struct nd_htp_job *job;
     struct windows windows;

@@ -9,11 +9,11 @@ enum {
     SLOPE_AXES = 3,      /* of [channels, 1, 1] */
     MULTIPLIER_LOG = 14, /* floor(log2) of the greater multiplier, which has 15 bits */
     MAX_SHIFT = 15,
-    MORE_BITS = 7, /* what is added beside the half: the shift's unit, times 2^(MULTIPLIER_LOG - MORE_BITS) */
+    MORE_BITS = 7, /* what is added beside the half: the shift's layer, times 2^(MULTIPLIER_LOG - MORE_BITS) */
 };
 
 /* Quotients of scales that the formula was held against (measured, see the docs), and the greatest slope that
- * the scale of the slopes has a code for. */
+ * the scale of the slopes has a quantised value for. */
 static const double min_ratio = 0.25, max_ratio = 8, greatest_slope = 1;
 
 static bool is_known(const struct nd_htp_job *job)

@@ -1,7 +1,7 @@
-/* Whether two programs give the same codes for every sum that a product can have.
+/* Whether two arithmetics give the same quantised values for every sum that a product can have.
  *
- * Of one channel a program is a function of one number, t = sum + beta, that never falls. Channels whose
- * scalings are equal but for beta, and whose betas are the same distance apart in both programs, share that
+ * Of one channel an arithmetic is a function of one number, t = sum + beta, that never falls. Channels whose
+ * scalings are equal but for beta, and whose betas are the same distance apart in both arithmetics, share that
  * pair of functions: they are looked at once, over all t that any of them can have. */
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ static double qvalue_of(const struct pair *p, int arithmetic, double q)
     return nd_htp_scale(&p->scalings[arithmetic], q, &p->bounds);
 }
 
-/* The greatest q between inside, where the program has the code, and outside, where it has it not. */
+/* The greatest q between inside, where the arithmetic has the quantised value, and outside, where it has it
+ * not. */
 static double last_of_qvalue(const struct pair *p, int arithmetic, double qvalue, double inside, double outside)
 {
     while (outside - inside > 1) {
@@ -38,8 +39,8 @@ static double last_of_qvalue(const struct pair *p, int arithmetic, double qvalue
     return inside;
 }
 
-/* The greatest q up to p->high with the code that program 0 has at q. *length is that of the run before, a
- * guess for this one. */
+/* The greatest q up to p->high with the quantised value that arithmetic 0 has at q. *length is that of the run
+ * before, a guess for this one. */
 static double end_of_run(const struct pair *p, double q, double qvalue, double *length)
 {
     double inside = q, outside = p->high + 1, guess = q + *length - 1;
@@ -60,7 +61,7 @@ static double end_of_run(const struct pair *p, double q, double qvalue, double *
     return inside;
 }
 
-/* The first q at which the codes differ; false: there is none. */
+/* The first q at which the quantised values differ; false: there is none. */
 static bool find_unequal(const struct pair *p, double *out)
 {
     double length = 1, end;
@@ -244,7 +245,7 @@ static enum nd_status look_at_all(const struct proof *p, struct nd_layer_proof *
     return ND_OK;
 }
 
-/* ---- the unit ---- */
+/* ---- the layer ---- */
 
 /* Whether calculated weights, and those that are fed, fit 8 signed bits whatever they are. */
 static bool always_fits(const struct proof *p)
@@ -287,8 +288,8 @@ static enum nd_status make_scalings(struct proof *p, bool *are_covered, struct n
 }
 
 enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
-                                     const struct nd_exact_layer *layer, struct nd_layer_proof *proof,
-                                     bool *is_unequal, struct nd_error *err)
+                                      const struct nd_exact_layer *layer, struct nd_layer_proof *proof,
+                                      bool *is_unequal, struct nd_error *err)
 {
     struct proof p = {.jobs = {{.arithmetic = a, .layer = layer, .call = layer->call},
                                {.arithmetic = b, .layer = layer, .call = layer->call}}};

@@ -1,4 +1,4 @@
-/* The 32-bit floats of HVX, the vector unit of the HTP, called qf32: what its float instructions give before
+/* The 32-bit floats of HVX, the vector layer of the HTP, called qf32: what its float instructions give before
  * they are made IEEE floats. A significand is a whole number of units of 2^-23 and always odd, as its lowest
  * bit is not stored. docs/science/htp-arithmetic.md#qfloat. */
 #ifndef ND_ARITH_QFLOAT_H

@@ -1,4 +1,4 @@
-/* ReduceSum and ReduceMean: a sum of codes times a multiplier of 15 bits.
+/* ReduceSum and ReduceMean: a sum of quantised values times a multiplier of 15 bits.
  * docs/science/htp-arithmetic.md#sums. */
 #include <math.h>
 #include <string.h>
@@ -61,8 +61,9 @@ static bool make_factor(float scale, float scale_y, struct nd_htp_factor *out)
     return value >= least && value <= most && nd_htp_factor_init(out, value * shrunk);
 }
 
-/* Of the sum of codes less zero points. The sum and what the zero points add lose their lowest bits before one
- * is taken from the other: of multipliers below a half few, and the rest is cut one step too high. */
+/* Of the sum of quantised values less zero points. The sum and what the zero points add lose their lowest bits
+ * before one is taken from the other: of multipliers below a half few, and the rest is cut one step too high.
+ */
 static int64_t scale(const struct nd_htp_sums *s, int64_t sum)
 {
     int right = ND_HTP_FACTOR_BITS - s->factor.exponent, first = right;

@@ -1,16 +1,17 @@
-/* Codes of one encoding as codes of another, in the ways in which the HTP does it; and the operators that are
- * nothing else: Neg, and Mul and Div by a positive constant. docs/science/htp-arithmetic.md#rescaling. */
+/* Quantised values of one encoding as quantised values of another, in the ways in which the HTP does it; and
+ * the operators that are nothing else: Neg, and Mul and Div by a positive constant.
+ * docs/science/htp-arithmetic.md#rescaling. */
 #include <math.h>
 #include <string.h>
 
+#include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
-#include "arithmetic/arithmetics/requantise.h"
 
 enum {
     FIXED_BITS = 14,      /* behind the leading one of the multiplier */
     GREATEST_LOG = 3,     /* floor(log2) of the greatest ratio that was seen to follow the formula */
-    MIN_HALF_LOG = -14, /* of the least normal float16 */
+    MIN_HALF_LOG = -14,   /* of the least normal float16 */
     GREATEST_HALF_LOG = 7 /* 255 times as much is a float16 yet */
 };
 
@@ -26,7 +27,8 @@ static double half_away(double v)
     return copysign(floor(fabs(v) + 0.5), v);
 }
 
-bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale, double out_scale)
+bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale,
+                           double out_scale)
 {
     double ratio = scale / out_scale;
     *r = (struct nd_htp_rescaling){.method = method, .ratio = ratio, .inverse = (double)(1 / (float)out_scale)};
@@ -109,8 +111,8 @@ void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescal
 }
 
 /* Input i times a number that is not zero. */
-static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method, double factor,
-                                  struct nd_error *err)
+static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method,
+                                  double factor, struct nd_error *err)
 {
     const struct nd_quant *x = nd_htp_plain(job, i), *y = nd_htp_plain_output(job);
     struct nd_htp_rescaling r;
@@ -124,7 +126,8 @@ static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum n
     return ND_OK;
 }
 
-enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method, struct nd_error *err)
+enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method,
+                                    struct nd_error *err)
 {
     return multiply_by(job, 0, method, 1, err);
 }

@@ -77,7 +77,7 @@ static double half_up(double a, double b)
     return floor((a + b + 1) / 2);
 }
 
-/* Element i of the output, of codes of which the last two axes are doubled. */
+/* Element i of the output, of quantised values of which the last two axes are doubled. */
 static double round_twice(const struct nd_array *x, size_t i)
 {
     size_t n_rows = (size_t)x->shape.dims[RANK - 2], n_columns = (size_t)x->shape.dims[RANK - 1];
@@ -172,7 +172,7 @@ bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made)
     return true;
 }
 
-/* The codes of the input as float16 numbers. False: scales of which it is not known. */
+/* The quantised values of the input as float16 numbers. False: scales of which it is not known. */
 static bool read_halves(const struct nd_htp_job *job, struct nd_array *qvalues)
 {
     const struct nd_quant *x = job->call->inputs[0].quant;
@@ -183,7 +183,7 @@ static bool read_halves(const struct nd_htp_job *job, struct nd_array *qvalues)
                             : nd_htp_are_known_halves(x);
     for (size_t i = 0; is_known && i < qvalues->n; i++)
         qvalues->x[i] = is_byte ? nd_htp_half_of_byte(&method, qvalues->x[i] - (double)x->zero_point[0])
-                              : nd_htp_half_of_word(x, qvalues->x[i], job->arithmetic->is_v81);
+                                : nd_htp_half_of_word(x, qvalues->x[i], job->arithmetic->is_v81);
     return is_known;
 }
 

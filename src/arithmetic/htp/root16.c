@@ -49,7 +49,7 @@ enum nd_status nd_htp_sqrt16(const struct nd_htp_job *job, struct nd_error *err)
     if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
-    /* The root of a code, in steps of 1/256. */
+    /* The root of a quantised value, in steps of 1/256. */
     float ratio = nd_htp_quotient(sqrtf(x->scale[0]), y->scale[0]) / 256;
     struct root r = {.zero = x->zero_point[0], .zero_y = y->zero_point[0]};
     if (!(x->scale[0] >= min_scale && x->scale[0] <= max_scale && ratio >= least && ratio <= most) ||

@@ -3,8 +3,8 @@
  * here are such, as far as nothing else is said. */
 #include <math.h>
 
-#include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/arithmetics/requantise.h"
+#include "arithmetic/htp/htp_internal.h"
 
 /* What the zero point in the accumulator is rounded to, of uint16: parts of what remains of a sum. */
 enum { WORD_STEP = 256 };
@@ -136,7 +136,8 @@ static float sloped_multiplier_of(const struct nd_htp_column *c)
     return c->is_per_channel ? layer_of(c) / (float)c->scale_y : multiplier_of(c);
 }
 
-/* uint8: the range of codes on that side of the zero point decides how many bits of the sum are left. */
+/* uint8: the range of quantised values on that side of the zero point decides how many bits of the sum are
+ * left. */
 static struct nd_htp_scaling line8(double m, double range)
 {
     enum { SUM_LOG = 12, PRODUCT_BITS = 15, MIN_SHIFT = 1 };

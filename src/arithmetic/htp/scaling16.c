@@ -25,7 +25,7 @@ bool nd_htp_factor_init(struct nd_htp_factor *factor, float value)
     return true;
 }
 
-/* More bits than these are lost or leave the codes in any case. */
+/* More bits than these are lost or leave the quantised values in any case. */
 enum { MAX_RIGHT = 60, MAX_LEFT = 30 };
 
 int64_t nd_htp_shift(int64_t value, int right)

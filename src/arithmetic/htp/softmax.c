@@ -21,16 +21,15 @@ struct piece {
 
 /* What the two types have of their own. */
 static const struct kind {
-    int min_row,
-        max_row;          /* elements: those that it was held against; shorter rows are made in another way */
-    float min_x, max_x; /* likewise, scales of the input and of the output */
+    int min_row, max_row; /* elements: those that it was held against; shorter rows are made in another way */
+    float min_x, max_x;   /* likewise, scales of the input and of the output */
     float min_y, max_y;
-    int step_bits,
-        max_step_bits; /* of one code as an exponent: after the point, and in all; the rest is cut off */
-    int scale_bits;     /* of the output's scale, which bytes have after the point and words in all */
-    int number_bits;    /* that are cut off their product with the sum */
-    float usual_scale;  /* of codes that are rescaled then */
-    bool is_rounded;    /* half up to the codes of the output, cut before; else cut once */
+    int step_bits, max_step_bits; /* of one quantised value as an exponent: after the point, and in all; the
+                                     rest is cut off */
+    int scale_bits;               /* of the output's scale, which bytes have after the point and words in all */
+    int number_bits;              /* that are cut off their product with the sum */
+    float usual_scale;            /* of quantised values that are rescaled then */
+    bool is_rounded;              /* half up to the quantised values of the output, cut before; else cut once */
     struct piece pieces[N_PIECES];
 } bytes =
     {
@@ -65,10 +64,10 @@ static const struct kind {
 
 struct softmax {
     const struct kind *kind;
-    int64_t step;    /* of one code as an exponent, in steps of 2^-step_bits */
+    int64_t step;    /* of one quantised value as an exponent, in steps of 2^-step_bits */
     int64_t scale_y; /* times 2^exponent_y it is the output's scale, less what is cut off */
     int exponent_y;
-    int64_t most; /* the greatest code */
+    int64_t most; /* the greatest quantised value */
     size_t n;     /* of a row */
 };
 
@@ -117,7 +116,7 @@ static void make_row(const struct softmax *s, const double *x, double *y)
     for (size_t i = 0; i < s->n; i++) {
         int64_t share = (int64_t)y[i] * inverse.m;
         int64_t qvalue = s->kind->is_rounded ? nd_htp_shift(share >> inverse.kept, right)
-                                           : nd_htp_shift_cut(share, inverse.kept + right);
+                                             : nd_htp_shift_cut(share, inverse.kept + right);
         y[i] = (double)(qvalue < s->most ? qvalue : s->most);
     }
 }
@@ -161,7 +160,7 @@ static bool is_known(const struct nd_htp_job *job, const struct kind *kind, int6
            x->scale[0] <= kind->max_x && scale >= kind->min_y && scale <= kind->max_y;
 }
 
-/* Rows, n codes one behind the other, in place. */
+/* Rows, n quantised values one behind the other, in place. */
 static void make_long_rows(const struct kind *kind, float scale_x, struct softmax *s, double *x, size_t count)
 {
     float exponent = scale_x / (float)0.69314718055994530942;
@@ -207,7 +206,7 @@ static void turn(const struct nd_array *from, size_t n, size_t step, bool is_bac
             }
 }
 
-/* Codes of that scale and the zero point 0, along whichever axis: it plays no part. */
+/* Quantised values of that scale and the zero point 0, along whichever axis: it plays no part. */
 static enum nd_status make(const struct nd_htp_job *job, int64_t axis, float scale, make_rows *function,
                            struct nd_error *err)
 {

@@ -38,7 +38,7 @@ static bool find_variable(const struct nd_htp_job *job, size_t *variable)
            call->inputs[*variable].values->dtype == ND_DTYPE_U8;
 }
 
-/* The operator on the 256 values that codes stand for. */
+/* The operator on the 256 values that quantised values stand for. */
 static enum nd_status make_values(const struct nd_htp_job *job, size_t variable, struct nd_array *values,
                                   struct nd_error *err)
 {

@@ -5,8 +5,8 @@
 #include "arithmetic/htp/htp_internal.h"
 
 /* What a piece adds up, by falling powers of the place within it; the curve of tanh in steps of 1/32768. Each
- * was read out of all 65536 codes of one Tanh (gen3, QAIRT 2.51.0), where no other whole numbers give every
- * code. */
+ * was read out of all 65536 quantised values of one Tanh (gen3, QAIRT 2.51.0), where no other whole numbers
+ * give every quantised value. */
 static const struct piece {
     int16_t ones, quarters, of_32, of_256; /* in steps of 1, 1/4, 1/32, 1/256 */
 } pieces[] = {
@@ -77,7 +77,7 @@ enum nd_status nd_htp_curve16(const struct nd_htp_job *job, struct nd_error *err
 /* ---- x Sigmoid(x) ---- */
 
 enum {
-    SILU_BITS = 33,     /* of the multiplier, after the point */
+    SILU_BITS = 33,       /* of the multiplier, after the point */
     SILU_QVALUE_BITS = 3, /* of the product, after the point */
 };
 

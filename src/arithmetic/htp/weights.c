@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/arithmetics/requantise.h"
+#include "arithmetic/htp/htp_internal.h"
 #include "core/memory.h"
 
 enum { MIN_WEIGHT = -128, GREATEST_WEIGHT = 127, R_BITS = 11 };
 
-/* uint16 codes as 8-bit ones of 257 times the scale, by a 15-bit multiplier, less their zero point. */
+/* uint16 quantised values as 8-bit ones of 257 times the scale, by a 15-bit multiplier, less their zero point.
+ */
 static double qvalue_of_word(int64_t qvalue, int64_t zero)
 {
     enum { MULTIPLIER = 32640 /* 2^23 / 257 */, STEP = 257 };
@@ -25,7 +26,7 @@ static double clip_weight(double w)
     return fmin(fmax(w, MIN_WEIGHT), GREATEST_WEIGHT);
 }
 
-/* Codes less zero point, as they are before they have to fit 8 bits. */
+/* Quantised values less zero point, as they are before they have to fit 8 bits. */
 static enum nd_status read_weights(struct nd_htp_weights *weights, const struct nd_htp_job *job,
                                    struct nd_error *err)
 {
@@ -34,7 +35,8 @@ static enum nd_status read_weights(struct nd_htp_weights *weights, const struct 
     double largest;
     if (input->packed_weights != NULL && !is_word && job->layer->origins[1] == ND_EXACT_FROM_CONSTANT) {
         weights->from = input->packed_weights;
-        return input->largest > GREATEST_WEIGHT ? nd_array_copy(input->packed_weights, &weights->w8, err) : ND_OK;
+        return input->largest > GREATEST_WEIGHT ? nd_array_copy(input->packed_weights, &weights->w8, err)
+                                                : ND_OK;
     }
     if (!is_word) {
         enum nd_status status = nd_linear_packed_weights(job->call, 1, &weights->w8, &largest, err);

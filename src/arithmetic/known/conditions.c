@@ -85,8 +85,8 @@ bool nd_is_mean_of_shifted(const struct nd_model *model, const struct nd_exact_l
     if (layer->call->inputs[0].quant == NULL)
         return false;
     return counts_padding(layer) ? nd_condition_reads(model, layer, "Pad") ||
-                                      (!is_padded(layer) && nd_condition_reads(model, layer, "Slice"))
-                                : nd_condition_reads(model, layer, "Slice");
+                                       (!is_padded(layer) && nd_condition_reads(model, layer, "Slice"))
+                                 : nd_condition_reads(model, layer, "Slice");
 }
 
 /* Whether one of the first n indices is that of the last of `rows` rows. */
@@ -123,7 +123,7 @@ bool nd_is_gather_of_last(const struct nd_model *model, const struct nd_exact_la
 
 enum { LONGEST_CHAIN = 16 }; /* of moves one after the other */
 
-/* Whether the edge is an input of the model, or what these move from one with the encoding that it has. */
+/* Whether the tensor is an input of the model, or what these move from one with the encoding that it has. */
 static bool is_moved_input(const struct nd_model *model, size_t tensor, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < LONGEST_CHAIN; i++) {
@@ -173,7 +173,7 @@ static bool is_moved_and_kept(const struct nd_model *model, const struct nd_exac
 }
 
 const struct nd_array *nd_layer_kept_qvalues(const struct nd_model *model, const struct nd_exact_layer *layer,
-                                          size_t i)
+                                             size_t i)
 {
     bool may_be = is_moved_and_kept(model, layer, i) || is_input_among_three(model, layer, i);
     return may_be ? nd_condition_input(layer, i) : NULL;
@@ -216,7 +216,7 @@ static const struct nd_array *nd_condition_input(const struct nd_exact_layer *la
     return layer->call->n_inputs > i ? layer->call->inputs[i].values : NULL;
 }
 
-/* Whether the unit makes 16 bits. */
+/* Whether the layer makes 16 bits. */
 static bool nd_condition_is_wide(const struct nd_exact_layer *layer)
 {
     return nd_dtype_is_integer(layer->dtype) && nd_dtype_size_bytes(layer->dtype) == 2;
@@ -334,7 +334,7 @@ static bool is_reciprocal_of_fine(const struct nd_model *model, const struct nd_
     return is_clipped;
 }
 
-/* Whether the Clip's bounds lie within the codes of its output. */
+/* Whether the Clip's bounds lie within the quantised values of its output. */
 static void find_cuts(const struct nd_exact_layer *layer, bool *cuts_below, bool *cuts_above)
 {
     const struct nd_linear_call *call = layer->call;
@@ -383,8 +383,9 @@ static bool nd_condition_is_named(const char *op_types, const char *const *names
     return false;
 }
 
-/* The only tensor that the unit reads beside constants is made by this one; NULL: there are several. */
-static const struct nd_model_layer *maker_before(const struct nd_model *model, const struct nd_model_layer *layer)
+/* The only tensor that the layer reads beside constants is made by this one; NULL: there are several. */
+static const struct nd_model_layer *maker_before(const struct nd_model *model,
+                                                 const struct nd_model_layer *layer)
 {
     return layer != NULL && layer->n_inputs == 1 ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
 }
@@ -403,7 +404,7 @@ static bool is_gate_of(const struct nd_model *model, size_t gate, size_t x)
     return begins_with(maker, "Add") && maker->n_inputs == 1 && maker->inputs[0] == x;
 }
 
-/* Whether the unit is the last of x clip(x + c, 0, d) k, of an input of the model or a MatMul by constants. */
+/* Whether the layer is the last of x clip(x + c, 0, d) k, of an input of the model or a MatMul by constants. */
 static bool ends_hard_swish(const struct nd_model *model, const struct nd_model_layer *layer)
 {
     const struct nd_model_layer *product = maker_before(model, layer);
@@ -445,7 +446,7 @@ static bool is_tanh_of_rows(const struct nd_model *model, const struct nd_exact_
            x->shape.dims[x->shape.rank - 2] == ROWS;
 }
 
-/* Whether the unit is x Sigmoid(x), x from a convolution or a norm of one. */
+/* Whether the layer is x Sigmoid(x), x from a convolution or a norm of one. */
 static bool is_silu(const struct nd_model *model, const struct nd_model_layer *layer)
 {
     for (size_t i = 0; begins_with(layer, "Mul") && layer->n_inputs == 2 && i < 2; i++) {
@@ -462,7 +463,8 @@ static bool is_gate_of_silu(const struct nd_model *model, size_t tensor)
 {
     for (size_t u = 0; u < nd_model_n_layers(model); u++) {
         const struct nd_model_layer *layer = nd_model_layer(model, u);
-        if (layer->n_inputs == 2 && (layer->inputs[0] == tensor || layer->inputs[1] == tensor) && is_silu(model, layer))
+        if (layer->n_inputs == 2 && (layer->inputs[0] == tensor || layer->inputs[1] == tensor) &&
+            is_silu(model, layer))
             return true;
     }
     return false;
@@ -501,7 +503,7 @@ static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_e
 }
 
 bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *layer,
-                enum nd_layer_condition condition)
+                 enum nd_layer_condition condition)
 {
 #define ND_OPERATORS(...) __VA_ARGS__
     static const struct {

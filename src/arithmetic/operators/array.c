@@ -149,7 +149,7 @@ static double load_small(enum nd_dtype dtype, const unsigned char *from, size_t 
     return small_load(small_float_of(dtype), bits);
 }
 
-/* The codes that captures and weights mostly hold. False: another type. */
+/* The quantised values that captures and weights mostly hold. False: another type. */
 static bool load_qvalues(enum nd_dtype dtype, const unsigned char *from, size_t n, double *restrict x)
 {
     if (dtype == ND_DTYPE_U8) {

@@ -1,5 +1,5 @@
-/* A tensor in double precision: how every value of an evaluated graph is held. Whole numbers (codes, indices,
- * shapes) are doubles too; up to 2^53 that is exact. */
+/* A tensor in double precision: how every value of an evaluated graph is held. Whole numbers (quantised values,
+ * indices, shapes) are doubles too; up to 2^53 that is exact. */
 #ifndef ND_OPERATORS_ARRAY_H
 #define ND_OPERATORS_ARRAY_H
 

@@ -1,13 +1,13 @@
 /* Products of codes: ConvInteger and MatMulInteger, whose results are sums of products, and QLinearConv and
- * QLinearMatMul, which round the sums to codes. */
+ * QLinearMatMul, which round the sums to quantised values. */
 #include "arithmetic/operators/ops_shared.h"
 
 #include <math.h>
 
-/* An operand as codes less zero point; and where its parts are among the inputs. */
+/* An operand as quantised values less zero point; and where its parts are among the inputs. */
 struct operand {
     size_t qvalues, scale, zero_point; /* scale: SIZE_MAX for sums */
-    int axis;                        /* that may have a zero point and scale each */
+    int axis;                          /* that may have a zero point and scale each */
     struct nd_array packed_weights;
 };
 
@@ -22,9 +22,11 @@ static double parameter(const struct nd_array *values, size_t channel)
     return values == NULL ? 0 : values->x[values->n == 1 ? 0 : channel];
 }
 
-static enum nd_status take_packed_weights(const struct nd_op_call *call, struct operand *operand, struct nd_error *err)
+static enum nd_status take_packed_weights(const struct nd_op_call *call, struct operand *operand,
+                                          struct nd_error *err)
 {
-    const struct nd_array *qvalues = call->inputs[operand->qvalues], *zero = nd_op_in(call, operand->zero_point);
+    const struct nd_array *qvalues = call->inputs[operand->qvalues],
+                          *zero = nd_op_in(call, operand->zero_point);
     int rank = qvalues->shape.rank, axis = operand->axis < 0 ? rank - 1 : operand->axis;
     size_t n_channels = axis >= 0 && axis < rank ? (size_t)qvalues->shape.dims[axis] : 1;
     size_t inner = rank > 0 ? nd_dims_product(&qvalues->shape, axis + 1, rank) : 1;

@@ -1,4 +1,4 @@
-/* QuantizeLinear and DequantizeLinear: real = scale * (code - zero_point). */
+/* QuantizeLinear and DequantizeLinear: real = scale * (quantised value - zero_point). */
 #include "arithmetic/operators/ops_shared.h"
 
 #include <math.h>
@@ -81,9 +81,9 @@ void nd_op_qvalue_range(enum nd_dtype dtype, double *low, double *high)
 }
 
 /* Half to even, then the zero point, then clipped to the type. NaN, of which the specification says nothing,
- * becomes the least code, as ONNX Runtime's CPU provider has it on x86-64 (tools/studies/hold_exact).
- * is_float32: x and scale are float32, and so is their quotient, which may lie on a tie that the exact one does
- * not reach. */
+ * becomes the least quantised value, as ONNX Runtime's CPU provider has it on x86-64
+ * (tools/studies/hold_exact). is_float32: x and scale are float32, and so is their quotient, which may lie on a
+ * tie that the exact one does not reach. */
 static double quantize(double x, double scale, double zero_point, enum nd_dtype dtype, bool is_float32)
 {
     double steps = rint(is_float32 ? (double)((float)x / (float)scale) : x / scale);
@@ -93,7 +93,7 @@ static double quantize(double x, double scale, double zero_point, enum nd_dtype 
     return qvalue < low ? low : qvalue > high ? high : qvalue;
 }
 
-/* y of x; dtype is that of the codes where y are codes, ND_DTYPE_NONE where x are. */
+/* y of x; dtype is that of the quantised values where y are quantised values, ND_DTYPE_NONE where x are. */
 static void convert(const struct scales *s, enum nd_dtype dtype, bool is_float32, const double *x, double *y)
 {
     for (size_t outer = 0; outer < s->n_outer; outer++)
@@ -115,7 +115,7 @@ enum nd_status nd_op_quantize(const struct nd_op_call *call, struct nd_error *er
                           : named != 0       ? (enum nd_dtype)named
                                              : ND_DTYPE_U8;
     if (!nd_dtype_is_of_qvalues(dtype))
-        return nd_op_unsupported(call, err, "codes of type %s", nd_dtype_name(dtype));
+        return nd_op_unsupported(call, err, "quantised values of type %s", nd_dtype_name(dtype));
     struct scales scales;
     enum nd_status status = fit_scales(call, &scales, err);
     if (status == ND_OK)

@@ -34,7 +34,7 @@ int64_t nd_op_whole(const struct nd_array *array, size_t i);
 enum nd_status nd_op_place(const struct nd_op_call *call, const struct nd_array *indices, size_t i, int64_t dim,
                            ptrdiff_t *out, struct nd_error *err);
 
-/* The least and the greatest code of an integer type. */
+/* The least and the greatest quantised value of an integer type. */
 void nd_op_qvalue_range(enum nd_dtype dtype, double *low, double *high);
 
 /* A short list of whole numbers: axes, pads, sizes. */

@@ -11,7 +11,7 @@
 
 enum { WEIGHTS = 1, BIAS = 2, MAX_INPUTS = 4 };
 
-/* A unit with other constants. */
+/* A layer with other constants. */
 struct changed {
     struct nd_exact_layer layer;
     struct nd_linear_call call;
@@ -90,7 +90,7 @@ static enum nd_status change_bias(struct changed *c, const struct nd_changed_con
 }
 
 static enum nd_status change_qvalues(struct changed *c, const struct nd_changed_constants *change,
-                                   struct nd_error *err)
+                                     struct nd_error *err)
 {
     size_t n = 1, inner = 1;
     double low, high;
@@ -101,8 +101,9 @@ static enum nd_status change_qvalues(struct changed *c, const struct nd_changed_
     for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
         double zero = zero_of(&c->inputs[WEIGHTS], i), old = c->values.x[i];
         bool is_meant = change->channel == SIZE_MAX || i / inner % n == change->channel;
-        double qvalue = change->kind == ND_CONSTANTS_WEIGHTS_RECODED ? rint(zero + change->amount * (old - zero))
-                                                                   : old + change->amount;
+        double qvalue = change->kind == ND_CONSTANTS_WEIGHTS_RECODED
+                            ? rint(zero + change->amount * (old - zero))
+                            : old + change->amount;
         if (change->kind != ND_CONSTANTS_ZERO_POINT_MOVED)
             qvalue = fmin(fmax(qvalue, low), high);
         c->values.x[i] = is_meant ? qvalue : old;
@@ -153,8 +154,9 @@ static enum nd_status change_kernels(struct changed *c, bool is_turned, struct n
 }
 
 /* c is zeroed before; deinit in any case. */
-static enum nd_status change_layer(const struct nd_exact_layer *layer, const struct nd_changed_constants *change,
-                                  struct changed *c, struct nd_error *err)
+static enum nd_status change_layer(const struct nd_exact_layer *layer,
+                                   const struct nd_changed_constants *change, struct changed *c,
+                                   struct nd_error *err)
 {
     c->layer = *layer;
     c->call = *layer->call;
@@ -209,15 +211,16 @@ static enum nd_status round_exact(const struct changed *c, const struct nd_round
         return ND_OK;
     status = nd_array_make(qvalues, c->layer.dtype, &result.shape, err);
     for (size_t i = 0; status == ND_OK && i < result.n; i++)
-        qvalues->x[i] =
-            nd_rounding_rule_qvalue(usual, &result.v[i], (double)c->call.out_quant->zero_point[0], c->layer.dtype);
+        qvalues->x[i] = nd_rounding_rule_qvalue(usual, &result.v[i], (double)c->call.out_quant->zero_point[0],
+                                                c->layer.dtype);
     nd_linear_deinit(&result);
     return status;
 }
 
-enum nd_status nd_layer_changed(const struct nd_exact_layer *layer, const struct nd_layer_arithmetic *layer_arithmetic,
-                               const struct nd_rounding_rule *usual, const struct nd_changed_constants *change,
-                               struct nd_array *qvalues, struct nd_error *err)
+enum nd_status nd_layer_changed(const struct nd_exact_layer *layer,
+                                const struct nd_layer_arithmetic *layer_arithmetic,
+                                const struct nd_rounding_rule *usual, const struct nd_changed_constants *change,
+                                struct nd_array *qvalues, struct nd_error *err)
 {
     struct changed c = {.is_other = false};
     bool is_covered = false;
@@ -267,7 +270,7 @@ static void describe(const struct nd_exact_layer *layer, struct nd_product_parts
     out->high = fmin(out->high, zero + call->high / scale);
 }
 
-/* What is added to the weights, as codes of such weights. */
+/* What is added to the weights, as quantised values of such weights. */
 static enum nd_status make_added(const struct nd_linear_input *weights, double shift, struct nd_array *out,
                                  struct nd_error *err)
 {
@@ -282,7 +285,7 @@ static enum nd_status make_added(const struct nd_linear_input *weights, double s
 }
 
 enum nd_status nd_layer_product_parts(const struct nd_exact_layer *layer, double shift,
-                                     struct nd_product_parts *out, struct nd_error *err)
+                                      struct nd_product_parts *out, struct nd_error *err)
 {
     static const struct nd_changed_constants no_bias = {ND_CONSTANTS_BIAS_LOST, SIZE_MAX, 0};
     struct changed c = {.is_other = false};

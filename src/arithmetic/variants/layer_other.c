@@ -51,9 +51,9 @@ bool nd_layer_keeps_encoding(const struct nd_exact_layer *layer, size_t i)
     return nd_quant_is_same(layer->call->inputs[i].quant, layer->call->out_quant);
 }
 
-enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                                const struct nd_layer_encodings *encodings, struct nd_array *qvalues,
-                                bool *is_covered, struct nd_error *err)
+enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
+                                 const struct nd_exact_layer *layer, const struct nd_layer_encodings *encodings,
+                                 struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
 {
     struct nd_linear_input inputs[ND_LAYER_MAX_INPUTS];
     struct nd_linear_call call = *layer->call;
@@ -89,9 +89,9 @@ enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic, c
     return nd_htp_bent(&job, err);
 }
 
-/* The unit with input i alone, which has become *input. */
+/* The layer with input i alone, which has become *input. */
 static struct nd_exact_layer layer_of_input(const struct nd_exact_layer *layer, size_t i,
-                                          const struct nd_linear_input *input, struct nd_linear_call *call)
+                                            const struct nd_linear_input *input, struct nd_linear_call *call)
 {
     struct nd_exact_layer alone = *layer;
     *call = *layer->call;
@@ -120,8 +120,8 @@ static enum nd_status bring_by_table(const struct nd_htp_job *job, struct nd_err
 }
 
 enum nd_status nd_layer_bring(const struct nd_exact_layer *layer, size_t i, const struct nd_array *given,
-                             const struct nd_quant *from, enum nd_bring method, struct nd_layer_brought *brought,
-                             struct nd_error *err)
+                              const struct nd_quant *from, enum nd_bring method,
+                              struct nd_layer_brought *brought, struct nd_error *err)
 {
     struct nd_linear_call call;
     struct nd_linear_input input = layer->call->inputs[i];
@@ -144,9 +144,10 @@ enum nd_status nd_layer_bring(const struct nd_exact_layer *layer, size_t i, cons
     return nd_htp_rescale_input(&job, method == ND_BRING_FLAT ? ND_HTP_FIXED : ND_HTP_LAYOUT, err);
 }
 
-enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                                   const struct nd_array *given, const struct nd_quant *from,
-                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic,
+                                    const struct nd_exact_layer *layer, const struct nd_array *given,
+                                    const struct nd_quant *from, struct nd_array *qvalues, bool *is_covered,
+                                    struct nd_error *err)
 {
     struct nd_exact_layer bringer = *layer;
     struct nd_linear_call call = *layer->call;
@@ -197,7 +198,7 @@ static double gated_qvalue(const struct nd_quant *from, const struct nd_quant *t
 }
 
 enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
-                                 struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+                                  struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
 {
     const struct nd_linear_input *input = &layer->call->inputs[gate->input];
     const struct nd_quant *to = gate->output != NULL ? gate->output : layer->call->out_quant;
@@ -205,7 +206,8 @@ enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const stru
     if (layer->dtype == ND_DTYPE_U16 && !gate->is_hard) {
         struct nd_linear_call call;
         const struct nd_exact_layer alone = layer_of_input(layer, gate->input, input, &call);
-        const struct nd_htp_job job = {.layer = &alone, .call = &call, .qvalues = qvalues, .is_covered = is_covered};
+        const struct nd_htp_job job = {
+            .layer = &alone, .call = &call, .qvalues = qvalues, .is_covered = is_covered};
         call.out_quant = to;
         return nd_htp_silu16(&job, err);
     }
@@ -219,16 +221,18 @@ enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const stru
     for (size_t k = 0; status == ND_OK && k < qvalues->n; k++) {
         double qvalue = input->values->x[k];
         bool is_whole = qvalue >= 0 && qvalue <= UINT8_MAX && qvalue == (double)(uint8_t)qvalue;
-        qvalues->x[k] = is_whole ? table[(uint8_t)qvalue] : gated_qvalue(input->quant, to, qvalue, gate->is_hard);
+        qvalues->x[k] =
+            is_whole ? table[(uint8_t)qvalue] : gated_qvalue(input->quant, to, qvalue, gate->is_hard);
     }
     *is_covered = status == ND_OK;
     return status;
 }
 
-enum nd_status nd_layer_run_in_blocks(const struct nd_exact_layer *layer, struct nd_array *qvalues, bool *is_covered,
-                                     struct nd_error *err)
+enum nd_status nd_layer_run_in_blocks(const struct nd_exact_layer *layer, struct nd_array *qvalues,
+                                      bool *is_covered, struct nd_error *err)
 {
-    const struct nd_htp_job job = {.layer = layer, .call = layer->call, .qvalues = qvalues, .is_covered = is_covered};
+    const struct nd_htp_job job = {
+        .layer = layer, .call = layer->call, .qvalues = qvalues, .is_covered = is_covered};
     *is_covered = false;
     return layer->dtype == ND_DTYPE_U16 ? nd_htp_words_by_number(&job, err) : ND_OK;
 }

@@ -1,4 +1,4 @@
-/* Units made in another way than one operator with the model's encodings: with other encodings of what is read
+/* Layers made in another way than one operator with the model's encodings: with other encodings of what is read
  * or made, narrowed by what comes after, or two operators as one function. */
 #ifndef ND_ARITH_LAYER_OTHER_H
 #define ND_ARITH_LAYER_OTHER_H
@@ -7,28 +7,28 @@
 
 enum { ND_LAYER_MAX_INPUTS = 8 };
 
-/* Encodings that take the place of a unit's own, each of one scale; NULL: its own. Borrowed. */
+/* Encodings that take the place of a layer's own, each of one scale; NULL: its own. Borrowed. */
 struct nd_layer_encodings {
     const struct nd_quant *inputs[ND_LAYER_MAX_INPUTS];
     const struct nd_array
         *qvalues[ND_LAYER_MAX_INPUTS]; /* of an input, in the place of what it has; NULL: its own */
     const struct nd_quant *output;
-    enum nd_dtype dtype;      /* of the output, where that is given */
-    enum nd_layer_after after; /* made with the unit */
-    double slope;             /* of it, below zero; of a Relu 0 */
+    enum nd_dtype dtype;       /* of the output, where that is given */
+    enum nd_layer_after after; /* made with the layer */
+    double slope;              /* of it, below zero; of a Relu 0 */
     bool *wraps; /* nullable; becomes true where a HardSwish reads a sum of more bits than are kept of it, and
-                    its code is wrong by more than 1 (docs/results/found.md#hard-swish-wraps) */
+                    its quantised value is wrong by more than 1 (docs/results/found.md#hard-swish-wraps) */
 };
 
-/* alpha of the LeakyRelu that makes the edge; 0: another operator does. */
+/* alpha of the LeakyRelu that makes the tensor; 0: another operator does. */
 double nd_tensor_slope(const struct nd_model *model, size_t tensor);
 
-/* What makes the edge, and its slope below zero. */
+/* What makes the tensor, and its slope below zero. */
 enum nd_layer_after nd_tensor_after(const struct nd_model *model, size_t tensor, double *slope);
 
 size_t nd_layer_n_inputs(const struct nd_exact_layer *layer);
 
-/* How many codes input i has; 0: it is not known. */
+/* How many quantised values input i has; 0: it is not known. */
 size_t nd_layer_input_size(const struct nd_exact_layer *layer, size_t i);
 
 /* The axis of a Concat of that rank; -1: none. */
@@ -38,13 +38,13 @@ int nd_layer_concat_axis(const struct nd_exact_layer *layer, int rank);
 bool nd_layer_keeps_encoding(const struct nd_exact_layer *layer, size_t i);
 
 /* As nd_unit_program_run, without a memory. With something after it only products of v73 are covered;
- * ND_ERR_UNSUPPORTED: the device makes the two in one operation, and it is not known how. A unit with
+ * ND_ERR_UNSUPPORTED: the device makes the two in one operation, and it is not known how. A layer with
  * more than ND_UNIT_MOST_INPUTS inputs is not covered. */
-enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                                const struct nd_layer_encodings *encodings, struct nd_array *qvalues,
-                                bool *is_covered, struct nd_error *err);
+enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
+                                 const struct nd_exact_layer *layer, const struct nd_layer_encodings *encodings,
+                                 struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
 
-/* How the codes of an input of a Concat are brought to the encoding of the Concat. */
+/* How the quantised values of an input of a Concat are brought to the encoding of the Concat. */
 enum nd_bring {
     ND_BRING_FLAT,   /* as Slice and Split do */
     ND_BRING_LAYOUT, /* where they lie in the layout of a Conv */
@@ -57,23 +57,25 @@ struct nd_layer_brought {
     bool is_covered;
 };
 
-/* Input i of a Concat, of which it reads these codes (NULL: its own) as of the encoding `from` (NULL: its own),
- * in the encoding of the output. uint8 and uint16 only: else *is_covered is false. ND_ERR_MEMORY. */
+/* Input i of a Concat, of which it reads these quantised values (NULL: its own) as of the encoding `from`
+ * (NULL: its own), in the encoding of the output. uint8 and uint16 only: else *is_covered is false.
+ * ND_ERR_MEMORY. */
 enum nd_status nd_layer_bring(const struct nd_exact_layer *layer, size_t i, const struct nd_array *given,
-                             const struct nd_quant *from, enum nd_bring method, struct nd_layer_brought *brought,
-                             struct nd_error *err);
+                              const struct nd_quant *from, enum nd_bring method,
+                              struct nd_layer_brought *brought, struct nd_error *err);
 
-/* A uint8 function of one input that reads codes in another encoding than they had before: the device makes one
- * table of the change of the encoding (ND_BRING_TABLE) and of the function. given: the codes before the change,
- * in the encoding `from`. */
-enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                                   const struct nd_array *given, const struct nd_quant *from,
-                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
+/* A uint8 function of one input that reads quantised values in another encoding than they had before: the
+ * device makes one table of the change of the encoding (ND_BRING_TABLE) and of the function. given: the
+ * quantised values before the change, in the encoding `from`. */
+enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic,
+                                    const struct nd_exact_layer *layer, const struct nd_array *given,
+                                    const struct nd_quant *from, struct nd_array *qvalues, bool *is_covered,
+                                    struct nd_error *err);
 
-/* Narrows codes of the unit's encoding to what its own Relu or Clip leaves. */
+/* Narrows quantised values of the unit's encoding to what its own Relu or Clip leaves. */
 void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalues);
 
-/* x times a gate of x: which input of the unit is x, and what the gate is. */
+/* x times a gate of x: which input of the layer is x, and what the gate is. */
 struct nd_layer_gate {
     size_t input;
     bool is_hard;                  /* HardSigmoid with alpha 1/6 and beta 1/2, else Sigmoid */
@@ -83,11 +85,11 @@ struct nd_layer_gate {
 /* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Not where it is hard and of
  * uint16: that is no operation of its own. ND_ERR_MEMORY. */
 enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
-                                 struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
+                                  struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
 
-/* A uint16 Mul, Div or Sub by one number where a layer that reads it wants blocks, which the unit does not say
- * (docs/science/htp-arithmetic.md#numbers): not covered of other units. ND_ERR_MEMORY. */
-enum nd_status nd_layer_run_in_blocks(const struct nd_exact_layer *layer, struct nd_array *qvalues, bool *is_covered,
-                                     struct nd_error *err);
+/* A uint16 Mul, Div or Sub by one number where a layer that reads it wants blocks, which the layer does not say
+ * (docs/science/htp-arithmetic.md#numbers): not covered of other layers. ND_ERR_MEMORY. */
+enum nd_status nd_layer_run_in_blocks(const struct nd_exact_layer *layer, struct nd_array *qvalues,
+                                      bool *is_covered, struct nd_error *err);
 
 #endif

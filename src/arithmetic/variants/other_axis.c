@@ -56,7 +56,7 @@ static void round_reals(const struct nd_exact_layer *layer, const struct nd_roun
 }
 
 enum nd_status nd_layer_other_axis(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
-                                  struct nd_array *qvalues, int *own, int *other, struct nd_error *err)
+                                   struct nd_array *qvalues, int *own, int *other, struct nd_error *err)
 {
     struct nd_array reals[MAX_INPUTS] = {{.n = 0}};
     const struct nd_array *pointers[MAX_INPUTS] = {NULL};

@@ -6,11 +6,11 @@
 #include "arithmetic/exact/rounding_rule.h"
 #include "arithmetic/htp/htp.h"
 
-/* The codes of the unit so, worked out in doubles and rounded by `usual`; *own is the axis of the scales,
- * *other the one that was taken. codes->n is 0 where the unit is no Conv, ConvTranspose, Gemm or MatMul with
- * constant weights that have a scale for each place along an axis, or where no other axis is as long. The
- * caller frees *codes. ND_ERR_MEMORY; what cannot be evaluated is no error. */
+/* The quantised values of the layer so, worked out in doubles and rounded by `usual`; *own is the axis of the
+ * scales, *other the one that was taken. codes->n is 0 where the layer is no Conv, ConvTranspose, Gemm or
+ * MatMul with constant weights that have a scale for each place along an axis, or where no other axis is as
+ * long. The caller frees *quantised values. ND_ERR_MEMORY; what cannot be evaluated is no error. */
 enum nd_status nd_layer_other_axis(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
-                                  struct nd_array *qvalues, int *own, int *other, struct nd_error *err);
+                                   struct nd_array *qvalues, int *own, int *other, struct nd_error *err);
 
 #endif

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 
-/* ---- the operands, as matrices of raw codes ---- */
+/* ---- the operands, as matrices of raw quantised values ---- */
 
 enum { LOWEST = -32768, HIGHEST = 32767 };
 
@@ -241,7 +241,7 @@ static size_t n_counted(const struct pairs *p, const struct nd_pair_sum *sum)
     return width * p->n_positions;
 }
 
-/* What a code is moved by so that the kernel's type holds it. */
+/* What a quantised value is moved by so that the kernel's type holds it. */
 static int offset_of(enum nd_dtype dtype, bool is_unsigned)
 {
     return dtype == ND_DTYPE_U8 ? (is_unsigned ? 0 : -128) : (is_unsigned ? 128 : 0);
@@ -254,7 +254,7 @@ static int cut(int sum, bool is_wrapping)
     return sum < LOWEST ? LOWEST : sum > HIGHEST ? HIGHEST : sum;
 }
 
-/* Whether some codes of the left operand make the sum overflow. */
+/* Whether some quantised values of the left operand make the sum overflow. */
 static bool can_overflow(const struct nd_pair_sum *sum, int a, int b)
 {
     int least = sum->is_unsigned ? 0 : -128, most = sum->is_unsigned ? 255 : 127;
@@ -301,9 +301,9 @@ static bool add_overflows(struct pairs *p, const struct nd_pair_sum *sum)
     return is_over;
 }
 
-/* ---- codes ---- */
+/* ---- quantised values ---- */
 
-/* The code of element i, with what overflows added to its accumulator. */
+/* The quantised value of element i, with what overflows added to its accumulator. */
 static double qvalue_of(const struct pairs *p, size_t i)
 {
     const struct nd_linear_call *call = p->layer->call;
@@ -364,7 +364,7 @@ static enum nd_status try_all(struct pairs *p, nd_pair_sum_found *found, void *c
 }
 
 enum nd_status nd_layer_in_pairs(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
-                                nd_pair_sum_found *found, void *context, struct nd_error *err)
+                                 nd_pair_sum_found *found, void *context, struct nd_error *err)
 {
     struct pairs p = {.layer = layer, .usual = usual};
     bool is_covered = false;

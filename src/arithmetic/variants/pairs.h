@@ -1,10 +1,11 @@
-/* What a unit gives when two products of 8 bit codes are added in 16 bits before they reach the accumulator.
+/* What a unit gives when two products of 8 bit quantised values are added in 16 bits before they reach the
+ * accumulator.
  *
  * Kernels without wide dot products do so: pmaddubsw of x86 without VNNI multiplies uint8 by int8 and adds
  * neighbours with saturation; smull followed by smlal of Arm adds two int8 products in a lane of 16 bits, which
- * wraps. One product always fits 16 bits, the sum of two does not. The kernel reads codes, not codes less their
- * zero point: zero points are corrected afterwards, in the accumulator. With l and r the codes as the kernel
- * reads them, k and k' the terms of a pair,
+ * wraps. One product always fits 16 bits, the sum of two does not. The kernel reads quantised values, not
+ * quantised values less their zero point: zero points are corrected afterwards, in the accumulator. With l and
+ * r the quantised values as the kernel reads them, k and k' the terms of a pair,
  *
  *     accumulator = exact sum + sum over pairs of (cut(l r + l' r') - (l r + l' r'))
  *
@@ -25,7 +26,7 @@ enum nd_pair_order {
 struct nd_pair_sum {
     bool is_wrapping; /* else it saturates */
     bool is_unsigned; /* the left operand (of a Conv: the input) is read as uint8, else as int8; the right one
-                         always as int8. A code of the other type is moved by 128 */
+                         always as int8. A quantised value of the other type is moved by 128 */
     int distance;     /* of the terms of a pair: terms k and k + distance of each 2 distance terms */
     enum nd_pair_order order;
 };
@@ -38,14 +39,15 @@ const struct nd_pair_sum *nd_pair_sums(void);
 /* "two products (k and k + 1) are added in 16 bits and saturate". has_orders: says the order of terms, too. */
 const char *nd_pair_sum_text(const struct nd_pair_sum *sum, bool has_orders, char buf[ND_PAIR_SUM_TEXT_BYTES]);
 
-/* Told of the codes that the unit gives with nd_pair_sums()[which]. An error ends the run. */
+/* Told of the quantised values that the layer gives with nd_pair_sums()[which]. An error ends the run. */
 typedef enum nd_status nd_pair_sum_found(void *context, size_t which, const struct nd_array *qvalues,
                                          struct nd_error *err);
 
-/* Calls found for those that may give other codes than exact sums, each rounded by `usual`: none where the unit
- * is no Conv, Gemm or MatMul of 8 bit codes, or where it is not linear. Orders that are the same for a unit are
- * tried once. ND_ERR_MEMORY, or what found returned. Threads may call at the same time. */
+/* Calls found for those that may give other quantised values than exact sums, each rounded by `usual`: none
+ * where the layer is no Conv, Gemm or MatMul of 8 bit quantised values, or where it is not linear. Orders that
+ * are the same for a unit are tried once. ND_ERR_MEMORY, or what found returned. Threads may call at the same
+ * time. */
 enum nd_status nd_layer_in_pairs(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
-                                nd_pair_sum_found *found, void *context, struct nd_error *err);
+                                 nd_pair_sum_found *found, void *context, struct nd_error *err);
 
 #endif

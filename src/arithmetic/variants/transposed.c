@@ -52,13 +52,16 @@ static enum nd_status round_exact(const struct nd_exact_layer *layer, const stru
     if (quant->n == 1)
         status = nd_array_make(qvalues, layer->dtype, &result.shape, err);
     for (size_t i = 0; status == ND_OK && quant->n == 1 && i < result.n; i++)
-        qvalues->x[i] = nd_rounding_rule_qvalue(usual, &result.v[i], (double)quant->zero_point[0], layer->dtype);
+        qvalues->x[i] =
+            nd_rounding_rule_qvalue(usual, &result.v[i], (double)quant->zero_point[0], layer->dtype);
     nd_linear_deinit(&result);
     return status;
 }
 
-enum nd_status nd_layer_transposed(const struct nd_exact_layer *layer, const struct nd_layer_arithmetic *layer_arithmetic,
-                                  const struct nd_rounding_rule *usual, struct nd_array *qvalues, struct nd_error *err)
+enum nd_status nd_layer_transposed(const struct nd_exact_layer *layer,
+                                   const struct nd_layer_arithmetic *layer_arithmetic,
+                                   const struct nd_rounding_rule *usual, struct nd_array *qvalues,
+                                   struct nd_error *err)
 {
     struct nd_array turned = {0};
     struct nd_linear_input inputs[MAX_INPUTS];

@@ -39,7 +39,8 @@ struct question {
 
 static unsigned char *nd_shared_buffer_make(void)
 {
-    void *shared_buffer = mmap(NULL, ND_SHARED_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *shared_buffer =
+        mmap(NULL, ND_SHARED_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return shared_buffer != MAP_FAILED ? shared_buffer : NULL;
 }
 
@@ -78,7 +79,8 @@ enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, v
     unsigned char *to = buf;
     while (n_bytes > 0) {
         const int mark = ND_MARK_ASK;
-        const struct question question = {offset, n_bytes < ND_SHARED_BUFFER_BYTES ? n_bytes : ND_SHARED_BUFFER_BYTES};
+        const struct question question = {offset,
+                                          n_bytes < ND_SHARED_BUFFER_BYTES ? n_bytes : ND_SHARED_BUFFER_BYTES};
         uint64_t n_answers = 0;
         enum nd_status status = nd_reading_send(child, &mark, sizeof mark, err);
         if (status == ND_OK)
@@ -116,7 +118,8 @@ static enum nd_status nd_reading_answer(struct nd_reading *reading, struct nd_er
     reading->n_fetched += question.n_bytes < QUESTION_BYTES ? QUESTION_BYTES : question.n_bytes;
     if (reading->n_fetched / MAX_TIMES_READ > reading->file_bytes && reading->n_fetched > MIN_FETCHED_BYTES)
         return nd_reading_fail(reading, err);
-    status = reading->fetch(reading->fetch_context, question.offset, reading->shared_buffer, question.n_bytes, err);
+    status =
+        reading->fetch(reading->fetch_context, question.offset, reading->shared_buffer, question.n_bytes, err);
     const uint64_t one = 1;
     if (status == ND_OK && write(reading->answers, &one, sizeof one) != sizeof one)
         return nd_reading_fail(reading, err);

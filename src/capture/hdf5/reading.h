@@ -25,7 +25,7 @@
  * max_cpu_s. */
 struct nd_reading_child {
     int pipe;
-    int answers;               /* an eventfd; -1 where nothing is asked */
+    int answers;                        /* an eventfd; -1 where nothing is asked */
     const unsigned char *shared_buffer; /* answers lie here */
     const char *path;
     uint64_t max_cpu_s; /* what any sound file of that size needs at most */

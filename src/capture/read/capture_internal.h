@@ -11,14 +11,14 @@
 #include "core/error.h"
 #include "npudiff/capture/capture.h"
 
-/* A stored repeat: row `row` of /probes/<probe>/repeats/<edge>, or of reruns/<edge>. */
+/* A stored repeat: row `row` of /probes/<probe>/repeats/<tensor>, or of reruns/<tensor>. */
 struct nd_repeat_row {
     int64_t sample;
     int64_t repeat;
     size_t row;
 };
 
-/* What a probe holds of one edge. */
+/* What a probe holds of one tensor. */
 struct nd_probe_tensor {
     const struct nd_index_object *outputs;        /* NULL when only digests are stored */
     const struct nd_index_object *repeats;        /* of repeats or reruns; NULL when none differs */
@@ -36,12 +36,12 @@ struct nd_probe_input_data {
 struct nd_probe_data {
     struct nd_capture_probe probe;
     struct nd_probe_input_data *inputs; /* probe.n_inputs */
-    struct nd_probe_tensor *tensors;        /* one per edge of the capture */
-    struct nd_digest *tensor_digests;     /* one per edge of the capture, or NULL */
+    struct nd_probe_tensor *tensors;    /* one per tensor of the capture */
+    struct nd_digest *tensor_digests;   /* one per tensor of the capture, or NULL */
     size_t n_reruns;
     int64_t (*reruns)[2]; /* sample and repeat (from 1) of the samples that were run again */
     struct nd_digest
-        *rerun_digests; /* [n_reruns][edges]; zero: the session of the edge did not make that run */
+        *rerun_digests; /* [n_reruns][tensors]; zero: the session of the tensor did not make that run */
 };
 
 struct nd_capture_log {
@@ -71,7 +71,7 @@ struct nd_capture {
     size_t n_attrs, n_tensors, n_nodes, n_probes, n_logs, n_objects;
     struct nd_attr *attrs;
     struct nd_tensor *tensors;
-    char **providers;              /* one per edge */
+    char **providers;                  /* one per tensor */
     struct nd_tensor_key *tensor_keys; /* sorted by name */
     struct nd_capture_node *nodes;
     struct nd_probe_data *probes;
@@ -105,14 +105,14 @@ enum nd_status nd_capture_find(const struct nd_capture *capture, const char *pat
                                const struct nd_wanted *wanted, const struct nd_index_object **out,
                                struct nd_error *err);
 
-/* The digests of all digests of each edge (docs/reference/capture-format.md#edge-digests). Loading: absent ones
- * are not stated. _edge_digest: NULL where it is not stated. _make_edge_digest: what the writer states, zero
- * for what it does not state; needs the digests. */
+/* The digests of all digests of each tensor (docs/reference/capture-format.md#edge-digests). Loading: absent
+ * ones are not stated. _edge_digest: NULL where it is not stated. _make_edge_digest: what the writer states,
+ * zero for what it does not state; needs the digests. */
 #define ND_TENSOR_DIGESTS "edge_digests"
 struct nd_digest nd_capture_make_tensor_digest(const struct nd_capture *capture, size_t probe, size_t tensor);
 /* Whether those that are stated are what the digests say. */
 bool nd_capture_are_tensor_digests_right(const struct nd_capture *capture);
-/* Reads the digests of an edge unless they are there. Any thread may call it. ND_E_CAPTURE_DIGEST, ND_ERR_IO,
+/* Reads the digests of a tensor unless they are there. Any thread may call it. ND_E_CAPTURE_DIGEST, ND_ERR_IO,
  * ND_ERR_MEMORY; after a failure every later call fails with the same error. */
 enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t tensor,
                                      struct nd_error *err);

@@ -16,7 +16,7 @@ static bool is_made(struct nd_digest digest)
     return digest.low != 0 || digest.high != 0;
 }
 
-/* The digests of all edges in that rerun, or NULL. */
+/* The digests of all tensors in that rerun, or NULL. */
 static const struct nd_digest *find_rerun(const struct nd_capture *capture, const struct nd_probe_data *data,
                                           size_t sample, size_t repeat)
 {
@@ -99,7 +99,7 @@ static enum nd_status nd_probe_load_reruns(const struct nd_capture *capture, str
 static const struct nd_digest not_stated = {0};
 
 static enum nd_status nd_probe_load_tensor_digests(const struct nd_capture *capture, struct nd_probe_data *data,
-                                                 struct nd_error *err)
+                                                   struct nd_error *err)
 {
     const struct nd_wanted wanted = {
         ND_DTYPE_U64, {.rank = 2, .dims = {(int64_t)capture->n_tensors, 2}}, .is_optional = true};
@@ -231,7 +231,7 @@ static const char *nd_probe_repeats_part(const struct nd_probe_data *data, bool 
     return is_index ? "repeat_index" : "repeats";
 }
 
-/* /repeat_index or /rerun_index of an edge into its part of data; absent: no rows. */
+/* /repeat_index or /rerun_index of a tensor into its part of data; absent: no rows. */
 static enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture,
                                                 const struct nd_probe_data *data, size_t e,
                                                 struct nd_error *err)
@@ -259,7 +259,7 @@ static enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture
         if (index[2 * i] < 0 || (uint64_t)index[2 * i] >= probe->n_samples || index[2 * i + 1] < 1 ||
             (data->n_reruns == 0 && (uint64_t)index[2 * i + 1] >= probe->n_repeats))
             status = nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
-                             "probe '%s', edge '%s': a stored repeat is of sample %lld, repeat %lld",
+                             "probe '%s', tensor '%s': a stored repeat is of sample %lld, repeat %lld",
                              probe->name, tensor->name, (long long)index[2 * i], (long long)index[2 * i + 1]);
     }
     free(loaded);
@@ -267,7 +267,7 @@ static enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture
     for (size_t i = 1; i < n && status == ND_OK; i++)
         if (compare_rows(&part->repeat_rows[i - 1], &part->repeat_rows[i]) == 0)
             status = nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
-                             "probe '%s', edge '%s': a repeat is stored twice", probe->name, tensor->name);
+                             "probe '%s', tensor '%s': a repeat is stored twice", probe->name, tensor->name);
     return status;
 }
 
@@ -282,13 +282,13 @@ static enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, s
     if ((part->n_repeat_rows > 0) != (part->repeats != NULL) ||
         (part->repeats != NULL && part->outputs == NULL))
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, name,
-                       "probe '%s', edge '%s': repeats are stored without their index or without outputs",
+                       "probe '%s', tensor '%s': repeats are stored without their index or without outputs",
                        probe->name, name);
     for (size_t i = 0; i < part->n_repeat_rows; i++)
         if ((size_t)part->repeat_rows[i].repeat >=
             nd_capture_n_runs(capture, p, e, (size_t)part->repeat_rows[i].sample))
             return nd_fail(err, ND_E_CAPTURE_SCHEMA, name,
-                           "probe '%s', edge '%s': repeat %lld of sample %lld is stored, but has no digest",
+                           "probe '%s', tensor '%s': repeat %lld of sample %lld is stored, but has no digest",
                            probe->name, name, (long long)part->repeat_rows[i].repeat,
                            (long long)part->repeat_rows[i].sample);
     /* (A rerun whose digest was damaged is found by whoever reads it.) */
@@ -300,7 +300,7 @@ static enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, s
                                  nd_capture_digest(capture, p, e, s, r)) &&
                 nd_capture_repeat_row(part, s, r) == NULL)
                 return nd_fail(err, ND_E_CAPTURE_SCHEMA, name,
-                               "probe '%s', edge '%s': repeat %zu of sample %zu differs, but is not stored",
+                               "probe '%s', tensor '%s': repeat %zu of sample %zu differs, but is not stored",
                                probe->name, name, r, s);
     return ND_OK;
 }
@@ -430,7 +430,7 @@ static enum nd_status check_tensor(const struct nd_index_object *object, size_t 
         return status;
     if (sample->rank < 0 || dtype == ND_DTYPE_NONE)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
-                       "'%s' is stored, but its edge has no type or shape", object->path);
+                       "'%s' is stored, but its tensor has no type or shape", object->path);
     for (int i = 0; i < sample->rank; i++)
         wanted.dims[i + 1] = sample->dims[i];
     if (found != dtype || !nd_shape_equal(&object->shape, &wanted))
@@ -526,11 +526,11 @@ static enum nd_status check_quant_attrs(const struct nd_index_object *object, co
         !is_attr_equal(object, "zero_point", quant->zero_point, quant->n * sizeof *quant->zero_point) ||
         !is_attr_equal(object, "axis", &axis, sizeof axis))
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
-                       "the quantisation attributes of '%s' contradict the table of edges", object->path);
+                       "the quantisation attributes of '%s' contradict the table of tensors", object->path);
     return ND_OK;
 }
 
-/* Finds the digests of an edge, and reads them unless that is deferred. */
+/* Finds the digests of a tensor, and reads them unless that is deferred. */
 static enum nd_status load_digests(const struct nd_capture *capture, size_t p, size_t e, struct nd_error *err)
 {
     const struct nd_probe_data *data = &capture->probes[p];
@@ -579,14 +579,14 @@ static enum nd_status load_tensor(const struct nd_capture *capture, size_t p, si
     if (status == ND_OK)
         status = nd_probe_check_repeats(capture, p, e, err);
     if (status == ND_OK && probe->n_samples > 0 && (tensor->dtype == ND_DTYPE_NONE || tensor->shape.rank < 0))
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' has samples, but no type or shape",
-                         tensor->name);
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
+                         "tensor '%s' has samples, but no type or shape", tensor->name);
     free(outputs);
     free(repeats);
     return status;
 }
 
-/* Every dataset of these groups must be one that load_edge has looked up: none may be of an edge that does not
+/* Every dataset of these groups must be one that load_edge has looked up: none may be of a tensor that does not
  * exist. */
 static enum nd_status check_no_strangers(const struct nd_capture *capture, const struct nd_probe_data *data,
                                          struct nd_error *err)
@@ -606,7 +606,7 @@ static enum nd_status check_no_strangers(const struct nd_capture *capture, const
             return status;
         if (end - first != n_used[i])
             return nd_fail(err, ND_E_CAPTURE_SCHEMA, data->probe.name,
-                           "probe '%s' has %zu datasets in '%s', but only %zu belong to edges of the table",
+                           "probe '%s' has %zu datasets in '%s', but only %zu belong to tensors of the table",
                            data->probe.name, end - first, parts[i], n_used[i]);
     }
     return ND_OK;

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 
-/* Of edges, nodes and findings, whose rows are larger in memory than in the file. Chosen. */
+/* Of tensors, nodes and findings, whose rows are larger in memory than in the file. Chosen. */
 enum { MAX_ROWS = 1000000 };
 
 static bool is_shape(const struct nd_shape *found, const struct nd_shape *wanted)
@@ -126,12 +126,13 @@ static enum nd_status count_rows(const struct nd_capture *capture, const struct 
     return ND_OK;
 }
 
-/* ---- edges ---- */
+/* ---- tensors ---- */
 
-static enum nd_status set_shape(struct nd_tensor *tensor, int64_t rank, const int64_t *dims, struct nd_error *err)
+static enum nd_status set_shape(struct nd_tensor *tensor, int64_t rank, const int64_t *dims,
+                                struct nd_error *err)
 {
     if (rank < -1 || rank >= ND_MAX_RANK)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' has rank %lld", tensor->name,
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "tensor '%s' has rank %lld", tensor->name,
                        (long long)rank);
     tensor->shape.rank = (int)rank;
     for (int i = 0; i < tensor->shape.rank; i++)
@@ -141,31 +142,31 @@ static enum nd_status set_shape(struct nd_tensor *tensor, int64_t rank, const in
         return ND_OK;
     enum nd_status status = nd_shape_size_bytes(&tensor->shape, tensor->dtype, &n_bytes, err);
     if (status != ND_OK)
-        nd_error_context(err, "edge '%s'", tensor->name);
+        nd_error_context(err, "tensor '%s'", tensor->name);
     return status;
 }
 
-/* The scales of all edges, and how many of them are taken. */
+/* The scales of all tensors, and how many of them are taken. */
 struct scales {
     struct nd_scale_row *rows;
     size_t n, used;
 };
 
 /* Takes the next scales. */
-static enum nd_status set_quant(struct nd_tensor *tensor, const struct nd_tensor_row *row, struct scales *scales,
-                                struct nd_error *err)
+static enum nd_status set_quant(struct nd_tensor *tensor, const struct nd_tensor_row *row,
+                                struct scales *scales, struct nd_error *err)
 {
     int64_t n = row->quant_n, axis = row->quant_axis;
     if (n < 0 || (uint64_t)n > scales->n - scales->used)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' has %lld scales, more than are stored",
-                       tensor->name, (long long)n);
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
+                       "tensor '%s' has %lld scales, more than are stored", tensor->name, (long long)n);
     bool is_known = tensor->shape.rank >= 0;
     bool is_sound = axis < 0 ? axis == -1 && n <= 1
                              : n > 0 && axis < ND_MAX_RANK &&
                                    (!is_known || (axis < tensor->shape.rank && tensor->shape.dims[axis] == n));
     if (!is_sound)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
-                       "edge '%s' has %lld scales on axis %lld, which its shape contradicts", tensor->name,
+                       "tensor '%s' has %lld scales on axis %lld, which its shape contradicts", tensor->name,
                        (long long)n, (long long)axis);
     tensor->quant.n = (size_t)n;
     tensor->quant.axis = (int)axis;
@@ -182,7 +183,7 @@ static enum nd_status set_quant(struct nd_tensor *tensor, const struct nd_tensor
 
 /* Takes the row's texts, but for its type. */
 static enum nd_status set_tensor(struct nd_tensor *tensor, char **provider, struct nd_tensor_row *row,
-                               struct scales *scales, struct nd_error *err)
+                                 struct scales *scales, struct nd_error *err)
 {
     tensor->name = row->name;
     tensor->onnx_name = row->onnx_name;
@@ -192,10 +193,10 @@ static enum nd_status set_tensor(struct nd_tensor *tensor, char **provider, stru
     row->name = row->onnx_name = row->op_types = row->node = row->provider = NULL;
     tensor->dtype = nd_dtype_from_name(row->dtype);
     if (tensor->dtype == ND_DTYPE_NONE && strcmp(row->dtype, "none") != 0)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' is of the unknown type '%s'",
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "tensor '%s' is of the unknown type '%s'",
                        tensor->name, row->dtype);
     if (row->is_model_input > 1 || row->is_model_output > 1)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' has a flag that is neither 0 nor 1",
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "tensor '%s' has a flag that is neither 0 nor 1",
                        tensor->name);
     tensor->is_model_input = row->is_model_input == 1;
     tensor->is_model_output = row->is_model_output == 1;
@@ -218,7 +219,7 @@ static enum nd_status sort_keys(struct nd_capture *capture, struct nd_error *err
     qsort(capture->tensor_keys, capture->n_tensors, sizeof *capture->tensor_keys, compare_keys);
     for (size_t i = 1; i < capture->n_tensors; i++)
         if (compare_keys(&capture->tensor_keys[i - 1], &capture->tensor_keys[i]) == 0)
-            return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/name", "two edges are named '%s'",
+            return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/name", "two tensors are named '%s'",
                            capture->tensor_keys[i].name);
     return ND_OK;
 }
@@ -234,14 +235,14 @@ static enum nd_status load_scales(struct nd_capture *capture, struct scales *sca
 }
 
 static enum nd_status set_tensors(struct nd_capture *capture, struct nd_tensor_row *rows, struct scales *scales,
-                                struct nd_error *err)
+                                  struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < capture->n_tensors && status == ND_OK; i++)
         status = set_tensor(&capture->tensors[i], &capture->providers[i], &rows[i], scales, err);
     if (status == ND_OK && scales->used != scales->n)
         status = nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/scale",
-                         "'/edges/scale' has %zu entries; the edges need %zu", scales->n, scales->used);
+                         "'/edges/scale' has %zu entries; the tensors need %zu", scales->n, scales->used);
     return status == ND_OK ? sort_keys(capture, err) : status;
 }
 

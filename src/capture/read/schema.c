@@ -58,7 +58,7 @@ static const struct nd_column finding_columns[] = {
 };
 
 const struct nd_stored_table nd_tensor_table = {"/edges", sizeof(struct nd_tensor_row), N_OF(tensor_columns),
-                                              tensor_columns};
+                                                tensor_columns};
 const struct nd_stored_table nd_scale_table = {"/edges", sizeof(struct nd_scale_row), N_OF(scale_columns),
                                                scale_columns};
 const struct nd_stored_table nd_dims_table = {"/edges", sizeof(struct nd_tensor_row), N_OF(dims_columns),

@@ -34,7 +34,7 @@ struct nd_tensor_row {
     int64_t dims[ND_MAX_RANK];
 };
 
-/* The scales of all edges, one edge after the other. */
+/* The scales of all tensors, one tensor after the other. */
 struct nd_scale_row {
     float scale;
     int64_t zero_point;

@@ -30,17 +30,17 @@ static enum nd_status read_rows(const struct nd_capture *capture, struct rows ro
     return status;
 }
 
-/* ND_ERR_NOT_FOUND: of this edge only digests are stored. */
+/* ND_ERR_NOT_FOUND: of this tensor only digests are stored. */
 static enum nd_status nd_capture_fail_no_outputs(const struct nd_capture *capture, size_t probe, size_t tensor,
                                                  struct nd_error *err)
 {
     return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, capture->tensors[tensor].name,
-                   "'%s': of edge '%s' of probe '%s' only digests are stored", capture->path,
+                   "'%s': of tensor '%s' of probe '%s' only digests are stored", capture->path,
                    capture->tensors[tensor].name, capture->probes[probe].probe.name);
 }
 
-enum nd_status nd_capture_read_outputs(const struct nd_probe_values *tensor, size_t first, size_t n,
-                                       void *buf, struct nd_error *err)
+enum nd_status nd_capture_read_outputs(const struct nd_probe_values *tensor, size_t first, size_t n, void *buf,
+                                       struct nd_error *err)
 {
     const struct nd_capture *capture = tensor->capture;
     assert(tensor->probe < capture->n_probes && tensor->tensor < capture->n_tensors);
@@ -109,7 +109,8 @@ void nd_capture_trust(struct nd_capture *capture)
 
 static size_t sample_bytes_of(const struct nd_probe_values *tensor)
 {
-    const struct nd_index_object *object = tensor->capture->probes[tensor->probe].tensors[tensor->tensor].outputs;
+    const struct nd_index_object *object =
+        tensor->capture->probes[tensor->probe].tensors[tensor->tensor].outputs;
     size_t n_rows = (size_t)object->shape.dims[0];
     return n_rows > 0 ? object->n_bytes / n_rows : 0;
 }
@@ -132,12 +133,12 @@ static enum nd_status check_sample(const struct nd_probe_values *tensor, size_t 
 enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t tensor,
                                        size_t sample, struct nd_error *err)
 {
-    return fail_damaged(&(struct nd_probe_values){capture, probe, tensor}, "edge", capture->tensors[tensor].name,
-                        sample, err);
+    return fail_damaged(&(struct nd_probe_values){capture, probe, tensor}, "edge",
+                        capture->tensors[tensor].name, sample, err);
 }
 
-enum nd_status nd_capture_read_verified(const struct nd_probe_values *tensor, size_t first, size_t n,
-                                        void *buf, struct nd_error *err)
+enum nd_status nd_capture_read_verified(const struct nd_probe_values *tensor, size_t first, size_t n, void *buf,
+                                        struct nd_error *err)
 {
     enum nd_status status = nd_capture_read_outputs(tensor, first, n, buf, err);
     size_t sample_bytes = status == ND_OK ? sample_bytes_of(tensor) : 0;
@@ -362,9 +363,9 @@ static bool is_inside(const struct nd_index_object *object, size_t first_byte, s
     return first_byte <= object->n_bytes && n_bytes <= object->n_bytes - first_byte;
 }
 
-enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, size_t first_byte,
-                                       size_t n_bytes, struct nd_view_scratch *scratch,
-                                       const unsigned char **out, struct nd_error *err)
+enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, size_t first_byte, size_t n_bytes,
+                                       struct nd_view_scratch *scratch, const unsigned char **out,
+                                       struct nd_error *err)
 {
     static const unsigned char nothing;
     const struct nd_capture *capture = tensor->capture;

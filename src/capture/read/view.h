@@ -49,9 +49,9 @@ void nd_view_scratch_deinit(struct nd_view_scratch *scratch);
  * Scratch takes at most n_bytes and two chunks, and a stored chunk where the file is not mapped. Threads may
  * view at the same time with a scratch each. ND_ERR_NOT_FOUND: only digests are stored, or the range is
  * outside; ND_ERR_FORMAT: a chunk cannot be decoded; ND_ERR_IO, ND_ERR_MEMORY. */
-enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, size_t first_byte,
-                                       size_t n_bytes, struct nd_view_scratch *scratch,
-                                       const unsigned char **out, struct nd_error *err);
+enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, size_t first_byte, size_t n_bytes,
+                                       struct nd_view_scratch *scratch, const unsigned char **out,
+                                       struct nd_error *err);
 
 /* Where everything lies in the file; borrowed. */
 const struct nd_index *nd_capture_index(const struct nd_capture *capture);

@@ -258,7 +258,7 @@ static enum nd_status finish_content(struct nd_capture_writer *writer, enum nd_c
     return status;
 }
 
-/* What is stated of the digests of each edge, in the place that is reserved for it. */
+/* What is stated of the digests of each tensor, in the place that is reserved for it. */
 static herr_t store_tensor_digests(struct nd_capture_writer *writer, const struct nd_capture *capture, size_t p)
 {
     const struct nd_probe_data *data = &capture->probes[p];
@@ -309,7 +309,8 @@ enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum n
     struct nd_capture *capture = NULL;
     char digest[ND_CONTENT_DIGEST_BYTES];
     enum nd_status status = finish_content(writer, state, err);
-    /* Read back by the very code that will read it later: a capture that breaks the schema is never published.
+    /* Read back by the very quantised value that will read it later: a capture that breaks the schema is never
+     * published.
      */
     if (status == ND_OK)
         status = nd_capture_open_unchecked(writer->place.temporary, &capture, err);

@@ -31,10 +31,11 @@ void nd_capture_writer_level(struct nd_capture_writer *writer, int level);
 enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const struct nd_attr *attr,
                                       struct nd_error *err);
 
-/* The tables /edges and /nodes. providers[i] is the provider of edge i. Call once each, edges before outputs.
+/* The tables /edges and /nodes. providers[i] is the provider of tensor i. Call once each, tensors before
+ * outputs.
  */
 enum nd_status nd_capture_writer_tensors(struct nd_capture_writer *writer, const struct nd_tensor *tensors,
-                                       const char *const *providers, size_t n_tensors, struct nd_error *err);
+                                         const char *const *providers, size_t n_tensors, struct nd_error *err);
 enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes,
                                        size_t n_nodes, struct nd_error *err);
 
@@ -49,17 +50,17 @@ enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const s
 enum nd_status nd_capture_writer_input(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                        size_t input, const void *data, struct nd_error *err);
 
-/* Digests [n_samples][n_repeats] of one edge. */
+/* Digests [n_samples][n_repeats] of one tensor. */
 enum nd_status nd_capture_writer_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                          const struct nd_tensor *tensor, const struct nd_digest *digests,
                                          struct nd_error *err);
 
-/* How the outputs of an edge are cut: as it would be for all samples asked for, shortened to those there are.
+/* How the outputs of a tensor are cut: as it would be for all samples asked for, shortened to those there are.
  */
 enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, const struct nd_tensor *tensor,
                                         struct nd_chunk_layout *out, struct nd_error *err);
 
-/* The outputs of an edge in a probe of n_samples >= 1. */
+/* The outputs of a tensor in a probe of n_samples >= 1. */
 struct nd_capture_output {
     const struct nd_capture_probe *probe;
     const struct nd_tensor *tensor;
@@ -92,8 +93,8 @@ struct nd_capture_repeats {
     const void *data; /* the rows' tensors, back to back */
 };
 enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                         const struct nd_tensor *tensor, const struct nd_capture_repeats *repeats,
-                                         struct nd_error *err);
+                                         const struct nd_tensor *tensor,
+                                         const struct nd_capture_repeats *repeats, struct nd_error *err);
 
 /* Runs of samples beyond the n_repeats (1) that every sample has. Call before the outputs. Where no sample has
  * any, n is 0 and nothing is written. Values that differ from the first run's go by nd_capture_writer_repeats.
@@ -102,7 +103,8 @@ struct nd_capture_reruns {
     const size_t (*sample_repeat)[2]; /* ascending; repeats from 1 */
     size_t n;
     size_t n_tensors;
-    const struct nd_digest *digests; /* [n][n_edges]; zero where the session of the edge did not make the run */
+    const struct nd_digest
+        *digests; /* [n][n_edges]; zero where the session of the tensor did not make the run */
 };
 enum nd_status nd_capture_writer_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                         const struct nd_capture_reruns *reruns, struct nd_error *err);

@@ -433,7 +433,7 @@ static struct nd_tensor_row row_of(const struct nd_tensor *tensor, const char *p
 }
 
 static enum nd_status put_tensors(struct nd_capture_writer *writer, const struct nd_tensor *tensors,
-                                const char *const *providers, size_t n, struct nd_error *err)
+                                  const char *const *providers, size_t n, struct nd_error *err)
 {
     size_t n_scales = 0;
     for (size_t i = 0; i < n; i++)
@@ -475,7 +475,7 @@ enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, st
 }
 
 enum nd_status nd_capture_writer_tensors(struct nd_capture_writer *writer, const struct nd_tensor *tensors,
-                                       const char *const *providers, size_t n_tensors, struct nd_error *err)
+                                         const char *const *providers, size_t n_tensors, struct nd_error *err)
 {
     nd_hdf5_lock();
     enum nd_status status = put_tensors(writer, tensors, providers, n_tensors, err);

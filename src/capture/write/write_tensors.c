@@ -56,7 +56,7 @@ static enum nd_status put_latency(struct nd_capture_writer *writer, const struct
 
 /* Zeros, which commit overwrites: then all digests are there. */
 static enum nd_status reserve_tensor_digests(struct nd_capture_writer *writer,
-                                           const struct nd_capture_probe *probe, struct nd_error *err)
+                                             const struct nd_capture_probe *probe, struct nd_error *err)
 {
     const struct nd_shape shape = {.rank = 2, .dims = {(int64_t)writer->n_tensors, 2}};
     struct nd_digest *zeros = nd_calloc(writer->n_tensors, sizeof *zeros);
@@ -176,7 +176,7 @@ enum nd_status nd_capture_writer_digests(struct nd_capture_writer *writer, const
     return status;
 }
 
-/* What a person with h5py needs to turn codes into numbers, on the spot. */
+/* What a person with h5py needs to turn quantised values into numbers, on the spot. */
 static enum nd_status put_quant(struct nd_capture_dataset *dataset, const struct nd_tensor *tensor,
                                 const char *provider, struct nd_error *err)
 {
@@ -261,7 +261,7 @@ static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct
     bool is_rerun = probe->n_repeats < 2;
     const char *index_name = is_rerun ? "rerun_index" : "repeat_index";
     const struct nd_writer_tensor item = {probe->name, is_rerun ? "reruns" : "repeats", tensor->name,
-                                            tensor->dtype};
+                                          tensor->dtype};
     size_t n = repeats->n;
     struct nd_capture_dataset *dataset = NULL;
     struct nd_chunk_layout layout;
@@ -300,8 +300,8 @@ out:
 }
 
 enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                         const struct nd_tensor *tensor, const struct nd_capture_repeats *repeats,
-                                         struct nd_error *err)
+                                         const struct nd_tensor *tensor,
+                                         const struct nd_capture_repeats *repeats, struct nd_error *err)
 {
     if (repeats->n == 0)
         return ND_OK;

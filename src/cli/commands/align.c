@@ -45,7 +45,9 @@ struct work {
 
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
-    const char *unit = strcmp(stage, "price") == 0 ? "samples" : strcmp(stage, "capture") == 0 ? "devices" : "";
+    const char *unit = strcmp(stage, "accuracy_cost") == 0 ? "samples"
+                       : strcmp(stage, "capture") == 0     ? "devices"
+                                                           : "";
     cli_progress_show(context, 0,
                       &(struct cli_progress_state){.label = "align",
                                                    .stage = stage,
@@ -171,8 +173,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->load.devices.n > 0 && values->load.probes.n == 0)
         return cli_usage_error("align", "--verify needs -p PROBE: what the devices are fed");
     if (values->budget_db > 0 && (values->load.float_model == NULL || values->load.probes.n == 0))
-        return cli_usage_error("align",
-                               "--budget needs --float FLOAT.onnx and -p PROBE: they measure the price");
+        return cli_usage_error(
+            "align", "--budget needs --float FLOAT.onnx and -p PROBE: they measure the accuracy cost");
     if (values->layers != NULL && strcmp(values->layers, "auto") == 0 && !(values->budget_db > 0))
         return cli_usage_error("align", "--layers auto needs --budget DB, which says how many layers");
     if (values->arithmetics.n == 1 && values->chipsets == NULL)
@@ -203,8 +205,9 @@ static const struct cli_option options[] = {
     OPT_TEXT(0, "overrides", struct values, overrides, CLI_A_FILE("FILE.json"),
              "also write them as TensorQuantOverrides of ONNX Runtime's quantiser (without biases)"),
     OPT_FORCE(struct values, "overwrite existing files"),
-    OPT_TEXT(0, "float", struct values, load.float_model, CLI_A_MODEL("FLOAT.onnx"),
-             "the float model: the weights are rounded anew from it, and the price is measured against it"),
+    OPT_TEXT(
+        0, "float", struct values, load.float_model, CLI_A_MODEL("FLOAT.onnx"),
+        "the float model: the weights are rounded anew from it, and the accuracy cost is measured against it"),
     OPT_LIST(0, "arithmetic", struct values, arithmetics, CLI_A_TEXT("NAME"),
              "an arithmetic that must give the same bits: htp-v69, htp-v73, htp-v69:2.48, htp-v73:2.48; may be "
              "repeated (htp-v69 and htp-v73)"),
@@ -220,19 +223,19 @@ static const struct cli_option options[] = {
         "run the aligned model on this device and compare all tensors; at least two; 'npudiff devices' lists "
         "them; may be repeated"),
     OPT_LIST('p', "probe", struct values, load.probes, CLI_A_PROBE,
-             "inputs for the price and for --verify; see 'npudiff probes'; may be repeated"),
+             "inputs for the accuracy cost and for --verify; see 'npudiff probes'; may be repeated"),
     OPT_LIST(
         0, "fit", struct values, fit, CLI_A_PROBE,
         "inputs that weights are rounded for, up to 8 samples: they should be none of those that measure the "
-        "price; may be repeated (the first --probe)"),
+        "accuracy cost; may be repeated (the first --probe)"),
     OPT_FLAG(0, "no-equalise", struct values, no_equalise,
              "do not scale channels of two layers against each other; --encodings and --overrides imply it"),
     OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9,
-               "measure the price on the first N samples (all)"),
+               "measure the accuracy cost on the first N samples (all)"),
     OPT_REAL(0, "budget", struct values, budget_db, "DB", 1e-6, 1000,
              "write nothing if the signal-to-noise ratio of an output falls by more than DB decibels"),
     OPT_LOAD(struct values),
-    OPT_VERBOSE(struct values, "print the table of all layers, too: multiplier, price, proof"),
+    OPT_VERBOSE(struct values, "print the table of all layers, too: multiplier, accuracy cost, proof"),
     OPT_ANSWER(struct values),
     {.name = NULL},
 };
@@ -276,9 +279,11 @@ const struct cli_command cmd_align = {
         "values "
         "that "
         "still differ. A refusal by --budget prints it, too.\n"
-        "The price is the signal-to-noise ratio of the outputs before and after, in exact arithmetic on the "
+        "The accuracy cost is the signal-to-noise ratio of the outputs before and after, in exact arithmetic "
+        "on the "
         "samples of -p. Without --float, the distance from the model as it was is printed.\n"
-        "Exit code 0: every layer is proven or tested; 1: a layer or a tensor differs, or the price is over "
+        "Exit code 0: every layer is proven or tested; 1: a layer or a tensor differs, or the accuracy cost is "
+        "over "
         "--budget (nothing is written then); 2: wrong usage, a file problem, or a model that cannot be "
         "aligned; 4: no "
         "layer is known to differ, but some are neither proven nor tested; 5: a device failed.",

@@ -203,7 +203,8 @@ static bool has_difference(const struct nd_encodings_check *check, const struct 
 {
     for (size_t i = 0; i < check->n_used; i++) {
         const struct nd_encoding_use *use = &check->uses[i];
-        if (use->tensor != SIZE_MAX && nd_capture_tensor(capture, use->tensor)->quant.n > 0 && !use->is_stated_same)
+        if (use->tensor != SIZE_MAX && nd_capture_tensor(capture, use->tensor)->quant.n > 0 &&
+            !use->is_stated_same)
             return true;
     }
     return check->n_without > 0;

@@ -36,7 +36,8 @@ enum { MIN_TABLE = 120, DEFAULT_OUTPUT_EFFECT_SAMPLES = 16 };
 
 static size_t n_output_effect_samples(const struct values *values)
 {
-    return values->n_effect_samples.is_given ? (size_t)values->n_effect_samples.value : DEFAULT_OUTPUT_EFFECT_SAMPLES;
+    return values->n_effect_samples.is_given ? (size_t)values->n_effect_samples.value
+                                             : DEFAULT_OUTPUT_EFFECT_SAMPLES;
 }
 
 static enum nd_status open_captures(const char *const *paths, size_t n, struct nd_capture **captures,

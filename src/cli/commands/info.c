@@ -481,9 +481,10 @@ static json_t *tensor_row(const struct nd_tensor *tensor)
     const char *role = tensor->is_model_input ? "input" : tensor->is_model_output ? "output" : "";
     return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:s}", "tensor", cli_text(tensor->name),
                      "op_types", cli_text(tensor->op_types), "type", nd_dtype_name(tensor->dtype), "shape",
-                     nd_shape_format(&tensor->shape, shape, sizeof shape), "onnx_name", cli_text(tensor->onnx_name),
-                     "quantisation", quantisation_text(&tensor->quant), "scale", scales(&tensor->quant),
-                     "zero_point", zero_points(&tensor->quant), "axis", tensor->quant.axis, "role", role);
+                     nd_shape_format(&tensor->shape, shape, sizeof shape), "onnx_name",
+                     cli_text(tensor->onnx_name), "quantisation", quantisation_text(&tensor->quant), "scale",
+                     scales(&tensor->quant), "zero_point", zero_points(&tensor->quant), "axis",
+                     tensor->quant.axis, "role", role);
 }
 
 /* Of one scale the digits that a person reads. */

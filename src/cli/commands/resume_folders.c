@@ -80,7 +80,7 @@ static const char *find_difference(const struct cli_fleet *fleet, const struct c
                 : !is_text(capture, "device", "label", cell->device.label))
         return "a different device";
     if (!is_text(capture, "model", "edges", tensors))
-        return "other edges";
+        return "other tensors";
     if (nd_capture_n_probes(capture) != fleet->n_probes)
         return "other probes";
     for (size_t p = 0; p < fleet->n_probes; p++)

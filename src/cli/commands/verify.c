@@ -182,9 +182,10 @@ static int verify_certificate(const struct values *values, const char *const *op
     if (values->devices.n > 0 && values->probes.n == 0)
         return cli_usage_error("verify", "-d needs -p PROBE: what the devices are fed");
     if (values->model != NULL && values->probes.n == 0)
-        return cli_usage_error("verify", "--model needs -p PROBE: the inputs that the price was measured with");
+        return cli_usage_error("verify",
+                               "--model needs -p PROBE: the inputs that the accuracy cost was measured with");
     if (values->float_model != NULL && values->model == NULL)
-        return cli_usage_error("verify", "--float needs --model MODEL.onnx: both measure the price");
+        return cli_usage_error("verify", "--float needs --model MODEL.onnx: both measure the accuracy cost");
     return cli_verify_certificate(&(struct cli_certificate){.path = operands[0],
                                                             .aligned = operands[1],
                                                             .model = values->model,
@@ -282,12 +283,12 @@ static const struct cli_option options[] = {
     OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
              "inputs for -d and --model; see 'npudiff probes'; may be repeated"),
     OPT_ALLOW_NONFINITE(struct values),
-    OPT_TEXT(
-        0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
-        "of a certificate, the model before 'align': measure the price again, too; with --paranoid, the model "
-        "that was captured"),
+    OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
+             "of a certificate, the model before 'align': measure the accuracy cost again, too; with "
+             "--paranoid, the model "
+             "that was captured"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
-             "the float model that the price was measured against"),
+             "the float model that the accuracy cost was measured against"),
     OPT_FLAG(
         0, "paranoid", struct values, paranoid,
         "hold every statement of a capture against the others, and with --model against the model; compute "
@@ -322,7 +323,7 @@ const struct cli_command cmd_verify = {
         "compares the digests of the content and of the model, finds out whether each arithmetic of this "
         "npudiff still gives the same values, and proves each layer again. -d runs the model on devices "
         "again, which layers need that are as tested. --model, with --float and the same -p, measures the "
-        "price again.\n"
+        "accuracy cost again.\n"
         "Exit code 0: sound, or the certificate holds and every layer is equal; 1: damaged, or the "
         "certificate is refused or says itself that layers differ; 2: cannot be read, or wrong usage; 4: "
         "the certificate holds, but layers are unknown, or as tested and did not run again; 5: a device "

@@ -174,7 +174,7 @@ struct cli_progress {
 
 static const double redraw_s = 0.1;      /* chosen: no more than ten times a second */
 static const double sign_of_life_s = 60; /* chosen: in a log, a long stage says once a minute how far it is */
-enum { MAX_LINES = 8 };                 /* chosen: of devices; the rest is one line */
+enum { MAX_LINES = 8 };                  /* chosen: of devices; the rest is one line */
 
 static double now_s(void)
 {

@@ -63,7 +63,7 @@ static double element(enum nd_dtype dtype, const void *data, size_t i)
     }
 }
 
-/* The scale that the edge's own codes have at an element; an edge per channel has the encoding's channels. */
+/* The scale that the edge's own codes have at an element; a tensor per channel has the encoding's channels. */
 static double real_of(const struct tally *tally, const void *data, size_t i, size_t channel)
 {
     const struct nd_quant *quant = &tally->tensor->quant;
@@ -74,7 +74,8 @@ static double real_of(const struct tally *tally, const void *data, size_t i, siz
     return (double)quant->scale[at] * (value - (double)quant->zero_point[at]);
 }
 
-/* A millionth of the range is room for the rounding of scales: a code at the end counts as at the end. */
+/* A millionth of the range is room for the rounding of scales: a quantised value at the end counts as at the
+ * end. */
 static void look(struct tally *tally, const void *data, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -130,11 +131,11 @@ static enum nd_status find_channels(struct tally *tally, struct nd_error *err)
     bool fits = quant->n > 1 && axis >= 0 && axis < shape->rank && shape->dims[axis] == (int64_t)quant->n &&
                 (own->n <= 1 || (own->n == quant->n && own->axis == axis));
     if (!fits)
-        return nd_fail(
-            err, ND_E_ENCODINGS_MISMATCH, tally->encoding->name,
-            "the encoding of '%s' has %zu scales, which do not lie along a dimension of the captured edge (%zu "
-            "scales of its own)",
-            tally->encoding->name, quant->n, own->n);
+        return nd_fail(err, ND_E_ENCODINGS_MISMATCH, tally->encoding->name,
+                       "the encoding of '%s' has %zu scales, which do not lie along a dimension of the "
+                       "captured tensor (%zu "
+                       "scales of its own)",
+                       tally->encoding->name, quant->n, own->n);
     for (int d = axis + 1; d < shape->rank; d++)
         tally->inner *= (size_t)shape->dims[d];
     return ND_OK;
@@ -168,7 +169,7 @@ static void summarise(const struct tally *tally, struct nd_encoding_use *use)
 }
 
 static enum nd_status look_at_tensor(const struct nd_capture *capture, struct nd_encoding_use *use,
-                                   struct nd_error *err)
+                                     struct nd_error *err)
 {
     struct tally tally = {.encoding = use->encoding, .tensor = nd_capture_tensor(capture, use->tensor)};
     enum nd_status status = find_channels(&tally, err);
@@ -195,8 +196,8 @@ static enum nd_status look_at_tensor(const struct nd_capture *capture, struct nd
 }
 
 /* Whether the edge's own parameters mean the same reals. */
-static enum nd_status is_stated_same(const struct nd_encoding *encoding, const struct nd_tensor *tensor, bool *out,
-                                     struct nd_error *err)
+static enum nd_status is_stated_same(const struct nd_encoding *encoding, const struct nd_tensor *tensor,
+                                     bool *out, struct nd_error *err)
 {
     struct nd_encodings *stated = NULL, *wanted = NULL;
     struct nd_encodings_diff diff = {0};

@@ -61,8 +61,8 @@ void nd_compare_options_init_sized(struct nd_compare_options *options, size_t st
 
 /* Gates and classes: what digests and options alone decide. */
 static enum nd_status prepare_tensors(const struct nd_matching *alignment,
-                                    const struct nd_compare_options *options, struct nd_comparison *comparison,
-                                    struct nd_error *err)
+                                      const struct nd_compare_options *options,
+                                      struct nd_comparison *comparison, struct nd_error *err)
 {
     enum nd_status status = nd_gates_check(options->gates, comparison->tensors, comparison->n_tensors, err);
     for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
@@ -83,7 +83,7 @@ static enum nd_status check_common(const struct nd_comparison *comparison, struc
     for (size_t c = 0; c < comparison->n_devices; c++)
         if (comparison->devices[c].status != ND_CAPTURE_COMPLETE)
             return ND_OK;
-    const char *reason = "there are no edges";
+    const char *reason = "there are no tensors";
     for (size_t e = 0; e < comparison->n_tensors; e++)
         for (size_t t = 1; t < comparison->n_devices; t++) {
             const struct nd_compared_pair *pair = &comparison->tensors[e].pairs[t - 1];
@@ -302,7 +302,7 @@ static void choose_signal(struct nd_compared_pair *pair, size_t n_probes)
 
 /* Coverage and verdicts of all pairs; those of two tests have a verdict that counts for nothing else. */
 static enum nd_status judge_tensor(struct nd_comparison *comparison, size_t e, const struct nd_gates *gates,
-                                 struct nd_error *err)
+                                   struct nd_error *err)
 {
     struct nd_compared_tensor *tensor = &comparison->tensors[e];
     struct nd_gate_values gate = nd_gates_resolve(gates, tensor->name, nd_dtype_is_float(tensor->dtype));
@@ -311,8 +311,8 @@ static enum nd_status judge_tensor(struct nd_comparison *comparison, size_t e, c
         struct nd_compared_pair *pair = &tensor->pairs[p];
         status = sum_up_coverage(pair, comparison->n_probes, err);
         choose_signal(pair, comparison->n_probes);
-        pair->is_unrecorded_input =
-            tensor->is_model_input && (!tensor->devices[pair->ref].exists || !tensor->devices[pair->test].exists);
+        pair->is_unrecorded_input = tensor->is_model_input &&
+                                    (!tensor->devices[pair->ref].exists || !tensor->devices[pair->test].exists);
         pair->verdict = judge_pair(pair, gate.bitwise);
     }
     return status;
@@ -387,8 +387,8 @@ static enum nd_status find_partings(struct nd_comparison *comparison, struct nd_
     return ND_OK;
 }
 
-/* After every edge was compared, and the overall classes are there: coverage, verdicts, first differences, who
- * is alone and where classes part. docs/reference/metrics.md#classes and #verdicts. */
+/* After every tensor was compared, and the overall classes are there: coverage, verdicts, first differences,
+ * who is alone and where classes part. docs/reference/metrics.md#classes and #verdicts. */
 static enum nd_status nd_result_conclude(struct nd_comparison *comparison, const struct nd_gates *gates,
                                          struct nd_error *err)
 {

@@ -17,10 +17,10 @@
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 
-/* From the states of jobs to the results of edges. docs/reference/metrics.md#elements, #accounting,
+/* From the states of jobs to the results of tensors. docs/reference/metrics.md#elements, #accounting,
  * #mixed-types and #parts. */
 
-/* What an edge is waiting for. */
+/* What a tensor is waiting for. */
 struct nd_tensor_work {
     size_t n_jobs_left;
     struct nd_pair_state **totals;           /* [n_pairs] over the probes so far; NULL where there is nothing */
@@ -146,7 +146,7 @@ static bool is_name(const json_t *value, const char *name)
 static const char *find_mismatch(const json_t *root, const struct nd_comparison *c)
 {
     const json_t *captures = json_object_get(root, "captures"), *probes = json_object_get(root, "probes");
-    const json_t *tensors = json_object_get(root, "edges");
+    const json_t *tensors = json_object_get(root, "tensors");
     if (json_array_size(captures) != c->n_devices)
         return "a different number of captures";
     for (size_t i = 0; i < c->n_devices; i++)
@@ -209,7 +209,7 @@ static bool has_places(const struct nd_job *job, const struct nd_pair_state *sta
 static enum nd_status load_state(const struct nd_parts *parts, size_t part, const struct nd_job *job, size_t p,
                                  struct nd_job_pair *pair, struct nd_error *err)
 {
-    const json_t *tensor = json_array_get(json_object_get(parts->roots[part], "edges"), job->tensor);
+    const json_t *tensor = json_array_get(json_object_get(parts->roots[part], "tensors"), job->tensor);
     const json_t *state = json_array_get(json_array_get(json_object_get(tensor, "pairs"), p), job->probe);
     if (json_is_null(state))
         return ND_OK;
@@ -372,7 +372,7 @@ static uint64_t count_stuck(const struct nd_job *job, const struct nd_job_pair *
     return n;
 }
 
-/* What is no number, in all samples of a pair of which both sides were read. Codes are numbers. */
+/* What is no number, in all samples of a pair of which both sides were read. Quantised values are numbers. */
 static void count_numbers(const struct nd_job *job, const struct nd_job_pair *pair)
 {
     size_t n_samples = job->end_sample - job->first_sample;
@@ -427,7 +427,7 @@ static enum nd_status nd_deliver_check(const struct nd_job *job, struct nd_error
                 !nd_job_is_equal(job, pair->ref, pair->test, s))
                 return nd_fail(
                     err, ND_E_CAPTURE_DIGEST, a->tensor_names[job->tensor],
-                    "edge '%s', probe '%s', sample %zu: the digests in '%s' and '%s' differ, but the "
+                    "tensor '%s', probe '%s', sample %zu: the digests in '%s' and '%s' differ, but the "
                     "data does not",
                     a->tensor_names[job->tensor], a->probe_names[job->probe], s,
                     nd_capture_path(job->streams[pair->ref].tensor.capture),
@@ -463,7 +463,8 @@ static enum nd_status deliver_pair(struct nd_delivery *delivery, struct nd_job *
             return nd_fail_memory(err);
     }
     enum nd_status status = nd_pair_state_finish(pair->state, &pair->context, &part->difference, err);
-    return status == ND_OK ? add_total(&delivery->tensors[job->tensor], comparison->n_pairs, p, pair, err) : status;
+    return status == ND_OK ? add_total(&delivery->tensors[job->tensor], comparison->n_pairs, p, pair, err)
+                           : status;
 }
 
 static enum nd_status finish_tensor(struct nd_delivery *delivery, size_t e, struct nd_error *err)
@@ -474,8 +475,8 @@ static enum nd_status finish_tensor(struct nd_delivery *delivery, size_t e, stru
     enum nd_status status = ND_OK;
     for (size_t p = 0; p < n_pairs && work->totals != NULL && status == ND_OK; p++)
         if (work->totals[p] != NULL)
-            status =
-                nd_pair_state_finish(work->totals[p], work->contexts[p], &tensor->pairs[p].total.difference, err);
+            status = nd_pair_state_finish(work->totals[p], work->contexts[p],
+                                          &tensor->pairs[p].total.difference, err);
     free_totals(work, n_pairs);
     return status;
 }
@@ -505,7 +506,7 @@ static enum nd_status deliver_classes(struct nd_delivery *delivery, const struct
     return ND_OK;
 }
 
-/* A job whose units are all done: fills the parts of its probe and, with the last job of an edge, the totals;
+/* A job whose tiles are all done: fills the parts of its probe and, with the last job of a tensor, the totals;
  * frees its states. One call at a time. */
 static enum nd_status nd_deliver(struct nd_delivery *delivery, struct nd_job *job, struct nd_error *err)
 {
@@ -537,14 +538,14 @@ struct engine {
     struct nd_worker **workers;
     struct nd_job **jobs;
     size_t n_jobs, jobs_capacity;
-    size_t *first_tile; /* [n_jobs + 1]: units are numbered over all jobs */
+    size_t *first_tile; /* [n_jobs + 1]: tiles are numbered over all jobs */
     pthread_mutex_t lock;
-    atomic_size_t n_done; /* units */
+    atomic_size_t n_done; /* tiles */
     struct nd_delivery delivery;
 };
 
 static enum nd_status plan_tensor(struct engine *engine, const struct nd_job_options *job_options, size_t e,
-                                struct nd_error *err)
+                                  struct nd_error *err)
 {
     struct nd_compared_tensor *tensor = &engine->comparison->tensors[e];
     bool *is_mixed = nd_calloc(engine->comparison->n_pairs, sizeof *is_mixed);
@@ -552,8 +553,8 @@ static enum nd_status plan_tensor(struct engine *engine, const struct nd_job_opt
     for (size_t p = 0; p < engine->comparison->n_pairs && status == ND_OK; p++) {
         struct nd_compared_pair *pair = &tensor->pairs[p];
         status = nd_align_tensors(nd_aligned_tensor(engine->alignment, e, pair->ref),
-                                nd_aligned_tensor(engine->alignment, e, pair->test), &is_mixed[p],
-                                &pair->total.reason, err);
+                                  nd_aligned_tensor(engine->alignment, e, pair->test), &is_mixed[p],
+                                  &pair->total.reason, err);
     }
     for (size_t probe = 0; probe < engine->comparison->n_probes && status == ND_OK; probe++)
         status = nd_jobs_plan(engine->alignment, e, probe, job_options, tensor, is_mixed, &engine->jobs,
@@ -601,7 +602,7 @@ static enum nd_status fit_memory(struct engine *engine, struct nd_error *err)
     if (each > budget)
         return nd_fail(err, ND_E_COMPARE_MEMORY,
                        engine->alignment->tensor_names[largest != NULL ? largest->tensor : 0],
-                       "edge '%s' needs %zu MiB for the chunks of %zu captures, and %zu MiB were granted",
+                       "tensor '%s' needs %zu MiB for the chunks of %zu captures, and %zu MiB were granted",
                        engine->alignment->tensor_names[largest != NULL ? largest->tensor : 0], (each >> 20) + 1,
                        largest != NULL ? largest->n_streams : 0, budget >> 20);
     if (engine->n_workers > budget / each)
@@ -625,7 +626,7 @@ static enum nd_status make_workers(struct engine *engine, struct nd_error *err)
     return ND_OK;
 }
 
-/* The last job whose units begin at or before that number, and which has any. */
+/* The last job whose tiles begin at or before that number, and which has any. */
 static size_t find_job(const struct engine *engine, size_t tile)
 {
     size_t low = 0, high = engine->n_jobs;

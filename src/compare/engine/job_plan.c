@@ -20,8 +20,8 @@ enum { TILE_BYTES = 2 << 20 };
  * docs/results/speed.md). */
 enum { CACHED_BYTES = 256 << 10 };
 
-/* Counting pairs of codes costs as much as some hundred thousand elements, and a MiB for each pair and thread
- * (chosen). */
+/* Counting pairs of quantised values costs as much as some hundred thousand elements, and a MiB for each pair
+ * and thread (chosen). */
 enum { JOINT_ELEMS = 1 << 20, JOINT_PAIRS = 4 };
 
 static size_t n_job_samples(const struct nd_job *job)
@@ -48,15 +48,16 @@ static enum nd_status is_same_stream(const struct nd_job *job, const struct nd_s
     if (stream->capture == wanted->capture || job->verify_digests || stream->is_real || wanted->is_real ||
         stream->n_samples != wanted->n_samples || stream->has_values != wanted->has_values)
         return ND_OK;
-    enum nd_status status = nd_align_is_alike(nd_aligned_tensor(al, job->tensor, stream->capture),
-                                              nd_aligned_tensor(al, job->tensor, wanted->capture), is_same, err);
+    enum nd_status status =
+        nd_align_is_alike(nd_aligned_tensor(al, job->tensor, stream->capture),
+                          nd_aligned_tensor(al, job->tensor, wanted->capture), is_same, err);
     for (size_t s = 0; s < wanted->n_samples && *is_same; s++)
         *is_same = nd_aligned_is_equal(al, job->tensor, job->probe, stream->capture, wanted->capture, s);
     return status;
 }
 
 /* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
- * of captures, each made when there is none yet; and, when all are there, sample counts, units and memory for
+ * of captures, each made when there is none yet; and, when all are there, sample counts, tiles and memory for
  * results. */
 static enum nd_status nd_job_find_stream(struct nd_job *job, size_t capture, bool is_real, size_t *out,
                                          struct nd_error *err)
@@ -110,8 +111,8 @@ static enum nd_status nd_job_add_pair(struct nd_job *job, const struct nd_job_op
         .first_differing = SIZE_MAX,
     };
     status = nd_pair_context_make(nd_aligned_tensor(job->alignment, job->tensor, captures->ref),
-                                  nd_aligned_tensor(job->alignment, job->tensor, captures->test), options->compare,
-                                  options->kernels, &pair->context, err);
+                                  nd_aligned_tensor(job->alignment, job->tensor, captures->test),
+                                  options->compare, options->kernels, &pair->context, err);
     job->pair_of[p] = job->n_pairs++;
     return status;
 }
@@ -154,7 +155,7 @@ void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const str
     *end = (size_t)((unsigned __int128)n * (options->part + 1) / options->n_parts);
 }
 
-/* Units begin at chunks where that is possible, so that few chunks are decoded twice. */
+/* Tiles begin at chunks where that is possible, so that few chunks are decoded twice. */
 static void cut_tiles(struct nd_job *job)
 {
     size_t sample_bytes = 0, chunk_elems = 0;
@@ -184,7 +185,7 @@ static void cut_tiles(struct nd_job *job)
         job->tile_elems = round_up(wanted, step);
         job->tiles_per_sample = (job->n_elems + job->tile_elems - 1) / job->tile_elems;
     }
-    /* The first unit begins at a multiple of samples_per_unit, wherever the part begins. */
+    /* The first tile begins at a multiple of samples_per_unit, wherever the part begins. */
     size_t first = job->first_sample / job->samples_per_tile, end = job->end_sample;
     job->n_tiles =
         (round_up(end, job->samples_per_tile) / job->samples_per_tile - first) * job->tiles_per_sample;
@@ -202,7 +203,7 @@ static bool must_read(const struct nd_job *job)
 }
 
 /* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
- * of captures, each made when there is none yet; and, when all are there, sample counts, units and memory for
+ * of captures, each made when there is none yet; and, when all are there, sample counts, tiles and memory for
  * results. */
 static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_options *options,
                                      struct nd_error *err)
@@ -217,9 +218,9 @@ static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare
         for (size_t b = 0; b < job->n_streams && status == ND_OK; b++) {
             bool is_alike = false;
             if (job->streams[a].is_real == job->streams[b].is_real)
-                status = nd_align_is_alike(nd_aligned_tensor(job->alignment, job->tensor, job->streams[a].capture),
-                                           nd_aligned_tensor(job->alignment, job->tensor, job->streams[b].capture),
-                                           &is_alike, err);
+                status = nd_align_is_alike(
+                    nd_aligned_tensor(job->alignment, job->tensor, job->streams[a].capture),
+                    nd_aligned_tensor(job->alignment, job->tensor, job->streams[b].capture), &is_alike, err);
             job->alike[a * job->n_streams + b] = is_alike;
         }
     for (size_t i = 0; i < job->n_pairs && status == ND_OK; i++) {
@@ -253,7 +254,7 @@ static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare
 }
 
 /* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
- * of captures, each made when there is none yet; and, when all are there, sample counts, units and memory for
+ * of captures, each made when there is none yet; and, when all are there, sample counts, tiles and memory for
  * results. */
 static struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t tensor, size_t probe,
                                     const struct nd_job_options *options, const struct nd_shape *shape)
@@ -326,7 +327,7 @@ size_t nd_job_memory(const struct nd_job *job)
     return total;
 }
 
-/* What planning one edge and probe works with. */
+/* What planning one tensor and probe works with. */
 struct plan {
     const struct nd_matching *alignment;
     const struct nd_job_options *options;
@@ -334,7 +335,7 @@ struct plan {
     bool is_output, is_scanned;
     struct nd_job ***jobs;
     size_t *n_jobs, *capacity;
-    size_t first_job; /* of this edge and probe */
+    size_t first_job; /* of this tensor and probe */
 };
 
 /* Which samples of the probe the pair has; the reason of what is missing goes to its part. */
@@ -360,7 +361,7 @@ static enum nd_status cover(const struct plan *plan, const struct nd_compared_pa
     return ND_OK;
 }
 
-/* The job of this edge and probe for tensors of that shape; made when there is none yet. */
+/* The job of this tensor and probe for tensors of that shape; made when there is none yet. */
 static enum nd_status find_job(struct plan *plan, const struct nd_shape *shape, struct nd_job **out,
                                struct nd_error *err)
 {

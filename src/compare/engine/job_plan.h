@@ -1,7 +1,7 @@
-/* One edge of one probe: which tensors must be read, and which of them stand beside which.
+/* One tensor of one probe: which tensors must be read, and which of them stand beside which.
  * docs/reference/metrics.md#mixed-types, #alignment and #parts.
  *
- * Captures that are bit-equal on the edge and probe (by digest) are one stream, read once; a pair of captures
+ * Captures that are bit-equal on the tensor and probe (by digest) are one stream, read once; a pair of captures
  * is looked up as a pair of streams. So a fleet of forty phones in three classes costs three. */
 #ifndef ND_COMPARE_JOB_H
 #define ND_COMPARE_JOB_H
@@ -14,10 +14,10 @@
 #include "compare/metrics/states.h"
 
 struct nd_stream {
-    size_t capture;                  /* the first that it stands for */
+    size_t capture;                /* the first that it stands for */
     struct nd_probe_values tensor; /* there */
     struct nd_layout layout;
-    bool is_real; /* codes that are taken as real values, for pairs of mixed types */
+    bool is_real; /* quantised values that are taken as real values, for pairs of mixed types */
     size_t n_samples;
     bool has_values;
     bool is_scanned;    /* all its samples are read */
@@ -57,7 +57,7 @@ struct nd_job {
     struct nd_job_pair *pairs;
     size_t *pair_of;   /* [pairs of captures]: index into pairs, or SIZE_MAX */
     size_t *stream_of; /* [captures]: the stream of its values as they are, or SIZE_MAX */
-    /* The work: units are numbered by sample, then by part of a sample. */
+    /* The work: tiles are numbered by sample, then by part of a sample. */
     size_t n_tiles, samples_per_tile, tiles_per_sample, tile_elems;
 
     /* Filled by the workers. */
@@ -77,24 +77,24 @@ struct nd_job_options {
     const struct nd_compared_pair *pairs; /* the pairs of captures, with ref and test */
     size_t n_pairs;
     size_t n_workers;
-    bool has_outputs; /* a model output is among the edges that are compared */
+    bool has_outputs; /* a model output is among the tensors that are compared */
 };
 
 /* The samples [*first, *end) of a probe that belong to this part of the comparison. */
 void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const struct nd_compare_options *options,
                     size_t *first, size_t *end);
 
-/* The jobs of one edge and probe, appended to *jobs: one per shape that is of interest. Fills the coverage and
- * reasons of the pairs' parts; a pair whose total has a reason cannot be compared. is_mixed[pair]: as section
- * 12 has it. */
+/* The jobs of one tensor and probe, appended to *jobs: one per shape that is of interest. Fills the coverage
+ * and reasons of the pairs' parts; a pair whose total has a reason cannot be compared. is_mixed[pair]: as
+ * section 12 has it. */
 enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t tensor, size_t probe,
                             const struct nd_job_options *options, struct nd_compared_tensor *compared,
                             const bool *is_mixed, struct nd_job ***jobs, size_t *n_jobs, size_t *capacity,
                             struct nd_error *err);
 void nd_job_destroy(struct nd_job **job);
 
-/* Digests of samples that several units read. XXH3 takes bytes in order only: a unit waits until the one before
- * it has added its part. That ends, as units are begun in order and add their parts before anything else. */
+/* Digests of samples that several tiles read. XXH3 takes bytes in order only: a unit waits until the one before
+ * it has added its part. That ends, as tiles are begun in order and add their parts before anything else. */
 struct nd_job_digests;
 
 /* NULL when out of memory. */

@@ -106,7 +106,7 @@ enum nd_status nd_compare_part_format(const struct nd_comparison *comparison, ch
     put(&w, root, "worst", json_integer((json_int_t)comparison->n_worst));
     put(&w, root, "captures", captures);
     put(&w, root, "probes", probes);
-    put(&w, root, "edges", tensors);
+    put(&w, root, "tensors", tensors);
     put(&w, root, "top1", top1);
     char *text = !w.failed && nd_json_stamp(root, NULL) == ND_OK ? nd_json_dump(root, 1) : NULL;
     json_decref(root);

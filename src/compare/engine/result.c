@@ -176,7 +176,7 @@ static enum nd_status nd_devices_number_labels(struct nd_compared_device *device
     return ND_OK;
 }
 
-/* Whether an edge was computed by the CPU provider on a device that says that it is something else than a CPU
+/* Whether a tensor was computed by the CPU provider on a device that says that it is something else than a CPU
  * or a reference. Model inputs are expected there. */
 static bool nd_device_fell_back(const struct nd_compared_device *device, const struct nd_tensor *tensor,
                                 const char *provider)
@@ -271,14 +271,15 @@ static const struct nd_tensor *first_description(const struct nd_matching *align
     const struct nd_tensor *first = NULL;
     for (size_t c = 0; c < alignment->n_captures; c++) {
         const struct nd_tensor *tensor = nd_aligned_tensor(alignment, e, c);
-        if (tensor != NULL && (first == NULL || (first->dtype == ND_DTYPE_NONE && tensor->dtype != ND_DTYPE_NONE)))
+        if (tensor != NULL &&
+            (first == NULL || (first->dtype == ND_DTYPE_NONE && tensor->dtype != ND_DTYPE_NONE)))
             first = tensor;
     }
     return first;
 }
 
 static enum nd_status describe_tensor(const struct nd_matching *alignment, size_t e,
-                                    struct nd_comparison *comparison, struct nd_error *err)
+                                      struct nd_comparison *comparison, struct nd_error *err)
 {
     struct nd_compared_tensor *tensor = &comparison->tensors[e];
     const struct nd_tensor *described = first_description(alignment, e);

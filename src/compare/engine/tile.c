@@ -18,8 +18,8 @@ static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t firs
                                      struct nd_view_scratch *scratch, const unsigned char **out,
                                      struct nd_error *err);
 static const unsigned char *nd_layer_bytes(const struct nd_worker *w, const struct nd_job *job,
-                                          const struct nd_tile_range *range, size_t stream, size_t sample,
-                                          size_t first);
+                                           const struct nd_tile_range *range, size_t stream, size_t sample,
+                                           size_t first);
 
 /* What is no number in a sample, or in the part of it that is here; of a model output also its largest value.
  */
@@ -106,7 +106,7 @@ struct part_digest {
 
 struct nd_job_digests {
     pthread_mutex_t lock;
-    pthread_cond_t turn; /* a part was added, or a unit has failed */
+    pthread_cond_t turn; /* a part was added, or a tile has failed */
     bool has_failed;
     size_t n; /* streams times samples */
     struct part_digest *of;
@@ -141,7 +141,7 @@ void nd_job_digests_destroy(struct nd_job_digests **digests)
     *digests = NULL;
 }
 
-/* A unit has failed: none waits for it any more. NULL is ignored. */
+/* A tile has failed: none waits for it any more. NULL is ignored. */
 static void nd_job_digests_fail(struct nd_job_digests *digests)
 {
     if (digests == NULL)
@@ -152,7 +152,7 @@ static void nd_job_digests_fail(struct nd_job_digests *digests)
     pthread_mutex_unlock(&digests->lock);
 }
 
-/* Waits for the parts before this one; false when they will not come, as their unit has failed and says why. */
+/* Waits for the parts before this one; false when they will not come, as their tile has failed and says why. */
 static bool wait_for_turn(struct nd_job_digests *digests, const struct part_digest *of, size_t part)
 {
     pthread_mutex_lock(&digests->lock);
@@ -224,7 +224,7 @@ static enum nd_status fail_verification(const struct nd_job *job, size_t a, size
     const struct nd_matching *al = job->alignment;
     return nd_fail(
         err, ND_E_CAPTURE_DIGEST, al->tensor_names[job->tensor],
-        "edge '%s', probe '%s', sample %zu: the digests in '%s' and '%s' are equal, but the data is not",
+        "tensor '%s', probe '%s', sample %zu: the digests in '%s' and '%s' are equal, but the data is not",
         al->tensor_names[job->tensor], al->probe_names[job->probe], sample,
         nd_capture_path(job->streams[a].tensor.capture), nd_capture_path(job->streams[b].tensor.capture));
 }
@@ -450,8 +450,8 @@ static enum nd_status view_all(struct nd_worker *w, const struct nd_job *job, co
 
 /* Elements from `first` of the sample, of a stream that is read for it. */
 static const unsigned char *nd_layer_bytes(const struct nd_worker *w, const struct nd_job *job,
-                                          const struct nd_tile_range *range, size_t stream, size_t sample,
-                                          size_t first)
+                                           const struct nd_tile_range *range, size_t stream, size_t sample,
+                                           size_t first)
 {
     size_t same = w->same[stream];
     const struct nd_layout *layout = &job->streams[same].layout;

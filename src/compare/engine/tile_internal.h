@@ -1,4 +1,4 @@
-/* What unit.c and unit.c share. */
+/* What tile.c and tile.c share. */
 #ifndef ND_COMPARE_TILE_INTERNAL_H
 #define ND_COMPARE_TILE_INTERNAL_H
 
@@ -10,7 +10,7 @@
 struct nd_worker {
     size_t index, n_streams, n_pairs;
     struct nd_view_scratch *views;
-    size_t *first, *end;         /* samples of the unit that are read */
+    size_t *first, *end;         /* samples of the tile that are read */
     const unsigned char **bytes; /* of them */
     bool *is_needed;             /* for the sample at hand */
     size_t *wanted;              /* indexed by 0 .. n_wanted - 1: pairs to compare in the sample at hand */

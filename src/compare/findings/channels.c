@@ -11,7 +11,7 @@
 
 enum { MAX_CHANNELS = 65536, DEFAULT_MEMORY = 512 << 20 };
 
-/* One pair of captures at one edge. */
+/* One pair of captures at one tensor. */
 struct work {
     const struct nd_matching *alignment;
     const struct nd_compare_options *options;
@@ -24,7 +24,7 @@ struct work {
     unsigned char *ref_sample, *test_sample, *ref_channel, *test_channel;
 };
 
-/* The edge as channel c sees it. The scale is borrowed from the edge. */
+/* The tensor as channel c sees it. The scale is borrowed from the tensor. */
 static struct nd_tensor slice_tensor(const struct nd_tensor *tensor, size_t axis, size_t c)
 {
     struct nd_tensor slice = *tensor;
@@ -41,7 +41,7 @@ static struct nd_tensor slice_tensor(const struct nd_tensor *tensor, size_t axis
 static enum nd_status prepare(struct work *w, struct nd_error *err)
 {
     const struct nd_tensor *ref = nd_aligned_tensor(w->alignment, w->tensor, w->ref),
-                         *test = nd_aligned_tensor(w->alignment, w->tensor, w->test);
+                           *test = nd_aligned_tensor(w->alignment, w->tensor, w->test);
     w->ref_bytes = nd_dtype_size_bytes(ref->dtype);
     w->test_bytes = nd_dtype_size_bytes(test->dtype);
     size_t n_slice = w->outer * w->inner, n_elems = n_slice * w->n_channels;
@@ -76,7 +76,7 @@ static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, st
 {
     const struct nd_matching *a = w->alignment;
     const struct nd_probe_values ref = nd_aligned_values(a, w->tensor, probe, w->ref),
-                                   test = nd_aligned_values(a, w->tensor, probe, w->test);
+                                 test = nd_aligned_values(a, w->tensor, probe, w->test);
     bool is_mixed = w->contexts[0].is_mixed;
     bool differs = is_mixed || !nd_aligned_is_equal(a, w->tensor, probe, w->ref, w->test, sample);
     enum nd_status status = ND_OK;
@@ -160,7 +160,7 @@ static enum nd_status compare_pair(struct work *w, struct nd_compared_pair *pair
     return status;
 }
 
-/* False where the edge has no such axis. */
+/* False where the tensor has no such axis. */
 static bool set_axis(struct work *w, const struct nd_shape *shape)
 {
     int axis = w->options->channel_axis < 0 ? shape->rank + w->options->channel_axis : w->options->channel_axis;
@@ -203,8 +203,8 @@ static enum nd_status compare_tensor(void *context, size_t worker, size_t e, str
             continue;
         size_t budget = c->options->memory_bytes > 0 ? c->options->memory_bytes : DEFAULT_MEMORY;
         if (work.n_channels > budget / 4 / sizeof(struct nd_pair_state))
-            return nd_fail(err, ND_E_COMPARE_MEMORY, tensor->name, "the %zu channels of edge '%s' need %zu MiB",
-                           work.n_channels, tensor->name,
+            return nd_fail(err, ND_E_COMPARE_MEMORY, tensor->name,
+                           "the %zu channels of tensor '%s' need %zu MiB", work.n_channels, tensor->name,
                            (4 * work.n_channels * sizeof(struct nd_pair_state) >> 20) + 1);
         status = compare_pair(&work, pair, err);
     }

@@ -5,8 +5,8 @@
 #include "compare/matching/matching.h"
 #include "compare/metrics/kernels/kernels.h"
 
-/* Fills n_channels and channels of every pair that differs, of edges that have options->channel_axis. Reads the
- * samples that differ once more. ND_E_COMPARE_MEMORY when the states of the channels do not fit. */
+/* Fills n_channels and channels of every pair that differs, of tensors that have options->channel_axis. Reads
+ * the samples that differ once more. ND_E_COMPARE_MEMORY when the states of the channels do not fit. */
 enum nd_status nd_channels_compare(const struct nd_matching *alignment,
                                    const struct nd_compare_options *options, const struct nd_kernels *kernels,
                                    struct nd_comparison *comparison, struct nd_error *err);

@@ -22,7 +22,7 @@ void nd_classes_make(size_t n, const bool *has_data, bool (*is_equal)(const void
     }
 }
 
-/* Whether two devices agree on one edge, worked out once for all pairs: agrees[a * n + b]. */
+/* Whether two devices agree on one tensor, worked out once for all pairs: agrees[a * n + b]. */
 struct tensor_equality {
     size_t n;
     bool *agrees;
@@ -84,7 +84,7 @@ static bool has_samples(const struct nd_matching *alignment, size_t tensor, size
 }
 
 enum nd_status nd_classes_of_tensor(const struct nd_matching *alignment, size_t tensor,
-                                  struct nd_compared_tensor *compared, struct nd_error *err)
+                                    struct nd_compared_tensor *compared, struct nd_error *err)
 {
     size_t n = alignment->n_captures;
     struct tensor_equality equality = {.n = n, .agrees = nd_calloc(n * n, sizeof(bool))};
@@ -116,7 +116,7 @@ bool nd_tensor_is_noisy(const struct nd_compared_tensor *tensor, size_t a, size_
     return x->class_id >= 0 && y->class_id >= 0 && (x->n_unstable > 0 || y->n_unstable > 0);
 }
 
-/* Overall: two devices agree when they are in one class on every edge (or have both no data there), but for
+/* Overall: two devices agree when they are in one class on every tensor (or have both no data there), but for
  * those that are not repeatable on one of them. */
 struct overall {
     const struct nd_comparison *comparison;

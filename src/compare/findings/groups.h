@@ -12,9 +12,9 @@ void nd_classes_make(size_t n, const bool *has_data, bool (*is_equal)(const void
 
 /* Fills class_id of compared->devices. */
 enum nd_status nd_classes_of_tensor(const struct nd_matching *alignment, size_t tensor,
-                                  struct nd_compared_tensor *compared, struct nd_error *err);
+                                    struct nd_compared_tensor *compared, struct nd_error *err);
 
-/* Whether the edge is not repeatable on one of two devices that have it: that they differ there then shows
+/* Whether the tensor is not repeatable on one of two devices that have it: that they differ there then shows
  * nothing. */
 bool nd_tensor_is_noisy(const struct nd_compared_tensor *tensor, size_t a, size_t b);
 

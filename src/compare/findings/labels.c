@@ -12,16 +12,17 @@
 
 /* What makes "the same bytes" a statement about labels and not chance. All chosen: a device that computes one
  * step differently here and there still stores the same bytes; two quantisations of one tensor do not, since
- * codes grow with 1 / scale; and a tensor of a few values may be the same under any labels. */
+ * quantised values grow with 1 / scale; and a tensor of a few values may be the same under any labels. */
 enum { MIN_ELEMENTS = 16, MIN_DISTINCT = 8 };
-static const double near_share = 0.99; /* of elements whose codes are at most one step apart */
+static const double near_share = 0.99; /* of elements whose quantised values are at most one step apart */
 
-/* A device's own differences are one step of 8 bits, but many of 16. Chosen: codes that are apart by a 16th of
- * the spread of the reference's codes, or by one step, are near; it takes twice that to call real values apart.
+/* A device's own differences are one step of 8 bits, but many of 16. Chosen: quantised values that are apart by
+ * a 16th of the spread of the reference's quantised values, or by one step, are near; it takes twice that to
+ * call real values apart.
  */
 static const double steps_of_spread = 1.0 / 16;
-/* Elements whose codes are near and whose real values are apart: 12, and twice the 1 % that may be neither.
- * Chosen. */
+/* Elements whose quantised values are near and whose real values are apart: 12, and twice the 1 % that may be
+ * neither. Chosen. */
 enum { MIN_TELLING = 12 };
 static const double telling_share = 0.02;
 
@@ -34,24 +35,24 @@ enum { BLOCK_BYTES = 1 << 20, N_SEEN = 1 << 16 };
 static const double scale_tolerance = 1e-6;
 
 struct counts {
-    size_t n, n_same;               /* elements; of them, the same bits */
-    size_t n_near[N_ROOMS];         /* codes that are at most 2^k steps apart as bits */
-    size_t n_real;                  /* real values that are equal */
-    size_t n_real_near[N_ROOMS];    /* that are at most 2^k steps apart */
-    double sum, squares;            /* of the reference's codes */
+    size_t n, n_same;            /* elements; of them, the same bits */
+    size_t n_near[N_ROOMS];      /* quantised values that are at most 2^k steps apart as bits */
+    size_t n_real;               /* real values that are equal */
+    size_t n_real_near[N_ROOMS]; /* that are at most 2^k steps apart */
+    double sum, squares;         /* of the reference's quantised values */
     double min_apart, max_apart; /* real values, in steps of the reference */
     double step;
     size_t n_as_floats;            /* elements whose bits, read as floats, are near */
     double error_power, ref_power; /* of these floats */
     size_t n_distinct;
-    bool *seen; /* [N_SEEN] low 16 bits of the reference's codes */
+    bool *seen; /* [N_SEEN] low 16 bits of the reference's quantised values */
 };
 
 struct looking {
     const struct nd_matching *alignment;
     const struct nd_tensor *ref, *test;
     enum nd_dtype floats; /* one side calls the bytes so, the other bare integers; else ND_DTYPE_NONE */
-    bool is_bare;         /* only one side states a scale: codes are held against codes */
+    bool is_bare;         /* only one side states a scale: quantised values are held against quantised values */
     size_t tensor, ref_capture, test_capture;
     size_t elem_bytes, n_elems, inner; /* inner: elements that share a scale */
     struct counts counts;
@@ -73,7 +74,7 @@ static int64_t qvalue_of(enum nd_dtype dtype, uint32_t bits)
     return n_bytes == 1 ? (int8_t)bits : n_bytes == 2 ? (int16_t)bits : (int32_t)bits;
 }
 
-/* scale * (code - zero point); of a tensor without a scale the code. */
+/* scale * (quantised value - zero point); of a tensor without a scale the quantised value. */
 static double real_of(const struct nd_tensor *tensor, int64_t qvalue, size_t channel, bool is_bare)
 {
     const struct nd_quant *quant = &tensor->quant;
@@ -150,7 +151,7 @@ static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_sampl
     void *buffers[2] = {nd_tensor_alloc(n_at_once * sample_bytes), nd_tensor_alloc(n_at_once * sample_bytes)};
     enum nd_status status = buffers[0] != NULL && buffers[1] != NULL ? ND_OK : nd_fail_memory(err);
     const struct nd_probe_values tensors[2] = {nd_aligned_values(a, l->tensor, probe, l->ref_capture),
-                                                 nd_aligned_values(a, l->tensor, probe, l->test_capture)};
+                                               nd_aligned_values(a, l->tensor, probe, l->test_capture)};
     for (size_t s = 0; status == ND_OK && s < n_samples; s += n_at_once) {
         size_t n = n_samples - s < n_at_once ? n_samples - s : n_at_once;
         for (size_t k = 0; status == ND_OK && k < 2; k++)
@@ -212,7 +213,7 @@ static enum nd_status say_wrong(const struct looking *l, int room, struct nd_com
         nd_strbuf_printf(&text, "the same bytes in %zu of %zu elements, the rest mostly one step off",
                          c->n_same, c->n);
     else
-        nd_strbuf_printf(&text, "nearly the same codes: %zu of %zu are at most %d step%s apart",
+        nd_strbuf_printf(&text, "nearly the same quantised values: %zu of %zu are at most %d step%s apart",
                          c->n_near[room], c->n, 1 << room, room == 0 ? "" : "s");
     nd_strbuf_puts(&text, ", called ");
     put_label(&text, l->ref, with_type, comparison->devices[pair->ref].label);
@@ -285,7 +286,7 @@ static int find_room(const struct counts *c)
     return room;
 }
 
-/* The codes are those of the reference, and what they are said to mean is not. */
+/* The quantised values are those of the reference, and what they are said to mean is not. */
 static bool is_wrong_label(const struct counts *c, int room)
 {
     double n = (double)c->n, needed = near_share * n;
@@ -309,7 +310,7 @@ static enum nd_status judge(const struct looking *l, struct nd_comparison *compa
         return c->n_same < c->n
                    ? ND_OK
                    : nd_text_set(&pair->total.reason, err,
-                                 "the same codes, but '%s' does not state their scale",
+                                 "the same quantised values, but '%s' does not state their scale",
                                  comparison->devices[l->ref->quant.n > 0 ? pair->test : pair->ref].label);
     if (c->n_real == c->n && !l->is_bare)
         return say_equal(l, comparison, pair, is_whole, err);

@@ -118,9 +118,9 @@ static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *
 }
 
 /* Root mean square of test - reference of each of the n samples that nd_align_samples gives, probe after probe,
- * in units of the reference's spread over all of them; infinite where one side alone is not finite. Codes are
- * compared as codes. *is_known: both captures keep all values, and the reference is not one value. sizes: [n].
- * ND_ERR_MEMORY, or what reading gives. */
+ * in units of the reference's spread over all of them; infinite where one side alone is not finite. Quantised
+ * values are compared as quantised values. *is_known: both captures keep all values, and the reference is not
+ * one value. sizes: [n]. ND_ERR_MEMORY, or what reading gives. */
 static enum nd_status nd_sample_sizes_read(const struct nd_matching *alignment, size_t tensor, size_t test,
                                            size_t n, double *sizes, bool *is_known, struct nd_error *err)
 {
@@ -249,8 +249,8 @@ enum nd_status nd_cells_add_name(struct nd_cells *cells, size_t cell, const char
 }
 
 /* Without gates a tensor is wrong when it differs by more than a rounding. 20 dB is an error of a tenth of the
- * signal: 8 bits give some 40 dB, half precision 60. A sum that is rounded otherwise moves a code by one step,
- * one that is rounded twice by two. Both chosen. */
+ * signal: 8 bits give some 40 dB, half precision 60. A sum that is rounded otherwise moves a quantised value by
+ * one step, one that is rounded twice by two. Both chosen. */
 static const double wrong_sqnr_db = 20;
 enum { ROUNDING_LSB = 2 };
 
@@ -301,13 +301,14 @@ static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const stru
     const char *type = nd_dtype_name(tensor->dtype);
     enum nd_status status = nd_cells_add(cells, cell, ND_FACT_TYPE, type, strlen(type), 0, err);
     if (status == ND_OK && tensor->op_types[0] != '\0')
-        status = nd_cells_add(cells, cell, ND_FACT_OPERATOR, tensor->op_types, strlen(tensor->op_types), 0, err);
+        status =
+            nd_cells_add(cells, cell, ND_FACT_OPERATOR, tensor->op_types, strlen(tensor->op_types), 0, err);
     if (status == ND_OK)
         status = nd_cells_add_name(cells, cell, tensor->name, err);
     return status == ND_OK ? add_shape(cells, cell, &tensor->shape, err) : status;
 }
 
-/* What is asked: of the tensors of a device (edge: SIZE_MAX), or of the samples of one. */
+/* What is asked: of the tensors of a device (tensor: SIZE_MAX), or of the samples of one. */
 struct question {
     size_t device, tensor;
     bool is_of_size; /* which samples are grossly wrong, not which differ */
@@ -480,8 +481,8 @@ static enum nd_status is_searched(const struct nd_matching *alignment, const str
     if (!is_cell(&comparison->tensors[tensor], pair) || !nd_predicates_is_wrong(d, comparison->has_gates) ||
         d->n_samples < 2 || d->n_samples > ND_PREDICATE_MAX_CELLS)
         return ND_OK;
-    return nd_align_is_alike(nd_aligned_tensor(alignment, tensor, 0), nd_aligned_tensor(alignment, tensor, test), out,
-                             err);
+    return nd_align_is_alike(nd_aligned_tensor(alignment, tensor, 0),
+                             nd_aligned_tensor(alignment, tensor, test), out, err);
 }
 
 /* The first tensor that has something to say. In a model, later tensors inherit the samples of the first. */

@@ -40,7 +40,8 @@ static bool is_repeat_equal(const struct nd_matching *a, size_t tensor, size_t p
                            nd_aligned_digest(a, tensor, probe, capture, sample));
 }
 
-static size_t count_runs(const struct nd_matching *a, size_t tensor, size_t probe, size_t capture, size_t sample)
+static size_t count_runs(const struct nd_matching *a, size_t tensor, size_t probe, size_t capture,
+                         size_t sample)
 {
     const struct nd_probe_values item = nd_aligned_values(a, tensor, probe, capture);
     return nd_capture_n_runs(item.capture, item.probe, item.tensor, sample);
@@ -67,7 +68,7 @@ void nd_repeats_count(const struct nd_matching *alignment, size_t tensor, size_t
     on->unstable_bound = nd_repeats_bound(on->n_repeats_unequal, on->n_repeats);
 }
 
-/* The repeats of one edge on one device. */
+/* The repeats of one tensor on one device. */
 struct work {
     const struct nd_matching *alignment;
     size_t tensor, capture;
@@ -198,8 +199,9 @@ enum nd_status nd_repeats_measure(const struct nd_matching *alignment, const str
             if (on->n_repeats_unequal == 0 || !has_values(alignment, e, c))
                 continue;
             struct work work = {.alignment = alignment, .tensor = e, .capture = c};
-            status = nd_pair_context_make(nd_aligned_tensor(alignment, e, c), nd_aligned_tensor(alignment, e, c),
-                                          options, kernels, &work.context, err);
+            status =
+                nd_pair_context_make(nd_aligned_tensor(alignment, e, c), nd_aligned_tensor(alignment, e, c),
+                                     options, kernels, &work.context, err);
             on->noise = status == ND_OK ? nd_calloc(1, sizeof *on->noise) : NULL;
             if (status == ND_OK)
                 status = on->noise != NULL ? measure(&work, on->noise, err) : nd_fail_memory(err);

@@ -5,8 +5,8 @@
 #include "compare/matching/matching.h"
 #include "compare/metrics/kernels/kernels.h"
 
-/* Counts the repeats of an edge on one device by their digests: n_unstable, n_repeats, n_repeats_unequal,
- * unstable_bound and is_stuck. edge indexes the alignment; the capture has it. */
+/* Counts the repeats of a tensor on one device by their digests: n_unstable, n_repeats, n_repeats_unequal,
+ * unstable_bound and is_stuck. tensor indexes the alignment; the capture has it. */
 void nd_repeats_count(const struct nd_matching *alignment, size_t tensor, size_t capture,
                       struct nd_tensor_on_device *on);
 
@@ -14,7 +14,7 @@ void nd_repeats_count(const struct nd_matching *alignment, size_t tensor, size_t
  * 0. Relative error below 1e-9. */
 double nd_repeats_bound(uint64_t k, uint64_t n);
 
-/* Fills `noise` of every edge and device that stored repeats, and within_noise of the pairs. */
+/* Fills `noise` of every tensor and device that stored repeats, and within_noise of the pairs. */
 enum nd_status nd_repeats_measure(const struct nd_matching *alignment, const struct nd_compare_options *options,
                                   const struct nd_kernels *kernels, struct nd_comparison *comparison,
                                   struct nd_error *err);

@@ -3,7 +3,7 @@
 
 #include "compare/findings/top1_classes.h"
 
-/* Codes order like their real values when one positive scale holds for all. */
+/* Quantised values order like their real values when one positive scale holds for all. */
 static bool is_ordered_by_qvalue(const struct nd_layout *layout)
 {
     return !layout->is_float && (layout->n_channels == 0 || (layout->n_channels == 1 && layout->scale[0] > 0));
@@ -38,7 +38,7 @@ static int64_t qvalue_at(const struct nd_layout *layout, const unsigned char *by
     return (int64_t)(bits ^ (layout->dtype == ND_DTYPE_U64 ? (uint64_t)1 << 63 : 0));
 }
 
-/* Elements at flat index `first`, with their x, or NULL where codes are compared. */
+/* Elements at flat index `first`, with their x, or NULL where quantised values are compared. */
 static void offer_block(struct nd_best *best, const struct nd_layout *layout, const unsigned char *bytes,
                         size_t first, size_t n, const double *x)
 {
@@ -79,7 +79,7 @@ void nd_best_offer(struct nd_best *best, const struct nd_layout *layout, const s
         else if (is_narrow)
             kernels->load[layout->kind](block, n_block, 0, x);
         if (by_qvalue ? is_narrow && is_beaten(best, kernels, (double)best->qvalue, x, n_block)
-                    : layout->unit == 1 && is_beaten(best, kernels, best->value, x, n_block))
+                      : layout->unit == 1 && is_beaten(best, kernels, best->value, x, n_block))
             continue;
         offer_block(best, layout, block, first + at, n_block, by_qvalue ? NULL : x);
     }

@@ -129,7 +129,7 @@ static enum nd_status count_pair(const struct work *work, const int64_t *labels,
         return status;
     free(reason);
     const struct nd_tensor *ref = nd_aligned_tensor(work->alignment, row->tensor, 0),
-                         *test = nd_aligned_tensor(work->alignment, row->tensor, pair->test);
+                           *test = nd_aligned_tensor(work->alignment, row->tensor, pair->test);
     if (n_common > 0 && row->classes[0] != NULL && row->classes[pair->test] != NULL &&
         nd_shape_equal(&ref->shape, &test->shape))
         nd_top1_pair_count(row->classes[0], row->classes[pair->test], labels != NULL ? labels + first : NULL,

@@ -8,8 +8,8 @@
 /* Outputs of at most this many elements are always looked at a whole sample at a time. */
 enum { ND_OUTPUT_WHOLE = 1 << 20 };
 
-/* The largest value of a sample so far: flat index (the lowest of equals; -1: none, only NaN), and the code or
- * value. And how many of the values are no numbers. */
+/* The largest value of a sample so far: flat index (the lowest of equals; -1: none, only NaN), and the
+ * quantised value or value. And how many of the values are no numbers. */
 struct nd_best {
     int64_t index;
     int64_t qvalue;

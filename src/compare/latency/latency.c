@@ -344,8 +344,7 @@ static size_t detect_warm_up(const double *us, size_t n, double *scratch)
     double median = nd_series_median(scratch, n_half);
     for (size_t i = 0; i < n_half; i++)
         scratch[i] = fabs(us[half + i] - median);
-    double usual =
-        fmax(warm_up_deviations * 1.4826 * nd_series_median(scratch, n_half), warm_up_min * median);
+    double usual = fmax(warm_up_deviations * 1.4826 * nd_series_median(scratch, n_half), warm_up_min * median);
     while (k < most && us[k] - median > usual)
         k++;
     return k;
@@ -427,8 +426,8 @@ static bool is_changed_for_sure(const struct nd_latency *l)
 void nd_latency_conclude(const struct nd_latency_options *options, struct nd_latency *out)
 {
     bool is_enough = has_enough(options, out);
-    bool is_clear = out->is_mixture && out->delta_bic > overwhelming_bic &&
-                    out->modes[0].n >= MIN_MODE_RUNS && out->modes[1].n >= MIN_MODE_RUNS;
+    bool is_clear = out->is_mixture && out->delta_bic > overwhelming_bic && out->modes[0].n >= MIN_MODE_RUNS &&
+                    out->modes[1].n >= MIN_MODE_RUNS;
     bool is_bimodal = out->is_bimodal && (is_enough || is_clear);
     bool is_changed = is_enough ? out->n_changes > 0 : is_changed_for_sure(out);
     double join_level = is_enough ? ND_LATENCY_JOIN_LEVEL : overwhelming_p;
@@ -510,7 +509,7 @@ enum nd_status nd_latency_examine(const double *us, size_t n, const struct nd_la
 
 /* Whether slow runs give other bits: docs/science/latency.md#other-bits. */
 
-/* Of one sample and edge; runs that give still more different results are no reference for anything. */
+/* Of one sample and tensor; runs that give still more different results are no reference for anything. */
 enum { MAX_DIGESTS = 64 };
 
 struct table {
@@ -540,7 +539,7 @@ struct join {
     const struct nd_capture *capture;
     size_t probe, n_samples, n_repeats;
     const unsigned char *classes; /* [n_samples * n_repeats] */
-    unsigned char *others;        /* [n_samples * n_repeats]: another digest at any edge */
+    unsigned char *others;        /* [n_samples * n_repeats]: another digest at any tensor */
 };
 
 /* The digest that most fast runs of the sample gave; false: it has no fast run. */
@@ -608,7 +607,8 @@ static void join_all(const struct join *j, struct nd_latency_join *out)
     struct table all = {0};
     for (size_t e = 0; e < out->n_tensors; e++) {
         struct table table = join_tensor(j, e);
-        bool is_tied = table.n_slow_other > 0 && fisher(&table) * (double)out->n_tensors < ND_LATENCY_JOIN_LEVEL;
+        bool is_tied =
+            table.n_slow_other > 0 && fisher(&table) * (double)out->n_tensors < ND_LATENCY_JOIN_LEVEL;
         if (is_tied && out->n_tied++ == 0)
             out->first_tied = e;
     }

@@ -43,7 +43,7 @@ static enum nd_status nd_input_digests(const struct nd_capture *capture, size_t 
     return ND_OK;
 }
 
-/* The names of all captures' edges, or of all their probes. */
+/* The names of all captures' tensors, or of all their probes. */
 struct item_kind {
     size_t (*count)(const struct nd_capture *);
     const char *(*name)(const struct nd_capture *, size_t);
@@ -207,11 +207,11 @@ const struct nd_capture_probe *nd_aligned_probe(const struct nd_matching *alignm
 }
 
 struct nd_probe_values nd_aligned_values(const struct nd_matching *alignment, size_t tensor, size_t probe,
-                                           size_t capture)
+                                         size_t capture)
 {
     size_t n = alignment->n_captures;
     return (struct nd_probe_values){alignment->captures[capture], alignment->probes[probe * n + capture],
-                                      alignment->tensors[tensor * n + capture]};
+                                    alignment->tensors[tensor * n + capture]};
 }
 
 bool nd_aligned_has_values(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t capture)
@@ -237,8 +237,8 @@ bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t tensor, siz
                            nd_aligned_digest(alignment, tensor, probe, b, sample));
 }
 
-const struct nd_digest *nd_aligned_tensor_digest(const struct nd_matching *alignment, size_t tensor, size_t probe,
-                                               size_t capture)
+const struct nd_digest *nd_aligned_tensor_digest(const struct nd_matching *alignment, size_t tensor,
+                                                 size_t probe, size_t capture)
 {
     const struct nd_probe_values item = nd_aligned_values(alignment, tensor, probe, capture);
     return nd_capture_tensor_digest(item.capture, item.probe, item.tensor);
@@ -258,12 +258,12 @@ static bool has_real_values(const struct nd_tensor *tensor)
 }
 
 enum nd_status nd_align_tensors(const struct nd_tensor *ref, const struct nd_tensor *test, bool *is_mixed,
-                              char **reason, struct nd_error *err)
+                                char **reason, struct nd_error *err)
 {
     *reason = NULL;
     *is_mixed = false;
     if (ref == NULL || test == NULL)
-        return nd_text_set(reason, err, "the edge is missing in the %s", ref == NULL ? "reference" : "test");
+        return nd_text_set(reason, err, "the tensor is missing in the %s", ref == NULL ? "reference" : "test");
     if (ref->dtype == ND_DTYPE_NONE || test->dtype == ND_DTYPE_NONE || ref->shape.rank < 0 ||
         test->shape.rank < 0)
         return nd_text_set(reason, err, "its type or shape is unknown");

@@ -1,4 +1,4 @@
-/* Which edge, probe and sample of one capture stands beside which of another.
+/* Which tensor, probe and sample of one capture stands beside which of another.
  * docs/reference/metrics.md#alignment. */
 #ifndef ND_COMPARE_MATCHING_H
 #define ND_COMPARE_MATCHING_H
@@ -6,14 +6,14 @@
 #include "capture/read/view.h"
 #include "npudiff/compare/compare.h"
 
-/* All edges and probes of all captures: those of captures[0] in its order, then those that only later ones
+/* All tensors and probes of all captures: those of captures[0] in its order, then those that only later ones
  * have. The tables are indexed [item * n_captures + capture] and hold SIZE_MAX where a capture has no such
  * item. */
 struct nd_matching {
     const struct nd_capture *const *captures; /* borrowed */
     size_t n_captures;
     size_t n_tensors, n_probes;
-    size_t n_left_out; /* edges that nd_matching_select took away */
+    size_t n_left_out; /* tensors that nd_matching_select took away */
     size_t *tensors;
     size_t *probes;
     const char **tensor_names; /* borrowed from the captures */
@@ -27,9 +27,9 @@ struct nd_matching {
  * then *different_models says whether they differ. The captures stay borrowed. */
 enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t n, bool allow_different_models,
                                 struct nd_matching *out, bool *different_models, struct nd_error *err);
-/* Leaves only the edges that spec names: "outputs" (what any capture calls an output of the model), names and
- * patterns with commas between them; NULL and "all" leave every edge. ND_ERR_USAGE (ND_E_OPTION_VALUE): a
- * pattern matches no edge. */
+/* Leaves only the tensors that spec names: "outputs" (what any capture calls an output of the model), names and
+ * patterns with commas between them; NULL and "all" leave every tensor. ND_ERR_USAGE (ND_E_OPTION_VALUE): a
+ * pattern matches no tensor. */
 enum nd_status nd_matching_select(struct nd_matching *alignment, const char *spec, struct nd_error *err);
 /* Leaves only the probes of these names or patterns; n = 0 leaves every probe. ND_ERR_USAGE
  * (ND_E_OPTION_VALUE): one matches no probe. */
@@ -37,14 +37,14 @@ enum nd_status nd_matching_select_probes(struct nd_matching *alignment, const ch
                                          struct nd_error *err);
 void nd_matching_deinit(struct nd_matching *alignment);
 
-/* The edge or probe of one capture, NULL where it has none. */
+/* The tensor or probe of one capture, NULL where it has none. */
 const struct nd_tensor *nd_aligned_tensor(const struct nd_matching *alignment, size_t tensor, size_t capture);
 const struct nd_capture_probe *nd_aligned_probe(const struct nd_matching *alignment, size_t probe,
                                                 size_t capture);
 
-/* The values of an edge that the capture has, in a probe that it has; and whether they are stored. */
+/* The values of a tensor that the capture has, in a probe that it has; and whether they are stored. */
 struct nd_probe_values nd_aligned_values(const struct nd_matching *alignment, size_t tensor, size_t probe,
-                                           size_t capture);
+                                         size_t capture);
 bool nd_aligned_has_values(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t capture);
 
 /* Digest of one sample of the first repeat. Both must exist, sample < n_samples. */
@@ -56,15 +56,15 @@ struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t t
 bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t a, size_t b,
                          size_t sample);
 /* nd_capture_edge_digest of a tensor: NULL where it is not stated. */
-const struct nd_digest *nd_aligned_tensor_digest(const struct nd_matching *alignment, size_t tensor, size_t probe,
-                                               size_t capture);
+const struct nd_digest *nd_aligned_tensor_digest(const struct nd_matching *alignment, size_t tensor,
+                                                 size_t probe, size_t capture);
 
-/* Whether two edges can be compared element by element: same shape, and the same type (integers: and
- * quantisation) or, with *is_mixed set, two types of which both have real values: floats, and codes against
- * floats. When not, *reason is new text that the caller frees ("uint8 against int8"). Either may be NULL: the
- * reason then says that the edge is missing. ND_ERR_MEMORY is the only failure. */
+/* Whether two tensors can be compared element by element: same shape, and the same type (integers: and
+ * quantisation) or, with *is_mixed set, two types of which both have real values: floats, and quantised values
+ * against floats. When not, *reason is new text that the caller frees ("uint8 against int8"). Either may be
+ * NULL: the reason then says that the tensor is missing. ND_ERR_MEMORY is the only failure. */
 enum nd_status nd_align_tensors(const struct nd_tensor *ref, const struct nd_tensor *test, bool *is_mixed,
-                              char **reason, struct nd_error *err);
+                                char **reason, struct nd_error *err);
 
 /* Whether equal bytes mean equal tensors: comparable and not mixed. */
 enum nd_status nd_align_is_alike(const struct nd_tensor *a, const struct nd_tensor *b, bool *is_alike,

@@ -49,7 +49,8 @@ static enum nd_status fail_no_match(const struct nd_matching *a, const char *pat
             ? nd_fail_memory(err)
             : nd_fail(err, ND_E_OPTION_VALUE, pattern,
                       "no tensor of the captures matches '%s'; examples of their tensors: %.400s%s", pattern,
-                      list, nd_did_you_mean(pattern, a->tensor_names, a->n_tensors, sizeof *a->tensor_names, meant));
+                      list,
+                      nd_did_you_mean(pattern, a->tensor_names, a->n_tensors, sizeof *a->tensor_names, meant));
     free(list);
     return status;
 }
@@ -80,7 +81,8 @@ enum nd_status nd_matching_select(struct nd_matching *a, const char *spec, struc
         if (!chosen[e])
             continue;
         a->tensor_names[n] = a->tensor_names[e];
-        memmove(a->tensors + n * a->n_captures, a->tensors + e * a->n_captures, a->n_captures * sizeof *a->tensors);
+        memmove(a->tensors + n * a->n_captures, a->tensors + e * a->n_captures,
+                a->n_captures * sizeof *a->tensors);
         n++;
     }
     free(chosen);

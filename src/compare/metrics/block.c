@@ -116,7 +116,7 @@ static size_t mask_values(const double *ref, const double *test, size_t n, uint8
     return n_differing;
 }
 
-/* Codes against floats: what is only rounding is equal from here on. */
+/* Quantised values against floats: what is only rounding is equal from here on. */
 static size_t mask_mixed(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
                          struct nd_pair_block *block)
 {

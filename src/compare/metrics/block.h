@@ -33,10 +33,11 @@ struct nd_side_view {
     const struct nd_side_block *block;
 };
 
-/* Elements whose code and float differ by no more than the rounding of code to float. Section 12. */
+/* Elements whose quantised value and float differ by no more than the rounding of quantised value to float.
+ * Section 12. */
 struct nd_dequantised {
     uint64_t n;
-    double max_steps; /* the largest difference of them, in steps of the code; -infinity: none */
+    double max_steps; /* the largest difference of them, in steps of the quantised value; -infinity: none */
 };
 
 struct nd_pair_block {
@@ -76,7 +77,7 @@ struct nd_block_scratch {
     double ref_clean[ND_BLOCK], test_clean[ND_BLOCK], test_equal[ND_BLOCK];
 };
 
-/* What two edges that can be compared have in common; is_mixed and the gate are as nd_align_edges and the
+/* What two tensors that can be compared have in common; is_mixed and the gate are as nd_align_edges and the
  * options say. Fails as nd_layout_make. */
 enum nd_status nd_pair_context_make(const struct nd_tensor *ref, const struct nd_tensor *test,
                                     const struct nd_compare_options *options, const struct nd_kernels *kernels,

@@ -1,4 +1,4 @@
-/* What is only the rounding of code to float. docs/reference/metrics.md#mixed-types. */
+/* What is only the rounding of quantised value to float. docs/reference/metrics.md#mixed-types. */
 #include "compare/metrics/dequantise.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static bool is_of_format(const struct nd_float_format *format, double value)
     return fabs(value) <= nd_float_max(format) && scaled == floor(scaled);
 }
 
-/* One code and the float beside it. */
+/* One quantised value and the float beside it. */
 struct dequantised {
     double qvalue, zero, scale, value;
 };
@@ -41,7 +41,7 @@ static bool is_within_roundings(const struct nd_float_format *format, const stru
     double tiny = ldexp(nd_float_min_normal(format), -format->fraction_bits);
     double error = fabs(d->value - d->scale * (d->qvalue - d->zero));
     double bound = ROUNDINGS * unit * scale * (fabs(d->qvalue) + fabs(d->zero) + fabs(d->qvalue - d->zero));
-    /* Beyond half a step it may as well be another code. */
+    /* Beyond half a step it may as well be another quantised value. */
     return error <= bound + TINY_ROUNDINGS * tiny && error < 0.5 * scale;
 }
 

@@ -167,8 +167,8 @@ struct nd_gate_values nd_gates_resolve(const struct nd_gates *gates, const char 
     return values;
 }
 
-static enum nd_status check_rule(const struct rule *rule, const struct nd_compared_tensor *tensors, size_t n_tensors,
-                                 struct nd_error *err)
+static enum nd_status check_rule(const struct rule *rule, const struct nd_compared_tensor *tensors,
+                                 size_t n_tensors, struct nd_error *err)
 {
     bool is_matched = rule->name == NULL;
     for (size_t i = 0; i < n_tensors && rule->name != NULL; i++) {

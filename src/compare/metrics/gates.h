@@ -1,10 +1,10 @@
-/* The gates of one edge, worked out from the rules the user gave. docs/reference/metrics.md#gates. */
+/* The gates of one tensor, worked out from the rules the user gave. docs/reference/metrics.md#gates. */
 #ifndef ND_METRICS_GATES_H
 #define ND_METRICS_GATES_H
 
 #include "npudiff/compare/compare.h"
 
-/* What an element of one edge must keep to; all that is set must hold. */
+/* What an element of one tensor must keep to; all that is set must hold. */
 struct nd_gate_values {
     bool bitwise;
     bool has_lsb, has_ulp, has_tolerance;
@@ -15,11 +15,11 @@ struct nd_gate_values {
 /* True when at least one rule was given. gates may be NULL. */
 bool nd_gates_any(const struct nd_gates *gates);
 
-/* The values for one edge. Where no rule applies (lsb does not apply to floats, nor ulp to integers) only
+/* The values for one tensor. Where no rule applies (lsb does not apply to floats, nor ulp to integers) only
  * bit-equality passes: bitwise is set. gates may be NULL. */
 struct nd_gate_values nd_gates_resolve(const struct nd_gates *gates, const char *tensor, bool is_float);
 
-/* Refuses rules that name no edge, and rules whose exact name is an edge of a type they do not apply to. */
+/* Refuses rules that name no tensor, and rules whose exact name is a tensor of a type they do not apply to. */
 enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_compared_tensor *tensors,
                               size_t n_tensors, struct nd_error *err);
 

@@ -12,7 +12,7 @@ static const uint64_t max_elems = UINT64_C(1) << 31;
 
 struct nd_joint {
     struct nd_joint_cell cells[QVALUES * QVALUES]; /* first, so that none lies in two cache lines */
-    double x[QVALUES];                           /* by the byte */
+    double x[QVALUES];                             /* by the byte */
     uint64_t n_elems;
 };
 

@@ -1,6 +1,7 @@
 /* Pairs of bytes, counted. Where much of a large tensor differs this is quicker than adding up what each
- * element says: all that has no order is worked out once for each pair of codes, and multiplied. Sums of whole
- * numbers are exact, so that the results are the same to the bit. docs/reference/metrics.md#sums. */
+ * element says: all that has no order is worked out once for each pair of quantised values, and multiplied.
+ * Sums of whole numbers are exact, so that the results are the same to the bit. docs/reference/metrics.md#sums.
+ */
 #ifndef ND_METRICS_JOINT_H
 #define ND_METRICS_JOINT_H
 
@@ -17,7 +18,7 @@ void nd_joint_add(struct nd_joint *joint, const struct nd_pair_context *context,
 /* Adds what they hold to the metrics and frees it. Before a state is merged, formatted or finished. */
 void nd_joint_settle(struct nd_pair_state *state, const struct nd_pair_context *context);
 
-/* Whether a pair of these layouts fit: codes of one byte whose sums are whole numbers. */
+/* Whether a pair of these layouts fit: quantised values of one byte whose sums are whole numbers. */
 bool nd_joint_fits(const struct nd_pair_context *context);
 
 #endif

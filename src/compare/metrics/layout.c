@@ -7,7 +7,8 @@
 #include "compare/metrics/kernels/float_format.h"
 #include "core/error.h"
 
-static enum nd_status set_channels(const struct nd_tensor *tensor, struct nd_layout *layout, struct nd_error *err)
+static enum nd_status set_channels(const struct nd_tensor *tensor, struct nd_layout *layout,
+                                   struct nd_error *err)
 {
     const struct nd_quant *quant = &tensor->quant;
     if (quant->n == 0 || layout->is_float)
@@ -23,8 +24,8 @@ static enum nd_status set_channels(const struct nd_tensor *tensor, struct nd_lay
     if (quant->axis < 0 || quant->axis >= tensor->shape.rank ||
         tensor->shape.dims[quant->axis] != (int64_t)quant->n)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
-                       "edge '%s' has %zu scales on axis %d, which do not fit its shape", tensor->name, quant->n,
-                       quant->axis);
+                       "tensor '%s' has %zu scales on axis %d, which do not fit its shape", tensor->name,
+                       quant->n, quant->axis);
     layout->is_real = true;
     for (int i = quant->axis + 1; i < tensor->shape.rank; i++)
         layout->inner *= (size_t)tensor->shape.dims[i]; /* fits: the whole shape does, or it is empty */
@@ -77,7 +78,7 @@ void nd_layout_make_real(struct nd_layout *layout)
     layout->unit = 1;
 }
 
-/* Codes to real values: one channel per run of `inner` elements. */
+/* Quantised values to real values: one channel per run of `inner` elements. */
 static void make_real(const struct nd_layout *layout, size_t first, size_t n, double *x)
 {
     size_t channel = first / layout->inner % layout->n_channels, left = layout->inner - first % layout->inner;

@@ -5,8 +5,9 @@
 
 #include "compare/metrics/kernels/kernels.h"
 
-/* Values of a block are loaded as `x`: code - zero point, or the float itself; `unit * x` is the real value.
- * With a scale per channel, and where real values were asked for, x is the real value already and unit is 1. */
+/* Values of a block are loaded as `x`: quantised value - zero point, or the float itself; `unit * x` is the
+ * real value. With a scale per channel, and where real values were asked for, x is the real value already and
+ * unit is 1. */
 struct nd_layout {
     enum nd_dtype dtype;
     enum nd_elem_kind kind;
@@ -25,11 +26,11 @@ struct nd_layout {
     double tiny;      /* |x| below it are zeros and, of floats, subnormals */
 };
 
-/* Fills layout for an edge. ND_ERR_FORMAT: unknown dtype or shape, or quantisation parameters that do not fit
+/* Fills layout for a tensor. ND_ERR_FORMAT: unknown dtype or shape, or quantisation parameters that do not fit
  * it. The edge's quantisation arrays stay borrowed. */
 enum nd_status nd_layout_make(const struct nd_tensor *tensor, struct nd_layout *layout, struct nd_error *err);
 
-/* The same edge with real values from the start, for pairs of mixed types. */
+/* The same tensor with real values from the start, for pairs of mixed types. */
 void nd_layout_make_real(struct nd_layout *layout);
 
 /* The x of n <= ND_BLOCK elements at flat index `first`, stored at bytes. */
@@ -40,8 +41,8 @@ void nd_layout_load(const struct nd_layout *layout, const struct nd_kernels *ker
 size_t nd_layout_count_saturated(const struct nd_layout *layout, const struct nd_kernels *kernels,
                                  const unsigned char *bytes, size_t n);
 
-/* Whether x is a code less its zero point such that differences, and their sums of a block, are whole numbers
- * below 2^53, and so exact. */
+/* Whether x is a quantised value less its zero point such that differences, and their sums of a block, are
+ * whole numbers below 2^53, and so exact. */
 bool nd_layout_is_narrow(const struct nd_layout *layout);
 
 /* Whether x, of the element at flat index `index`, is at an end of the range of its type (floats: or beyond).
@@ -52,7 +53,7 @@ bool nd_layout_is_saturated(const struct nd_layout *layout, size_t index, double
 bool nd_layout_is_less(const struct nd_layout *layout, const unsigned char *a, const unsigned char *b,
                        size_t i);
 
-/* The number that is stored at bytes: the code, or the float. */
+/* The number that is stored at bytes: the quantised value, or the float. */
 double nd_layout_stored(const struct nd_layout *layout, const unsigned char *bytes);
 
 /* Coordinates of a flat index. coordinates has ND_MAX_RANK entries. */

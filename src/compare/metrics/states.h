@@ -20,7 +20,7 @@ struct nd_steps_state {
 
 struct nd_ulp_state {
     uint64_t max, max_in;
-    double max_steps; /* of codes against floats */
+    double max_steps; /* of quantised values against floats */
 };
 
 /* In units of x; the histograms too. */
@@ -147,7 +147,7 @@ struct nd_specials {
 void nd_numbers_add_sample(struct nd_numbers_state *state, size_t n_elems, const struct nd_specials *ref,
                            const struct nd_specials *test);
 
-/* Adds what nd_pair_block_make took for the rounding of code to float; it is no difference. */
+/* Adds what nd_pair_block_make took for the rounding of quantised value to float; it is no difference. */
 void nd_dequantised_note(struct nd_pair_state *state, const struct nd_pair_block *block);
 
 /* Adds one sample of which nothing is read: equal, or of unknown values. */

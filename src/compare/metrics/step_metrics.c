@@ -1,4 +1,4 @@
-/* Differences of codes and other integers in steps (LSB). docs/reference/metrics.md#steps. */
+/* Differences of quantised values and other integers in steps (LSB). docs/reference/metrics.md#steps. */
 #include <math.h>
 #include <string.h>
 

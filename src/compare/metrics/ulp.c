@@ -1,5 +1,5 @@
-/* How many floats apart; codes against floats: how many steps of the code. docs/reference/metrics.md#ulp and
- * #mixed-types. */
+/* How many floats apart; quantised values against floats: how many steps of the quantised value.
+ * docs/reference/metrics.md#ulp and #mixed-types. */
 #include <math.h>
 
 #include "compare/metrics/kernels/float_format.h"
@@ -11,7 +11,7 @@ static const struct nd_metric_field fields[] = {
     {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_ulp_state, max_steps), 0},
 };
 
-/* The side that has codes where the other has floats; NULL: both have the same, or floats. */
+/* The side that has quantised values where the other has floats; NULL: both have the same, or floats. */
 static const struct nd_layout *coded_side(const struct nd_pair_context *context)
 {
     if (!context->is_mixed || context->ref.is_float == context->test.is_float)

@@ -125,7 +125,7 @@ static enum nd_status list_tensors(struct nd_placing *placing, struct nd_error *
     for (size_t e = 0; e < n; e++) {
         const char *provider = nd_capture_tensor_provider(placing->capture, e);
         placing->tensors[e] = (struct nd_placed_tensor){nd_capture_tensor(placing->capture, e)->name, provider,
-                                                    nd_placing_where(placing, provider)};
+                                                        nd_placing_where(placing, provider)};
     }
     placing->report.n_tensors = n;
     return ND_OK;

@@ -1,4 +1,4 @@
-/* A map from names, of tensors, edges and nodes, to indices. */
+/* A map from names, of tensors, tensors and nodes, to indices. */
 #ifndef ND_BASE_NAMES_H
 #define ND_BASE_NAMES_H
 

@@ -9,7 +9,7 @@
 #include "devices/agent/runtime/runtime.h"
 #include "devices/agent/spool/job_file.h"
 
-/* An edge that the session gives as floats. */
+/* A tensor that the session gives as floats. */
 struct nd_agent_codes {
     const struct nd_output_view *floats; /* NULL: it is given as codes */
     struct nd_output_view view;          /* its codes, after a run */
@@ -30,11 +30,11 @@ struct nd_agent {
     size_t *target_of_input;        /* session input -> job target */
     const void **inputs;            /* session inputs of the run in progress */
     struct nd_output_view *outputs; /* session outputs */
-    struct nd_agent_codes *qvalues;   /* [edges of the job]: of those that the session gives as floats */
+    struct nd_agent_codes *qvalues; /* [tensors of the job]: of those that the session gives as floats */
     size_t pass;
-    const struct nd_output_view **tensors;  /* edge of the pass -> its session output */
-    const struct nd_output_view **checks; /* checked edge -> its session output */
-    size_t *check_ids; /* checked edges, as numbers in the job; sorted, those of all passes */
+    const struct nd_output_view **tensors; /* tensor of the pass -> its session output */
+    const struct nd_output_view **checks;  /* checked tensor -> its session output */
+    size_t *check_ids; /* checked tensors, as numbers in the job; sorted, those of all passes */
     size_t n_check_ids;
     struct nd_digest *first_pass; /* [sample over all probes][n_check_ids]: what pass 0 gave for them */
 };
@@ -67,12 +67,12 @@ enum nd_status nd_agent_record_truth(struct nd_agent *agent, struct nd_error *er
 
 /* ---- connect.c: which of the session's inputs and outputs is what in the job ---- */
 
-/* Which edges later passes check, and room for what pass 0 gives for them, or gave before an interruption. Once
- * for all passes. */
+/* Which tensors later passes check, and room for what pass 0 gives for them, or gave before an interruption.
+ * Once for all passes. */
 enum nd_status nd_agent_prepare_checks(struct nd_agent *agent, struct nd_error *err);
 enum nd_status nd_agent_connect(struct nd_agent *agent, struct nd_error *err);
-/* Makes codes of the floats that the last run gave for some edges. ND_E_DEVICE_OUTPUT where a float is not the
- * value of a code. codes.c. */
+/* Makes codes of the floats that the last run gave for some tensors. ND_E_DEVICE_OUTPUT where a float is not
+ * the value of a code. codes.c. */
 enum nd_status nd_agent_make_codes(struct nd_agent *agent, struct nd_error *err);
 
 /* Frees what nd_agent_connect made, for the next pass. */

@@ -167,7 +167,7 @@ static bool wants_provider_profile(const struct nd_agent *agent)
            !has_option(agent->job, "profiling_file_path");
 }
 
-/* The outputs that the pass uses: its edges, and those that are held against pass 0. */
+/* The outputs that the pass uses: its tensors, and those that are held against pass 0. */
 static size_t list_outputs(const struct nd_agent *agent, const char **names)
 {
     const struct nd_job *job = agent->job;
@@ -283,7 +283,7 @@ static enum nd_status record_node(struct nd_agent *agent, const struct nd_placem
 }
 
 static enum nd_status find_fell_back(const struct nd_job *job, const struct nd_placement *placed, size_t n,
-                                  bool *is_fell_back, struct nd_error *err)
+                                     bool *is_fell_back, struct nd_error *err)
 {
     struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
     if (nodes == NULL)
@@ -310,7 +310,8 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         status = record_node(agent, &nodes[i], i, err);
         if (status == ND_OK && is_fell_back[i] && n_fell_back++ < 8)
-            nd_strbuf_printf(&fell_back, "%s%s '%s'", n_fell_back > 1 ? ", " : "", nodes[i].op_type, nodes[i].name);
+            nd_strbuf_printf(&fell_back, "%s%s '%s'", n_fell_back > 1 ? ", " : "", nodes[i].op_type,
+                             nodes[i].name);
     }
     free(is_fell_back);
     if (status == ND_OK && nd_agent_is_resumed_pass(agent) && agent->resume->has_runs &&
@@ -319,9 +320,9 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
             nd_fail(err, ND_E_DEVICE_OUTPUT, NULL, "%zu nodes are placed, and %zu were before the interruption",
                     n, agent->resume->nodes.n);
     if (status == ND_OK && n_fell_back > 0 && !job->is_fallback_allowed)
-        status =
-            nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s", n_fell_back, n,
-                    job->provider_name, fell_back.text != NULL ? fell_back.text : "", n_fell_back > 8 ? ", ..." : "");
+        status = nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s",
+                         n_fell_back, n, job->provider_name, fell_back.text != NULL ? fell_back.text : "",
+                         n_fell_back > 8 ? ", ..." : "");
     nd_strbuf_deinit(&fell_back);
     free(nodes);
     return status;

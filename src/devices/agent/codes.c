@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "devices/agent/agent.h"
 
-/* The codes of a type: from low to high. False for types that an edge is not recorded in through floats. */
+/* The codes of a type: from low to high. False for types that a tensor is not recorded in through floats. */
 static bool read_range(enum nd_dtype dtype, double *low, double *high)
 {
     bool is_signed = dtype == ND_DTYPE_I8 || dtype == ND_DTYPE_I16;
@@ -38,7 +38,7 @@ static enum nd_status make_room(struct nd_agent_codes *qvalues, size_t n_bytes, 
 /* A float has a code only where it is the very value of that code in float32, as DequantizeLinear defines it.
  * So a device whose DequantizeLinear rounds gives an error, and never a wrong code. */
 static enum nd_status make_qvalues(struct nd_agent_codes *qvalues, const struct nd_job_tensor *tensor,
-                                 struct nd_error *err)
+                                   struct nd_error *err)
 {
     double low, high;
     size_t code_bytes = nd_dtype_size_bytes(tensor->dtype), n = qvalues->floats->size_bytes / sizeof(float);
@@ -48,14 +48,16 @@ static enum nd_status make_qvalues(struct nd_agent_codes *qvalues, const struct 
     enum nd_status status = make_room(qvalues, n * code_bytes, err);
     const float *floats = qvalues->floats->data;
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        double steps = rint((double)floats[i] / (double)tensor->scale), code = steps + (double)tensor->zero_point;
+        double steps = rint((double)floats[i] / (double)tensor->scale),
+               code = steps + (double)tensor->zero_point;
         if (!(code >= low && code <= high) || (float)steps * tensor->scale != floats[i])
             return nd_fail(err, ND_E_DEVICE_OUTPUT, tensor->output,
                            "element %zu of output '%s' is %.9g, which is not the value of a quantised value", i,
                            tensor->output, (double)floats[i]);
         put_code(qvalues->bytes, i, code_bytes, code);
     }
-    qvalues->view = (struct nd_output_view){tensor->dtype, qvalues->floats->shape, qvalues->bytes, n * code_bytes};
+    qvalues->view =
+        (struct nd_output_view){tensor->dtype, qvalues->floats->shape, qvalues->bytes, n * code_bytes};
     return status;
 }
 

@@ -45,8 +45,8 @@ static enum nd_status append_chunk(struct nd_store_thread *store, size_t tensor,
 }
 
 /* A sample that shares its chunk with others. */
-static enum nd_status store_in_shared_chunk(struct nd_store_thread *store, size_t tensor, const struct slot *slot,
-                                            struct nd_error *err)
+static enum nd_status store_in_shared_chunk(struct nd_store_thread *store, size_t tensor,
+                                            const struct slot *slot, struct nd_error *err)
 {
     struct tensor_state *state = &store->tensors[tensor];
     size_t chunk = slot->sample / state->layout.samples_per_chunk;
@@ -152,8 +152,8 @@ static enum nd_status announce_outputs(struct nd_store_thread *store, struct nd_
         struct nd_strbuf fields = {0};
         nd_fields_add_u64(&fields, "dtype", (uint64_t)store->tensors[e].dtype);
         nd_fields_add(&fields, "dims", nd_shape_format(&store->tensors[e].shape, dims, sizeof dims));
-        status = nd_fields_append(store->writer, ND_RECORD_OUTPUT, (uint64_t[]){store->tensor_ids[e]}, 1, &fields,
-                                  err);
+        status = nd_fields_append(store->writer, ND_RECORD_OUTPUT, (uint64_t[]){store->tensor_ids[e]}, 1,
+                                  &fields, err);
     }
     return status;
 }
@@ -264,7 +264,7 @@ static void destroy(struct nd_store_thread *store)
     free(store);
 }
 
-/* The edges of the pass; false when memory is out. */
+/* The tensors of the pass; false when memory is out. */
 static bool choose_tensors(struct nd_store_thread *store, size_t pass)
 {
     store->tensor_ids = nd_calloc(store->job->n_tensors, sizeof *store->tensor_ids);
@@ -331,7 +331,7 @@ enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t tensor, 
     return ND_OK;
 }
 
-/* The first run says what each edge is; buffers follow from that. */
+/* The first run says what each tensor is; buffers follow from that. */
 static enum nd_status learn_shapes(struct nd_store_thread *store, const struct nd_store_run *run,
                                    struct nd_error *err)
 {

@@ -12,7 +12,7 @@ struct nd_store_thread;
 enum nd_status nd_store_start(const struct nd_job *job, size_t pass, struct nd_spool_writer *writer,
                               struct nd_store_thread **out, struct nd_error *err);
 
-/* One run of one sample. views has one entry per edge of the pass, in order; their bytes are copied before
+/* One run of one sample. views has one entry per tensor of the pass, in order; their bytes are copied before
  * nd_store_put returns. */
 struct nd_store_run {
     size_t probe;
@@ -47,9 +47,9 @@ struct nd_store_past_tensor {
     size_t n_fragments, capacity;
 };
 struct nd_store_past {
-    size_t probe, sample, repeat;           /* of its last run */
-    size_t n_runs;                          /* of that sample */
-    const void *first_digests;              /* one of every edge of the pass, from repeat 0 of that sample */
+    size_t probe, sample, repeat; /* of its last run */
+    size_t n_runs;                /* of that sample */
+    const void *first_digests;    /* one of every tensor of the pass, from repeat 0 of that sample */
     const struct nd_store_past_tensor *tensors; /* of the whole job */
 };
 

@@ -15,10 +15,10 @@ struct slot {
     size_t sample;
     size_t repeat;
     uint64_t latency_ns;
-    void **data; /* per edge */
+    void **data; /* per tensor */
 };
 
-/* What the thread keeps per edge. */
+/* What the thread keeps per tensor. */
 struct tensor_state {
     enum nd_dtype dtype;
     struct nd_shape shape;
@@ -57,11 +57,11 @@ struct nd_store_thread {
     uint64_t acknowledged_ns;
 };
 
-/* Fixes what an edge (of the pass) is and makes the buffers for it. Once per edge. */
+/* Fixes what a tensor (of the pass) is and makes the buffers for it. Once per tensor. */
 enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t tensor, enum nd_dtype dtype,
                                   const struct nd_shape *shape, struct nd_error *err);
 
-/* Cuts the edges into chunks for that probe, none of them begun. */
+/* Cuts the tensors into chunks for that probe, none of them begun. */
 enum nd_status nd_store_begin_probe(struct nd_store_thread *store, size_t probe, struct nd_error *err);
 
 #endif

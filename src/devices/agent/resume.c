@@ -10,7 +10,7 @@ struct reading {
     const struct nd_job *job;
     struct nd_resume *resume;
     size_t n_passes;     /* begun */
-    size_t n_tensors;      /* of the pass in work */
+    size_t n_tensors;    /* of the pass in work */
     size_t row;          /* of the next run's sample, over all probes */
     size_t n_samples;    /* of all probes */
     bool is_out_of_room; /* out of memory */
@@ -114,14 +114,15 @@ static bool take_fragment(struct reading *reading, const struct nd_record *recor
     struct nd_store_past_tensor *tensor = tensor_of(reading, record->index[1]);
     if (tensor == NULL || record->index[0] >= reading->job->n_probes)
         return false;
-    if (!nd_grow((void **)&tensor->fragments, &tensor->capacity, tensor->n_fragments + 1, sizeof *tensor->fragments)) {
+    if (!nd_grow((void **)&tensor->fragments, &tensor->capacity, tensor->n_fragments + 1,
+                 sizeof *tensor->fragments)) {
         reading->is_out_of_room = true;
         return false;
     }
     tensor->fragments[tensor->n_fragments++] = (struct nd_store_fragment){.first = (size_t)record->index[2],
-                                                                      .n = (size_t)record->index[3],
-                                                                      .bytes = record->payload,
-                                                                      .n_bytes = record->payload_bytes};
+                                                                          .n = (size_t)record->index[3],
+                                                                          .bytes = record->payload,
+                                                                          .n_bytes = record->payload_bytes};
     return true;
 }
 

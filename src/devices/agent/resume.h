@@ -22,11 +22,11 @@ struct nd_resume {
     struct nd_store_past past; /* of the pass */
     struct nd_record runtime;
     struct nd_resume_records libraries;
-    struct nd_resume_records nodes;   /* of the pass */
+    struct nd_resume_records nodes;       /* of the pass */
     struct nd_store_past_tensor *tensors; /* of the job */
     size_t n_tensors;
     size_t *n_runs;                /* per sample over all probes: how often it was run in the pass */
-    const void **first_pass;       /* per sample over all probes: the digests of pass 0's edges, or NULL */
+    const void **first_pass;       /* per sample over all probes: the digests of pass 0's tensors, or NULL */
     struct nd_spool_reader reader; /* records and digests point into it */
 };
 

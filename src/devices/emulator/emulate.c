@@ -10,7 +10,7 @@
 #include "core/random.h"
 #include "devices/emulator/emulate_internal.h"
 
-/* Channels of a tensor, random numbers, and faults of codes. */
+/* Channels of a tensor, random numbers, and faults of quantised values. */
 
 bool nd_emu_has_operator(const char *op_types, const char *op_type)
 {
@@ -99,7 +99,7 @@ static size_t transposed(const struct nd_shape *shape, size_t i)
     return block * channels * inner + rest % channels * inner + rest / channels;
 }
 
-/* The codes move; from says whence. */
+/* The quantised values move; from says whence. */
 static enum nd_status move(const struct nd_emu_scene *scene, struct nd_array *qvalues, struct nd_error *err)
 {
     const struct nd_emu_channels *channels = &scene->channels;
@@ -139,9 +139,9 @@ static void overwrite(const struct nd_emu_scene *scene, struct nd_array *qvalues
     }
 }
 
-/* Applies a fault of codes. */
+/* Applies a fault of quantised values. */
 static enum nd_status nd_emu_inject_fault(const struct nd_emu_scene *scene, struct nd_array *qvalues,
-                                   struct nd_error *err)
+                                          struct nd_error *err)
 {
     switch (scene->item->word) {
     case ND_EMU_STALE:
@@ -166,7 +166,7 @@ static enum nd_status nd_emu_inject_fault(const struct nd_emu_scene *scene, stru
     }
 }
 
-/* A unit on its way from values to codes. */
+/* A layer on its way from values to quantised values. */
 struct work {
     struct nd_emulator *emulator;
     const struct nd_exact_values *values;
@@ -193,7 +193,8 @@ static uint64_t sample_of(const struct nd_emulator *emulator)
 
 /* ---- rounding ---- */
 
-static double round_one(const struct nd_emu_arithmetic *arithmetic, const struct nd_ratio *v, uint64_t key, size_t i)
+static double round_one(const struct nd_emu_arithmetic *arithmetic, const struct nd_ratio *v, uint64_t key,
+                        size_t i)
 {
     struct nd_place place = nd_place_of(v);
     if (arithmetic == NULL)
@@ -216,7 +217,7 @@ static double clip(const struct work *work, size_t i, double rounded)
 
 static size_t product_channel(const struct work *work, size_t i);
 
-/* What element i is to a program of the table; without an accumulator the multiplier is 0. */
+/* What element i is to an arithmetic of the table; without an accumulator the multiplier is 0. */
 static struct nd_arithmetic_scaling scaling_of(const struct work *work, size_t i, double *a)
 {
     const struct nd_exact_values *values = work->values;
@@ -234,7 +235,7 @@ static struct nd_arithmetic_scaling scaling_of(const struct work *work, size_t i
     return scaling;
 }
 
-/* A code; half-even where the program is not applicable. */
+/* A quantised value; half-even where the arithmetic is not applicable. */
 static double run_of_table(const struct work *work, const struct nd_emu_arithmetic *arithmetic, uint64_t key,
                            size_t i)
 {
@@ -247,16 +248,17 @@ static double run_of_table(const struct work *work, const struct nd_emu_arithmet
     return outcome.p > 0 && nd_emu_uniform(key, i) < outcome.p ? outcome.other : outcome.qvalue;
 }
 
-/* What a program of units made; NULL: it does not cover it. */
+/* What an arithmetic of layers made; NULL: it does not cover it. */
 static const struct nd_array *made_by(const struct work *work, const struct nd_emu_arithmetic *arithmetic)
 {
     if (arithmetic == NULL || arithmetic->layer == NULL)
         return NULL;
-    const struct nd_array *made = &work->state->made[!nd_emu_is_same_arithmetic(arithmetic, work->layer->usual)];
+    const struct nd_array *made =
+        &work->state->made[!nd_emu_is_same_arithmetic(arithmetic, work->layer->usual)];
     return made->n == work->values->n ? made : NULL;
 }
 
-/* Moved by what faults of values do to the code that is rounded half to even. */
+/* Moved by what faults of values do to the quantised value that is rounded half to even. */
 static double move_qvalue(const struct work *work, double made, size_t i)
 {
     double low, high;
@@ -271,7 +273,8 @@ static double move_qvalue(const struct work *work, double made, size_t i)
     return fmin(fmax(made + moved - plain, low), high);
 }
 
-static void round_all(const struct work *work, const struct nd_emu_arithmetic *arithmetic, struct nd_array *qvalues)
+static void round_all(const struct work *work, const struct nd_emu_arithmetic *arithmetic,
+                      struct nd_array *qvalues)
 {
     uint64_t key = 0;
     bool is_of_table = arithmetic != NULL && arithmetic->is_of_table;
@@ -281,10 +284,11 @@ static void round_all(const struct work *work, const struct nd_emu_arithmetic *a
     if (made != NULL)
         return;
     if (arithmetic != NULL && (arithmetic->is_stochastic || is_of_table))
-        key = nd_emu_key(arithmetic->seed, work->emulator->names[work->values->tensor], sample_of(work->emulator));
+        key = nd_emu_key(arithmetic->seed, work->emulator->names[work->values->tensor],
+                         sample_of(work->emulator));
     for (size_t i = 0; i < qvalues->n; i++)
         qvalues->x[i] = is_of_table ? run_of_table(work, arithmetic, key, i)
-                                  : clip(work, i, round_one(arithmetic, &work->v[i], key, i));
+                                    : clip(work, i, round_one(arithmetic, &work->v[i], key, i));
 }
 
 /* ---- counting ---- */
@@ -297,7 +301,7 @@ static uint64_t count_differing(const struct nd_array *a, const struct nd_array 
     return n;
 }
 
-/* A fault begins: what the codes are until now. */
+/* A fault begins: what the quantised values are until now. */
 static enum nd_status begin(struct work *work, const struct nd_array *qvalues, struct nd_error *err)
 {
     return nd_array_copy(qvalues, &work->before, err);
@@ -372,9 +376,9 @@ static void change_value(const struct work *work, const struct nd_emu_item *item
         work->offsets[i] += (double)item->first;
 }
 
-/* ---- faults of codes ---- */
+/* ---- faults of quantised values ---- */
 
-/* Of a stale edge: what it should show is kept for the next sample. */
+/* Of a stale tensor: what it should show is kept for the next sample. */
 static enum nd_status remember(const struct work *work, const struct nd_array *qvalues, struct nd_error *err)
 {
     if (work->emulator->n_again > 0 || work->emulator->n_runs % work->emulator->n_repeats != 0)
@@ -385,8 +389,8 @@ static enum nd_status remember(const struct work *work, const struct nd_array *q
     return nd_array_copy(qvalues, &work->state->now, err);
 }
 
-static enum nd_status inject_fault(const struct work *work, const struct nd_emu_item *item, struct nd_array *qvalues,
-                            struct nd_error *err)
+static enum nd_status inject_fault(const struct work *work, const struct nd_emu_item *item,
+                                   struct nd_array *qvalues, struct nd_error *err)
 {
     const struct nd_emulator *emulator = work->emulator;
     const struct nd_emu_scene scene = {.item = item,
@@ -443,9 +447,9 @@ static enum nd_status make_qvalues(struct work *work, struct nd_array *qvalues, 
     return status;
 }
 
-/* Before it is rounded: what programs of units make of it. */
+/* Before it is rounded: what arithmetics of layers make of it. */
 static enum nd_status make_layer(void *context, const struct nd_exact_layer *asked, struct nd_array *qvalues,
-                                bool *is_made, struct nd_error *err)
+                                 bool *is_made, struct nd_error *err)
 {
     (void)qvalues;
     struct nd_emulator *emulator = context;
@@ -460,7 +464,8 @@ static enum nd_status make_layer(void *context, const struct nd_exact_layer *ask
         if (!layer->is_layer || arithmetics[k] == NULL || arithmetics[k]->layer == NULL ||
             (k == 1 && nd_emu_is_same_arithmetic(arithmetics[0], arithmetics[1])))
             continue;
-        status = nd_layer_arithmetic_run(arithmetics[k]->layer, asked, emulator->memory, made, &is_covered, err);
+        status =
+            nd_layer_arithmetic_run(arithmetics[k]->layer, asked, emulator->memory, made, &is_covered, err);
     }
     return status;
 }
@@ -470,7 +475,7 @@ static bool is_equal(const struct nd_array *a, const struct nd_array *b)
     return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
 }
 
-/* What a fault has changed is read as codes, whatever the unit had made of it. */
+/* What a fault has changed is read as quantised values, whatever the layer had made of it. */
 static void forget_changed(struct nd_emulator *emulator, size_t tensor, const struct nd_array *qvalues)
 {
     const struct nd_emu_tensor *state = &emulator->tensors[tensor];
@@ -478,21 +483,21 @@ static void forget_changed(struct nd_emulator *emulator, size_t tensor, const st
         nd_layer_memory_forget_tensor(emulator->memory, tensor);
 }
 
-/* The place of a reader of fused edges among the truths: behind its own faults. */
+/* The place of a reader of fused tensors among the truths: behind its own faults. */
 static size_t truth_of_fuse(const struct nd_emu_layer *layer, const struct nd_emu_tensor *state)
 {
     return state->first_truth + !nd_emu_is_same_arithmetic(layer->usual, layer->arithmetic) + layer->n_faults;
 }
 
 static enum nd_status round_layer(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
-                                 struct nd_error *err)
+                                  struct nd_error *err)
 {
     struct nd_emulator *emulator = context;
     static const struct nd_emu_layer no_layer;
     struct nd_emu_tensor *state = &emulator->tensors[values->tensor];
     struct work work = {.emulator = emulator, .values = values, .v = values->v, .state = state};
-    work.layer =
-        emulator->binding.layers[values->tensor].is_layer ? &emulator->binding.layers[values->tensor] : &no_layer;
+    work.layer = emulator->binding.layers[values->tensor].is_layer ? &emulator->binding.layers[values->tensor]
+                                                                   : &no_layer;
     work.channels = nd_emu_channels_of(values->quant, values->shape,
                                        nd_model_tensor(emulator->model, values->tensor)->op_types);
     work.next_truth = state->first_truth;
@@ -503,7 +508,8 @@ static enum nd_status round_layer(void *context, const struct nd_exact_values *v
     } else {
         round_all(&work, work.layer->arithmetic, qvalues);
         if (work.layer->reads_fused)
-            emulator->truth[truth_of_fuse(work.layer, state)].n_changed += count_differing(qvalues, &state->plain);
+            emulator->truth[truth_of_fuse(work.layer, state)].n_changed +=
+                count_differing(qvalues, &state->plain);
     }
     nd_array_deinit(&work.before);
     free(work.own);
@@ -513,8 +519,8 @@ static enum nd_status round_layer(void *context, const struct nd_exact_values *v
 
 /* ---- a run ---- */
 
-static enum nd_status show(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+static enum nd_status show(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     struct nd_emulator *emulator = context;
     const struct nd_array *shown =
@@ -527,7 +533,7 @@ static enum nd_status show(void *context, size_t tensor, const struct nd_array *
     return status == ND_OK ? emulator->found(emulator->context, tensor, shown, method, err) : status;
 }
 
-/* The readers of fused edges once more, on codes: how many of theirs the fusion changed. */
+/* The readers of fused tensors once more, on codes: how many of theirs the fusion changed. */
 static enum nd_status recount(struct nd_emulator *emulator, const struct nd_array *inputs, struct nd_error *err)
 {
     const struct nd_exact_options options = {.struct_size = sizeof options,

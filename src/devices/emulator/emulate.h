@@ -1,49 +1,44 @@
-/* Emulated devices: the exact units of a quantised model, rounded by other programs, and with faults. What is
+/* Emulated devices: the exact layers of a quantised model, rounded by other programs, and with faults. What is
  * wrong with such a device is known, so that what finds faults can be measured.
  *
- * A device is a list of items, word[.OPTYPE][@EDGE][=VALUE], separated by commas. EDGE is the name of a unit's
- * edge (as `npudiff info --list` lists them; it may hold '/', '.' and '@', never ',' or '='), OPTYPE one of the
- * operators of a unit, PROGRAM one of program.h, stochastic:SEED or another one of programs/arithmetics.h (those
- * that work on an accumulator leave units without one to half-even) or a program of whole units of
- * programs/htp.h, as htp-v73: what it does not cover is half-even. Faults of values then move its code as
- * they move the one that is rounded half to even; what it makes of fractions is not known: its units
- * cannot read an edge that is fused.
+ * A device is a list of items, word[.OPTYPE][@TENSOR][=VALUE], separated by commas. EDGE is the name of a
+ * layer's tensor (as `npudiff info --list` lists them; it may hold '/', '.' and '@', never ',' or '='), OPTYPE
+ * one of the operators of a layer, PROGRAM one of arithmetic.h, stochastic:SEED or another one of
+ * arithmetics/arithmetics.h (those that work on an accumulator leave layers without one to half-even) or an
+ * arithmetic of whole layers of arithmetics/htp.h, as htp-v73: what it does not cover is half-even. Faults of
+ * values then move its quantised value as they move the one that is rounded half to even; what it makes of
+ * fractions is not known: its layers cannot read a tensor that is fused.
  *
- *     round=PROGRAM, round.OPTYPE=PROGRAM, round@EDGE=PROGRAM   the most specific counts, of equals the last; a
- *                                    program alone is short for round=PROGRAM, half-even is the default
- *     fallback=OPTYPE, fallback@EDGE rounded by float32
- *     fuse@EDGE                      its requantisation is skipped: what reads it reads the value
- *                                    before rounding, clipped to the range of the codes; the edge
- *                                    itself shows the rounded codes
- *     stale@EDGE                     the codes of the sample before, over all probes; the first sample
- *                                    has its own
- *     zero-point@EDGE=CHANNEL:AMOUNT another zero point; CHANNEL is a number or '*'
- *     scale@EDGE=CHANNEL:FACTOR      the value is multiplied before it is rounded
- *     saturate@EDGE=BITS, wrap@EDGE=BITS  the accumulator of a Conv, Gemm or MatMul is a signed integer of BITS
- *                                    bits. Of a unit with Relu or Clip inside, what these leave is looked at
- *     permute@EDGE=SEED              channels are permuted, none stays where there are two
- *     flip@EDGE=PROBABILITY          codes are one more or less, in every run others
- *     window@EDGE=FIRST:COUNT        elements that are not written: code 0
- *     zero@EDGE                      every code is the zero point
- *     shift@EDGE=N                   element i is what element i + N should be, around the end
- *     transpose@EDGE                 NHWC order in the place of NCHW; of rank 3, the last two axes
- *     clamp@EDGE=LOW:HIGH            codes are clipped to LOW..HIGH
- *     cliff@EDGE=CODE                codes above CODE become the zero point
+ *     round=PROGRAM, round.OPTYPE=PROGRAM, round@TENSOR=PROGRAM   the most specific counts, of equals the last;
+ * a arithmetic alone is short for round=PROGRAM, half-even is the default fallback=OPTYPE, fallback@TENSOR
+ * rounded by float32 fuse@TENSOR                      its requantisation is skipped: what reads it reads the
+ * value before rounding, clipped to the range of the quantised values; the tensor itself shows the rounded
+ * quantised values stale@TENSOR                     the quantised values of the sample before, over all probes;
+ * the first sample has its own zero-point@TENSOR=CHANNEL:AMOUNT another zero point; CHANNEL is a number or '*'
+ *     scale@TENSOR=CHANNEL:FACTOR      the value is multiplied before it is rounded
+ *     saturate@TENSOR=BITS, wrap@TENSOR=BITS  the accumulator of a Conv, Gemm or MatMul is a signed integer of
+ * BITS bits. Of a layer with Relu or Clip inside, what these leave is looked at permute@TENSOR=SEED channels
+ * are permuted, none stays where there are two flip@TENSOR=PROBABILITY          quantised values are one more
+ * or less, in every run others window@TENSOR=FIRST:COUNT        elements that are not written: quantised value
+ * 0 zero@TENSOR                      every quantised value is the zero point shift@TENSOR=N element i is what
+ * element i + N should be, around the end transpose@TENSOR                 NHWC order in the place of NCHW; of
+ * rank 3, the last two axes clamp@TENSOR=LOW:HIGH            quantised values are clipped to LOW..HIGH
+ *     cliff@TENSOR=CODE                quantised values above CODE become the zero point
  *     seed=N                         of flips (1)
  *
  * Channels lie along the axis of the scales where there is one per channel, else along axis 1 of tensors of
- * rank 4 and of convolutions, else along the last axis. Several faults of one edge follow each other: another
- * program, then those of values (scale, zero-point, saturate, wrap), then those of codes, each in the order of
- * the list. What reads a faulty edge reads the faulty codes.
+ * rank 4 and of convolutions, else along the last axis. Several faults of one tensor follow each other: another
+ * arithmetic, then those of values (scale, zero-point, saturate, wrap), then those of quantised values, each in
+ * the order of the list. What reads a faulty tensor reads the faulty quantised values.
  *
  * Randomness depends on seeds, the edge's name, the number of the sample (flip: and of the repeat) and the
- * element alone: the same device makes the same codes again. */
+ * element alone: the same device makes the same quantised values again. */
 #ifndef ND_EMULATOR_EMULATE_H
 #define ND_EMULATOR_EMULATE_H
 
+#include "arithmetic/arithmetics/arithmetics.h"
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/htp/htp.h"
-#include "arithmetic/arithmetics/arithmetics.h"
 #include "core/text/strbuf.h"
 
 enum nd_emu_word {
@@ -68,23 +63,23 @@ enum nd_emu_word {
 
 struct nd_emu_arithmetic {
     struct nd_rounding_rule rule; /* unless it is stochastic */
-    bool is_stochastic;        /* rounded up with the probability of the fraction */
-    bool is_of_table;          /* another one, arithmetic */
+    bool is_stochastic;           /* rounded up with the probability of the fraction */
+    bool is_of_table;             /* another one, arithmetic */
     struct nd_arithmetic arithmetic;
     uint64_t seed;
-    const struct nd_layer_arithmetic *layer; /* or this one, of whole units; units that it does not cover are rounded
-                                           half to even */
+    const struct nd_layer_arithmetic *layer; /* or this one, of whole layers; layers that it does not cover are
+                                           rounded half to even */
 };
 
 struct nd_emu_item {
     enum nd_emu_word word;
-    char *text;                    /* as it was given */
-    char *tensor;                    /* NULL: all, or those of op_type */
-    char *op_type;                 /* NULL: all, or edge */
+    char *text;                          /* as it was given */
+    char *tensor;                        /* NULL: all, or those of op_type */
+    char *op_type;                       /* NULL: all, or tensor */
     struct nd_emu_arithmetic arithmetic; /* of round and fallback */
-    int64_t channel;               /* -1: all */
-    int64_t first, second;         /* FIRST:COUNT, LOW:HIGH; first alone: AMOUNT, BITS, N, CODE */
-    double real;                   /* FACTOR, PROBABILITY */
+    int64_t channel;                     /* -1: all */
+    int64_t first, second;               /* FIRST:COUNT, LOW:HIGH; first alone: AMOUNT, BITS, N, CODE */
+    double real;                         /* FACTOR, PROBABILITY */
     uint64_t seed;
 };
 
@@ -105,9 +100,9 @@ enum nd_status nd_emulation_parse(const char *text, struct nd_emulation *out, st
 char *nd_emulation_text(const struct nd_emulation *emulation);
 void nd_emulation_deinit(struct nd_emulation *emulation);
 
-/* Whether the model has what the items name. ND_E_MODEL_NO_EDGE: no such edge, the message names near ones;
- * ND_E_DEVICE_PROFILE: an edge that is no unit, no such operator, a channel or window outside of the edge, a
- * fault that this unit cannot have. */
+/* Whether the model has what the items name. ND_E_MODEL_NO_EDGE: no such tensor, the message names near ones;
+ * ND_E_DEVICE_PROFILE: a tensor that is no layer, no such operator, a channel or window outside of the tensor,
+ * a fault that this layer cannot have. */
 enum nd_status nd_emulation_check(const struct nd_emulation *emulation, const struct nd_model *model,
                                   struct nd_error *err);
 
@@ -116,8 +111,8 @@ struct nd_emulator;
 
 struct nd_emulator_options {
     size_t struct_size;
-    const char *const *names; /* [n_edges] what edges are called, or NULL: as the model does */
-    bool is_partial;  /* the model is a part of the one that was checked: items without their edge are left
+    const char *const *names; /* [n_edges] what tensors are called, or NULL: as the model does */
+    bool is_partial;  /* the model is a part of the one that was checked: items without their tensor are left
                          out */
     size_t n_repeats; /* runs of one sample that follow each other; 0: 1 */
 };
@@ -138,13 +133,13 @@ enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_arr
  */
 void nd_emulator_repeat(struct nd_emulator *emulator);
 
-/* One fault of one unit whose codes do not follow from its input codes under the program that is usual for its
- * operator; of fuse, a reader of the fused edge. */
+/* One fault of one layer whose quantised values do not follow from its input quantised values under the
+ * arithmetic that is usual for its operator; of fuse, a reader of the fused tensor. */
 struct nd_emu_truth {
-    const char *tensor;   /* borrowed */
-    const char *kind;   /* the word; "rounding" for round@EDGE. Static */
-    uint64_t n_changed; /* codes that the fault changed, over all runs: against the same unit on the same
-                           inputs, without this fault and those that come after it */
+    const char *tensor; /* borrowed */
+    const char *kind;   /* the word; "rounding" for round@TENSOR. Static */
+    uint64_t n_changed; /* quantised values that the fault changed, over all runs: against the same layer on the
+                           same inputs, without this fault and those that come after it */
 };
 /* In graph order; valid until the next run. */
 const struct nd_emu_truth *nd_emulator_truth(const struct nd_emulator *emulator, size_t *n);

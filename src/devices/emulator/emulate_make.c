@@ -36,24 +36,24 @@ static const struct word {
     enum value value;
     const char *usage;
 } words[] = {
-    [ND_EMU_ROUND] = {"round", ON_TENSOR_OR_ALL, A_ARITHMETIC, "round[.OPTYPE][@EDGE]=PROGRAM"},
-    [ND_EMU_FALLBACK] = {"fallback", ON_TENSOR_OR_ALL, AN_OPERATOR, "fallback=OPTYPE or fallback@EDGE"},
-    [ND_EMU_FUSE] = {"fuse", ON_TENSOR, NO_VALUE, "fuse@EDGE"},
-    [ND_EMU_STALE] = {"stale", ON_TENSOR, NO_VALUE, "stale@EDGE"},
+    [ND_EMU_ROUND] = {"round", ON_TENSOR_OR_ALL, A_ARITHMETIC, "round[.OPTYPE][@TENSOR]=ARITHMETIC"},
+    [ND_EMU_FALLBACK] = {"fallback", ON_TENSOR_OR_ALL, AN_OPERATOR, "fallback=OPTYPE or fallback@TENSOR"},
+    [ND_EMU_FUSE] = {"fuse", ON_TENSOR, NO_VALUE, "fuse@TENSOR"},
+    [ND_EMU_STALE] = {"stale", ON_TENSOR, NO_VALUE, "stale@TENSOR"},
     [ND_EMU_ZERO_POINT] = {"zero-point", ON_TENSOR, CHANNEL_AND_AMOUNT,
-                           "zero-point@EDGE=CHANNEL:AMOUNT, CHANNEL a number or '*', AMOUNT not 0"},
+                           "zero-point@TENSOR=CHANNEL:AMOUNT, CHANNEL a number or '*', AMOUNT not 0"},
     [ND_EMU_SCALE] = {"scale", ON_TENSOR, CHANNEL_AND_FACTOR,
-                      "scale@EDGE=CHANNEL:FACTOR, CHANNEL a number or '*', FACTOR above 0"},
-    [ND_EMU_SATURATE] = {"saturate", ON_TENSOR, N_BITS, "saturate@EDGE=BITS, 2 to 52"},
-    [ND_EMU_WRAP] = {"wrap", ON_TENSOR, N_BITS, "wrap@EDGE=BITS, 2 to 52"},
-    [ND_EMU_PERMUTE] = {"permute", ON_TENSOR, A_SEED, "permute@EDGE=SEED"},
-    [ND_EMU_FLIP] = {"flip", ON_TENSOR, A_PROBABILITY, "flip@EDGE=PROBABILITY, above 0 to 1"},
-    [ND_EMU_WINDOW] = {"window", ON_TENSOR, FIRST_AND_COUNT, "window@EDGE=FIRST:COUNT, COUNT at least 1"},
-    [ND_EMU_ZERO] = {"zero", ON_TENSOR, NO_VALUE, "zero@EDGE"},
-    [ND_EMU_SHIFT] = {"shift", ON_TENSOR, A_SHIFT, "shift@EDGE=N, not 0"},
-    [ND_EMU_TRANSPOSE] = {"transpose", ON_TENSOR, NO_VALUE, "transpose@EDGE"},
-    [ND_EMU_CLAMP] = {"clamp", ON_TENSOR, LOW_AND_HIGH, "clamp@EDGE=LOW:HIGH, LOW not above HIGH"},
-    [ND_EMU_CLIFF] = {"cliff", ON_TENSOR, A_NUMBER, "cliff@EDGE=CODE"},
+                      "scale@TENSOR=CHANNEL:FACTOR, CHANNEL a number or '*', FACTOR above 0"},
+    [ND_EMU_SATURATE] = {"saturate", ON_TENSOR, N_BITS, "saturate@TENSOR=BITS, 2 to 52"},
+    [ND_EMU_WRAP] = {"wrap", ON_TENSOR, N_BITS, "wrap@TENSOR=BITS, 2 to 52"},
+    [ND_EMU_PERMUTE] = {"permute", ON_TENSOR, A_SEED, "permute@TENSOR=SEED"},
+    [ND_EMU_FLIP] = {"flip", ON_TENSOR, A_PROBABILITY, "flip@TENSOR=PROBABILITY, above 0 to 1"},
+    [ND_EMU_WINDOW] = {"window", ON_TENSOR, FIRST_AND_COUNT, "window@TENSOR=FIRST:COUNT, COUNT at least 1"},
+    [ND_EMU_ZERO] = {"zero", ON_TENSOR, NO_VALUE, "zero@TENSOR"},
+    [ND_EMU_SHIFT] = {"shift", ON_TENSOR, A_SHIFT, "shift@TENSOR=N, not 0"},
+    [ND_EMU_TRANSPOSE] = {"transpose", ON_TENSOR, NO_VALUE, "transpose@TENSOR"},
+    [ND_EMU_CLAMP] = {"clamp", ON_TENSOR, LOW_AND_HIGH, "clamp@TENSOR=LOW:HIGH, LOW not above HIGH"},
+    [ND_EMU_CLIFF] = {"cliff", ON_TENSOR, A_NUMBER, "cliff@TENSOR=VALUE"},
     [ND_EMU_SEED] = {"seed", NOWHERE, A_SEED, "seed=N"},
 };
 enum { N_WORDS = sizeof words / sizeof words[0] };
@@ -166,8 +166,9 @@ static enum nd_status fail_program(const struct nd_emu_item *item, const char *v
         nd_strbuf_printf(&names, "%s, ", layer_arithmetics[i].name);
     enum nd_status status = nd_fail(
         err, ND_E_DEVICE_PROFILE, item->text,
-        "item '%s': no program '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of "
-        "the table of programs, such as value-fp16, gemmlowp, drop-bits:4 and multiplier:11+rounding:half-up",
+        "item '%s': no arithmetic '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of "
+        "the table of arithmetics, such as value-fp16, gemmlowp, drop-bits:4 and "
+        "multiplier:11+rounding:half-up",
         item->text, value, names.text != NULL ? names.text : "", (int)ND_ROUNDING_RULE_MAX_BITS);
     nd_strbuf_deinit(&names);
     return status;
@@ -192,7 +193,7 @@ static enum nd_status find_word(const struct nd_emu_item *item, const char *name
     return status;
 }
 
-/* fallback has either an edge or an operator; its program is float32. */
+/* fallback has either a tensor or an operator; its arithmetic is float32. */
 static bool parse_fallback(const char *value, struct nd_emu_item *item)
 {
     item->arithmetic.rule.kind = ND_ROUNDED_AS_FLOAT32;
@@ -201,7 +202,7 @@ static bool parse_fallback(const char *value, struct nd_emu_item *item)
     return value == NULL || (item->op_type = nd_strdup(value)) != NULL;
 }
 
-/* head is "word[.OPTYPE][@EDGE]" and is taken apart. */
+/* head is "word[.OPTYPE][@TENSOR]" and is taken apart. */
 static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_item *item, struct nd_error *err)
 {
     char *tensor = strchr(head, '@');
@@ -243,7 +244,7 @@ static void free_item(struct nd_emu_item *item)
     free(item->op_type);
 }
 
-/* A program alone is the program of all units. */
+/* An arithmetic alone is the arithmetic of all layers. */
 static char *spell_out(const char *text)
 {
     struct nd_emu_arithmetic arithmetic;
@@ -364,7 +365,7 @@ static const char *tensor_name(const struct bind *bind, size_t tensor)
     return bind->names != NULL ? bind->names[tensor] : nd_model_tensor(bind->model, tensor)->name;
 }
 
-/* The names of all edges that are units. Freed by the caller; NULL when memory is out. */
+/* The names of all tensors that are layers. Freed by the caller; NULL when memory is out. */
 static const char **layer_names(const struct bind *bind, size_t *n)
 {
     const char **names = nd_calloc(bind->out.n_tensors, sizeof *names);
@@ -376,7 +377,7 @@ static const char **layer_names(const struct bind *bind, size_t *n)
 }
 
 static enum nd_status fail_tensor(const struct bind *bind, const struct nd_emu_item *item, bool is_there,
-                                struct nd_error *err)
+                                  struct nd_error *err)
 {
     size_t n;
     struct nd_strbuf near = {0};
@@ -386,18 +387,18 @@ static enum nd_status fail_tensor(const struct bind *bind, const struct nd_emu_i
     put_nearest(&near, item->tensor, names, n);
     const char *text = near.text != NULL ? near.text : "none";
     enum nd_status status =
-        is_there
-            ? nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
-                      "item '%s': edge '%s' is not made by a unit with fixed scales; such are %s", item->text,
-                      item->tensor, text)
-            : nd_fail(err, ND_E_MODEL_NO_TENSOR, item->tensor,
-                      "item '%s': the model has no edge '%s'; near it are %s", item->text, item->tensor, text);
+        is_there ? nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
+                           "item '%s': tensor '%s' is not made by a layer with fixed scales; such are %s",
+                           item->text, item->tensor, text)
+                 : nd_fail(err, ND_E_MODEL_NO_TENSOR, item->tensor,
+                           "item '%s': the model has no tensor '%s'; near it are %s", item->text, item->tensor,
+                           text);
     nd_strbuf_deinit(&near);
     free(names);
     return status;
 }
 
-/* Every operator once, of all units. Freed by the caller: the array and the text that it points into. */
+/* Every operator once, of all layers. Freed by the caller: the array and the text that it points into. */
 static const char **list_operators(const struct bind *bind, char **text, size_t *n)
 {
     struct nd_strbuf all = {0};
@@ -432,7 +433,7 @@ static enum nd_status fail_operator(const struct bind *bind, const struct nd_emu
     if (status == ND_OK) {
         put_nearest(&near, item->op_type, names, n);
         status = nd_fail(err, ND_E_DEVICE_PROFILE, item->op_type,
-                         "item '%s': no unit of the model has an operator '%s'; near it are %s", item->text,
+                         "item '%s': no layer of the model has an operator '%s'; near it are %s", item->text,
                          item->op_type, near.text != NULL ? near.text : "none");
     }
     nd_strbuf_deinit(&near);
@@ -452,8 +453,8 @@ static void find_layers(struct bind *bind)
     }
 }
 
-/* Whether the edge's codes are those of the tensor. The output of a model that was cut behind a quantiser has
- * the quantiser's name, and the same edge of the whole model does not. */
+/* Whether the edge's quantised values are those of the tensor. The output of a model that was cut behind a
+ * quantiser has the quantiser's name, and the same tensor of the whole model does not. */
 static bool has_qvalues_of(const struct bind *bind, size_t tensor, const char *item)
 {
     const char *qvalues = nd_model_tensor(bind->model, tensor)->onnx_name;
@@ -463,7 +464,7 @@ static bool has_qvalues_of(const struct bind *bind, size_t tensor, const char *i
 
 /* ND_NO_INDEX where a part of a model lacks it. */
 static enum nd_status find_tensor(const struct bind *bind, const struct nd_emu_item *item, size_t *out,
-                                struct nd_error *err)
+                                  struct nd_error *err)
 {
     *out = SIZE_MAX;
     for (size_t e = 0; e < bind->out.n_tensors; e++)
@@ -483,8 +484,9 @@ static enum nd_status set_operators(struct bind *bind, const struct nd_emu_item 
     bool is_found = bind->is_partial;
     for (size_t e = 0; e < bind->out.n_tensors; e++) {
         struct nd_emu_layer *layer = &bind->out.layers[e];
-        if (!layer->is_layer || (item->op_type != NULL &&
-                               !nd_emu_has_operator(nd_model_tensor(bind->model, e)->op_types, item->op_type)))
+        if (!layer->is_layer ||
+            (item->op_type != NULL &&
+             !nd_emu_has_operator(nd_model_tensor(bind->model, e)->op_types, item->op_type)))
             continue;
         is_found = true;
         if (is_usual)
@@ -534,7 +536,7 @@ static enum nd_status check_product(const struct bind *bind, const struct nd_emu
                    item->text, item->tensor, op_types);
 }
 
-/* What the shape of the edge rules out, where the model says it. */
+/* What the shape of the tensor rules out, where the model says it. */
 static enum nd_status check_shape(const struct bind *bind, const struct nd_emu_item *item, size_t e,
                                   struct nd_error *err)
 {
@@ -545,15 +547,16 @@ static enum nd_status check_shape(const struct bind *bind, const struct nd_emu_i
     struct nd_emu_channels channels = nd_emu_channels_of(&tensor->quant, &tensor->shape, tensor->op_types);
     bool has_channel = item->word == ND_EMU_SCALE || item->word == ND_EMU_ZERO_POINT;
     if (has_channel && item->channel >= (int64_t)channels.n)
-        return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor, "item '%s': edge '%s' has %zu channels, from 0 on",
-                       item->text, item->tensor, channels.n);
+        return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
+                       "item '%s': tensor '%s' has %zu channels, from 0 on", item->text, item->tensor,
+                       channels.n);
     if (item->word == ND_EMU_WINDOW && (item->first >= (int64_t)n || item->second > (int64_t)n - item->first))
-        return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor, "item '%s': edge '%s' has %zu elements",
+        return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor, "item '%s': tensor '%s' has %zu elements",
                        item->text, item->tensor, n);
     if (item->word == ND_EMU_TRANSPOSE && tensor->shape.rank != 3 && tensor->shape.rank != 4)
         return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
-                       "item '%s': edge '%s' is of rank %d; 3 and 4 can be transposed", item->text, item->tensor,
-                       tensor->shape.rank);
+                       "item '%s': tensor '%s' is of rank %d; 3 and 4 can be transposed", item->text,
+                       item->tensor, tensor->shape.rank);
     return ND_OK;
 }
 
@@ -570,7 +573,7 @@ static enum nd_status mark_readers(struct bind *bind, const struct nd_emu_item *
     }
     if (is_read)
         return ND_OK;
-    return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor, "item '%s': no unit reads edge '%s'", item->text,
+    return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor, "item '%s': no layer reads tensor '%s'", item->text,
                    item->tensor);
 }
 
@@ -597,7 +600,7 @@ static enum nd_status add_fault(struct bind *bind, const struct nd_emu_item *ite
     return status;
 }
 
-/* Faults of values come before those of codes. */
+/* Faults of values come before those of quantised values. */
 static enum nd_status add_faults(struct bind *bind, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -614,26 +617,26 @@ static enum nd_status add_faults(struct bind *bind, struct nd_error *err)
         for (size_t i = 0; i < layer->n_faults && layer->is_fused && status == ND_OK; i++)
             if (nd_emu_is_of_qvalues(layer->faults[i]->word))
                 status = nd_fail(err, ND_E_DEVICE_PROFILE, layer->faults[i]->tensor,
-                                 "item '%s' works on codes, and those of '%s' are skipped by fuse",
+                                 "item '%s' works on quantised values, and those of '%s' are skipped by fuse",
                                  layer->faults[i]->text, layer->faults[i]->tensor);
     }
     return status;
 }
 
-/* What a program of whole units makes of fractions is not known. */
+/* What an arithmetic of whole layers makes of fractions is not known. */
 static enum nd_status check_readers(const struct bind *bind, struct nd_error *err)
 {
     for (size_t e = 0; e < bind->out.n_tensors; e++) {
         const struct nd_emu_layer *layer = &bind->out.layers[e];
         if (layer->reads_fused && layer->arithmetic != NULL && layer->arithmetic->layer != NULL)
             return nd_fail(err, ND_E_DEVICE_PROFILE, tensor_name(bind, e),
-                           "'%s' reads an edge that is fused, and '%s' is a program on codes",
+                           "'%s' reads a tensor that is fused, and '%s' is an arithmetic on quantised values",
                            tensor_name(bind, e), layer->arithmetic->layer->name);
     }
     return ND_OK;
 }
 
-/* names NULL: as the model calls its edges. Items are borrowed. *out needs nd_emu_unbind on success only. */
+/* names NULL: as the model calls its tensors. Items are borrowed. *out needs nd_emu_unbind on success only. */
 static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const struct nd_model *model,
                                   const char *const *names, bool is_partial, struct nd_emu_binding *out,
                                   struct nd_error *err)
@@ -659,7 +662,7 @@ static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const st
     return status;
 }
 
-/* names NULL: as the model calls its edges. Items are borrowed. *out needs nd_emu_unbind on success only. */
+/* names NULL: as the model calls its tensors. Items are borrowed. *out needs nd_emu_unbind on success only. */
 static void nd_emu_unbind(struct nd_emu_binding *binding)
 {
     for (size_t e = 0; binding->layers != NULL && e < binding->n_tensors; e++)
@@ -678,7 +681,8 @@ static enum nd_status check_size(const struct nd_emulation *emulation, const str
         profile_bytes += strlen(emulation->items[i].text) + 1;
     for (size_t e = 0; e < binding->n_tensors; e++) {
         const struct nd_emu_layer *layer = &binding->layers[e];
-        size_t n = layer->n_faults + layer->reads_fused + !nd_emu_is_same_arithmetic(layer->usual, layer->arithmetic);
+        size_t n =
+            layer->n_faults + layer->reads_fused + !nd_emu_is_same_arithmetic(layer->usual, layer->arithmetic);
         size_t name_bytes = strlen(nd_model_tensor(model, e)->name) + 1;
         truth_bytes += n * (name_bytes > NUMBER_BYTES ? name_bytes : NUMBER_BYTES);
     }
@@ -702,7 +706,8 @@ enum nd_status nd_emulation_check(const struct nd_emulation *emulation, const st
 
 static void add_truth(struct nd_emulator *emulator, size_t tensor, const char *kind)
 {
-    emulator->truth[emulator->n_truth++] = (struct nd_emu_truth){.tensor = emulator->names[tensor], .kind = kind};
+    emulator->truth[emulator->n_truth++] =
+        (struct nd_emu_truth){.tensor = emulator->names[tensor], .kind = kind};
 }
 
 /* One after the other as round_unit meets them. */
@@ -730,10 +735,11 @@ static enum nd_status list_truth(struct nd_emulator *emulator, struct nd_error *
     return ND_OK;
 }
 
-/* Of a unit whose program works on one; units without it stay as they are. */
+/* Of a layer whose arithmetic works on one; layers without it stay as they are. */
 static bool needs_steps(const struct nd_emu_arithmetic *arithmetic)
 {
-    return arithmetic != NULL && arithmetic->is_of_table && nd_arithmetic_needs_accumulator(&arithmetic->arithmetic);
+    return arithmetic != NULL && arithmetic->is_of_table &&
+           nd_arithmetic_needs_accumulator(&arithmetic->arithmetic);
 }
 
 static enum nd_status find_steps(struct nd_emulator *emulator, struct nd_error *err)

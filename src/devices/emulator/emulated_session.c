@@ -3,8 +3,8 @@
  *
  *     profile=ITEMS          what emulator/emulate.h reads
  *     repeats=N              runs of every sample
- *     edge.TENSOR=NAME       what the edge is called whose codes are that tensor, for every edge of the model
- * that was asked for: the one at hand may be a part of it whose edges have other names
+ *     edge.TENSOR=NAME       what the tensor is called whose quantised values are that tensor, for every tensor
+ * of the model that was asked for: the one at hand may be a part of it whose tensors have other names
  *
  * What such a device remembers (the sample before, the number of the run) lives as long as the session. */
 #include <stdlib.h>
@@ -22,10 +22,10 @@ struct nd_runtime {
     int unused;
 };
 
-/* An output of the model is one of its edges. */
+/* An output of the model is one of its tensors. */
 struct output {
     struct nd_session_io io;
-    struct output *next; /* of the same edge */
+    struct output *next; /* of the same tensor */
     unsigned char *bytes;
     size_t capacity;
     bool is_made;
@@ -37,14 +37,14 @@ struct nd_session {
     enum nd_rounding rounding;
     struct nd_emulation emulation; /* n 0: this is no emulated device */
     struct nd_emulator *emulator;  /* NULL without */
-    char **names;                  /* [n_names] of the edges, for it */
+    char **names;                  /* [n_names] of the tensors, for it */
     size_t n_names;
     size_t n_inputs, n_outputs;
     struct nd_session_io *ios;
     struct nd_array *inputs;
     struct output *outputs;
     struct output **output_of_tensor; /* the last of each; NULL: none */
-    struct nd_output_view *views;   /* of the run at hand */
+    struct nd_output_view *views;     /* of the run at hand */
 };
 
 enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
@@ -73,7 +73,7 @@ const char *nd_runtime_version(const struct nd_runtime *runtime)
 const char *nd_runtime_build_info(const struct nd_runtime *runtime)
 {
     (void)runtime;
-    return "exact units and double precision";
+    return "exact layers and double precision";
 }
 
 bool nd_runtime_starts_program(void)
@@ -114,7 +114,7 @@ static enum nd_status read_options(struct nd_session *session, const struct nd_s
     return status;
 }
 
-/* What the options call the edge, else what the model does. */
+/* What the options call the tensor, else what the model does. */
 static const char *tensor_name(const struct nd_session_options *options, const struct nd_tensor *tensor)
 {
     size_t n = strlen(tensor_prefix);
@@ -165,7 +165,7 @@ static enum nd_status describe_inputs(struct nd_session *session, struct nd_erro
     return status;
 }
 
-/* The edges by their tensors; of two of one tensor the first. */
+/* The tensors by their tensors; of two of one tensor the first. */
 static enum nd_status name_tensors(const struct nd_model *model, struct nd_names *names, struct nd_error *err)
 {
     for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
@@ -183,7 +183,7 @@ static enum nd_status describe_output(struct nd_session *session, const struct n
     struct output *output = &session->outputs[i];
     size_t tensor = nd_names_find(names, name);
     if (tensor == SIZE_MAX)
-        return nd_fail(err, ND_E_EXACT_OPERATOR, name, "output '%s' cannot be had as it is: record edges",
+        return nd_fail(err, ND_E_EXACT_OPERATOR, name, "output '%s' cannot be had as it is: record tensors",
                        name);
     enum nd_dtype dtype = nd_model_tensor(session->model, tensor)->dtype;
     bool is_qvalue = nd_dtype_is_integer(dtype) || dtype == ND_DTYPE_BOOL;
@@ -332,8 +332,8 @@ static enum nd_status store_output(struct output *output, const struct nd_array 
     return ND_OK;
 }
 
-static enum nd_status found(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                            struct nd_error *err)
+static enum nd_status found(void *context, size_t tensor, const struct nd_array *values,
+                            enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
     struct nd_session *session = context;

@@ -493,8 +493,8 @@ static void put_system(struct facts *facts, struct nd_piece part, struct nd_devi
     find_abi(facts, machine, device_facts);
 }
 
-enum nd_status nd_device_facts_parse(const char *marker, const char *answer, size_t n, struct nd_device_facts *out,
-                                 struct nd_error *err)
+enum nd_status nd_device_facts_parse(const char *marker, const char *answer, size_t n,
+                                     struct nd_device_facts *out, struct nd_error *err)
 {
     struct nd_device_facts device_facts = {0};
     struct nd_piece whole = {answer, n};
@@ -542,7 +542,7 @@ static bool keep_logcat(struct nd_piece part, struct nd_device_facts *device_fac
 }
 
 enum nd_status nd_device_facts_parse_after(const char *marker, const char *answer, size_t n,
-                                       struct nd_device_facts *device_facts, struct nd_error *err)
+                                           struct nd_device_facts *device_facts, struct nd_error *err)
 {
     struct nd_piece whole = {answer, n};
     if (!nd_warmth_parse(marker, whole, "after", &device_facts->warmth))
@@ -562,7 +562,8 @@ static enum nd_status ask(struct nd_transport *transport, const char *question, 
     return question != NULL ? nd_transport_run(transport, &command, reply, err) : nd_fail_memory(err);
 }
 
-enum nd_status nd_device_facts_read(struct nd_transport *transport, struct nd_device_facts *out, struct nd_error *err)
+enum nd_status nd_device_facts_read(struct nd_transport *transport, struct nd_device_facts *out,
+                                    struct nd_error *err)
 {
     char *question = nd_device_facts_question(transport->nonce);
     struct nd_remote_reply reply = {0};
@@ -575,7 +576,7 @@ enum nd_status nd_device_facts_read(struct nd_transport *transport, struct nd_de
 }
 
 enum nd_status nd_device_facts_finish(struct nd_transport *transport, struct nd_device_facts *device_facts,
-                                  struct nd_error *err)
+                                      struct nd_error *err)
 {
     char *question = nd_device_facts_question_after(transport->nonce, device_facts->clock_s);
     struct nd_remote_reply reply = {0};

@@ -202,7 +202,7 @@ static enum nd_status start_guard(const char *const *argv, struct nd_lease *leas
 /* Reads on until the guard prints "WHAT: CODE"; *code, and in line what was said last before. False: it did not
  * within limit_s, or the guard is gone, or the caller stops. */
 static bool receive(const struct nd_lease *lease, const char *what, double limit_s,
-                 const struct nd_capture_options *options, int *code, char *line, size_t size)
+                    const struct nd_capture_options *options, int *code, char *line, size_t size)
 {
     char said[4096] = "";
     size_t n = 0;

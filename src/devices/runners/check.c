@@ -142,7 +142,8 @@ static enum nd_status send_job(struct test *test, const char *model, struct nd_e
     json_t *job = make_job(test, model);
     const struct nd_runner_question question = {
         .message = job, .answer = "ready", .timeout_ms = answer_limit_ms, .doing = "load the model"};
-    enum nd_status status = job != NULL ? nd_runner_ask(&test->connection, &question, err) : nd_fail_memory(err);
+    enum nd_status status =
+        job != NULL ? nd_runner_ask(&test->connection, &question, err) : nd_fail_memory(err);
     json_t *outputs = json_object_get(job, "outputs"), *output;
     size_t i;
     json_array_foreach(outputs, i, output)
@@ -180,7 +181,8 @@ static enum nd_status run_sample(struct test *test, size_t sample, bool with_nan
         .doing = "run a sample",
     };
     const struct nd_answer_rules rules = {.runner = test->connection.name, .rounds_off_grid = with_nan};
-    enum nd_status status = message != NULL ? nd_runner_ask(&test->connection, &question, err) : nd_fail_memory(err);
+    enum nd_status status =
+        message != NULL ? nd_runner_ask(&test->connection, &question, err) : nd_fail_memory(err);
     json_decref(message);
     return status == ND_OK
                ? nd_answer_take(&test->connection.frame, &rules, test->asked, test->of->n_tensors, views, err)

@@ -300,7 +300,7 @@ struct work {
     struct nd_exact_graph *graph;
     struct nd_exact_options options;
     struct nd_array *inputs; /* [n_inputs of the model] */
-    size_t *tensor_of;         /* [n_edges of the model] the capture's; SIZE_MAX: not recorded */
+    size_t *tensor_of;       /* [n_edges of the model] the capture's; SIZE_MAX: not recorded */
     unsigned char *bytes;    /* of a computed tensor */
     size_t capacity;
     size_t probe, sample; /* at hand */
@@ -328,7 +328,7 @@ static enum nd_status find_tensors(struct work *work, struct nd_error *err)
 
 /* nd_exact_found: the digests of all runs of that sample must be those of the computed values. */
 static enum nd_status compare_evaluated(void *context, size_t own, const struct nd_array *values,
-                                   enum nd_exact_method method, struct nd_error *err)
+                                        enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
     struct work *work = context;
@@ -401,7 +401,8 @@ static enum nd_status run_all(struct work *work, struct nd_error *err)
              work->sample++) {
             status = load_inputs(work, err);
             if (status == ND_OK)
-                status = nd_exact_graph_run(work->graph, work->inputs, &work->options, compare_evaluated, work, err);
+                status =
+                    nd_exact_graph_run(work->graph, work->inputs, &work->options, compare_evaluated, work, err);
         }
     return status;
 }

@@ -22,7 +22,7 @@ static struct nd_span predict_clamp(const struct nd_look *look, const struct nd_
 }
 
 /* Many elements have the extreme value where the reference goes on: it has values on both sides of it there. Of
- * exact codes one that is no rounding is enough. */
+ * exact quantised values one that is no rounding is enough. */
 static bool is_clamped(const struct nd_look *look, double extreme, double sign)
 {
     enum { MIN_CLAMPED = 8 };
@@ -41,7 +41,7 @@ static bool is_clamped(const struct nd_look *look, double extreme, double sign)
     return !nd_is_exact(look) && n >= MIN_CLAMPED && most - least > look->far;
 }
 
-/* Exact codes of another scale are scale.c's. */
+/* Exact quantised values of another scale are scale.c's. */
 static double find_gain(const struct nd_look *look, const struct clamp *c)
 {
     static const double min_gain =
@@ -57,7 +57,8 @@ static double find_gain(const struct nd_look *look, const struct clamp *c)
     return gain > 0 && fabs(gain - 1) > min_gain ? gain : 1;
 }
 
-/* What lies beyond a clamp is exactly the clamp: of 99 elements in 100. (So the judge asks of exact codes.) */
+/* What lies beyond a clamp is exactly the clamp: of 99 elements in 100. (So the judge asks of exact quantised
+ * values.) */
 static bool is_sharp(const struct nd_look *look, const struct clamp *c)
 {
     size_t n = 0, n_sharp = 0;
@@ -145,8 +146,8 @@ static struct end count_end(const struct nd_look *look, double sign)
 }
 
 /* The reference has one value in many elements, its least or its largest, and the test goes on there in nearly
- * all of them; elsewhere the two agree. Codes that are not zero there may be the end of the reference's type.
- * All chosen. */
+ * all of them; elsewhere the two agree. Quantised values that are not zero there may be the end of the
+ * reference's type. All chosen. */
 static bool is_left_out(const struct nd_look *look, const struct end *x)
 {
     bool may_be_end_of_type = look->e->ref_step > 0 && x->at != 0;

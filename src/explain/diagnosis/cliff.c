@@ -171,7 +171,7 @@ static const char *name_constant(const struct nd_look *look, double constant, ch
     if (!isfinite(constant))
         return n_nan * 2 > look->n_lost ? "NaN" : "infinite";
     snprintf(text, NAME_BYTES, "%.6g%s", constant,
-             nd_is_exact(look) && nd_is_zero(look, constant) ? " (the code of zero)" : "");
+             nd_is_exact(look) && nd_is_zero(look, constant) ? " (the quantised value of zero)" : "");
     return text;
 }
 

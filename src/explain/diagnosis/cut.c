@@ -37,7 +37,7 @@ static double round_by(double x, enum direction direction)
     }
 }
 
-/* step > 0: the grid of codes. */
+/* step > 0: the grid of quantised values. */
 static double to_grid(const struct grid *grid, double step, double x, enum direction direction)
 {
     if (step > 0)
@@ -166,7 +166,7 @@ static struct cuts count_cuts(const struct nd_look *look, const struct grid *gri
     return cuts;
 }
 
-/* How far, in units and in the direction of the cut, x is from the reference's element i. */
+/* How far, in layers and in the direction of the cut, x is from the reference's element i. */
 static double depth_of(const struct nd_evidence *e, const struct grid *grid, enum direction direction, size_t i,
                        double x)
 {
@@ -197,7 +197,8 @@ struct depths {
     double cut, nearest; /* what a cut of the reference takes on average, and what rounding takes */
 };
 
-/* Of floats those that are as large as the spread: the device's own differences are a small part of their unit.
+/* Of floats those that are as large as the spread: the device's own differences are a small part of their
+ * layer.
  */
 static struct depths measure_depths(const struct nd_look *look, const struct grid *grid,
                                     enum direction direction, double room)
@@ -223,14 +224,13 @@ static struct depths measure_depths(const struct nd_look *look, const struct gri
 }
 
 /* A device that cuts its own values, which are not quite the reference's: a cut takes between nothing and one
- * unit, half of one on average; rounding takes nothing on average. Chosen: 200 values, 99 % of which lie
- * between those ends by a quarter of a unit, and a mean that a cut has (by 0.08 units, which is what a device's
- * own coarser values make, and three standard deviations) and that rounding is far from. */
+ * layer, half of one on average; rounding takes nothing on average. Chosen: 200 values, 99 % of which lie
+ * between those ends by a quarter of a layer, and a mean that a cut has (by 0.08 layers, which is what a
+ * device's own coarser values make, and three standard deviations) and that rounding is far from. */
 static void try_noisy_model(const struct nd_look *look, const struct grid *grid)
 {
     enum { MIN_NOISY = 200 };
-    static const double room = 0.25, max_off = 0.08,
-                        deviation = 0.2887; /* of what a cut takes: 1 / sqrt(12) */
+    static const double room = 0.25, max_off = 0.08, deviation = 0.2887; /* of what a cut takes: 1 / sqrt(12) */
     for (int d = TO_ZERO; d < N_DIRECTIONS; d++) {
         struct depths depths = measure_depths(look, grid, (enum direction)d, room);
         double slack = max_off + 3 * deviation / sqrt((double)depths.n + 1);
@@ -242,8 +242,8 @@ static void try_noisy_model(const struct nd_look *look, const struct grid *grid)
         nd_add(look, &f,
                "cut %s to %s, not rounded: %.2f units are missing on average of %zu values; a cut takes %.2f, "
                "rounding %.2f",
-               direction_names[d], look->e->step > 0 ? "a code" : grid->name, depths.mean, depths.n, depths.cut,
-               depths.nearest);
+               direction_names[d], look->e->step > 0 ? "a quantised value" : grid->name, depths.mean, depths.n,
+               depths.cut, depths.nearest);
         return;
     }
 }
@@ -265,17 +265,17 @@ static bool try_model(const struct nd_look *look, const struct grid *grid)
         nd_add(look, &f,
                "cut %s to %s, not rounded: %zu of %zu values that tell the two apart, %zu of all against it "
                "(%s)",
-               direction_names[d], look->e->step > 0 ? "a code" : grid->name, n_right, n,
+               direction_names[d], look->e->step > 0 ? "a quantised value" : grid->name, n_right, n,
                cuts.n - cuts.n_right[d], nd_say_chance(chance, said));
         return true;
     }
     return false;
 }
 
-/* Codes beside codes: nobody knows the fractions, but a cut is one step off in half of the elements, always to
- * one side. Chosen: half of 200 elements or more inside the range, within three standard deviations and 5 %,
- * and 97 % of the differences to that side (a device's own differences put a few on the other). Healthy integer
- * units that cut their sums were seen at 40 to 46 % (v73 MatMul): this accuses nobody. */
+/* Quantised values beside codes: nobody knows the fractions, but a cut is one step off in half of the elements,
+ * always to one side. Chosen: half of 200 elements or more inside the range, within three standard deviations
+ * and 5 %, and 97 % of the differences to that side (a device's own differences put a few on the other).
+ * Healthy integer layers that cut their sums were seen at 40 to 46 % (v73 MatMul): this accuses nobody. */
 static void try_qvalues(const struct nd_look *look)
 {
     enum { MIN_QVALUES = 200 };

@@ -78,16 +78,16 @@ bool nd_fault_is_note(enum nd_fault_kind kind)
 
 /* Of which evidence a recogniser can say something. */
 enum {
-    EXACT = 1, /* codes with exact values */
+    EXACT = 1, /* quantised values with exact values */
     NOISY = 2, /* the same, beside arithmetic that is not known. A scale or a zero point that is a little off is
                   what such arithmetic may look like, and chance cannot be told from it: only what moves or cuts
-                  off codes can */
+                  off quantised values can */
     WHOLE = 4, /* elements that are far off, without exact values */
     SMALL = 8, /* differences of any size, without exact values: what they show is no gross error */
 };
 
-/* What becomes of the rest of the table when exact codes fit a fault. (Of whole tensors the share decides that
- * a fault explains.) */
+/* What becomes of the rest of the table when exact quantised values fit a fault. (Of whole tensors the share
+ * decides that a fault explains.) */
 enum when {
     ENDS,         /* after it nothing else is asked: every clamp and window fits one value, too, and what a
                      hypothesis of the caller explains has nothing left to fit */
@@ -136,7 +136,7 @@ static const struct {
 };
 enum { N_RECOGNISERS = sizeof table / sizeof table[0] };
 
-/* ---- codes with exact values ---- */
+/* ---- quantised values with exact values ---- */
 
 static bool is_asked(const struct nd_look *look, enum when when)
 {
@@ -189,7 +189,7 @@ static bool is_last_resort(enum nd_fault_kind kind)
     return kind == ND_FAULT_BIAS || kind == ND_FAULT_WEIGHTS_SCALE || kind == ND_FAULT_WEIGHTS_ZERO_POINT;
 }
 
-/* Those that leave the fewest wrong codes. */
+/* Those that leave the fewest wrong quantised values. */
 static void try_hypotheses(const struct nd_look *look, bool is_last)
 {
     size_t least = SIZE_MAX;
@@ -208,8 +208,8 @@ static void try_hypotheses(const struct nd_look *look, bool is_last)
 
 enum { MIN_HARD = 3 };
 
-/* What changes the value or the place of codes needs codes that are no rounding of the value: of another
- * rounding program there are none, or few. */
+/* What changes the value or the place of quantised values needs quantised values that are no rounding of the
+ * value: of another rounding arithmetic there are none, or few. */
 static bool is_hard(const struct nd_look *look)
 {
     return look->n_far >= MIN_HARD && look->n_far * 4 >= look->n_wrong;
@@ -282,9 +282,9 @@ enum nd_status nd_diagnose_tensor(const struct nd_evidence *evidence, struct nd_
 
 /* ---- both ---- */
 
-/* The gross errors of codes that no fault explains exactly. */
+/* The gross errors of quantised values that no fault explains exactly. */
 static enum nd_status examine_qvalues_whole(const struct nd_evidence *evidence, struct nd_findings *out,
-                                          struct nd_error *err)
+                                            struct nd_error *err)
 {
     struct nd_evidence whole = *evidence;
     whole.exact = NULL;

@@ -1,20 +1,21 @@
 /* Which fault makes the values of one device differ from what they should be.
  *
- * One table of recognisers (diagnosis.c) serves codes and floats. It knows nothing of captures and models: what
- * the values should be is what the layer's exact arithmetic gives, or what another device, the quantised
- * reference or the float model has in the same elements. Two measures judge a fault (look.h has the numbers):
+ * One table of recognisers (diagnosis.c) serves quantised values and floats. It knows nothing of captures and
+ * models: what the values should be is what the layer's exact arithmetic gives, or what another device, the
+ * quantised reference or the float model has in the same elements. Two measures judge a fault (look.h has the
+ * numbers):
  *
- *   exact  The exact values before rounding are known. Only codes that differ from `expected` ("wrong") are
- * evidence. A fault is named when under it at least 99 % of the wrong codes become right and (almost) no right
- * one becomes wrong. The simplest of those that do so comes first: faults without free numbers, then one number
- *          for the whole tensor, then one channel's, then memory and layout. Others that explain as much are
- * rivals: the evidence does not tell them apart, and a report must say so. whole  They are not. An element
- * counts as far off only beyond an eighth of the spread of the reference and four steps. A fault must predict
- * 99 % of the elements in which it says something else than the reference, at least 12 of them, each to a
- * quarter of the distance between the two: by chance that happens in less than 4^-12 of all cases. What the
- * reference has too is no finding.
+ *   exact  The exact values before rounding are known. Only quantised values that differ from `expected`
+ * ("wrong") are evidence. A fault is named when under it at least 99 % of the wrong quantised values become
+ * right and (almost) no right one becomes wrong. The simplest of those that do so comes first: faults without
+ * free numbers, then one number for the whole tensor, then one channel's, then memory and layout. Others that
+ * explain as much are rivals: the evidence does not tell them apart, and a report must say so. whole  They are
+ * not. An element counts as far off only beyond an eighth of the spread of the reference and four steps. A
+ * fault must predict 99 % of the elements in which it says something else than the reference, at least 12 of
+ * them, each to a quarter of the distance between the two: by chance that happens in less than 4^-12 of all
+ * cases. What the reference has too is no finding.
  *
- * Codes that no fault explains exactly are judged as a whole tensor after that.
+ * Quantised values that no fault explains exactly are judged as a whole tensor after that.
  *
  * All functions are pure and safe to call from any thread on data that nobody changes. */
 #ifndef ND_DIAGNOSIS_H
@@ -23,10 +24,10 @@
 #include "npudiff/core/tensor.h"
 
 enum nd_fault_kind {
-    ND_FAULT_UNEXPLAINED,         /* many codes are wrong and no fault fits; amount: share that is wrong */
-    ND_FAULT_ROUNDING,            /* a hypothesis of the caller; amount 0 */
-    ND_FAULT_FALLBACK,            /* the same */
-    ND_FAULT_FUSION,              /* the same */
+    ND_FAULT_UNEXPLAINED, /* many quantised values are wrong and no fault fits; amount: share that is wrong */
+    ND_FAULT_ROUNDING,    /* a hypothesis of the caller; amount 0 */
+    ND_FAULT_FALLBACK,    /* the same */
+    ND_FAULT_FUSION,      /* the same */
     ND_FAULT_TRANSPOSED_WEIGHTS,  /* the same */
     ND_FAULT_SCALES_AXIS,         /* the same */
     ND_FAULT_BIAS,                /* the same: of all channels or of one it is lost, or has the other sign */
@@ -36,35 +37,37 @@ enum nd_fault_kind {
     ND_FAULT_PAIR_WRAP,           /* the same */
     ND_FAULT_STOCHASTIC_ROUNDING, /* up with the probability of the fraction; amount: chi-square per bin */
     ND_FAULT_FLIPS,              /* runs differ by a step, whatever the fraction; amount: share that is wrong */
-    ND_FAULT_SCALE,              /* amount: factor by which code - zero point is too large */
+    ND_FAULT_SCALE,              /* amount: factor by which quantised value - zero point is too large */
     ND_FAULT_CHANNEL_SCALE,      /* the same of one channel */
-    ND_FAULT_ZERO_POINT,         /* amount: codes too high */
+    ND_FAULT_ZERO_POINT,         /* amount: quantised values too high */
     ND_FAULT_CHANNEL_ZERO_POINT, /* the same of one channel */
-    ND_FAULT_ENCODING,         /* scale and zero point together, of all or of one channel; amount: the factor */
-    ND_FAULT_OFFSET_256,       /* amount: 256 or -256; 8 bit codes that wrap where they should clip: 0 */
-    ND_FAULT_OFFSET_SIGN,      /* real = s (q + z) for s (q - z); amount: codes too high, 2 z or -2 z */
-    ND_FAULT_AXIS_PERMUTATION, /* stored in another layout; amount 0 */
+    ND_FAULT_ENCODING,    /* scale and zero point together, of all or of one channel; amount: the factor */
+    ND_FAULT_OFFSET_256,  /* amount: 256 or -256; 8 bit quantised values that wrap where they should clip: 0 */
+    ND_FAULT_OFFSET_SIGN, /* real = s (q + z) for s (q - z); amount: quantised values too high, 2 z or -2 z */
+    ND_FAULT_AXIS_PERMUTATION,    /* stored in another layout; amount 0 */
     ND_FAULT_CHANNEL_PERMUTATION, /* amount: channels that are elsewhere */
-    ND_FAULT_STALE,               /* amount: samples that the codes are late; 0: all are the first sample's */
-    ND_FAULT_SHIFTED,             /* amount: elements (or samples, as the text says) further back in memory */
-    ND_FAULT_ALL_ZERO,            /* every code is 0 or the zero point; amount: the code */
-    ND_FAULT_CONSTANT,            /* every code is the same; amount: the code */
-    ND_FAULT_UNWRITTEN_WINDOW,    /* amount: elements from the first to the last wrong one */
-    ND_FAULT_WRONG_TYPE,          /* bits of the unsigned type read as signed or the reverse; amount 0 */
+    ND_FAULT_STALE,    /* amount: samples that the quantised values are late; 0: all are the first sample's */
+    ND_FAULT_SHIFTED,  /* amount: elements (or samples, as the text says) further back in memory */
+    ND_FAULT_ALL_ZERO, /* every quantised value is 0 or the zero point; amount: the quantised value */
+    ND_FAULT_CONSTANT, /* every quantised value is the same; amount: the quantised value */
+    ND_FAULT_UNWRITTEN_WINDOW,       /* amount: elements from the first to the last wrong one */
+    ND_FAULT_WRONG_TYPE,             /* bits of the unsigned type read as signed or the reverse; amount 0 */
     ND_FAULT_ACCUMULATOR_SATURATION, /* amount: bits */
     ND_FAULT_ACCUMULATOR_WRAP,       /* amount: bits */
-    ND_FAULT_SATURATION,             /* clamped to less than the type holds; amount: the code at the clamp */
-    ND_FAULT_HARD_CLIFF,             /* one code from some value on; amount: that value, zero point included */
-    ND_FAULT_FP16_GRID,              /* floats that all are half precision numbers; amount 0 */
-    ND_FAULT_BF16_GRID,              /* floats that all are bfloat16 numbers; amount 0 */
-    ND_FAULT_OFF_GRID,               /* floats that are no code of the quantised edge; amount: their share */
-    ND_FAULT_SAME_QVALUE_OTHER_FLOAT,  /* amount: largest difference, in steps */
+    ND_FAULT_SATURATION, /* clamped to less than the type holds; amount: the quantised value at the clamp */
+    ND_FAULT_HARD_CLIFF, /* one quantised value from some value on; amount: that value, zero point included */
+    ND_FAULT_FP16_GRID,  /* floats that all are half precision numbers; amount 0 */
+    ND_FAULT_BF16_GRID,  /* floats that all are bfloat16 numbers; amount 0 */
+    ND_FAULT_OFF_GRID,   /* floats that are no quantised value of the quantised tensor; amount: their share */
+    ND_FAULT_SAME_QVALUE_OTHER_FLOAT, /* amount: largest difference, in steps */
     /* These need no exact values. */
     ND_FAULT_TRUNCATION, /* cut to the grid, not rounded; amount: share of the values that differ */
-    ND_FAULT_ONE_SIDED,  /* codes that differ by a step to one side in half of the elements; amount: their share
+    ND_FAULT_ONE_SIDED,  /* quantised values that differ by a step to one side in half of the elements; amount:
+                          * their share
                           */
-    ND_FAULT_WRAP,       /* values wrap around; amount: the period, in steps of codes or in units of floats */
-    ND_FAULT_PERIODIC,   /* lines along an axis repeat themselves; amount: the period, in elements */
+    ND_FAULT_WRAP, /* values wrap around; amount: the period, in steps of quantised values or in units of floats
+                    */
+    ND_FAULT_PERIODIC,       /* lines along an axis repeat themselves; amount: the period, in elements */
     ND_FAULT_CONSTANT_LINES, /* lines along an axis are one value each; amount: how many lines */
     ND_FAULT_PASSED_THROUGH, /* the output is another tensor, unchanged; amount 0 */
     ND_FAULT_STALE_OPERAND,  /* one operand is the previous sample's; amount 0 */
@@ -96,7 +99,7 @@ struct nd_hypothesis {
                                 where no fault of the table fits exactly: _BIAS, _WEIGHTS_SCALE,
                                 _WEIGHTS_ZERO_POINT */
     const char *text;        /* "fused with 'x'", "in float32", "rounded by floor" */
-    const double *qvalues;     /* [n_samples][n]; NaN where it says nothing */
+    const double *qvalues;   /* [n_samples][n]; NaN where it says nothing */
 };
 
 /* Another tensor of the same samples and elements: an input of the probe, or what a different operator gives.
@@ -106,9 +109,9 @@ struct nd_other {
     const double *ref, *test; /* [n_samples][n] */
 };
 
-/* What one device gave in one tensor beside what it should have given: codes, or real numbers, or codes as
- * multiples of their step. Where an expected or exact value is not finite nothing is known and the element is
- * left out. A captured one that is not finite is lost. */
+/* What one device gave in one tensor beside what it should have given: quantised values, or real numbers, or
+ * quantised values as multiples of their step. Where an expected or exact value is not finite nothing is known
+ * and the element is left out. A captured one that is not finite is lost. */
 struct nd_evidence {
     size_t n_samples, n; /* n: elements of a sample */
     size_t first_sample; /* what the first of them is called; 0 unless it is a part of more */
@@ -118,21 +121,21 @@ struct nd_evidence {
     enum nd_dtype dtype;    /* of the captured values as they are stored */
     const double *captured; /* [n_samples][n] */
     const double
-        *expected;   /* [n_samples][n] the reference's; of exact values what the usual program makes of them */
-    double step;     /* of the captured values; 0: floats */
-    double ref_step; /* of the expected ones; 0: floats */
-    double zero_point; /* captured / step + zero_point is a code */
+        *expected; /* [n_samples][n] the reference's; of exact values what the usual arithmetic makes of them */
+    double step;   /* of the captured values; 0: floats */
+    double ref_step;   /* of the expected ones; 0: floats */
+    double zero_point; /* captured / step + zero_point is a quantised value */
     const struct nd_other *others;
     size_t n_others;
-    /* The rest is of codes whose layer is known; step, ref_step and zero_point are 1, 1 and 0. */
-    const double
-        *exact; /* [n_samples][n] before rounding and clipping, in codes, zero point included; nullable */
+    /* The rest is of quantised values whose layer is known; step, ref_step and zero_point are 1, 1 and 0. */
+    const double *exact; /* [n_samples][n] before rounding and clipping, in quantised values, zero point
+                            included; nullable */
     const struct nd_quant *quant; /* nullable */
     double noise; /* LSB by which the device may be off `expected` everywhere, as its arithmetic is not known;
                      >= 0. Faults are first looked for as if there were none */
-    const double *accumulator_step; /* [n_steps] steps of the output per unit of the accumulator; nullable */
+    const double *accumulator_step; /* [n_steps] steps of the output per layer of the accumulator; nullable */
     size_t n_steps;                 /* 1, or the channels */
-    bool repeats_differ;            /* codes differ from run to run */
+    bool repeats_differ;            /* quantised values differ from run to run */
     bool inputs_repeat_same;        /* while the unit's inputs do not */
     const struct nd_hypothesis *hypotheses;
     size_t n_hypotheses;
@@ -143,7 +146,7 @@ struct nd_finding {
     size_t channel; /* SIZE_MAX: all */
     int axis;       /* that channel counts along; -1 for all */
     double amount;
-    double explained; /* share of the codes that were wrong and are right under the fault */
+    double explained; /* share of the quantised values that were wrong and are right under the fault */
     size_t n_wrong;
     char text[160];
     double chance; /* that values of an innocent device look so: base 10 logarithm, at most 0; 0 where it is not
@@ -166,9 +169,9 @@ struct nd_diagnosis {
     struct nd_finding rivals[ND_MAX_RIVALS];
 };
 
-/* Of codes with exact values. ND_ERR_MEMORY is the only failure. Time is linear in the elements, but for
- * layouts, which are tried only when nothing cheaper fits. Fewer than three wrong codes that no rounding of the
- * exact value explains give no verdict. */
+/* Of quantised values with exact values. ND_ERR_MEMORY is the only failure. Time is linear in the elements, but
+ * for layouts, which are tried only when nothing cheaper fits. Fewer than three wrong quantised values that no
+ * rounding of the exact value explains give no verdict. */
 enum nd_status nd_diagnose(const struct nd_evidence *evidence, struct nd_diagnosis *out, struct nd_error *err);
 
 /* Of a whole tensor; `exact` is NULL. Gross errors first, of which only the one that explains most is kept;
@@ -180,18 +183,20 @@ enum nd_status nd_diagnose_tensor(const struct nd_evidence *evidence, struct nd_
 /* Adds a finding, the first as the best one; those that have no room are dropped. */
 void nd_diagnosis_add(struct nd_diagnosis *out, const struct nd_finding *finding);
 
-/* Floats that a device gave for an edge. With `quant` (per tensor): are they codes of the edge? Without: do
- * they lie on the grid of a narrower float type, or a unit in the last place beside it? Non-finite values and
- * zeros say nothing; fewer than 8 others, or fewer than 8 distinct ones for a float grid, give no verdict.
- * bfloat16 numbers that half precision holds too are said to be bf16-grid, with fp16-grid as a rival. */
+/* Floats that a device gave for a tensor. With `quant` (per tensor): are they quantised values of the tensor?
+ * Without: do they lie on the grid of a narrower float type, or a unit in the last place beside it? Non-finite
+ * values and zeros say nothing; fewer than 8 others, or fewer than 8 distinct ones for a float grid, give no
+ * verdict. bfloat16 numbers that half precision holds too are said to be bf16-grid, with fp16-grid as a rival.
+ */
 void nd_diagnose_floats(const float *values, size_t n, const struct nd_quant *quant, struct nd_diagnosis *out);
 
-/* Two arrays of floats that stand for the same codes of quant (per tensor) and yet differ. NaN has no code: two
- * NaNs are the same, one is not. Finds nothing when the floats are equal (0 equals -0) or a code differs. */
+/* Two arrays of floats that stand for the same quantised values of quant (per tensor) and yet differ. NaN has
+ * no code: two NaNs are the same, one is not. Finds nothing when the floats are equal (0 equals -0) or a
+ * quantised value differs. */
 void nd_diagnose_same_qvalues(const float *ref, const float *test, size_t n, const struct nd_quant *quant,
-                            struct nd_diagnosis *out);
+                              struct nd_diagnosis *out);
 
-/* What a capture says of an edge's quantisation against what the model says: ND_FAULT_SCALE or _CHANNEL_SCALE
+/* What a capture says of a tensor's quantisation against what the model says: ND_FAULT_SCALE or _CHANNEL_SCALE
  * (amount: capture / model), _ZERO_POINT or _CHANNEL_ZERO_POINT (capture - model), _OFFSET_256, _OFFSET_SIGN.
  * The fault of the first channel that differs; `channel` is SIZE_MAX when all differ alike. Where all scales
  * and all zero points differ alike it is ND_FAULT_ENCODING (amount: capture / model of the scale); else a wrong

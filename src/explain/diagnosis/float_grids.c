@@ -1,4 +1,4 @@
-/* Floats where codes should be: on the grid of the edge, or of a narrower type (science 2.3). */
+/* Floats where quantised values should be: on the grid of the tensor, or of a narrower type (science 2.3). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ bool nd_is_bf16(float value)
     return rest <= 1 || rest == 0xffff;
 }
 
-/* Below 2^-14 the steps of half precision, and with them that unit, stay what they are. */
+/* Below 2^-14 the steps of half precision, and with them that layer, stay what they are. */
 bool nd_is_fp16(float value)
 {
     double x = fabs((double)value), layer = nd_layer_at(x, 10, -14), nearest = rint(x / layer) * layer;
@@ -94,8 +94,8 @@ static void try_grids(const struct float_count *count, struct nd_diagnosis *out)
         add_grid(out, ND_FAULT_FP16_GRID, count->n, "half precision", nd_chance_of_grid(ND_FAULT_FP16_GRID, n));
 }
 
-/* How far from a code, in steps, an honest float may lie: what its carrier's rounding and that of the product
- * leave. A half precision carrier tells only near the zero point, a bfloat16 one nearer still. */
+/* How far from a quantised value, in steps, an honest float may lie: what its carrier's rounding and that of
+ * the product leave. A half precision carrier tells only near the zero point, a bfloat16 one nearer still. */
 static bool is_off_grid(float value, const struct nd_quant *quant, double layer, bool *is_telling)
 {
     double q = (double)value / (double)quant->scale[0], most = 2 * fabs(q) * layer;
@@ -131,7 +131,7 @@ void nd_diagnose_floats(const float *values, size_t n, const struct nd_quant *qu
 }
 
 void nd_diagnose_same_qvalues(const float *ref, const float *test, size_t n, const struct nd_quant *quant,
-                            struct nd_diagnosis *out)
+                              struct nd_diagnosis *out)
 {
     double most = 0;
     size_t n_differing = 0;
@@ -148,7 +148,8 @@ void nd_diagnose_same_qvalues(const float *ref, const float *test, size_t n, con
         n_differing++;
     }
     char text[160];
-    snprintf(text, sizeof text, "%zu floats of the same code differ, by up to %.3g steps", n_differing, most);
+    snprintf(text, sizeof text, "%zu floats of the same quantised value differ, by up to %.3g steps",
+             n_differing, most);
     if (n_differing > 0)
         add(out, ND_FAULT_SAME_QVALUE_OTHER_FLOAT, most, n_differing, text);
 }

@@ -5,8 +5,9 @@
 
 #include "explain/diagnosis/look.h"
 
-/* A program that rounds twice, or through a multiplier of few bits, misses the nearest code only where the
- * value is this close to a tie (with 8 bits 1/512). Codes within it prove nothing about the value. */
+/* An arithmetic that rounds twice, or through a multiplier of few bits, misses the nearest quantised value only
+ * where the value is this close to a tie (with 8 bits 1/512). Quantised values within it prove nothing about
+ * the value. */
 static const double slack = 1.0 / 256;
 /* Chosen: a value that a fault predicts lies within a quarter of the distance between its prediction and the
  * reference; then chance gives less than one in four. */
@@ -32,8 +33,8 @@ struct nd_span nd_qvalues_of(const struct nd_look *look, double value)
     return (struct nd_span){true, nd_clip(look, low), nd_clip(look, high)};
 }
 
-/* The usual program may be any: how far its codes lie from their values shows which kind it is. Never taken
- * for narrower than rounding, which a few elements would suggest. */
+/* The usual arithmetic may be any: how far its quantised values lie from their values shows which kind it is.
+ * Never taken for narrower than rounding, which a few elements would suggest. */
 void nd_measure_arithmetic(struct nd_look *look)
 {
     static const double more_than_half = 0.6; /* steps; chosen: between a half and one */
@@ -53,8 +54,8 @@ void nd_measure_arithmetic(struct nd_look *look)
 /* ---- exact ---- */
 
 struct exact_score {
-    size_t n_right, n_missed; /* of the wrong codes of which something is predicted */
-    size_t n_broken;          /* right codes that the fault would have changed */
+    size_t n_right, n_missed; /* of the wrong quantised values of which something is predicted */
+    size_t n_broken;          /* right quantised values that the fault would have changed */
 };
 
 /* Most faults that are tried are hopeless: soon seen. */
@@ -68,7 +69,7 @@ static bool is_hopeless(const struct nd_look *look, const struct exact_score *sc
 static bool count_exact(const struct nd_look *look, struct nd_span span, size_t i, struct exact_score *score)
 {
     bool is_fit = nd_span_holds(look, span, look->e->captured[i]);
-    /* The fault leaves it alone, and the program may not be quite the usual one. */
+    /* The fault leaves it alone, and the arithmetic may not be quite the usual one. */
     if (!is_fit && nd_span_holds(look, span, look->e->expected[i]) && !nd_is_far(look, i))
         return true;
     if (!nd_is_wrong(look, i))

@@ -211,7 +211,8 @@ enum nd_status nd_look_open(const struct nd_evidence *e, double noise, struct nd
         nd_measure_arithmetic(look);
     }
     count(look);
-    size_t n_arrays = nd_is_exact(look) ? 4 : 2; /* scale.c lists two intervals of two numbers for each code */
+    size_t n_arrays =
+        nd_is_exact(look) ? 4 : 2; /* scale.c lists two intervals of two numbers for each quantised value */
     if (look->n_wrong == 0)
         return ND_OK;
     look->scratch = nd_calloc(n_arrays * look->n_total, sizeof *look->scratch);

@@ -2,9 +2,9 @@
  * them (diagnosis.c). A recogniser works out what the device would hold under its fault, element by element,
  * and hands that to the judge (judge.c). The judge knows two measures:
  *
- *     exact  codes whose exact values before rounding are known: a prediction is a span of codes, and holds or
- *            not
- *     whole  other values: a prediction is near or not, and only elements that are far off count
+ *     exact  quantised values whose exact values before rounding are known: a prediction is a span of quantised
+ * values, and holds or not whole  other values: a prediction is near or not, and only elements that are far off
+ * count
  *
  * Where a recogniser must ask more of the one than of the other, struct nd_criteria has both numbers. */
 #ifndef ND_DIAGNOSIS_LOOK_H
@@ -20,15 +20,16 @@ enum { ND_MIN_DECISIVE = 12 };
 
 enum nd_measure { ND_MEASURE_EXACT, ND_MEASURE_WHOLE, ND_N_MEASURES };
 
-/* What recognisers ask beside a prediction that holds. All chosen. Exact codes need less: a code that is no
- * rounding of its exact value is wrong for certain, and no other code than the predicted one fits. */
+/* What recognisers ask beside a prediction that holds. All chosen. Exact quantised values need less: a
+ * quantised value that is no rounding of its exact value is wrong for certain, and no other quantised value
+ * than the predicted one fits. */
 struct nd_criteria {
-    double min_explained; /* share of the far elements. Whole: a fault that explains less than a third is not
-                               why the tensor is wrong: rows that are constant because their values are all zero
-                               behind a cliff were 6 to 16 % (tools/score_dumps, seed 20261207) */
-    size_t min_far;         /* elements far off, for one value everywhere */
-    size_t min_window;      /* elements far off, for a window */
-    double largest_window;  /* share of a sample */
+    double min_explained;  /* share of the far elements. Whole: a fault that explains less than a third is not
+                                why the tensor is wrong: rows that are constant because their values are all zero
+                                behind a cliff were 6 to 16 % (tools/score_dumps, seed 20261207) */
+    size_t min_far;        /* elements far off, for one value everywhere */
+    size_t min_window;     /* elements far off, for a window */
+    double largest_window; /* share of a sample */
     double min_filled; /* share of the window that is far off: of what a Relu gives half is right by itself */
     bool is_room_for_steps; /* single steps of other arithmetic would hide a permutation from equality */
 };
@@ -41,14 +42,14 @@ struct nd_look {
     size_t n_total;
     double noise; /* LSB that count as nothing; whole: 0 */
     size_t n_known;
-    size_t n_wrong;             /* of them, elements that are not as expected, but for the noise */
-    size_t n_far;               /* of these, elements that no rounding explains: nd_is_far */
-    size_t n_lost;              /* of n_far: not finite where the expected value is */
-    double spread;              /* root mean square of the expected values about their mean */
-    double far;                 /* whole: a larger difference is no rounding */
-    double low, high;           /* of the captured finite values */
-    double lowest, highest;     /* exact: codes of the type */
-    double below, above;        /* exact: the usual program's code is in [value - below, value + above] */
+    size_t n_wrong;         /* of them, elements that are not as expected, but for the noise */
+    size_t n_far;           /* of these, elements that no rounding explains: nd_is_far */
+    size_t n_lost;          /* of n_far: not finite where the expected value is */
+    double spread;          /* root mean square of the expected values about their mean */
+    double far;             /* whole: a larger difference is no rounding */
+    double low, high;       /* of the captured finite values */
+    double lowest, highest; /* exact: quantised values of the type */
+    double below, above; /* exact: the usual program's quantised value is in [value - below, value + above] */
     double *scratch, *scratch2; /* [n_total] each, one behind the other */
     struct nd_findings *out;
 };
@@ -71,20 +72,21 @@ static inline bool nd_is_wrong(const struct nd_look *look, size_t i)
 {
     return !(fabs(look->e->captured[i] - look->e->expected[i]) <= look->noise);
 }
-/* Clipped neither as expected nor as captured: only such a code measures anything. */
+/* Clipped neither as expected nor as captured: only such a quantised value measures anything. */
 bool nd_is_inside(const struct nd_look *look, size_t i);
-/* Codes are further off than by the single steps that other arithmetic makes. Only then a fault may be held
- * against the codes with room for these: it would fit many a tensor of few codes. */
+/* Quantised values are further off than by the single steps that other arithmetic makes. Only then a fault may
+ * be held against the quantised values with room for these: it would fit many a tensor of few quantised values.
+ */
 bool nd_has_far_qvalues(const struct nd_look *look);
 /* Of element j of a sample; 0 without a quantisation. */
 double nd_zero_point(const struct nd_look *look, size_t j);
-/* 0, or the code of 0. */
+/* 0, or the quantised value of 0. */
 bool nd_is_zero(const struct nd_look *look, double x);
-/* Exact: to the codes of the type. */
+/* Exact: to the quantised values of the type. */
 double nd_clip(const struct nd_look *look, double qvalue);
 /* A unit in the last place at x of a type with that mantissa and least normal exponent. */
 double nd_layer_at(double x, int mantissa_bits, int min_exponent);
-/* The same of a float type, 0 at 0; of codes their step. */
+/* The same of a float type, 0 at 0; of quantised values their step. */
 double nd_spacing(enum nd_dtype dtype, double step, double x);
 /* n_far of the far elements, as the share that a finding explains. */
 double nd_share_of_far(const struct nd_look *look, size_t n_far);
@@ -128,7 +130,7 @@ struct nd_fault {
     size_t first, end; /* elements */
     ptrdiff_t shift;   /* elements or samples */
     int mode;          /* variants of a fault, private to its file */
-    double room;       /* codes that are that far from the predicted one fit, too */
+    double room;       /* quantised values that are that far from the predicted one fit, too */
     const void *data;  /* private to its file */
 };
 
@@ -137,17 +139,18 @@ struct nd_fault nd_fault_of(enum nd_fault_kind kind, double amount, nd_predict p
 
 /* judge.c. One value; NaN: nothing is predicted. */
 struct nd_span nd_exactly(double x);
-/* Exact: the codes that a program of the usual kind may give for a value, clipped. */
+/* Exact: the quantised values that an arithmetic of the usual kind may give for a value, clipped. */
 struct nd_span nd_qvalues_of(const struct nd_look *look, double value);
-/* Finds look->below and above: how far the codes of the usual program lie from their exact values. */
+/* Finds look->below and above: how far the quantised values of the usual arithmetic lie from their exact
+ * values. */
 void nd_measure_arithmetic(struct nd_look *look);
-/* Exact: span holds the code, up to the noise. */
+/* Exact: span holds the quantised value, up to the noise. */
 static inline bool nd_span_holds(const struct nd_look *look, struct nd_span span, double qvalue)
 {
     return qvalue >= span.low - look->noise && qvalue <= span.high + look->noise;
 }
-/* Known, and further from the expected value than rounding goes: exact: a wrong code that is no rounding of the
- * exact value; whole: beyond `far`, or lost. */
+/* Known, and further from the expected value than rounding goes: exact: a wrong quantised value that is no
+ * rounding of the exact value; whole: beyond `far`, or lost. */
 static inline bool nd_is_far(const struct nd_look *look, size_t i)
 {
     const struct nd_evidence *e = look->e;
@@ -183,7 +186,7 @@ int nd_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK]);
 /* float_grids.c: numbers of the narrower type, or a unit in the last place of float32 beside one. */
 bool nd_is_bf16(float value);
 bool nd_is_fp16(float value);
-/* That n random floats lie on the grid (ND_FAULT_FP16_GRID or _BF16_GRID) or that unit beside it: base 10
+/* That n random floats lie on the grid (ND_FAULT_FP16_GRID or _BF16_GRID) or that layer beside it: base 10
  * logarithm. */
 double nd_chance_of_grid(enum nd_fault_kind kind, size_t n);
 

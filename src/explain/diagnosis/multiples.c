@@ -1,5 +1,5 @@
-/* Floats of two devices that all are multiples of one step: codes that were dequantised before they were
- * dumped. The step is not known, and may stand in a text dump with few digits.
+/* Floats of two devices that all are multiples of one step: quantised values that were dequantised before they
+ * were dumped. The step is not known, and may stand in a text dump with few digits.
  *
  * The least difference between the two sides is m steps, m of 1 to 4. From there the step is an interval [low,
  * high] that every magnitude v = k step, known to within u(v), narrows: k = rint(v / step), step in [(v - u) /
@@ -15,17 +15,17 @@
 
 enum {
     MAX_MULTIPLIERS = 4,
-    MAX_ELEMENTS = 4096, /* from which the step is found; chosen: the others are held against it */
-    MAX_DECIMALS = 9,    /* of a text dump */
-    LARGEST_QVALUE = 65535, /* codes of 16 bits */
-    HALF_BITS = 10,       /* mantissa of half precision */
+    MAX_ELEMENTS = 4096,    /* from which the step is found; chosen: the others are held against it */
+    MAX_DECIMALS = 9,       /* of a text dump */
+    LARGEST_QVALUE = 65535, /* quantised values of 16 bits */
+    HALF_BITS = 10,         /* mantissa of half precision */
     DOUBLE_BITS = 52,
 };
 
 /* Chosen, as for the other grids: chance gives less than one of a million tensors. */
 static const double max_chance = -6;
-/* Half a unit in the last place of float32. A product of a code and a scale is rounded to it, and what a text
- * says once more. */
+/* Half a unit in the last place of float32. A product of a quantised value and a scale is rounded to it, and
+ * what a text says once more. */
 static const double float32_part = 0x1p-24;
 
 /* What values are known to. */

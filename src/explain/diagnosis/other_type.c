@@ -4,10 +4,10 @@
 #include "explain/diagnosis/look.h"
 #include "explain/diagnosis/values.h"
 
-/* ---- codes with the other sign ---- */
+/* ---- quantised values with the other sign ---- */
 
-/* mode 0: bits of the dtype's codes, read with or without a sign. mode 1: the device used the other type for
- * the codes, too, so that they are half a range off before that. */
+/* mode 0: bits of the dtype's quantised values, read with or without a sign. mode 1: the device used the other
+ * type for the quantised values, too, so that they are half a range off before that. */
 static struct nd_span predict_type(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
 {
     double expected = look->e->expected[s * look->e->n + j], range = look->highest - look->lowest + 1;

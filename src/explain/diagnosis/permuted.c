@@ -18,7 +18,7 @@ int nd_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK])
     return n;
 }
 
-/* The code; where the device's arithmetic makes single steps besides, those next to it, too. */
+/* The quantised value; where the device's arithmetic makes single steps besides, those next to it, too. */
 static struct nd_span around(const struct nd_look *look, const struct nd_fault *f, double qvalue)
 {
     return (struct nd_span){!isnan(qvalue), nd_clip(look, qvalue - f->room), nd_clip(look, qvalue + f->room)};

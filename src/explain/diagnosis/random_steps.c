@@ -11,7 +11,7 @@ struct bin {
 
 struct stochastic {
     struct bin bins[N_BINS];
-    size_t n, n_beside; /* elements with a fraction; codes that are neither floor nor ceil */
+    size_t n, n_beside; /* elements with a fraction; quantised values that are neither floor nor ceil */
     double away, away_expected, away_variance; /* from the nearest */
 };
 
@@ -96,5 +96,6 @@ void nd_try_flips(const struct nd_look *look)
     double share = look->n_known > 0 ? (double)look->n_wrong / (double)look->n_known : 0;
     double explained = look->n_wrong > 0 ? (double)n_step / (double)look->n_wrong : 1;
     struct nd_finding f = nd_finding_of(look, ND_FAULT_FLIPS, share, explained, 0);
-    nd_add(look, &f, "runs of the same input differ; %.3g %% of these codes are off by one", 100 * share);
+    nd_add(look, &f, "runs of the same input differ; %.3g %% of these quantised values are off by one",
+           100 * share);
 }

@@ -167,7 +167,7 @@ void nd_try_samples(const struct nd_look *look)
         else
             nd_try(look, &f, "every sample holds the result of the sample %zu after it", k);
     }
-    /* Exact codes come to these as a whole tensor. */
+    /* Exact quantised values come to these as a whole tensor. */
     if (n_samples > 1 && !nd_is_exact(look) && look->out->n == n_before && !try_constant_samples(look))
         try_repeated(look);
 }
@@ -204,7 +204,8 @@ static struct nd_span predict_operand(const struct nd_look *look, const struct n
     return nd_exactly(f->mode == ADDED ? expected + (before - now) : expected - (before - now));
 }
 
-/* An Add, Sub or Mul of which one operand is late. Codes are clipped and tell nothing there: the judge leaves 1
+/* An Add, Sub or Mul of which one operand is late. Quantised values are clipped and tell nothing there: the
+ * judge leaves 1
  * %. */
 void nd_try_operand(const struct nd_look *look)
 {

@@ -1,6 +1,7 @@
 /* Another zero point or scale. An integer shift is told by equality; a scale by the factor that the most
  * elements allow: each allows an interval of factors, and where most intervals overlap is a sharp answer even
- * when single codes are off (a least-squares fit would be pulled by them and blunted by rounding). */
+ * when single quantised values are off (a least-squares fit would be pulled by them and blunted by rounding).
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,8 @@ static bool is_touched(const struct nd_fault *f, size_t j)
     return f->channel == SIZE_MAX || j / f->first % f->end == f->channel;
 }
 
-/* The usual program's code, shifted; where that was clipped, or is a matter of taste, any rounding of the
- * value. */
+/* The usual program's quantised value, shifted; where that was clipped, or is a matter of taste, any rounding
+ * of the value. */
 static struct nd_span predict_shift(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
 {
     size_t i = s * look->e->n + j;
@@ -130,7 +131,7 @@ static double deepest(double *opens, double *closes, size_t n)
     return at;
 }
 
-/* Of codes that are `shift` too high. */
+/* Of quantised values that are `shift` too high. */
 static double find_factor(const struct nd_look *look, const struct part *part, double shift)
 {
     const struct nd_evidence *e = look->e;
@@ -156,8 +157,8 @@ static double find_factor(const struct nd_look *look, const struct part *part, d
 
 /* ---- both ---- */
 
-/* Two free numbers fit a few codes of anything: as many elements, and codes that differ, must bear them out.
- * Chosen. */
+/* Two free numbers fit a few quantised values of anything: as many elements, and quantised values that differ,
+ * must bear them out. Chosen. */
 enum { MIN_LINE = 24, MIN_LINE_QVALUES = 8, MAX_LINE = 1 << 14 };
 
 struct point {
@@ -178,7 +179,7 @@ static int compare_qvalues(const void *a, const void *b)
     return x->qvalue < y->qvalue ? -1 : x->qvalue > y->qvalue;
 }
 
-/* Elements that measure anything, as value and code, by value. NULL: too few. */
+/* Elements that measure anything, as value and quantised value, by value. NULL: too few. */
 static struct point *list_points(const struct nd_look *look, const struct part *part, size_t *n_out)
 {
     size_t n_total = look->n_total, n = 0, stride = n_total / MAX_LINE + 1, seen = 0;
@@ -197,7 +198,8 @@ static struct point *list_points(const struct nd_look *look, const struct part *
     return points;
 }
 
-/* The median value and code of a run of points, which are in order by value. Leaves them in order by code. */
+/* The median value and quantised value of a run of points, which are in order by value. Leaves them in order by
+ * quantised value. */
 static struct point middle(struct point *points, size_t n)
 {
     struct point at = {.value = points[n / 2].value};
@@ -216,7 +218,7 @@ static size_t count_qvalues(struct point *points, size_t n)
 }
 
 /* The line of most points: through the medians of the lower and the upper third, then by least squares over the
- * points that lie within two steps of it. Single codes that are off pull neither. */
+ * points that lie within two steps of it. Single quantised values that are off pull neither. */
 static bool find_line(struct point *points, size_t n, double *factor, double *shift)
 {
     size_t third = n / 3;
@@ -242,7 +244,7 @@ static bool find_line(struct point *points, size_t n, double *factor, double *sh
         at = (y - slope * x) / n_near;
     }
     *factor = slope;
-    *shift = rint(at); /* zero points are codes */
+    *shift = rint(at); /* zero points are quantised values */
     return true;
 }
 
@@ -290,7 +292,8 @@ static void try_encoding(const struct nd_look *look, const struct part *part)
     if (factor <= 0)
         return;
     if (!say_encoding(look, part, factor, shift, 0) && nd_has_far_qvalues(look))
-        say_encoding(look, part, factor, shift, 1); /* other arithmetic, or codes that were quantised twice */
+        say_encoding(look, part, factor, shift,
+                     1); /* other arithmetic, or quantised values that were quantised twice */
 }
 
 static void try_part(const struct nd_look *look, const struct part *part)
@@ -313,7 +316,7 @@ static void try_part(const struct nd_look *look, const struct part *part)
         try_encoding(look, part); /* each alone is a special case */
 }
 
-/* The channel that holds 99 % of the codes that are no rounding of the value, or SIZE_MAX. */
+/* The channel that holds 99 % of the quantised values that are no rounding of the value, or SIZE_MAX. */
 static size_t find_channel(const struct nd_look *look, const struct nd_axis *axis)
 {
     size_t *counts = (size_t *)look->scratch, most = 0;

@@ -41,7 +41,8 @@ struct ties {
 /* x is what the quantiser read: both sides have it alike. */
 static void count_tie(const struct nd_evidence *e, size_t i, double x, struct ties *ties)
 {
-    double quotient = x / e->step, qvalues[2] = {rint(e->expected[i] / e->step), rint(e->captured[i] / e->step)};
+    double quotient = x / e->step,
+           qvalues[2] = {rint(e->expected[i] / e->step), rint(e->captured[i] / e->step)};
     bool is_different = qvalues[0] != qvalues[1];
     if (!is_tie(quotient)) {
         ties->n_beside += is_different;
@@ -127,7 +128,7 @@ static bool is_step(const struct nd_look *look, const struct nd_other *x, double
         if (!isfinite(x->ref[i]) || !isfinite(x->test[i]) || !nd_is_known(look, i))
             continue;
         if (e->step > 0 && (e->captured[i] <= look->low || e->captured[i] >= look->high))
-            continue; /* clipped codes */
+            continue; /* clipped quantised values */
         if (!is_result(e->ref_step, f(x->ref[i]), e->expected[i]) ||
             !is_result(e->step, f(x->test[i]), e->captured[i]))
             return false;

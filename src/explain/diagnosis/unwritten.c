@@ -29,7 +29,7 @@ static bool is_moving(const struct nd_look *look, const struct nd_fault *f)
     return n_moving * 4 >= (e->n_samples - 1) * (f->end - f->first);
 }
 
-/* Other values than codes hold it bit for bit. */
+/* Other values than quantised values hold it bit for bit. */
 static bool is_held(const struct nd_look *look, const struct nd_fault *f)
 {
     const struct nd_evidence *e = look->e;

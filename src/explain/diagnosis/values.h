@@ -34,9 +34,9 @@ struct nd_values_history {
 size_t nd_values_skip_passed_on(struct nd_values_history *history, const struct nd_findings *found);
 
 /* Repeats of one sample that should be equal: launches[k] is the k-th run's, [n] each, two at least. step: of
- * codes, 0 for floats. Finds the first launch apart from all later ones (which are equal), and a window of
- * elements that alone changes from run to run. Single elements that change by a step or so are rounding noise:
- * nothing is found. */
+ * quantised values, 0 for floats. Finds the first launch apart from all later ones (which are equal), and a
+ * window of elements that alone changes from run to run. Single elements that change by a step or so are
+ * rounding noise: nothing is found. */
 void nd_values_compare_launches(const double *const *launches, size_t n_launches, size_t n, double step,
                                 struct nd_findings *out);
 

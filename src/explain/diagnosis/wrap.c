@@ -1,10 +1,10 @@
-/* Values that wrap around, and codes that lost their high bits. */
+/* Values that wrap around, and quantised values that lost their high bits. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "explain/diagnosis/look.h"
 
-/* Codes that lack the clip: 8 bits of a wider integer. */
+/* Quantised values that lack the clip: 8 bits of a wider integer. */
 static struct nd_span predict_lost_clip(const struct nd_look *look, const struct nd_fault *f, size_t s,
                                         size_t j)
 {
@@ -53,7 +53,7 @@ static double period_at(const double *distances, size_t n, size_t from)
     return end - from >= 3 ? distances[(from + end) / 2] : NAN;
 }
 
-/* A period that is a power of two of codes, or of whole numbers, is exactly that. */
+/* A period that is a power of two of quantised values, or of whole numbers, is exactly that. */
 static double sharpen(double period, double layer, int *n_bits)
 {
     static const int bits[] = {4, 8, 16, 32};
@@ -88,10 +88,10 @@ static bool try_period(const struct nd_look *look, double period, int n_bits)
     return false;
 }
 
-/* Codes of fewer bits than their type: all lie in one window of 2^8 or 2^16 steps, the reference's do not, and
- * the low bits are near the reference's in 99 % of the elements, and of those that are beyond the window.
- * Chosen: near is an eighth of the period, to which chance comes in one of four; a device's own differences are
- * many steps of 16 bits. */
+/* Quantised values of fewer bits than their type: all lie in one window of 2^8 or 2^16 steps, the reference's
+ * do not, and the low bits are near the reference's in 99 % of the elements, and of those that are beyond the
+ * window. Chosen: near is an eighth of the period, to which chance comes in one of four; a device's own
+ * differences are many steps of 16 bits. */
 static bool try_low_bits(const struct nd_look *look, int n_bits)
 {
     const struct nd_evidence *e = look->e;
@@ -121,11 +121,11 @@ static bool try_low_bits(const struct nd_look *look, int n_bits)
     return true;
 }
 
-/* Low bits that follow the reference's although a device's own differences are many steps: a 16 bit code may be
- * off by forty, a sixth of 2^8. Chosen: the mean direction of (test - reference) on the circle of the period,
- * each code of the reference once, is 0.3 long at least and twice as long as the values of both sides alone
- * make it; of 64 codes and more beyond the window, which span four periods. For directions without relation
- * exp(-n length^2) is the chance (Rayleigh). */
+/* Low bits that follow the reference's although a device's own differences are many steps: a 16 bit quantised
+ * value may be off by forty, a sixth of 2^8. Chosen: the mean direction of (test - reference) on the circle of
+ * the period, each quantised value of the reference once, is 0.3 long at least and twice as long as the values
+ * of both sides alone make it; of 64 quantised values and more beyond the window, which span four periods. For
+ * directions without relation exp(-n length^2) is the chance (Rayleigh). */
 enum { MIN_DIRECTIONS = 64 };
 static const double min_direction = 0.3, min_periods = 4, max_direction_chance = -12;
 
@@ -139,7 +139,8 @@ static int compare_pairs(const void *a, const void *b)
     return (x->ref > y->ref) - (x->ref < y->ref);
 }
 
-/* The elements beyond the window, each code of the reference once; scratch has room for a pair of each element.
+/* The elements beyond the window, each quantised value of the reference once; scratch has room for a pair of
+ * each element.
  */
 static size_t collect_beyond(const struct nd_look *look, double period, struct pair *pairs)
 {

@@ -104,7 +104,8 @@ static bool find_layer(const struct nd_plan *plan, size_t step, enum nd_pair_sca
     enum { MAX_CONSTANTS = 8 }; /* of one layer, looked at */
     const struct nd_graph *graph = &plan->model->graph;
     struct nd_exact_constant all[MAX_CONSTANTS];
-    size_t n = nd_exact_layer_constants(plan->graph, plan->steps[step].tensor, all, MAX_CONSTANTS), n_weights = 0;
+    size_t n = nd_exact_layer_constants(plan->graph, plan->steps[step].tensor, all, MAX_CONSTANTS),
+           n_weights = 0;
     *layer = (struct nd_pair_layer){.step = step};
     for (size_t i = 0; i < n; i++) {
         size_t node = only_reader(graph, all[i].tensor);
@@ -153,7 +154,8 @@ static bool add_step(struct method *method, size_t item)
         return method->is_float; /* a tensor that the quantised model keeps inside of a layer */
     if (method->n == ND_MAX_BETWEEN)
         return false;
-    method->between[method->n++] = (struct nd_between){.step = step, .bound_low = method->low, .bound_high = method->high};
+    method->between[method->n++] =
+        (struct nd_between){.step = step, .bound_low = method->low, .bound_high = method->high};
     method->low = -HUGE_VAL;
     method->high = HUGE_VAL;
     return true;
@@ -243,8 +245,8 @@ static bool find_method(struct method *method, size_t node)
 bool nd_plan_has_range(const struct nd_plan *plan, size_t step)
 {
     const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
-    return tensor->quant.n == 1 && nd_dtype_is_integer(tensor->dtype) && nd_dtype_size_bytes(tensor->dtype) <= 2 &&
-           tensor->quant.scale[0] > 0;
+    return tensor->quant.n == 1 && nd_dtype_is_integer(tensor->dtype) &&
+           nd_dtype_size_bytes(tensor->dtype) <= 2 && tensor->quant.scale[0] > 0;
 }
 
 static bool has_channels(const struct nd_plan *plan, size_t step, size_t n)
@@ -265,11 +267,12 @@ struct question {
 static bool find_pair(const struct question *q, const struct nd_pair_layer *first, struct nd_pair *pair)
 {
     const struct nd_plan *plan = q->plan;
-    struct method method = {.model = plan->model, .constants = plan->graph, .step_of_tensor = plan->step_of_tensor};
+    struct method method = {
+        .model = plan->model, .constants = plan->graph, .step_of_tensor = plan->step_of_tensor};
     struct method floats = {.model = plan->float_model,
-                         .constants = plan->float_graph,
-                         .step_of_tensor = q->step_of_float,
-                         .is_float = true};
+                            .constants = plan->float_graph,
+                            .step_of_tensor = q->step_of_float,
+                            .is_float = true};
     if (!find_method(&method, first->node) || !find_method(&floats, first->float_node) || method.n != floats.n)
         return false;
     *pair = (struct nd_pair){.first = *first, .n_between = method.n, .is_plain = !floats.has_quantiser};

@@ -32,7 +32,7 @@ struct nd_pair {
     struct nd_pair_layer first, second;
     size_t n_channels, n_between;
     size_t float_clips[ND_MAX_BETWEEN], n_float_clips; /* nodes of the float model with a bound between them */
-    bool is_plain;                                      /* the float model has no quantiser between them */
+    bool is_plain;                                     /* the float model has no quantiser between them */
     struct nd_between between[ND_MAX_BETWEEN];         /* the first one is what the first layer makes */
 };
 
@@ -41,7 +41,7 @@ enum nd_pair_scales {
     ND_PAIR_ANY_SCALES, /* weights of any type, also with a scale for each channel */
 };
 
-/* Whether the step has codes of one scale and at most 16 bits. */
+/* Whether the step has quantised values of one scale and at most 16 bits. */
 bool nd_plan_has_range(const struct nd_plan *plan, size_t step);
 
 /* The pairs in the order of their first layers: the caller frees *out. step_of_float[n_edges of the float

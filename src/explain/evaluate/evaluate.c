@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "explain/evaluate/evaluator.h"
 
-/* A lineage: devices whose codes are all the same have one vote. */
+/* A group of identical devices: devices whose quantised values are all the same have one vote. */
 static bool counts_in(const struct nd_plan *plan, size_t device, size_t step)
 {
     return nd_plan_is_worked_out(plan, device) && plan->sources[device].layers[step].has_total;
@@ -69,9 +69,9 @@ static void count_element(struct nd_evaluator *w, size_t step, size_t i, const s
     }
 }
 
-/* evaluate.c: what chipsets have in common, the plurality of their codes, element by element. Lineages vote,
- * not devices. docs/science/theory.md#vote. Of the sample at hand: fills the vote's part of the sums of
- * outputs. */
+/* evaluate.c: what chipsets have in common, the plurality of their quantised values, element by element.
+ * Lineages vote, not devices. docs/science/theory.md#vote. Of the sample at hand: fills the majority's part of
+ * the sums of outputs. */
 static void nd_count_counts(struct nd_evaluator *w)
 {
     const struct nd_plan *plan = w->reader.plan;
@@ -132,8 +132,8 @@ static void ignore_unread(struct nd_evaluator *w)
     }
 }
 
-/* Gives the reference's codes of all that does not depend on the step, and the rest is computed. Whether an
- * output is among the rest; *is_known: whether every such output has a reference. */
+/* Gives the reference's quantised values of all that does not depend on the step, and the rest is computed.
+ * Whether an output is among the rest; *is_known: whether every such output has a reference. */
 static bool give_reference(struct nd_evaluator *w, size_t step, bool *is_known)
 {
     const struct nd_plan *plan = w->reader.plan;
@@ -186,11 +186,12 @@ static enum nd_status missed_harmed(void *context, size_t tensor, const struct n
     struct nd_evaluator *w = context;
     size_t step = w->reader.plan->step_of_tensor[tensor];
     if (w->reader.plan->steps[step].is_model_output && has_reference(w, step))
-        nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->harmful)->is_output_effect_missed = true;
+        nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->harmful)->is_output_effect_missed =
+            true;
     return ND_OK;
 }
 
-/* reference + local error, within the type. */
+/* reference + introduced error, within the type. */
 static enum nd_status nd_inject_error(struct nd_evaluator *w, size_t step, const struct nd_array *own,
                                       struct nd_error *err)
 {
@@ -216,9 +217,9 @@ static void give_chain(void *context, size_t tensor, double *out)
     nd_unpack(step == w->harmful ? &w->injected[step] : &w->reference[step], out);
 }
 
-/* What the local error of an output is to the outputs. */
+/* What the introduced error of an output is to the outputs. */
 static enum nd_status add_own_output_effect(struct nd_evaluator *w, size_t step, struct nd_sums *sums,
-                                   struct nd_error *err)
+                                            struct nd_error *err)
 {
     const struct nd_array *reference = nd_reference_array(w, step);
     double *qvalues = nd_calloc(reference->n, sizeof *qvalues);
@@ -244,8 +245,8 @@ static bool has_all_references(const struct nd_evaluator *w)
     return has_all;
 }
 
-static enum nd_status follow_incremental(struct nd_evaluator *w, size_t step, struct nd_sums *sums, bool *is_done,
-                                    struct nd_error *err)
+static enum nd_status follow_incremental(struct nd_evaluator *w, size_t step, struct nd_sums *sums,
+                                         bool *is_done, struct nd_error *err)
 {
     struct nd_incremental_sums found;
     enum nd_status status =
@@ -283,7 +284,8 @@ static enum nd_status measure_step(struct nd_evaluator *w, size_t step, bool has
     if (sums->is_output_effect_missed || sums->introduced.n_differing == 0)
         return ND_OK;
     w->harmful = step;
-    enum nd_status status = plan->steps[step].is_model_output ? add_own_output_effect(w, step, sums, err) : ND_OK;
+    enum nd_status status =
+        plan->steps[step].is_model_output ? add_own_output_effect(w, step, sums, err) : ND_OK;
     bool is_done = false;
     if (status == ND_OK && has_all)
         status = follow_incremental(w, step, sums, &is_done, err);
@@ -305,7 +307,8 @@ static enum nd_status nd_measure_output_effect(struct nd_evaluator *w, struct nd
     uint64_t n_qvalues = count_output_qvalues(w);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
         if (plan->sources[w->reader.device].layers[s].is_examined && plan->steps[s].is_layer) {
-            nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, s)->n_output_effect_qvalues += n_qvalues;
+            nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, s)->n_output_effect_qvalues +=
+                n_qvalues;
             status = measure_step(w, s, has_all, err);
         }
     return status;
@@ -316,7 +319,7 @@ static enum nd_status nd_measure_output_effect(struct nd_evaluator *w, struct nd
 
 /* ---- the references ---- */
 
-/* Values, in codes, that lie more than half a step beyond those of the type are clipped. */
+/* Values, in quantised values, that lie more than half a step beyond those of the type are clipped. */
 static void clip_limits(enum nd_dtype dtype, double *low, double *high)
 {
     *low = -HUGE_VAL;
@@ -357,7 +360,8 @@ static void nd_take_error(struct nd_evaluator *w, size_t step)
 
 /* ---- a device ---- */
 
-/* Codes, of which there are so few that sums of squares of differences stay exact, whatever the order. */
+/* Quantised values, of which there are so few that sums of squares of differences stay exact, whatever the
+ * order. */
 static bool are_exact(const struct nd_array *values)
 {
     double low, high;
@@ -390,7 +394,7 @@ static void add_errors(struct nd_sums *sums, enum nd_dtype dtype, const double *
     sums->clipped_divergence = clipped;
 }
 
-/* One unit of a device: what it has, what the unit makes of the device's own inputs, and the reference. */
+/* One layer of a device: what it has, what the layer makes of the device's own inputs, and the reference. */
 struct decoded {
     const struct nd_array *captured, *own;
     const struct nd_packed *reference; /* NULL: there is none */
@@ -411,14 +415,14 @@ static void add_part(const struct nd_qvalue_differences *found, struct nd_part_s
     part->mean_square += (double)found->energy;
 }
 
-/* What of a block of codes of one width is held against what. */
+/* What of a block of quantised values of one width is held against what. */
 struct qvalue_block {
     const void *given, *own, *reference; /* the last one may be NULL */
     size_t width, n;
 };
 
 static void compare_qvalues(const struct qvalue_block *block, const void *a, const void *b,
-                          struct nd_part_sums *part)
+                            struct nd_part_sums *part)
 {
     struct nd_qvalue_differences found;
     if (block->width == 1)
@@ -438,7 +442,8 @@ static void add_block(struct nd_sums *sums, const struct qvalue_block *block, bo
         compare_qvalues(block, block->own, block->reference, &sums->passed_on);
 }
 
-/* False: nothing was added, since there are other values than codes of an unsigned type of 8 or 16 bits. */
+/* False: nothing was added, since there are other values than quantised values of an unsigned type of 8 or 16
+ * bits. */
 static bool add_qvalues(struct nd_sums *sums, const struct decoded *decoded)
 {
     const struct nd_array *own = decoded->own;
@@ -454,14 +459,15 @@ static bool add_qvalues(struct nd_sums *sums, const struct decoded *decoded)
     for (size_t first = 0; first < own->n; first += BLOCK) {
         size_t n = own->n - first < BLOCK ? own->n - first : BLOCK;
         bool are_qvalues = width == 1 ? kernels->narrow(own->x + first, 0, n, (uint8_t *)made)
-                                    : kernels->narrow_words(own->x + first, 0, n, made);
+                                      : kernels->narrow_words(own->x + first, 0, n, made);
         if (!are_qvalues) {
             *sums = before;
             return false;
         }
         const struct qvalue_block block = {
             (const uint8_t *)decoded->raw + first * width, made,
-            decoded->reference != NULL ? (const uint8_t *)decoded->reference->bytes + first * width : NULL, width, n};
+            decoded->reference != NULL ? (const uint8_t *)decoded->reference->bytes + first * width : NULL,
+            width, n};
         add_block(sums, &block, decoded->is_examined);
     }
     return true;
@@ -487,7 +493,7 @@ static void add_values(struct nd_sums *sums, const struct decoded *decoded, cons
     }
 }
 
-/* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
+/* What the layer makes of the device's own inputs, held against what the device has and, where there is one,
  * against the reference. */
 static void nd_add_layer(struct nd_evaluator *w, size_t step, const struct nd_array *values)
 {
@@ -497,24 +503,25 @@ static void nd_add_layer(struct nd_evaluator *w, size_t step, const struct nd_ar
     bool has_reference = layer->has_total && !nd_reference_of(w, step)->is_missed;
     bool has_error = has_reference && plan->steps[step].has_float && !nd_reference_of(w, step)->is_float_missed;
     const struct decoded decoded = {.captured = nd_reader_given(&w->reader, plan->steps[step].tensor),
-                              .own = values,
-                              .reference = has_reference ? &w->reference[step] : NULL,
-                              .error = has_error ? w->error[step].x : NULL,
-                              .raw = nd_reader_raw(&w->reader, w->reader.device, step),
-                              .is_examined = layer->is_examined};
+                                    .own = values,
+                                    .reference = has_reference ? &w->reference[step] : NULL,
+                                    .error = has_error ? w->error[step].x : NULL,
+                                    .raw = nd_reader_raw(&w->reader, w->reader.device, step),
+                                    .is_examined = layer->is_examined};
     sums->n_qvalues = values->n;
     bool is_added = add_qvalues(sums, &decoded);
     const double *ref =
         has_reference && (!is_added || decoded.error != NULL) ? nd_reference_array(w, step)->x : NULL;
     if (decoded.error != NULL)
-        add_errors(sums, decoded.reference->tensor_view.dtype, decoded.captured->x, ref, decoded.error, values->n);
+        add_errors(sums, decoded.reference->tensor_view.dtype, decoded.captured->x, ref, decoded.error,
+                   values->n);
     if (!is_added)
         add_values(sums, &decoded, ref);
 }
 
 /* ---- the references ---- */
 
-/* False: the edge changes its shape from sample to sample. */
+/* False: the tensor changes its shape from sample to sample. */
 static bool keep(const struct nd_array *values, struct nd_array *to)
 {
     if (values->n != to->n)
@@ -524,7 +531,7 @@ static bool keep(const struct nd_array *values, struct nd_array *to)
     return true;
 }
 
-/* The same of codes, with the shape and type that the edge has in the plan. */
+/* The same of quantised values, with the shape and type that the tensor has in the plan. */
 static enum nd_status keep_packed(const struct nd_array *values, struct nd_packed *to, bool *is_kept,
                                   struct nd_error *err)
 {
@@ -575,7 +582,8 @@ static enum nd_status found_float(void *context, size_t tensor, const struct nd_
     return ND_OK;
 }
 
-static enum nd_status missed_float(void *context, size_t tensor, const struct nd_error *why, struct nd_error *err)
+static enum nd_status missed_float(void *context, size_t tensor, const struct nd_error *why,
+                                   struct nd_error *err)
 {
     (void)why;
     (void)err;
@@ -606,9 +614,9 @@ static enum nd_status run_references(struct nd_evaluator *w, struct nd_error *er
 
 /* ---- a device ---- */
 
-/* The quantised reference's rounding; and which programs would have given what the device has. */
-static enum nd_status round_device(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
-                                   struct nd_error *err)
+/* The quantised reference's rounding; and which arithmetics would have given what the device has. */
+static enum nd_status round_device(void *context, const struct nd_exact_values *values,
+                                   struct nd_array *qvalues, struct nd_error *err)
 {
     (void)err;
     struct nd_evaluator *w = context;
@@ -677,7 +685,7 @@ static enum nd_status run_device(struct nd_evaluator *w, size_t device, struct n
     return status;
 }
 
-/* Where chipsets share a lineage, one of them is worked out. */
+/* Where chipsets share a group of identical devices, one of them is worked out. */
 static enum nd_status run_sample(void *state, struct nd_error *err)
 {
     struct nd_evaluator *w = state;
@@ -790,7 +798,7 @@ static void end(void *state, void *context)
 
 /* ---- all of it ---- */
 
-/* What was worked out for another capture with the same codes. */
+/* What was worked out for another capture with the same quantised values. */
 static void share_results(struct nd_evaluation *evaluation, size_t device)
 {
     const struct nd_plan *plan = evaluation->plan;

@@ -46,7 +46,8 @@ const struct nd_qvalue_tally *nd_tally_of(const struct nd_evaluation *evaluation
     return &evaluation->tally[device * evaluation->plan->n_steps + step];
 }
 
-const struct nd_layer_tally *nd_layer_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
+const struct nd_layer_tally *nd_layer_tally_of(const struct nd_evaluation *evaluation, size_t device,
+                                               size_t step)
 {
     return &evaluation->layer_tally[device * evaluation->plan->n_steps + step];
 }

@@ -1,15 +1,15 @@
 /* The evaluation: every layer of the model worked out again, exactly, from the inputs that it had on each
- * device. What goes in is a plan; what comes out are sums over the codes of each sample, and tallies of the
- * arithmetic that gives them. Several threads fill it (evaluate.c) in any order; all that is concluded from it
- * goes through it in order of samples. */
+ * device. What goes in is a plan; what comes out are sums over the quantised values of each sample, and tallies
+ * of the arithmetic that gives them. Several threads fill it (evaluate.c) in any order; all that is concluded
+ * from it goes through it in order of samples. */
 #ifndef ND_REPLAY_EVALUATION_H
 #define ND_REPLAY_EVALUATION_H
 
 #include "explain/plan/plan.h"
-#include "explain/trials/qvalue_tally.h"
 #include "explain/trials/layer_trial.h"
+#include "explain/trials/qvalue_tally.h"
 
-/* Sums over the codes of one step of one sample. */
+/* Sums over the quantised values of one step of one sample. */
 struct nd_part_sums {
     uint64_t n_differing;
     double max, sum, mean_square;
@@ -17,26 +17,28 @@ struct nd_part_sums {
 
 struct nd_sums {
     uint64_t n_qvalues, n_violations;
-    bool is_missed;      /* it could not be evaluated from the device's codes, or changed its shape */
-    bool is_output_effect_missed; /* nor could what its local error does to the outputs */
+    bool is_missed; /* it could not be evaluated from the device's quantised values, or changed its shape */
+    bool is_output_effect_missed; /* nor could what its introduced error does to the outputs */
     struct nd_part_sums introduced, passed_on, total;
     double q_times_d;
-    double clipped_divergence; /* of elements that no code stands for */
-    /* What the unit's local error alone does to the model's outputs, in the samples in which it is measured. */
+    double clipped_divergence; /* of elements that no quantised value stands for */
+    /* What the unit's introduced error alone does to the model's outputs, in the samples in which it is
+     * measured. */
     uint64_t n_output_effect_qvalues, n_harmed;
     double output_effect_mean_square;
-    double own_mean_square; /* of outputs: the device less the vote of the lineages */
+    double own_mean_square; /* of outputs: the device less the majority of the groups of identical devices */
 };
 
 /* What the references say of one step and sample, whatever the device. */
 struct nd_reference_sums {
     double signal, quantisation;
-    uint64_t n_clipped; /* elements that no code stands for, and their part of the quantisation */
+    uint64_t n_clipped; /* elements that no quantised value stands for, and their part of the quantisation */
     double clipped_quantisation;
     bool is_double;
     bool is_missed, is_float_missed; /* there is no reference, or no float reference */
-    /* Of outputs, from evaluate.c: codes on which lineages differ, by how many tally the plurality won there,
-     * and the energy of the error of the vote against the float reference, and against the quantised one. */
+    /* Of outputs, from evaluate.c: quantised values on which groups of identical devices differ, by how many
+     * tally the plurality won there, and the mean squared error of the error of the majority against the float
+     * reference, and against the quantised one. */
     uint64_t n_voted, n_split;
     double margin, common_error, common_divergence;
 };
@@ -46,10 +48,10 @@ struct nd_byte_layers;
 struct nd_evaluation {
     const struct nd_plan *plan;
     struct nd_byte_layers *layers; /* while it is filled, and effects are measured; NULL: the graph has none */
-    struct nd_sums *sums;        /* [n_samples][n_devices][n_steps] */
+    struct nd_sums *sums;          /* [n_samples][n_devices][n_steps] */
     struct nd_reference_sums *reference; /* [n_samples][n_steps] */
-    struct nd_qvalue_tally *tally;         /* [n_devices][n_steps] */
-    struct nd_layer_tally *layer_tally;    /* [n_devices][n_steps] */
+    struct nd_qvalue_tally *tally;       /* [n_devices][n_steps] */
+    struct nd_layer_tally *layer_tally;  /* [n_devices][n_steps] */
 };
 
 /* Makes room: all zero, which is what stands there when nothing is evaluated. The plan is borrowed. deinit
@@ -62,7 +64,7 @@ void nd_evaluation_deinit(struct nd_evaluation *evaluation);
  * captures and of nd_exact_graph_run. */
 enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_span span,
                            const struct nd_explain_options *options, struct nd_error *err);
-/* Once all samples are there: completes the tallies, and what captures with the same codes share. */
+/* Once all samples are there: completes the tallies, and what captures with the same quantised values share. */
 void nd_evaluate_finish(struct nd_evaluation *evaluation);
 
 /* One place of it. */
@@ -72,6 +74,6 @@ struct nd_reference_sums *nd_reference_sums_of(const struct nd_evaluation *evalu
 /* And of its tallies. */
 const struct nd_qvalue_tally *nd_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step);
 const struct nd_layer_tally *nd_layer_tally_of(const struct nd_evaluation *evaluation, size_t device,
-                                             size_t step);
+                                               size_t step);
 
 #endif

@@ -156,7 +156,7 @@ static void nd_codec_tallies(struct nd_codec *codec, size_t n_steps, struct nd_q
     }
 }
 
-enum { PART_FORMAT = 2, DIGEST_BYTES = 16, PLACE_BYTES = 24, HEAD_BYTES = DIGEST_BYTES + PLACE_BYTES };
+enum { PART_FORMAT = 3, DIGEST_BYTES = 16, PLACE_BYTES = 24, HEAD_BYTES = DIGEST_BYTES + PLACE_BYTES };
 
 struct nd_span nd_part_span(size_t n_samples, size_t part, size_t n_parts)
 {

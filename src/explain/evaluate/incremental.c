@@ -7,9 +7,11 @@
 #include "core/memory.h"
 
 enum nd_status nd_incremental_find_layers(const struct nd_plan *plan, struct nd_byte_layers **out,
-                                    struct nd_error *err)
+                                          struct nd_error *err)
 {
-    enum { OF_TABLES = 32 }; /* a part of the memory: 512 tables of two codes with the default; chosen */
+    enum {
+        OF_TABLES = 32
+    }; /* a part of the memory: 512 tables of two quantised values with the default; chosen */
     size_t n_tensors = nd_model_n_tensors(plan->model);
     struct nd_shape *shapes = nd_calloc(n_tensors, sizeof *shapes);
     if (shapes == NULL)
@@ -18,13 +20,14 @@ enum nd_status nd_incremental_find_layers(const struct nd_plan *plan, struct nd_
         shapes[e].rank = -1;
     for (size_t s = 0; s < plan->n_steps; s++)
         shapes[plan->steps[s].tensor] = plan->shapes[s];
-    enum nd_status status = nd_byte_layers_create(plan->graph, shapes, nd_plan_share(plan, OF_TABLES), out, err);
+    enum nd_status status =
+        nd_byte_layers_create(plan->graph, shapes, nd_plan_share(plan, OF_TABLES), out, err);
     free(shapes);
     return status;
 }
 
 enum nd_status nd_incremental_init(struct nd_incremental *r, const struct nd_plan *plan,
-                              const struct nd_byte_layers *layers, struct nd_error *err)
+                                   const struct nd_byte_layers *layers, struct nd_error *err)
 {
     *r = (struct nd_incremental){.plan = plan, .layers = layers};
     r->made = nd_calloc(plan->n_steps, sizeof *r->made);
@@ -132,7 +135,7 @@ static enum nd_status run_slowly(struct nd_incremental *r, size_t layer, struct 
     }
     if (status == ND_OK)
         status = r->change != NULL ? nd_byte_layer_evaluate_with(r->runner, layer, r->change->options,
-                                                                r->change->context, inputs, &qvalues, err)
+                                                                 r->change->context, inputs, &qvalues, err)
                                    : nd_byte_layer_evaluate(r->runner, layer, inputs, &qvalues, err);
     for (size_t i = 0; i < n && inputs != NULL; i++)
         nd_array_deinit(&inputs[i]);
@@ -163,8 +166,8 @@ static void add_bytes(const uint8_t *a, const uint8_t *b, size_t n, struct nd_in
     sums->mean_square += (double)mean_square;
 }
 
-static enum nd_status add_up(const struct nd_packed *a, const struct nd_packed *b, struct nd_incremental_sums *sums,
-                             struct nd_error *err)
+static enum nd_status add_up(const struct nd_packed *a, const struct nd_packed *b,
+                             struct nd_incremental_sums *sums, struct nd_error *err)
 {
     size_t n = a->tensor_view.n;
     if (a->width == 1 && b->width == 1) {
@@ -198,7 +201,7 @@ static void forget_read(struct nd_incremental *r, size_t layer)
     }
 }
 
-/* Units are in graph order: what reads the step comes behind it. */
+/* Layers are in graph order: what reads the step comes behind it. */
 static void set_changed(struct nd_incremental *r, size_t step, const struct nd_packed *to)
 {
     r->changed[step] = to;
@@ -207,7 +210,7 @@ static void set_changed(struct nd_incremental *r, size_t step, const struct nd_p
 }
 
 static enum nd_status run_layer(struct nd_incremental *r, size_t layer, struct nd_incremental_sums *sums,
-                               struct nd_error *err)
+                                struct nd_error *err)
 {
     const uint8_t *inputs[MAX_INPUTS];
     size_t step = step_made(r, layer);
@@ -228,9 +231,9 @@ static enum nd_status run_layer(struct nd_incremental *r, size_t layer, struct n
     return status;
 }
 
-/* Units from that one to the last that there is to look at. */
-static enum nd_status run_layers(struct nd_incremental *r, size_t from, struct nd_incremental_sums *sums, bool *is_known,
-                                struct nd_error *err)
+/* Layers from that one to the last that there is to look at. */
+static enum nd_status run_layers(struct nd_incremental *r, size_t from, struct nd_incremental_sums *sums,
+                                 bool *is_known, struct nd_error *err)
 {
     struct nd_error why = {0};
     enum nd_status status = ND_OK;
@@ -251,8 +254,8 @@ static enum nd_status run_layers(struct nd_incremental *r, size_t from, struct n
 }
 
 enum nd_status nd_incremental_run(struct nd_incremental *r, const struct nd_packed *reference, size_t step,
-                             const struct nd_packed *changed, struct nd_incremental_sums *sums, bool *is_known,
-                             struct nd_error *err)
+                                  const struct nd_packed *changed, struct nd_incremental_sums *sums,
+                                  bool *is_known, struct nd_error *err)
 {
     *sums = (struct nd_incremental_sums){.n_changed = 0};
     r->reference = reference;
@@ -264,7 +267,8 @@ enum nd_status nd_incremental_run(struct nd_incremental *r, const struct nd_pack
 }
 
 enum nd_status nd_incremental_changes(struct nd_incremental *r, const struct nd_packed *reference,
-                                 const struct nd_incremental_change *change, bool *is_known, struct nd_error *err)
+                                      const struct nd_incremental_change *change, bool *is_known,
+                                      struct nd_error *err)
 {
     struct nd_incremental_sums sums = {.n_changed = 0};
     r->reference = reference;

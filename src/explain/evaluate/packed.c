@@ -14,7 +14,7 @@ size_t nd_packed_width(enum nd_dtype dtype)
                                                                          : sizeof(double);
 }
 
-/* Less the least code of the type. False: a value that is no code of it. */
+/* Less the least quantised value of the type. False: a value that is no quantised value of it. */
 static bool store_bytes(const struct nd_array *values, double low, uint8_t *out)
 {
     return nd_gemm_kernels()->narrow(values->x, low, values->n, out);

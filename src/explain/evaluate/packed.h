@@ -1,4 +1,4 @@
-/* Codes that wait for their use: one or two bytes for each, and not a double. */
+/* Quantised values that wait for their use: one or two bytes for each, and not a double. */
 #ifndef ND_REPLAY_PACKED_H
 #define ND_REPLAY_PACKED_H
 
@@ -6,8 +6,8 @@
 
 struct nd_packed {
     struct nd_array tensor_view; /* shape, n and dtype of the array; without elements */
-    size_t width;         /* bytes of an element: 1 or 2 for codes of such types, else 8 */
-    void *bytes;          /* [n * width], owned; NULL while nothing was packed */
+    size_t width;                /* bytes of an element: 1 or 2 for quantised values of such types, else 8 */
+    void *bytes;                 /* [n * width], owned; NULL while nothing was packed */
 };
 
 /* What `values` has; room of before is used again. Values that their type does not hold (fractions) stay

@@ -1,4 +1,5 @@
-/* Where units were computed: the evidence of their codes, floats, neighbours and placement, summed up. */
+/* Where layers were computed: the evidence of their quantised values, floats, neighbours and placement, summed
+ * up. */
 #include "explain/fallback/fallback.h"
 
 #include <inttypes.h>
@@ -13,7 +14,7 @@
 #include "explain/fallback/fallback_parts.h"
 
 /* Floats of steps that have no codes: science 2.3. On the grid of half precision, and there, whether they are
- * what the unit gives when it is computed in full and rounded to that grid once: what only passes through an
+ * what the layer gives when it is computed in full and rounded to that grid once: what only passes through an
  * NPU is. */
 
 /* Largest of half precision, and the least that has all its bits. */
@@ -61,8 +62,8 @@ static bool is_float(const struct nd_plan *plan, size_t step)
            (tensor->dtype == ND_DTYPE_NONE || nd_dtype_is_float(tensor->dtype));
 }
 
-static enum nd_status found(void *context, size_t tensor, const struct nd_array *own, enum nd_exact_method method,
-                            struct nd_error *err)
+static enum nd_status found(void *context, size_t tensor, const struct nd_array *own,
+                            enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
     (void)err;
@@ -74,7 +75,7 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
     return ND_OK;
 }
 
-/* Of an edge that cannot be worked out the grid is known all the same. */
+/* Of a tensor that cannot be worked out the grid is known all the same. */
 static enum nd_status missed(void *context, size_t tensor, const struct nd_error *why, struct nd_error *err)
 {
     (void)why;
@@ -131,16 +132,18 @@ static enum nd_status nd_fallback_look_at_floats(const struct nd_plan *plan, str
     return status;
 }
 
-/* How likely the codes of a unit are on an NPU, and on a CPU. Both are mixtures of beta-binomial distributions:
- * rates differ from unit to unit, and some units are exact by chance or by nature. docs/science/fallback.md
- * says where the numbers come from. */
+/* How likely the quantised values of a unit are on an NPU, and on a CPU. Both are mixtures of beta-binomial
+ * distributions: rates differ from layer to layer, and some layers are exact by chance or by nature.
+ * docs/science/fallback.md says where the numbers come from. */
 
-/* Of a CPU that computes in floats: codes next to a tie that fall the other way, by the width of the codes. */
+/* Of a CPU that computes in floats: quantised values next to a tie that fall the other way, by the width of the
+ * quantised values. */
 static const double plain_off[2] = {2e-5, 1e-3};
-/* Of one that does not; and the chance that a code that no float arithmetic gives comes from one that does. The
- * model of docs/science/fallback.md. */
+/* Of one that does not; and the chance that a quantised value that no float arithmetic gives comes from one
+ * that does. The model of docs/science/fallback.md. */
 static const double other_off = 0.1, far_on_cpu = 1e-6;
-/* Share of units that may be off by any share of their codes, more than others of their kind; chosen. */
+/* Share of layers that may be off by any share of their quantised values, more than others of their kind;
+ * chosen. */
 static const double by_anything = 0.1;
 
 struct row {
@@ -181,7 +184,7 @@ static const struct row rows[] = {
 };
 
 /* By a constant nothing is known of a kind: whether such a layer is exact depends on the constant and the
- * scales. Division by 6 into a scale that is a sixth only copies codes. */
+ * scales. Division by 6 into a scale that is a sixth only copies quantised values. */
 static const struct nd_fallback_rates by_constant[2] = {{0.98, 0.01, 0.002}, {0.5, 0.02, 0.002}};
 
 static bool is_first(const char *op_types, const char *name)
@@ -205,7 +208,7 @@ static bool nd_fallback_is_pairwise(const char *op_types)
     return is_one_of(op_types, pairwise, sizeof pairwise / sizeof *pairwise);
 }
 
-/* Whether it is an operator that moves codes, and may bring them to another encoding on the way. */
+/* Whether it is an operator that moves quantised values, and may bring them to another encoding on the way. */
 static bool nd_fallback_is_move(const char *op_types)
 {
     static const char *const moves[] = {"Identity", "Pad", "Slice", "Split", "Transpose"};
@@ -225,7 +228,7 @@ struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, const struct
 
 void nd_fallback_learn(struct nd_fallback_rates *rates, double off, size_t n_siblings, bool is_same_layer)
 {
-    /* Siblings that are off count beside as many units as stand for the prior knowledge, at most. */
+    /* Siblings that are off count beside as many layers as stand for the prior knowledge, at most. */
     static const double looked_at = 10, same_layer_exact = 0.002;
     double known = fmin(looked_at, 0.5 / rates->exact);
     if (is_same_layer)
@@ -267,11 +270,11 @@ double nd_fallback_weigh(const struct nd_fallback_counts *counts, const struct n
 
 double nd_fallback_weigh_arithmetic(uint64_t n_apart, uint64_t n_as_made, uint64_t n_as_exact, double spread)
 {
-    /* An NPU that has the program in some units has it in all that it covers, but for what the program is not
-     * complete in; a CPU has codes of it next to ties only. */
-    static const double nearly_all = 0.95; /* of the codes; chosen */
-    static const double of_one =
-        6.6; /* bits: one code in a hundred otherwise; chosen, not measured (docs/science/fallback.md) */
+    /* An NPU that has the arithmetic in some layers has it in all that it covers, but for what the arithmetic
+     * is not complete in; a CPU has quantised values of it next to ties only. */
+    static const double nearly_all = 0.95; /* of the quantised values; chosen */
+    static const double of_one = 6.6; /* bits: one quantised value in a hundred otherwise; chosen, not measured
+                                         (docs/science/fallback.md) */
     double n = (double)n_apart;
     if (n_apart == 0)
         return 0;
@@ -282,10 +285,10 @@ double nd_fallback_weigh_arithmetic(uint64_t n_apart, uint64_t n_as_made, uint64
     return 0;
 }
 
-/* What the codes of a unit say of where it was computed. */
+/* What the quantised values of a unit say of where it was computed. */
 
-/* Codes of one sample are alike: many come from the same values. How much that matters shows in the spread from
- * sample to sample. */
+/* Quantised values of one sample are alike: many come from the same values. How much that matters shows in the
+ * spread from sample to sample. */
 static double spread_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
 {
     size_t n_samples = evaluation->plan->n_samples;
@@ -326,8 +329,8 @@ static void count_qvalues(struct nd_fallback *f, size_t device, size_t step)
     counts->spread = spread_of(f->evaluation, device, step);
 }
 
-/* Exact codes have no spread to see: that of the run's others stands for it, as a correlation between the codes
- * of one sample: spread = 1 + (codes of a sample - 1) correlation. */
+/* Exact quantised values have no spread to see: that of the run's others stands for it, as a correlation
+ * between the quantised values of one sample: spread = 1 + (quantised values of a sample - 1) correlation. */
 static void lend_spread(struct nd_fallback *f, size_t device)
 {
     /* Measured on gen1 and gen3 of the simulator (QAIRT 2.51.0; nine models of golden/models and
@@ -365,12 +368,12 @@ static bool nd_fallback_is_spoilt(const struct nd_fallback *f, size_t device, si
            layer->introduced.max > (f->counts[nd_fallback_at(f, device, step)].is_wide ? max_wide : most);
 }
 
-/* What the NPU does in this very unit on other runs, or in units of the kind on this one: as far as that is
+/* What the NPU does in this very layer on other runs, or in units of the kind on this one: as far as that is
  * plain from the operator alone. */
 enum { MAX_SIBLINGS = 32 };
 struct siblings {
-    double rates[MAX_SIBLINGS]; /* of codes that are off, sorted */
-    size_t n_layers;              /* at most MOST_SIBLINGS */
+    double rates[MAX_SIBLINGS]; /* of quantised values that are off, sorted */
+    size_t n_layers;            /* at most MOST_SIBLINGS */
     bool is_same_layer;
 };
 
@@ -417,46 +420,48 @@ static struct siblings find_siblings(const struct nd_fallback *f, size_t device,
     return siblings;
 }
 
-/* A layer whose codes follow known arithmetic in another way, fused with its neighbour for instance, is no
- * witness against the NPU. */
+/* A layer whose quantised values follow known arithmetic in another way, fused with its neighbour for instance,
+ * is no witness against the NPU. */
 static bool follows_otherwise(const struct nd_explained_layer *layer)
 {
     return layer->state == ND_LAYER_FOLLOWS && layer->why_follows != NULL &&
            strcmp(layer->why_follows, "exact") != 0;
 }
 
-/* Codes; chosen, as in accuse.c. Of 180 healthy networks (seeds 5000 to 5179) 16 layers of gen3 had 2 to 19
- * codes apart from the program, all of them exact. */
+/* Quantised values; chosen, as in accuse.c. Of 180 healthy networks (seeds 5000 to 5179) 16 layers of gen3 had
+ * 2 to 19 quantised values apart from the arithmetic, all of them exact. */
 enum { FEWEST_AGAINST = 20 };
 
-/* A layer with codes that neither the device's program nor floats give: the program may be incomplete there, as
- * it is for a depthwise Conv of uint16 and stride 2. A CPU gives no code that is far from a tie, so the layer
- * is no witness against the NPU. */
+/* A layer with quantised values that neither the device's arithmetic nor floats give: the arithmetic may be
+ * incomplete there, as it is for a depthwise Conv of uint16 and stride 2. A CPU gives no quantised value that
+ * is far from a tie, so the layer is no witness against the NPU. */
 static bool is_neither(const struct nd_fallback *f, size_t device, size_t step)
 {
     return f->out->devices[device].layers[step].state == ND_LAYER_UNEXPLAINED &&
            f->counts[nd_fallback_at(f, device, step)].n_far > 0;
 }
 
-/* Whether what speaks against the program is what it leaves open (nd_unit_program_doubt): an NPU has such
- * codes, too. Where each code follows from one code, those of one value are any share of them: which of two
- * ways the NPU goes is not known, and all codes of a background may lie where the ways differ. */
+/* Whether what speaks against the arithmetic is what it leaves open (nd_unit_program_doubt): an NPU has such
+ * quantised values, too. Where each quantised value follows from one quantised value, those of one value are
+ * any share of them: which of two ways the NPU goes is not known, and all quantised values of a background may
+ * lie where the ways differ. */
 static bool is_left_open(const struct nd_fallback *f, size_t device, size_t step, size_t arithmetic)
 {
     const struct nd_layer_tally *layers = nd_layer_tally_of(f->evaluation, device, step);
     bool is_of_one_qvalue = f->counts[nd_fallback_at(f, device, step)].is_by_constant ||
-                          nd_fallback_is_move(f->plan->steps[step].op_types);
+                            nd_fallback_is_move(f->plan->steps[step].op_types);
     return layers->doubt[arithmetic] > 0 && layers->max[arithmetic] <= 1 &&
            (is_of_one_qvalue ||
             (double)layers->wrong[arithmetic] <= layers->doubt[arithmetic] * (double)layers->n[arithmetic]);
 }
 
-/* Where the device has a program of whole units: the codes of the unit on which that and exact rounding differ.
- * *is_told stays false where they are neither's. Where there are none, and the program gives all codes, these
- * say nothing. A handful of codes that are exact tells nothing: a fused layer may be exact by chance. Then the
- * other weight, which is of the same codes, tells nothing either. */
+/* Where the device has an arithmetic of whole units: the quantised values of the layer on which that and exact
+ * rounding differ. *is_told stays false where they are neither's. Where there are none, and the arithmetic
+ * gives all quantised values, these say nothing. A handful of quantised values that are exact tells nothing: a
+ * fused layer may be exact by chance. Then the other weight, which is of the same quantised values, tells
+ * nothing either. */
 static enum nd_status judge_by_arithmetic(struct nd_fallback *f, size_t device, size_t step, bool *is_told,
-                                       struct nd_error *err)
+                                          struct nd_error *err)
 {
     size_t arithmetic = f->layer_arithmetic[device], n_arithmetics;
     const struct nd_layer_tally *layers = nd_layer_tally_of(f->evaluation, device, step);
@@ -464,13 +469,14 @@ static enum nd_status judge_by_arithmetic(struct nd_fallback *f, size_t device, 
         layers->n[arithmetic] < f->out->devices[device].layers[step].n_qvalues)
         return ND_OK;
     double weight = nd_fallback_weigh_arithmetic(layers->apart[arithmetic], layers->apart_as_made[arithmetic],
-                                              layers->apart_as_exact[arithmetic],
-                                              f->counts[nd_fallback_at(f, device, step)].spread);
+                                                 layers->apart_as_exact[arithmetic],
+                                                 f->counts[nd_fallback_at(f, device, step)].spread);
     bool gives_all = layers->wrong[arithmetic] == 0 && layers->apart[arithmetic] == 0;
     if (weight == 0 && !gives_all)
         return ND_OK;
     *is_told = true;
-    if (gives_all) /* and so does exact rounding: an NPU gives these codes, too, however many there are */
+    if (gives_all) /* and so does exact rounding: an NPU gives these quantised values, too, however many there
+                      are */
         return ND_OK;
     if (weight < 0 &&
         (is_neither(f, device, step) || layers->apart[arithmetic] < FEWEST_AGAINST ||
@@ -479,15 +485,15 @@ static enum nd_status judge_by_arithmetic(struct nd_fallback *f, size_t device, 
     f->values[nd_fallback_at(f, device, step)] = weight;
     const char *name = nd_layer_arithmetics(&n_arithmetics)[arithmetic].name;
     return nd_fallback_add(nd_fallback_execution_of(f, device, step), "program", weight, err,
-                           "of %" PRIu64 " codes on which %s and exact rounding differ %" PRIu64
+                           "of %" PRIu64 " quantised values on which %s and exact rounding differ %" PRIu64
                            " are the former's and %" PRIu64 " the latter's",
                            layers->apart[arithmetic], name, layers->apart_as_made[arithmetic],
                            layers->apart_as_exact[arithmetic]);
 }
 
-/* After the codes of all devices are counted: fills values, and adds the evidence. ND_ERR_MEMORY. */
+/* After the quantised values of all devices are counted: fills values, and adds the evidence. ND_ERR_MEMORY. */
 static enum nd_status nd_fallback_judge_qvalues(struct nd_fallback *f, size_t device, size_t step,
-                                              struct nd_error *err)
+                                                struct nd_error *err)
 {
     struct nd_explained_execution *execution = nd_fallback_execution_of(f, device, step);
     const struct nd_fallback_counts *counts = &f->counts[nd_fallback_at(f, device, step)];
@@ -505,24 +511,24 @@ static enum nd_status nd_fallback_judge_qvalues(struct nd_fallback *f, size_t de
         nd_fallback_learn(&rates, usual_rate(&siblings), siblings.n_layers, siblings.is_same_layer);
     double weight = nd_fallback_weigh(counts, &rates);
     f->values[nd_fallback_at(f, device, step)] = weight;
-    const char *base = siblings.n_layers == 0   ? "as in such units on simulated NPUs"
-                       : siblings.is_same_layer ? "as in this unit on other runs of this comparison"
-                                               : "as in other units of its kind on this run";
+    const char *base = siblings.n_layers == 0   ? "as in such layers on simulated NPUs"
+                       : siblings.is_same_layer ? "as in this layer on other runs of this comparison"
+                                                : "as in other layers of its kind on this run";
     if (weight > 0)
         return nd_fallback_add(execution, "fixed-point", weight, err,
                                "%" PRIu64 " of %" PRIu64
-                               " deciding codes are not what float arithmetic gives, %" PRIu64
+                               " deciding quantised values are not what float arithmetic gives, %" PRIu64
                                " of them not next to a tie",
                                execution->n_off, execution->n_deciding, execution->n_far);
     return nd_fallback_add(
         execution, "bit-equal", weight, err,
         "%" PRIu64 " of %" PRIu64
-        " deciding codes are not what float arithmetic gives, where an NPU would have some %.2g%% "
+        " deciding quantised values are not what float arithmetic gives, where an NPU would have some %.2g%% "
         "%s",
         execution->n_off, execution->n_deciding, 100 * rates.off, base);
 }
 
-/* Units of the same operators and width are of one kind. */
+/* Layers of the same operators and width are of one kind. */
 static enum nd_status find_kin(struct nd_fallback *f, size_t device, struct nd_error *err)
 {
     struct nd_names kinds[2] = {{0}}; /* narrow, wide */
@@ -565,7 +571,7 @@ static enum nd_status judge_floats(struct nd_fallback *f, size_t device, size_t 
 {
     enum { FEWEST = 24 };
     /* A runtime may hand what the CPU computed through a piece of the NPU's that only moves it: in one of five
-     * units next to one it did (measured: docs/science/fallback.md). So being on the grid says little, and
+     * layers next to one it did (measured: docs/science/fallback.md). So being on the grid says little, and
      * being off it much. */
     static const double passed_on = 0.2, off_on_npu = 0.002, rounded_off = 0.02;
     /* Shares of the floats on the grid: at most the first is off it, the second or more is on it, anything
@@ -605,7 +611,7 @@ static enum nd_status judge_floats(struct nd_fallback *f, size_t device, size_t 
 
 /* ---- what is around it, and what is recorded ---- */
 
-/* Units of a run whose values tell where they were computed. */
+/* Layers of a run whose values tell where they were computed. */
 struct decided {
     size_t n_npu, n_not;
 };
@@ -621,7 +627,7 @@ static struct decided count_decided(const struct nd_fallback *f, size_t device)
 }
 
 /* Where nothing else was computed by an NPU, this one hardly was. The other way round it says nothing: single
- * units that are not is what is looked for. */
+ * layers that are not is what is looked for. */
 static enum nd_status judge_neighbours(struct nd_fallback *f, size_t device, size_t step,
                                        const struct decided *all, struct nd_error *err)
 {
@@ -634,7 +640,7 @@ static enum nd_status judge_neighbours(struct nd_fallback *f, size_t device, siz
         return ND_OK;
     double weight = fmin(fmax(log2(((double)n_npu + 0.5) / ((double)n_not + 0.5)), -most), 0);
     return nd_fallback_add(nd_fallback_execution_of(f, device, step), "neighbours", weight, err,
-                           "of the run's other units that tell, %zu were computed by an NPU and %zu were not",
+                           "of the run's other layers that tell, %zu were computed by an NPU and %zu were not",
                            n_npu, n_not);
 }
 
@@ -656,7 +662,7 @@ static enum nd_status judge_placement(struct nd_fallback *f, size_t device, size
                            is_npu ? ND_FALLBACK_MAX : -ND_FALLBACK_MAX, err, "the capture says %s", provider);
 }
 
-/* Why nothing can be said of a unit that left no evidence of its own. */
+/* Why nothing can be said of a layer that left no evidence of its own. */
 static const char *why_unknown(const struct nd_fallback *f, size_t device, size_t step)
 {
     const struct nd_explained_layer *layer = &f->out->devices[device].layers[step];
@@ -673,7 +679,7 @@ static const char *why_unknown(const struct nd_fallback *f, size_t device, size_
         return "its values are spoilt, which says nothing of where it ran";
     if (layer->execution.n_deciding == 0)
         return "it only moves codes: they are the same wherever it runs";
-    return "its codes may be these wherever it runs";
+    return "its quantised values may be these wherever it runs";
 }
 
 /* ---- all of it ---- */

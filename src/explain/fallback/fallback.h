@@ -1,4 +1,4 @@
-/* Where units were computed: an NPU or not, from their values, without what the vendor's tools say.
+/* Where layers were computed: an NPU or not, from their values, without what the vendor's tools say.
  * docs/science/fallback.md has the formulas and what was measured. Weights are bits: base 2 logarithms of
  * likelihood ratios, positive for the NPU. */
 #ifndef ND_EXECUTION_FALLBACK_H
@@ -7,46 +7,48 @@
 #include "explain/evaluate/evaluation.h"
 #include "explain/plan/replay.h"
 
-/* Fills `execution` of all devices that did not fail and of their units, after they have been judged: what
+/* Fills `execution` of all devices that did not fail and of their layers, after they have been judged: what
  * their states and faults are is read, too. unit_program[n_devices] of nd_unit_programs, SIZE_MAX: none. The
  * plan has samples. ND_ERR_MEMORY, and the errors of reading captures and of nd_exact_graph_run. */
 enum nd_status nd_find_execution(const struct nd_evaluation *evaluation, const size_t *layer_arithmetic,
                                  bool hides_placement, struct nd_explanation *out, struct nd_error *err);
 
 #define ND_FALLBACK_DECISION 6.65 /* a hundred to one */
-#define ND_FALLBACK_MAX 20.0     /* that one piece of evidence can weigh */
+#define ND_FALLBACK_MAX 20.0      /* that one piece of evidence can weigh */
 
-/* ---- fallback.c: codes and likelihoods ---- */
+/* ---- fallback.c: quantised values and likelihoods ---- */
 
 struct nd_fallback_counts {
-    double n;      /* deciding codes */
+    double n;      /* deciding quantised values */
     double n_off;  /* of them, not what round half to even gives */
     double n_far;  /* of those, not next to a tie */
-    double spread; /* variance of n_off from sample to sample over that of independent codes, at least 1 */
-    bool is_wide;  /* codes of more than 8 bits */
-    bool is_by_constant; /* an operator of two tensors, of which one is constant: each code follows from one
-                            code */
+    double spread; /* variance of n_off from sample to sample over that of independent quantised values, at
+                      least 1 */
+    bool is_wide;  /* quantised values of more than 8 bits */
+    bool is_by_constant; /* an operator of two tensors, of which one is constant: each quantised value follows
+                            from one quantised value */
 };
 
-/* How NPUs compute units of a kind. */
+/* How NPUs compute layers of a kind. */
 struct nd_fallback_rates {
-    double exact; /* chance that such a unit gives the codes of float arithmetic on an NPU, too */
-    double off;   /* mean share of codes that are off where it does not */
-    double other; /* chance that a CPU does not give the codes of plain float arithmetic */
+    double exact; /* chance that such a unit gives the quantised values of float arithmetic on an NPU, too */
+    double off;   /* mean share of quantised values that are off where it does not */
+    double other; /* chance that a CPU does not give the quantised values of plain float arithmetic */
 };
 
 /* From runs on a simulator: prior knowledge about operators, of which op_types names the first. */
 struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, const struct nd_fallback_counts *counts);
 
-/* What is expected when n_siblings units of the kind on the same run, or where is_same_unit the same unit on
- * other runs, are off in `off` of their codes. */
+/* What is expected when n_siblings layers of the kind on the same run, or where is_same_unit the same layer on
+ * other runs, are off in `off` of their quantised values. */
 void nd_fallback_learn(struct nd_fallback_rates *rates, double off, size_t n_siblings, bool is_same_layer);
 
-/* log2 P(counts | NPU) / P(counts | CPU), at most ND_FALLBACK_MOST either way; 0 without deciding codes. */
+/* log2 P(counts | NPU) / P(counts | CPU), at most ND_FALLBACK_MOST either way; 0 without deciding quantised
+ * values. */
 double nd_fallback_weigh(const struct nd_fallback_counts *counts, const struct nd_fallback_rates *rates);
 
-/* The same by codes on which a program that the device has elsewhere differs from exact rounding: 0 where they
- * are not nearly all the one's or the other's. */
+/* The same by quantised values on which an arithmetic that the device has elsewhere differs from exact
+ * rounding: 0 where they are not nearly all the one's or the other's. */
 double nd_fallback_weigh_arithmetic(uint64_t n_apart, uint64_t n_as_made, uint64_t n_as_exact, double spread);
 
 /* ---- fallback.c ---- */
@@ -72,7 +74,7 @@ void nd_fallback_conclude(struct nd_explained_execution *execution);
 
 /* ---- fallback_run.c ---- */
 
-/* What is said of the run; its units are concluded. values[n_steps]: the weights of their values alone. */
+/* What is said of the run; its layers are concluded. values[n_steps]: the weights of their values alone. */
 enum nd_status nd_fallback_judge_run(const struct nd_plan *plan, size_t device, const double *values,
                                      bool hides_placement, struct nd_explanation *out, struct nd_error *err);
 

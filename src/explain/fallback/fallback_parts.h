@@ -4,7 +4,8 @@
 
 #include "explain/fallback/fallback.h"
 
-/* Of each kind of units a list, in graph order: the units of a run that tell what an NPU does in such a unit.
+/* Of each kind of layers a list, in graph order: the layers of a run that tell what an NPU does in such a
+ * layer.
  */
 struct nd_fallback_kin {
     size_t kind;  /* the first step of this one's kind */
@@ -22,8 +23,8 @@ struct nd_fallback {
     struct nd_fallback_counts *counts; /* [n_devices][n_steps] */
     struct nd_fallback_floats *floats; /* [n_devices][n_steps] */
     struct nd_fallback_kin *kin;       /* [n_devices][n_steps] */
-    double *alone;  /* [n_devices][n_steps] weight of the codes by what is known of the operator */
-    double *values; /* [n_devices][n_steps] of codes, by all that is known, and floats */
+    double *alone;  /* [n_devices][n_steps] weight of the quantised values by what is known of the operator */
+    double *values; /* [n_devices][n_steps] of quantised values, by all that is known, and floats */
 };
 
 static inline size_t nd_fallback_at(const struct nd_fallback *f, size_t device, size_t step)

@@ -21,9 +21,9 @@ const char *nd_fallback_stated_other(const struct nd_capture *capture)
     return NULL;
 }
 
-/* ---- its units ---- */
+/* ---- its layers ---- */
 
-/* Units of one run are no independent witnesses: together they weigh as the strongest two of a side. */
+/* Layers of one run are no independent witnesses: together they weigh as the strongest two of a side. */
 static double two_strongest(const double *values, size_t n, double sign)
 {
     double first = 0, second = 0;
@@ -53,7 +53,7 @@ static void count_layers(const struct nd_plan *plan, struct nd_explained_device 
 }
 
 static enum nd_status judge_layers(const double *values, size_t n_steps, struct nd_explained_execution *run,
-                                  struct nd_error *err)
+                                   struct nd_error *err)
 {
     double for_npu = two_strongest(values, n_steps, 1), against = two_strongest(values, n_steps, -1);
     size_t n_npu = 0, n_not = 0;
@@ -64,10 +64,10 @@ static enum nd_status judge_layers(const double *values, size_t n_steps, struct 
     if (n_npu > 0 ||
         n_not == 0) /* what others were computed by is no evidence against the NPU's having a part */
         return nd_fallback_add(run, "units", for_npu > against || n_npu > 0 ? for_npu : -against, err,
-                               "of the units whose values tell, %zu were computed by an NPU and %zu were not",
+                               "of the layers whose values tell, %zu were computed by an NPU and %zu were not",
                                n_npu, n_not);
     return nd_fallback_add(run, run->is_called_npu ? "whole-run-cpu" : "units", -against, err,
-                           "of %zu units whose values tell, none was computed by an NPU%s", n_not,
+                           "of %zu layers whose values tell, none was computed by an NPU%s", n_not,
                            run->is_called_npu
                                ? ", which the device is called: as by a runtime that retried on the "
                                  "CPU by itself"
@@ -95,13 +95,13 @@ static enum nd_status judge_placement(const struct nd_capture *capture, struct n
     if (n_npu + n_not == 0)
         return ND_OK;
     return nd_fallback_add(run, "placement", n_npu > 0 ? ND_FALLBACK_MAX : -ND_FALLBACK_MAX, err,
-                           "the capture says that %zu units ran on an NPU's provider and %zu on the CPU's",
+                           "the capture says that %zu layers ran on an NPU's provider and %zu on the CPU's",
                            n_npu, n_not);
 }
 
 /* ---- times ---- */
 
-/* Some of the runs went another way: which way, and in which unit, times alone do not tell. */
+/* Some of the runs went another way: which way, and in which layer, times alone do not tell. */
 static enum nd_status judge_latency(const struct nd_plan_source *source, struct nd_explained_execution *run,
                                     struct nd_error *err)
 {
@@ -190,7 +190,7 @@ static enum nd_status judge_accuracy(const struct nd_plan *plan, size_t device,
 
 /* ---- the verdict ---- */
 
-/* One unit that was not computed by the NPU is enough for "partly"; what is said of the whole is said of what
+/* One layer that was not computed by the NPU is enough for "partly"; what is said of the whole is said of what
  * tells. */
 static void conclude_run(struct nd_explained_execution *run)
 {

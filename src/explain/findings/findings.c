@@ -1,4 +1,5 @@
-/* Floats of an edge without codes beside the reference's, as whole tensors: diagnosis/diagnosis.h. */
+/* Floats of a tensor without quantised values beside the reference's, as whole tensors: diagnosis/diagnosis.h.
+ */
 #include "explain/findings/findings.h"
 
 #include <math.h>
@@ -99,7 +100,8 @@ void nd_look_at_grid(const struct nd_float_look *ref, const struct nd_float_look
         out->is_found = false;
 }
 
-/* What was computed in floats is anywhere between codes; what was scaled a little otherwise stays near them. */
+/* What was computed in floats is anywhere between quantised values; what was scaled a little otherwise stays
+ * near them. */
 static bool is_near_qvalues(const struct nd_float_look *look, const struct nd_quant *quant)
 {
     for (size_t i = 0; i < look->n; i++) {
@@ -123,8 +125,8 @@ void nd_look_at_pair(const struct nd_float_look *ref, const struct nd_float_look
         *is_pair = *is_pair && (ref->x[i] == test->x[i] || (isnan(ref->x[i]) && isnan(test->x[i])));
 }
 
-/* Codes as a capture labels them. Healthy devices differ from the reference by some steps, so whatever could be
- * that says nothing: only what is far from the reference counts. */
+/* Quantised values as a capture labels them. Healthy devices differ from the reference by some steps, so
+ * whatever could be that says nothing: only what is far from the reference counts. */
 
 /* Values. Chosen: fewer are no evidence. */
 enum { MIN_QVALUES = 8 };
@@ -155,7 +157,8 @@ static double greatest_of(double a, double b)
     return b > a ? b : a;
 }
 
-static void widen_of_findings_qvalues(struct nd_qvalue_look *look, const double *ref, const double *qvalues, size_t n)
+static void widen_of_findings_qvalues(struct nd_qvalue_look *look, const double *ref, const double *qvalues,
+                                      size_t n)
 {
     double low, high, ref_low, ref_high;
     nd_gemm_kernels()->range(qvalues, n, &low, &high);
@@ -167,8 +170,8 @@ static void widen_of_findings_qvalues(struct nd_qvalue_look *look, const double 
     look->ref_high = is_first ? ref_high : greatest_of(look->ref_high, ref_high);
 }
 
-void nd_look_at_qvalues(struct nd_qvalue_look *look, enum nd_dtype dtype, const double *ref, const double *qvalues,
-                      size_t n)
+void nd_look_at_qvalues(struct nd_qvalue_look *look, enum nd_dtype dtype, const double *ref,
+                        const double *qvalues, size_t n)
 {
     const struct nd_pairs pairs = {qvalues, ref, n};
     struct nd_qvalue_ends ends;
@@ -193,7 +196,7 @@ void nd_look_at_qvalues(struct nd_qvalue_look *look, enum nd_dtype dtype, const 
     look->n += n;
 }
 
-/* Where the reference is one code all over, agreement means little. */
+/* Where the reference is one quantised value all over, agreement means little. */
 bool nd_look_finds_wrong_type(const struct nd_qvalue_look *look)
 {
     return look->n >= MIN_QVALUES && look->ref_high > look->ref_low &&
@@ -207,12 +210,14 @@ bool nd_look_finds_saturation(const struct nd_qvalue_look *look, int end)
            (double)look->at_end[end] >= min_ratio * (double)look->ref_at_end[end];
 }
 
-/* A reference that itself stays within a few steps of one code may be that code on a healthy device. */
+/* A reference that itself stays within a few steps of one quantised value may be that quantised value on a
+ * healthy device. */
 bool nd_look_finds_constant(const struct nd_qvalue_look *look, enum nd_dtype dtype)
 {
     double low, high;
     nd_qvalue_range(dtype, &low, &high);
-    return look->n >= MIN_QVALUES && look->low == look->high && look->ref_high - look->ref_low > slack(low, high);
+    return look->n >= MIN_QVALUES && look->low == look->high &&
+           look->ref_high - look->ref_low > slack(low, high);
 }
 
 /* What is said of the tensors of a capture, after all of them have been looked at. */
@@ -253,7 +258,7 @@ static struct nd_finding finding_of(enum nd_fault_kind kind, double amount, doub
         .kind = kind, .channel = SIZE_MAX, .axis = -1, .amount = amount, .explained = explained};
 }
 
-/* Codes of another type may well have a zero point of their own. */
+/* Quantised values of another type may well have a zero point of their own. */
 static enum nd_status say_encoding(const struct nd_examination *x, size_t device, size_t step,
                                    struct nd_error *err)
 {
@@ -289,7 +294,8 @@ static enum nd_status say_saturation(const struct nd_examination *x, size_t devi
                                      struct nd_error *err)
 {
     const struct nd_qvalue_look *qvalues = &nd_look_of(x, device, step)->qvalues;
-    struct nd_finding f = finding_of(ND_FAULT_SATURATION, end == ND_LOW_END ? qvalues->low : qvalues->high, NAN);
+    struct nd_finding f =
+        finding_of(ND_FAULT_SATURATION, end == ND_LOW_END ? qvalues->low : qvalues->high, NAN);
     if (!nd_look_finds_saturation(qvalues, end))
         return ND_OK;
     snprintf(f.text, sizeof f.text, "%.3g%% of the values are %g, the end of the type; in the reference %.3g%%",
@@ -316,7 +322,7 @@ static enum nd_status check_constant(const struct nd_examination *x, size_t devi
 }
 
 static enum nd_status say_qvalues(const struct nd_examination *x, size_t device, size_t step,
-                                struct nd_error *err)
+                                  struct nd_error *err)
 {
     const struct nd_quant *quant = &nd_plan_tensor(x->plan, step)->quant;
     const struct nd_qvalue_look *qvalues = &nd_look_of(x, device, step)->qvalues;
@@ -334,7 +340,7 @@ static enum nd_status say_qvalues(const struct nd_examination *x, size_t device,
     return status;
 }
 
-/* The first device before it whose floats stand for the same codes is the one to ask. */
+/* The first device before it whose floats stand for the same quantised values is the one to ask. */
 static struct nd_diagnosis ask_others(const struct nd_examination *x, size_t device, size_t step)
 {
     struct nd_diagnosis diagnosis = {0};
@@ -353,7 +359,7 @@ static struct nd_diagnosis ask_others(const struct nd_examination *x, size_t dev
     return diagnosis;
 }
 
-/* Edges of the same shape, the nearest first. */
+/* Tensors of the same shape, the nearest first. */
 static void add_others(const struct nd_examination *x, size_t device, size_t step, struct nd_value_look *look)
 {
     for (size_t s = step; s-- > 0 && look->n_others < ND_LOOK_OTHERS;) {
@@ -515,8 +521,9 @@ static enum nd_status look_at(const struct nd_examination *x, size_t device, siz
     if (!is_qvalue && look->kind != ND_LOOK_AS_FLOATS)
         return ND_OK;
     struct nd_array values = {0};
-    enum nd_dtype dtype = is_qvalue ? nd_plan_tensor(x->plan, step)->dtype
-                                  : nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype;
+    enum nd_dtype dtype = is_qvalue
+                              ? nd_plan_tensor(x->plan, step)->dtype
+                              : nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype;
     enum nd_status status = read_values(x, device, step, dtype, &values, err);
     if (status == ND_OK && is_qvalue && values.n == ref->n)
         nd_look_at_qvalues(&look->qvalues, dtype, ref->x, values.x, ref->n);
@@ -526,7 +533,7 @@ static enum nd_status look_at(const struct nd_examination *x, size_t device, siz
     return status;
 }
 
-/* What was seen of a device that has the same codes is seen of this one, too. */
+/* What was seen of a device that has the same quantised values is seen of this one, too. */
 static bool take_over_look(const struct nd_examination *x, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &x->plan->sources[device], *same = &x->plan->sources[source->same_as];
@@ -539,8 +546,8 @@ static bool take_over_look(const struct nd_examination *x, size_t device, size_t
     return is_same;
 }
 
-static enum nd_status found(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                            struct nd_error *err)
+static enum nd_status found(void *context, size_t tensor, const struct nd_array *values,
+                            enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
     struct nd_examination *x = context;
@@ -577,7 +584,7 @@ static enum nd_status look_beside_reference(struct nd_examination *x, struct nd_
 }
 
 static enum nd_status read_qvalue_floats(const struct nd_examination *x, size_t device, size_t step,
-                                       struct nd_error *err)
+                                         struct nd_error *err)
 {
     struct nd_look *look = nd_look_of(x, device, step);
     enum nd_dtype dtype = nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype;

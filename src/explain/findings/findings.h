@@ -1,9 +1,9 @@
-/* A look at what a capture says, before its codes are explained: from the capture and the model, and
+/* A look at what a capture says, before its quantised values are explained: from the capture and the model, and
  * from the quantised reference (of a float model: the float reference) of the first few samples.
  *
- * Per edge that the model computes: the quantisation that the capture states; its type's label; where it holds
- * floats, on which grid they lie and whether another device has other floats for the same codes; codes that
- * pile up at an end of their type, or never change. */
+ * Per tensor that the model computes: the quantisation that the capture states; its type's label; where it
+ * holds floats, on which grid they lie and whether another device has other floats for the same quantised
+ * values; quantised values that pile up at an end of their type, or never change. */
 #ifndef ND_EXPLAIN_FINDINGS_H
 #define ND_EXPLAIN_FINDINGS_H
 

@@ -21,11 +21,11 @@
 #include "explain/evaluate/evaluator.h"
 
 static const double lambda = 6;        /* 2 exp(-18): 3e-8 of the values; chosen */
-static const double own_roundings = 2; /* units u of the value itself: to float32, then to half precision */
-/* Of functions (Exp, Softmax, Gelu): units u of the value and patterns of their inputs; chosen: a table or a
- * polynomial of a few units. */
+static const double own_roundings = 2; /* layers u of the value itself: to float32, then to half precision */
+/* Of functions (Exp, Softmax, Gelu): layers u of the value and patterns of their inputs; chosen: a table or a
+ * polynomial of a few layers. */
 static const double function_roundings = 16, patterns_reach = 4;
-/* Units u of a number inside a function (nd_float_node_inside); chosen, once more than the simulator's Gelu
+/* Layers u of a number inside a function (nd_float_node_inside); chosen, once more than the simulator's Gelu
  * needs. */
 static const double inside_roundings = 4;
 enum { N_PATTERNS = 4 };
@@ -119,8 +119,8 @@ struct method {
 };
 
 /* Input i in that reading: values that are there already, or made of them in `own`. NULL: it is omitted. */
-static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct method *method, struct nd_array *own,
-                                 const struct nd_array **out, struct nd_error *err)
+static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct method *method,
+                                 struct nd_array *own, const struct nd_array **out, struct nd_error *err)
 {
     enum nd_float_reading reading = method->reading;
     const struct nd_float_node *node = &c->evaluation->nodes[c->step];
@@ -299,7 +299,7 @@ int nd_float_digits_of(const struct nd_float_evaluation *e, size_t device, size_
 {
     const struct nd_plan_source *source = &e->plan->sources[device];
     return nd_capture_tensor(source->capture, source->tensors[step])->dtype == ND_DTYPE_F16 ? ND_HALF_DIGITS
-                                                                                        : e->digits[device];
+                                                                                            : e->digits[device];
 }
 
 static struct nd_float_case case_of(const struct nd_float_evaluation *e, const struct nd_reader *reader,
@@ -514,8 +514,8 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
         status = nd_reader_device(&w->reader, d, err);
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
             status = run_step(w, s, err);
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK && nd_is_output_effect_sample(plan, w->reader.sample);
-             s++)
+        for (size_t s = 0;
+             s < plan->n_steps && status == ND_OK && nd_is_output_effect_sample(plan, w->reader.sample); s++)
             status = measure_effect(w, s, err);
     }
     return status;

@@ -15,17 +15,18 @@ struct nd_float_sums {
     bool is_missed; /* it could not be worked out */
     bool has_reference, has_effect;
     uint64_t n, n_rounded, n_beyond, n_flushed, n_lost, n_overflown;
-    double max_ulp, sum_ulp, worst;         /* worst: the largest error, as a multiple of its bound */
+    double max_ulp, sum_ulp, worst;              /* worst: the largest error, as a multiple of its bound */
     double signal, introduced, total, passed_on; /* sums of squares */
-    double effect, effect_signal;           /* of the model's outputs */
+    double effect, effect_signal;                /* of the model's outputs */
 };
 
 struct nd_float_evaluation {
     const struct nd_plan *plan;
-    bool is_beside_qvalues; /* the model is quantised, too: then there is no reference, and no effect is measured
-                           */
-    int *digits;          /* [n_devices] of the arithmetic; 0: the device has no floats */
-    bool *is_known;       /* [n_steps] node is found */
+    bool
+        is_beside_qvalues; /* the model is quantised, too: then there is no reference, and no effect is measured
+                            */
+    int *digits;           /* [n_devices] of the arithmetic; 0: the device has no floats */
+    bool *is_known;        /* [n_steps] node is found */
     struct nd_float_node *nodes; /* [n_steps] */
     struct nd_array *constants;  /* [n_steps * ND_FLOAT_OPERANDS] rounded to half precision; rank < 0: none */
     struct nd_float_sums *sums;  /* [n_samples][n_devices][n_steps] */

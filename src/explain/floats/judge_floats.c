@@ -133,7 +133,8 @@ static enum nd_status diagnose(const struct nd_float_evaluation *e, size_t devic
     const struct nd_evidence evidence = {.n_samples = n_samples,
                                          .n = n,
                                          .shape = plan->shapes[step],
-                                         .dtype = nd_capture_tensor(source->capture, source->tensors[step])->dtype,
+                                         .dtype =
+                                             nd_capture_tensor(source->capture, source->tensors[step])->dtype,
                                          .expected = values,
                                          .captured = values + n_samples * n};
     if (status == ND_OK)
@@ -144,7 +145,8 @@ static enum nd_status diagnose(const struct nd_float_evaluation *e, size_t devic
 
 /* ---- the judgement ---- */
 
-/* Values beyond their bound, and the share of them that a fault must predict; as for codes (verdict/fault_verdict.c).
+/* Values beyond their bound, and the share of them that a fault must predict; as for quantised values
+ * (verdict/fault_verdict.c).
  */
 enum { MIN_BEYOND = 8 };
 static const double min_explained = 0.99;
@@ -187,7 +189,7 @@ static enum nd_status say_evidence(struct nd_explained_layer *layer, const char 
 }
 
 static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t device, size_t step,
-                             struct nd_explained_layer *layer, struct nd_error *err)
+                                    struct nd_explained_layer *layer, struct nd_error *err)
 {
     struct nd_findings found = {0};
     char said[256] = "";
@@ -199,15 +201,15 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
                      layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND;
     layer->state = is_proved ? ND_LAYER_FAULTY : ND_LAYER_UNEXPLAINED;
     layer->certainty = is_proved      ? ND_CERTAINTY_LIKELY
-                      : best != NULL ? ND_CERTAINTY_GUESS
-                                     : ND_CERTAINTY_UNKNOWN;
+                       : best != NULL ? ND_CERTAINTY_GUESS
+                                      : ND_CERTAINTY_UNKNOWN;
     if (best != NULL) {
         free(layer->fault.text);
         layer->fault = (struct nd_explained_fault){.kind = nd_fault_name(best->kind),
-                                                  .text = nd_strdup(best->text),
-                                                  .channel = best->channel,
-                                                  .amount = best->amount,
-                                                  .explained = best->explained};
+                                                   .text = nd_strdup(best->text),
+                                                   .channel = best->channel,
+                                                   .amount = best->amount,
+                                                   .explained = best->explained};
         if (layer->fault.text == NULL)
             return nd_fail_memory(err);
         snprintf(said, sizeof said,
@@ -223,7 +225,8 @@ static size_t find_unsure_input(const struct nd_explain_job *job, const struct n
 {
     const struct nd_float_node *node = &e->nodes[s];
     for (size_t i = 0; e->is_known[s] && i < node->n_inputs; i++) {
-        bool is_tensor = node->inputs[i].source == ND_FLOAT_TENSOR || node->inputs[i].source == ND_FLOAT_QVALUES;
+        bool is_tensor =
+            node->inputs[i].source == ND_FLOAT_TENSOR || node->inputs[i].source == ND_FLOAT_QVALUES;
         size_t step = is_tensor ? job->plan->step_of_tensor[node->inputs[i].index] : SIZE_MAX;
         if (step == SIZE_MAX)
             continue;
@@ -298,7 +301,7 @@ static double error_of_outputs(const struct nd_explain_job *job, const struct nd
     return relative(total, signal, is_known);
 }
 
-/* The device against exact rounding: as trace.c has it for codes, which was called before. */
+/* The device against exact rounding: as trace.c has it for quantised values, which was called before. */
 static enum nd_verdict verdict_of(const struct nd_explained_device *device, size_t n_steps)
 {
     bool differs = device->n_sources > 0, is_within = false;

@@ -6,7 +6,7 @@
 
 #include "explain/stages.h"
 
-/* Evaluates every layer whose values are floats, fills `floats` of the units, their state, evidence and fault,
+/* Evaluates every layer whose values are floats, fills `floats` of the layers, their state, evidence and fault,
  * and float_error of the devices, which stays
  * unknown for a quantised model. After nd_explain_diagnose, before the verdicts. Errors are those of reading
  * captures, ND_ERR_MEMORY. */

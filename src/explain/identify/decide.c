@@ -4,7 +4,7 @@
 #include "core/statistics/binomial.h"
 #include "explain/identify/identify_parts.h"
 
-/* How often what a program leaves is taken for more than contamination when it is not. */
+/* How often what an arithmetic leaves is taken for more than contamination when it is not. */
 static const double unlikely = 1e-6;
 
 static double cost_of(const struct nd_identify_tally *t, const struct nd_arithmetic *arithmetic, size_t p)
@@ -15,14 +15,14 @@ static double cost_of(const struct nd_identify_tally *t, const struct nd_arithme
     return (double)(t->n_seen[p] - t->n_wrong[p]) * right + (double)t->n_wrong[p] * wrong;
 }
 
-/* Whether what the program leaves can be 1 % of flips or less. */
+/* Whether what the arithmetic leaves can be 1 % of flips or less. */
 static bool is_contamination(const struct nd_identify_tally *t, size_t p)
 {
     return nd_binomial_lower(t->n_wrong[p], t->n, unlikely) <= ND_IDENTIFY_CONTAMINATION &&
            nd_binomial_lower(t->n_beside[p], t->n_inner[p], unlikely) <= 0.5;
 }
 
-/* The least and the largest P(up) of a program of chance within a bin, in place of a fraction. */
+/* The least and the largest P(up) of an arithmetic of chance within a bin, in place of a fraction. */
 static void range_in_bin(const struct nd_arithmetic *arithmetic, size_t bin, double *low, double *high)
 {
     const struct nd_arithmetic_scaling scaling = {.low = 0, .high = 1, .scale = 1};
@@ -109,8 +109,9 @@ void nd_identify_decide(const struct nd_identify_tally *t, struct nd_identify_re
             if (out->is_applicable[p] && out->is_applicable[q] && t->signature[q] == t->signature[p] &&
                 t->n_seen[q] == t->n_seen[p])
                 out->class_of[p] = q;
-        if (out->is_applicable[p] && (out->best == SIZE_MAX || cost_of(t, &arithmetics[p], p) <
-                                                                   cost_of(t, &arithmetics[out->best], out->best)))
+        if (out->is_applicable[p] &&
+            (out->best == SIZE_MAX ||
+             cost_of(t, &arithmetics[p], p) < cost_of(t, &arithmetics[out->best], out->best)))
             out->best = p;
     }
     find_possible(t, arithmetics, out);
@@ -119,7 +120,7 @@ void nd_identify_decide(const struct nd_identify_tally *t, struct nd_identify_re
 
 /* ---- several units ---- */
 
-/* Two programs are one class of all units when they are in each that knows both. */
+/* Two arithmetics are one class of all layers when they are in each that knows both. */
 static bool is_one_class(const struct nd_identify_result *results, size_t n, size_t p, size_t q)
 {
     for (size_t u = 0; u < n; u++)
@@ -129,9 +130,9 @@ static bool is_one_class(const struct nd_identify_result *results, size_t n, siz
     return true;
 }
 
-/* The first program of its class, of those that are as possible. Where units know some programs only, one may
- * be like two that are not alike: it is of the class all of which it is like. What applies nowhere is like
- * nothing. */
+/* The first arithmetic of its class, of those that are as possible. Where layers know some arithmetics only,
+ * one may be like two that are not alike: it is of the class all of which it is like. What applies nowhere is
+ * like nothing. */
 static void find_class(const struct nd_identify_result *results, size_t n, size_t p,
                        struct nd_identify_result *out)
 {
@@ -149,7 +150,7 @@ static void find_class(const struct nd_identify_result *results, size_t n, size_
     }
 }
 
-/* Units differ in what applies to them: costs are by code. */
+/* Layers differ in what applies to them: costs are by quantised value. */
 static bool is_better(const struct nd_identify_result *out, size_t p, size_t q)
 {
     if (out->is_possible[p] != out->is_possible[q])

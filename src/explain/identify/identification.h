@@ -1,4 +1,4 @@
-/* What nd_identify_captures makes: which programs the captures leave possible. identify_captures.c counts,
+/* What nd_identify_captures makes: which arithmetics the captures leave possible. identify_captures.c counts,
  * identify_captures.c decides, report/ writes it. */
 #ifndef ND_IDENTIFY_IDENTIFICATION_H
 #define ND_IDENTIFY_IDENTIFICATION_H
@@ -7,18 +7,18 @@
 #include "explain/trials/layer_trial.h"
 #include "npudiff/explain/explain.h"
 
-/* What is said of a unit, of the units of one operator type, or of a device. */
+/* What is said of a layer, of the layers of one operator type, or of a device. */
 struct nd_answer {
     struct nd_identify_result result;
     const char *verdict; /* "too-few", "none", "several", "single". Static */
-    uint64_t exceptions; /* codes that the best program does not give; where it is not applicable, half-even
-                            does not */
-    uint64_t reference;  /* codes that half-even does not give */
+    uint64_t exceptions; /* quantised values that the best arithmetic does not give; where it is not applicable,
+                            half-even does not */
+    uint64_t reference;  /* quantised values that half-even does not give */
     double explained;    /* 1 - exceptions / reference; NaN without a reference */
-    struct nd_other_tally whole; /* n and wrong, by program of whole units */
+    struct nd_other_tally whole; /* n and wrong, by arithmetic of whole layers */
 };
 
-/* One unit, in any step of the model; what is no unit is left zeroed. */
+/* One layer, in any step of the model; what is no layer is left zeroed. */
 struct nd_identified_layer {
     char *name, *op_types;
     bool is_layer, is_conv;
@@ -30,8 +30,8 @@ struct nd_identified_layer {
     size_t n_steps;
     struct nd_specified_sum specified;
     struct nd_identify_tally tally;
-    struct nd_layer_tally as_whole; /* by program of whole units */
-    struct nd_answer *answer;      /* NULL: nothing was counted */
+    struct nd_layer_tally as_whole; /* by arithmetic of whole layers */
+    struct nd_answer *answer;       /* NULL: nothing was counted */
 };
 
 struct nd_identified_type {
@@ -52,9 +52,9 @@ struct nd_identified_device {
     struct nd_identified_probe *probes;
     size_t n_layers;
     struct nd_identified_layer *layers; /* [n_units] one for every step, or none */
-    uint64_t n_samples;               /* of all probes */
+    uint64_t n_samples;                 /* of all probes */
     size_t n_types;
-    struct nd_identified_type *types; /* [n_types] in the order of their first units */
+    struct nd_identified_type *types; /* [n_types] in the order of their first layers */
     struct nd_answer *answer;         /* of all types; NULL when it failed */
 };
 
@@ -63,14 +63,14 @@ struct nd_identification {
     struct nd_identified_device *devices;
 };
 
-/* Whether the program is one that is not excluded. */
+/* Whether the arithmetic is one that is not excluded. */
 bool nd_identified_is_left(const struct nd_identify_result *result, size_t arithmetic);
-/* The classes of programs that are not excluded, by the first program of each: the one after that one, SIZE_MAX
- * for the first. SIZE_MAX: there is none, as always with too few codes. */
+/* The classes of arithmetics that are not excluded, by the first arithmetic of each: the one after that one,
+ * SIZE_MAX for the first. SIZE_MAX: there is none, as always with too few quantised values. */
 size_t nd_identified_next_class(const struct nd_identify_result *result, size_t after);
 /* There is no threshold, or contamination. */
 bool nd_identified_is_crossed(const struct nd_identify_bracket *bracket);
-/* Of a unit without an answer. */
+/* Of a layer without an answer. */
 const char *nd_identified_why_not(const struct nd_identified_layer *layer);
 
 #endif

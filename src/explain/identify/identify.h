@@ -1,35 +1,37 @@
-/* Which programs (arith/programs.h) the codes of a unit leave possible: a set, never a guess of one.
+/* Which arithmetics (arith/programs.h) the quantised values of a unit leave possible: a set, never a guess of
+ * one.
  *
- *     struct nd_identify_tally tally = {0};                    one per unit, or thread and unit
- *     ... nd_identify_unit(&tally, &unit, err) for every sample, in any order ...
+ *     struct nd_identify_tally tally = {0};                    one per layer, or thread and layer
+ *     ... nd_identify_unit(&tally, &layer, err) for every sample, in any order ...
  *     ... nd_identify_merge(&other, &tally) ...                the same whatever the order
  *     nd_identify_decide(&tally, &result);
- *     nd_identify_combine(results, n, &of_all);                units that share one arithmetic
+ *     nd_identify_combine(results, n, &of_all);                layers that share one arithmetic
  *
- * A program costs ln(2 / eps) for every code that it does not give and -ln(1 - eps / 2) for every other one,
- * and a program of chance the logarithm of what it gives the code: likelihoods with contamination by +-1 of eps
- * = 1 %, the least favourable of 0 .. 1 %, for what is excluded there is excluded with any less. Not excluded
- * are programs whose cost is within ln(n_programs / alpha) of the best: the true one is excluded with a
- * probability of at most alpha = 1e-4 (Markov, over all programs), which takes three deciding elements more
- * than the best leaves. Beside that a program is excluded when what it leaves is no contamination: more than 1
- * % of all codes, or on one side (a flip goes up as often as down, so that half of them are beside the value),
- * or, of chance, a curve P(up | fraction) that it does not have. When none is left, no program of the table is
- * the device's.
+ * An arithmetic costs ln(2 / eps) for every quantised value that it does not give and -ln(1 - eps / 2) for
+ * every other one, and an arithmetic of chance the logarithm of what it gives the code: likelihoods with
+ * contamination by +-1 of eps = 1 %, the least favourable of 0 .. 1 %, for what is excluded there is excluded
+ * with any less. Not excluded are arithmetics whose cost is within ln(n_programs / alpha) of the best: the true
+ * one is excluded with a probability of at most alpha = 1e-4 (Markov, over all arithmetics), which takes three
+ * deciding elements more than the best leaves. Beside that an arithmetic is excluded when what it leaves is no
+ * contamination: more than 1 % of all quantised values, or on one side (a flip goes up as often as down, so
+ * that half of them are beside the value), or, of chance, a curve P(up | fraction) that it does not have. When
+ * none is left, no arithmetic of the table is the device's.
  *
- * Programs that gave equal codes on everything seen are one class; a verdict is single when the set has one
- * class. What is not applicable to a unit is neither excluded nor counted. docs/science/theory.md#programs. */
+ * Arithmetics that gave equal quantised values on everything seen are one class; a verdict is single when the
+ * set has one class. What is not applicable to a layer is neither excluded nor counted.
+ * docs/science/theory.md#arithmetics. */
 #ifndef ND_IDENTIFY_H
 #define ND_IDENTIFY_H
 
-#include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/arithmetics/arithmetics.h"
+#include "arithmetic/exact/eval_graph.h"
 #include "explain/identify/identify_captures.h"
 
 enum {
     ND_IDENTIFY_BINS = 32,     /* of the fraction */
     ND_IDENTIFY_BINADES = 18,  /* of |v|: below 1, 1 to 2, 2 to 4 ... */
-    ND_IDENTIFY_CHANNELS = 32, /* units with more have no brackets by channel */
-    ND_IDENTIFY_MIN = 64,    /* codes that are not whole and not clipped: fewer decide nothing */
+    ND_IDENTIFY_CHANNELS = 32, /* layers with more have no brackets by channel */
+    ND_IDENTIFY_MIN = 64,      /* quantised values that are not whole and not clipped: fewer decide nothing */
 };
 
 /* The threshold above which fractions are rounded up lies in (max_down, min_up]; with n_down or n_up 0 that end
@@ -40,20 +42,22 @@ struct nd_identify_bracket {
 };
 
 struct nd_identify_tally {
-    uint64_t n;          /* codes */
+    uint64_t n;          /* quantised values */
     uint64_t n_open;     /* not whole, not clipped */
-    uint64_t n_deciding; /* on which applicable programs differ */
+    uint64_t n_deciding; /* on which applicable arithmetics differ */
     uint64_t n_far;      /* open ones that are neither of the two whole numbers beside the value */
-    /* By program. */
+    /* By arithmetic. */
+    uint64_t n_seen[ND_ARITHMETIC_MAX]; /* quantised values but whole numbers that every arithmetic gives; 0:
+                                           not applicable */
     uint64_t
-        n_seen[ND_ARITHMETIC_MAX]; /* codes but whole numbers that every program gives; 0: not applicable */
-    uint64_t n_wrong[ND_ARITHMETIC_MAX];  /* codes that it does not give, or not with any probability */
-    uint64_t n_apart[ND_ARITHMETIC_MAX];  /* codes that are others than those of the program `against` */
+        n_wrong[ND_ARITHMETIC_MAX]; /* quantised values that it does not give, or not with any probability */
+    uint64_t n_apart[ND_ARITHMETIC_MAX];  /* quantised values that are others than those of the arithmetic
+                                             `against` */
     uint64_t n_inner[ND_ARITHMETIC_MAX];  /* of n_wrong, where a flip could have gone both ways */
     uint64_t n_beside[ND_ARITHMETIC_MAX]; /* and of these, a whole number beside the value */
-    int64_t chance[ND_ARITHMETIC_MAX];    /* of programs of chance: the cost, in 2^-20 nats */
+    int64_t chance[ND_ARITHMETIC_MAX];    /* of arithmetics of chance: the cost, in 2^-20 nats */
     uint64_t signature[ND_ARITHMETIC_MAX];
-    /* Of open codes that are a whole number beside the value. */
+    /* Of open quantised values that are a whole number beside the value. */
     uint64_t bin_n[ND_IDENTIFY_BINS], bin_up[ND_IDENTIFY_BINS];
     struct nd_identify_bracket binades[2][ND_IDENTIFY_BINADES]; /* [v < 0] */
     struct nd_identify_bracket channels[ND_IDENTIFY_CHANNELS];
@@ -63,21 +67,21 @@ struct nd_identify_tally {
 /* One sample of one unit. Borrowed for the call. */
 struct nd_identify_sample {
     const struct nd_exact_values *values;
-    const double *given; /* [values->n] the device's codes */
-    uint64_t key;        /* another one for every sample of the unit, or codes count as seen twice */
-    /* Of nd_exact_accumulator_steps; n_steps 0: the unit has no accumulator. Its channels lie along axis 1 of a
-     * Conv, else along the last axis. */
+    const double *given; /* [values->n] the device's quantised values */
+    uint64_t key; /* another one for every sample of the layer, or quantised values count as seen twice */
+    /* Of nd_exact_accumulator_steps; n_steps 0: the layer has no accumulator. Its channels lie along axis 1 of
+     * a Conv, else along the last axis. */
     const struct nd_wide *steps;
     size_t n_steps;
     bool is_conv;
-    struct nd_specified_sum specified; /* without steps: what the unit has a sum for; step 0: nothing */
+    struct nd_specified_sum specified; /* without steps: what the layer has a sum for; step 0: nothing */
     size_t against;                    /* of nd_arithmetics: what n_apart is counted against; 0: half-even */
     const struct nd_ratio *fused;      /* [values->n] v when inputs were not requantised, or NULL */
 };
 
 /* ND_ERR_MEMORY. */
 enum nd_status nd_identify_layer(struct nd_identify_tally *tally, const struct nd_identify_sample *sample,
-                                struct nd_error *err);
+                                 struct nd_error *err);
 void nd_identify_merge(const struct nd_identify_tally *from, struct nd_identify_tally *to);
 
 enum nd_identify_verdict {
@@ -92,24 +96,25 @@ struct nd_identify_result {
     size_t n_arithmetics; /* of nd_arithmetics */
     bool is_applicable[ND_ARITHMETIC_MAX];
     bool is_possible[ND_ARITHMETIC_MAX]; /* not excluded; also what is not applicable */
-    size_t class_of[ND_ARITHMETIC_MAX];  /* the first program that gave equal codes on everything seen */
+    size_t class_of[ND_ARITHMETIC_MAX];  /* the first arithmetic that gave equal quantised values on everything
+                                            seen */
     size_t n_classes;                    /* of those that are applicable and possible */
     size_t best;                         /* the least cost; SIZE_MAX: nothing is applicable */
     uint64_t n, n_open, n_deciding;
     uint64_t n_seen[ND_ARITHMETIC_MAX], n_wrong[ND_ARITHMETIC_MAX];
     double cost[ND_ARITHMETIC_MAX]; /* nats */
     double explained; /* 1 - wrong of the best / wrong of half-even; NaN where half-even is never wrong */
-    bool is_split;    /* of several units: each has programs left, but no program is left to all */
+    bool is_split;    /* of several units: each has arithmetics left, but no arithmetic is left to all */
 };
 
 void nd_identify_decide(const struct nd_identify_tally *tally, struct nd_identify_result *out);
 
-/* Units that share one arithmetic: what is not excluded in any of them. Units with too few codes exclude
- * nothing. n 0 is ND_IDENTIFY_TOO_FEW. */
+/* Layers that share one arithmetic: what is not excluded in any of them. Layers with too few quantised values
+ * exclude nothing. n 0 is ND_IDENTIFY_TOO_FEW. */
 void nd_identify_combine(const struct nd_identify_result *results, size_t n, struct nd_identify_result *out);
 
-/* The same from what was counted in them, and from their codes taken together, as a few deciding codes of many
- * units are enough. ND_ERR_MEMORY. */
+/* The same from what was counted in them, and from their quantised values taken together, as a few deciding
+ * quantised values of many layers are enough. ND_ERR_MEMORY. */
 enum nd_status nd_identify_group(const struct nd_identify_tally *const *layers, size_t n,
                                  struct nd_identify_result *out, struct nd_error *err);
 
@@ -120,7 +125,7 @@ struct nd_identify_point {
     double p, low, high;
 };
 struct nd_identify_point nd_identify_curve(const struct nd_identify_tally *tally, size_t bin);
-/* Of all codes of one sign, over all binades. */
+/* Of all quantised values of one sign, over all binades. */
 struct nd_identify_bracket nd_identify_threshold(const struct nd_identify_tally *tally, bool is_negative);
 
 #endif

@@ -1,5 +1,5 @@
 /* Captures held against the table of programs: every probe is planned and read as nd_explain does it, and every
- * unit is worked out from the codes that the device itself had. */
+ * layer is worked out from the quantised values that the device itself had. */
 #include "explain/identify/identify_captures.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "explain/plan/replay.h"
 #include "npudiff/core/tensor.h"
 
-/* Units of one kind, in which little may be seen of each. */
+/* Layers of one kind, in which little may be seen of each. */
 
 enum nd_status nd_identify_group(const struct nd_identify_tally *const *layers, size_t n,
                                  struct nd_identify_result *out, struct nd_error *err)
@@ -54,13 +54,14 @@ enum nd_status nd_identify_group(const struct nd_identify_tally *const *layers, 
     return ND_OK;
 }
 
-/* What the tallies of a device leave possible: of each unit, of each operator type, and of the device. */
+/* What the tallies of a device leave possible: of each layer, of each operator type, and of the device. */
 
-/* Of the codes that half-even does not give: what one class that is left must explain, or it is no claim.
- * Chosen: one code in a thousand may be contamination. */
+/* Of the quantised values that half-even does not give: what one class that is left must explain, or it is no
+ * claim. Chosen: one quantised value in a thousand may be contamination. */
 static const double min_explained = 0.999;
 
-/* Where none is left, a program of chance is no answer: it gives any code that is beside the value. */
+/* Where none is left, an arithmetic of chance is no answer: it gives any quantised value that is beside the
+ * value. */
 static void choose_nearest(struct nd_identify_result *r)
 {
     const struct nd_arithmetic *arithmetics = nd_arithmetics(&(size_t){0});
@@ -107,7 +108,7 @@ static void say(struct nd_answer *a)
         names[a->result.verdict == ND_IDENTIFY_SINGLE && !is_claim ? ND_IDENTIFY_NONE : a->result.verdict];
 }
 
-/* What the best program leaves in the units. Where it is not applicable it explains nothing. */
+/* What the best arithmetic leaves in the layers. Where it is not applicable it explains nothing. */
 static void answer_layers(const struct nd_identified_device *device, const char *op_types, struct nd_answer *a)
 {
     choose_nearest(&a->result);
@@ -161,7 +162,7 @@ static bool is_first(const struct nd_identified_device *device, size_t s)
     return true;
 }
 
-/* What is left in all types. A type that is not explained is none of the device's program. */
+/* What is left in all types. A type that is not explained is none of the device's arithmetic. */
 static enum nd_status answer_device(struct nd_identified_device *device, struct nd_error *err)
 {
     struct nd_identify_result *results = nd_calloc(device->n_types + 1, sizeof *results);
@@ -185,7 +186,7 @@ static enum nd_status answer_device(struct nd_identified_device *device, struct 
     return ND_OK;
 }
 
-/* Fills answer of all units that were counted, types and answer. ND_ERR_MEMORY. */
+/* Fills answer of all layers that were counted, types and answer. ND_ERR_MEMORY. */
 static enum nd_status nd_identify_answer(struct nd_identified_device *device, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -214,8 +215,8 @@ bool nd_identified_is_left(const struct nd_identify_result *r, size_t arithmetic
 
 size_t nd_identified_next_class(const struct nd_identify_result *r, size_t after)
 {
-    for (size_t p = after == SIZE_MAX ? 0 : after + 1; p < r->n_arithmetics && r->verdict != ND_IDENTIFY_TOO_FEW;
-         p++) {
+    for (size_t p = after == SIZE_MAX ? 0 : after + 1;
+         p < r->n_arithmetics && r->verdict != ND_IDENTIFY_TOO_FEW; p++) {
         size_t before = 0;
         while (before < p && (!nd_identified_is_left(r, before) || r->class_of[before] != r->class_of[p]))
             before++;
@@ -237,7 +238,7 @@ const char *nd_identified_why_not(const struct nd_identified_layer *layer)
     return layer->why_not != NULL ? layer->why_not : "it has no exact values on what the device had";
 }
 
-/* Of the layer that makes the edge: a GlobalAveragePool, a ReduceMean or a LeakyRelu of one quantised tensor,
+/* Of the layer that makes the tensor: a GlobalAveragePool, a ReduceMean or a LeakyRelu of one quantised tensor,
  * or a Mul of two, with one scale each, whose shapes are known. */
 static struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t tensor)
 {
@@ -245,7 +246,8 @@ static struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model,
     const struct nd_model_layer *layer = nd_model_layer_of_tensor(model, tensor);
     if (layer == NULL || layer->n_inputs != (strcmp(layer->op_types, "Mul") == 0 ? 2 : 1))
         return none;
-    const struct nd_tensor *from = nd_model_tensor(model, layer->inputs[0]), *to = nd_model_tensor(model, tensor);
+    const struct nd_tensor *from = nd_model_tensor(model, layer->inputs[0]),
+                           *to = nd_model_tensor(model, tensor);
     size_t n_from, n_to;
     if (from->quant.n != 1)
         return none;
@@ -283,7 +285,7 @@ struct counter {
     struct nd_reader reader;
     const struct count *count;
     struct nd_identify_tally *tallies; /* [n_steps] */
-    struct nd_layer_tally *as_whole;    /* [n_steps] */
+    struct nd_layer_tally *as_whole;   /* [n_steps] */
     bool *is_double;                   /* [n_steps] */
 };
 
@@ -296,7 +298,7 @@ static bool is_counted(const struct count *count, size_t step)
 }
 
 static enum nd_status round_layer(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
-                                 struct nd_error *err)
+                                  struct nd_error *err)
 {
     struct counter *c = context;
     struct nd_reader *r = &c->reader;
@@ -363,7 +365,7 @@ static void end(void *state, void *context)
 /* ---- a probe ---- */
 
 static enum nd_status make_layer(const struct nd_plan *plan, size_t step, struct nd_identified_layer *layer,
-                                struct nd_error *err)
+                                 struct nd_error *err)
 {
     const struct nd_explained_step *from = &plan->steps[step];
     struct nd_error none = {0};
@@ -383,7 +385,7 @@ static enum nd_status make_layer(const struct nd_plan *plan, size_t step, struct
 }
 
 static enum nd_status make_layers(const struct nd_plan *plan, struct nd_identified_device *device,
-                                 struct nd_error *err)
+                                  struct nd_error *err)
 {
     if (device->layers != NULL)
         return ND_OK;
@@ -397,10 +399,10 @@ static enum nd_status make_layers(const struct nd_plan *plan, struct nd_identifi
     return status;
 }
 
-/* Units that cannot be looked at in this probe. What changes from run to run has no one program: what was
+/* Layers that cannot be looked at in this probe. What changes from run to run has no one program: what was
  * counted in earlier probes is dropped. */
 static enum nd_status note_layers(const struct nd_plan *plan, struct nd_identified_device *device,
-                                 struct nd_error *err)
+                                  struct nd_error *err)
 {
     for (size_t s = 0; s < device->n_layers; s++) {
         struct nd_identified_layer *layer = &device->layers[s];

@@ -7,7 +7,7 @@
 #include "core/random.h"
 #include "explain/identify/identify_parts.h"
 
-/* What the elements of one channel share, for every program. */
+/* What the elements of one channel share, for every arithmetic. */
 struct channel {
     bool is_made;
     bool applies[ND_ARITHMETIC_MAX];
@@ -25,7 +25,7 @@ struct work {
     struct nd_arithmetic_outcome outcomes[ND_ARITHMETIC_MAX];
 };
 
-/* Whole numbers that all floats hold: every program gives them. */
+/* Whole numbers that all floats hold: every arithmetic gives them. */
 static const double largest_short = 256;
 
 /* ---- channels ---- */
@@ -94,7 +94,7 @@ static struct channel *prepare(const struct work *w, size_t c)
     return channel;
 }
 
-/* ---- programs ---- */
+/* ---- arithmetics ---- */
 
 static double clipped(const struct nd_arithmetic_scaling *scaling, double whole)
 {
@@ -151,7 +151,7 @@ static void count_wrong(struct work *w, size_t p, const struct nd_arithmetic_sca
 }
 
 static void count_arithmetics(struct work *w, const struct channel *channel,
-                           const struct nd_arithmetic_element *element, double given, uint64_t weight)
+                              const struct nd_arithmetic_element *element, double given, uint64_t weight)
 {
     struct nd_identify_tally *t = w->tally;
     const struct nd_arithmetic_outcome *first = NULL;
@@ -226,7 +226,7 @@ static void count_threshold(struct work *w, const struct nd_arithmetic_scaling *
 /* ---- a sample ---- */
 
 enum nd_status nd_identify_layer(struct nd_identify_tally *tally, const struct nd_identify_sample *sample,
-                                struct nd_error *err)
+                                 struct nd_error *err)
 {
     const struct nd_exact_values *values = sample->values;
     struct work w = {.tally = tally, .sample = sample};
@@ -252,7 +252,7 @@ enum nd_status nd_identify_layer(struct nd_identify_tally *tally, const struct n
                                                   &sample->steps[sample->n_steps > 1 ? c : 0]);
         tally->n++;
         count_arithmetics(&w, channel, &element, sample->given[i],
-                       nd_splitmix_hash(sample->key ^ nd_splitmix_hash(i)) | 1);
+                          nd_splitmix_hash(sample->key ^ nd_splitmix_hash(i)) | 1);
         count_threshold(&w, &channel->scaling, &element.place, sample->given[i], c);
     }
     free(w.channels);

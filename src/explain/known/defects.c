@@ -10,7 +10,8 @@ static const struct nd_known_defect defects[] = {
 #include "arithmetic/known/defects.def"
 };
 
-const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model, const struct nd_exact_layer *layer)
+const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model,
+                                                 const struct nd_exact_layer *layer)
 {
     const struct nd_known_defect *found = NULL; /* the first, or the first that predicts values */
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++)

@@ -14,10 +14,10 @@ enum { ND_DEFECT_MAX_KINDS = 10 };
 struct nd_known_defect {
     enum nd_layer_condition condition; /* the layer: its operator, and what holds of it */
     const char *sdk, *older_sdk,
-        *archs;          /* on which it was measured: "2.51.0", NULL or one more, "gen1, gen3" */
-    const char *what;    /* what is computed wrongly, and how it looks: a clause */
-    const char *remedy;  /* what to do: a sentence */
-    bool is_in_arithmetics; /* the programs of arith/ have it, and predict the wrong values */
+        *archs;             /* on which it was measured: "2.51.0", NULL or one more, "gen1, gen3" */
+    const char *what;       /* what is computed wrongly, and how it looks: a clause */
+    const char *remedy;     /* what to do: a sentence */
+    bool is_in_arithmetics; /* the arithmetics of arith/ have it, and predict the wrong values */
     enum nd_fault_kind kinds[ND_DEFECT_MAX_KINDS]; /* the faults that it may look like, and no others; the
                                                        first is ND_FAULT_UNEXPLAINED: none that has a name */
     size_t n_kinds;

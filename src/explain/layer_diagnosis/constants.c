@@ -33,14 +33,17 @@ void nd_explain_constants_deinit(struct nd_explain_constants *constants)
 
 /* ---- one sample ---- */
 
-static enum nd_status measure(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer, struct nd_error *err)
+static enum nd_status measure(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
+                              struct nd_error *err)
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
     struct nd_product_parts parts;
     enum nd_status status = nd_layer_product_parts(layer, constants->shift, &parts, err);
-    bool is_known = status == ND_OK && parts.products.n == diagnosis->n && parts.moved.n == diagnosis->n && diagnosis->n > 0;
+    bool is_known = status == ND_OK && parts.products.n == diagnosis->n && parts.moved.n == diagnosis->n &&
+                    diagnosis->n > 0;
     if (is_known) {
-        memcpy(constants->products + diagnosis->slot * diagnosis->n, parts.products.x, diagnosis->n * sizeof(double));
+        memcpy(constants->products + diagnosis->slot * diagnosis->n, parts.products.x,
+               diagnosis->n * sizeof(double));
         memcpy(constants->moved + diagnosis->slot * diagnosis->n, parts.moved.x, diagnosis->n * sizeof(double));
         constants->n_channels = parts.n_channels;
         constants->n_inner = parts.n_inner;
@@ -52,14 +55,14 @@ static enum nd_status measure(struct nd_layer_diagnosis *diagnosis, const struct
     return status;
 }
 
-static enum nd_status look_at(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer, size_t k,
-                              struct nd_error *err)
+static enum nd_status look_at(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
+                              size_t k, struct nd_error *err)
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
     const double *given = diagnosis->qvalues + diagnosis->slot * diagnosis->n;
     struct nd_array qvalues;
-    enum nd_status status =
-        nd_layer_changed(layer, diagnosis->layer_arithmetic, &diagnosis->usual, &constants->tried[k].change, &qvalues, err);
+    enum nd_status status = nd_layer_changed(layer, diagnosis->layer_arithmetic, &diagnosis->usual,
+                                             &constants->tried[k].change, &qvalues, err);
     bool is_known = status == ND_OK && qvalues.n == diagnosis->n;
     for (size_t i = 0; is_known && constants->stage == ND_CONSTANTS_COUNT && i < diagnosis->n; i++) {
         constants->tried[k].n_wrong += qvalues.x[i] != given[i];
@@ -68,13 +71,14 @@ static enum nd_status look_at(struct nd_layer_diagnosis *diagnosis, const struct
     if (is_known && constants->stage == ND_CONSTANTS_COUNT)
         constants->tried[k].n_known += diagnosis->n;
     if (is_known && constants->stage == ND_CONSTANTS_KEEP)
-        memcpy(constants->qvalues + diagnosis->slot * diagnosis->n, qvalues.x, diagnosis->n * sizeof *qvalues.x);
+        memcpy(constants->qvalues + diagnosis->slot * diagnosis->n, qvalues.x,
+               diagnosis->n * sizeof *qvalues.x);
     nd_array_deinit(&qvalues);
     return status;
 }
 
-enum nd_status nd_layer_diagnosis_look_at_constants(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
-                                         struct nd_error *err)
+enum nd_status nd_layer_diagnosis_look_at_constants(struct nd_layer_diagnosis *diagnosis,
+                                                    const struct nd_exact_layer *layer, struct nd_error *err)
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
     enum nd_status status = ND_OK;
@@ -87,7 +91,8 @@ enum nd_status nd_layer_diagnosis_look_at_constants(struct nd_layer_diagnosis *d
     return status;
 }
 
-static enum nd_status run(struct nd_layer_diagnosis *diagnosis, enum nd_constants_stage stage, struct nd_error *err)
+static enum nd_status run(struct nd_layer_diagnosis *diagnosis, enum nd_constants_stage stage,
+                          struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     diagnosis->constants.stage = stage;
@@ -108,7 +113,8 @@ static size_t channel_of(const struct nd_explain_constants *constants, size_t i)
 }
 
 /* The one channel that is off, or SIZE_MAX: several are. */
-static enum nd_status find_channel(const struct nd_layer_diagnosis *diagnosis, size_t *channel, struct nd_error *err)
+static enum nd_status find_channel(const struct nd_layer_diagnosis *diagnosis, size_t *channel,
+                                   struct nd_error *err)
 {
     const struct nd_explain_constants *constants = &diagnosis->constants;
     size_t *counts = nd_calloc(constants->n_channels, sizeof *counts), n = 0, most = 0;
@@ -132,7 +138,8 @@ static bool is_inside(const struct nd_explain_constants *constants, double qvalu
 }
 
 /* Of each channel, in steps of the output: NaN where no value says it. */
-static enum nd_status find_biases(const struct nd_layer_diagnosis *diagnosis, double **out, struct nd_error *err)
+static enum nd_status find_biases(const struct nd_layer_diagnosis *diagnosis, double **out,
+                                  struct nd_error *err)
 {
     double zero = (double)nd_layer_diagnosis_quant(diagnosis)->zero_point[0];
     const struct nd_explain_constants *constants = &diagnosis->constants;
@@ -154,8 +161,8 @@ static enum nd_status find_biases(const struct nd_layer_diagnosis *diagnosis, do
 
 /* The factors of the products, and of what is added to them, that the values fit, each alone. False: too few
  * values. */
-static bool find_line(const struct nd_layer_diagnosis *diagnosis, size_t channel, const double *biases, double *factor,
-                      double *moved)
+static bool find_line(const struct nd_layer_diagnosis *diagnosis, size_t channel, const double *biases,
+                      double *factor, double *moved)
 {
     const struct nd_explain_constants *constants = &diagnosis->constants;
     double xx = 0, xy = 0, mm = 0, my = 0, zero = (double)nd_layer_diagnosis_quant(diagnosis)->zero_point[0];
@@ -165,7 +172,8 @@ static bool find_line(const struct nd_layer_diagnosis *diagnosis, size_t channel
         bool is_meant = (channel == SIZE_MAX || c == channel) && is_inside(constants, diagnosis->qvalues[i]);
         if (!is_meant || !isfinite(biases[c]))
             continue;
-        double x = constants->products[i], m = constants->moved[i], y = diagnosis->qvalues[i] - zero - biases[c];
+        double x = constants->products[i], m = constants->moved[i],
+               y = diagnosis->qvalues[i] - zero - biases[c];
         xx += x * x;
         xy += x * y;
         mm += m * m;
@@ -196,10 +204,10 @@ static void add_factors(struct nd_explain_constants *constants, size_t channel, 
         add(constants, ND_CONSTANTS_WEIGHTS_SCALED, channel, factor);
 }
 
-/* By how much the codes of weights are too high: some of them may be clipped then, so that the effect is not
- * that of a zero point. */
-static enum nd_status find_shift(struct nd_layer_diagnosis *diagnosis, size_t channel, const double *biases, double moved,
-                                 struct nd_error *err)
+/* By how much the quantised values of weights are too high: some of them may be clipped then, so that the
+ * effect is not that of a zero point. */
+static enum nd_status find_shift(struct nd_layer_diagnosis *diagnosis, size_t channel, const double *biases,
+                                 double moved, struct nd_error *err)
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
     double factor, shift = rint(moved);
@@ -265,7 +273,8 @@ static enum nd_status choose(struct nd_layer_diagnosis *diagnosis, struct nd_err
     return constants->qvalues != NULL ? run(diagnosis, ND_CONSTANTS_KEEP, err) : nd_fail_memory(err);
 }
 
-enum nd_status nd_layer_diagnosis_find_constants(struct nd_layer_diagnosis *diagnosis, double allowance, struct nd_error *err)
+enum nd_status nd_layer_diagnosis_find_constants(struct nd_layer_diagnosis *diagnosis, double allowance,
+                                                 struct nd_error *err)
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
     size_t n = diagnosis->n_samples * diagnosis->n;

@@ -1,4 +1,4 @@
-/* How far inputs can bring the values of a unit: what rounding and clipping took from them is put back, this
+/* How far inputs can bring the values of a layer: what rounding and clipping took from them is put back, this
  * way and that. */
 #include "explain/layer_diagnosis/diagnose_layers.h"
 
@@ -13,8 +13,8 @@
 #include "core/random.h"
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
-#include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/layer_diagnosis/hypotheses.h"
+#include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/layer_diagnosis/rounded_twice.h"
 #include "explain/verdict/health.h"
 
@@ -26,7 +26,7 @@ static double step_of(size_t pattern, uint64_t *random)
     return nd_random_next(random) >> 30 != 0 ? 0.5 : -0.5; /* the highest of its 31 bits */
 }
 
-/* What such an operator leaves at the end of its codes was not cut off. */
+/* What such an operator leaves at the end of its quantised values was not cut off. */
 static bool ends_by_itself(const char *op_types)
 {
     static const char *const names[] = {"Relu", "Clip", "Sigmoid", "Softmax", "HardSwish"};
@@ -36,7 +36,8 @@ static bool ends_by_itself(const char *op_types)
     return false;
 }
 
-static void move_input(struct nd_array *qvalues, const struct nd_tensor *tensor, size_t pattern, uint64_t *random)
+static void move_input(struct nd_array *qvalues, const struct nd_tensor *tensor, size_t pattern,
+                       uint64_t *random)
 {
     static const double cut_off = 0.25; /* of the range; chosen: what is clipped was hardly further out */
     double low, high;
@@ -59,13 +60,15 @@ static void move_inputs(struct nd_layer_diagnosis *diagnosis, size_t pattern)
         for (size_t before = 0; before < k; before++)
             is_first = is_first && layer->inputs[before] != tensor;
         if (is_first && r->given[tensor].shape.rank >= 0 && nd_dtype_is_integer(r->given[tensor].dtype))
-            move_input(&r->given[tensor], nd_model_tensor(diagnosis->job->plan->model, tensor), pattern, &random);
+            move_input(&r->given[tensor], nd_model_tensor(diagnosis->job->plan->model, tensor), pattern,
+                       &random);
     }
 }
 
-/* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have
- * taken from it: reach[n_samples * n], in LSB. */
-static enum nd_status nd_layer_diagnosis_find_reach(struct nd_layer_diagnosis *diagnosis, double *reach, struct nd_error *err)
+/* How far each value of the layer moves when what it reads is moved within what rounding, and clipping, may
+ * have taken from it: reach[n_samples * n], in LSB. */
+static enum nd_status nd_layer_diagnosis_find_reach(struct nd_layer_diagnosis *diagnosis, double *reach,
+                                                    struct nd_error *err)
 {
     enum { PATTERNS = 4 };
     size_t n = diagnosis->n_samples * diagnosis->n;
@@ -87,9 +90,9 @@ static enum nd_status nd_layer_diagnosis_find_reach(struct nd_layer_diagnosis *d
     return status;
 }
 
-/* ---- which edges ---- */
+/* ---- which tensors ---- */
 
-/* The input of the model that the edge quantises, in whatever shape, or SIZE_MAX. */
+/* The input of the model that the tensor quantises, in whatever shape, or SIZE_MAX. */
 static size_t input_of(const struct nd_plan *plan, size_t step)
 {
     size_t input = nd_exact_input_behind(plan->graph, plan->steps[step].tensor), n_input, n_tensor;
@@ -104,8 +107,8 @@ static size_t input_of(const struct nd_plan *plan, size_t step)
 bool nd_explain_is_input_quantiser(const struct nd_plan *plan, size_t step)
 {
     const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
-    return nd_dtype_is_integer(tensor->dtype) && nd_dtype_size_bytes(tensor->dtype) <= 2 && tensor->quant.n > 0 &&
-           input_of(plan, step) != SIZE_MAX;
+    return nd_dtype_is_integer(tensor->dtype) && nd_dtype_size_bytes(tensor->dtype) <= 2 &&
+           tensor->quant.n > 0 && input_of(plan, step) != SIZE_MAX;
 }
 
 /* ---- arithmetic that is known ---- */
@@ -171,7 +174,7 @@ static const struct {
 } faults[ND_N_INPUT_FAULTS] = {
     [ND_INPUT_TO_ZERO] = {ND_FAULT_ROUNDING, "truncated toward zero, not rounded"},
     [ND_INPUT_QVALUE_CUT] = {ND_FAULT_ROUNDING,
-                           "truncated toward zero after the zero point is added, not rounded"},
+                             "truncated toward zero after the zero point is added, not rounded"},
     [ND_INPUT_FLOOR] = {ND_FAULT_ROUNDING, "rounded down, not to the nearest"},
     [ND_INPUT_CEIL] = {ND_FAULT_ROUNDING, "rounded up, not to the nearest"},
     [ND_INPUT_MAGNITUDE] = {ND_FAULT_MAGNITUDE,
@@ -199,7 +202,7 @@ double nd_input_fault_qvalue(enum nd_input_fault fault, double steps, double zer
 
 struct counts {
     size_t n_wrong[ND_N_INPUT_ARITHMETICS];
-    size_t n_strange; /* codes that none of them gives, nor the doubt of float32 */
+    size_t n_strange; /* quantised values that none of them gives, nor the doubt of float32 */
 };
 
 static enum nd_status make_room(struct nd_input_layer_diagnosis *input, struct nd_error *err)
@@ -213,8 +216,8 @@ static enum nd_status make_room(struct nd_input_layer_diagnosis *input, struct n
     diagnosis->values = nd_calloc(n, sizeof *diagnosis->values);
     diagnosis->expected = nd_calloc(n, sizeof *diagnosis->expected);
     diagnosis->is_wanted = nd_calloc(diagnosis->job->plan->n_steps, sizeof *diagnosis->is_wanted);
-    bool is_made =
-        diagnosis->qvalues != NULL && diagnosis->values != NULL && diagnosis->expected != NULL && diagnosis->is_wanted != NULL;
+    bool is_made = diagnosis->qvalues != NULL && diagnosis->values != NULL && diagnosis->expected != NULL &&
+                   diagnosis->is_wanted != NULL;
     if (is_made) {
         diagnosis->is_wanted[diagnosis->step] =
             true; /* the reader leaves all other tensors of the captures where they are */
@@ -234,7 +237,8 @@ static bool is_beside_tie(double steps, double whole)
 }
 
 /* One sample: what each arithmetic makes of it. */
-static void count_sample(struct nd_input_layer_diagnosis *input, size_t which, size_t arithmetic, struct counts *counts)
+static void count_sample(struct nd_input_layer_diagnosis *input, size_t which, size_t arithmetic,
+                         struct counts *counts)
 {
     struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
     const struct nd_reader *r = diagnosis->reader;
@@ -264,8 +268,8 @@ static void count_sample(struct nd_input_layer_diagnosis *input, size_t which, s
     }
 }
 
-static enum nd_status take_samples(struct nd_input_layer_diagnosis *input, size_t arithmetic, struct counts *counts,
-                                   struct nd_error *err)
+static enum nd_status take_samples(struct nd_input_layer_diagnosis *input, size_t arithmetic,
+                                   struct counts *counts, struct nd_error *err)
 {
     struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
     size_t which = input_of(diagnosis->job->plan, diagnosis->step);
@@ -324,7 +328,7 @@ static void nd_input_layer_diagnosis_deinit(struct nd_input_layer_diagnosis *inp
 
 enum { MAX_LAYERS = 24 }; /* of a device: those with the greatest effect */
 
-/* Against what the device does in such units. */
+/* Against what the device does in such layers. */
 static struct nd_explain_error_size measure(const struct nd_layer_diagnosis *diagnosis)
 {
     const struct nd_explain_job *job = diagnosis->job;
@@ -366,24 +370,26 @@ static enum nd_status keep_past(struct nd_layer_diagnosis *diagnosis, bool *past
     static const double of_own = 2, of_all = 4;
     size_t n = diagnosis->n_samples * diagnosis->n;
     double *reach = nd_calloc(n, sizeof *reach), squares = 0;
-    enum nd_status status = reach != NULL ? nd_layer_diagnosis_find_reach(diagnosis, reach, err) : nd_fail_memory(err);
+    enum nd_status status =
+        reach != NULL ? nd_layer_diagnosis_find_reach(diagnosis, reach, err) : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++)
         squares += isfinite(reach[i]) ? reach[i] * reach[i] : 0;
-    bool is_any =
-        !nd_explain_is_known(job, diagnosis->device, diagnosis->step) && nd_explain_forced(job, diagnosis->step) == 0;
-    double allowance = nd_explain_allowance(job, diagnosis->device, diagnosis->step) * (is_any ? ND_EXPLAIN_FAR : 1),
+    bool is_any = !nd_explain_is_known(job, diagnosis->device, diagnosis->step) &&
+                  nd_explain_forced(job, diagnosis->step) == 0;
+    double allowance =
+               nd_explain_allowance(job, diagnosis->device, diagnosis->step) * (is_any ? ND_EXPLAIN_FAR : 1),
            all = n > 0 ? sqrt(squares / (double)n) : 0;
     for (size_t i = 0; status == ND_OK && i < n; i++)
-        past[i] =
-            past[i] && fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > allowance + of_own * reach[i] + of_all * all;
+        past[i] = past[i] && fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) >
+                                 allowance + of_own * reach[i] + of_all * all;
     free(reach);
     return status;
 }
 
-/* How the unit is worked out: as the model says (forced: 0), which is how it was chosen at first, or with
+/* How the layer is worked out: as the model says (forced: 0), which is how it was chosen at first, or with
  * encodings that the provider forces. Collects anew. */
-static enum nd_status collect_as(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own, unsigned forced,
-                                 struct nd_error *err)
+static enum nd_status collect_as(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own,
+                                 unsigned forced, struct nd_error *err)
 {
     bool is_own = forced == 0;
     diagnosis->forced = forced;
@@ -437,7 +443,8 @@ static enum nd_status say_forced(const struct nd_layer_diagnosis *diagnosis, str
 
 /* Whether encodings that the provider forces, on a chip, halve the largest error or better: then the best are
  * taken. */
-static enum nd_status try_forced(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own, struct nd_error *err)
+static enum nd_status try_forced(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own,
+                                 struct nd_error *err)
 {
     const struct nd_explain_job *job = diagnosis->job;
     unsigned can = nd_explain_forced(job, diagnosis->step), best = 0;
@@ -479,7 +486,8 @@ static struct nd_evidence evidence_of(const struct nd_layer_diagnosis *diagnosis
     };
 }
 
-static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own, struct nd_error *err)
+static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own,
+                               struct nd_error *err)
 {
     const struct nd_explain_job *job = diagnosis->job;
     struct nd_layer_diagnosis_hypotheses hypotheses;
@@ -503,11 +511,14 @@ static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struc
     size.doubtful = doubtful != SIZE_MAX ? nd_model_tensor(job->plan->model, doubtful)->name : NULL;
     if (status == ND_OK && nd_explain_needs_reach(job, diagnosis->device, diagnosis->step, &size))
         status = find_past(diagnosis, own, &size, err);
-    return status == ND_OK ? nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err) : status;
+    return status == ND_OK
+               ? nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err)
+               : status;
 }
 
 /* Known arithmetic after all: nothing of it is left unexplained. */
-static enum nd_status follow_rounding(const struct nd_layer_diagnosis *diagnosis, const char *text, struct nd_error *err)
+static enum nd_status follow_rounding(const struct nd_layer_diagnosis *diagnosis, const char *text,
+                                      struct nd_error *err)
 {
     struct nd_explained_layer *layer = &diagnosis->job->out->devices[diagnosis->device].layers[diagnosis->step];
     layer->n_unexplained = 0;
@@ -516,12 +527,13 @@ static enum nd_status follow_rounding(const struct nd_layer_diagnosis *diagnosis
 }
 
 /* Whether what was recorded of an input is wrong, and not the layer. */
-static enum nd_status try_records(struct nd_layer_diagnosis *diagnosis, struct nd_explain_record *record, struct nd_error *err)
+static enum nd_status try_records(struct nd_layer_diagnosis *diagnosis, struct nd_explain_record *record,
+                                  struct nd_error *err)
 {
     const struct nd_explain_job *job = diagnosis->job;
     struct nd_layer_diagnosis_innocence innocence;
-    enum nd_status status =
-        nd_layer_diagnosis_try_remade(diagnosis, nd_explain_allowance(job, diagnosis->device, diagnosis->step), &innocence, err);
+    enum nd_status status = nd_layer_diagnosis_try_remade(
+        diagnosis, nd_explain_allowance(job, diagnosis->device, diagnosis->step), &innocence, err);
     if (status != ND_OK || innocence.input == NULL)
         return status;
     *record = (struct nd_explain_record){.device = diagnosis->device,
@@ -534,9 +546,9 @@ static enum nd_status try_records(struct nd_layer_diagnosis *diagnosis, struct n
     return nd_explain_acquit_reader(job, record, err);
 }
 
-/* The exam is given job, reader, device, step and is_open. record: what it shows, or as it was. */
+/* The layer diagnosis is given job, reader, device, step and is_open. record: what it shows, or as it was. */
 static enum nd_status diagnose_layer(struct nd_layer_diagnosis *diagnosis, struct nd_explain_record *record,
-                                    struct nd_error *err)
+                                     struct nd_error *err)
 {
     enum nd_status status = nd_layer_diagnosis_make(diagnosis, err);
     if (status == ND_OK)
@@ -582,14 +594,17 @@ static enum nd_status diagnose_of_input(struct nd_input_layer_diagnosis *input, 
     struct nd_diagnosis found;
     size.n_past = count_past(diagnosis, evidence.noise);
     enum nd_status status = nd_diagnose(&evidence, &found, err);
-    return status == ND_OK ? nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err) : status;
+    return status == ND_OK
+               ? nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err)
+               : status;
 }
 
 /* Of a quantiser of the model's inputs: its exact values are the probe's floats. */
 static enum nd_status diagnose_input(const struct nd_explain_job *job, struct nd_reader *reader, size_t device,
                                      size_t step, struct nd_error *err)
 {
-    struct nd_input_layer_diagnosis input = {.diagnosis = {.job = job, .reader = reader, .device = device, .step = step}};
+    struct nd_input_layer_diagnosis input = {
+        .diagnosis = {.job = job, .reader = reader, .device = device, .step = step}};
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     enum nd_status status = nd_input_layer_diagnosis_run(&input, err);
     layer->n_unexplained = layer->introduced.n_differing;
@@ -603,7 +618,7 @@ static enum nd_status diagnose_input(const struct nd_explain_job *job, struct nd
     return status;
 }
 
-/* The unit to look at after `last` (SIZE_MAX: the first) in order of falling effect; of equals the earlier. */
+/* The layer to look at after `last` (SIZE_MAX: the first) in order of falling effect; of equals the earlier. */
 static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last)
 {
     const struct nd_explained_layer *layers = job->out->devices[d].layers;
@@ -612,8 +627,8 @@ static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last
     for (size_t s = 0; s < job->plan->n_steps; s++) {
         double x = nd_explain_badness(&layers[s]);
         bool is_next = last == SIZE_MAX || x < limit || (x == limit && s > last);
-        if (nd_explain_needs_layer_diagnosis(job, d, s) && !nd_explain_is_input_quantiser(job->plan, s) && is_next &&
-            (best == SIZE_MAX || x > nd_explain_badness(&layers[best])))
+        if (nd_explain_needs_layer_diagnosis(job, d, s) && !nd_explain_is_input_quantiser(job->plan, s) &&
+            is_next && (best == SIZE_MAX || x > nd_explain_badness(&layers[best])))
             best = s;
     }
     return best;
@@ -667,10 +682,10 @@ static enum nd_status run_task(void *context, size_t worker, size_t i, struct nd
     if (nd_explain_is_input_quantiser(job->plan, task->step))
         return diagnose_input(job, reader, task->device, task->step, err);
     struct nd_layer_diagnosis diagnosis = {.job = job,
-                           .reader = reader,
-                           .device = task->device,
-                           .step = task->step,
-                           .is_open = &team->is_open[task->device * job->plan->n_steps]};
+                                           .reader = reader,
+                                           .device = task->device,
+                                           .step = task->step,
+                                           .is_open = &team->is_open[task->device * job->plan->n_steps]};
     return diagnose_layer(&diagnosis, &task->record, err);
 }
 
@@ -682,8 +697,9 @@ enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_e
                         .is_open = nd_calloc(plan->n_devices * plan->n_steps, sizeof *team.is_open),
                         .readers = nd_calloc(plan->n_threads, sizeof *team.readers)};
     struct nd_error introduced = {0};
-    enum nd_status status =
-        team.tasks != NULL && team.is_open != NULL && team.readers != NULL ? ND_OK : nd_fail_memory(&introduced);
+    enum nd_status status = team.tasks != NULL && team.is_open != NULL && team.readers != NULL
+                                ? ND_OK
+                                : nd_fail_memory(&introduced);
     if (status == ND_OK)
         status = nd_explain_decide_layers(job, &introduced);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)

@@ -1,5 +1,5 @@
-/* Units that are out of line are looked at once more: their codes and exact values are kept, for some samples,
- * and diagnosed, together with what other arithmetic would have given. */
+/* Layers that are out of line are looked at once more: their quantised values and exact values are kept, for
+ * some samples, and diagnosed, together with what other arithmetic would have given. */
 #ifndef ND_EXPLAIN_DIAGNOSE_LAYERS_H
 #define ND_EXPLAIN_DIAGNOSE_LAYERS_H
 
@@ -10,7 +10,8 @@
 /* The quantiser of a model's input, alone or behind operators that only change the shape: its exact values are
  * the probe's own floats. */
 
-/* An edge of codes of at most 16 bits that a QuantizeLinear makes of an input of float32, in whatever shape. */
+/* A tensor of quantised values of at most 16 bits that a QuantizeLinear makes of an input of float32, in
+ * whatever shape. */
 bool nd_explain_is_input_quantiser(const struct nd_plan *plan, size_t step);
 
 /* Rounds x, in steps of the input, as QuantizeLinear is known to do on devices that have nothing wrong: ONNX's
@@ -22,7 +23,7 @@ const char *nd_input_arithmetic_text(size_t arithmetic);
 
 /* The whole numbers of what is a fault of a quantiser of inputs. */
 enum nd_input_fault {
-    ND_INPUT_TO_ZERO,  /* cut off */
+    ND_INPUT_TO_ZERO,    /* cut off */
     ND_INPUT_QVALUE_CUT, /* cut off with the zero point in it */
     ND_INPUT_FLOOR,
     ND_INPUT_CEIL,
@@ -31,9 +32,9 @@ enum nd_input_fault {
 enum { ND_N_INPUT_FAULTS = ND_INPUT_MAGNITUDE + 1 };
 double nd_input_fault_qvalue(enum nd_input_fault fault, double steps, double zero_point);
 
-/* exam: job, reader, device and step are given, the rest is zero. Fills codes, values, expected and the
- * hypotheses; where known arithmetic gives every code *follows says so, in words, or is "" where it is ONNX's
- * beside ties. ND_ERR_MEMORY, and the errors of reading. */
+/* layer diagnosis: job, reader, device and step are given, the rest is zero. Fills quantised values, values,
+ * expected and the hypotheses; where known arithmetic gives every quantised value *follows says so, in words,
+ * or is "" where it is ONNX's beside ties. ND_ERR_MEMORY, and the errors of reading. */
 struct nd_input_layer_diagnosis {
     struct nd_layer_diagnosis diagnosis;
     double *faults[ND_N_INPUT_FAULTS];

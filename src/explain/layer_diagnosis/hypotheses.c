@@ -19,8 +19,8 @@ static void add_pairs(const struct nd_layer_diagnosis *diagnosis, struct nd_laye
     char text[ND_PAIR_SUM_TEXT_BYTES];
     bool is_wrapping = nd_pair_sums()[diagnosis->pairs.chosen].is_wrapping;
     nd_explain_pairs_text(&diagnosis->pairs, text);
-    add_hypothesis(h, is_wrapping ? ND_FAULT_PAIR_WRAP : ND_FAULT_PAIR_SATURATION, diagnosis->pairs.qvalues, "%s",
-                   text);
+    add_hypothesis(h, is_wrapping ? ND_FAULT_PAIR_WRAP : ND_FAULT_PAIR_SATURATION, diagnosis->pairs.qvalues,
+                   "%s", text);
 }
 
 static void add_constants(const struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_hypotheses *h)
@@ -30,12 +30,14 @@ static void add_constants(const struct nd_layer_diagnosis *diagnosis, struct nd_
     add_hypothesis(h, kind, diagnosis->constants.qvalues, "%s", text);
 }
 
-void nd_layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_hypotheses *h)
+void nd_layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *diagnosis,
+                                        struct nd_layer_diagnosis_hypotheses *h)
 {
     const struct nd_model *model = diagnosis->job->plan->model;
     char name[ND_ROUNDING_RULE_NAME_BYTES], usual[ND_ROUNDING_RULE_NAME_BYTES];
-    bool is_float = diagnosis->other.kind == ND_ROUNDED_AS_FLOAT32 ||
-                    (diagnosis->other.kind == ND_ROUNDED_ONCE && diagnosis->other.rounding <= ND_ROUND_HALF_DOWN);
+    bool is_float =
+        diagnosis->other.kind == ND_ROUNDED_AS_FLOAT32 ||
+        (diagnosis->other.kind == ND_ROUNDED_ONCE && diagnosis->other.rounding <= ND_ROUND_HALF_DOWN);
     /* Two rules for ties alone: what differs lies on ties. */
     bool is_tie = diagnosis->layer_arithmetic == NULL && diagnosis->usual.kind == ND_ROUNDED_ONCE &&
                   diagnosis->other.kind == ND_ROUNDED_ONCE && diagnosis->usual.rounding <= ND_ROUND_HALF_DOWN &&
@@ -43,7 +45,8 @@ void nd_layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *diagnos
     h->n = 0;
     if (diagnosis->has_other && is_tie)
         add_hypothesis(h, ND_FAULT_FALLBACK, diagnosis->others, "ties are rounded %s, not %s, as floats may be",
-                       nd_rounding_rule_name(&diagnosis->other, name), nd_rounding_rule_name(&diagnosis->usual, usual));
+                       nd_rounding_rule_name(&diagnosis->other, name),
+                       nd_rounding_rule_name(&diagnosis->usual, usual));
     else if (diagnosis->has_other)
         add_hypothesis(h, is_float ? ND_FAULT_FALLBACK : ND_FAULT_ROUNDING, diagnosis->others,
                        is_float ? "rounded %s, as floats are" : "rounded by %s",

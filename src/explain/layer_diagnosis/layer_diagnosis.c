@@ -1,5 +1,5 @@
 /* Inputs of a unit as they should be. What was recorded of a tensor need not be what its readers read: where
- * its maker does not follow known arithmetic, the unit is worked out once more from what the maker should have
+ * its maker does not follow known arithmetic, the layer is worked out once more from what the maker should have
  * made of its own recorded inputs. */
 #include "explain/layer_diagnosis/layer_diagnosis.h"
 
@@ -24,12 +24,15 @@ enum {
 
 /* ---- what is asked of it ---- */
 
-/* Where the program explains most of the codes in another way, what is left is held against that. */
-static void choose_method(struct nd_layer_diagnosis *diagnosis, const struct nd_observed_arithmetic *observed, size_t arithmetic)
+/* Where the arithmetic explains most of the quantised values in another way, what is left is held against that.
+ */
+static void choose_method(struct nd_layer_diagnosis *diagnosis, const struct nd_observed_arithmetic *observed,
+                          size_t arithmetic)
 {
-    uint64_t fewest = arithmetic == SIZE_MAX                          ? 0
-                      : observed->layers->n[arithmetic] == observed->n_qvalues ? observed->layers->wrong[arithmetic]
-                                                                   : observed->n_qvalues;
+    uint64_t fewest = arithmetic == SIZE_MAX ? 0
+                      : observed->layers->n[arithmetic] == observed->n_qvalues
+                          ? observed->layers->wrong[arithmetic]
+                          : observed->n_qvalues;
     for (size_t k = 0; k < ND_N_ALTERNATIVES && arithmetic != SIZE_MAX; k++) {
         const struct nd_other_tally *other = &observed->layers->others[k];
         if (other->n[arithmetic] != observed->n_qvalues || other->wrong[arithmetic] >= fewest)
@@ -41,11 +44,12 @@ static void choose_method(struct nd_layer_diagnosis *diagnosis, const struct nd_
     }
 }
 
-/* Another program that gives every code; plain rounding comes first in the list. */
+/* Another program that gives every quantised value; plain rounding comes first in the list. */
 static void choose_arithmetics(struct nd_layer_diagnosis *diagnosis)
 {
     const struct nd_explain_job *job = diagnosis->job;
-    const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, diagnosis->device, diagnosis->step);
+    const struct nd_observed_arithmetic *observed =
+        nd_observed_arithmetic_of(job, diagnosis->device, diagnosis->step);
     size_t n;
     const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
     diagnosis->usual = arithmetics[observed->arithmetic != SIZE_MAX ? observed->arithmetic : 0];
@@ -79,7 +83,9 @@ static void choose_operands(struct nd_layer_diagnosis *diagnosis)
 {
     const struct nd_explain_job *job = diagnosis->job;
     const struct nd_model_layer *layer = nd_plan_layer(job->plan, diagnosis->step);
-    for (size_t i = 0; i < layer->n_inputs && diagnosis->n_operands < ND_LAYER_DIAGNOSIS_OPERANDS && diagnosis->n_samples > 1; i++) {
+    for (size_t i = 0;
+         i < layer->n_inputs && diagnosis->n_operands < ND_LAYER_DIAGNOSIS_OPERANDS && diagnosis->n_samples > 1;
+         i++) {
         size_t input = job->plan->step_of_tensor[layer->inputs[i]];
         bool is_known = input != SIZE_MAX && job->plan->sources[diagnosis->device].tensors[input] != SIZE_MAX;
         for (size_t k = 0; k < diagnosis->n_operands; k++)
@@ -98,7 +104,8 @@ static enum nd_status find_accumulator(struct nd_layer_diagnosis *diagnosis, str
     const struct nd_quant *quant = &nd_plan_tensor(job->plan, diagnosis->step)->quant;
     struct nd_wide *steps = NULL;
     struct nd_error ignored = {0};
-    if (nd_exact_accumulator_steps(job->plan->graph, diagnosis->tensor, &steps, &diagnosis->n_steps, &ignored) != ND_OK)
+    if (nd_exact_accumulator_steps(job->plan->graph, diagnosis->tensor, &steps, &diagnosis->n_steps,
+                                   &ignored) != ND_OK)
         return ND_OK; /* no accumulator of integers */
     diagnosis->steps = nd_calloc(diagnosis->n_steps, sizeof *diagnosis->steps);
     for (size_t c = 0; c < diagnosis->n_steps && diagnosis->steps != NULL; c++)
@@ -107,10 +114,11 @@ static enum nd_status find_accumulator(struct nd_layer_diagnosis *diagnosis, str
     return diagnosis->steps != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Whether the maker of the edge makes a part of the unit, too, and is worked out for that. */
+/* Whether the maker of the tensor makes a part of the layer, too, and is worked out for that. */
 static bool nd_layer_diagnosis_is_helper(const struct nd_layer_diagnosis *diagnosis, size_t tensor)
 {
-    return diagnosis->is_helped && nd_fused_part_of(&diagnosis->job->plan->alternatives, tensor, diagnosis->tensor) != SIZE_MAX;
+    return diagnosis->is_helped &&
+           nd_fused_part_of(&diagnosis->job->plan->alternatives, tensor, diagnosis->tensor) != SIZE_MAX;
 }
 
 static void want(struct nd_layer_diagnosis *diagnosis, size_t tensor)
@@ -173,7 +181,8 @@ enum nd_status nd_layer_diagnosis_make(struct nd_layer_diagnosis *diagnosis, str
     status = choose_steps(diagnosis, err);
     if (status != ND_OK)
         return status;
-    double **const arrays[] = {&diagnosis->qvalues, &diagnosis->values, &diagnosis->expected, &diagnosis->others};
+    double **const arrays[] = {&diagnosis->qvalues, &diagnosis->values, &diagnosis->expected,
+                               &diagnosis->others};
     bool is_made = true;
     for (size_t k = 0; k < sizeof arrays / sizeof arrays[0]; k++) {
         *arrays[k] = nd_calloc(diagnosis->n_samples * diagnosis->n, sizeof **arrays[k]);
@@ -215,13 +224,14 @@ void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis)
 
 /* ---- all samples of it ---- */
 
-enum nd_status nd_layer_diagnosis_load_sample(struct nd_layer_diagnosis *diagnosis, size_t i, struct nd_error *err)
+enum nd_status nd_layer_diagnosis_load_sample(struct nd_layer_diagnosis *diagnosis, size_t i,
+                                              struct nd_error *err)
 {
     diagnosis->slot = i;
     return nd_reader_sample(diagnosis->reader, diagnosis->device, i, diagnosis->n_samples, err);
 }
 
-/* What the unit gives when one operand is late; then the operand is kept for the next sample. */
+/* What the layer gives when one operand is late; then the operand is kept for the next sample. */
 static enum nd_status run_late(struct nd_layer_diagnosis *diagnosis, size_t k, struct nd_error *err)
 {
     const struct nd_array *given = &diagnosis->reader->given[diagnosis->operands[k]];
@@ -241,7 +251,7 @@ static enum nd_status run_late(struct nd_layer_diagnosis *diagnosis, size_t k, s
     return status;
 }
 
-/* Once more, for the codes of the sum of pairs that fits best, if there is one. */
+/* Once more, for the quantised values of the sum of pairs that fits best, if there is one. */
 static enum nd_status collect_pairs(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
 {
     bool is_worth = false;
@@ -278,21 +288,25 @@ static bool is_open(const struct nd_layer_diagnosis *diagnosis, size_t tensor)
     return step != SIZE_MAX && diagnosis->job->out->steps[step].is_layer && diagnosis->is_open[step];
 }
 
-/* exam.c: fills remade from is_open. */
+/* layer diagnosis.c: fills remade from is_open. */
 static void nd_layer_diagnosis_choose_remade(struct nd_layer_diagnosis *diagnosis)
 {
     const struct nd_model_layer *layer = nd_plan_layer(diagnosis->job->plan, diagnosis->step);
-    for (size_t i = 0; diagnosis->is_open != NULL && i < layer->n_inputs && diagnosis->n_remade < ND_LAYER_DIAGNOSIS_REMADE; i++) {
+    for (size_t i = 0;
+         diagnosis->is_open != NULL && i < layer->n_inputs && diagnosis->n_remade < ND_LAYER_DIAGNOSIS_REMADE;
+         i++) {
         bool is_new = is_open(diagnosis, layer->inputs[i]);
         for (size_t k = 0; k < diagnosis->n_remade; k++)
             is_new = is_new && diagnosis->remade[k].tensor != layer->inputs[i];
         if (is_new)
-            diagnosis->remade[diagnosis->n_remade++] = (struct nd_layer_diagnosis_remade){.tensor = layer->inputs[i]};
+            diagnosis->remade[diagnosis->n_remade++] =
+                (struct nd_layer_diagnosis_remade){.tensor = layer->inputs[i]};
     }
 }
 
-/* The input with that edge which the run at hand makes anew, or NULL. */
-static struct nd_layer_diagnosis_remade *nd_layer_diagnosis_remade_of(struct nd_layer_diagnosis *diagnosis, size_t tensor)
+/* The input with that tensor which the run at hand makes anew, or NULL. */
+static struct nd_layer_diagnosis_remade *nd_layer_diagnosis_remade_of(struct nd_layer_diagnosis *diagnosis,
+                                                                      size_t tensor)
 {
     for (size_t k = 0; k < diagnosis->n_remade; k++)
         if (diagnosis->remade[k].tensor == tensor && diagnosis->remade[k].is_made)
@@ -300,8 +314,9 @@ static struct nd_layer_diagnosis_remade *nd_layer_diagnosis_remade_of(struct nd_
     return NULL;
 }
 
-/* The program of values that rounds what the maker of the edge makes. */
-static const struct nd_rounding_rule *nd_layer_diagnosis_arithmetic_of(const struct nd_layer_diagnosis *diagnosis, size_t tensor)
+/* The arithmetic of values that rounds what the maker of the tensor makes. */
+static const struct nd_rounding_rule *
+nd_layer_diagnosis_arithmetic_of(const struct nd_layer_diagnosis *diagnosis, size_t tensor)
 {
     size_t n, step = diagnosis->job->plan->step_of_tensor[tensor];
     const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
@@ -309,19 +324,23 @@ static const struct nd_rounding_rule *nd_layer_diagnosis_arithmetic_of(const str
     return &arithmetics[arithmetic != SIZE_MAX ? arithmetic : 0];
 }
 
-/* What the maker of such an input should have made: *is_made false where no program of units says it. */
-static enum nd_status nd_layer_diagnosis_make_input(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
-                                         struct nd_array *qvalues, bool *is_made, struct nd_error *err)
+/* What the maker of such an input should have made: *is_made false where no arithmetic of layers says it. */
+static enum nd_status nd_layer_diagnosis_make_input(struct nd_layer_diagnosis *diagnosis,
+                                                    const struct nd_exact_layer *layer,
+                                                    struct nd_array *qvalues, bool *is_made,
+                                                    struct nd_error *err)
 {
     size_t arithmetic = diagnosis->job->observations->layer_arithmetic[diagnosis->device], n;
     size_t step = diagnosis->job->plan->step_of_tensor[layer->tensor];
     *is_made = false;
-    if (arithmetic == SIZE_MAX || nd_observed_arithmetic_of(diagnosis->job, diagnosis->device, step)->is_of_values)
+    if (arithmetic == SIZE_MAX ||
+        nd_observed_arithmetic_of(diagnosis->job, diagnosis->device, step)->is_of_values)
         return ND_OK;
     return nd_layer_arithmetic_run(&nd_layer_arithmetics(&n)[arithmetic], layer, NULL, qvalues, is_made, err);
 }
 
-static enum nd_status run(struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_remade *input, double *to, struct nd_error *err)
+static enum nd_status run(struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_remade *input,
+                          double *to, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     input->is_made = true;
@@ -361,8 +380,8 @@ static bool fits(const struct nd_layer_diagnosis *diagnosis, const double *made,
     return out->n_mended > 0;
 }
 
-enum nd_status nd_layer_diagnosis_try_remade(struct nd_layer_diagnosis *diagnosis, double allowance, struct nd_layer_diagnosis_innocence *out,
-                                  struct nd_error *err)
+enum nd_status nd_layer_diagnosis_try_remade(struct nd_layer_diagnosis *diagnosis, double allowance,
+                                             struct nd_layer_diagnosis_innocence *out, struct nd_error *err)
 {
     *out = (struct nd_layer_diagnosis_innocence){0};
     if (diagnosis->n_remade == 0 || !is_any_beyond(diagnosis, allowance)) /* nothing to mend */
@@ -388,19 +407,21 @@ size_t nd_layer_diagnosis_find_doubtful(const struct nd_layer_diagnosis *diagnos
         const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, diagnosis->device, step);
         const struct nd_explained_layer *maker = &job->out->devices[diagnosis->device].layers[step];
         bool is_known = nd_explain_is_known(job, diagnosis->device, step) || observed->tally->n_open == 0;
-        *max = arithmetic != SIZE_MAX && maker->is_covered ? observed->layers->max[arithmetic] : maker->introduced.max;
+        *max = arithmetic != SIZE_MAX && maker->is_covered ? observed->layers->max[arithmetic]
+                                                           : maker->introduced.max;
         if (!is_known && *max > nd_explain_allowance(job, diagnosis->device, step))
             return diagnosis->remade[k].tensor;
     }
     return SIZE_MAX;
 }
 
-/* One sample of an examination: the unit is worked out from the device's codes, by each arithmetic that it is
- * held against. */
+/* One sample of an examination: the layer is worked out from the device's quantised values, by each arithmetic
+ * that it is held against. */
 
-/* ---- what the unit would give ---- */
+/* ---- what the layer would give ---- */
 
-static double qvalue_by(const struct nd_rounding_rule *arithmetic, const struct nd_exact_values *values, size_t i)
+static double qvalue_by(const struct nd_rounding_rule *arithmetic, const struct nd_exact_values *values,
+                        size_t i)
 {
     double zero = (double)values->quant->zero_point[nd_exact_channel(values->quant, values->shape, i)];
     return nd_rounding_rule_qvalue(arithmetic, &values->v[i], zero, values->dtype);
@@ -422,17 +443,17 @@ const struct nd_quant *nd_layer_diagnosis_quant(const struct nd_layer_diagnosis 
 {
     const struct nd_alternatives *a = &diagnosis->job->plan->alternatives;
     return forces_output(diagnosis) ? &a->forced[diagnosis->tensor]->quant
-                               : &nd_plan_tensor(diagnosis->job->plan, diagnosis->step)->quant;
+                                    : &nd_plan_tensor(diagnosis->job->plan, diagnosis->step)->quant;
 }
 
-/* From codes of one encoding to those of another, unrounded. */
+/* From quantised values of one encoding to those of another, unrounded. */
 static double recode(double qvalue, const struct nd_quant *from, const struct nd_quant *to)
 {
     return (qvalue - (double)from->zero_point[0]) * (double)from->scale[0] / (double)to->scale[0] +
            (double)to->zero_point[0];
 }
 
-/* What the unit should give in the encoding that is forced on it. */
+/* What the layer should give in the encoding that is forced on it. */
 static void force_values(struct nd_layer_diagnosis *diagnosis, enum nd_dtype dtype)
 {
     const struct nd_quant *own = &nd_plan_tensor(diagnosis->job->plan, diagnosis->step)->quant,
@@ -446,8 +467,8 @@ static void force_values(struct nd_layer_diagnosis *diagnosis, enum nd_dtype dty
     }
 }
 
-/* A program of units has no value before it is rounded: the exact one stands for it, moved by as much as the
- * program's code is off. codes: those of round_exam. */
+/* An arithmetic of layers has no value before it is rounded: the exact one stands for it, moved by as much as
+ * the program's quantised value is off. codes: those of round_exam. */
 static void keep_values(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_values *values,
                         const struct nd_array *qvalues)
 {
@@ -455,7 +476,8 @@ static void keep_values(struct nd_layer_diagnosis *diagnosis, const struct nd_ex
     bool is_made = diagnosis->made.n == values->n;
     for (size_t i = 0; i < values->n; i++) {
         diagnosis->values[at + i] = unrounded(values, i);
-        diagnosis->expected[at + i] = values->tensor == diagnosis->fusing ? qvalue_by(&diagnosis->usual, values, i) : qvalues->x[i];
+        diagnosis->expected[at + i] =
+            values->tensor == diagnosis->fusing ? qvalue_by(&diagnosis->usual, values, i) : qvalues->x[i];
         if (is_made) {
             diagnosis->values[at + i] += diagnosis->made.x[i] - diagnosis->expected[at + i];
             diagnosis->expected[at + i] = diagnosis->made.x[i];
@@ -469,7 +491,8 @@ static void keep_values(struct nd_layer_diagnosis *diagnosis, const struct nd_ex
 }
 
 /* Of an input that is made anew: what was recorded of it, beside what should be. */
-static void count_record(struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_remade *input, const struct nd_array *qvalues)
+static void count_record(struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_remade *input,
+                         const struct nd_array *qvalues)
 {
     const struct nd_array *given = &diagnosis->reader->given[input->tensor];
     for (size_t i = 0; given->n == qvalues->n && i < qvalues->n; i++)
@@ -477,18 +500,19 @@ static void count_record(struct nd_layer_diagnosis *diagnosis, struct nd_layer_d
     input->n += qvalues->n;
 }
 
-static enum nd_status round_layer_diagnosis(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
-                                 struct nd_error *err)
+static enum nd_status round_layer_diagnosis(void *context, const struct nd_exact_values *values,
+                                            struct nd_array *qvalues, struct nd_error *err)
 {
     (void)err;
     struct nd_layer_diagnosis *diagnosis = context;
     double low, high;
     nd_qvalue_range(values->dtype, &low, &high);
     struct nd_layer_diagnosis_remade *remade = nd_layer_diagnosis_remade_of(diagnosis, values->tensor);
-    const struct nd_rounding_rule *usual = remade != NULL ? nd_layer_diagnosis_arithmetic_of(diagnosis, values->tensor) : &diagnosis->usual;
+    const struct nd_rounding_rule *usual =
+        remade != NULL ? nd_layer_diagnosis_arithmetic_of(diagnosis, values->tensor) : &diagnosis->usual;
     for (size_t i = 0; i < values->n; i++)
         qvalues->x[i] = values->tensor == diagnosis->fusing ? fmin(fmax(unrounded(values, i), low), high)
-                                                   : qvalue_by(usual, values, i);
+                                                            : qvalue_by(usual, values, i);
     if (remade != NULL)
         count_record(diagnosis, remade, qvalues);
     if (values->tensor != diagnosis->tensor || values->n != diagnosis->n)
@@ -501,7 +525,8 @@ static enum nd_status round_layer_diagnosis(void *context, const struct nd_exact
     return ND_OK;
 }
 
-static enum nd_status make_other(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer, struct nd_error *err)
+static enum nd_status make_other(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
+                                 struct nd_error *err)
 {
     struct nd_layer_trial *trial = &diagnosis->reader->trial;
     size_t arithmetic = diagnosis->job->observations->layer_arithmetic[diagnosis->device];
@@ -518,9 +543,9 @@ static enum nd_status make_other(struct nd_layer_diagnosis *diagnosis, const str
     return status;
 }
 
-/* Copies the codes of the sample at hand to *all, which is allocated where there are any. */
-static enum nd_status keep_qvalues(const struct nd_layer_diagnosis *diagnosis, const struct nd_array *qvalues, double **all,
-                                 struct nd_error *err)
+/* Copies the quantised values of the sample at hand to *all, which is allocated where there are any. */
+static enum nd_status keep_qvalues(const struct nd_layer_diagnosis *diagnosis, const struct nd_array *qvalues,
+                                   double **all, struct nd_error *err)
 {
     if (qvalues->n == 0 || qvalues->n != diagnosis->n)
         return ND_OK;
@@ -532,35 +557,42 @@ static enum nd_status keep_qvalues(const struct nd_layer_diagnosis *diagnosis, c
     return ND_OK;
 }
 
-/* What the unit would give with its weights transposed, or with their scales along another axis. */
-static enum nd_status keep_misread(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer, struct nd_error *err)
+/* What the layer would give with its weights transposed, or with their scales along another axis. */
+static enum nd_status keep_misread(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
+                                   struct nd_error *err)
 {
     struct nd_array qvalues;
-    enum nd_status status = nd_layer_transposed(layer, diagnosis->layer_arithmetic, &diagnosis->usual, &qvalues, err);
+    enum nd_status status =
+        nd_layer_transposed(layer, diagnosis->layer_arithmetic, &diagnosis->usual, &qvalues, err);
     if (status == ND_OK)
         status = keep_qvalues(diagnosis, &qvalues, &diagnosis->transposed, err);
     nd_array_deinit(&qvalues);
     if (status != ND_OK)
         return status;
-    status = nd_layer_other_axis(layer, &diagnosis->usual, &qvalues, &diagnosis->own_axis, &diagnosis->other_axis, err);
+    status = nd_layer_other_axis(layer, &diagnosis->usual, &qvalues, &diagnosis->own_axis,
+                                 &diagnosis->other_axis, err);
     if (status == ND_OK)
         status = keep_qvalues(diagnosis, &qvalues, &diagnosis->other_scales, err);
     nd_array_deinit(&qvalues);
     return status;
 }
 
-/* What the unit would give with sums of pairs in 16 bits. The HTP has none, and its programs are not linear. */
-static enum nd_status keep_pairs(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer, struct nd_error *err)
+/* What the layer would give with sums of pairs in 16 bits. The HTP has none, and its arithmetics are not
+ * linear. */
+static enum nd_status keep_pairs(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
+                                 struct nd_error *err)
 {
     const struct nd_array *given = &diagnosis->reader->given[diagnosis->tensor];
-    double *qvalues = diagnosis->pairs.qvalues != NULL ? diagnosis->pairs.qvalues + diagnosis->slot * diagnosis->n : NULL;
+    double *qvalues =
+        diagnosis->pairs.qvalues != NULL ? diagnosis->pairs.qvalues + diagnosis->slot * diagnosis->n : NULL;
     if (diagnosis->layer_arithmetic != NULL || diagnosis->is_other || given->n != diagnosis->n)
         return ND_OK;
     return nd_explain_pairs_look(&diagnosis->pairs, layer, &diagnosis->usual, given, qvalues, err);
 }
 
-static enum nd_status make_layer_diagnosis_qvalues(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
-                                      bool *is_made, struct nd_error *err)
+static enum nd_status make_layer_diagnosis_qvalues(void *context, const struct nd_exact_layer *layer,
+                                                   struct nd_array *qvalues, bool *is_made,
+                                                   struct nd_error *err)
 {
     struct nd_layer_diagnosis *diagnosis = context;
     struct nd_layer_diagnosis_remade *remade = nd_layer_diagnosis_remade_of(diagnosis, layer->tensor);
@@ -582,22 +614,25 @@ static enum nd_status make_layer_diagnosis_qvalues(void *context, const struct n
         if (status != ND_OK)
             return status;
     }
-    if (layer->tensor == diagnosis->tensor && diagnosis->to == NULL && diagnosis->forced == 0 && !is_of_constants) {
+    if (layer->tensor == diagnosis->tensor && diagnosis->to == NULL && diagnosis->forced == 0 &&
+        !is_of_constants) {
         enum nd_status status = keep_misread(diagnosis, layer, err);
         if (status == ND_OK)
             status = keep_pairs(diagnosis, layer, err);
         if (status != ND_OK)
             return status;
     }
-    if (diagnosis->is_other && (layer->tensor == diagnosis->tensor || nd_layer_diagnosis_is_helper(diagnosis, layer->tensor)))
+    if (diagnosis->is_other &&
+        (layer->tensor == diagnosis->tensor || nd_layer_diagnosis_is_helper(diagnosis, layer->tensor)))
         return make_other(diagnosis, layer, err);
     nd_array_deinit(&diagnosis->made);
     if (diagnosis->layer_arithmetic == NULL || layer->tensor != diagnosis->tensor)
         return ND_OK;
-    return nd_layer_arithmetic_run(diagnosis->layer_arithmetic, layer, NULL, &diagnosis->made, &is_covered, err);
+    return nd_layer_arithmetic_run(diagnosis->layer_arithmetic, layer, NULL, &diagnosis->made, &is_covered,
+                                   err);
 }
 
-/* What the unit reads, as it is read with the encodings that are forced. The sample is loaded anew for each
+/* What the layer reads, as it is read with the encodings that are forced. The sample is loaded anew for each
  * run. */
 static void force_inputs(struct nd_layer_diagnosis *diagnosis)
 {
@@ -617,8 +652,9 @@ static void force_inputs(struct nd_layer_diagnosis *diagnosis)
     }
 }
 
-/* Works out the unit, and what is fused with it, from the device's codes. */
-enum nd_status nd_layer_diagnosis_run(struct nd_layer_diagnosis *diagnosis, size_t fusing, double *to, struct nd_error *err)
+/* Works out the layer, and what is fused with it, from the device's quantised values. */
+enum nd_status nd_layer_diagnosis_run(struct nd_layer_diagnosis *diagnosis, size_t fusing, double *to,
+                                      struct nd_error *err)
 {
     struct nd_reader *r = diagnosis->reader;
     const struct nd_explain_job *job = diagnosis->job;
@@ -630,7 +666,8 @@ enum nd_status nd_layer_diagnosis_run(struct nd_layer_diagnosis *diagnosis, size
                                              .is_ignored = diagnosis->is_wanted != NULL ? r->is_ignored : NULL,
                                              .missed = nd_exact_let_go};
     for (size_t e = 0; e < nd_model_n_tensors(job->plan->model); e++) {
-        bool is_computed = e == diagnosis->tensor || e == fusing || nd_layer_diagnosis_remade_of(diagnosis, e) != NULL;
+        bool is_computed =
+            e == diagnosis->tensor || e == fusing || nd_layer_diagnosis_remade_of(diagnosis, e) != NULL;
         r->chain[e] = is_computed ? nd_no_array() : r->given[e];
         r->is_skipped[e] = !is_computed && !nd_layer_diagnosis_is_helper(diagnosis, e);
     }

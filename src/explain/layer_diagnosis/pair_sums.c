@@ -7,9 +7,9 @@
 #include "core/error.h"
 #include "core/memory.h"
 
-/* Of the codes that exact sums get wrong the best must leave at most this share. Chosen: it only saves the
- * second pass, the diagnosis then asks for 0.01 of them. With both 400 networks without such sums have none
- * that is named (docs/reference/diagnoses.md). */
+/* Of the quantised values that exact sums get wrong the best must leave at most this share. Chosen: it only
+ * saves the second pass, the diagnosis then asks for 0.01 of them. With both 400 networks without such sums
+ * have none that is named (docs/reference/diagnoses.md). */
 static const double worth_share = 0.05;
 
 void nd_explain_pairs_init(struct nd_explain_pairs *pairs)

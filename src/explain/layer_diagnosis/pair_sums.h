@@ -1,29 +1,30 @@
-/* Which sum of pairs in 16 bits (arith/pairs.h) gives the codes of a layer on a device. Two passes over the
- * samples: the first counts what each leaves wrong, the second keeps the codes of the best. */
+/* Which sum of pairs in 16 bits (arith/pairs.h) gives the quantised values of a layer on a device. Two passes
+ * over the samples: the first counts what each leaves wrong, the second keeps the quantised values of the best.
+ */
 #ifndef ND_EXPLAIN_PAIR_SUMS_H
 #define ND_EXPLAIN_PAIR_SUMS_H
 
 #include "arithmetic/variants/pairs.h"
 
 struct nd_explain_pairs {
-    size_t n_known;                 /* codes that were looked at */
-    size_t n_wrong[ND_N_PAIR_SUMS]; /* of them, codes that are not the device's */
+    size_t n_known;                 /* quantised values that were looked at */
+    size_t n_wrong[ND_N_PAIR_SUMS]; /* of them, quantised values that are not the device's */
     bool is_tried[ND_N_PAIR_SUMS];
-    size_t chosen; /* SIZE_MAX: none yet, or none fits */
+    size_t chosen;   /* SIZE_MAX: none yet, or none fits */
     double *qvalues; /* [n_samples][n] of the chosen one; NULL before the second pass, or where none fits */
 };
 
 void nd_explain_pairs_init(struct nd_explain_pairs *pairs);
 void nd_explain_pairs_deinit(struct nd_explain_pairs *pairs);
 
-/* One sample of the unit: `given` is what the device has. Counts, or fills codes[given->n] where those are not
- * NULL. */
+/* One sample of the unit: `given` is what the device has. Counts, or fills quantised values[given->n] where
+ * those are not NULL. */
 enum nd_status nd_explain_pairs_look(struct nd_explain_pairs *pairs, const struct nd_exact_layer *layer,
                                      const struct nd_rounding_rule *usual, const struct nd_array *given,
                                      double *qvalues, struct nd_error *err);
 
-/* After the first pass: chooses the one that leaves the fewest wrong codes, of n_wrong that exact sums leave.
- * True: it is worth a second pass, for which codes has room for n. ND_ERR_MEMORY. */
+/* After the first pass: chooses the one that leaves the fewest wrong quantised values, of n_wrong that exact
+ * sums leave. True: it is worth a second pass, for which quantised values has room for n. ND_ERR_MEMORY. */
 enum nd_status nd_explain_pairs_choose(struct nd_explain_pairs *pairs, size_t n_wrong, size_t n, bool *is_worth,
                                        struct nd_error *err);
 

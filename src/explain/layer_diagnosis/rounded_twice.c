@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* A value that doubles put this near to a half, relative to it, is that half: the exact one is a sum of codes
- * over a count. */
+/* A value that doubles put this near to a half, relative to it, is that half: the exact one is a sum of
+ * quantised values over a count. */
 static const double nearly = 0x1p-40;
 
 static double settle_half(double v)
@@ -14,7 +14,8 @@ static double settle_half(double v)
 }
 
 /* ratio: a step of the input in steps of the output. */
-static bool gives_all(const struct nd_layer_diagnosis *diagnosis, double ratio, enum nd_rounding first, enum nd_rounding second)
+static bool gives_all(const struct nd_layer_diagnosis *diagnosis, double ratio, enum nd_rounding first,
+                      enum nd_rounding second)
 {
     double low, high, zero = (double)nd_layer_diagnosis_quant(diagnosis)->zero_point[0];
     nd_qvalue_range(nd_plan_tensor(diagnosis->job->plan, diagnosis->step)->dtype, &low, &high);
@@ -29,7 +30,8 @@ static bool gives_all(const struct nd_layer_diagnosis *diagnosis, double ratio, 
     return true;
 }
 
-static bool rounds_to_input(const struct nd_layer_diagnosis *diagnosis, const struct nd_tensor *input, char *text)
+static bool rounds_to_input(const struct nd_layer_diagnosis *diagnosis, const struct nd_tensor *input,
+                            char *text)
 {
     const struct nd_quant *to = nd_layer_diagnosis_quant(diagnosis);
     if (!nd_dtype_is_integer(input->dtype) || input->quant.n != 1 || to->n != 1 || !(input->quant.scale[0] > 0))

@@ -110,9 +110,9 @@ static enum nd_status name_writer(const struct device *device, size_t step, size
                      device->plan->n_samples, device->plan->steps[writer].name,
                      100 * (double)layer->introduced.n_differing / (double)layer->n_qvalues);
     layer->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_REUSED_BUFFER),
-                                              .text = nd_strbuf_take(&text),
-                                              .channel = SIZE_MAX,
-                                              .explained = 1};
+                                               .text = nd_strbuf_take(&text),
+                                               .channel = SIZE_MAX,
+                                               .explained = 1};
     layer->evidence = nd_strbuf_take(&evidence);
     layer->certainty = ND_CERTAINTY_PROVEN;
     layer->effect = layer->harmed_share = NAN; /* nothing read it */
@@ -154,18 +154,19 @@ static enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t 
     return status;
 }
 
-/* What chipsets have in common: the plurality of their codes. Lineages vote, not devices, and where they do not
- * agree the vote abstains. docs/science/theory.md#vote. */
+/* What chipsets have in common: the plurality of their quantised values. Lineages vote, not devices, and where
+ * they do not agree the majority abstains. docs/science/theory.md#vote. */
 
-/* A lineage: devices whose codes are all the same have one vote. */
+/* A group of identical devices: devices whose quantised values are all the same have one vote. */
 static bool counts_in(const struct nd_plan *plan, const struct nd_explanation *out, size_t device, size_t step)
 {
     return !plan->sources[device].is_failed && plan->sources[device].same_as == device &&
            out->devices[device].layers[step].has_total;
 }
 
-/* Groups of identical devices, and votes by which the commonest code must be ahead on average; chosen: with two
- * groups there is no majority, and a margin of one is a single device (docs/science/theory.md#vote). */
+/* Groups of identical devices, and votes by which the commonest quantised value must be ahead on average;
+ * chosen: with two groups there is no majority, and a margin of one is a single device
+ * (docs/science/theory.md#vote). */
 enum { MIN_GROUPS = 3, MIN_MARGIN = 2 };
 
 static size_t count_groups(const struct nd_plan *plan, const struct nd_explanation *out)
@@ -213,7 +214,7 @@ static enum nd_status say_why(const struct nd_explanation *out, struct nd_explai
 
 /* The parts of nd_explain_attribute. attribute.c: the conclusion for all devices. */
 static enum nd_status nd_explain_conclude_majority(const struct nd_evaluation *evaluation,
-                                               struct nd_explanation *out, struct nd_error *err)
+                                                   struct nd_explanation *out, struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
     struct nd_explained_majority *majority = &out->majority;
@@ -349,7 +350,7 @@ static void finish_part(struct nd_explained_part *part, uint64_t n, bool is_know
 }
 
 static void sum_layer(const struct nd_evaluation *evaluation, struct nd_explanation *out, size_t device,
-                     size_t step)
+                      size_t step)
 {
     struct nd_explained_layer *layer = &out->devices[device].layers[step];
     double n_output_effect = 0, n_harmed = 0, effect = 0;
@@ -375,7 +376,7 @@ static void sum_layer(const struct nd_evaluation *evaluation, struct nd_explanat
     nd_explain_quality_of_step(evaluation, device, step, out);
 }
 
-/* The edges of the unit's inputs have been summed: they come before it. */
+/* The tensors of the unit's inputs have been summed: they come before it. */
 static double gain_of(const struct nd_plan *plan, const struct nd_explained_device *device, size_t step)
 {
     const struct nd_model_layer *layer = nd_plan_layer(plan, step);
@@ -386,7 +387,9 @@ static double gain_of(const struct nd_plan *plan, const struct nd_explained_devi
             mean_square += device->layers[input].total.mean_square * (double)device->layers[input].n_qvalues;
     }
     const struct nd_explained_layer *out = &device->layers[step];
-    return mean_square > 0 && out->is_examined ? out->passed_on.mean_square * (double)out->n_qvalues / mean_square : NAN;
+    return mean_square > 0 && out->is_examined
+               ? out->passed_on.mean_square * (double)out->n_qvalues / mean_square
+               : NAN;
 }
 
 static enum nd_status attribute_device(const struct nd_evaluation *evaluation, size_t d,

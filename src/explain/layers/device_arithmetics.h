@@ -1,49 +1,51 @@
-/* Which programs a unit's codes leave possible, and which one a device uses. A device has one arithmetic for
- * all its units, or one per operator type; what does not follow it is the suspect, however small the
- * difference. */
+/* Which arithmetics a layer's quantised values leave possible, and which one a device uses. A device has one
+ * arithmetic for all its layers, or one per operator type; what does not follow it is the suspect, however
+ * small the difference. */
 #ifndef ND_EXPLAIN_DEVICE_ARITHMETICS_H
 #define ND_EXPLAIN_DEVICE_ARITHMETICS_H
 
 #include "explain/evaluate/evaluation.h"
 
-/* How a unit stands to the program of units of its device (judge_layers.h). */
+/* How a unit stands to the arithmetic of layers of its device (judge_layers.h). */
 enum nd_standing {
-    ND_STANDING_NONE,    /* the device has no such program */
+    ND_STANDING_NONE,    /* the device has no such arithmetic */
     ND_STANDING_FOLLOWS, /* it is explained, whatever its size */
-    ND_STANDING_FAULTY,  /* it does something else, and units of its kind do not */
-    ND_STANDING_UNKNOWN, /* the program says nothing of such units, or is wrong about their kind */
+    ND_STANDING_FAULTY,  /* it does something else, and layers of its kind do not */
+    ND_STANDING_UNKNOWN, /* the arithmetic says nothing of such layers, or is wrong about their kind */
 };
 
 /* What is asked and told of one step of a device. */
 struct nd_observed_arithmetic {
     const char *op_types;
-    bool is_counted; /* a unit that was examined */
+    bool is_counted; /* a layer that was examined */
     const struct nd_qvalue_tally *tally;
-    const struct nd_layer_tally *layers; /* of programs of units; nullable */
-    uint64_t n_qvalues;                  /* of the unit */
-    bool is_table;  /* an integer device may make it from a table of 256 entries, which are worked out in floats
-                       (nd_unit_is_table) */
-    size_t places;  /* of nd_programs: two roundings, the first to the places that the unit's own multiplier is
-                       shifted by (gemmlowp, arith/family_fixed.c); SIZE_MAX: not thought of */
-    size_t arithmetic; /* out: of nd_programs, what the device does in such units; SIZE_MAX: not known */
-    bool is_exact;  /* out: in every code, else but for what float32 arithmetic can move */
-    bool follows;   /* out: the unit does that; true where nothing is known */
+    const struct nd_layer_tally *layers; /* of arithmetics of layers; nullable */
+    uint64_t n_qvalues;                  /* of the layer */
+    bool is_table; /* an integer device may make it from a table of 256 entries, which are worked out in floats
+                      (nd_unit_is_table) */
+    size_t places; /* of nd_programs: two roundings, the first to the places that the unit's own multiplier is
+                      shifted by (gemmlowp, arith/family_fixed.c); SIZE_MAX: not thought of */
+    size_t arithmetic; /* out: of nd_programs, what the device does in such layers; SIZE_MAX: not known */
+    bool is_exact;     /* out: in every quantised value, else but for what float32 arithmetic can move */
+    bool follows;      /* out: the layer does that; true where nothing is known */
     enum nd_standing standing; /* out, of judge_layers.h */
-    bool is_of_values;         /* out: and that is by `program`, which all units of its kind follow */
-    bool is_apart;   /* out: it is a table of plain rounding, and has no say in what the other units do */
-    bool is_suspect; /* out, of judge_layers.c: known arithmetic does not give all of its codes */
+    bool is_of_values;         /* out: and that is by `program`, which all layers of its kind follow */
+    bool is_apart;   /* out: it is a table of plain rounding, and has no say in what the other layers do */
+    bool is_suspect; /* out, of judge_layers.c: known arithmetic does not give all of its quantised values */
 };
 /* Of all devices. */
 struct nd_observed_arithmetics {
     struct nd_observed_arithmetic *layers; /* [n_devices][n_steps] */
-    size_t *layer_arithmetic;   /* [n_devices] of nd_unit_programs; SIZE_MAX: none */
+    size_t *layer_arithmetic;              /* [n_devices] of nd_unit_programs; SIZE_MAX: none */
 };
 
-/* The program of a device is the one that most of its units follow; operator types of which most units follow
- * another one have their own. Plain rounding to the nearest beside units of a fixed point program is no program
- * of an operator type, but float arithmetic: fallback; but for tables, which show how their entries were worked
- * out, and not how the device multiplies. *device_program is SIZE_MAX when there is none. */
-void nd_find_observed_arithmetics(struct nd_observed_arithmetic *observations, size_t n, size_t *device_arithmetic);
+/* The arithmetic of a device is the one that most of its layers follow; operator types of which most layers
+ * follow another one have their own. Plain rounding to the nearest beside layers of a fixed point arithmetic is
+ * no arithmetic of an operator type, but float arithmetic: fallback; but for tables, which show how their
+ * entries were worked out, and not how the device multiplies. *device_program is SIZE_MAX when there is none.
+ */
+void nd_find_observed_arithmetics(struct nd_observed_arithmetic *observations, size_t n,
+                                  size_t *device_arithmetic);
 
 /* Whether it is what arithmetic in floats looks like: rounding once, to the nearest. */
 bool nd_is_plain(size_t arithmetic);

@@ -1,4 +1,5 @@
-/* Why two devices differ whose programs are known: what the programs are and in how many codes it shows. */
+/* Why two devices differ whose arithmetics are known: what the arithmetics are and in how many quantised values
+ * it shows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +13,16 @@ struct pair {
     size_t devices[2], arithmetics[2];
 };
 
-/* Codes of the unit on which the programs differ, where the first device follows its own. */
+/* Quantised values of the layer on which the arithmetics differ, where the first device follows its own. */
 static uint64_t count_apart(const struct pair *pair, size_t step)
 {
-    const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(pair->job, pair->devices[0], step);
+    const struct nd_observed_arithmetic *observed =
+        nd_observed_arithmetic_of(pair->job, pair->devices[0], step);
     if (observed->standing != ND_STANDING_FOLLOWS || observed->is_of_values ||
         observed->layers->n[pair->arithmetics[1]] == 0)
         return 0;
-    uint64_t own = observed->layers->wrong[pair->arithmetics[0]], other = observed->layers->wrong[pair->arithmetics[1]];
+    uint64_t own = observed->layers->wrong[pair->arithmetics[0]],
+             other = observed->layers->wrong[pair->arithmetics[1]];
     return other > own ? other : 0;
 }
 
@@ -48,7 +51,7 @@ static enum nd_status add_word(char **list, const char *word, struct nd_error *e
     return ND_OK;
 }
 
-/* A reason once, with all kinds of units for which it is one. */
+/* A reason once, with all kinds of layers for which it is one. */
 static enum nd_status add_reason(struct nd_explained_difference *out, const struct nd_layer_difference *reason,
                                  const char *op_types, struct nd_error *err)
 {
@@ -67,15 +70,17 @@ static enum nd_status add_reason(struct nd_explained_difference *out, const stru
 }
 
 static enum nd_status add_layer(const struct pair *pair, size_t step, struct nd_explained_difference *out,
-                               struct nd_error *err)
+                                struct nd_error *err)
 {
     size_t n;
     const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
     struct nd_layer_difference reasons[ND_LAYER_MAX_DIFFERENCES];
     const char *op_types = pair->job->plan->steps[step].op_types;
-    const struct nd_tensor *tensor = nd_model_tensor(pair->job->plan->model, pair->job->out->steps[step].tensor);
-    size_t n_reasons = nd_layer_arithmetic_differences(&arithmetics[pair->arithmetics[0]], &arithmetics[pair->arithmetics[1]],
-                                                   op_types, tensor->dtype, reasons);
+    const struct nd_tensor *tensor =
+        nd_model_tensor(pair->job->plan->model, pair->job->out->steps[step].tensor);
+    size_t n_reasons =
+        nd_layer_arithmetic_differences(&arithmetics[pair->arithmetics[0]], &arithmetics[pair->arithmetics[1]],
+                                        op_types, tensor->dtype, reasons);
     enum nd_status status = add_word(&out->op_types, op_types, err);
     for (size_t i = 0; i < n_reasons && status == ND_OK; i++)
         status = add_reason(out, &reasons[i], op_types, err);

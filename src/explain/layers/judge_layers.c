@@ -1,4 +1,4 @@
-/* Which program of whole units a device has, and which of its units do not follow it. */
+/* Which arithmetic of whole layers a device has, and which of its layers do not follow it. */
 #include "explain/layers/judge_layers.h"
 
 #include <math.h>
@@ -14,11 +14,12 @@
 static bool covers(const struct nd_observed_arithmetic *observed, size_t arithmetic)
 {
     const struct nd_layer_tally *layers = observed->layers;
-    return observed->is_counted && layers != NULL && layers->n[arithmetic] > 0 && layers->n[arithmetic] == observed->n_qvalues &&
+    return observed->is_counted && layers != NULL && layers->n[arithmetic] > 0 &&
+           layers->n[arithmetic] == observed->n_qvalues &&
            !(layers->doubt[arithmetic] >= 1 && layers->wrong[arithmetic] > 0);
 }
 
-/* Whether all codes of the unit are the program's, as far as that is complete. */
+/* Whether all quantised values of the layer are the program's, as far as that is complete. */
 static bool nd_follows(const struct nd_observed_arithmetic *observed, size_t arithmetic)
 {
     if (!covers(observed, arithmetic))
@@ -28,14 +29,15 @@ static bool nd_follows(const struct nd_observed_arithmetic *observed, size_t ari
                           (double)wrong <= observed->layers->doubt[arithmetic] * (double)observed->n_qvalues);
 }
 
-bool nd_follows_other(const struct nd_observed_arithmetic *observed, enum nd_alternative alternative, size_t arithmetic)
+bool nd_follows_other(const struct nd_observed_arithmetic *observed, enum nd_alternative alternative,
+                      size_t arithmetic)
 {
     const struct nd_other_tally *other = &observed->layers->others[alternative];
     return observed->is_counted && other->n[arithmetic] > 0 && other->n[arithmetic] == observed->n_qvalues &&
            other->wrong[arithmetic] == 0;
 }
 
-/* Whether its codes are those of arithmetic in floats. */
+/* Whether its quantised values are those of arithmetic in floats. */
 static bool is_plain(const struct nd_observed_arithmetic *observed)
 {
     size_t n;
@@ -56,15 +58,16 @@ static bool fits_some(const struct nd_observed_arithmetic *observed)
     return false;
 }
 
-/* By what programs of values say, before any of units is thought of. */
+/* By what arithmetics of values say, before any of layers is thought of. */
 static bool is_explained(const struct nd_observed_arithmetic *observed)
 {
     return observed->arithmetic != SIZE_MAX && observed->follows;
 }
 
-/* Units that only the program explains, and units that speak against it: what rounding explains as well. */
-static void count_layers(const struct nd_observed_arithmetic *observations, size_t n, size_t arithmetic, size_t *n_for,
-                        size_t *n_against)
+/* Layers that only the arithmetic explains, and layers that speak against it: what rounding explains as well.
+ */
+static void count_layers(const struct nd_observed_arithmetic *observations, size_t n, size_t arithmetic,
+                         size_t *n_for, size_t *n_against)
 {
     *n_for = *n_against = 0;
     for (size_t i = 0; i < n; i++) {
@@ -77,9 +80,11 @@ static void count_layers(const struct nd_observed_arithmetic *observations, size
     }
 }
 
-/* As of fixed point programs (judge_layers.c): two units that follow it outweigh any number of units in floats.
+/* As of fixed point arithmetics (judge_layers.c): two layers that follow it outweigh any number of layers in
+ * floats.
  */
-static bool outweighs(const struct nd_observed_arithmetic *observations, size_t n, size_t n_for, size_t n_against)
+static bool outweighs(const struct nd_observed_arithmetic *observations, size_t n, size_t n_for,
+                      size_t n_against)
 {
     if (n_for > n_against)
         return true;
@@ -102,13 +107,15 @@ static size_t choose(const struct nd_observed_arithmetic *observations, size_t n
     return found;
 }
 
-/* Where most units of a kind do something else, and that is not what a processor without the program does, the
- * program is wrong about the kind. */
-static bool is_unlike_its_kind(const struct nd_observed_arithmetic *observations, size_t n, size_t i, size_t arithmetic)
+/* Where most layers of a kind do something else, and that is not what a processor without the arithmetic does,
+ * the arithmetic is wrong about the kind. */
+static bool is_unlike_its_kind(const struct nd_observed_arithmetic *observations, size_t n, size_t i,
+                               size_t arithmetic)
 {
     size_t n_kind = 0, n_follow = 0;
     for (size_t k = 0; k < n; k++) {
-        if (!covers(&observations[k], arithmetic) || strcmp(observations[k].op_types, observations[i].op_types) != 0)
+        if (!covers(&observations[k], arithmetic) ||
+            strcmp(observations[k].op_types, observations[i].op_types) != 0)
             continue;
         n_kind++;
         n_follow += nd_follows(&observations[k], arithmetic);
@@ -116,7 +123,8 @@ static bool is_unlike_its_kind(const struct nd_observed_arithmetic *observations
     return n_kind >= 2 && 2 * n_follow < n_kind && !is_plain(&observations[i]);
 }
 
-static enum nd_standing stand(const struct nd_observed_arithmetic *observations, size_t n, size_t i, size_t arithmetic)
+static enum nd_standing stand(const struct nd_observed_arithmetic *observations, size_t n, size_t i,
+                              size_t arithmetic)
 {
     if (!observations[i].is_counted)
         return ND_STANDING_NONE;
@@ -127,10 +135,11 @@ static enum nd_standing stand(const struct nd_observed_arithmetic *observations,
     return is_unlike_its_kind(observations, n, i, arithmetic) ? ND_STANDING_UNKNOWN : ND_STANDING_FAULTY;
 }
 
-/* Of units whose standing is not known. */
-static size_t arithmetic_of_kind(const struct nd_observed_arithmetic *observations, size_t n, const char *op_types)
+/* Of layers whose standing is not known. */
+static size_t arithmetic_of_kind(const struct nd_observed_arithmetic *observations, size_t n,
+                                 const char *op_types)
 {
-    enum { FEWEST = 3 }; /* units; chosen: two follow one program by chance too easily, all but one must */
+    enum { FEWEST = 3 }; /* layers; chosen: two follow one arithmetic by chance too easily, all but one must */
     size_t n_arithmetics, best = SIZE_MAX, most = 0, n_kind = 0;
     nd_rounding_rules(&n_arithmetics);
     for (size_t p = 0; p < n_arithmetics; p++) {
@@ -152,17 +161,19 @@ static size_t arithmetic_of_kind(const struct nd_observed_arithmetic *observatio
     return n_kind >= FEWEST && most + 1 >= n_kind ? best : SIZE_MAX;
 }
 
-/* The first unit of i's kind of which nothing is known: its program is that of all of them. */
+/* The first layer of i's kind of which nothing is known: its arithmetic is that of all of them. */
 static size_t first_unknown(const struct nd_observed_arithmetic *observations, size_t i)
 {
     size_t first = 0;
-    while (first < i && (!observations[first].is_counted || observations[first].standing != ND_STANDING_UNKNOWN ||
-                         strcmp(observations[first].op_types, observations[i].op_types) != 0))
+    while (first < i &&
+           (!observations[first].is_counted || observations[first].standing != ND_STANDING_UNKNOWN ||
+            strcmp(observations[first].op_types, observations[i].op_types) != 0))
         first++;
     return first;
 }
 
-/* Kinds of units of which the program says nothing may have one of values: at least three units, all but one.
+/* Kinds of layers of which the arithmetic says nothing may have one of values: at least three layers, all but
+ * one.
  */
 static void settle_others(struct nd_observed_arithmetic *observations, size_t n)
 {
@@ -173,7 +184,8 @@ static void settle_others(struct nd_observed_arithmetic *observations, size_t n)
         if (!observed->is_counted || observed->standing != ND_STANDING_UNKNOWN)
             continue;
         size_t first = first_unknown(observations, i);
-        observed->arithmetic = first < i ? observations[first].arithmetic : arithmetic_of_kind(observations, n, observed->op_types);
+        observed->arithmetic = first < i ? observations[first].arithmetic
+                                         : arithmetic_of_kind(observations, n, observed->op_types);
         if (observed->arithmetic == SIZE_MAX)
             continue;
         observed->follows = observed->tally->wrong[observed->arithmetic] == 0;
@@ -188,13 +200,15 @@ static bool is_of(size_t arithmetic, enum nd_expectation expectation)
 {
     size_t n;
     const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
-    return arithmetic < n && arithmetics[arithmetic].arch == (expectation == ND_EXPECT_V69 ? ND_HTP_V69 : ND_HTP_V73);
+    return arithmetic < n &&
+           arithmetics[arithmetic].arch == (expectation == ND_EXPECT_V69 ? ND_HTP_V69 : ND_HTP_V73);
 }
 
-/* Of the programs of one architecture the one that most units follow; SIZE_MAX where no unit follows any, and
- * two or more of those that it covers speak against it: their values are plainly those of something else. */
-static size_t choose_of(const struct nd_observed_arithmetic *observations, size_t n, enum nd_expectation expectation,
-                        bool *is_refuted)
+/* Of the arithmetics of one architecture the one that most layers follow; SIZE_MAX where no layer follows any,
+ * and two or more of those that it covers speak against it: their values are plainly those of something else.
+ */
+static size_t choose_of(const struct nd_observed_arithmetic *observations, size_t n,
+                        enum nd_expectation expectation, bool *is_refuted)
 {
     enum { MANY_AGAINST = 2 }; /* chosen: one unit by itself may be faulty */
     size_t n_for, n_against, fewest_against = SIZE_MAX, found = SIZE_MAX, most = 0;
@@ -215,13 +229,14 @@ static size_t choose_of(const struct nd_observed_arithmetic *observations, size_
     return *is_refuted ? SIZE_MAX : found;
 }
 
-void nd_find_layer_arithmetics(struct nd_observed_arithmetic *observations, size_t n, enum nd_expectation expectation, size_t *arithmetic,
-                         bool *is_possible, bool *is_refuted)
+void nd_find_layer_arithmetics(struct nd_observed_arithmetic *observations, size_t n,
+                               enum nd_expectation expectation, size_t *arithmetic, bool *is_possible,
+                               bool *is_refuted)
 {
     *is_refuted = false;
     *arithmetic = expectation == ND_EXPECT_FLOAT ? SIZE_MAX
-               : expectation == ND_EXPECT_ANY ? choose(observations, n)
-                                              : choose_of(observations, n, expectation, is_refuted);
+                  : expectation == ND_EXPECT_ANY ? choose(observations, n)
+                                                 : choose_of(observations, n, expectation, is_refuted);
     for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
         bool is_asked_for = expectation == ND_EXPECT_ANY || is_of(p, expectation);
         is_possible[p] = *arithmetic != SIZE_MAX && is_asked_for;
@@ -239,7 +254,8 @@ bool nd_is_plain(size_t arithmetic)
 {
     size_t n;
     const struct nd_rounding_rule *p = &nd_rounding_rules(&n)[arithmetic];
-    return p->kind == ND_ROUNDED_AS_FLOAT32 || (p->kind == ND_ROUNDED_ONCE && p->rounding <= ND_ROUND_HALF_DOWN);
+    return p->kind == ND_ROUNDED_AS_FLOAT32 ||
+           (p->kind == ND_ROUNDED_ONCE && p->rounding <= ND_ROUND_HALF_DOWN);
 }
 
 static bool is_fixed_point(size_t arithmetic)
@@ -248,7 +264,7 @@ static bool is_fixed_point(size_t arithmetic)
     return nd_rounding_rules(&n)[arithmetic].kind == ND_ROUNDED_TWICE;
 }
 
-/* Only units whose codes could tell programs apart have a say. */
+/* Only layers whose quantised values could tell arithmetics apart have a say. */
 static bool is_informed(const struct nd_observed_arithmetic *observed)
 {
     return observed->is_counted && observed->tally->n_open > 0 && !observed->is_apart;
@@ -259,7 +275,7 @@ static bool fits(const struct nd_observed_arithmetic *observed, size_t arithmeti
     return (is_exact ? observed->tally->wrong : observed->tally->far)[arithmetic] == 0;
 }
 
-/* The plain program that gives all codes of it, or all that floats can; SIZE_MAX: none. */
+/* The plain arithmetic that gives all quantised values of it, or all that floats can; SIZE_MAX: none. */
 static size_t plain_of(const struct nd_observed_arithmetic *observed, bool *is_exact)
 {
     size_t n_arithmetics;
@@ -273,7 +289,7 @@ static size_t plain_of(const struct nd_observed_arithmetic *observed, bool *is_e
     return SIZE_MAX;
 }
 
-/* Tables of plain rounding say nothing of how the device multiplies, as long as other units do. */
+/* Tables of plain rounding say nothing of how the device multiplies, as long as other layers do. */
 static void set_tables_apart(struct nd_observed_arithmetic *observations, size_t n)
 {
     bool is_exact, has_others = false;
@@ -283,10 +299,11 @@ static void set_tables_apart(struct nd_observed_arithmetic *observations, size_t
         has_others = has_others || (is_informed(&observations[i]) && !observations[i].is_table);
     for (size_t i = 0; i < n; i++)
         observations[i].is_apart = has_others && observations[i].is_table && is_informed(&observations[i]) &&
-                             plain_of(&observations[i], &is_exact) != SIZE_MAX;
+                                   plain_of(&observations[i], &is_exact) != SIZE_MAX;
 }
 
-/* The device's program where that gives every code of the table, or else the rounding of its entries. */
+/* The device's arithmetic where that gives every quantised value of the table, or else the rounding of its
+ * entries. */
 static void settle_table(struct nd_observed_arithmetic *observed, size_t device)
 {
     observed->follows = true;
@@ -307,7 +324,8 @@ struct group {
 static bool has(const struct group *group, size_t i)
 {
     const struct nd_observed_arithmetic *observed = &group->observations[i];
-    return is_informed(observed) && (group->op_types == NULL || strcmp(group->op_types, observed->op_types) == 0);
+    return is_informed(observed) &&
+           (group->op_types == NULL || strcmp(group->op_types, observed->op_types) == 0);
 }
 
 static size_t count_informed(const struct group *group)
@@ -318,7 +336,7 @@ static size_t count_informed(const struct group *group)
     return n;
 }
 
-/* How many follow the program, and, unless `not` is SIZE_MAX, not that one. */
+/* How many follow the arithmetic, and, unless `not` is SIZE_MAX, not that one. */
 static size_t count_fitting(const struct group *group, size_t arithmetic, size_t not )
 {
     size_t n = 0;
@@ -328,7 +346,7 @@ static size_t count_fitting(const struct group *group, size_t arithmetic, size_t
     return n;
 }
 
-/* The program that most follow; of equals the first of the list. */
+/* The arithmetic that most follow; of equals the first of the list. */
 static size_t commonest(const struct group *group, size_t *n_fitting)
 {
     size_t n_arithmetics, best = 0;
@@ -344,7 +362,7 @@ static size_t commonest(const struct group *group, size_t *n_fitting)
     return best;
 }
 
-/* Whether all that does not follow the program is of one operator type. */
+/* Whether all that does not follow the arithmetic is of one operator type. */
 static bool is_but_one_type(const struct group *group, size_t arithmetic)
 {
     const char *type = NULL;
@@ -358,9 +376,9 @@ static bool is_but_one_type(const struct group *group, size_t arithmetic)
     return true;
 }
 
-/* A processor that has integer arithmetic uses it where it can: two units that follow a fixed point program,
- * and do not round plainly, outweigh any number of units in floats; so does one, where only one operator type
- * is in floats. */
+/* A processor that has integer arithmetic uses it where it can: two layers that follow a fixed point
+ * arithmetic, and do not round plainly, outweigh any number of layers in floats; so does one, where only one
+ * operator type is in floats. */
 static size_t prefer_fixed_point(const struct group *group, size_t best)
 {
     size_t n_arithmetics, most = 0, found = best;
@@ -385,11 +403,11 @@ static size_t arithmetic_of_device(const struct group *group)
     return n_fitting > 0 && 2 * n_fitting > count_informed(group) ? found : SIZE_MAX;
 }
 
-/* What rounds plainly may as well follow another program, as long as that would show in enough codes; the
- * device's, where nothing else fits. */
+/* What rounds plainly may as well follow another program, as long as that would show in enough quantised
+ * values; the device's, where nothing else fits. */
 static size_t other_than_float(const struct group *group, size_t n_fitting, size_t device)
 {
-    /* Places of a program that rounds twice; chosen: with more it differs from plain rounding in one of 500
+    /* Places of an arithmetic that rounds twice; chosen: with more it differs from plain rounding in one of 500
      * values or fewer, which a layer may not have. */
     enum { RAREST_BITS = 8 };
     size_t n_arithmetics;
@@ -406,7 +424,7 @@ static size_t arithmetic_of_type(const struct group *group, size_t device)
 {
     size_t n_fitting, best = commonest(group, &n_fitting), n_informed = count_informed(group);
     bool is_majority = n_informed >= 2 && 2 * n_fitting > n_informed;
-    if (device == SIZE_MAX) /* some units of unknown arithmetic fit by chance: all but one must */
+    if (device == SIZE_MAX) /* some layers of unknown arithmetic fit by chance: all but one must */
         return n_informed >= 3 && n_fitting + 1 >= n_informed ? best : SIZE_MAX;
     if (is_majority && 2 * count_fitting(group, best, device) > n_informed) {
         bool is_float = nd_is_plain(best) && !nd_is_plain(device);
@@ -417,8 +435,8 @@ static size_t arithmetic_of_type(const struct group *group, size_t device)
     return is_unlike && !group->is_exact ? SIZE_MAX : device;
 }
 
-/* The first unit of i's operator type that is held to a program of its type; its program is that of all of
- * them. */
+/* The first layer of i's operator type that is held to an arithmetic of its type; its arithmetic is that of all
+ * of them. */
 static size_t first_of_type(const struct nd_observed_arithmetic *observations, size_t i)
 {
     size_t first = 0;
@@ -428,7 +446,8 @@ static size_t first_of_type(const struct nd_observed_arithmetic *observations, s
     return first;
 }
 
-void nd_find_observed_arithmetics(struct nd_observed_arithmetic *observations, size_t n, size_t *device_arithmetic)
+void nd_find_observed_arithmetics(struct nd_observed_arithmetic *observations, size_t n,
+                                  size_t *device_arithmetic)
 {
     struct group all = {.observations = observations, .n = n, .is_exact = true};
     set_tables_apart(observations, n);
@@ -443,19 +462,19 @@ void nd_find_observed_arithmetics(struct nd_observed_arithmetic *observations, s
         type.op_types = observations[i].op_types;
         size_t first = observations[i].is_counted ? first_of_type(observations, i) : i;
         observations[i].arithmetic = !observations[i].is_counted ? SIZE_MAX
-                            : first < i           ? observations[first].arithmetic
-                                                  : arithmetic_of_type(&type, device);
+                                     : first < i                 ? observations[first].arithmetic
+                                                                 : arithmetic_of_type(&type, device);
         observations[i].is_exact = all.is_exact;
-        observations[i].follows =
-            observations[i].arithmetic == SIZE_MAX || fits(&observations[i], observations[i].arithmetic, observations[i].is_exact);
+        observations[i].follows = observations[i].arithmetic == SIZE_MAX ||
+                                  fits(&observations[i], observations[i].arithmetic, observations[i].is_exact);
         if (observations[i].is_apart)
             settle_table(&observations[i], device);
     }
     *device_arithmetic = device;
 }
 
-/* A unit that does not follow the device's program, and in all codes its own `places`, follows that: integer
- * engines shift each unit as its scales say. */
+/* A layer that does not follow the device's arithmetic, and in all quantised values its own `places`, follows
+ * that: integer engines shift each layer as its scales say. */
 static void nd_settle_places(struct nd_observed_arithmetic *observations, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -478,7 +497,8 @@ static void nd_hold_to_float(struct nd_observed_arithmetic *observations, size_t
         observations[i].is_exact = false;
         observations[i].follows = !observations[i].is_counted;
         for (size_t p = 0; p < n_arithmetics && observations[i].is_counted; p++)
-            observations[i].follows = observations[i].follows || (nd_is_plain(p) && fits(&observations[i], p, false));
+            observations[i].follows =
+                observations[i].follows || (nd_is_plain(p) && fits(&observations[i], p, false));
     }
     *device_arithmetic = half_even;
 }
@@ -499,9 +519,9 @@ static enum nd_status name_layer_arithmetic(size_t arithmetic, char **out, struc
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Those that give every code; of units first, where the device has one. */
-static enum nd_status list_arithmetics(const struct nd_observed_arithmetic *observed, struct nd_explained_layer *layer,
-                                    struct nd_error *err)
+/* Those that give every quantised value; of layers first, where the device has one. */
+static enum nd_status list_arithmetics(const struct nd_observed_arithmetic *observed,
+                                       struct nd_explained_layer *layer, struct nd_error *err)
 {
     size_t n;
     nd_rounding_rules(&n);
@@ -534,17 +554,18 @@ static uint64_t fewest_wrong(const struct nd_qvalue_tally *tally)
     return fewest;
 }
 
-/* Of a device that has a program of units. */
+/* Of a device that has an arithmetic of layers. */
 static enum nd_status judge_by_layer_arithmetic(struct nd_observed_arithmetic *observed, size_t arithmetic,
-                                            struct nd_explained_layer *layer, struct nd_error *err)
+                                                struct nd_explained_layer *layer, struct nd_error *err)
 {
     uint64_t fewest = fewest_wrong(observed->tally), n_introduced = layer->introduced.n_differing;
     layer->is_covered = observed->layers->n[arithmetic] == layer->n_qvalues;
     observed->is_suspect = observed->standing == ND_STANDING_FAULTY;
-    bool is_of_layers = layer->is_covered && observed->standing != ND_STANDING_UNKNOWN && !observed->is_of_values;
-    layer->n_unexplained = is_of_layers           ? observed->layers->wrong[arithmetic]
-                          : observed->is_of_values ? observed->tally->wrong[observed->arithmetic]
-                                                : fewest;
+    bool is_of_layers =
+        layer->is_covered && observed->standing != ND_STANDING_UNKNOWN && !observed->is_of_values;
+    layer->n_unexplained = is_of_layers             ? observed->layers->wrong[arithmetic]
+                           : observed->is_of_values ? observed->tally->wrong[observed->arithmetic]
+                                                    : fewest;
     if (observed->standing == ND_STANDING_FOLLOWS)
         fewest = layer->n_unexplained;
     layer->explained_fraction = n_introduced > 0 ? 1 - fmin((double)fewest / (double)n_introduced, 1) : 1;
@@ -556,22 +577,25 @@ static enum nd_status judge_by_layer_arithmetic(struct nd_observed_arithmetic *o
     return status == ND_OK ? list_arithmetics(observed, layer, err) : status;
 }
 
-static enum nd_status judge_layer(struct nd_observed_arithmetic *observed, struct nd_explained_layer *layer, struct nd_error *err)
+static enum nd_status judge_layer(struct nd_observed_arithmetic *observed, struct nd_explained_layer *layer,
+                                  struct nd_error *err)
 {
     uint64_t fewest = fewest_wrong(observed->tally), n_introduced = layer->introduced.n_differing;
     bool is_known = observed->arithmetic != SIZE_MAX;
     observed->is_suspect = is_known && !observed->follows;
     layer->n_unexplained = fewest;
     if (is_known)
-        layer->n_unexplained = (observed->is_exact ? observed->tally->wrong : observed->tally->far)[observed->arithmetic];
+        layer->n_unexplained =
+            (observed->is_exact ? observed->tally->wrong : observed->tally->far)[observed->arithmetic];
     layer->explained_fraction = n_introduced > 0 ? 1 - (double)fewest / (double)n_introduced : 1;
     enum nd_status status = name_arithmetic(observed->arithmetic, &layer->arithmetic, err);
     return status == ND_OK ? list_arithmetics(observed, layer, err) : status;
 }
 
-/* The program, and all that what follows it leaves possible. */
+/* The arithmetic, and all that what follows it leaves possible. */
 static enum nd_status name_device_arithmetics(struct nd_explained_device *device, size_t arithmetic,
-                                           size_t layer_arithmetic, const bool *is_possible, struct nd_error *err)
+                                              size_t layer_arithmetic, const bool *is_possible,
+                                              struct nd_error *err)
 {
     device->arithmetics = nd_calloc(ND_MAX_LAYER_ARITHMETICS, sizeof *device->arithmetics);
     if (device->arithmetics == NULL)
@@ -592,10 +616,11 @@ static enum nd_status name_device_arithmetics(struct nd_explained_device *device
 static bool is_lossy(const struct nd_observed_arithmetic *observed, const struct nd_explained_layer *layer)
 {
     static const double many_steps = 10; /* LSB; chosen: it only selects what is listed as a loss, no verdict */
-    return observed->standing == ND_STANDING_FOLLOWS && !observed->is_of_values && layer->introduced.max >= many_steps;
+    return observed->standing == ND_STANDING_FOLLOWS && !observed->is_of_values &&
+           layer->introduced.max >= many_steps;
 }
 
-/* Share of the values of a unit that double precision may bring to the other side of a tie; chosen. */
+/* Share of the values of a layer that double precision may bring to the other side of a tie; chosen. */
 static const double max_beside_ties = 0.01;
 
 /* One rounding of a value in double precision next to a tie may fall either way; and a device in float32 that
@@ -603,7 +628,8 @@ static const double max_beside_ties = 0.01;
 static bool is_within_step(const struct nd_explained_step *step, const struct nd_explained_layer *layer,
                            const struct nd_observed_arithmetic *observed)
 {
-    if (layer->introduced.n_differing > 0 && observed->arithmetic != SIZE_MAX && nd_is_plain(observed->arithmetic))
+    if (layer->introduced.n_differing > 0 && observed->arithmetic != SIZE_MAX &&
+        nd_is_plain(observed->arithmetic))
         return observed->follows && layer->introduced.max <= 1;
     return step->is_double && layer->introduced.n_differing > 0 && layer->introduced.max <= 1 &&
            (double)layer->introduced.n_differing < max_beside_ties * (double)layer->n_qvalues;
@@ -615,14 +641,15 @@ static enum nd_status tell_of_nan(size_t s, const struct nd_explained_layer *lay
 {
     double share = (double)layer->n_nan / (double)layer->n_qvalues;
     struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text,
-                     "%.3g %% of its exact values are not numbers (0 / 0, or the root, logarithm or power of a "
-                     "negative number). ONNX does not say which code they have, so npudiff does not judge them",
-                     100 * share);
+    nd_strbuf_printf(
+        &text,
+        "%.3g %% of its exact values are not numbers (0 / 0, or the root, logarithm or power of a "
+        "negative number). ONNX does not say which quantised value they have, so npudiff does not judge them",
+        100 * share);
     return nd_explain_add_finding(device, s, "not-a-number", share, nd_strbuf_take(&text), err);
 }
 
-/* nd_habit.places of a unit: one number for all its channels. */
+/* nd_habit.places of a layer: one number for all its channels. */
 static size_t places_of(const struct nd_plan *plan, size_t s)
 {
     struct nd_wide *steps = NULL;
@@ -649,21 +676,21 @@ static size_t places_of(const struct nd_plan *plan, size_t s)
 
 /* What is asked of each step of the device. */
 static void begin_observations(const struct nd_evaluation *evaluation, size_t d,
-                         const struct nd_explained_device *device, struct nd_observed_arithmetic *layers)
+                               const struct nd_explained_device *device, struct nd_observed_arithmetic *layers)
 {
     const struct nd_plan *plan = evaluation->plan;
     bool is_emulated = nd_is_emulated(plan->sources[d].capture);
     bool is_runner = nd_is_runner(plan->sources[d].capture);
     for (size_t s = 0; s < plan->n_steps; s++)
-        layers[s] =
-            (struct nd_observed_arithmetic){.op_types = plan->steps[s].op_types,
-                              .is_counted = plan->steps[s].is_layer && device->layers[s].is_examined &&
-                                            device->layers[s].fault.kind == NULL,
-                              .tally = nd_tally_of(evaluation, d, s),
-                              .layers = nd_layer_tally_of(evaluation, d, s),
-                              .n_qvalues = device->layers[s].n_qvalues,
-                              .places = is_runner && plan->steps[s].is_layer ? places_of(plan, s) : SIZE_MAX,
-                              .is_table = !is_emulated && nd_layer_is_table(plan->model, nd_plan_layer(plan, s))};
+        layers[s] = (struct nd_observed_arithmetic){
+            .op_types = plan->steps[s].op_types,
+            .is_counted = plan->steps[s].is_layer && device->layers[s].is_examined &&
+                          device->layers[s].fault.kind == NULL,
+            .tally = nd_tally_of(evaluation, d, s),
+            .layers = nd_layer_tally_of(evaluation, d, s),
+            .n_qvalues = device->layers[s].n_qvalues,
+            .places = is_runner && plan->steps[s].is_layer ? places_of(plan, s) : SIZE_MAX,
+            .is_table = !is_emulated && nd_layer_is_table(plan->model, nd_plan_layer(plan, s))};
 }
 
 static enum nd_status identify_device(const struct nd_evaluation *evaluation, size_t d,
@@ -685,13 +712,15 @@ static enum nd_status identify_device(const struct nd_evaluation *evaluation, si
     else
         nd_find_observed_arithmetics(layers, plan->n_steps, &arithmetic);
     nd_settle_places(layers, plan->n_steps);
-    nd_find_layer_arithmetics(layers, plan->n_steps, expectation, layer_arithmetic, is_possible, &device->is_refuted);
+    nd_find_layer_arithmetics(layers, plan->n_steps, expectation, layer_arithmetic, is_possible,
+                              &device->is_refuted);
     enum nd_status status = name_device_arithmetics(device, arithmetic, *layer_arithmetic, is_possible, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
         struct nd_explained_layer *layer = &device->layers[s];
         if (layers[s].is_counted)
-            status = *layer_arithmetic == SIZE_MAX ? judge_layer(&layers[s], layer, err)
-                                               : judge_by_layer_arithmetic(&layers[s], *layer_arithmetic, layer, err);
+            status = *layer_arithmetic == SIZE_MAX
+                         ? judge_layer(&layers[s], layer, err)
+                         : judge_by_layer_arithmetic(&layers[s], *layer_arithmetic, layer, err);
         if (layers[s].is_counted && is_lossy(&layers[s], layer))
             device->losses[device->n_losses++] = s;
         layer->n_nan = layer->is_examined && layers[s].tally != NULL ? layers[s].tally->n_nan : 0;
@@ -702,13 +731,16 @@ static enum nd_status identify_device(const struct nd_evaluation *evaluation, si
     return status;
 }
 
-enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation, struct nd_observed_arithmetics *observations,
-                                   struct nd_explanation *out, struct nd_error *err)
+enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation,
+                                   struct nd_observed_arithmetics *observations, struct nd_explanation *out,
+                                   struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
-    *observations = (struct nd_observed_arithmetics){.layers = nd_calloc(plan->n_devices * plan->n_steps, sizeof *observations->layers),
-                                 .layer_arithmetic = nd_calloc(plan->n_devices, sizeof *observations->layer_arithmetic)};
-    enum nd_status status = observations->layers != NULL && observations->layer_arithmetic != NULL ? ND_OK : nd_fail_memory(err);
+    *observations = (struct nd_observed_arithmetics){
+        .layers = nd_calloc(plan->n_devices * plan->n_steps, sizeof *observations->layers),
+        .layer_arithmetic = nd_calloc(plan->n_devices, sizeof *observations->layer_arithmetic)};
+    enum nd_status status =
+        observations->layers != NULL && observations->layer_arithmetic != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
         if (!plan->sources[d].is_failed)
             status = identify_device(evaluation, d, observations, out, err);

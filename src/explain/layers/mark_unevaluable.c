@@ -1,10 +1,10 @@
-/* Whether a unit can be evaluated may depend on values: an index out of range, a shape that is computed. What
+/* Whether a layer can be evaluated may depend on values: an index out of range, a shape that is computed. What
  * was missed in one sample is known of none, or means over samples would be of some of them only. */
 #include "core/error.h"
 #include "core/text/strbuf.h"
 #include "explain/stages.h"
 
-/* A unit that its inputs keep from its reference has none because of theirs. */
+/* A layer that its inputs keep from its reference has none because of theirs. */
 static size_t unreached_from(const struct nd_plan *plan, const struct nd_explanation *out, size_t step)
 {
     const struct nd_model_layer *layer = nd_plan_layer(plan, step);
@@ -30,8 +30,9 @@ static void mark_step_unevaluable(const struct nd_evaluation *evaluation, struct
     }
 }
 
-static enum nd_status mark_unevaluable_on_device(const struct nd_evaluation *evaluation, struct nd_explanation *out,
-                                  size_t device, size_t step, struct nd_error *err)
+static enum nd_status mark_unevaluable_on_device(const struct nd_evaluation *evaluation,
+                                                 struct nd_explanation *out, size_t device, size_t step,
+                                                 struct nd_error *err)
 {
     struct nd_explained_layer *layer = &out->devices[device].layers[step];
     layer->has_total = layer->has_total && out->steps[step].unreached_from == SIZE_MAX;
@@ -51,7 +52,7 @@ static enum nd_status mark_unevaluable_on_device(const struct nd_evaluation *eva
 }
 
 enum nd_status nd_explain_mark_unevaluable(const struct nd_evaluation *evaluation, struct nd_explanation *out,
-                                 struct nd_error *err)
+                                           struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
     enum nd_status status = ND_OK;

@@ -11,7 +11,7 @@ static bool has_introduced(const struct nd_explained_layer *layer)
 }
 
 /* Whether something that the step depends on has local mismatches; is_below[] of earlier steps says it of
- * those, has_any of all of them together. What floats between units are made of is not known: it may be
+ * those, has_any of all of them together. What floats between layers are made of is not known: it may be
  * everything before them. */
 static bool has_ancestor(const struct nd_plan *plan, const struct nd_explained_device *device,
                          const bool *is_below, bool has_any, size_t step)

@@ -12,7 +12,7 @@
  * first look at captures reads. Chosen. */
 enum { MAX_DECODED = 8 };
 
-/* One tensor of a device and of those with the same codes. */
+/* One tensor of a device and of those with the same quantised values. */
 struct piece {
     size_t device, step;
 };
@@ -67,7 +67,7 @@ static void list_pieces(struct team *team, double limit_bytes)
     }
 }
 
-/* Captures with the same codes are read, too, so that what is damaged is found. */
+/* Captures with the same quantised values are read, too, so that what is damaged is found. */
 static enum nd_status read_piece(void *context, size_t worker, size_t task, struct nd_error *err)
 {
     (void)worker;
@@ -124,7 +124,8 @@ enum nd_status nd_plan_read(const struct nd_plan *plan, const struct nd_plan_val
                             size_t n, void *out, struct nd_error *err)
 {
     const struct nd_plan_source *source = &plan->sources[tensor->device];
-    const unsigned char *decoded = plan->decoded != NULL ? *decoded_of(plan, tensor->device, tensor->step) : NULL;
+    const unsigned char *decoded =
+        plan->decoded != NULL ? *decoded_of(plan, tensor->device, tensor->step) : NULL;
     size_t sample_bytes = source->sample_bytes[tensor->step];
     if (decoded == NULL || first + n > plan->n_decoded)
         return nd_capture_read_verified(

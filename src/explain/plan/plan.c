@@ -36,7 +36,8 @@ static enum nd_status survey_again(struct nd_plan *plan, const struct nd_array *
     enum nd_status status = nd_survey_run(&survey, plan->model, plan->graph, zeros, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
         size_t e = plan->steps[s].tensor;
-        size_t root = survey.tensors[e].why != NULL ? plan->step_of_tensor[nd_survey_root(&survey, e)] : SIZE_MAX;
+        size_t root =
+            survey.tensors[e].why != NULL ? plan->step_of_tensor[nd_survey_root(&survey, e)] : SIZE_MAX;
         plan->steps[s].unreached_from =
             root != SIZE_MAX && plan->steps[root].substituted_from != SIZE_MAX ? SIZE_MAX : root;
     }
@@ -53,7 +54,8 @@ void nd_substituted_free(const struct nd_plan *plan, struct nd_array **substitut
     *substituted = NULL;
 }
 
-enum nd_status nd_substituted_make(const struct nd_plan *plan, struct nd_array **substituted, struct nd_error *err)
+enum nd_status nd_substituted_make(const struct nd_plan *plan, struct nd_array **substituted,
+                                   struct nd_error *err)
 {
     size_t n_tensors = nd_model_n_tensors(plan->model);
     enum nd_status status = ND_OK;
@@ -148,9 +150,10 @@ static struct nd_digest digest_of(const struct nd_probe_values *place, size_t sa
     return nd_capture_digest(place->capture, place->probe, place->tensor, sample, 0);
 }
 
-/* Outputs of the untouched model are mostly floats where the capture has codes: each float has a code. */
+/* Outputs of the untouched model are mostly floats where the capture has codes: each float has a quantised
+ * value. */
 static enum nd_status compare_qvalues(const struct pair *pair, size_t sample, bool *is_equal,
-                                    struct nd_error *err)
+                                      struct nd_error *err)
 {
     struct nd_array qvalues = {0}, floats = {0};
     enum nd_status status =
@@ -268,7 +271,7 @@ static struct need need_of(const struct nd_plan *plan)
 {
     /* The reference, and the reference with a device's error, both packed; of floats arrays of doubles, which
      * the examination of floats has besides. The error of quantisation is doubles. Those of the step at hand
-     * (the values of the graph, of programs) are as large as some steps together: the largest 16 times,
+     * (the values of the graph, of arithmetics) are as large as some steps together: the largest 16 times,
      * measured with three convolutions of one size (tests/e2e/test_explain_memory.py: 20 MiB more for each
      * thread). */
     enum { PACKED = 2, OF_FLOATS = 3, OF_LARGEST = 16 };
@@ -312,9 +315,9 @@ static double kept_bytes(const struct nd_exact_graph *graph)
     return graph != NULL ? (double)nd_exact_graph_kept_bytes(graph) : 0;
 }
 
-/* The part of the memory for what need_of does not count: weights as programs of units take them, libraries,
- * gaps between arrays. Of 1024 MiB it was 48 (PP-OCR recognition W8A8), 80 (YOLOv8n W8A8) and 174 MiB (YOLOv8n
- * W8A16), 2026-11-23. */
+/* The part of the memory for what need_of does not count: weights as arithmetics of layers take them,
+ * libraries, gaps between arrays. Of 1024 MiB it was 48 (PP-OCR recognition W8A8), 80 (YOLOv8n W8A8) and 174
+ * MiB (YOLOv8n W8A16), 2026-11-23. */
 static const double not_counted = 3.0 / 16;
 
 /* Tensors of captures that are decoded once: of what is left at most this part of the memory. Chosen. */

@@ -1,6 +1,6 @@
 /* The plan of an explanation: what is asked of which captures, and what of the model can be worked out.
  * nd_plan_make fills it once from the model and the captures; every later stage reads it only. A step is an
- * edge that the model computes (npudiff/explain.h).
+ * tensor that the model computes (npudiff/explain.h).
  *
  *     plan.c         which captures and samples, whether they can be explained together, the graphs
  *     plan_steps.c   the steps, and what each device has of them
@@ -22,7 +22,7 @@
 struct nd_planned_layer {
     bool is_examined; /* its inputs and its values were captured, and it can be evaluated */
     char *why_not;    /* NULL when is_examined */
-    bool has_total;   /* its codes were captured, and there is a reference */
+    bool has_total;   /* its quantised values were captured, and there is a reference */
 };
 
 /* A capture and where it keeps things. */
@@ -30,10 +30,11 @@ struct nd_plan_source {
     const struct nd_capture *capture;
     bool is_failed;
     enum nd_expectation expectation;
-    size_t same_as; /* the first device whose codes are the same, in every step; the device itself, else */
-    size_t probe;   /* of the capture */
-    size_t *tensors;  /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */
-    size_t *sample_bytes;          /* [n_steps] */
+    size_t same_as;  /* the first device whose quantised values are the same, in every step; the device itself,
+                        else */
+    size_t probe;    /* of the capture */
+    size_t *tensors; /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */
+    size_t *sample_bytes;            /* [n_steps] */
     struct nd_planned_layer *layers; /* [n_steps] */
     struct nd_explained_observer observer;
 };
@@ -56,8 +57,8 @@ struct nd_plan {
     char *probe;                         /* its name; NULL: all captures failed */
     size_t *inputs;                      /* [n_inputs of model]: which input of the probe */
     size_t *float_inputs;                /* [n_inputs of float_model]: which input of model */
-    size_t *step_of_tensor;                /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
-    struct nd_names step_of_name;        /* by the names of model's edges */
+    size_t *step_of_tensor;              /* [n_edges of model] or SIZE_MAX: a tensor that is not computed */
+    struct nd_names step_of_name;        /* by the names of model's tensors */
     size_t *step_of_float;               /* [n_edges of float_model] or SIZE_MAX */
     struct nd_explained_step *steps;     /* [n_steps]; is_double is not known yet */
     struct nd_shape *shapes;             /* [n_steps] */
@@ -71,8 +72,8 @@ struct nd_plan {
     size_t block, n_threads; /* samples that are read at once, and by how many threads: plan.c */
     struct nd_plan_source *sources; /* [n_devices] */
     bool reads_singly; /* one sample of one device at a time, but for what several devices are asked together */
-    double decoded_bytes; /* that held.c may take */
-    size_t n_decoded;     /* the first samples, which are */
+    double decoded_bytes;    /* that held.c may take */
+    size_t n_decoded;        /* the first samples, which are */
     unsigned char **decoded; /* [n_devices * n_steps] of nd_plan_hold; NULL where nothing is held */
 };
 
@@ -83,17 +84,20 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
                             const struct nd_explain_options *options, struct nd_error *err);
 void nd_plan_deinit(struct nd_plan *plan);
 
-/* The unit that makes the step's edge, or NULL. */
+/* The layer that makes the step's tensor, or NULL. */
 const struct nd_model_layer *nd_plan_layer(const struct nd_plan *plan, size_t step);
 const struct nd_tensor *nd_plan_tensor(const struct nd_plan *plan, size_t step);
-/* Whether any capture has codes that can be worked out. None: a float model, or outputs in floats only. */
+/* Whether any capture has quantised values that can be worked out. None: a float model, or outputs in floats
+ * only. */
 bool nd_plan_has_qvalues(const struct nd_plan *plan);
-/* Whether the device is evaluated by itself: it did not fail, and no device before it has the same codes. */
+/* Whether the device is evaluated by itself: it did not fail, and no device before it has the same quantised
+ * values. */
 bool nd_plan_is_worked_out(const struct nd_plan *plan, size_t device);
-/* Whether the step's codes have more than 8 bits. */
+/* Whether the step's quantised values have more than 8 bits. */
 bool nd_plan_is_wide(const struct nd_plan *plan, size_t step);
 
-/* Whether any sample of the step came out otherwise when it was run again; whether no input of its unit did. */
+/* Whether any sample of the step came out otherwise when it was run again; whether no input of its layer did.
+ */
 bool nd_plan_differs_by_run(const struct nd_plan *plan, size_t device, size_t step);
 bool nd_plan_inputs_repeat(const struct nd_plan *plan, size_t device, size_t step);
 
@@ -103,7 +107,7 @@ enum nd_status nd_plan_failure(const struct nd_capture *capture, char **out, str
 /* ---- the parts of nd_plan_make ---- */
 
 /* Takes a zeroed sample through the graph to learn the steps and what of them can be evaluated, and matches the
- * float model's edges with them. */
+ * float model's tensors with them. */
 enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err);
 /* Fills `equalised`, and scales the constants of float_graph like these pairs: before the float model is run.
  * ND_ERR_MEMORY, or what reading constants gives. */
@@ -123,7 +127,8 @@ size_t nd_plan_share(const struct nd_plan *plan, size_t n);
  */
 enum nd_status nd_plan_hold(struct nd_plan *plan, struct nd_error *err);
 void nd_plan_release(struct nd_plan *plan);
-/* Whether the codes of all devices are needed at the same time: where they vote, or stand for the reference. */
+/* Whether the quantised values of all devices are needed at the same time: where they vote, or stand for the
+ * reference. */
 bool nd_plan_reads_together(const struct nd_plan *plan, size_t step);
 /* The bytes of n samples of a step that the device has. Threads may read at the same time. */
 struct nd_plan_values {

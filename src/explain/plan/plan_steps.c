@@ -10,7 +10,7 @@
 
 /* ---- what of the model can be evaluated ---- */
 
-/* Two surveys: what the model makes of its inputs alone has a reference; and with the edges that have none
+/* Two surveys: what the model makes of its inputs alone has a reference; and with the tensors that have none
  * given as captures have them, what lies behind them can still be worked out from a device's own inputs. */
 struct finding {
     struct nd_survey alone, given;
@@ -78,7 +78,7 @@ static struct nd_shape shape_of(const struct nd_plan *plan, const struct finding
     return is_fixed ? *declared : (struct nd_shape){.rank = 1}; /* nobody has values of it */
 }
 
-/* What a unit reads that is not known is said of each device. */
+/* What a layer reads that is not known is said of each device. */
 static enum nd_status say_uncovered(struct nd_plan *plan, const struct finding *finding, size_t s,
                                     struct nd_error *err)
 {
@@ -92,7 +92,7 @@ static enum nd_status say_uncovered(struct nd_plan *plan, const struct finding *
     return plan->not_covered[s] != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Once all steps are known: those that each unit reads. */
+/* Once all steps are known: those that each layer reads. */
 static enum nd_status find_inputs(struct nd_plan *plan, struct nd_error *err)
 {
     for (size_t s = 0; s < plan->n_steps; s++) {
@@ -161,8 +161,8 @@ static enum nd_status check_float_model(const struct nd_plan *plan, struct nd_er
                    nd_model_path(plan->model), n, plan->n_steps);
 }
 
-/* An edge of the same name, number of elements and known scale. The input's float tensor is no edge of a float
- * model: its values are the probe's. */
+/* A tensor of the same name, number of elements and known scale. The input's float tensor is no tensor of a
+ * float model: its values are the probe's. */
 static void match_float_tensor(struct nd_plan *plan, const struct nd_survey_sight *sight, size_t e)
 {
     size_t s = nd_names_find(&plan->step_of_name, nd_model_tensor(plan->float_model, e)->name), n;
@@ -223,9 +223,9 @@ enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err)
 
 /* ---- what a device has of them ---- */
 
-/* Finds the captured edge of a step; else *why says in `text` why it cannot be used. */
+/* Finds the captured tensor of a step; else *why says in `text` why it cannot be used. */
 static enum nd_status find_tensor(struct nd_plan *plan, size_t device, size_t step, struct nd_strbuf *why,
-                                struct nd_error *err)
+                                  struct nd_error *err)
 {
     struct nd_plan_source *source = &plan->sources[device];
     const struct nd_tensor *wanted = nd_plan_tensor(plan, step);
@@ -240,8 +240,8 @@ static enum nd_status find_tensor(struct nd_plan *plan, size_t device, size_t st
         return ND_OK;
     }
     const struct nd_tensor *tensor = nd_capture_tensor(source->capture, e);
-    bool is_float =
-        nd_dtype_is_float(tensor->dtype) && (wanted->dtype == ND_DTYPE_NONE || nd_dtype_is_float(wanted->dtype));
+    bool is_float = nd_dtype_is_float(tensor->dtype) &&
+                    (wanted->dtype == ND_DTYPE_NONE || nd_dtype_is_float(wanted->dtype));
     if ((tensor->dtype != wanted->dtype && !is_float) || !nd_shape_equal(&tensor->shape, &plan->shapes[step])) {
         char shape[256];
         nd_strbuf_printf(why, "captured as %s %s", nd_dtype_name(tensor->dtype),
@@ -252,14 +252,14 @@ static enum nd_status find_tensor(struct nd_plan *plan, size_t device, size_t st
     return nd_shape_size_bytes(&tensor->shape, tensor->dtype, &source->sample_bytes[step], err);
 }
 
-/* Names an input that the unit cannot be given as the device had it. */
+/* Names an input that the layer cannot be given as the device had it. */
 static void find_missing_input(const struct nd_plan *plan, size_t device, size_t step, struct nd_strbuf *why)
 {
     const struct nd_model_layer *layer = nd_plan_layer(plan, step);
     for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
         size_t input = plan->step_of_tensor[layer->inputs[i]];
         if (input == SIZE_MAX || plan->sources[device].tensors[input] != SIZE_MAX)
-            continue; /* an input of codes is the probe's */
+            continue; /* an input of quantised values is the probe's */
         nd_strbuf_printf(why, "its input '%s' cannot be read", plan->steps[input].name);
         return;
     }
@@ -280,7 +280,7 @@ static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t ste
         nd_strbuf_deinit(&why); /* to capture it would not help */
         nd_strbuf_puts(&why, plan->not_covered[step]);
     } else if (is_read && !is_known) {
-        nd_strbuf_puts(&why, "its values are no codes");
+        nd_strbuf_puts(&why, "its values are no quantised values");
     } else if (is_read) {
         find_missing_input(plan, device, step, &why);
     }
@@ -295,12 +295,13 @@ void nd_plan_find_totals(struct nd_plan *plan)
 {
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps; s++)
-            plan->sources[d].layers[s].has_total =
-                plan->sources[d].tensors[s] != SIZE_MAX && nd_dtype_is_of_qvalues(nd_plan_tensor(plan, s)->dtype) &&
-                plan->steps[s].unreached_from == SIZE_MAX && plan->steps[s].substituted_from == SIZE_MAX;
+            plan->sources[d].layers[s].has_total = plan->sources[d].tensors[s] != SIZE_MAX &&
+                                                   nd_dtype_is_of_qvalues(nd_plan_tensor(plan, s)->dtype) &&
+                                                   plan->steps[s].unreached_from == SIZE_MAX &&
+                                                   plan->steps[s].substituted_from == SIZE_MAX;
 }
 
-/* Steps are in graph order: what a unit reads has been looked for before it. */
+/* Steps are in graph order: what a layer reads has been looked for before it. */
 enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct nd_error *err)
 {
     struct nd_plan_source *source = &plan->sources[device];

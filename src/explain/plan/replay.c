@@ -57,13 +57,13 @@ static enum nd_status make_block(size_t n, size_t sample_bytes, unsigned char **
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Whether one device after another has its codes of the step in the same room. */
+/* Whether one device after another has its quantised values of the step in the same room. */
 static bool takes_turns(const struct nd_plan *plan, size_t step)
 {
     return plan->reads_singly && !nd_plan_reads_together(plan, step);
 }
 
-/* Where a block of a step of the device is. Devices with the same codes share it. */
+/* Where a block of a step of the device is. Devices with the same quantised values share it. */
 static unsigned char **raw_of(const struct nd_reader *r, size_t device, size_t step)
 {
     size_t owner = takes_turns(r->plan, step) ? 0 : r->plan->sources[device].same_as;
@@ -98,7 +98,7 @@ static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
     return status;
 }
 
-/* Weights as programs of units take them: this part of the memory, of all threads together; chosen. */
+/* Weights as arithmetics of layers take them: this part of the memory, of all threads together; chosen. */
 enum { OF_WEIGHTS = 8 };
 
 enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, struct nd_error *err)
@@ -158,7 +158,8 @@ static bool is_read_first(const struct nd_reader *r, size_t device, size_t step)
     return !takes_turns(r->plan, step);
 }
 
-/* What was not read first, of the device and of those with the same codes, so that what is damaged is found. */
+/* What was not read first, of the device and of those with the same quantised values, so that what is damaged
+ * is found. */
 static enum nd_status read_turn(struct nd_reader *r, size_t device, struct nd_error *err)
 {
     const struct nd_plan *plan = r->plan;
@@ -176,7 +177,7 @@ static enum nd_status read_turn(struct nd_reader *r, size_t device, struct nd_er
     return status;
 }
 
-/* Reads a block of n <= nd_plan.block samples of the inputs and of all devices' codes. */
+/* Reads a block of n <= nd_plan.block samples of the inputs and of all devices' quantised values. */
 static enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, struct nd_error *err)
 {
     const struct nd_plan *plan = r->plan;
@@ -300,7 +301,7 @@ enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sampl
 }
 
 enum nd_status nd_reader_try_layer(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
-                                  bool *is_made, struct nd_error *err)
+                                   bool *is_made, struct nd_error *err)
 {
     (void)qvalues;
     struct nd_reader *r = context;
@@ -318,8 +319,8 @@ void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *q
     }
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
-        qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
-                                       ND_ROUND_HALF_EVEN);
+        qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[channel],
+                                           values->dtype, ND_ROUND_HALF_EVEN);
     }
 }
 

@@ -13,8 +13,8 @@ struct walk {
     const struct nd_model *model;
 };
 
-static enum nd_status found(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                            struct nd_error *err)
+static enum nd_status found(void *context, size_t tensor, const struct nd_array *values,
+                            enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
     (void)err;
@@ -49,7 +49,8 @@ enum nd_status nd_survey_run(struct nd_survey *survey, const struct nd_model *mo
     const struct nd_exact_options options = {.struct_size = sizeof options, .given = given, .missed = missed};
     survey->n_tensors = nd_model_n_tensors(model);
     survey->tensors = nd_calloc(survey->n_tensors, sizeof *survey->tensors);
-    enum nd_status status = survey->tensors != NULL ? nd_inputs_create(model, &inputs, err) : nd_fail_memory(err);
+    enum nd_status status =
+        survey->tensors != NULL ? nd_inputs_create(model, &inputs, err) : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_exact_graph_run(graph, inputs, &options, found, &walk, err);
     nd_inputs_destroy(model, &inputs);

@@ -1,16 +1,16 @@
-/* What one zeroed sample shows of a model: the edges that are computed and their shapes, and those that cannot
- * be evaluated. */
+/* What one zeroed sample shows of a model: the tensors that are computed and their shapes, and those that
+ * cannot be evaluated. */
 #ifndef ND_REPLAY_SURVEY_H
 #define ND_REPLAY_SURVEY_H
 
 #include "arithmetic/exact/eval_graph.h"
 #include "npudiff/model/model.h"
 
-/* Of one edge; neither found nor missed: it is not computed. */
+/* Of one tensor; neither found nor missed: it is not computed. */
 struct nd_survey_sight {
     bool is_found;
     char *why;             /* it cannot be evaluated; NULL: it can, or is not computed */
-    size_t needs;          /* why: an edge that is not known itself, or SIZE_MAX: it is its own operator */
+    size_t needs;          /* why: a tensor that is not known itself, or SIZE_MAX: it is its own operator */
     struct nd_shape shape; /* of what was found */
     size_t n;
 };
@@ -27,7 +27,7 @@ enum nd_status nd_survey_run(struct nd_survey *survey, const struct nd_model *mo
                              struct nd_error *err);
 void nd_survey_deinit(struct nd_survey *survey);
 
-/* The edge at which it begins that edge e is not known: e itself, or one before it. */
+/* The tensor at which it begins that tensor e is not known: e itself, or one before it. */
 size_t nd_survey_root(const struct nd_survey *survey, size_t e);
 
 #endif

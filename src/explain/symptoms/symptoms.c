@@ -245,7 +245,8 @@ static enum nd_status nd_diagnose_runs(struct nd_comparison *comparison,
 
 /* ---- depth ---- */
 
-/* The share of codes that differ, of floats the relative error over the samples that differ; NaN: none. */
+/* The share of quantised values that differ, of floats the relative error over the samples that differ; NaN:
+ * none. */
 static double error_of(const struct nd_compared_pair *pair, bool is_share)
 {
     const struct nd_difference *d = &pair->total.difference;
@@ -319,7 +320,7 @@ enum {
     MAX_SAMPLES = 16,
     MAX_VALUES = 1 << 18,               /* of a tensor, all samples together; one sample is always read */
     MAX_ELEMENTS_of_symptoms = 1 << 22, /* of a sample: larger tensors are left out */
-    MAX_TENSORS = 128,                    /* of a device, the first that differ */
+    MAX_TENSORS = 128,                  /* of a device, the first that differ */
     MAX_OTHERS = 6,                     /* tensors of the same shape, the nearest ones */
     MAX_INPUTS = 2,
 };
@@ -369,8 +370,8 @@ static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, e
     return status;
 }
 
-/* The values of an edge of a capture as real numbers (codes are dequantised), into x with room for them. What
- * reading a capture returns. */
+/* The values of a tensor of a capture as real numbers (quantised values are dequantised), into x with room for
+ * them. What reading a capture returns. */
 static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t tensor,
                                        const struct nd_diagnose_range *range, double *x, struct nd_error *err)
 {
@@ -382,7 +383,7 @@ static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t 
 struct diagnosis {
     const struct nd_capture *ref, *test;
     size_t ref_probe, test_probe, ref_tensor, test_tensor; /* of the captures */
-    size_t device, tensor;                               /* of the comparison */
+    size_t device, tensor;                                 /* of the comparison */
     struct nd_diagnose_range range;
     bool is_part; /* there are more samples */
     size_t n;     /* elements of a sample */
@@ -406,19 +407,23 @@ static double *make_values(struct diagnosis *diagnosis)
     return x;
 }
 
-static enum nd_status read_pair(struct diagnosis *diagnosis, size_t ref_tensor, size_t test_tensor, struct nd_error *err)
+static enum nd_status read_pair(struct diagnosis *diagnosis, size_t ref_tensor, size_t test_tensor,
+                                struct nd_error *err)
 {
     double *ref = make_values(diagnosis), *test = ref != NULL ? make_values(diagnosis) : NULL;
     if (test == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_diagnose_read(diagnosis->ref, diagnosis->ref_probe, ref_tensor, &diagnosis->range, ref, err);
-    return status == ND_OK ? nd_diagnose_read(diagnosis->test, diagnosis->test_probe, test_tensor, &diagnosis->range, test, err)
+    enum nd_status status =
+        nd_diagnose_read(diagnosis->ref, diagnosis->ref_probe, ref_tensor, &diagnosis->range, ref, err);
+    return status == ND_OK ? nd_diagnose_read(diagnosis->test, diagnosis->test_probe, test_tensor,
+                                              &diagnosis->range, test, err)
                            : status;
 }
 
 static enum nd_status add_other(struct diagnosis *diagnosis, const char *name, struct nd_error *err)
 {
-    size_t ref = nd_capture_find_tensor(diagnosis->ref, name), test = nd_capture_find_tensor(diagnosis->test, name);
+    size_t ref = nd_capture_find_tensor(diagnosis->ref, name),
+           test = nd_capture_find_tensor(diagnosis->test, name);
     if (ref == SIZE_MAX || test == SIZE_MAX)
         return ND_OK;
     const struct nd_shape *shape = &nd_capture_tensor(diagnosis->ref, diagnosis->ref_tensor)->shape;
@@ -430,8 +435,8 @@ static enum nd_status add_other(struct diagnosis *diagnosis, const char *name, s
         return ND_OK;
     enum nd_status status = read_pair(diagnosis, ref, test, err);
     if (status == ND_OK)
-        diagnosis->others[diagnosis->n_others++] =
-            (struct nd_other){name, diagnosis->values[diagnosis->n_values - 2], diagnosis->values[diagnosis->n_values - 1]};
+        diagnosis->others[diagnosis->n_others++] = (struct nd_other){
+            name, diagnosis->values[diagnosis->n_values - 2], diagnosis->values[diagnosis->n_values - 1]};
     return status;
 }
 
@@ -460,7 +465,8 @@ static enum nd_status add_input(struct diagnosis *diagnosis, size_t input, struc
 }
 
 /* Inputs first: what else equals them comes later. Then the nearest tensors before and after. */
-static enum nd_status add_others(struct diagnosis *diagnosis, const struct nd_comparison *c, struct nd_error *err)
+static enum nd_status add_others(struct diagnosis *diagnosis, const struct nd_comparison *c,
+                                 struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     size_t n_inputs = nd_capture_probe(diagnosis->ref, diagnosis->ref_probe)->n_inputs;
@@ -494,21 +500,22 @@ static size_t choose_probe(const struct nd_comparison *c, const struct nd_compar
     return chosen;
 }
 
-static bool open_layer_diagnosis(const struct nd_comparison *c, const struct nd_capture *const *captures, size_t device,
-                      size_t tensor, struct diagnosis *diagnosis)
+static bool open_layer_diagnosis(const struct nd_comparison *c, const struct nd_capture *const *captures,
+                                 size_t device, size_t tensor, struct diagnosis *diagnosis)
 {
     const struct nd_compared_pair *pair = &c->tensors[tensor].pairs[device - 1];
     size_t probe = choose_probe(c, pair), size_bytes;
     if (probe == SIZE_MAX)
         return false;
     const struct nd_difference *d = &pair->probes[probe].difference;
-    *diagnosis = (struct diagnosis){.ref = captures[0], .test = captures[device], .device = device, .tensor = tensor};
+    *diagnosis =
+        (struct diagnosis){.ref = captures[0], .test = captures[device], .device = device, .tensor = tensor};
     diagnosis->ref_probe = nd_capture_find_probe(diagnosis->ref, c->probes[probe].name);
     diagnosis->test_probe = nd_capture_find_probe(diagnosis->test, c->probes[probe].name);
     diagnosis->ref_tensor = nd_capture_find_tensor(diagnosis->ref, c->tensors[tensor].name);
     diagnosis->test_tensor = nd_capture_find_tensor(diagnosis->test, c->tensors[tensor].name);
-    if (diagnosis->ref_probe == SIZE_MAX || diagnosis->test_probe == SIZE_MAX || diagnosis->ref_tensor == SIZE_MAX ||
-        diagnosis->test_tensor == SIZE_MAX || d->n_samples == 0)
+    if (diagnosis->ref_probe == SIZE_MAX || diagnosis->test_probe == SIZE_MAX ||
+        diagnosis->ref_tensor == SIZE_MAX || diagnosis->test_tensor == SIZE_MAX || d->n_samples == 0)
         return false;
     const struct nd_tensor *e = nd_capture_tensor(diagnosis->ref, diagnosis->ref_tensor);
     if (!nd_shape_equal(&e->shape, &nd_capture_tensor(diagnosis->test, diagnosis->test_tensor)->shape) ||
@@ -541,8 +548,8 @@ static double step_of(const struct nd_tensor *tensor)
     return step > 0 ? step : 1;
 }
 
-static enum nd_status examine(struct diagnosis *diagnosis, const struct nd_comparison *c, struct nd_findings *found,
-                              struct nd_error *err)
+static enum nd_status examine(struct diagnosis *diagnosis, const struct nd_comparison *c,
+                              struct nd_findings *found, struct nd_error *err)
 {
     const struct nd_tensor *ref = nd_capture_tensor(diagnosis->ref, diagnosis->ref_tensor);
     const struct nd_tensor *test = nd_capture_tensor(diagnosis->test, diagnosis->test_tensor);
@@ -564,12 +571,14 @@ static enum nd_status examine(struct diagnosis *diagnosis, const struct nd_compa
                                        .captured = diagnosis->values[1],
                                        .others = diagnosis->others,
                                        .n_others = diagnosis->n_others};
-    const struct nd_diagnose_side sides[2] = {{diagnosis->ref, diagnosis->ref_probe, diagnosis->ref_tensor, diagnosis->range},
-                                              {diagnosis->test, diagnosis->test_probe, diagnosis->test_tensor, diagnosis->range}};
+    const struct nd_diagnose_side sides[2] = {
+        {diagnosis->ref, diagnosis->ref_probe, diagnosis->ref_tensor, diagnosis->range},
+        {diagnosis->test, diagnosis->test_probe, diagnosis->test_tensor, diagnosis->range}};
     status = nd_diagnose_tensor(&values, found, err);
     if (status != ND_OK)
         return status;
-    return nd_diagnose_readings(sides, diagnosis->values[0], diagnosis->values[1], diagnosis->range.n * diagnosis->n, found, err);
+    return nd_diagnose_readings(sides, diagnosis->values[0], diagnosis->values[1],
+                                diagnosis->range.n * diagnosis->n, found, err);
 }
 
 /* The axis of x along which y holds one number; -1: y is no such tensor. The axis is gone in y, or 1. */
@@ -600,8 +609,14 @@ static enum nd_status try_argmax(struct diagnosis *diagnosis, size_t ref, size_t
 {
     const struct nd_tensor *x = nd_capture_tensor(diagnosis->ref, ref);
     struct diagnosis values = *diagnosis;
-    struct nd_values_argmax argmax = {
-        x->name, diagnosis->range.n, (size_t)x->shape.dims[axis], 1, diagnosis->values[0], diagnosis->values[1], NULL, NULL};
+    struct nd_values_argmax argmax = {x->name,
+                                      diagnosis->range.n,
+                                      (size_t)x->shape.dims[axis],
+                                      1,
+                                      diagnosis->values[0],
+                                      diagnosis->values[1],
+                                      NULL,
+                                      NULL};
     for (int k = 0; k < x->shape.rank; k++) {
         argmax.n_outer *= k < axis ? (size_t)x->shape.dims[k] : 1;
         argmax.inner *= k > axis ? (size_t)x->shape.dims[k] : 1;

@@ -34,7 +34,7 @@ const struct nd_forced *nd_forced_find(const char *op_type, enum nd_dtype dtype)
     return NULL;
 }
 
-/* ---- which edges have any ---- */
+/* ---- which tensors have any ---- */
 
 static bool is_one_of(const char *op_types, const char *const *names, size_t n)
 {
@@ -74,7 +74,8 @@ static const struct nd_forced *forced_of(const struct nd_model *model, size_t te
 }
 
 /* Mul of x and of Sigmoid or HardSigmoid of the same x. */
-static void find_gate(struct nd_alternatives *a, const struct nd_model *model, const struct nd_model_layer *layer)
+static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
+                      const struct nd_model_layer *layer)
 {
     if (strcmp(layer->op_types, "Mul") != 0 || layer->n_inputs != 2)
         return;
@@ -96,11 +97,11 @@ bool nd_layer_carries(const struct nd_model_layer *layer)
     return is_one_of(layer->op_types, names, sizeof names / sizeof *names);
 }
 
-/* Whether the codes of the edge are those that its maker reads. */
+/* Whether the quantised values of the tensor are those that its maker reads. */
 static bool keeps_encoding(const struct nd_model *model, const struct nd_model_layer *maker, size_t tensor)
 {
-    return maker->n_inputs > 0 &&
-           nd_quant_is_same(&nd_model_tensor(model, maker->inputs[0])->quant, &nd_model_tensor(model, tensor)->quant);
+    return maker->n_inputs > 0 && nd_quant_is_same(&nd_model_tensor(model, maker->inputs[0])->quant,
+                                                   &nd_model_tensor(model, tensor)->quant);
 }
 
 static bool starts_at_zero(const struct nd_quant *quant)
@@ -110,7 +111,7 @@ static bool starts_at_zero(const struct nd_quant *quant)
 
 /* Whether the maker of an input of a Concat may make it with the encoding of the Concat: not what the provider
  * takes for the output of a Relu, its zero point being 0 and that of the Concat another, and not what only
- * moves codes or takes the greatest. */
+ * moves quantised values or takes the greatest. */
 static bool is_maker(const struct nd_model *model, size_t tensor, size_t to)
 {
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
@@ -129,7 +130,8 @@ const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tens
     if (maker == NULL || strcmp(maker->op_types, "Split") != 0 || maker->n_inputs != 1 ||
         keeps_encoding(model, maker, tensor))
         return NULL;
-    const struct nd_tensor *from = nd_model_tensor(model, maker->inputs[0]), *to = nd_model_tensor(model, tensor);
+    const struct nd_tensor *from = nd_model_tensor(model, maker->inputs[0]),
+                           *to = nd_model_tensor(model, tensor);
     return from->dtype == to->dtype && from->quant.n == 1 ? &from->quant : NULL;
 }
 
@@ -140,7 +142,7 @@ static void add_part(struct nd_alternatives *a, size_t from, size_t to)
     a->first_part[from] = a->n_parts++;
 }
 
-enum { LONGEST_CHAIN = 16 }; /* of what hands codes on to a Concat */
+enum { LONGEST_CHAIN = 16 }; /* of what hands quantised values on to a Concat */
 
 static bool is_concat(const struct nd_model_layer *layer)
 {
@@ -278,7 +280,7 @@ void nd_alternatives_deinit(struct nd_alternatives *a)
     *a = (struct nd_alternatives){.n_tensors = 0};
 }
 
-/* Whether every operator of the unit is one of these, and the first of them is one of the first `n_first`. */
+/* Whether every operator of the layer is one of these, and the first of them is one of the first `n_first`. */
 static bool is_chain_of(const char *op_types, const char *const *names, size_t n, size_t n_first)
 {
     for (size_t at = 0, k = 0; op_types[at] != '\0'; k++) {
@@ -329,7 +331,8 @@ void nd_say_forced(const struct nd_alternatives *a, const struct nd_model *model
             nd_strbuf_printf(text, "%sthe provider reads '%s' with scale %s, not with the model's",
                              text->len > before ? "; " : "", nd_model_tensor(model, layer->inputs[i])->name,
                              a->forced[layer->inputs[i]]->text);
-    /* Layers after it read such codes with the scale that they have; who reads an output does not know it. */
+    /* Layers after it read such quantised values with the scale that they have; who reads an output does not
+     * know it. */
     if (a->forced[layer->tensor] != NULL && is_model_output)
         nd_strbuf_puts(text, ": the output is wrong in real units, as the provider makes it");
     else if (a->forced[layer->tensor] != NULL)

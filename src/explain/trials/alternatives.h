@@ -2,13 +2,12 @@
  * encodings: innocent explanations that are tried before a layer is called anything.
  * docs/science/htp-arithmetic.md has what each was seen on.
  *
- *     fused    one operation makes the layer's codes and those of the operator before it, with this layer's
- *              encoding (Conv, then Relu with a quantiser of its own); or what makes the inputs of a Concat
- *              makes each of them with the encoding of the Concat, or they are rescaled before it; or x times
- *              a gate of x is one function (SiLU, HardSwish)
- *     forced   the layer reads an operand with the encoding that the provider forces on its maker (uint16 Tanh,
- *              Sigmoid), whatever the model says
- *     v81      a program of v73 with the floats of v81 */
+ *     fused    one operation makes the layer's quantised values and those of the operator before it, with this
+ * layer's encoding (Conv, then Relu with a quantiser of its own); or what makes the inputs of a Concat makes
+ * each of them with the encoding of the Concat, or they are rescaled before it; or x times a gate of x is one
+ * function (SiLU, HardSwish) forced   the layer reads an operand with the encoding that the provider forces on
+ * its maker (uint16 Tanh, Sigmoid), whatever the model says v81      an arithmetic of v73 with the floats of
+ * v81 */
 #ifndef ND_REPLAY_ALTERNATIVES_H
 #define ND_REPLAY_ALTERNATIVES_H
 
@@ -33,26 +32,26 @@ struct nd_forced {
 /* That of the operator for outputs of this type; NULL: none. Static storage. */
 const struct nd_forced *nd_forced_find(const char *op_type, enum nd_dtype dtype);
 
-/* The maker of one edge may make another edge, too, or its part of that. */
+/* The maker of one tensor may make another tensor, too, or its part of that. */
 struct nd_fused_part {
-    size_t from, to; /* edges */
-    size_t next;     /* the next part from the same edge; SIZE_MAX: none */
+    size_t from, to; /* tensors */
+    size_t next;     /* the next part from the same tensor; SIZE_MAX: none */
 };
 
-/* Which alternatives the edges of a model have. */
+/* Which alternatives the tensors of a model have. */
 struct nd_alternatives {
     size_t n_tensors;
     struct nd_fused_part *parts;
     size_t n_parts;
-    size_t *part_to;    /* [n_edges] the first part to this edge, which the others follow; SIZE_MAX: none */
-    size_t *first_part; /* [n_edges] the first part from this edge; SIZE_MAX: none */
-    size_t *fused_from; /* [n_edges] the edge whose maker may make all of this one; SIZE_MAX: none */
+    size_t *part_to;    /* [n_edges] the first part to this tensor, which the others follow; SIZE_MAX: none */
+    size_t *first_part; /* [n_edges] the first part from this tensor; SIZE_MAX: none */
+    size_t *fused_from; /* [n_edges] the tensor whose maker may make all of this one; SIZE_MAX: none */
     bool *is_joined;    /* [n_edges] a Concat of which the makers of its inputs may make the parts */
-    size_t *gated;      /* [n_edges] of a product of x and a gate of x the edge x; SIZE_MAX: none */
+    size_t *gated;      /* [n_edges] of a product of x and a gate of x the tensor x; SIZE_MAX: none */
     bool *is_hard;      /* [n_edges] the gate is HardSigmoid, else Sigmoid */
-    const struct nd_forced **forced; /* [n_edges] of the operator that made its codes, however they were
-                                                moved since; NULL: none */
-    bool *is_forced_here;            /* [n_edges] and that operator made the edge itself */
+    const struct nd_forced **forced; /* [n_edges] of the operator that made its quantised values, however they
+                                        were moved since; NULL: none */
+    bool *is_forced_here;            /* [n_edges] and that operator made the tensor itself */
 };
 /* ND_ERR_MEMORY. deinit accepts a zeroed one. */
 enum nd_status nd_alternatives_init(struct nd_alternatives *alternatives, const struct nd_model *model,
@@ -62,24 +61,24 @@ void nd_alternatives_deinit(struct nd_alternatives *alternatives);
 /* The part that the maker of `from` may make of `to`; SIZE_MAX: none. */
 size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from, size_t to);
 
-/* The encoding of what a Split divides, where that of its part, the edge, is another: a Concat takes the part
+/* The encoding of what a Split divides, where that of its part, the tensor, is another: a Concat takes the part
  * from there. NULL: it is no such part. */
 const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tensor);
 
-/* Whether the unit hands on what its maker made with the encoding of a Concat behind it. */
+/* Whether the layer hands on what its maker made with the encoding of a Concat behind it. */
 bool nd_layer_carries(const struct nd_model_layer *layer);
 /* The same of all its inputs: a Concat before a Concat does so, too. */
 bool nd_layer_carries_all(const struct nd_model_layer *layer);
 
-/* Whether the unit is a function of one tensor of 8 bits, element by element: integer devices make it from a
+/* Whether the layer is a function of one tensor of 8 bits, element by element: integer devices make it from a
  * table, the entries of which are worked out in floats and rounded once, however the device multiplies
  * elsewhere. */
 bool nd_layer_is_table(const struct nd_model *model, const struct nd_model_layer *layer);
 
-/* Whether the unit is a mean or a sum over elements of one tensor. */
+/* Whether the layer is a mean or a sum over elements of one tensor. */
 bool nd_layer_is_mean(const struct nd_model_layer *layer);
 
-/* Which encodings the provider forces on what the unit writes and reads, and what is wrong then, in words. */
+/* Which encodings the provider forces on what the layer writes and reads, and what is wrong then, in words. */
 void nd_say_forced(const struct nd_alternatives *alternatives, const struct nd_model *model,
                    const struct nd_model_layer *layer, bool is_model_output, struct nd_strbuf *text);
 

@@ -1,4 +1,4 @@
-/* What programs of whole units make of one unit, and how its codes are held against that. */
+/* What arithmetics of whole layers make of one unit, and how its quantised values are held against that. */
 #include "explain/trials/layer_trial.h"
 
 #include <math.h>
@@ -11,14 +11,16 @@
 #include "core/memory.h"
 
 static const struct nd_array *nd_layer_trial_kept(const struct nd_layer_trial *trial, size_t from, size_t to,
-                                                 size_t arithmetic);
+                                                  size_t arithmetic);
 
-/* Where the codes of the input at hand are in those of the Concat: n_runs of `length`, `step` apart. */
+/* Where the quantised values of the input at hand are in those of the Concat: n_runs of `length`, `step` apart.
+ */
 struct place {
     size_t first, length, step, n_runs;
 };
 
-/* Of the first input, whose length is not known yet; false: the codes of the Concat are not known. */
+/* Of the first input, whose length is not known yet; false: the quantised values of the Concat are not known.
+ */
 static bool find_place(const struct nd_exact_layer *layer, const struct nd_array *given, struct place *place)
 {
     int axis = given->n > 0 ? nd_layer_concat_axis(layer, given->shape.rank) : -1;
@@ -42,12 +44,12 @@ static size_t count_wrong(const struct place *place, const struct nd_array *give
     return n;
 }
 
-/* Of one input: what is nearest to the codes of the Concat. */
+/* Of one input: what is nearest to the quantised values of the Concat. */
 struct choice {
     const struct place *place; /* NULL: these are not known */
     const struct nd_array *given;
     const struct nd_array *qvalues; /* the best so far; NULL: there is none */
-    struct nd_layer_brought own;   /* where they are not borrowed */
+    struct nd_layer_brought own;    /* where they are not borrowed */
     size_t n_wrong;
 };
 
@@ -59,9 +61,9 @@ static bool is_better(const struct choice *choice, const struct nd_array *qvalue
     return choice->qvalues == NULL || *n_wrong < choice->n_wrong;
 }
 
-/* The ways in which these codes of input i (NULL: its own) may be rescaled. */
+/* The ways in which these quantised values of input i (NULL: its own) may be rescaled. */
 static enum nd_status choose_method(const struct nd_exact_layer *layer, size_t i, const struct nd_array *given,
-                                 const struct nd_quant *from, struct choice *choice, struct nd_error *err)
+                                    const struct nd_quant *from, struct choice *choice, struct nd_error *err)
 {
     for (int method = 0; method < ND_N_BRINGS && (choice->qvalues == NULL || choice->n_wrong > 0); method++) {
         struct nd_layer_brought brought = {.is_covered = false};
@@ -121,7 +123,7 @@ static enum nd_status choose_all(const struct nd_layer_trial *trial, const struc
     return status;
 }
 
-/* Whether each input is codes that the capture has. */
+/* Whether each input is quantised values that the capture has. */
 static bool has_qvalues(const struct nd_exact_layer *layer)
 {
     size_t n = nd_layer_n_inputs(layer);
@@ -131,11 +133,11 @@ static bool has_qvalues(const struct nd_exact_layer *layer)
     return has;
 }
 
-/* Makes what is fused of the trial, by that program. How a device rescales depends on how it laid a tensor out,
- * which the model does not say: of each input the way is taken that is nearest to the device's own codes
+/* Makes what is fused of the trial, by that arithmetic. How a device rescales depends on how it laid a tensor
+ * out, which the model does not say: of each input the way is taken that is nearest to the device's own codes
  * (given; n = 0: not known). ND_ERR_MEMORY. */
 static enum nd_status nd_layer_join(struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
-                                   size_t arithmetic, const struct nd_array *given, struct nd_error *err)
+                                    size_t arithmetic, const struct nd_array *given, struct nd_error *err)
 {
     size_t n_arithmetics, n = nd_layer_n_inputs(layer);
     struct nd_layer_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
@@ -156,7 +158,7 @@ static enum nd_status nd_layer_join(struct nd_layer_trial *trial, const struct n
     }
     if (is_known && status == ND_OK)
         status = nd_layer_run_with(&nd_layer_arithmetics(&n_arithmetics)[arithmetic], layer, &encodings,
-                                  &fused->qvalues[arithmetic], &fused->is_covered[arithmetic], &why);
+                                   &fused->qvalues[arithmetic], &fused->is_covered[arithmetic], &why);
     for (size_t i = 0; i < n; i++)
         nd_array_deinit(&choices[i].own.qvalues);
     if (status == ND_OK)
@@ -169,7 +171,7 @@ static enum nd_status nd_layer_join(struct nd_layer_trial *trial, const struct n
 /* ---- one unit ---- */
 
 enum nd_status nd_layer_trial_init(struct nd_layer_trial *trial, const struct nd_model *model,
-                                  const struct nd_alternatives *alternatives, struct nd_error *err)
+                                   const struct nd_alternatives *alternatives, struct nd_error *err)
 {
     size_t n_tensors = nd_model_n_tensors(model);
     *trial = (struct nd_layer_trial){.tensor = SIZE_MAX, .model = model, .alternatives = alternatives};
@@ -243,8 +245,8 @@ static enum nd_status settle_made(enum nd_status status, const struct nd_error *
 }
 
 /* A Div by the sum of what it divides: a Softmax in parts. Devices may make one operation of it, whose sum is
- * not rounded, nor clipped, to the codes that the model has for it. Seen: Magika W8A8 of tools/zoo, gen1, gen3
- * and gen5, QAIRT 2.51.0: values as if the sum were 3 times its greatest code. */
+ * not rounded, nor clipped, to the quantised values that the model has for it. Seen: Magika W8A8 of tools/zoo,
+ * gen1, gen3 and gen5, QAIRT 2.51.0: values as if the sum were 3 times its greatest quantised value. */
 static bool is_share_of_sum(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     static const char *const movers[] = {"Reshape", "Unsqueeze", "Squeeze", "Expand"};
@@ -261,8 +263,8 @@ static bool is_share_of_sum(const struct nd_model *model, const struct nd_exact_
            maker->inputs[0] == layer->input_tensors[0];
 }
 
-static enum nd_status run_arithmetic(struct nd_layer_trial *trial, const struct nd_layer_arithmetic *arithmetic, size_t p,
-                                  const struct nd_exact_layer *layer, struct nd_error *err)
+static enum nd_status run_arithmetic(struct nd_layer_trial *trial, const struct nd_layer_arithmetic *arithmetic,
+                                     size_t p, const struct nd_exact_layer *layer, struct nd_error *err)
 {
     struct nd_error why = {0};
     if (is_share_of_sum(trial->model, layer))
@@ -275,9 +277,9 @@ static enum nd_status run_arithmetic(struct nd_layer_trial *trial, const struct 
 
 /* ---- in another way ---- */
 
-/* What the maker of the edge `from` made of the edge `to` by that program; NULL: nothing is known. */
+/* What the maker of the tensor `from` made of the tensor `to` by that arithmetic; NULL: nothing is known. */
 static const struct nd_array *nd_layer_trial_kept(const struct nd_layer_trial *trial, size_t from, size_t to,
-                                                 size_t arithmetic)
+                                                  size_t arithmetic)
 {
     size_t part = nd_fused_part_of(trial->alternatives, from, to);
     if (part == SIZE_MAX)
@@ -286,14 +288,14 @@ static const struct nd_array *nd_layer_trial_kept(const struct nd_layer_trial *t
     return kept->is_covered[kept->alike[arithmetic]] ? &kept->qvalues[kept->alike[arithmetic]] : NULL;
 }
 
-/* Whether the maker of the edge `from` makes the edge `to`, too, in a way that is not known. */
+/* Whether the maker of the tensor `from` makes the tensor `to`, too, in a way that is not known. */
 static bool is_open(const struct nd_layer_trial *trial, size_t from, size_t to, size_t arithmetic)
 {
     size_t part = nd_fused_part_of(trial->alternatives, from, to);
     return part != SIZE_MAX && trial->kept[part].is_open[trial->kept[part].alike[arithmetic]];
 }
 
-/* Which input of the unit is gated by the other; false: it is no gate. */
+/* Which input of the layer is gated by the other; false: it is no gate. */
 static bool find_gate(const struct nd_alternatives *a, const struct nd_exact_layer *layer,
                       struct nd_layer_gate *gate)
 {
@@ -304,27 +306,27 @@ static bool find_gate(const struct nd_alternatives *a, const struct nd_exact_lay
     return x != SIZE_MAX && gate->input < n;
 }
 
-/* The unit with another encoding of its output: as one function with its gate, or as it is. */
-static enum nd_status make_part(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
-                                struct nd_layer_encodings *encodings, struct nd_layer_made *kept)
+/* The layer with another encoding of its output: as one function with its gate, or as it is. */
+static enum nd_status make_part(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                                size_t p, struct nd_layer_encodings *encodings, struct nd_layer_made *kept)
 {
     size_t n;
     struct nd_error why = {0};
     struct nd_layer_gate gate;
     enum nd_status status = ND_OK;
-    /* By HardSigmoid, whose codes are quantised, x is multiplied. */
+    /* By HardSigmoid, whose quantised values are quantised, x is multiplied. */
     if (find_gate(trial->alternatives, layer, &gate) && !gate.is_hard && encodings->dtype == layer->dtype) {
         gate.output = encodings->output;
         status = nd_layer_run_gated(layer, &gate, &kept->qvalues[p], &kept->is_covered[p], &why);
     }
     if (status == ND_OK && !kept->is_covered[p])
         status = nd_layer_run_with(&nd_layer_arithmetics(&n)[p], layer, encodings, &kept->qvalues[p],
-                                  &kept->is_covered[p], &why);
+                                   &kept->is_covered[p], &why);
     kept->is_open[p] = encodings->after != ND_LAYER_AFTER_NONE && status == ND_ERR_UNSUPPORTED;
     return settle_made(status, &why, &kept->qvalues[p], &kept->is_covered[p], NULL);
 }
 
-/* The first n inputs as their makers made them for the edge `to`. False: they did not. */
+/* The first n inputs as their makers made them for the tensor `to`. False: they did not. */
 static bool carry(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t to, size_t p,
                   size_t n, struct nd_layer_encodings *encodings)
 {
@@ -337,8 +339,8 @@ static bool carry(const struct nd_layer_trial *trial, const struct nd_exact_laye
     return is_known;
 }
 
-/* Whether the unit only hands on what was made for the edge `to`: before a Concat always, before a Relu where
- * it was made. */
+/* Whether the layer only hands on what was made for the tensor `to`: before a Concat always, before a Relu
+ * where it was made. */
 static bool hands_on(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
                      const struct nd_model_layer *own, size_t to, size_t p)
 {
@@ -347,8 +349,8 @@ static bool hands_on(const struct nd_layer_trial *trial, const struct nd_exact_l
     return nd_layer_carries(own) && nd_layer_trial_kept(trial, layer->input_tensors[0], to, p) != NULL;
 }
 
-/* For the layers after the unit that may be made with it. What hands on codes hands on those that its maker
- * made for that layer. */
+/* For the layers after the layer that may be made with it. What hands on quantised values hands on those that
+ * its maker made for that layer. */
 static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
                                  struct nd_error *err)
 {
@@ -387,7 +389,7 @@ static void forget_parts_of(struct nd_layer_trial *trial, const struct nd_exact_
         forget_made(&trial->kept[k]);
 }
 
-/* What was made with the maker of what the unit reads, with its gate, or for what reads it. */
+/* What was made with the maker of what the layer reads, with its gate, or for what reads it. */
 static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
                                 struct nd_error *err)
 {
@@ -407,19 +409,21 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
             nd_layer_narrow(layer, qvalues);
         return copied;
     }
-    const struct nd_array *divided =
-        nd_layer_n_inputs(layer) == 1 ? nd_layer_trial_kept(trial, layer->input_tensors[0], layer->tensor, p) : NULL;
+    const struct nd_array *divided = nd_layer_n_inputs(layer) == 1
+                                         ? nd_layer_trial_kept(trial, layer->input_tensors[0], layer->tensor, p)
+                                         : NULL;
     if (divided != NULL)
         return settle_made(nd_layer_run_brought(&nd_layer_arithmetics(&n)[p], layer, divided,
-                                               nd_divided_from(trial->model, layer->input_tensors[0]), qvalues,
-                                               is_covered, &why),
+                                                nd_divided_from(trial->model, layer->input_tensors[0]), qvalues,
+                                                is_covered, &why),
                            &why, qvalues, is_covered, err);
-    enum nd_status status = find_gate(a, layer, &gate) ? nd_layer_run_gated(layer, &gate, qvalues, is_covered, &why)
-                                                      : nd_layer_run_in_blocks(layer, qvalues, is_covered, &why);
+    enum nd_status status = find_gate(a, layer, &gate)
+                                ? nd_layer_run_gated(layer, &gate, qvalues, is_covered, &why)
+                                : nd_layer_run_in_blocks(layer, qvalues, is_covered, &why);
     return settle_made(status, &why, qvalues, is_covered, err);
 }
 
-/* With the encodings that the provider forces on what the unit reads and makes; where it does not read so, on
+/* With the encodings that the provider forces on what the layer reads and makes; where it does not read so, on
  * what it makes alone: what is moved before it may have been brought to the model's encoding. */
 static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
                                  const struct nd_array *given, struct nd_error *err)
@@ -432,7 +436,7 @@ static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_e
     enum nd_status status = ND_OK;
     for (int is_output_alone = 0; is_output_alone <= (is_here ? 1 : 0) && status == ND_OK; is_output_alone++) {
         struct nd_layer_encodings encodings = {.output = is_here ? &a->forced[layer->tensor]->quant : NULL,
-                                              .dtype = layer->dtype};
+                                               .dtype = layer->dtype};
         struct nd_error why = {0};
         size_t n_inputs = is_output_alone != 0
                               ? 0
@@ -441,7 +445,8 @@ static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_e
             break;
         nd_array_deinit(&forced->qvalues[p]);
         forced->is_covered[p] = false;
-        status = nd_layer_run_with(arithmetic, layer, &encodings, &forced->qvalues[p], &forced->is_covered[p], &why);
+        status =
+            nd_layer_run_with(arithmetic, layer, &encodings, &forced->qvalues[p], &forced->is_covered[p], &why);
         status = settle_made(status, &why, &forced->qvalues[p], &forced->is_covered[p], err);
         if (n_inputs == 0 || (forced->is_covered[p] && is_same(&forced->qvalues[p], given)))
             break;
@@ -457,19 +462,19 @@ static enum nd_status run_others(struct nd_layer_trial *trial, const struct nd_e
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_layer_made *v81 = &trial->others[ND_ALTERNATIVE_V81];
     struct nd_error why = {0};
-    enum nd_status status =
-        a->is_joined[layer->tensor] ? nd_layer_join(trial, layer, p, given, err) : run_fused(trial, layer, p, err);
+    enum nd_status status = a->is_joined[layer->tensor] ? nd_layer_join(trial, layer, p, given, err)
+                                                        : run_fused(trial, layer, p, err);
     if (status == ND_OK)
         status = settle_made(
-            nd_layer_run_as_v81(arithmetic, layer, trial->memory, &v81->qvalues[p], &v81->is_covered[p], &why), &why,
-            &v81->qvalues[p], &v81->is_covered[p], err);
+            nd_layer_run_as_v81(arithmetic, layer, trial->memory, &v81->qvalues[p], &v81->is_covered[p], &why),
+            &why, &v81->qvalues[p], &v81->is_covered[p], err);
     if (status == ND_OK)
         status = run_forced(trial, layer, p, given, err);
     return status == ND_OK ? keep_fused(trial, layer, p, err) : status;
 }
 
 const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, enum nd_alternative alternative,
-                                           size_t arithmetic)
+                                            size_t arithmetic)
 {
     const struct nd_layer_made *made = &trial->others[alternative];
     return made->is_covered[arithmetic] ? &made->qvalues[arithmetic] : NULL;
@@ -493,7 +498,7 @@ static void note_defect(struct nd_layer_trial *trial, const struct nd_exact_laye
 }
 
 enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
-                                 const struct nd_array *given, struct nd_error *err)
+                                  const struct nd_array *given, struct nd_error *err)
 {
     size_t n;
     const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
@@ -520,7 +525,7 @@ enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_
     note_defect(trial, layer);
     if (trial->alternatives != NULL)
         forget_parts_of(trial, layer);
-    /* What a program did not make it has not kept from before it was codes. */
+    /* What an arithmetic did not make it has not kept from before it was quantised values. */
     for (size_t p = 0; p < n && status == ND_OK; p++)
         if (!fits[p])
             nd_layer_memory_refute(trial->memory, layer->tensor, &arithmetics[p]);
@@ -551,8 +556,8 @@ static void tally_defect(const struct nd_known_defect *defect, struct nd_layer_t
         tally->known_defect = defect;
 }
 
-void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *given, const double *exact, size_t n,
-                         struct nd_layer_tally *tally)
+void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *given, const double *exact,
+                          size_t n, struct nd_layer_tally *tally)
 {
     count_others(trial, given, n, tally);
     tally_defect(trial->known_defect, tally);

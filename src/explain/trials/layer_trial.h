@@ -1,5 +1,5 @@
-/* What programs of whole units (arith/htp.h) make of the device's own input codes, and how the device's codes
- * are held against that. */
+/* What arithmetics of whole layers (arith/htp.h) make of the device's own input quantised values, and how the
+ * device's quantised values are held against that. */
 #ifndef ND_REPLAY_LAYER_TRIAL_H
 #define ND_REPLAY_LAYER_TRIAL_H
 
@@ -9,65 +9,68 @@
 
 enum { ND_MAX_LAYER_ARITHMETICS = 4 };
 
-/* Over the codes of one unit, by program, of what it makes in another way. */
+/* Over the quantised values of one unit, by arithmetic, of what it makes in another way. */
 struct nd_other_tally {
     uint64_t n[ND_MAX_LAYER_ARITHMETICS], wrong[ND_MAX_LAYER_ARITHMETICS];
     double max[ND_MAX_LAYER_ARITHMETICS];
 };
 
-/* Over the codes of one unit, by program, in the order of nd_unit_programs. */
+/* Over the quantised values of one unit, by arithmetic, in the order of nd_unit_programs. */
 struct nd_layer_tally {
-    uint64_t n[ND_MAX_LAYER_ARITHMETICS];              /* codes of which the program says what they are */
-    uint64_t wrong[ND_MAX_LAYER_ARITHMETICS];          /* of those, the device's are others */
-    uint64_t apart[ND_MAX_LAYER_ARITHMETICS];          /* of those, rounding half to even gives another code */
+    uint64_t n[ND_MAX_LAYER_ARITHMETICS];     /* quantised values of which the arithmetic says what they are */
+    uint64_t wrong[ND_MAX_LAYER_ARITHMETICS]; /* of those, the device's are others */
+    uint64_t
+        apart[ND_MAX_LAYER_ARITHMETICS]; /* of those, rounding half to even gives another quantised value */
     uint64_t apart_as_made[ND_MAX_LAYER_ARITHMETICS];  /* and the device has the program's */
     uint64_t apart_as_exact[ND_MAX_LAYER_ARITHMETICS]; /* or that of rounding */
     double max[ND_MAX_LAYER_ARITHMETICS];              /* largest magnitude of what is wrong */
     double doubt[ND_MAX_LAYER_ARITHMETICS];            /* the greatest of nd_unit_program_doubt */
     struct nd_other_tally others[ND_N_ALTERNATIVES];
-    const struct nd_known_defect *known_defect; /* that the unit may have in some sample, or NULL */
+    const struct nd_known_defect *known_defect; /* that the layer may have in some sample, or NULL */
 };
 void nd_layer_tally_merge(const struct nd_layer_tally *from, struct nd_layer_tally *to);
 
-/* What programs make of a unit in another way. */
+/* What arithmetics make of a unit in another way. */
 struct nd_layer_made {
     struct nd_array qvalues[ND_MAX_LAYER_ARITHMETICS];
     bool is_covered[ND_MAX_LAYER_ARITHMETICS];
-    size_t alike[ND_MAX_LAYER_ARITHMETICS]; /* of a part: the program whose codes are those of this one, too */
-    bool is_open[ND_MAX_LAYER_ARITHMETICS]; /* of a part: made with the unit after it in a way that is not known */
-    const struct nd_known_defect *known_defect; /* of the unit that made them */
+    size_t alike[ND_MAX_LAYER_ARITHMETICS];     /* of a part: the arithmetic whose quantised values are those of
+                                                   this one, too */
+    bool is_open[ND_MAX_LAYER_ARITHMETICS];     /* of a part: made with the layer after it in a way that is not
+                                                   known */
+    const struct nd_known_defect *known_defect; /* of the layer that made them */
     bool wraps;                                 /* see nd_unit_encodings */
 };
 
-/* What programs make of the unit at hand. One for each thread. */
+/* What arithmetics make of the layer at hand. One for each thread. */
 struct nd_layer_trial {
     const struct nd_model *model;
     const struct nd_alternatives *alternatives; /* of the model; NULL: none is tried */
-    struct nd_layer_made *kept; /* [n_kept] parts of edges, made by the makers of the edges before them */
-    size_t n_kept;             /* alternatives->n_parts */
-    struct nd_layer_made others[ND_N_ALTERNATIVES]; /* of the unit at hand */
+    struct nd_layer_made *kept; /* [n_kept] parts of tensors, made by the makers of the tensors before them */
+    size_t n_kept;              /* alternatives->n_parts */
+    struct nd_layer_made others[ND_N_ALTERNATIVES]; /* of the layer at hand */
     struct nd_layer_memory *memory;                 /* of the sample at hand */
-    const struct nd_known_defect *known_defect;    /* of the unit at hand; NULL: none */
-    size_t tensor;                                   /* SIZE_MAX: of none */
-    struct nd_array made[ND_MAX_LAYER_ARITHMETICS];    /* not there where is_covered is false or alike less */
-    size_t alike[ND_MAX_LAYER_ARITHMETICS];            /* the first program that makes the same of such units */
+    const struct nd_known_defect *known_defect;     /* of the layer at hand; NULL: none */
+    size_t tensor;                                  /* SIZE_MAX: of none */
+    struct nd_array made[ND_MAX_LAYER_ARITHMETICS]; /* not there where is_covered is false or alike less */
+    size_t alike[ND_MAX_LAYER_ARITHMETICS]; /* the first arithmetic that makes the same of such layers */
     bool is_covered[ND_MAX_LAYER_ARITHMETICS];
     double doubt[ND_MAX_LAYER_ARITHMETICS];
 };
 enum nd_status nd_layer_trial_init(struct nd_layer_trial *trial, const struct nd_model *model,
-                                  const struct nd_alternatives *alternatives, struct nd_error *err);
+                                   const struct nd_alternatives *alternatives, struct nd_error *err);
 void nd_layer_trial_deinit(struct nd_layer_trial *trial);
 /* Before each sample of a device. */
 void nd_layer_trial_begin(struct nd_layer_trial *trial);
-/* Takes the unit through all programs. given: the device's codes of it, n = 0 where they are not known.
- * ND_ERR_MEMORY; what a program refuses it does not cover. */
+/* Takes the layer through all arithmetics. given: the device's quantised values of it, n = 0 where they are not
+ * known. ND_ERR_MEMORY; what an arithmetic refuses it does not cover. */
 enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
-                                 const struct nd_array *given, struct nd_error *err);
-/* What the program makes of the unit that was taken last, in another way; NULL: nothing is known. */
+                                  const struct nd_array *given, struct nd_error *err);
+/* What the arithmetic makes of the layer that was taken last, in another way; NULL: nothing is known. */
 const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, enum nd_alternative alternative,
-                                           size_t arithmetic);
-/* Counts the unit that was taken last. exact[n]: rounded half to even. */
-void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *given, const double *exact, size_t n,
-                         struct nd_layer_tally *tally);
+                                            size_t arithmetic);
+/* Counts the layer that was taken last. exact[n]: rounded half to even. */
+void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *given, const double *exact,
+                          size_t n, struct nd_layer_tally *tally);
 
 #endif

@@ -1,5 +1,5 @@
-/* Counting which programs give a code. Most codes are the nearest, of a value that is far from a tie: then
- * nothing is to be counted for the programs that round to the nearest. */
+/* Counting which arithmetics give a quantised value. Most quantised values are the nearest, of a value that is
+ * far from a tie: then nothing is to be counted for the arithmetics that round to the nearest. */
 #include "explain/trials/qvalue_tally.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/memory.h"
 
-/* Counting which programs give the codes of one unit, many at once. code_tally.c counts one by one, and its way
- * decides: both give the same numbers. */
+/* Counting which arithmetics give the quantised values of one unit, many at once. code_tally.c counts one by
+ * one, and its way decides: both give the same numbers. */
 
 struct nd_qvalue_bounds {
     double zero, low, high;
@@ -23,19 +23,20 @@ struct nd_qvalue_bounds {
 /* ---- code_tally.c ---- */
 
 static void nd_qvalue_cells_add(struct nd_qvalue_tally *tally, const struct nd_quick *quick,
-                              const struct nd_qvalue_bounds *bounds, const double *given);
+                                const struct nd_qvalue_bounds *bounds, const double *given);
 
 size_t nd_rounding_rule_half_even(void)
 {
     size_t n, p = 0;
     const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
-    while (p + 1 < n && (arithmetics[p].kind != ND_ROUNDED_ONCE || arithmetics[p].rounding != ND_ROUND_HALF_EVEN))
+    while (p + 1 < n &&
+           (arithmetics[p].kind != ND_ROUNDED_ONCE || arithmetics[p].rounding != ND_ROUND_HALF_EVEN))
         p++;
     return p;
 }
 
-/* Between these fractions programs that round to the nearest differ among themselves: ties, the step of double
- * rounding with 1 bit and more, and what float32 loses of values below 2^15. */
+/* Between these fractions arithmetics that round to the nearest differ among themselves: ties, the step of
+ * double rounding with 1 bit and more, and what float32 loses of values below 2^15. */
 static const double nearest_low = 0.24, nearest_high = 0.76, largest_safe = 0x1p15;
 
 /* What arithmetic in float32 may move v by, in steps: it cannot be told from exact arithmetic there. Sums pass
@@ -50,7 +51,7 @@ static bool is_nearest(const struct nd_rounding_rule *arithmetic)
     return arithmetic->kind != ND_ROUNDED_ONCE || arithmetic->rounding <= ND_ROUND_HALF_DOWN;
 }
 
-/* The fraction from which on the program rounds up; 0 for those whose thresholds are whole numbers. Rounding
+/* The fraction from which on the arithmetic rounds up; 0 for those whose thresholds are whole numbers. Rounding
  * twice goes away from zero. */
 static double nd_qvalue_threshold(const struct nd_rounding_rule *arithmetic, const struct nd_place *place)
 {
@@ -62,7 +63,7 @@ static double nd_qvalue_threshold(const struct nd_rounding_rule *arithmetic, con
 
 /* Whether v moved a little gives the whole number. */
 static bool nd_qvalue_is_close(const struct nd_rounding_rule *arithmetic, const struct nd_place *place,
-                             const struct nd_qvalue_bounds *bounds, double given)
+                               const struct nd_qvalue_bounds *bounds, double given)
 {
     double doubt = nd_qvalue_float_doubt(bounds), whole = given - bounds->zero;
     double threshold = nd_qvalue_threshold(arithmetic, place);
@@ -78,9 +79,10 @@ static double clip(const struct nd_qvalue_bounds *bounds, double whole)
     return fmin(fmax(whole + bounds->zero, bounds->low), bounds->high);
 }
 
-/* Codes of one exact value: so many of them are `given`. */
-static void nd_qvalue_tally_many(struct nd_qvalue_tally *tally, const struct nd_ratio *v, const struct nd_place *at,
-                               const struct nd_qvalue_bounds *bounds, double given, uint64_t count)
+/* Quantised values of one exact value: so many of them are `given`. */
+static void nd_qvalue_tally_many(struct nd_qvalue_tally *tally, const struct nd_ratio *v,
+                                 const struct nd_place *at, const struct nd_qvalue_bounds *bounds, double given,
+                                 uint64_t count)
 {
     size_t n;
     const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
@@ -111,7 +113,8 @@ static void nd_qvalue_tally_many(struct nd_qvalue_tally *tally, const struct nd_
     }
 }
 
-void nd_qvalue_tally_add(struct nd_qvalue_tally *tally, const struct nd_exact_values *values, const double *given)
+void nd_qvalue_tally_add(struct nd_qvalue_tally *tally, const struct nd_exact_values *values,
+                         const double *given)
 {
     struct nd_qvalue_bounds bounds;
     nd_qvalue_range(values->dtype, &bounds.low, &bounds.high);
@@ -148,8 +151,9 @@ void nd_qvalue_tally_finish(struct nd_qvalue_tally *tally)
     tally->all_wrong = 0;
 }
 
-/* Most values lie between two thresholds of programs, and not beside one: all values between the same two are
- * one case, and are counted together. A cell is a range of fractions, small enough that few hold a threshold.
+/* Most values lie between two thresholds of arithmetics, and not beside one: all values between the same two
+ * are one case, and are counted together. A cell is a range of fractions, small enough that few hold a
+ * threshold.
  */
 enum {
     N_CELLS = 1 << 14, /* chosen: about 60 of them hold a threshold */
@@ -164,7 +168,7 @@ enum { N_KEYS = 2 * N_CELLS, KEY_CUT_OFF = N_KEYS, KEY_IN_DOUBT, CUT_OFF = MAX_C
 
 struct cells {
     unsigned char class_of[N_KEYS + 2]; /* those of negative values in the second half */
-    double middle[2][MAX_CLASSES];     /* a fraction of the class */
+    double middle[2][MAX_CLASSES];      /* a fraction of the class */
 };
 
 struct thresholds {
@@ -232,7 +236,7 @@ static void make_all(void)
             make_side(&all.cells[i], is_negative, &bounds[i]);
 }
 
-/* NULL: codes of another width. */
+/* NULL: quantised values of another width. */
 static const struct cells *cells_of(const struct nd_qvalue_bounds *bounds)
 {
     double range = bounds->high - bounds->low;
@@ -258,13 +262,13 @@ struct remembered {
     struct nd_ratio v;
 };
 
-/* The codes of one unit at work. */
+/* The quantised values of one unit at work. */
 struct work {
     struct nd_qvalue_tally *tally;
     const struct nd_quick *quick;
     const struct nd_qvalue_bounds *bounds;
     const struct cells *cells;
-    double low, high;        /* bounds of the unit, in steps of the output */
+    double low, high;        /* bounds of the layer, in steps of the output */
     struct nd_ratio ends[2]; /* the same, exactly */
     struct nd_place places[2];
     double end_qvalues[2]; /* where places are whole */
@@ -405,7 +409,7 @@ static bool count_near(struct work *w, double v, double given)
     return true;
 }
 
-/* Codes of one case, as nd_code_tally_one counts each. */
+/* Quantised values of one case, as nd_code_tally_one counts each. */
 static void add_case(struct nd_qvalue_tally *tally, const struct nd_qvalue_bounds *bounds,
                      const struct nd_place *place, size_t outcome, uint64_t count)
 {
@@ -415,8 +419,9 @@ static void add_case(struct nd_qvalue_tally *tally, const struct nd_qvalue_bound
     tally->n_open += count;
     for (size_t p = 0; p < n; p++) {
         bool is_up = place->fraction > nd_qvalue_threshold(&arithmetics[p], place);
-        double by_arithmetic = arithmetics[p].kind == ND_ROUNDED_ONCE ? nd_round_place(place, arithmetics[p].rounding)
-                                                                  : place->floor + (is_up ? 1 : 0);
+        double by_arithmetic = arithmetics[p].kind == ND_ROUNDED_ONCE
+                                   ? nd_round_place(place, arithmetics[p].rounding)
+                                   : place->floor + (is_up ? 1 : 0);
         if (by_arithmetic == whole)
             continue;
         tally->wrong[p] += count;
@@ -446,8 +451,8 @@ static void add_cases(struct work *w)
 
 /* ---- of few values ---- */
 
-/* What hands on codes has so few values that each is worked out once for each code that the device has there.
- * Units of fewer elements are not worth the table; chosen. */
+/* What hands on quantised values has so few values that each is worked out once for each quantised value that
+ * the device has there. Layers of fewer elements are not worth the table; chosen. */
 enum { MIN_OF_PAIRS = 1 << 14, N_QVALUES = UINT8_MAX + 1, N_VALUES = 2 * ND_KEY_LARGEST + 1 };
 
 /* counts[N_VALUES * N_CODES], zeros before. False: there are other values. */
@@ -477,7 +482,7 @@ static void settle_pairs(struct nd_qvalue_tally *tally, const struct nd_quick *q
         for (size_t column = 0; column < N_QVALUES; column++)
             if (counts[row * N_QVALUES + column] > 0)
                 nd_qvalue_tally_many(tally, &v, &place, bounds, (double)column + bounds->low,
-                                   counts[row * N_QVALUES + column]);
+                                     counts[row * N_QVALUES + column]);
     }
 }
 
@@ -502,7 +507,7 @@ static bool add_pairs(struct nd_qvalue_tally *tally, const struct nd_quick *quic
 
 /* Adds all codes: given[quick->n] are the device's. */
 static void nd_qvalue_cells_add(struct nd_qvalue_tally *tally, const struct nd_quick *quick,
-                              const struct nd_qvalue_bounds *bounds, const double *given)
+                                const struct nd_qvalue_bounds *bounds, const double *given)
 {
     double near[ND_QUICK_BLOCK];
     uint16_t open[ND_QUICK_BLOCK];

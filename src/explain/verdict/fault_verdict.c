@@ -13,9 +13,9 @@
 
 /* How far the values of a layer may be off before anything is said of it: what is known of its arithmetic. */
 
-/* LSB of 8 bits; chosen. What a program covers it is wrong about by a bias or a multiplier that is rounded
- * otherwise, which moves a value of 8 bits by one. Operators without a program are off by two: two roundings,
- * each away. */
+/* LSB of 8 bits; chosen. What an arithmetic covers it is wrong about by a bias or a multiplier that is rounded
+ * otherwise, which moves a value of 8 bits by one. Operators without an arithmetic are off by two: two
+ * roundings, each away. */
 static const double of_covered = 1, of_uncovered = 2;
 /* The same in LSB of 16 bits; chosen. The HTP brings second operands of products to 8 bits and takes some
  * functions from tables of 8 bits (docs/science/htp-arithmetic.md): an operator that nobody knows may do so,
@@ -27,8 +27,9 @@ double nd_explain_known_allowance(bool is_wide)
     return is_wide ? of_covered_wide : of_covered;
 }
 
-/* Codes by which the forced encoding may place the last code elsewhere than the model's; chosen: quantisers
- * that write 1/65535 for a gate are off by one from 1/65536, and one code is no more than rounding does. */
+/* Quantised values by which the forced encoding may place the last quantised value elsewhere than the model's;
+ * chosen: quantisers that write 1/65535 for a gate are off by one from 1/65536, and one quantised value is no
+ * more than rounding does. */
 static const double moved_qvalues = 1.5;
 
 static bool is_elsewhere(const struct nd_quant *forced, const struct nd_quant *own)
@@ -38,8 +39,8 @@ static bool is_elsewhere(const struct nd_quant *forced, const struct nd_quant *o
     return fabs((double)own->scale[0] / (double)forced->scale[0] - 1) * UINT16_MAX > moved_qvalues;
 }
 
-/* Whether the layer reads an operand in an encoding that the provider of an HTP forces, and that moves codes by
- * more than one: what it does there is known in part only. */
+/* Whether the layer reads an operand in an encoding that the provider of an HTP forces, and that moves
+ * quantised values by more than one: what it does there is known in part only. */
 static bool nd_explain_reads_forced(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_model_layer *layer = nd_plan_layer(job->plan, step);
@@ -76,7 +77,7 @@ static bool is_known_in_part(const struct nd_explain_job *job, size_t device, si
     return nd_explain_reads_forced(job, device, step) || (is_product && n_calculated > 1);
 }
 
-/* A later release need not have the defect that the program has. */
+/* A later release need not have the defect that the arithmetic has. */
 static bool may_be_mended(const struct nd_observed_arithmetic *observed)
 {
     return observed->layers->known_defect != NULL && observed->layers->known_defect->is_in_arithmetics;
@@ -123,10 +124,11 @@ bool nd_explain_multiplies_constants(const struct nd_explain_job *job, size_t st
 }
 
 /* The same on an HTP, such as a Conv: it is computed from the
- * codes that are recorded, and nothing before it can make them finer. */
+ * quantised values that are recorded, and nothing before it can make them finer. */
 static bool nd_explain_is_product_by_constants(const struct nd_explain_job *job, size_t device, size_t step)
 {
-    return job->observations->layer_arithmetic[device] != SIZE_MAX && nd_explain_multiplies_constants(job, step);
+    return job->observations->layer_arithmetic[device] != SIZE_MAX &&
+           nd_explain_multiplies_constants(job, step);
 }
 
 /* ---- positive diagnoses ---- */
@@ -137,7 +139,7 @@ enum { FEWEST_BEYOND = 8, FEWEST_OF_COMPLETE = 3 };
 /* Values on which the device's arithmetic and a simple rounding differ, all of which are those of the latter;
  * chosen. */
 enum { FEWEST_FALLBACK = 20 };
-/* Codes of an input that no known arithmetic gives and another rounding does; chosen, as above. */
+/* Quantised values of an input that no known arithmetic gives and another rounding does; chosen, as above. */
 enum { FEWEST_ROUNDED = 20 };
 
 static bool is_placed_on_npu(const struct nd_explain_job *job, size_t device, size_t step)
@@ -149,7 +151,7 @@ static bool is_placed_on_npu(const struct nd_explain_job *job, size_t device, si
            strcmp(provider, "CPUExecutionProvider") != 0;
 }
 
-/* Whether a program that rounds twice gives every value of the layer. */
+/* Whether an arithmetic that rounds twice gives every value of the layer. */
 static bool rounds_twice(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_qvalue_tally *tally = nd_observed_arithmetic_of(job, device, step)->tally;
@@ -178,7 +180,8 @@ static bool is_own_rounding(const struct nd_explain_job *job, size_t device, siz
 {
     bool is_rounding =
         kind == ND_FAULT_FALLBACK || (kind == ND_FAULT_ROUNDING && rounds_twice(job, device, step));
-    return is_rounding && job->out->steps[step].is_layer && job->observations->layer_arithmetic[device] == SIZE_MAX &&
+    return is_rounding && job->out->steps[step].is_layer &&
+           job->observations->layer_arithmetic[device] == SIZE_MAX &&
            !nd_can_fall_back(job->plan->sources[device].capture) && is_only_one_of_its_kind(job, device, step);
 }
 
@@ -192,9 +195,10 @@ size_t nd_explain_fewest_beyond(const struct nd_explain_job *job, size_t device,
     return nd_explain_allowance(job, device, step) == 0 ? FEWEST_OF_COMPLETE : FEWEST_BEYOND;
 }
 
-/* Measured: a Softmax whose scale is far below those that its program covers has fewer bits than the codes
- * show: of shares of 0.005 in steps of 3.6e-5 a healthy one is off by up to 37 LSB (network 47096 of
- * tools/studies/strangers), and all of its codes may be one (network 63328 of tools/studies/fuzz_htp). */
+/* Measured: a Softmax whose scale is far below those that its arithmetic covers has fewer bits than the
+ * quantised values show: of shares of 0.005 in steps of 3.6e-5 a healthy one is off by up to 37 LSB (network
+ * 47096 of tools/studies/strangers), and all of its quantised values may be one (network 63328 of
+ * tools/studies/fuzz_htp). */
 static const double of_lacking_bits = 37;
 
 static bool may_lack_bits(const struct nd_explain_job *job, size_t step)
@@ -289,12 +293,12 @@ bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, siz
         return false;
     if (nd_explain_forced(job, step) != 0)
         return is_common(size, size->n_beyond);
-    return nd_observed_arithmetic_of(job, device, step)->layers->known_defect == NULL && !may_lack_bits(job, step) &&
-           is_common(size, size->n_far);
+    return nd_observed_arithmetic_of(job, device, step)->layers->known_defect == NULL &&
+           !may_lack_bits(job, step) && is_common(size, size->n_far);
 }
 
-/* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its
- * largest a quarter (chosen: siblings differ by their inputs only). NULL: no sibling says so. */
+/* Another device with the same arithmetic does not make the error of this layer: its mean squared error is a
+ * hundredth, its largest a quarter (chosen: siblings differ by their inputs only). NULL: no sibling says so. */
 static const struct nd_explained_device *find_better_sibling(const struct nd_explain_job *job, size_t device,
                                                              size_t step,
                                                              const struct nd_explain_error_size *size)
@@ -310,7 +314,8 @@ static const struct nd_explained_device *find_better_sibling(const struct nd_exp
                           job->plan->sources[d].expectation != ND_EXPECT_ANY &&
                           job->plan->sources[d].same_as != job->plan->sources[device].same_as &&
                           other->is_examined;
-        if (is_sibling && own->mean_square >= energies * fmax(other->introduced.mean_square, least * least / energies) &&
+        if (is_sibling &&
+            own->mean_square >= energies * fmax(other->introduced.mean_square, least * least / energies) &&
             own->max >= largest * fmax(other->introduced.max, least))
             return &job->out->devices[d];
     }
@@ -356,8 +361,9 @@ enum nd_status nd_explain_follow(struct nd_explained_layer *layer, const char *w
     return text == NULL || layer->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static enum nd_status fault_verdict_of_kind(struct nd_explained_layer *layer, const struct nd_explain_error_size *size,
-                                     const struct nd_diagnosis *diagnosis, struct nd_error *err)
+static enum nd_status fault_verdict_of_kind(struct nd_explained_layer *layer,
+                                            const struct nd_explain_error_size *size,
+                                            const struct nd_diagnosis *diagnosis, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
     bool predicts_all = diagnosis->best.explained >= 1;
@@ -379,7 +385,7 @@ static enum nd_status fault_verdict_of_kind(struct nd_explained_layer *layer, co
 
 /* Of an error that neither rounding nor inputs of more digits make. */
 static enum nd_status fault_verdict_of_reach(struct nd_explained_layer *layer, bool is_known,
-                                      const struct nd_explain_error_size *size, struct nd_error *err)
+                                             const struct nd_explain_error_size *size, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
@@ -392,7 +398,7 @@ static enum nd_status fault_verdict_of_reach(struct nd_explained_layer *layer, b
 
 /* Of a product by constants. */
 static enum nd_status fault_verdict_of_distance(struct nd_explained_layer *layer, double allowance,
-                                         const struct nd_explain_error_size *size, struct nd_error *err)
+                                                const struct nd_explain_error_size *size, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
@@ -404,9 +410,10 @@ static enum nd_status fault_verdict_of_distance(struct nd_explained_layer *layer
     return keep_evidence(layer, &text, err);
 }
 
-static enum nd_status fault_verdict_beside(struct nd_explained_layer *layer, const struct nd_explain_error_size *size,
-                                    const struct nd_explained_device *sibling, size_t step,
-                                    struct nd_error *err)
+static enum nd_status fault_verdict_beside(struct nd_explained_layer *layer,
+                                           const struct nd_explain_error_size *size,
+                                           const struct nd_explained_device *sibling, size_t step,
+                                           struct nd_error *err)
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
@@ -417,8 +424,8 @@ static enum nd_status fault_verdict_beside(struct nd_explained_layer *layer, con
     return keep_evidence(layer, &text, err);
 }
 
-static enum nd_status fault_verdict_of_size(struct nd_explained_layer *layer, const struct nd_explain_error_size *size,
-                                     struct nd_error *err)
+static enum nd_status fault_verdict_of_size(struct nd_explained_layer *layer,
+                                            const struct nd_explain_error_size *size, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
@@ -450,8 +457,8 @@ static enum nd_status leave_in_doubt(struct nd_explained_layer *layer, const str
 /* Of the size of the error alone; *is_accused. Where an input is in doubt, that is the evidence of a layer that
  * is not. */
 static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, size_t device, size_t step,
-                                     const struct nd_explain_error_size *size, bool *is_accused,
-                                     struct nd_error *err)
+                                            const struct nd_explain_error_size *size, bool *is_accused,
+                                            struct nd_error *err)
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_explained_device *sibling = find_better_sibling(job, device, step, size);
@@ -472,8 +479,8 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
     return sibling != NULL ? fault_verdict_beside(layer, size, sibling, step, err) : ND_OK;
 }
 
-/* Single steps, where the layer reads codes in an encoding that the provider forces: it brings them to the
- * model's own in its own way (65535 steps become 65536: network 64969 of tools/studies/fuzz_htp). */
+/* Single steps, where the layer reads quantised values in an encoding that the provider forces: it brings them
+ * to the model's own in its own way (65535 steps become 65536: network 64969 of tools/studies/fuzz_htp). */
 static bool is_step_of_forced(const struct nd_explain_job *job, size_t device, size_t step,
                               const struct nd_explain_error_size *size)
 {
@@ -490,7 +497,8 @@ static enum nd_status decide(const struct nd_explain_job *job, size_t device, si
     if (is_step_of_forced(job, device, step, size) && layer->follows_text == NULL)
         return nd_explain_follow(
             layer, "forced-encoding",
-            "it reads codes in an encoding that the provider forces, and differs by single steps", err);
+            "it reads quantised values in an encoding that the provider forces, and differs by single steps",
+            err);
     if (is_positive(job, device, step, size, diagnosis))
         return fault_verdict_of_kind(layer, size, diagnosis, err);
     if (kind == ND_FAULT_FUSION)
@@ -502,7 +510,8 @@ static enum nd_status decide(const struct nd_explain_job *job, size_t device, si
     /* Where the arithmetic is known a layer that rounds otherwise does not follow it. */
     bool is_simple =
         (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) && !nd_explain_is_known(job, device, step);
-    if (is_simple && size->n_wrong >= FEWEST_FALLBACK && job->observations->layer_arithmetic[device] != SIZE_MAX)
+    if (is_simple && size->n_wrong >= FEWEST_FALLBACK &&
+        job->observations->layer_arithmetic[device] != SIZE_MAX)
         return nd_explain_follow(layer, "arithmetic", diagnosis->best.text, err);
     bool is_accused = false;
     enum nd_status status = fault_verdict_by_size(job, device, step, size, &is_accused, err);
@@ -542,15 +551,16 @@ static enum nd_status note_defect(const struct nd_explain_job *job, size_t devic
     const struct nd_plan_source *source = &job->plan->sources[device];
     const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
     bool is_htp = source->expectation == ND_EXPECT_V69 || source->expectation == ND_EXPECT_V73;
-    bool is_off = layer->state == ND_LAYER_FAULTY || (layer->state == ND_LAYER_UNEXPLAINED && size->n_beyond > 0);
+    bool is_off =
+        layer->state == ND_LAYER_FAULTY || (layer->state == ND_LAYER_UNEXPLAINED && size->n_beyond > 0);
     if (defect == NULL || !is_htp || !is_off || !nd_known_defect_shows_as(defect, kind))
         return ND_OK;
     return nd_explain_name_defect(job, device, defect, layer, err);
 }
 
 enum nd_status nd_explain_fault_verdict(const struct nd_explain_job *job, size_t device, size_t step,
-                                 const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
-                                 struct nd_error *err)
+                                        const struct nd_explain_error_size *size,
+                                        const struct nd_diagnosis *diagnosis, struct nd_error *err)
 {
     const struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     enum nd_status status = decide(job, device, step, size, diagnosis, err);

@@ -1,5 +1,5 @@
-/* What a capture says wrongly of its tensors is a fault by itself: whoever reads the codes by these words gets
- * other numbers. */
+/* What a capture says wrongly of its tensors is a fault by itself: whoever reads the quantised values by these
+ * words gets other numbers. */
 #include "explain/verdict/health.h"
 
 #include <float.h>
@@ -40,8 +40,8 @@ static bool is_of_encoding(const struct nd_explained_finding *finding)
     return false;
 }
 
-/* A scale that was written with few digits: a value at the end of the codes is off by less than that many
- * steps. Chosen. */
+/* A scale that was written with few digits: a value at the end of the quantised values is off by less than that
+ * many steps. Chosen. */
 static bool is_rounded_scale(const struct nd_plan *plan, const struct nd_explained_finding *finding)
 {
     static const double steps = 0.25; /* chosen */
@@ -64,12 +64,13 @@ static const char *prove(const struct nd_plan *plan, const struct nd_explained_l
     if (is_of_encoding(finding)) /* the provider has an encoding of its own for some, whatever the model says */
         return is_forced || is_rounded_scale(plan, finding) ? NULL : "the capture itself says so";
     bool is_one_qvalue = is_kind(finding, ND_FAULT_ALL_ZERO) || is_kind(finding, ND_FAULT_CONSTANT);
-    return is_one_qvalue && !layer->is_examined && !layer->is_left ? "no arithmetic makes one value of these inputs"
-                                                               : NULL;
+    return is_one_qvalue && !layer->is_examined && !layer->is_left
+               ? "no arithmetic makes one value of these inputs"
+               : NULL;
 }
 
 static enum nd_status fault_verdict(struct nd_explained_layer *layer, const struct nd_explained_fault *fault,
-                             const char *proof, struct nd_error *err)
+                                    const char *proof, struct nd_error *err)
 {
     char *text = nd_strdup(fault->text), *evidence = nd_strdup(proof);
     if (text == NULL || evidence == NULL) {
@@ -81,15 +82,15 @@ static enum nd_status fault_verdict(struct nd_explained_layer *layer, const stru
     free(layer->evidence);
     layer->state = ND_LAYER_FAULTY;
     layer->certainty = strcmp(fault->kind, nd_fault_name(ND_FAULT_WRONG_TYPE)) == 0 ? ND_CERTAINTY_LIKELY
-                                                                                   : ND_CERTAINTY_PROVEN;
+                                                                                    : ND_CERTAINTY_PROVEN;
     layer->fault = *fault;
     layer->fault.text = text;
     layer->evidence = evidence;
     return ND_OK;
 }
 
-/* Codes that pile up are held against the whole model's reference. Where the layer follows its arithmetic, they
- * are what its own inputs give: the cause lies before it. */
+/* Quantised values that pile up are held against the whole model's reference. Where the layer follows its
+ * arithmetic, they are what its own inputs give: the cause lies before it. */
 static bool is_passed_on(const struct nd_explained_layer *layer, const struct nd_explained_finding *finding)
 {
     return layer->state == ND_LAYER_FOLLOWS &&
@@ -111,10 +112,10 @@ static void drop_passed_on(struct nd_explained_device *device)
 }
 
 /* health.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero
- * point; and those that cannot be examined and are one code throughout. Drops what is said of codes that pile
- * up in a layer that follows. ND_ERR_MEMORY. */
+ * point; and those that cannot be examined and are one quantised value throughout. Drops what is said of
+ * quantised values that pile up in a layer that follows. ND_ERR_MEMORY. */
 static enum nd_status nd_explain_fault_verdict_labels(const struct nd_explain_job *job, size_t device,
-                                               struct nd_error *err)
+                                                      struct nd_error *err)
 {
     struct nd_explained_device *out = &job->out->devices[device];
     enum nd_status status = ND_OK;
@@ -208,9 +209,9 @@ static enum nd_status nd_explain_measure_noise(const struct nd_plan *plan, size_
     return status;
 }
 
-/* Which rule a layer follows where the exact value lies half way between two codes. The rules for ties differ
- * on ties alone: where one of them gives every value of the layer and half to even does not, all that differs
- * lies on ties. */
+/* Which rule a layer follows where the exact value lies half way between two quantised values. The rules for
+ * ties differ on ties alone: where one of them gives every value of the layer and half to even does not, all
+ * that differs lies on ties. */
 
 /* Values that differ from half to even. Formula: next to a tie arithmetic in floats falls either way, so that n
  * ties follow one of three rules by chance with probability 3 / 2^n; below 10^-3 from here on. */
@@ -244,7 +245,7 @@ void nd_explain_find_tie_rule(const struct nd_qvalue_tally *tally, struct nd_exp
     if (is_even || layer->introduced.n_differing < FEWEST_TIES)
         return;
     layer->tie_rule = name_rule(gives_all(tally, ND_ROUND_HALF_UP), gives_all(tally, ND_ROUND_HALF_AWAY),
-                               gives_all(tally, ND_ROUND_HALF_DOWN));
+                                gives_all(tally, ND_ROUND_HALF_DOWN));
     layer->n_ties = layer->tie_rule != NULL ? layer->introduced.n_differing : 0;
 }
 
@@ -263,10 +264,10 @@ const char *nd_health_name(enum nd_health health)
 enum nd_exit nd_health_exit_code(enum nd_health health)
 {
     static const enum nd_exit qvalues[] = {[ND_HEALTH_HEALTHY] = ND_EXIT_SAME,
-                                         [ND_HEALTH_INCONCLUSIVE] = ND_EXIT_INCONCLUSIVE,
-                                         [ND_HEALTH_UNEXPLAINED] = ND_EXIT_DIFFERS,
-                                         [ND_HEALTH_FAULTY] = ND_EXIT_DIFFERS,
-                                         [ND_HEALTH_FAILED] = ND_EXIT_DEVICE_FAILED};
+                                           [ND_HEALTH_INCONCLUSIVE] = ND_EXIT_INCONCLUSIVE,
+                                           [ND_HEALTH_UNEXPLAINED] = ND_EXIT_DIFFERS,
+                                           [ND_HEALTH_FAULTY] = ND_EXIT_DIFFERS,
+                                           [ND_HEALTH_FAILED] = ND_EXIT_DEVICE_FAILED};
     return qvalues[health];
 }
 
@@ -338,7 +339,7 @@ static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_al
     return nd_strbuf_take(&text);
 }
 
-/* What the device's program makes of it in another way. */
+/* What the device's arithmetic makes of it in another way. */
 static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t device, size_t step,
                                        struct nd_error *err)
 {
@@ -375,7 +376,8 @@ static bool is_noise(const struct nd_explain_job *job, size_t device, size_t ste
     const struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
     size_t arithmetic = job->observations->layer_arithmetic[device];
-    double max = arithmetic != SIZE_MAX && layer->is_covered ? observed->layers->max[arithmetic] : layer->introduced.max;
+    double max =
+        arithmetic != SIZE_MAX && layer->is_covered ? observed->layers->max[arithmetic] : layer->introduced.max;
     return max <= single_step &&
            (double)layer->n_unexplained <= more_than_noise * noise->share * (double)layer->n_qvalues;
 }
@@ -383,13 +385,14 @@ static bool is_noise(const struct nd_explain_job *job, size_t device, size_t ste
 /* What it reads is not repeatable: the recorded inputs need not be those that it read, and nothing is said of
  * it. In YOLOv8n the simulator's layers read other values than it showed of such tensors. */
 static bool is_passed_on_noise(const struct nd_explain_job *job, size_t device, size_t step,
-                         const struct nd_explain_noise *noise)
+                               const struct nd_explain_noise *noise)
 {
     return !noise->is_own && job->out->devices[device].layers[step].state == ND_LAYER_UNEXPLAINED;
 }
 
 static enum nd_status fault_verdict_noise(const struct nd_explain_job *job, size_t device, size_t step,
-                                   const struct nd_explain_noise *noise, char *text, struct nd_error *err)
+                                          const struct nd_explain_noise *noise, char *text,
+                                          struct nd_error *err)
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
@@ -451,8 +454,8 @@ static enum nd_status say_table(const struct nd_explain_job *job, size_t device,
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
     const char *usual = job->out->devices[device].arithmetic;
-    if (!observed->is_apart || job->observations->layer_arithmetic[device] != SIZE_MAX || layer->arithmetic == NULL ||
-        usual == NULL || strcmp(layer->arithmetic, usual) == 0)
+    if (!observed->is_apart || job->observations->layer_arithmetic[device] != SIZE_MAX ||
+        layer->arithmetic == NULL || usual == NULL || strcmp(layer->arithmetic, usual) == 0)
         return ND_OK;
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "rounded %s, as the entries of a table are", layer->arithmetic);
@@ -460,14 +463,15 @@ static enum nd_status say_table(const struct nd_explain_job *job, size_t device,
     return layer->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* A release that computes such layers wrongly, in a way that its program has: the layer follows, and is wrong
- * all the same. */
+/* A release that computes such layers wrongly, in a way that its arithmetic has: the layer follows, and is
+ * wrong all the same. */
 static enum nd_status fault_verdict_of_defect(const struct nd_explain_job *job, size_t device, size_t step,
-                                       struct nd_error *err)
+                                              struct nd_error *err)
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
-    bool is_by_arithmetic = layer->arithmetic != NULL && job->observations->layer_arithmetic[device] != SIZE_MAX;
+    bool is_by_arithmetic =
+        layer->arithmetic != NULL && job->observations->layer_arithmetic[device] != SIZE_MAX;
     if (defect == NULL || !defect->is_in_arithmetics || !is_by_arithmetic || layer->state != ND_LAYER_FOLLOWS ||
         layer->introduced.max <= nd_explain_known_allowance(nd_plan_is_wide(job->plan, step)))
         return ND_OK;
@@ -482,7 +486,7 @@ static enum nd_status fault_verdict_of_defect(const struct nd_explain_job *job, 
     layer->why_follows = NULL;
     layer->evidence = nd_strbuf_take(&text);
     return layer->evidence != NULL ? nd_explain_name_defect(job, device, defect, layer, err)
-                                  : nd_fail_memory(err);
+                                   : nd_fail_memory(err);
 }
 
 /* What a quantiser with an infinite scale makes of a layer: ONNX says no value, and so every device may have
@@ -560,7 +564,8 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
         status = try_alternatives(job, device, step, err);
     if (layer->why_follows != NULL)
         layer->state = ND_LAYER_FOLLOWS;
-    if (status == ND_OK && layer->is_examined && layer->why_follows == NULL && reads_overflow(job->plan, step)) {
+    if (status == ND_OK && layer->is_examined && layer->why_follows == NULL &&
+        reads_overflow(job->plan, step)) {
         layer->state = ND_LAYER_NOT_EXAMINED;
         return leave_unjudged(
             &job->out->devices[device], layer,

@@ -2,9 +2,9 @@
  * where each constant is from.
  *
  *     nd_explain_settle_layers   settles the state of the layers that known arithmetic explains
- *     exam/diagnose_layers.c     looks at the others: which fault predicts their values, how large the error is
- *     nd_explain_accuse          decides what may be said of one of these
- *     nd_explain_find_health     sums up */
+ *     layer diagnosis/diagnose_layers.c     looks at the others: which fault predicts their values, how large
+ * the error is nd_explain_accuse          decides what may be said of one of these nd_explain_find_health sums
+ * up */
 #ifndef ND_EXPLAIN_HEALTH_H
 #define ND_EXPLAIN_HEALTH_H
 
@@ -12,15 +12,15 @@
 #include "explain/layers/judge_layers.h"
 #include "explain/stages.h"
 
-/* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the
+/* Fills state and why_follows of all layers of the devices, after they have been judged. ND_ERR_MEMORY, and the
  * errors of nd_capture_read_repeat. */
 enum nd_status nd_explain_decide_layers(const struct nd_explain_job *job, struct nd_error *err);
 
 /* Whether the layer has no explanation so far, or its arithmetic is known and is not followed. */
 bool nd_explain_needs_layer_diagnosis(const struct nd_explain_job *job, size_t device, size_t step);
 
-/* By what layers are ranked: what their local error does to the outputs or, where that is not measured, its
- * size. */
+/* By what layers are ranked: what their introduced error does to the outputs or, where that is not measured,
+ * its size. */
 double nd_explain_badness(const struct nd_explained_layer *layer);
 
 /* How far a layer's values lie from what is expected of them, over the samples that were looked at. */
@@ -32,8 +32,8 @@ struct nd_explain_error_size {
                       where that was not measured */
     size_t n_far;  /* further off than ND_EXPLAIN_FAR times nd_explain_allowance */
     double max;    /* LSB */
-    double mean_square; /* variance of the error, LSB^2 */
-    double signal; /* variance of what is expected, LSB^2 */
+    double mean_square;   /* variance of the error, LSB^2 */
+    double signal;        /* variance of what is expected, LSB^2 */
     const char *doubtful; /* an input that the layer need not have read as it was recorded, as its maker is
                              unexplained: then size says nothing. NULL: none */
     double doubtful_max;  /* LSB by which its maker is off */
@@ -45,7 +45,8 @@ struct nd_explain_error_size {
  * device is known to be complete. */
 double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step);
 
-/* By how many LSB known arithmetic that is not complete may be wrong, of codes of 16 bits or of 8. */
+/* By how many LSB known arithmetic that is not complete may be wrong, of quantised values of 16 bits or of 8.
+ */
 double nd_explain_known_allowance(bool is_wide);
 
 /* Whether the device's arithmetic says what every value of the layer is. */
@@ -88,11 +89,11 @@ enum nd_status nd_explain_name_defect(const struct nd_explain_job *job, size_t d
  * and n_ties. */
 void nd_explain_find_tie_rule(const struct nd_qvalue_tally *tally, struct nd_explained_layer *layer);
 
-/* Decides what may be said of a layer that was looked at: state, why_follows, fault and evidence of its unit.
+/* Decides what may be said of a layer that was looked at: state, why_follows, fault and evidence of its layer.
  * ND_ERR_MEMORY. */
 enum nd_status nd_explain_fault_verdict(const struct nd_explain_job *job, size_t device, size_t step,
-                                 const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
-                                 struct nd_error *err);
+                                        const struct nd_explain_error_size *size,
+                                        const struct nd_diagnosis *diagnosis, struct nd_error *err);
 
 /* What a layer shows of the record of an input: it computed from other values than those. */
 struct nd_explain_record {
@@ -105,7 +106,7 @@ struct nd_explain_record {
     bool is_exact;       /* so is every other value of the reader, to the bit */
 };
 
-/* record.c: the reader follows, or is left unexplained where is_exact is false. Writes to the reader's unit
+/* record.c: the reader follows, or is left unexplained where is_exact is false. Writes to the reader's layer
  * only. ND_ERR_MEMORY. */
 enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
                                         const struct nd_explain_record *record, struct nd_error *err);

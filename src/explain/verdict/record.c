@@ -73,10 +73,10 @@ static enum nd_status blame(const struct nd_explain_job *job, const struct nd_ex
     layer->state = ND_LAYER_FAULTY;
     layer->certainty = ND_CERTAINTY_PROVEN;
     layer->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_WRONG_RECORD),
-                                              .text = nd_strbuf_take(&text),
-                                              .channel = SIZE_MAX,
-                                              .amount = (double)record->n_wrong / (double)record->n,
-                                              .explained = 1};
+                                               .text = nd_strbuf_take(&text),
+                                               .channel = SIZE_MAX,
+                                               .amount = (double)record->n_wrong / (double)record->n,
+                                               .explained = 1};
     layer->evidence = nd_strbuf_take(&evidence);
     if (other == SIZE_MAX) /* nothing read it */
         layer->effect = layer->harmed_share = (double)NAN;
@@ -90,7 +90,8 @@ enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const s
     const struct nd_explained_layer *layer = &device->layers[record->step];
     const char *wrong_record = nd_fault_name(ND_FAULT_WRONG_RECORD);
     struct nd_strbuf text = {0};
-    if (layer->state == ND_LAYER_FOLLOWS) /* its exam has found an arithmetic that gives the record */
+    if (layer->state ==
+        ND_LAYER_FOLLOWS) /* its layer diagnosis has found an arithmetic that gives the record */
         return ND_OK;
     for (size_t i = 0; i < device->n_findings; i++) /* one reader is enough */
         if (device->findings[i].step == record->step && device->findings[i].fault.kind == wrong_record)

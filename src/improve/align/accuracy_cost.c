@@ -112,13 +112,15 @@ static void classify(const struct pricer *p, const struct worker *worker, const 
                           ((size_t)probe->labels[sample] == after ? IS_RIGHT_AFTER : 0));
 }
 
-static enum nd_status accuracy_cost_sample(void *context, size_t worker_index, size_t task, struct nd_error *err)
+static enum nd_status accuracy_cost_sample(void *context, size_t worker_index, size_t task,
+                                           struct nd_error *err)
 {
     struct pricer *p = context;
     struct worker *worker = &p->workers[worker_index];
     size_t sample = task;
     const struct nd_probe *probe = nd_align_load_sample(p->job, &sample, worker->inputs);
-    enum nd_status status = worker_index == 0 ? nd_align_tell(p->job, "price", task, p->n_samples, err) : ND_OK;
+    enum nd_status status =
+        worker_index == 0 ? nd_align_tell(p->job, "accuracy_cost", task, p->n_samples, err) : ND_OK;
     for (size_t m = 0; m < p->n_models && status == ND_OK; m++)
         status = evaluate(p, worker, (int)m, err);
     for (size_t o = 0; o < p->n_outputs && status == ND_OK; o++)
@@ -180,7 +182,7 @@ static enum nd_status make_workers(struct pricer *p, struct nd_error *err)
     return status;
 }
 
-/* The edges of the model that are its outputs, numbered as those of the model that came. */
+/* The tensors of the model that are its outputs, numbered as those of the model that came. */
 static enum nd_status find_outputs(struct pricer *p, int m, struct nd_error *err)
 {
     const struct nd_model *model = p->models[m];
@@ -273,7 +275,8 @@ enum nd_status nd_align_accuracy_cost(struct nd_align_job *job, double *noises, 
     struct nd_error ignored;
     enum nd_status status = prepare(&p, err);
     if (status == ND_OK)
-        status = nd_parallel_for(p.n_workers, p.n_samples, accuracy_cost_sample, &p, err != NULL ? err : &ignored);
+        status =
+            nd_parallel_for(p.n_workers, p.n_samples, accuracy_cost_sample, &p, err != NULL ? err : &ignored);
     if (status == ND_OK)
         sum_up(&p);
     if (status == ND_OK && noises != NULL)

@@ -33,7 +33,8 @@ size_t nd_align_dequantizer_of(const struct nd_graph *graph, size_t node, size_t
 
 /* ---- the float model ---- */
 
-/* Whether the numbers are what was quantised: within a step of the codes, in the root of the mean square. */
+/* Whether the numbers are what was quantised: within a step of the quantised values, in the root of the mean
+ * square. */
 static bool is_origin(const struct nd_float_constant *constant, const struct nd_linear_input *input)
 {
     const struct nd_array *qvalues = input->values;

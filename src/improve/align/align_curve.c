@@ -43,8 +43,8 @@ static enum nd_status make(void *context, const struct nd_exact_layer *layer, st
                            bool *is_made, struct nd_error *err)
 {
     const struct run *r = context;
-    return nd_layer_arithmetic_run(layer->tensor == r->other_tensor ? r->other : r->usual, layer, NULL, qvalues, is_made,
-                               err);
+    return nd_layer_arithmetic_run(layer->tensor == r->other_tensor ? r->other : r->usual, layer, NULL, qvalues,
+                                   is_made, err);
 }
 
 static void hold_against(struct run *r, size_t tensor, const struct nd_array *values)
@@ -73,8 +73,8 @@ static void hold_against(struct run *r, size_t tensor, const struct nd_array *va
     }
 }
 
-static enum nd_status take(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+static enum nd_status take(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     struct run *r = context;
     (void)method;

@@ -109,7 +109,7 @@ static enum nd_status add_chipset(struct nd_align_job *job, const char *name, st
 }
 
 enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *const *names, size_t n,
-                                      struct nd_error *err)
+                                         struct nd_error *err)
 {
     static const char *const usual[] = {"htp-v69", "htp-v73"};
     const struct nd_align_options *options = job->options;

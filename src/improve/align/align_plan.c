@@ -179,7 +179,7 @@ static size_t channel_of(const struct nd_quant *quant, const struct nd_array *va
     return nd_exact_channel(quant, &values->shape, i);
 }
 
-/* Codes of real numbers, half to even and clipped; by channel where quant has several scales. */
+/* Quantised values of real numbers, half to even and clipped; by channel where quant has several scales. */
 static void nd_align_quantise(const double *reals, const struct nd_quant *quant, struct nd_array *qvalues)
 {
     double low, high;
@@ -296,7 +296,7 @@ static double n_rows_of(const struct nd_align_layer *layer)
     return is_first ? (double)w->n / (double)w->shape.dims[0] : (double)w->shape.dims[rank - 2];
 }
 
-/* uint16 second operands become codes of 257 times the scale. */
+/* uint16 second operands become quantised values of 257 times the scale. */
 static double settled_scale(const struct nd_align_layer *layer, const struct nd_align_now *now)
 {
     bool is_word = layer->inputs[W_of_layer].values->dtype == ND_DTYPE_U16;
@@ -317,8 +317,8 @@ static double rms_of(const struct nd_align_layer *layer, const struct nd_align_n
 static bool choose(struct nd_align_layer *layer, const struct nd_align_now *now, const double *reals,
                    double *least)
 {
-    /* Chosen: the root of the mean square of codes is an eighth of their range, where nothing was seen. It
-     * weighs the weights' rounding against the output's. */
+    /* Chosen: the root of the mean square of quantised values is an eighth of their range, where nothing was
+     * seen. It weighs the weights' rounding against the output's. */
     static const double share_of_range = 0.125;
     double low, high;
     nd_qvalue_range(layer->layer->dtype, &low, &high);
@@ -540,7 +540,7 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
     struct nd_align_layer aligned = {0};
     double *weights = NULL, *bias = NULL;
     if (layer->input_tensors[0] == SIZE_MAX || (layer->origins[W_of_align_plan] != ND_EXACT_FROM_CONSTANT &&
-                                             layer->input_tensors[W_of_align_plan] == SIZE_MAX)) {
+                                                layer->input_tensors[W_of_align_plan] == SIZE_MAX)) {
         step->obstacle = "an input is not quantised with one scale";
         return ND_OK;
     }
@@ -577,7 +577,7 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
     return status;
 }
 
-/* A nd_exact_make that makes nothing: the units come in the order of the graph, with all that they read. */
+/* A nd_exact_make that makes nothing: the layers come in the order of the graph, with all that they read. */
 static enum nd_status visit(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                             bool *is_made, struct nd_error *err)
 {
@@ -623,7 +623,7 @@ static enum nd_status visit_all(struct nd_align_plan *plan, struct nd_error *err
     return status;
 }
 
-/* The QuantizeLinear and DequantizeLinear nodes of edges that have another scale now. */
+/* The QuantizeLinear and DequantizeLinear nodes of tensors that have another scale now. */
 static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error *err)
 {
     const struct nd_graph *graph = &plan->model->graph;

@@ -1,4 +1,4 @@
-/* New scales and codes for a whole model, layer by layer in the order of the graph. */
+/* New scales and quantised values for a whole model, layer by layer in the order of the graph. */
 #ifndef ND_ALIGN_ALIGN_PLAN_H
 #define ND_ALIGN_ALIGN_PLAN_H
 
@@ -8,8 +8,8 @@
 #include "improve/align/prove.h"
 #include "model/graph/parts.h"
 
-/* One Conv, Gemm or MatMul with new scales: a copy of the unit, so that programs can be asked about it before
- * it is written. */
+/* One Conv, Gemm or MatMul with new scales: a copy of the layer, so that arithmetics can be asked about it
+ * before it is written. */
 
 struct nd_observed_layer;
 
@@ -17,20 +17,20 @@ enum { ND_ALIGN_OPERANDS = 3 }; /* x, weights, bias */
 
 struct nd_align_layer {
     const struct nd_exact_layer *layer; /* of the model as it is; borrowed */
-    /* The unit as it is to be. The values of x are borrowed, those of constants owned. */
+    /* The layer as it is to be. The values of x are borrowed, those of constants owned. */
     struct nd_exact_layer made;
     struct nd_linear_call call;
     struct nd_linear_input inputs[ND_ALIGN_OPERANDS];
     struct nd_quant quants[ND_ALIGN_OPERANDS], output;
     struct nd_array qvalues[ND_ALIGN_OPERANDS];
-    double *bias; /* [codes[2].n] in real numbers, NULL: none */
+    double *bias; /* [quantised values[2].n] in real numbers, NULL: none */
     int *exponent;
     struct nd_align_scales scales;
     bool has_weights; /* constant ones; else only the output's scale changes */
     bool is_y_settled;
 };
 
-/* Takes the unit and chooses its scales. scale_x, scale_y and, of calculated weights, scale_w are those of the
+/* Takes the layer and chooses its scales. scale_x, scale_y and, of calculated weights, scale_w are those of the
  * inputs and the output by now; *obstacle, static, says why it cannot be done, and is NULL when it can.
  * float_weights, or NULL: the weights before they were quantised, in the same order. Call deinit in any case.
  * ND_ERR_MEMORY. */
@@ -42,10 +42,11 @@ struct nd_align_now {
     const struct nd_observed_layer *seen; /* NULL: weights are rounded to the nearest, each for itself */
 };
 
-/* bias_search.c: the bias, and the last float32 steps of the scales, with which all programs give the same, as
- * far as they can be found. *n_left channels remain in which they do not. */
-enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_layer_arithmetic *const *arithmetics,
-                                  size_t n_arithmetics, size_t *n_left, struct nd_error *err);
+/* bias_search.c: the bias, and the last float32 steps of the scales, with which all arithmetics give the same,
+ * as far as they can be found. *n_left channels remain in which they do not. */
+enum nd_status nd_align_find_bias(struct nd_align_layer *layer,
+                                  const struct nd_layer_arithmetic *const *arithmetics, size_t n_arithmetics,
+                                  size_t *n_left, struct nd_error *err);
 
 struct nd_observed;
 
@@ -77,7 +78,7 @@ struct nd_align_plan {
     const struct nd_align_scaled *scaled; /* [n_scaled] in the place of the float model's. Borrowed */
     size_t n_scaled;
     struct nd_quantisers quantisers;
-    struct nd_align_step *steps; /* [n_edges], by the edge that the layer makes */
+    struct nd_align_step *steps; /* [n_edges], by the tensor that the layer makes */
     /* For nd_model_write_recoded. What the entries point to is owned, but for the quantisers' quants. */
     struct nd_recoded_node *nodes;
     size_t n_nodes, nodes_capacity;

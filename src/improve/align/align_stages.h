@@ -22,14 +22,14 @@ struct nd_align_job {
     const struct nd_layer_arithmetic *arithmetics[ND_ALIGN_MAX_ARITHMETICS];
     size_t n_arithmetics;
     struct nd_alignment *result;
-    size_t *layer_of_tensor;        /* [n_edges], SIZE_MAX where no layer makes the edge */
+    size_t *layer_of_tensor;      /* [n_edges], SIZE_MAX where no layer makes the tensor */
     struct nd_observed *observed; /* NULL: no inputs */
     char *folder;                 /* for what nobody keeps */
 };
 
 /* align_job.c. names NULL and n 0: the usual two. The layers are those of the model, without a state. */
 enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *const *names, size_t n,
-                                      struct nd_error *err);
+                                         struct nd_error *err);
 enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_model *model,
                                     struct nd_error *err);
 /* Of an open dimension of an input. */
@@ -45,7 +45,8 @@ enum nd_status nd_align_name_file(struct nd_align_job *job, const char *name, ch
                                   struct nd_error *err);
 /* Writes what is planned into the job's folder and reads it again. */
 enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err);
-/* How many samples the price is taken from; and the inputs of one of them, arrays of the model's inputs. */
+/* How many samples the accuracy cost is taken from; and the inputs of one of them, arrays of the model's
+ * inputs. */
 size_t nd_align_n_samples(const struct nd_align_options *options);
 const struct nd_probe *nd_align_load_sample(const struct nd_align_job *job, size_t *sample,
                                             struct nd_array *inputs);
@@ -64,8 +65,8 @@ enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen, struct
 
 /* prove.c: state, reason and proof of each layer of the aligned model. */
 enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err);
-/* price.c: outputs, and the classes of labelled samples. noises [nd_align_n_samples], nullable: of each sample
- * the error of the aligned model by its signal, of the output that has most. */
+/* accuracy cost.c: outputs, and the classes of labelled samples. noises [nd_align_n_samples], nullable: of each
+ * sample the error of the aligned model by its signal, of the output that has most. */
 enum nd_status nd_align_accuracy_cost(struct nd_align_job *job, double *noises, struct nd_error *err);
 /* align_verify.c: runs the aligned model on the devices, and corrects the states by what was seen. */
 enum nd_status nd_align_verify(struct nd_align_job *job, struct nd_error *err);

@@ -38,7 +38,7 @@ static enum nd_status hear(void *context, const struct nd_exact_layer *layer, st
     return ND_OK;
 }
 
-/* Codes over the whole range of the type, drawn with the name as the seed. */
+/* Quantised values over the whole range of the type, drawn with the name as the seed. */
 static enum nd_status draw(const struct nd_tensor *tensor, struct nd_array *qvalues, struct nd_error *err)
 {
     *qvalues = nd_no_array();

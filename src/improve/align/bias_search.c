@@ -1,4 +1,4 @@
-/* The last float32 steps of a layer's scales, and its bias. The programs do not round a quotient of float32
+/* The last float32 steps of a layer's scales, and its bias. The arithmetics do not round a quotient of float32
  * numbers alike: one cuts it to a whole number, one takes the floor of it together with the zero point. So the
  * candidates for scales and bias are shown to the proof, and the first for which no channel differs is taken.
  * docs/science/align.md#biases. */
@@ -12,7 +12,7 @@
 
 enum { W = 1, B = 2 };
 
-/* Float32 steps by which scales are moved, and what is added to the codes of positive biases. */
+/* Float32 steps by which scales are moved, and what is added to the quantised values of positive biases. */
 struct candidate {
     int w, y, b, nudge;
     bool is_y_product; /* y is moved from 2^k F(scale_x scale_w), not from the scale that was chosen */
@@ -24,13 +24,13 @@ struct search {
     size_t n_arithmetics;
     size_t n;         /* channels with a bias; 0: there is none */
     bool *is_unequal; /* [n] of the last look */
-    double *qvalues;    /* [n] the bias before neighbours were tried */
+    double *qvalues;  /* [n] the bias before neighbours were tried */
     float *scale_w;   /* [quants[W].n] as they were chosen, like the next */
     float scale_y;
-    double step; /* codes of the bias are multiples of it */
+    double step; /* quantised values of the bias are multiples of it */
 };
 
-/* How many channels differ between the first program and the others. */
+/* How many channels differ between the first arithmetic and the others. */
 static enum nd_status look(const struct search *s, size_t *n_unequal, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -40,7 +40,7 @@ static enum nd_status look(const struct search *s, size_t *n_unequal, struct nd_
     for (size_t p = 1; p < s->n_arithmetics && status == ND_OK; p++) {
         struct nd_layer_proof proof;
         status = nd_layer_product_prove(s->arithmetics[0], s->arithmetics[p], &s->layer->made, &proof,
-                                       s->n > 0 ? s->is_unequal : NULL, err);
+                                        s->n > 0 ? s->is_unequal : NULL, err);
         if (status == ND_OK)
             *n_unequal += proof.n_unequal;
     }
@@ -95,7 +95,7 @@ static void set_candidate(const struct search *s, const struct candidate *candid
         set_bias(s, candidate);
 }
 
-/* Other codes for the channels that differ, all at once. */
+/* Other quantised values for the channels that differ, all at once. */
 static enum nd_status try_neighbours(const struct search *s, size_t *n_left, struct nd_error *err)
 {
     enum { MAX_STEPS = 32 }; /* chosen */
@@ -115,8 +115,8 @@ static enum nd_status try_neighbours(const struct search *s, size_t *n_left, str
     return status;
 }
 
-/* With weights per channel one program rounds all biases to steps of the largest: where that has another code,
- * all of them are rounded anew. */
+/* With weights per channel one arithmetic rounds all biases to steps of the largest: where that has another
+ * quantised value, all of them are rounded anew. */
 static enum nd_status try_largest(const struct search *s, const struct candidate *best, size_t *n_left,
                                   struct nd_error *err)
 {
@@ -167,12 +167,15 @@ static enum nd_status try_bytes(const struct search *s, struct found *found, str
     return status;
 }
 
-/* Of 16 bits: one program cuts a bias to a whole number, the other takes its floor. They agree on positive
+/* Of 16 bits: one arithmetic cuts a bias to a whole number, the other takes its floor. They agree on positive
  * biases that are a little above a whole number, and on negative ones that are hardly above it: where the
  * product in float32 is not more than the exact one. Some float32 step further it is. */
 static enum nd_status try_words(const struct search *s, struct found *found, struct nd_error *err)
 {
-    enum { MAX_STEPS = 24, NUDGE = 16 }; /* chosen; codes of the bias lose 8 bits, so that 16 are 1/16 */
+    enum {
+        MAX_STEPS = 24,
+        NUDGE = 16
+    }; /* chosen; quantised values of the bias lose 8 bits, so that 16 are 1/16 */
     static const struct candidate others[] = {
         {.b = 1}, {.b = 2}, {.b = 4}, {.w = -1, .b = 1}, {.y = 1, .b = 1}};
     enum nd_status status = ND_OK;
@@ -206,8 +209,9 @@ static enum nd_status find(const struct search *s, size_t *n_left, struct nd_err
                : status;
 }
 
-enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_layer_arithmetic *const *arithmetics,
-                                  size_t n_arithmetics, size_t *n_left, struct nd_error *err)
+enum nd_status nd_align_find_bias(struct nd_align_layer *layer,
+                                  const struct nd_layer_arithmetic *const *arithmetics, size_t n_arithmetics,
+                                  size_t *n_left, struct nd_error *err)
 {
     struct search s = {.layer = layer,
                        .arithmetics = arithmetics,

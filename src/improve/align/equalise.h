@@ -8,9 +8,9 @@
 
 /* A Conv or Gemm with one scale for its weights, which the float model has. */
 struct nd_align_product {
-    size_t tensor, input;             /* edges that it makes and reads */
+    size_t tensor, input;           /* tensors that it makes and reads */
     size_t weights_node, bias_node; /* DequantizeLinear; bias ND_NO_INDEX: none */
-    enum nd_dtype dtype;            /* of the weights' codes */
+    enum nd_dtype dtype;            /* of the weights' quantised values */
     struct nd_weight_axes axes;
     double *weights, *bias; /* the float model's; bias NULL: none. Owned */
     size_t n_weights, n_bias;
@@ -18,8 +18,8 @@ struct nd_align_product {
 
 /* Two of them, and the tensors between. */
 struct nd_align_pair {
-    size_t first, second;                       /* of the products */
-    size_t between[ND_MAX_BETWEEN], n_between; /* edges */
+    size_t first, second;                      /* of the products */
+    size_t between[ND_MAX_BETWEEN], n_between; /* tensors */
     size_t n_channels;
     double *low,
         *high;     /* [n_between * n_channels] of the samples: the least and the greatest value, and 0. Owned */

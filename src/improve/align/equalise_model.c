@@ -89,9 +89,9 @@ struct work {
     struct nd_align_product *products; /* [n_products] scaled copies: weights and bias are owned */
     double **factors;                  /* [pairs->n][n_channels] */
     bool *is_changed;                  /* [n_products] */
-    struct nd_quant *tensors;            /* [n_edges] new ones; n = 0: none */
+    struct nd_quant *tensors;          /* [n_edges] new ones; n = 0: none */
     struct nd_quant *quants;           /* [2 * n_products] of weights and biases */
-    double **qvalues;                    /* [2 * n_products] */
+    double **qvalues;                  /* [2 * n_products] */
     struct nd_recoded_node *nodes;
     size_t n_nodes;
 };
@@ -259,8 +259,9 @@ static enum nd_status recode(struct work *w, size_t i, struct nd_error *err)
 {
     const struct nd_align_product *product = &w->products[i];
     struct nd_quant *weights = &w->quants[2 * i], *bias = &w->quants[2 * i + 1];
-    const struct nd_quant *x = w->tensors[product->input].n > 0 ? &w->tensors[product->input]
-                                                              : &nd_model_tensor(w->model, product->input)->quant;
+    const struct nd_quant *x = w->tensors[product->input].n > 0
+                                   ? &w->tensors[product->input]
+                                   : &nd_model_tensor(w->model, product->input)->quant;
     double most = 0;
     if (x->n != 1)
         return ND_OK;
@@ -428,8 +429,8 @@ static enum nd_status find_product(const struct finder *f, const struct nd_exact
     const struct nd_linear_call *call = layer->call;
     size_t node = nd_align_node_of(&f->job->model->graph, call->node);
     bool has_bias = call->n_inputs > B && call->inputs[B].values != NULL;
-    *product =
-        (struct nd_align_product){.tensor = layer->tensor, .input = layer->input_tensors[0], .bias_node = ND_NO_INDEX};
+    *product = (struct nd_align_product){
+        .tensor = layer->tensor, .input = layer->input_tensors[0], .bias_node = ND_NO_INDEX};
     if (product->input == SIZE_MAX || nd_model_tensor(f->job->model, product->input)->quant.n != 1 ||
         !find_operand(f, layer, node, W, &product->weights_node) ||
         nd_dtype_size_bytes(call->inputs[W].values->dtype) != 1 || !find_axes(call, &product->axes) ||
@@ -477,7 +478,7 @@ static enum nd_status look(void *context, const struct nd_exact_layer *layer, st
 
 /* ---- pairs ---- */
 
-/* Whether the values are codes with one scale that may change, read once, and by a layer. */
+/* Whether the values are quantised values with one scale that may change, read once, and by a layer. */
 static bool is_free(const struct nd_model *model, const struct nd_quantisers *q, size_t tensor)
 {
     const struct nd_tensor *e = nd_model_tensor(model, tensor);
@@ -552,9 +553,9 @@ static struct nd_align_pair find_pair(const struct nd_model *model, const struct
 
 /* ---- what is between ---- */
 
-/* Told of the values of all edges. */
-static enum nd_status take(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+/* Told of the values of all tensors. */
+static enum nd_status take(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     const struct finder *f = context;
     const struct nd_quant *quant = &nd_model_tensor(f->job->model, tensor)->quant;

@@ -18,11 +18,11 @@ struct nd_observed_layer {
 
 struct nd_observed {
     size_t n_tensors;
-    struct nd_observed_layer *layers; /* [n_edges], by the edge that the layer makes */
+    struct nd_observed_layer *layers; /* [n_edges], by the tensor that the layer makes */
 };
 
-/* The same options with the samples that weights are rounded for in the place of those of the price; false:
- * there are none. */
+/* The same options with the samples that weights are rounded for in the place of those of the accuracy cost;
+ * false: there are none. */
 bool nd_align_fit_options(const struct nd_align_options *options, struct nd_align_options *out);
 
 /* Runs the model as it came on some samples: those of options->fit, else of the first probe. Without either

@@ -3,7 +3,7 @@
 #include <math.h>
 
 /* A multiplier that is off by less counts as the power of two: float32 scales give no better (2^-23), and the
- * programs keep 21 bits at most. */
+ * arithmetics keep 21 bits at most. */
 static const double slack = 1e-7;
 
 /* Not more than v, not less. */

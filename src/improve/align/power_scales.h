@@ -13,7 +13,7 @@ struct nd_align_task {
     bool is_w_settled; /* calculated: least is their scale */
     bool is_y_settled;
     double n_rows; /* products that make one sum */
-    double rms_x;  /* of the codes of x less their zero point */
+    double rms_x;  /* of the quantised values of x less their zero point */
 };
 /* scale_x scale_w[c] / scale_y = 2^-exponent[c], but for the rounding of float32, by which it is never more. */
 struct nd_align_scales {

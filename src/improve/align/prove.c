@@ -22,7 +22,7 @@
 #include "npudiff/improve/align.h"
 
 /* Operators whose output holds nothing but values of their inputs. Where both have one scale today the device
- * moves codes, and must go on doing so. */
+ * moves quantised values, and must go on doing so. */
 static bool only_passes_on(const char *op_type)
 {
     static const char *const passing[] = {
@@ -91,7 +91,7 @@ size_t nd_quantiser_tensor(const struct nd_model *model, size_t n)
     return tensor != ND_NO_INDEX ? model->tensor_of_value[tensor] : ND_NO_INDEX;
 }
 
-/* Codes that leave the model or enter it, and codes that are read as integers. */
+/* Quantised values that leave the model or enter it, and quantised values that are read as integers. */
 static bool are_bound(const struct nd_model *model, size_t tensor)
 {
     const struct nd_graph *graph = &model->graph;
@@ -143,7 +143,7 @@ static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *mod
 /* ---- what may have one scale ---- */
 
 /* Operators that only move values, or choose the greatest: the range of what they read is enough for what they
- * make. The devices move codes only where all scales are equal. */
+ * make. The devices move quantised values only where all scales are equal. */
 static bool can_have_one_scale(const char *op_type)
 {
     static const char *const moving[] = {"Concat",   "DepthToSpace",  "Expand",       "Flatten", "Gather",
@@ -172,14 +172,15 @@ static bool nd_quantisers_are_merged(const struct nd_model *model, const struct 
 
 struct range {
     enum nd_dtype dtype;
-    double low, high;    /* of the codes */
+    double low, high;    /* of the quantised values */
     double least, most;  /* real numbers */
     double finest_scale; /* of all */
     size_t n, n_from_0;  /* ranges, and those that begin with 0: the quantiser may stand for a Relu */
     bool is_possible;    /* nobody holds one of the scales */
 };
 
-static void widen(struct range *range, const struct nd_quantisers *q, const struct nd_model *model, size_t tensor)
+static void widen(struct range *range, const struct nd_quantisers *q, const struct nd_model *model,
+                  size_t tensor)
 {
     const struct nd_quantiser *quantiser = nd_quantiser_of(q, tensor);
     if (quantiser->is_settled || quantiser->quant.n != 1 || model->tensors[tensor].dtype != range->dtype) {
@@ -241,8 +242,8 @@ static double relation_cost(const struct nd_quantisers *q, const struct nd_model
     return cost;
 }
 
-/* The devices do not make the codes of such an operand in its own encoding: what makes it multiplies by the
- * scale of the Concat at once. If the two are a power of two apart, that is a power of two again. */
+/* The devices do not make the quantised values of such an operand in its own encoding: what makes it multiplies
+ * by the scale of the Concat at once. If the two are a power of two apart, that is a power of two again. */
 static void relate(struct nd_quantisers *q, const struct nd_model *model, const struct nd_model_layer *layer)
 {
     struct nd_quantiser *y = nd_quantiser_of(q, layer->tensor);
@@ -253,7 +254,8 @@ static void relate(struct nd_quantisers *q, const struct nd_model *model, const 
         if (nd_quantiser_of(q, layer->inputs[i])->quant.n != 1 ||
             model->tensors[layer->inputs[i]].dtype != model->tensors[layer->tensor].dtype)
             return;
-    for (size_t i = 0; i <= layer->n_inputs; i++) { /* one of the operands keeps its scale, or the output does */
+    for (size_t i = 0; i <= layer->n_inputs;
+         i++) { /* one of the operands keeps its scale, or the output does */
         double from = i < layer->n_inputs ? (double)nd_quantiser_of(q, layer->inputs[i])->quant.scale[0] : old;
         double scale = ldexp(from, (int)ceil(log2(old / from) - 1e-6)), cost = relation_cost(q, layer, scale);
         best = cost < least ? scale : best;
@@ -349,10 +351,10 @@ void nd_quantisers_deinit(struct nd_quantisers *q)
 static const char no_bringing[] = "it is not known how the device brings an input to its encoding";
 static const char several_bringings[] = "the ways to bring an input to its encoding give different values";
 
-/* The unit with another quantiser of its output. The call is the caller's, and has to stay. */
+/* The layer with another quantiser of its output. The call is the caller's, and has to stay. */
 static struct nd_exact_layer nd_align_layer_with_output(const struct nd_exact_layer *layer,
-                                                      const struct nd_quant *output,
-                                                      struct nd_linear_call *call)
+                                                        const struct nd_quant *output,
+                                                        struct nd_linear_call *call)
 {
     struct nd_exact_layer other = *layer;
     *call = *layer->call;
@@ -374,8 +376,8 @@ static bool are_equal(const struct nd_array *a, const struct nd_array *b)
 
 /* A function of one input is brought as it is made, by a table; all else in one of two ways, by a layout that
  * the model does not say. */
-static enum nd_status prove_rescaling(const struct nd_model *model, const struct nd_exact_layer *layer, size_t i,
-                                      const char **reason, struct nd_error *err)
+static enum nd_status prove_rescaling(const struct nd_model *model, const struct nd_exact_layer *layer,
+                                      size_t i, const char **reason, struct nd_error *err)
 {
     enum { N_QVALUES = UINT8_MAX + 1 };
     const struct nd_shape shape = {1, {N_QVALUES}};
@@ -388,7 +390,8 @@ static enum nd_status prove_rescaling(const struct nd_model *model, const struct
     if (status == ND_OK)
         status = nd_layer_bring(layer, i, &all, NULL, is_table ? ND_BRING_TABLE : ND_BRING_FLAT, &first, err);
     if (status == ND_OK)
-        status = nd_layer_bring(layer, i, &all, NULL, is_table ? ND_BRING_TABLE : ND_BRING_LAYOUT, &second, err);
+        status =
+            nd_layer_bring(layer, i, &all, NULL, is_table ? ND_BRING_TABLE : ND_BRING_LAYOUT, &second, err);
     if (status == ND_OK && (!first.is_covered || !second.is_covered))
         *reason = no_bringing;
     else if (status == ND_OK && !are_equal(&first.qvalues, &second.qvalues))
@@ -415,7 +418,8 @@ static bool is_made_for(const struct nd_alternatives *a, const struct nd_model *
     while (nd_fused_part_of(a, tensor, to) != SIZE_MAX) {
         const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
         if (!nd_layer_carries(maker))
-            return nd_divided_from(model, tensor) == NULL && nd_model_tensor(model, tensor)->quant.zero_point[0] != 0;
+            return nd_divided_from(model, tensor) == NULL &&
+                   nd_model_tensor(model, tensor)->quant.zero_point[0] != 0;
         if (maker->n_inputs != 1)
             return false;
         tensor = maker->inputs[0];
@@ -431,8 +435,8 @@ static enum nd_status nd_align_prove_bringing(const struct nd_alternatives *a, c
                                               struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    *reason =
-        layer->dtype != ND_DTYPE_U8 || nd_layer_is(model, layer, ND_LAYER_CONCAT_WITH_INPUT) ? no_bringing : NULL;
+    *reason = layer->dtype != ND_DTYPE_U8 || nd_layer_is(model, layer, ND_LAYER_CONCAT_WITH_INPUT) ? no_bringing
+                                                                                                   : NULL;
     for (size_t i = 0; i < nd_layer_n_inputs(layer) && *reason == NULL && status == ND_OK; i++) {
         size_t tensor = layer->input_tensors[i];
         const struct nd_quant *quant = layer->call->inputs[i].quant;
@@ -476,7 +480,7 @@ struct prover {
     struct nd_align_job *job;
     struct nd_layer_memory *memory;
     struct nd_alternatives alternatives;
-    struct share *shares; /* [n_edges] of the edge that is made with another */
+    struct share *shares; /* [n_edges] of the tensor that is made with another */
 };
 
 static double doubt_of(const struct prover *p, const struct nd_exact_layer *layer)
@@ -497,7 +501,8 @@ static enum nd_status prove_product(const struct prover *p, const struct nd_exac
     aligned->reason = NULL;
     for (size_t i = 1; i < p->job->n_arithmetics && status == ND_OK && aligned->state == ND_ALIGN_PROVEN; i++) {
         struct nd_layer_proof proof;
-        status = nd_layer_product_prove(p->job->arithmetics[0], p->job->arithmetics[i], layer, &proof, NULL, err);
+        status =
+            nd_layer_product_prove(p->job->arithmetics[0], p->job->arithmetics[i], layer, &proof, NULL, err);
         if (status != ND_OK)
             return status;
         aligned->n_channels = proof.n_channels;
@@ -516,7 +521,7 @@ static enum nd_status prove_product(const struct prover *p, const struct nd_exac
     return status;
 }
 
-/* Of every other operator the programs are either one, or it is not known for which inputs they differ. */
+/* Of every other operator the arithmetics are either one, or it is not known for which inputs they differ. */
 static enum nd_status prove_other(const struct prover *p, const struct nd_exact_layer *layer,
                                   struct nd_alignment_layer *aligned, struct nd_error *err)
 {
@@ -525,7 +530,8 @@ static enum nd_status prove_other(const struct prover *p, const struct nd_exact_
     for (size_t i = 0; i < p->job->n_arithmetics; i++) {
         struct nd_array qvalues = {0};
         bool is_covered = false;
-        enum nd_status status = nd_layer_arithmetic_run(p->job->arithmetics[i], layer, NULL, &qvalues, &is_covered, err);
+        enum nd_status status =
+            nd_layer_arithmetic_run(p->job->arithmetics[i], layer, NULL, &qvalues, &is_covered, err);
         nd_array_deinit(&qvalues);
         if (status != ND_OK)
             return status;
@@ -539,7 +545,7 @@ static enum nd_status prove_other(const struct prover *p, const struct nd_exact_
     return ND_OK;
 }
 
-/* The programs do not know it here: they are run without what was made before. */
+/* The arithmetics do not know it here: they are run without what was made before. */
 static bool is_swish_of_product(const struct nd_model *model, const struct nd_model_layer *layer)
 {
     const struct nd_model_layer *maker =
@@ -556,15 +562,18 @@ static enum nd_status prove_alone(const struct prover *p, const struct nd_exact_
     double doubt = doubt_of(p, layer);
     aligned_layer->state = ND_ALIGN_UNKNOWN;
     aligned_layer->reason = doubt >= 1 ? no_operand : doubt > 0 ? near_arithmetic : NULL;
-    if (aligned_layer->reason == NULL && nd_quantisers_are_merged(model, nd_model_layer_of_tensor(model, layer->tensor)))
+    if (aligned_layer->reason == NULL &&
+        nd_quantisers_are_merged(model, nd_model_layer_of_tensor(model, layer->tensor)))
         aligned_layer->reason = merged_layer;
-    if (aligned_layer->reason == NULL && is_swish_of_product(model, nd_model_layer_of_tensor(model, layer->tensor)))
+    if (aligned_layer->reason == NULL &&
+        is_swish_of_product(model, nd_model_layer_of_tensor(model, layer->tensor)))
         aligned_layer->reason = merged_swish;
     if (aligned_layer->reason == NULL && nd_layer_rescales_operand(layer, p->memory))
         aligned_layer->reason = moved_operand;
     if (aligned_layer->reason != NULL)
         return ND_OK;
-    return nd_layer_is_product(layer) ? prove_product(p, layer, aligned_layer, err) : prove_other(p, layer, aligned_layer, err);
+    return nd_layer_is_product(layer) ? prove_product(p, layer, aligned_layer, err)
+                                      : prove_other(p, layer, aligned_layer, err);
 }
 
 /* The layers after it that a device makes together with this one, with their own encoding. */
@@ -600,22 +609,22 @@ static enum nd_status prove_layer(const struct prover *p, const struct nd_exact_
         return prove_alone(p, layer, aligned_layer, err);
     aligned_layer->state = share->state;
     aligned_layer->reason = share->state == ND_ALIGN_PROVEN    ? NULL
-                    : share->state == ND_ALIGN_DIFFERS ? maker_differs
-                                                       : maker_unknown;
+                            : share->state == ND_ALIGN_DIFFERS ? maker_differs
+                                                               : maker_unknown;
     aligned_layer->n_channels = share->n_channels;
     aligned_layer->n_sums = share->n_sums;
     if (aligned_layer->reason != NULL)
         return ND_OK;
-    /* Of a Concat whose inputs have other encodings no program says what it is. */
+    /* Of a Concat whose inputs have other encodings no arithmetic says what it is. */
     enum nd_status status =
         nd_align_prove_bringing(&p->alternatives, p->job->aligned, layer, &aligned_layer->reason, err);
     aligned_layer->state = aligned_layer->reason == NULL ? ND_ALIGN_PROVEN : ND_ALIGN_UNKNOWN;
     return status;
 }
 
-/* A nd_exact_make: the codes are those of the first program. */
-static enum nd_status prove_of_layer(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
-                                 bool *is_made, struct nd_error *err)
+/* A nd_exact_make: the quantised values are those of the first arithmetic. */
+static enum nd_status prove_of_layer(void *context, const struct nd_exact_layer *layer,
+                                     struct nd_array *qvalues, bool *is_made, struct nd_error *err)
 {
     struct prover *p = context;
     size_t index = p->job->layer_of_tensor[layer->tensor];

@@ -63,8 +63,8 @@ enum nd_status nd_lint_blocks(struct nd_lint_job *job, size_t node, struct nd_er
 
 /* ---- moved-unscaled ---- */
 
-/* Whether the codes that a DequantizeLinear reads are those of an input of the model: its own or just
- * quantised; past layers that only move them. moved: at least one such layer must lie between. */
+/* Whether the quantised values that a DequantizeLinear reads are those of an input of the model: its own or
+ * just quantised; past layers that only move them. moved: at least one such layer must lie between. */
 static bool is_graph_input(const struct nd_lint_job *job, size_t dequantise, bool moved)
 {
     const struct nd_graph *graph = job->graph;
@@ -87,7 +87,7 @@ static bool is_graph_input(const struct nd_lint_job *job, size_t dequantise, boo
     return false;
 }
 
-/* The most that a code is off which is passed on unscaled: in steps of the output. */
+/* The most that a quantised value is off which is passed on unscaled: in steps of the output. */
 static double unscaled(const struct nd_quant *x, const struct nd_quant *y)
 {
     double most = 0, ratio = (double)x->scale[0] / (double)y->scale[0];
@@ -121,11 +121,12 @@ static enum nd_status tell_moved(struct nd_lint_job *job, size_t node, size_t sl
     const char *obstacle = is_concat          ? "the other inputs of the Concat have this encoding, too"
                            : !holds_all(x, y) ? "the output's range clips values of the input"
                                               : NULL;
-    enum nd_status status = nd_lint_find(
-        job, &(struct nd_lint_at){node, unscaled(x, y)}, &finding, err,
-        "codes of an input of the model (scale %.7g, zero point %lld) become codes of scale %.7g, zero "
-        "point %lld",
-        (double)x->scale[0], (long long)x->zero_point[0], (double)y->scale[0], (long long)y->zero_point[0]);
+    enum nd_status status = nd_lint_find(job, &(struct nd_lint_at){node, unscaled(x, y)}, &finding, err,
+                                         "quantised values of an input of the model (scale %.7g, zero point "
+                                         "%lld) become quantised values of scale %.7g, zero "
+                                         "point %lld",
+                                         (double)x->scale[0], (long long)x->zero_point[0], (double)y->scale[0],
+                                         (long long)y->zero_point[0]);
     if (status == ND_OK && obstacle == NULL)
         status = nd_lint_change_tensor(job, quantise, x, &obstacle, err);
     if (status != ND_OK)
@@ -208,12 +209,12 @@ enum nd_status nd_lint_reciprocal(struct nd_lint_job *job, size_t node, struct n
     double one = nd_reciprocal_dividend(x, nd_lint_dtype(job, dequantise), &is_clipped);
     if (!is_clipped)
         return ND_OK;
-    return nd_lint_find(
-        job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
-        "its input has scale %.7g and zero point %lld, and so no code for 1; the NPU divides %.3g by "
-        "it: all values are %.3g times too small",
-        (double)x->scale[0], (long long)x->zero_point[0], one * (double)x->scale[0],
-        1 / (one * (double)x->scale[0]));
+    return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+                        "its input has scale %.7g and zero point %lld, and so no quantised value for 1; the "
+                        "NPU divides %.3g by "
+                        "it: all values are %.3g times too small",
+                        (double)x->scale[0], (long long)x->zero_point[0], one * (double)x->scale[0],
+                        1 / (one * (double)x->scale[0]));
 }
 
 /* Rules about operators with uint16 outputs. docs/science/htp-arithmetic.md#elements has the formulas. */
@@ -227,7 +228,8 @@ static bool has_words(const struct nd_lint_job *job, size_t quantiser)
 
 /* ---- forced-encoding ---- */
 
-/* How far the codes of one encoding are from those that stand for the same numbers in another one, which clips.
+/* How far the quantised values of one encoding are from those that stand for the same numbers in another one,
+ * which clips.
  */
 static double misread(const struct nd_quant *made, const struct nd_quant *read)
 {
@@ -248,8 +250,8 @@ static double beyond(const struct nd_quant *made, const struct nd_quant *read)
     return fmax(fmax(-low, high - WORD_MAX), 0);
 }
 
-/* Whether the codes, or what a DequantizeLinear makes of them, are an output of the model: then not the NPU but
- * somebody else gives them their meaning. */
+/* Whether the quantised values, or what a DequantizeLinear makes of them, are an output of the model: then not
+ * the NPU but somebody else gives them their meaning. */
 static bool is_handed_out(const struct nd_lint_job *job, size_t quantise)
 {
     const struct nd_graph *graph = job->graph;
@@ -305,7 +307,8 @@ enum nd_status nd_lint_forced_inside(struct nd_lint_job *job, size_t node, struc
 
 /* ---- leaky-relu-wrap ---- */
 
-/* Codes of x that get 0 although the model clips them to 65535: (x - z_x) m + z_y 2^15 is 2^31 or more. */
+/* Quantised values of x that get 0 although the model clips them to 65535: (x - z_x) m + z_y 2^15 is 2^31 or
+ * more. */
 static int64_t count_wrapped(const struct nd_quant *x, const struct nd_quant *y, double alpha)
 {
     enum { SHIFT = 15 };
@@ -328,11 +331,11 @@ enum nd_status nd_lint_leaky(struct nd_lint_job *job, size_t node, struct nd_err
         return ND_OK;
     int64_t n = count_wrapped(nd_lint_one(job, dequantise), nd_lint_one(job, quantise),
                               nd_onnx_attribute_f(job->graph->nodes[node].proto, "alpha", 0.01));
-    return n > 0 ? nd_lint_find(
-                       job, &(struct nd_lint_at){node, WORD_MAX}, NULL, err,
-                       "%lld of 65536 input codes lie beyond the output's range; the NPU gives 0 for them, not "
-                       "65535",
-                       (long long)n)
+    return n > 0 ? nd_lint_find(job, &(struct nd_lint_at){node, WORD_MAX}, NULL, err,
+                                "%lld of 65536 input quantised values lie beyond the output's range; the NPU "
+                                "gives 0 for them, not "
+                                "65535",
+                                (long long)n)
                  : ND_OK;
 }
 
@@ -398,10 +401,10 @@ enum nd_status nd_lint_range(struct nd_lint_job *job, size_t node, struct nd_err
     double n_qvalues = ldexp(1, 8 * (int)nd_dtype_size_bytes(dtype));
     if (!(n_qvalues * (double)quant->scale[0] > far))
         return ND_OK;
-    return nd_lint_find(
-        job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
-        "the range is %.4g wide, steps of %.4g: a mask is quantised, and all other values share one code",
-        n_qvalues * (double)quant->scale[0], (double)quant->scale[0]);
+    return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+                        "the range is %.4g wide, steps of %.4g: a mask is quantised, and all other values "
+                        "share one quantised value",
+                        n_qvalues * (double)quant->scale[0], (double)quant->scale[0]);
 }
 
 /* ---- weight-axis ---- */
@@ -446,7 +449,8 @@ enum nd_status nd_lint_apart(struct nd_lint_job *job, size_t node, struct nd_err
     struct nd_array qvalues = {.shape = *shape};
     int64_t axis = shape->rank > 0 ? channel_axis(job, node, (size_t)shape->rank) : -1;
     double ratio = NAN;
-    enum nd_status status = axis >= 0 ? nd_lint_numbers(job, dequantise, 0, &qvalues.x, &qvalues.n, err) : ND_OK;
+    enum nd_status status =
+        axis >= 0 ? nd_lint_numbers(job, dequantise, 0, &qvalues.x, &qvalues.n, err) : ND_OK;
     for (size_t i = 0; i < qvalues.n; i++)
         qvalues.x[i] -= (double)quant->zero_point[0];
     if (status == ND_OK && qvalues.n > 0 && qvalues.n == nd_dims_product(shape, 0, shape->rank))

@@ -93,7 +93,7 @@ enum nd_status nd_lint_numbers(const struct nd_lint_job *job, size_t node, size_
 
 /* ---- telling ---- */
 
-/* The name of what the node makes, as edges are called. */
+/* The name of what the node makes, as tensors are called. */
 static const char *layer_name(const struct nd_lint_job *job, size_t node)
 {
     const struct nd_graph *graph = job->graph;
@@ -178,7 +178,8 @@ static enum nd_status change(struct nd_lint_job *job, const struct nd_recoded_no
     return ND_OK;
 }
 
-/* Notes new parameters of the DequantizeLinear of a constant, and n codes of the constant, which it takes over.
+/* Notes new parameters of the DequantizeLinear of a constant, and n quantised values of the constant, which it
+ * takes over.
  */
 static enum nd_status nd_lint_change_constant(struct nd_lint_job *job, size_t dequantise,
                                               const struct nd_quant *quant, double *qvalues, size_t n,
@@ -200,8 +201,8 @@ static bool is_changed(const struct nd_lint_job *job, size_t quantiser)
     return false;
 }
 
-/* Whether what operators make of the dequantised codes may keep its encoding; adds the quantisers behind
- * operators that only move them to the list. */
+/* Whether what operators make of the dequantised quantised values may keep its encoding; adds the quantisers
+ * behind operators that only move them to the list. */
 static const char *follow(const struct nd_lint_job *job, size_t dequantise, const struct nd_quant *old,
                           size_t *list, size_t *n)
 {
@@ -212,7 +213,7 @@ static const char *follow(const struct nd_lint_job *job, size_t dequantise, cons
         size_t node = graph->readers[t->first_reader + r], behind = nd_lint_quantise(job, node);
         bool is_mover = nd_onnx_is_mover(graph->nodes[node].proto);
         if (graph->nodes[node].n_made > 1 && is_mover)
-            return "a Split or an operator with several outputs passes its codes on";
+            return "a Split or an operator with several outputs passes its quantised values on";
         if (!nd_quant_is_same(nd_lint_one(job, behind), old))
             continue;
         for (size_t i = 0; i < sizeof choosing / sizeof choosing[0]; i++)
@@ -233,12 +234,12 @@ static const char *gather(const struct nd_lint_job *job, size_t quantise, size_t
     const struct nd_graph_tensor *qvalues = &graph->tensors[nd_lint_output(job, quantise)];
     const char *obstacle = is_changed(job, quantise) ? "another finding changes the same encoding" : NULL;
     if (qvalues->output != ND_NO_INDEX)
-        return "the model hands the codes out";
+        return "the model hands the quantised values out";
     list[(*n)++] = quantise;
     for (size_t r = 0; r < qvalues->n_readers && obstacle == NULL; r++) {
         size_t reader = graph->readers[qvalues->first_reader + r];
         if (graph->nodes[reader].kind != ND_NODE_DEQUANTIZE || !nd_quant_is_same(nd_lint_one(job, reader), old))
-            return "something reads the codes without a DequantizeLinear of the same encoding";
+            return "something reads the quantised values without a DequantizeLinear of the same encoding";
         list[(*n)++] = reader;
         obstacle = follow(job, reader, old, makers, n_makers);
     }
@@ -246,7 +247,7 @@ static const char *gather(const struct nd_lint_job *job, size_t quantise, size_t
 }
 
 enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, const struct nd_quant *quant,
-                                   const char **obstacle, struct nd_error *err)
+                                     const char **obstacle, struct nd_error *err)
 {
     size_t n = 0, n_makers = 1, n_nodes = job->graph->n_nodes;
     size_t *list = nd_calloc(n_nodes, sizeof *list), *makers = nd_calloc(n_nodes, sizeof *makers);
@@ -280,7 +281,7 @@ struct product {
     bool is_conv; /* or ConvTranspose; else Gemm */
     size_t bias_node;
     const struct nd_quant *x, *w, *b, *y;
-    double *bias; /* codes less zero point. Owned */
+    double *bias; /* quantised values less zero point. Owned */
     size_t n;     /* output channels */
 };
 
@@ -354,7 +355,7 @@ static enum nd_status mend_scale(struct nd_lint_job *job, const struct product *
             status = nd_lint_say_change(
                 finding, err,
                 "the bias has the scale of input times weights in each of %zu channels, and its "
-                "codes are rounded anew",
+                "quantised values are rounded anew",
                 p->n);
     }
     free(qvalues);
@@ -460,10 +461,10 @@ enum nd_status nd_lint_bias_overflow(struct nd_lint_job *job, size_t node, struc
 struct reals {
     double *values; /* owned */
     size_t n;
-    enum nd_dtype dtype; /* of the codes, or float32 */
+    enum nd_dtype dtype; /* of the quantised values, or float32 */
 };
 
-/* The real numbers of a constant: floats, or codes behind a DequantizeLinear. */
+/* The real numbers of a constant: floats, or quantised values behind a DequantizeLinear. */
 static enum nd_status read_reals(const struct nd_lint_job *job, size_t node, size_t slot, struct reals *out,
                                  struct nd_error *err)
 {

@@ -10,12 +10,13 @@ struct nd_lint_job {
     const struct nd_model *model;
     const struct nd_graph *graph;
     struct nd_node_quant *quants;    /* [n_nodes]: of quantisers, else zeroed */
-    size_t *layer_of;                 /* [n_nodes]: nd_units_assign */
+    size_t *layer_of;                /* [n_nodes]: nd_units_assign */
     struct nd_tensor_info *infos;    /* [n_tensors] */
     const struct nd_lint_rule *rule; /* that is being applied */
     struct nd_lint *result;
     size_t findings_capacity;
-    /* What the copy has in another way. The codes of the entries are owned; the quants are in kept. */
+    /* What the copy has in another way. The quantised values of the entries are owned; the quants are in kept.
+     */
     struct nd_recoded_node *changes;
     size_t n_changes, changes_capacity;
     struct nd_quant **kept; /* quantisers that have the same new parameters share one, and so its constants */
@@ -51,7 +52,7 @@ size_t nd_lint_quantise(const struct nd_lint_job *job, size_t node);
 const struct nd_quant *nd_lint_quant(const struct nd_lint_job *job, size_t quantiser);
 const struct nd_quant *nd_lint_one(const struct nd_lint_job *job, size_t quantiser);
 
-/* The type of the codes of a quantiser; ND_DTYPE_NONE: not known, or 4 bits. */
+/* The type of the quantised values of a quantiser; ND_DTYPE_NONE: not known, or 4 bits. */
 enum nd_dtype nd_lint_dtype(const struct nd_lint_job *job, size_t quantiser);
 
 /* The numbers of the constant at that place; *n is 0 where it is none. The caller frees *values. */
@@ -79,10 +80,10 @@ enum nd_status nd_lint_say_obstacle(struct nd_lint_finding *finding, struct nd_e
 
 /* ---- mending ---- */
 
-/* Notes a new encoding for the codes that the QuantizeLinear makes, for all that read them, and for what
- * operators that only move values make of them. *obstacle, static, says why nothing is noted; NULL: it is
+/* Notes a new encoding for the quantised values that the QuantizeLinear makes, for all that read them, and for
+ * what operators that only move values make of them. *obstacle, static, says why nothing is noted; NULL: it is
  * noted. */
 enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, const struct nd_quant *quant,
-                                   const char **obstacle, struct nd_error *err);
+                                     const char **obstacle, struct nd_error *err);
 
 #endif

@@ -13,7 +13,7 @@ enum { MAX_CONSTANTS = ND_LOSS_CONSTANTS };
 
 /* ---- as changes of the file ---- */
 
-/* The axis of the channels of a constant that the step's unit reads; -1: it reads no such constant. */
+/* The axis of the channels of a constant that the step's layer reads; -1: it reads no such constant. */
 static int axis_of(const struct nd_plan *plan, const struct nd_change *change)
 {
     struct nd_exact_constant all[MAX_CONSTANTS];

@@ -132,7 +132,8 @@ static void count_right(const struct nd_comparison *comparison, size_t device, s
     size_t tensor = SIZE_MAX;
     for (size_t t = 0; t < comparison->n_top1; t++) {
         const struct nd_top1 *top1 = &comparison->top1[t];
-        if (!top1->has_labels || !top1->devices[device].exists || (tensor != SIZE_MAX && top1->tensor != tensor))
+        if (!top1->has_labels || !top1->devices[device].exists ||
+            (tensor != SIZE_MAX && top1->tensor != tensor))
             continue;
         tensor = top1->tensor;
         out->n_labelled += top1->devices[device].n_samples;

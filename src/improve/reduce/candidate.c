@@ -389,7 +389,7 @@ enum nd_status nd_candidate_init(struct nd_candidate *candidate, const struct nd
     if (candidate->folder == NULL)
         return nd_fail_memory(err);
     if (!has_wanted(reducer, &cut))
-        return nd_fail(err, ND_E_MODEL_NO_TENSOR, reducer->options->tensor, "edge '%s' is not in it",
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, reducer->options->tensor, "tensor '%s' is not in it",
                        reducer->options->tensor);
     enum nd_status status = nd_dir_make(folder, err);
     char *path = nd_path_join(folder, "reproducer.onnx");
@@ -516,7 +516,7 @@ enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_cand
     if (status == ND_OK) {
         status = judge(reducer, candidate, &run, trial, difference, err);
     } else if (status == ND_ERR_NOT_FOUND || status == ND_ERR_UNSUPPORTED || status == ND_ERR_USAGE) {
-        /* Not for this device, or without an edge that could differ: no agent was started. */
+        /* Not for this device, or without a tensor that could differ: no agent was started. */
         reducer->out->n_sessions--;
         reducer->out->n_uncut++;
         *trial = ND_TRIAL_NOT;

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 
-/* Codes fit in a double exactly but for those of 64 bits, which no quantised edge has. */
+/* Codes fit in a double exactly but for those of 64 bits, which no quantised tensor has. */
 static double code_at(enum nd_dtype dtype, const void *data, size_t i)
 {
     switch (dtype) {
@@ -85,8 +85,8 @@ static void locate(const struct nd_capture *capture, size_t *probe, size_t *samp
 }
 
 enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const struct nd_capture *test,
-                                     size_t tensor, bool is_of_part, struct nd_reduction_difference *out,
-                                     struct nd_error *err)
+                                       size_t tensor, bool is_of_part, struct nd_reduction_difference *out,
+                                       struct nd_error *err)
 {
     const struct nd_tensor *known = nd_capture_tensor(test, tensor);
     size_t n = 0, n_bytes = 0;

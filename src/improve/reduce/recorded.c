@@ -71,8 +71,8 @@ static bool read_probe(const struct nd_recorded *recorded, const struct nd_wante
 }
 
 /* Of the probe's own samples. */
-static enum nd_status read_narrowed(const struct nd_capture *capture, size_t probe, size_t tensor, size_t sample,
-                                    const struct nd_wanted *wanted, struct nd_error *err)
+static enum nd_status read_narrowed(const struct nd_capture *capture, size_t probe, size_t tensor,
+                                    size_t sample, const struct nd_wanted *wanted, struct nd_error *err)
 {
     float *out = wanted->out;
     size_t n = wanted->size_bytes / sizeof *out;
@@ -91,7 +91,8 @@ static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
                                    bool *is_found, struct nd_error *err)
 {
     const struct nd_capture *capture = recorded->captures[c];
-    size_t probe = 0, sample = wanted->sample, tensor = nd_recorded_find(capture, wanted->tensor), has_bytes = 0;
+    size_t probe = 0, sample = wanted->sample, tensor = nd_recorded_find(capture, wanted->tensor),
+           has_bytes = 0;
     if (tensor == SIZE_MAX || (!recorded->is_of_part[c] && !locate(recorded, &probe, &sample)))
         return ND_OK;
     const struct nd_tensor *known = nd_capture_tensor(capture, tensor);

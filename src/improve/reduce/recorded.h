@@ -21,7 +21,7 @@ struct nd_recorded {
     size_t n_known, capacity;
 };
 
-/* Takes *capture over, and sets it to NULL; its edges become known. What an earlier capture holds stays. */
+/* Takes *capture over, and sets it to NULL; its tensors become known. What an earlier capture holds stays. */
 enum nd_status nd_recorded_add(struct nd_recorded *recorded, struct nd_capture **capture, bool is_of_part,
                                struct nd_error *err);
 void nd_recorded_deinit(struct nd_recorded *recorded);
@@ -39,7 +39,7 @@ struct nd_wanted {
 enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted *wanted,
                                 bool *is_found, struct nd_error *err);
 
-/* The index of the edge that records the tensor, or SIZE_MAX. */
+/* The index of the tensor that records the tensor, or SIZE_MAX. */
 size_t nd_recorded_find(const struct nd_capture *capture, const char *tensor);
 
 #endif

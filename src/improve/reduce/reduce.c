@@ -343,11 +343,11 @@ static bool is_looked_at(const struct nd_reducer *reducer, const struct nd_tenso
                                           : tensor->is_model_output;
 }
 
-/* The first edge that is off by more than asked for is where to look first; the worst that is looked at is what
- * has to be seen again. */
+/* The first tensor that is off by more than asked for is where to look first; the worst that is looked at is
+ * what has to be seen again. */
 static enum nd_status examine_tensors(struct nd_reducer *reducer, const struct nd_capture *capture,
-                                    unsigned *score, struct nd_reduction_difference *inner,
-                                    struct nd_error *err)
+                                      unsigned *score, struct nd_reduction_difference *inner,
+                                      struct nd_error *err)
 {
     const struct nd_graph *graph = &reducer->model->graph;
     struct nd_reduction_difference *worst = &reducer->out->difference;
@@ -455,7 +455,7 @@ static enum nd_status check_options(const struct nd_reduce_options *options, str
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a difference needs an amount");
     if (!options->has_difference && (options->tensor != NULL || options->against != NULL))
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL,
-                       "an edge, and a device to compare with, are for differences only");
+                       "a tensor, and a device to compare with, are for differences only");
     return ND_OK;
 }
 
@@ -515,8 +515,8 @@ static enum nd_status find_wanted(struct nd_reducer *reducer, struct nd_error *e
         reducer->wanted_node = reducer->model->graph.tensors[item].producer;
     }
     if (name != NULL && reducer->wanted_node == SIZE_MAX)
-        return nd_fail(err, ND_E_MODEL_NO_TENSOR, name, "'%s' makes no edge '%s'", nd_model_path(reducer->model),
-                       name);
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, name, "'%s' makes no tensor '%s'",
+                       nd_model_path(reducer->model), name);
     return ND_OK;
 }
 

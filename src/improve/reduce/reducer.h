@@ -20,8 +20,8 @@ struct nd_reducer {
     const struct nd_device *reference; /* that recorded; NULL: nobody could */
     struct nd_recorded recorded;
     struct nd_recorded expected; /* differences from another device: what that one gave; of the whole model */
-    size_t wanted_node;          /* that makes options->edge; SIZE_MAX */
-    const char *wanted_tensor;   /* the ONNX name of options->edge; NULL */
+    size_t wanted_node;          /* that makes options->tensor; SIZE_MAX */
+    const char *wanted_tensor;   /* the ONNX name of options->tensor; NULL */
 
     struct nd_pieces pieces; /* of the step that is going on */
     struct nd_trials trials;

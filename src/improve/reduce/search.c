@@ -272,9 +272,9 @@ static enum nd_status try_guesses(struct nd_reducer *reducer, const unsigned *sc
     return status;
 }
 
-/* ---- units ---- */
+/* ---- layers ---- */
 
-/* Everything, or everything that the wanted edge depends on. */
+/* Everything, or everything that the wanted tensor depends on. */
 static enum nd_status begin_layers(struct nd_reducer *reducer, struct nd_error *err)
 {
     const struct nd_graph *graph = &reducer->model->graph;
@@ -315,8 +315,8 @@ static enum nd_status search_layers(struct nd_reducer *reducer, const unsigned *
 
 /* ---- operators of what is left ---- */
 
-/* What lies between the operators of a unit is no edge, so nobody recorded it yet. A part that cannot be
- * recorded is no trouble: then cuts inside of units are fed with zeros, or are none. */
+/* What lies between the operators of a layer is no tensor, so nobody recorded it yet. A part that cannot be
+ * recorded is no trouble: then cuts inside of layers are fed with zeros, or are none. */
 static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *nodes, size_t n_nodes,
                                     struct nd_error *err)
 {

@@ -1,4 +1,4 @@
-/* The parts that delta debugging leaves out or keeps: units, and operators that lie in none. */
+/* The parts that delta debugging leaves out or keeps: layers, and operators that lie in none. */
 #ifndef ND_REDUCE_PIECES_H
 #define ND_REDUCE_PIECES_H
 
@@ -14,7 +14,7 @@ struct nd_pieces {
     size_t n;
 };
 
-/* Every unit; every other node that computes something from the inputs. nd_pieces_deinit in any case. */
+/* Every layer; every other node that computes something from the inputs. nd_pieces_deinit in any case. */
 enum nd_status nd_pieces_of_layers(const struct nd_model *model, struct nd_pieces *out, struct nd_error *err);
 
 void nd_pieces_deinit(struct nd_pieces *pieces);

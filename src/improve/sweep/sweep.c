@@ -144,7 +144,8 @@ static enum nd_status read_differences(const struct nd_comparison *comparison, s
 static void read_classes(const struct nd_comparison *comparison, size_t device,
                          struct nd_sweep_setting *setting)
 {
-    for (size_t t = 0; t < comparison->n_top1 && comparison->top1[t].tensor == comparison->top1[0].tensor; t++) {
+    for (size_t t = 0; t < comparison->n_top1 && comparison->top1[t].tensor == comparison->top1[0].tensor;
+         t++) {
         const struct nd_top1 *top1 = &comparison->top1[t];
         if (top1->devices[device].exists && top1->has_labels) {
             setting->n_labelled += top1->devices[device].n_samples;

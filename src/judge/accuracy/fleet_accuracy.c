@@ -165,8 +165,8 @@ static void fill_values(const struct work *w, size_t pattern)
     assert(at == w->n_contrasts);
 }
 
-/* Mean and standard error of a contrast over samples by their patterns. As Bonett and Price for pairs: two
- * samples more, one +1 and one -1, so that what never happened is not taken for impossible. */
+/* Mean and standard error of a contrast over samples by their patterns. As Bonett and Accuracy cost for pairs:
+ * two samples more, one +1 and one -1, so that what never happened is not taken for impossible. */
 static void moments_of(const struct work *w, const uint32_t *counts, size_t contrast, double *mean,
                        double *error)
 {
@@ -387,8 +387,8 @@ static void count_truth(struct nd_paired *table, bool is_ref_right, bool is_test
     table->both_wrong += !is_ref_right && !is_test_right;
 }
 
-static void count_pair(const struct nd_predictions *in, struct nd_prediction_changes_pair *pair, double confidence,
-                       double *n_pairs_differing)
+static void count_pair(const struct nd_predictions *in, struct nd_prediction_changes_pair *pair,
+                       double confidence, double *n_pairs_differing)
 {
     uint64_t n_differ = 0;
     for (size_t i = 0; i < in->n_samples; i++) {
@@ -462,7 +462,7 @@ static void measure(const struct nd_predictions *in, double confidence, double *
 }
 
 enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, double confidence, uint64_t seed,
-                                struct nd_prediction_changes *out, struct nd_error *err)
+                                             struct nd_prediction_changes *out, struct nd_error *err)
 {
     assert(in->n_samples <= UINT32_MAX);
     struct nd_prediction_changes changes = {.n_devices = in->n_devices, .n_samples = in->n_samples};

@@ -97,7 +97,8 @@ static const struct nd_yaml_key rule_keys[] = {
 
 static void rule_deinit(struct nd_policy_rule *rule)
 {
-    struct nd_texts *const lists[] = {&rule->models, &rule->devices, &rule->tensors, &rule->probes, &rule->allow};
+    struct nd_texts *const lists[] = {&rule->models, &rule->devices, &rule->tensors, &rule->probes,
+                                      &rule->allow};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         nd_texts_deinit(lists[i]);
     free(rule->to);

@@ -75,7 +75,7 @@ void nd_policy_today(char out[static 16]);
 /* Whether the loosening is past its `until`. */
 bool nd_policy_has_expired(const struct nd_policy_rule *rule, const char *today);
 
-/* Whether the gate looks at edges (and then at which ones), at probes. */
+/* Whether the gate looks at tensors (and then at which ones), at probes. */
 bool nd_policy_has_tensors(enum nd_policy_gate gate);
 bool nd_policy_has_probes(enum nd_policy_gate gate);
 
@@ -110,7 +110,7 @@ struct nd_scope {
     const char *const *devices; /* labels */
 };
 
-/* One place that a gate may be about. Where the gate has no edges or probes, they are not looked at. */
+/* One place that a gate may be about. Where the gate has no tensors or probes, they are not looked at. */
 struct nd_policy_cell {
     const char *model, *device;
     const struct nd_scope_tensor *tensor;

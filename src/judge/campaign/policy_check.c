@@ -158,7 +158,7 @@ static enum nd_status fail_loosening(const struct walk *walk, const struct nd_po
                 "looser gate "
                 "must carry reason, owner and until",
                 walk->path, later->mark.line + 1, later->mark.column + 1, is != NULL ? is : "?",
-                was != NULL ? was : "?", earlier->mark.line + 1, cell->device, has_tensor ? ", edge '" : "",
+                was != NULL ? was : "?", earlier->mark.line + 1, cell->device, has_tensor ? ", tensor '" : "",
                 has_tensor ? cell->tensor->name : "", has_tensor ? "'" : "", cell->model);
     free(was);
     free(is);

@@ -361,7 +361,7 @@ static void fill_study(const struct nd_qualification *q, const struct nd_qualify
         .n_samples = changes->n_samples,
         .confidence = q->campaign.confidence,
         .changes = {changes->n_devices, changes->mean, changes->mean_interval, share_of(&changes->any_differs),
-                  share_of(&changes->unstable)},
+                    share_of(&changes->unstable)},
         .spread = {.verdict = nd_spread_name(spread->kind),
                    .best = has_devices ? nd_qualify_text(q, q->labels[study->devices[spread->best]]) : "",
                    .worst = has_devices ? nd_qualify_text(q, q->labels[study->devices[spread->worst]]) : "",

@@ -1,4 +1,4 @@
-/* One gate on one device: the worst of all edges and probes that it governs. */
+/* One gate on one device: the worst of all tensors and probes that it governs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,9 +109,9 @@ void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct
                             found.n_moved, found.n_nodes, found.moved->name, found.moved->op_type);
 }
 
-/* What one edge, on one probe, says to a gate. */
+/* What one tensor, on one probe, says to a gate. */
 
-/* The step of an edge of codes; NaN where it has several, or none. */
+/* The step of a tensor of codes; NaN where it has several, or none. */
 static double nd_tensor_step(const struct nd_model *model, const char *name)
 {
     for (size_t i = 0; i < nd_model_n_tensors(model); i++)
@@ -132,7 +132,8 @@ static struct nd_tensor_value sqnr_of(const struct nd_difference *d, bool is_sam
 
 /* Codes against the floats that stand for them, as a prepared model gives them out: what is only the rounding
  * of code to float does not differ. A whole number of steps is one to a hundredth of a step. */
-static struct nd_tensor_value mixed_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
+static struct nd_tensor_value mixed_value_of(enum nd_policy_gate gate, const struct nd_difference *d,
+                                             double step)
 {
     double steps = d->abs.max / step, whole = round(steps);
     bool is_on_grid =
@@ -188,7 +189,7 @@ const char *nd_case_verdict_name(enum nd_case_verdict verdict)
 enum nd_exit nd_case_exit_code(enum nd_case_verdict verdict)
 {
     static const enum nd_exit qvalues[] = {ND_EXIT_SAME,         ND_EXIT_SAME,           ND_EXIT_DIFFERS,
-                                         ND_EXIT_INCONCLUSIVE, ND_EXIT_NOT_COMPARABLE, ND_EXIT_DEVICE_FAILED};
+                                           ND_EXIT_INCONCLUSIVE, ND_EXIT_NOT_COMPARABLE, ND_EXIT_DEVICE_FAILED};
     return qvalues[verdict];
 }
 
@@ -214,7 +215,7 @@ static void nd_judging_conclude(struct nd_case *out, enum nd_case_verdict verdic
     out->verdict = nd_case_verdict_worse(out->verdict, verdict);
 }
 
-/* Whether the rule is about that edge and probe. */
+/* Whether the rule is about that tensor and probe. */
 static bool nd_judging_governs(const struct nd_judging *j, const struct nd_scope_tensor *tensor,
                                const struct nd_scope_probe *probe)
 {
@@ -232,7 +233,7 @@ static bool nd_judging_outranks(enum nd_case_verdict verdict, const struct nd_ca
     return nd_case_verdict_worse(out->verdict, verdict) != out->verdict;
 }
 
-/* edge: where, or NULL. */
+/* tensor: where, or NULL. */
 static void nd_judging_note_not_comparable(struct nd_case *out, const char *tensor, const char *why)
 {
     if (nd_judging_outranks(ND_CASE_NOT_COMPARABLE, out))
@@ -241,7 +242,7 @@ static void nd_judging_note_not_comparable(struct nd_case *out, const char *tens
     nd_judging_conclude(out, ND_CASE_NOT_COMPARABLE);
 }
 
-/* ---- edges ---- */
+/* ---- tensors ---- */
 
 static bool is_minimum(enum nd_policy_gate gate)
 {
@@ -321,7 +322,7 @@ static void judge_agreement(struct nd_judging *j, const struct nd_comparison *c,
 }
 
 static void judge_tensor(struct nd_judging *j, const struct nd_comparison *c, size_t test,
-                       const struct nd_scope_tensor *tensor, const struct nd_scope_probe *probe)
+                         const struct nd_scope_tensor *tensor, const struct nd_scope_probe *probe)
 {
     size_t e = find_tensor(c, tensor->name), p = find_probe(c, probe->name);
     if (e == c->n_tensors || p == c->n_probes) {
@@ -418,12 +419,12 @@ static void judge_tensors(struct nd_judging *j)
                 return;
             }
             judge_tensor(j, found->comparison, found->devices[j->device], &model->tensors[e],
-                       &model->scope_probes[p]);
+                         &model->scope_probes[p]);
         }
     tell_tensors(j);
 }
 
-/* ---- what is no edge ---- */
+/* ---- what is no tensor ---- */
 
 /* The coefficient of variation of the latencies of a probe; NaN with less than two. */
 static double nd_latency_cv(const struct nd_capture_probe *probe)
@@ -542,16 +543,17 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
         return;
     }
     static void (*const judges[ND_POLICY_N_GATES])(struct nd_judging *) = {
-        [ND_POLICY_BIT_EQUAL] = judge_tensors,   [ND_POLICY_LSB] = judge_tensors,
-        [ND_POLICY_SHARE] = judge_tensors,       [ND_POLICY_ULP] = judge_tensors,
-        [ND_POLICY_SQNR] = judge_tensors,        [ND_POLICY_AGREEMENT] = judge_tensors,
+        [ND_POLICY_BIT_EQUAL] = judge_tensors, [ND_POLICY_LSB] = judge_tensors,
+        [ND_POLICY_SHARE] = judge_tensors,     [ND_POLICY_ULP] = judge_tensors,
+        [ND_POLICY_SQNR] = judge_tensors,      [ND_POLICY_AGREEMENT] = judge_tensors,
         [ND_POLICY_TARGET] = nd_judge_target,  [ND_POLICY_ACCURACY] = nd_judge_accuracy,
         [ND_POLICY_LATENCY] = judge_latency,   [ND_POLICY_FALLBACK] = judge_fallback,
         [ND_POLICY_FINALIZE] = judge_finalize,
     };
     judges[j.gate->gate](&j);
-    /* An edge of unknown type turned out to be of the other kind. */
-    bool has_nothing = nd_policy_has_tensors(j.gate->gate) && out->n_cells == 0 && out->verdict == ND_CASE_PASSED;
+    /* A tensor of unknown type turned out to be of the other kind. */
+    bool has_nothing =
+        nd_policy_has_tensors(j.gate->gate) && out->n_cells == 0 && out->verdict == ND_CASE_PASSED;
     out->applies = out->applies && !has_nothing;
     if (out->applies && nd_policy_has_expired(j.gate, q->today)) {
         nd_judging_conclude(out, ND_CASE_FAILED);

@@ -21,7 +21,8 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-static void add_part(struct bounds *bounds, const struct nd_compared_tensor *tensor, const struct nd_difference *d)
+static void add_part(struct bounds *bounds, const struct nd_compared_tensor *tensor,
+                     const struct nd_difference *d)
 {
     bool is_float = nd_dtype_is_float(tensor->dtype);
     *(is_float ? &bounds->has_floats : &bounds->has_integers) = true;

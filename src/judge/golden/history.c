@@ -36,7 +36,7 @@ static size_t nd_history_place(const struct nd_golden_names *names, size_t hint,
     return i;
 }
 
-/* Cells at work: edges[cell * n_tensors + tensor] is the edge of the cell's entry, or NULL. */
+/* Cells at work: tensors[cell * n_tensors + tensor] is the tensor of the cell's entry, or NULL. */
 struct table {
     const struct nd_history_reading *r;
     struct nd_golden_chart *chart;
@@ -88,7 +88,7 @@ static enum nd_status find_tensors(struct table *table, struct nd_error *err)
     return ND_OK;
 }
 
-/* The digest of the edge on a probe, which is found by its name, and not by its place. */
+/* The digest of the tensor on a probe, which is found by its name, and not by its place. */
 static const json_t *digest_on(const json_t *record, const json_t *tensor, const char *probe, size_t hint)
 {
     const json_t *list = json_object_get(record, "probes"), *item = json_array_get(list, hint);

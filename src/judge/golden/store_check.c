@@ -8,7 +8,7 @@
 #include "judge/golden/store.h"
 #include "npudiff/compare/compare.h"
 
-/* How much an edge differs from that of an entry: its digests only say that it does. */
+/* How much a tensor differs from that of an entry: its digests only say that it does. */
 
 static bool is_listed(const struct nd_golden_tensor *tensor, const char *probe)
 {
@@ -41,7 +41,7 @@ static void measure(const struct nd_comparison *c, struct nd_golden_tensor *tens
     tensor->is_known = tensor->is_known && tensor->n_elems > 0;
 }
 
-/* Fills how much each of the edges differs that differ (of plain records). It is not known without ref
+/* Fills how much each of the tensors differs that differ (of plain records). It is not known without ref
  * (nullable), or where a side keeps digests only. ND_ERR_MEMORY. */
 static enum nd_status nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
                                        struct nd_golden_difference *difference, struct nd_error *err)
@@ -90,7 +90,7 @@ static size_t weigh(const struct nd_golden_difference *d)
     return weight;
 }
 
-/* The edge in graph order on which they part, SIZE_MAX when on none. */
+/* The tensor in graph order on which they part, SIZE_MAX when on none. */
 static size_t first_of(const struct nd_golden_difference *d)
 {
     return d->n_different > 0 ? d->different[0].index : SIZE_MAX;
@@ -139,7 +139,7 @@ static enum nd_status find_nearest(const struct nd_golden *store, const json_t *
 
 /* ---- the verdict ---- */
 
-/* The axes that can be why edges differ: only probes with the same inputs were compared, and so other probes
+/* The axes that can be why tensors differ: only probes with the same inputs were compared, and so other probes
  * are no reason while there is another. */
 static void suspect(struct nd_golden_check *check)
 {

@@ -6,7 +6,7 @@
 #include "judge/golden/store_record.h"
 
 struct pairing {
-    const json_t *ref, *test, *shown; /* edges of each, `shown` with plain names */
+    const json_t *ref, *test, *shown; /* tensors of each, `shown` with plain names */
     const json_t *ref_probes, *test_probes, *shown_probes;
     size_t *test_probe; /* [probes of ref]: that of test with the same inputs, or SIZE_MAX */
     struct nd_golden_difference *out;
@@ -78,7 +78,7 @@ static bool is_equal_on(const struct pairing *pairing, size_t e, size_t at, size
            json_equal(member(pairing->ref_probes, p, "samples"), member(pairing->test_probes, q, "samples"));
 }
 
-/* Edge e of ref and `at` of test; it comes among the different ones when it is. False: out of memory. */
+/* Tensor e of ref and `at` of test; it comes among the different ones when it is. False: out of memory. */
 static bool pair_tensor(struct pairing *pairing, size_t e, size_t at)
 {
     struct nd_golden_difference *out = pairing->out;
@@ -96,11 +96,12 @@ static bool pair_tensor(struct pairing *pairing, size_t e, size_t at)
         free(probes);
         return true;
     }
-    out->different[out->n_different++] = (struct nd_golden_tensor){.name = nd_record_text(shown, "name"),
-                                                                 .op_types = nd_record_text(shown, "op_types"),
-                                                                 .index = e,
-                                                                 .n_probes = n,
-                                                                 .probes = probes};
+    out->different[out->n_different++] =
+        (struct nd_golden_tensor){.name = nd_record_text(shown, "name"),
+                                  .op_types = nd_record_text(shown, "op_types"),
+                                  .index = e,
+                                  .n_probes = n,
+                                  .probes = probes};
     return true;
 }
 

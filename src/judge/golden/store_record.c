@@ -263,7 +263,7 @@ static bool is_usual_optimisation(const json_t *axes, const char *value)
 }
 
 /* The axis that an option follows from, so that it is no second change beside that axis; ND_N_AXES: from none.
- * How many sessions recorded the edges is decided by what runs where: by the chipset and its libraries. */
+ * How many sessions recorded the tensors is decided by what runs where: by the chipset and its libraries. */
 static enum nd_axis cause_of(const struct comparing *to, const char *key, const char *ref, const char *test)
 {
     static const char *const of_placement[] = {"passes", "edges_in", NULL};
@@ -355,7 +355,7 @@ bool nd_axes_compare(const json_t *ref, const json_t *test, struct nd_golden_dif
 static bool is_telling(enum nd_axis axis, const char *key, const char *value)
 {
     if (axis == ND_AXIS_CHIPSET)
-        return strcmp(key, "profile") == 0; /* may name edges */
+        return strcmp(key, "profile") == 0; /* may name tensors */
     if (axis != ND_AXIS_OPTIONS)
         return false;
     if (strcmp(key, "edges") == 0) /* patterns, if it is no word of ours */
@@ -442,7 +442,8 @@ static void describe_type(const struct nd_tensor *tensor, char out[static TYPE_B
 }
 
 /* Digest of the digests of all samples, first repeat. */
-static bool combine(const struct nd_capture *capture, size_t probe, size_t tensor, char out[static DIGEST_BYTES])
+static bool combine(const struct nd_capture *capture, size_t probe, size_t tensor,
+                    char out[static DIGEST_BYTES])
 {
     size_t n = nd_capture_probe(capture, probe)->n_samples;
     struct nd_digest *all = nd_calloc(n, sizeof *all);
@@ -473,7 +474,7 @@ static json_t *tensor_record(const struct nd_capture *capture, size_t e, bool *i
     return record;
 }
 
-/* Samples of which repeats are not alike, on any edge. */
+/* Samples of which repeats are not alike, on any tensor. */
 static size_t count_unstable(const struct nd_capture *capture, size_t p)
 {
     const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
@@ -574,7 +575,8 @@ static bool is_sound_tensor(const json_t *tensor, size_t n_probes)
 
 const char *nd_record_problem(const json_t *record)
 {
-    const json_t *probes = json_object_get(record, "probes"), *tensors = json_object_get(record, "edges"), *item;
+    const json_t *probes = json_object_get(record, "probes"), *tensors = json_object_get(record, "edges"),
+                 *item;
     const json_t *failure = json_object_get(record, "failure");
     size_t i;
     if (!nd_axes_are_sound(json_object_get(record, "axes")))
@@ -594,7 +596,7 @@ const char *nd_record_problem(const json_t *record)
     json_array_foreach(tensors, i, item)
     {
         if (!is_sound_tensor(item, json_array_size(probes)))
-            return "an edge has no name, no type or not one digest for each probe";
+            return "a tensor has no name, no type or not one digest for each probe";
     }
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* What an entry of the golden store, or a bundle, says of one capture: its axes and a digest of every edge.
+/* What an entry of the golden store, or a bundle, says of one capture: its axes and a digest of every tensor.
  * docs/reference/store.md#entries. Records are JSON objects; every function that makes one gives a new
  * reference. */
 #ifndef ND_GOLDEN_STORE_RECORD_H
@@ -66,6 +66,7 @@ enum nd_status nd_record_compare(const json_t *ref, const json_t *test, const js
 void nd_record_difference_deinit(struct nd_golden_difference *difference);
 
 bool nd_record_is_comparable(const struct nd_golden_difference *d); /* same model, a probe in common */
-bool nd_record_is_equal(const struct nd_golden_difference *d); /* all edges of all common probes, and the end */
+bool nd_record_is_equal(
+    const struct nd_golden_difference *d); /* all tensors of all common probes, and the end */
 
 #endif

@@ -111,11 +111,12 @@ static size_t count_differing(const char *ref, const char *test, size_t n_bytes,
     return n;
 }
 
-/* One edge of one probe, sample by sample; samples with equal digests are not read. */
+/* One tensor of one probe, sample by sample; samples with equal digests are not read. */
 static enum nd_status count_tensor(const struct nd_capture *const sides[2], const size_t probe[2],
-                                 const size_t tensor[2], struct counted *counted, struct nd_error *err)
+                                   const size_t tensor[2], struct counted *counted, struct nd_error *err)
 {
-    const struct nd_tensor *ref = nd_capture_tensor(sides[0], tensor[0]), *test = nd_capture_tensor(sides[1], tensor[1]);
+    const struct nd_tensor *ref = nd_capture_tensor(sides[0], tensor[0]),
+                           *test = nd_capture_tensor(sides[1], tensor[1]);
     size_t n_ref = nd_capture_probe(sides[0], probe[0])->n_samples, n_bytes = 0;
     size_t n_test = nd_capture_probe(sides[1], probe[1])->n_samples;
     size_t n_samples = n_ref < n_test ? n_ref : n_test;
@@ -165,8 +166,8 @@ static enum nd_status count_probe(const struct nd_capture *const sides[2], const
     return status;
 }
 
-/* Share of differing elements over all edges and common probes of two captures that keep their tensors; NaN
- * where nothing can be compared. Edges of other types or sizes differ in all elements. */
+/* Share of differing elements over all tensors and common probes of two captures that keep their tensors; NaN
+ * where nothing can be compared. Tensors of other types or sizes differ in all elements. */
 static enum nd_status nd_field_share(const struct nd_capture *ref, const struct nd_capture *test, double *out,
                                      struct nd_error *err)
 {
@@ -224,7 +225,7 @@ static size_t first_of(const struct nd_golden_difference *d)
     return d->n_different > 0 ? d->different[0].index : SIZE_MAX;
 }
 
-/* Equal ones first, of them and of the others those of the field's chipset. Then most equal edges, then the
+/* Equal ones first, of them and of the others those of the field's chipset. Then most equal tensors, then the
  * smaller share of differing codes where both are known, then the later first difference, then the newer entry.
  */
 static int compare_standings(const void *a, const void *b)
@@ -293,7 +294,8 @@ static bool is_known(const struct nd_triage *found)
     return found->n_equal > 0 && (all[0].difference.is_same_chipset || !has_own);
 }
 
-/* The standing that has more edges equal than the nearest, which is of the field's chipset; SIZE_MAX: none has.
+/* The standing that has more tensors equal than the nearest, which is of the field's chipset; SIZE_MAX: none
+ * has.
  */
 static size_t find_closer(const struct nd_triage *found)
 {

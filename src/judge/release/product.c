@@ -39,8 +39,8 @@ static void put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
         const struct nd_explained_step *step = &e->steps[device->faulty[0]];
         const struct nd_explained_layer *layer = &device->layers[device->faulty[0]];
         nd_strbuf_printf(out, ": '%s' (%s): %s%s%s", step->name, step->op_types,
-                         layer->fault.kind != NULL ? layer->fault.kind : "", layer->fault.kind != NULL ? ": " : "",
-                         layer->evidence);
+                         layer->fault.kind != NULL ? layer->fault.kind : "",
+                         layer->fault.kind != NULL ? ": " : "", layer->evidence);
     } else if (device->n_unexplained > 0) {
         const struct nd_explained_step *step = &e->steps[device->unexplained[0]];
         nd_strbuf_printf(out, ": %zu of %zu layers do not follow known arithmetic, first of all '%s' (%s): %s",
@@ -48,7 +48,7 @@ static void put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
                          device->layers[device->unexplained[0]].evidence);
     } else if (device->health == ND_HEALTH_HEALTHY) {
         const char *arithmetic = device->expected != NULL && !device->is_refuted ? device->expected
-                                 : device->arithmetic != NULL                       ? device->arithmetic
+                                 : device->arithmetic != NULL                    ? device->arithmetic
                                                                                  : "known";
         nd_strbuf_printf(out, ": all %zu layers follow %s arithmetic", e->n_steps, arithmetic);
     }

@@ -112,7 +112,7 @@ ND_MEMBERS(one_case, ND_FIELD("model", WORD, model), ND_FIELD("device", WORD, de
 static const struct nd_field suggested_fields[] = {
     ND_FIELD("gate", WORD, gate),           ND_FIELD("max", REAL_IF, max),
     ND_FIELD("margin", REAL_IF, margin),    ND_FIELD("confidence", REAL_IF, confidence),
-    ND_FIELD("tensors", TEXT, tensors),       ND_FIELD("to", TEXT, to),
+    ND_FIELD("tensors", TEXT, tensors),     ND_FIELD("to", TEXT, to),
     ND_FIELD("reference", TEXT, reference), ND_FIELD("models", TEXT, models),
     ND_FIELD("devices", TEXTS, devices),    {.key = NULL},
 };

@@ -156,7 +156,7 @@ enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err)
 /* Nodes of an NPU device's capture that run on the CPU, without those that quantise inputs and outputs. */
 struct nd_fallback {
     size_t n_nodes;                      /* of the capture */
-    size_t n_fell_back;                     /* that are not allowed to */
+    size_t n_fell_back;                  /* that are not allowed to */
     const struct nd_capture_node *first; /* of them; NULL: there are none */
     size_t n_moved;                      /* that fell only because tensors were recorded: not counted above */
     const struct nd_capture_node *moved; /* the first of these, or NULL */
@@ -297,9 +297,9 @@ struct nd_case {
     enum nd_case_verdict verdict;
     bool applies;                 /* false: the rule governs nothing of this device and model */
     double value, bound;          /* the worst that was found, and what it must keep to; NaN: none */
-    const char *tensor, *probe;     /* where; borrowed, or NULL */
-    const char *first_failing;    /* the first edge in graph order that fails; the same */
-    size_t n_cells, n_failing;    /* edges x probes */
+    const char *tensor, *probe;   /* where; borrowed, or NULL */
+    const char *first_failing;    /* the first tensor in graph order that fails; the same */
+    size_t n_cells, n_failing;    /* tensors x probes */
     uint64_t n_samples, n_needed; /* of an accuracy gate */
     char message[400];
 };

@@ -256,10 +256,11 @@ static enum nd_status find_tensors(struct nd_qualify_model *model, const char *t
     for (size_t i = 0; model->tensors != NULL && i < model->n_tensors; i++) {
         const struct nd_tensor *tensor = nd_model_tensor(model->model, selected[i]);
         bool is_known = tensor->dtype != ND_DTYPE_NONE;
-        model->tensors[i] = (struct nd_scope_tensor){.name = tensor->name,
-                                                 .may_be_integer = !is_known || !nd_dtype_is_float(tensor->dtype),
-                                                 .may_be_float = !is_known || nd_dtype_is_float(tensor->dtype),
-                                                 .is_output = tensor->is_model_output};
+        model->tensors[i] =
+            (struct nd_scope_tensor){.name = tensor->name,
+                                     .may_be_integer = !is_known || !nd_dtype_is_float(tensor->dtype),
+                                     .may_be_float = !is_known || nd_dtype_is_float(tensor->dtype),
+                                     .is_output = tensor->is_model_output};
     }
     free(selected);
     return model->tensors != NULL ? ND_OK : nd_fail_memory(err);
@@ -464,7 +465,7 @@ static enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q,
     if (status == ND_OK)
         status = nd_prepared_read(cell->prepared, &cell->binary, err);
     cell->model = cell->prepared;
-    cell->tensors = "none"; /* what ships has no edges to make visible */
+    cell->tensors = "none"; /* what ships has no tensors to make visible */
     return status;
 }
 

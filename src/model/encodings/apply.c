@@ -34,7 +34,8 @@ void nd_encodings_match_deinit(struct nd_encodings_match *match)
     *match = (struct nd_encodings_match){0};
 }
 
-/* Codes of few bits lie in bytes: every reader of the model knows those, and the reals are the same. */
+/* Quantised values of few bits lie in bytes: every reader of the model knows those, and the reals are the same.
+ */
 static enum nd_dtype container(const struct nd_encoding *item)
 {
     if (item->dtype == ND_DTYPE_U4)

@@ -5,7 +5,8 @@
 #include "core/memory.h"
 #include "model/encodings/building.h"
 
-/* The zero point counted from the lowest code, which does not depend on whether codes are signed. */
+/* The zero point counted from the lowest quantised value, which does not depend on whether quantised values are
+ * signed. */
 static int64_t zero_from_low(const struct nd_encoding *item, size_t i)
 {
     size_t at = item->quant.n == 1 ? 0 : i;

@@ -1,4 +1,5 @@
-/* Tensors whose codes are made of other codes: DequantizeLinear, QuantizeLinear and no operator between. */
+/* Tensors whose quantised values are made of other codes: DequantizeLinear, QuantizeLinear and no operator
+ * between. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "model/graph/loaded.h"
 #include "model/graph/parts.h"
 
-/* The nodes that read what is dequantised of the codes, but for quantisers. */
+/* The nodes that read what is dequantised of the quantised values, but for quantisers. */
 static enum nd_status add_readers(const struct nd_graph *graph, size_t qvalues, struct nd_encoding *encoding,
                                   struct nd_error *err)
 {
@@ -34,7 +35,7 @@ static enum nd_status add_readers(const struct nd_graph *graph, size_t qvalues, 
     return ND_OK;
 }
 
-/* encodings.c: says of encodings of the model's edges which are conversions of others. ND_ERR_MEMORY. */
+/* encodings.c: says of encodings of the model's tensors which are conversions of others. ND_ERR_MEMORY. */
 static enum nd_status nd_encodings_find_conversions(struct nd_encodings *encodings,
                                                     const struct nd_model *model, struct nd_error *err)
 {
@@ -48,10 +49,10 @@ static enum nd_status nd_encodings_find_conversions(struct nd_encodings *encodin
             continue;
         struct nd_encoding *encoding = &encodings->items[item];
         encoding->converted_from = nd_strdup(model->tensors[layer->inputs[0]].name);
-        status =
-            encoding->converted_from != NULL
-                ? add_readers(&model->graph, nd_names_find(&model->graph.names, tensor->onnx_name), encoding, err)
-                : nd_fail_memory(err);
+        status = encoding->converted_from != NULL
+                     ? add_readers(&model->graph, nd_names_find(&model->graph.names, tensor->onnx_name),
+                                   encoding, err)
+                     : nd_fail_memory(err);
     }
     return status;
 }
@@ -174,11 +175,12 @@ static enum nd_status check(const struct nd_encodings *encodings, const struct n
                            "'%s': tensor '%s': scale %zu is %g, expected a positive float32", encodings->path,
                            stated->name, i, stated->scales[i]);
         if (!(stated->zero_points[i] >= low && stated->zero_points[i] <= high))
-            return nd_fail(
-                err, ND_E_ENCODINGS_FORMAT, stated->name,
-                "'%s': tensor '%s': zero point %zu is %.17g, outside of the codes %.0f..%.0f of %d bits "
-                "(an offset lies in -%.0f..0)",
-                encodings->path, stated->name, i, stated->zero_points[i], low, high, stated->bits, high - low);
+            return nd_fail(err, ND_E_ENCODINGS_FORMAT, stated->name,
+                           "'%s': tensor '%s': zero point %zu is %.17g, outside of the quantised values "
+                           "%.0f..%.0f of %d bits "
+                           "(an offset lies in -%.0f..0)",
+                           encodings->path, stated->name, i, stated->zero_points[i], low, high, stated->bits,
+                           high - low);
     }
     return ND_OK;
 }
@@ -199,7 +201,7 @@ enum nd_status nd_encodings_add(struct nd_encodings *encodings, const struct nd_
         return status;
     if (!are_whole(stated->zero_points, stated->n))
         return nd_encodings_add_unhandled(encodings, stated->name, stated->role,
-                                          "a zero point between two codes", err);
+                                          "a zero point between two quantised values", err);
     struct nd_encoding made = {.name = nd_strdup(stated->name),
                                .role = stated->role,
                                .dtype = dtype_for(stated->bits, stated->is_signed),
@@ -240,8 +242,9 @@ static enum nd_status add_quant(struct nd_encodings *encodings, const char *name
 {
     bool is_four_bits = dtype == ND_DTYPE_I4 || dtype == ND_DTYPE_U4;
     if (quant->n == 0)
-        return nd_encodings_add_unhandled(encodings, name, role,
-                                          "scales in blocks, computed, or of codes that are not handled", err);
+        return nd_encodings_add_unhandled(
+            encodings, name, role, "scales in blocks, computed, or of quantised values that are not handled",
+            err);
     struct nd_encoding made = {.name = nd_strdup(name),
                                .role = role,
                                .dtype = dtype,
@@ -265,9 +268,9 @@ static enum nd_status add_quant(struct nd_encodings *encodings, const char *name
 }
 
 enum nd_status nd_encodings_add_tensor(struct nd_encodings *encodings, const struct nd_tensor *tensor,
-                                     struct nd_error *err)
+                                       struct nd_error *err)
 {
-    /* A float edge has no scale; neither has an edge of codes whose scale is not known. */
+    /* A float tensor has no scale; neither has a tensor of quantised values whose scale is not known. */
     if (tensor->quant.n == 0 || !nd_dtype_is_integer(tensor->dtype))
         return ND_OK;
     return add_quant(encodings, tensor->name, ND_ENCODING_ACTIVATION, tensor->dtype, &tensor->quant, err);

@@ -130,7 +130,7 @@ static enum nd_status nd_encodings_numbers(const struct nd_described *at, const 
     return ND_OK;
 }
 
-/* Adds one encoding by scale and offset, real = scale * (unsigned code + offset). */
+/* Adds one encoding by scale and offset, real = scale * (unsigned quantised value + offset). */
 static enum nd_status nd_encodings_add_offset(struct nd_encodings *encodings, struct nd_stated *stated,
                                               double *offsets, struct nd_error *err)
 {
@@ -665,7 +665,8 @@ static enum nd_status nd_encodings_read_aimet_0(struct nd_encodings *encodings, 
     return status;
 }
 
-/* The tensors of graphs in what qnn-context-binary-utility prints: real = scale * (code + offset). */
+/* The tensors of graphs in what qnn-context-binary-utility prints: real = scale * (quantised value + offset).
+ */
 
 /* Newer tools leave "Encoding" away. */
 static const json_t *member(const json_t *object, const char *key, const char *older_key)

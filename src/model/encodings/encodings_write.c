@@ -13,7 +13,7 @@ static bool is_signed(enum nd_dtype dtype)
 
 /* ---- AIMET 1.0.0 ---- */
 
-/* real = scale (unsigned code + offset). */
+/* real = scale (unsigned quantised value + offset). */
 static json_t *aimet_item(const struct nd_encoding *encoding)
 {
     int64_t shift = is_signed(encoding->dtype) ? (int64_t)1 << (encoding->bits - 1) : 0;
@@ -70,7 +70,7 @@ static json_t *override_of(const struct nd_encoding *encoding, const char *type)
     return list;
 }
 
-/* What some nodes read in the place of the tensor, which they read in other codes. */
+/* What some nodes read in the place of the tensor, which they read in other quantised values. */
 static json_t *convert_of(const struct nd_encoding *encoding, const char *type)
 {
     json_t *readers = json_array();

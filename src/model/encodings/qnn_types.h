@@ -22,7 +22,7 @@ const char *nd_qnn_type_name(uint32_t number);
 /* By its number, or its name with or without "QNN_DATATYPE_". */
 const struct nd_qnn_type *nd_qnn_type_read(const json_t *value);
 
-/* The quantised type whose codes are of dtype. */
+/* The quantised type whose quantised values are of dtype. */
 const struct nd_qnn_type *nd_qnn_type_quantised(enum nd_dtype dtype);
 
 #endif

@@ -18,7 +18,7 @@ struct nd_float_constant {
 enum nd_status nd_float_constant_read(const struct nd_graph *graph, size_t tensor, const char *model_path,
                                       struct nd_float_constant *out, bool *is_constant, struct nd_error *err);
 
-/* The name of the float constant whose codes the DequantizeLinear of this index reads, as
+/* The name of the float constant whose quantised values the DequantizeLinear of this index reads, as
  * nd_model_visit_constants has it. The caller frees it; NULL: out of memory. */
 char *nd_model_constant_name(const struct nd_graph *graph, size_t index);
 

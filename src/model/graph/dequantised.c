@@ -1,4 +1,4 @@
-/* Where the codes of an edge become floats. */
+/* Where the quantised values of a tensor become floats. */
 #include <string.h>
 
 #include "core/tensors/scales.h"

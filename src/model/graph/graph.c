@@ -381,11 +381,11 @@ const Onnx__TensorProto *nd_graph_constant(const struct nd_graph *graph, size_t 
 struct finder {
     struct nd_model *model;
     const size_t *layer_of_node;
-    size_t *natural; /* [n_edges]: the tensor that an edge is named after */
+    size_t *natural; /* [n_edges]: the tensor that a tensor is named after */
     size_t tensors_capacity, types_capacity, natural_capacity;
 };
 
-/* What is known of an edge when it is found. */
+/* What is known of a tensor when it is found. */
 struct found {
     size_t tensor;  /* whose bytes are recorded */
     size_t natural; /* the tensor that it stands for */
@@ -415,7 +415,8 @@ static const Onnx__TypeProto__Tensor *type_of(const struct nd_graph *graph, size
     return nd_onnx_tensor_type(graph->tensors[tensor].value_info);
 }
 
-/* Codes have the shape of what they stand for and of what is made of them: any of these may declare it. */
+/* Quantised values have the shape of what they stand for and of what is made of them: any of these may declare
+ * it. */
 static const Onnx__TypeProto__Tensor *find_shape(const struct nd_model *model, const struct found *found)
 {
     const struct nd_graph *graph = &model->graph;
@@ -429,13 +430,13 @@ static const Onnx__TypeProto__Tensor *find_shape(const struct nd_model *model, c
         if (type != NULL && type->shape != NULL)
             return type;
     }
-    /* Codes made of other codes have their shape. */
+    /* Quantised values made of other quantised values have their shape. */
     size_t source = model->tensor_of_value[found->natural];
     return source != ND_NO_INDEX ? model->tensor_types[source] : NULL;
 }
 
-static enum nd_status read_quant(const struct nd_model *model, const struct found *found, struct nd_tensor *tensor,
-                                 struct nd_error *err)
+static enum nd_status read_quant(const struct nd_model *model, const struct found *found,
+                                 struct nd_tensor *tensor, struct nd_error *err)
 {
     const Onnx__TypeProto__Tensor *type = type_of(&model->graph, found->tensor);
     enum nd_dtype declared =
@@ -476,16 +477,16 @@ static enum nd_status add_found(struct finder *finder, const struct found *found
         value->producer != ND_NO_INDEX ? model->graph.nodes[value->producer].proto : NULL;
     tensor->onnx_name = nd_strdup(value->name);
     tensor->node = nd_strdup(producer != NULL ? nd_graph_node_name(producer) : "");
-    /* Of a unit's edge, nd_units_find says it better. */
+    /* Of a layer's tensor, nd_units_find says it better. */
     tensor->op_types = nd_strdup(found->is_input || producer == NULL ? "input" : producer->op_type);
     model->tensor_types[model->n_tensors] = find_shape(model, found);
     finder->natural[model->n_tensors] = found->natural;
     model->tensor_of_value[found->tensor] = model->n_tensors++;
     return tensor->onnx_name != NULL && tensor->node != NULL && tensor->op_types != NULL ? ND_OK
-                                                                                   : nd_fail_memory(err);
+                                                                                         : nd_fail_memory(err);
 }
 
-/* An edge of codes that a QuantizeLinear makes. */
+/* A tensor of quantised values that a QuantizeLinear makes. */
 static enum nd_status add_quantize(struct finder *finder, size_t node, bool is_input, struct nd_error *err)
 {
     struct nd_model *model = finder->model;
@@ -500,7 +501,8 @@ static enum nd_status add_quantize(struct finder *finder, size_t node, bool is_i
     return status;
 }
 
-/* The graph inputs that are quantised, or are codes themselves. Floats as they are fed are no edges. */
+/* The graph inputs that are quantised, or are quantised values themselves. Floats as they are fed are no
+ * tensors. */
 static enum nd_status add_input_tensors(struct finder *finder, struct nd_error *err)
 {
     struct nd_graph *graph = &finder->model->graph;
@@ -524,7 +526,7 @@ static enum nd_status add_input_tensors(struct finder *finder, struct nd_error *
     return status;
 }
 
-/* What an operator makes, unless it is hidden in a unit or a QuantizeLinear makes codes of it. */
+/* What an operator makes, unless it is hidden in a unit or a QuantizeLinear makes quantised values of it. */
 static enum nd_status add_plain(struct finder *finder, size_t index, struct nd_error *err)
 {
     const struct nd_graph *graph = &finder->model->graph;
@@ -572,7 +574,7 @@ static char *without_suffix(const char *text, const char *suffix)
     return n_stem > 0 ? strndup(text, n_stem) : nd_strdup(text);
 }
 
-/* Gives the edge a name that it owns if the name is free. False: out of memory. */
+/* Gives the tensor a name that it owns if the name is free. False: out of memory. */
 static bool try_name(struct nd_tensor *tensor, struct nd_names *taken, char *name, size_t index)
 {
     if (name == NULL)
@@ -591,14 +593,16 @@ static bool name_tensor(struct finder *finder, struct nd_names *taken, size_t in
     const struct nd_graph *graph = &finder->model->graph;
     struct nd_tensor *tensor = &finder->model->tensors[index];
     const struct nd_graph_tensor *natural = &graph->tensors[finder->natural[index]];
-    /* Codes made of a dequantised tensor: what they stand for is named by that tensor's own codes. */
+    /* Quantised values made of a dequantised tensor: what they stand for is named by that tensor's own codes.
+     */
     bool is_requantised =
         natural->producer != ND_NO_INDEX && graph->nodes[natural->producer].kind == ND_NODE_DEQUANTIZE;
     if (tensor->name != NULL)
         return true;
-    bool has_memory =
-        is_requantised || try_name(tensor, taken, without_suffix(natural->name, "_QuantizeLinear_Input"), index);
-    has_memory = has_memory && try_name(tensor, taken, without_suffix(tensor->onnx_name, quantize_output), index) &&
+    bool has_memory = is_requantised ||
+                      try_name(tensor, taken, without_suffix(natural->name, "_QuantizeLinear_Input"), index);
+    has_memory = has_memory &&
+                 try_name(tensor, taken, without_suffix(tensor->onnx_name, quantize_output), index) &&
                  try_name(tensor, taken, nd_strdup(tensor->onnx_name), index);
     for (size_t i = 2; has_memory && tensor->name == NULL; i++) {
         struct nd_strbuf numbered = {0};
@@ -614,8 +618,8 @@ static enum nd_status name_tensors(struct finder *finder, struct nd_error *err)
     const struct nd_graph *graph = &model->graph;
     struct nd_names taken = {0};
     bool has_memory = true;
-    /* The names of the graph's outputs go first: nothing else may take them. Among the outputs of one edge,
-     * floats go before codes. */
+    /* The names of the graph's outputs go first: nothing else may take them. Among the outputs of one tensor,
+     * floats go before quantised values. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < graph->proto->n_output && has_memory; i++) {
             size_t t = nd_names_find(&graph->names, graph->proto->output[i]->name),
@@ -623,7 +627,8 @@ static enum nd_status name_tensors(struct finder *finder, struct nd_error *err)
             bool is_qvalues =
                 tensor != ND_NO_INDEX && strcmp(model->tensors[tensor].onnx_name, graph->tensors[t].name) == 0;
             if (tensor != ND_NO_INDEX && is_qvalues == (pass == 1) && graph->tensors[t].input == ND_NO_INDEX)
-                has_memory = try_name(&model->tensors[tensor], &taken, nd_strdup(graph->tensors[t].name), tensor);
+                has_memory =
+                    try_name(&model->tensors[tensor], &taken, nd_strdup(graph->tensors[t].name), tensor);
         }
     }
     for (size_t i = 0; i < model->n_tensors && has_memory; i++)

@@ -1,4 +1,4 @@
-/* Which operators lie between DequantizeLinear and QuantizeLinear, and what such a unit reads. */
+/* Which operators lie between DequantizeLinear and QuantizeLinear, and what such a layer reads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,9 +29,9 @@ static void mark_dependent(const struct nd_graph *graph, bool *depends)
     }
 }
 
-/* The one unit that everything goes to that the node makes, or ND_NO_INDEX. */
+/* The one layer that everything goes to that the node makes, or ND_NO_INDEX. */
 static size_t common_layer(const struct nd_graph *graph, const struct nd_graph_node *node,
-                          const size_t *layer_of_node)
+                           const size_t *layer_of_node)
 {
     size_t layer = ND_NO_INDEX;
     for (size_t i = 0; i < node->n_made; i++) {
@@ -89,7 +89,8 @@ enum nd_status nd_layers_assign(const struct nd_graph *graph, size_t **out, stru
     return ND_OK;
 }
 
-/* The nodes of each unit in graph order, as lists: first[q] of the unit that node q ends, next[n] after node n.
+/* The nodes of each layer in graph order, as lists: first[q] of the layer that node q ends, next[n] after node
+ * n.
  */
 struct members {
     size_t *first;
@@ -117,7 +118,7 @@ static enum nd_status list_members(const struct nd_graph *graph, const size_t *l
 
 struct layer_builder {
     struct nd_model *model;
-    size_t *seen_in; /* [n_edges]: 1 + the last unit that was found to read the edge */
+    size_t *seen_in; /* [n_edges]: 1 + the last layer that was found to read the tensor */
     struct nd_strbuf op_types;
     size_t *inputs;
     size_t n_inputs, capacity;
@@ -150,7 +151,7 @@ static bool add_member(struct layer_builder *builder, size_t index, size_t own_t
 }
 
 static enum nd_status add_layer(struct layer_builder *builder, size_t quantize, const struct members *members,
-                               struct nd_error *err)
+                                struct nd_error *err)
 {
     struct nd_model *model = builder->model;
     const struct nd_graph *graph = &model->graph;
@@ -161,7 +162,8 @@ static enum nd_status add_layer(struct layer_builder *builder, size_t quantize, 
         has_memory = add_member(builder, n, tensor);
         has_last = has_last || n == last;
     }
-    /* An operator whose output has other readers as well belongs to no unit alone; still it makes this edge. */
+    /* An operator whose output has other readers as well belongs to no layer alone; still it makes this tensor.
+     */
     if (has_memory && !has_last && graph->nodes[last].kind == ND_NODE_OTHER)
         has_memory = add_member(builder, last, tensor);
     if (has_memory && graph->nodes[last].kind != ND_NODE_OTHER) {
@@ -178,10 +180,10 @@ static enum nd_status add_layer(struct layer_builder *builder, size_t quantize, 
     if (model->layer_of_tensor[tensor] == ND_NO_INDEX)
         model->layer_of_tensor[tensor] = model->n_layers;
     model->layers[model->n_layers++] = (struct nd_model_layer){.name = model->tensors[tensor].name,
-                                                            .op_types = op_types,
-                                                            .tensor = tensor,
-                                                            .n_inputs = builder->n_inputs,
-                                                            .inputs = builder->inputs};
+                                                               .op_types = op_types,
+                                                               .tensor = tensor,
+                                                               .n_inputs = builder->n_inputs,
+                                                               .inputs = builder->inputs};
     builder->inputs = NULL;
     builder->n_inputs = builder->capacity = 0;
     return ND_OK;
@@ -192,7 +194,7 @@ enum nd_status nd_layers_find(struct nd_model *model, const size_t *layer_of_nod
     const struct nd_graph *graph = &model->graph;
     struct members members = {0};
     struct layer_builder builder = {.model = model,
-                                   .seen_in = nd_calloc(model->n_tensors, sizeof *builder.seen_in)};
+                                    .seen_in = nd_calloc(model->n_tensors, sizeof *builder.seen_in)};
     enum nd_status status = list_members(graph, layer_of_node, &members, err);
     size_t n_layers = 0;
     for (size_t n = 0; n < graph->n_nodes; n++)

@@ -393,7 +393,7 @@ static void fill_io(const struct nd_model *model, const Onnx__ValueInfoProto *va
     }
 }
 
-/* Fills inputs and outputs from the protobuf and the edges. */
+/* Fills inputs and outputs from the protobuf and the tensors. */
 static enum nd_status nd_model_find_io(struct nd_model *model, struct nd_error *err)
 {
     const struct nd_graph *graph = &model->graph;
@@ -440,7 +440,7 @@ static enum nd_status check_axis(struct nd_tensor *tensor, const struct nd_shape
 }
 
 /* Reads all shapes anew from the protobuf, after loading and after a dimension was set. ND_E_MODEL_GRAPH where
- * the quantisation of an edge contradicts its shape. */
+ * the quantisation of a tensor contradicts its shape. */
 static enum nd_status nd_model_refresh_shapes(struct nd_model *model, struct nd_error *err)
 {
     enum nd_status status = ND_OK;

@@ -59,8 +59,8 @@ double nd_onnx_attribute_f(const Onnx__NodeProto *node, const char *name, double
 /* Whether the attribute, which may be NULL, holds one integer. */
 bool nd_onnx_is_integer(const Onnx__AttributeProto *attribute);
 
-/* Whether the operator only moves values: its outputs hold values of its first input, so that their codes can
- * only be the same. */
+/* Whether the operator only moves values: its outputs hold values of its first input, so that their quantised
+ * values can only be the same. */
 bool nd_onnx_is_mover(const Onnx__NodeProto *node);
 
 /* The domain with the two spellings of the default one made equal: "ai.onnx" is "". Never NULL. */

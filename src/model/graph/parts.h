@@ -10,19 +10,19 @@
 size_t nd_model_n_external(const struct nd_model *model);
 const char *nd_model_external(const struct nd_model *model, size_t i);
 
-/* The node that makes floats of the codes of an edge, and the tensor of them; both borrowed. */
+/* The node that makes floats of the quantised values of a tensor, and the tensor of them; both borrowed. */
 struct nd_dequantised {
     const char *node;
     const char *tensor;
 };
 
-/* Finds a DequantizeLinear that reads the codes of the edge with the edge's own scale, which is above 0, and
- * zero point, one each: of an output of the model the one that makes this output, else the first. False where
- * there is none. */
+/* Finds a DequantizeLinear that reads the quantised values of the tensor with the edge's own scale, which is
+ * above 0, and zero point, one each: of an output of the model the one that makes this output, else the first.
+ * False where there is none. */
 bool nd_model_find_dequantised(const struct nd_model *model, size_t tensor, struct nd_dequantised *out);
 
 /* Whether the node is a DequantizeLinear that is io_quantisation through other nodes: a copy of the model whose
- * outputs are codes still has it. */
+ * outputs are quantised values still has it. */
 bool nd_model_dequantises_before_end(const struct nd_model *model, size_t node);
 
 /* Which part of a model to write as a model of its own. Zeroed, with nodes, is complete. */
@@ -39,12 +39,12 @@ struct nd_model_cut {
 
 /* Writes the given nodes as a model. Along come what makes their constants, the DequantizeLinear they read
  * from, and the operator before a QuantizeLinear that is given; nothing of these is handed out. What else they
- * read from other nodes becomes an input: codes behind which the DequantizeLinear still stands, or floats. What
- * others read of them, and what was an output of the model, becomes an output: codes where a DequantizeLinear
- * follows. Inputs of the model that are still read come first, in their order. Initializers, descriptions and
- * external files that are not needed are left out; all else survives (operator sets, functions, metadata,
- * fields of newer ONNX versions). Unnamed nodes get the name that nd_model_node reports. The same call writes
- * the same bytes. External data is placed as by nd_model_write_exposed.
+ * read from other nodes becomes an input: quantised values behind which the DequantizeLinear still stands, or
+ * floats. What others read of them, and what was an output of the model, becomes an output: quantised values
+ * where a DequantizeLinear follows. Inputs of the model that are still read come first, in their order.
+ * Initializers, descriptions and external files that are not needed are left out; all else survives (operator
+ * sets, functions, metadata, fields of newer ONNX versions). Unnamed nodes get the name that nd_model_node
+ * reports. The same call writes the same bytes. External data is placed as by nd_model_write_exposed.
  *
  * ND_ERR_IO when it cannot be written; nothing is left behind then. ND_ERR_USAGE for a node that does not
  * exist; ND_ERR_NOT_FOUND when nothing would be handed out; ND_ERR_UNSUPPORTED where a tensor at which it would
@@ -56,17 +56,18 @@ enum nd_status nd_model_write_subgraph(const struct nd_model *model, const struc
 struct nd_quantised_tensor {
     const char *tensor;
     enum nd_dtype dtype; /* of the codes: an 8-, 16- or 32-bit integer */
-    int bits;            /* codes of a constant are clipped to so many; an activation has 8 or 16 */
+    int bits;            /* quantised values of a constant are clipped to so many; an activation has 8 or 16 */
     bool is_signed;      /* as dtype is */
     bool has_axis;       /* false: the axis of several scales is that of the operator that reads the tensor */
-    const struct nd_quant *quant; /* n >= 1, scales finite and positive, zero points within the codes */
+    const struct nd_quant
+        *quant; /* n >= 1, scales finite and positive, zero points within the quantised values */
 };
 
 /* Writes a copy of a float model in QDQ form. A constant (an initializer or a Constant node's tensor, float32)
- * becomes codes "<tensor>_quantized" = nearbyint(value / scale) + zero point in float32, half to even, clipped,
- * and a DequantizeLinear; every other tensor gets a QuantizeLinear and a DequantizeLinear behind it. Tensors
- * are called as ONNX Runtime's quantiser calls them, so that edges of the copy have the names of the float
- * model's tensors. The axis of a constant, where has_axis is false, is 0 for Conv and rank 1, 1 for
+ * becomes quantised values "<tensor>_quantized" = nearbyint(value / scale) + zero point in float32, half to
+ * even, clipped, and a DequantizeLinear; every other tensor gets a QuantizeLinear and a DequantizeLinear behind
+ * it. Tensors are called as ONNX Runtime's quantiser calls them, so that tensors of the copy have the names of
+ * the float model's tensors. The axis of a constant, where has_axis is false, is 0 for Conv and rank 1, 1 for
  * ConvTranspose, that of the outputs for Gemm and MatMul. The model's opset stays: a node that it cannot
  * express (16 bits before 21, an axis before 13) is of domain com.microsoft. External data is placed as by
  * nd_model_write_exposed. ND_ERR_UNSUPPORTED: a model with QuantizeLinear or DequantizeLinear nodes, a constant
@@ -80,16 +81,16 @@ enum nd_status nd_model_write_quantised(const struct nd_model *model, const stru
 struct nd_recoded_node {
     size_t node;                  /* index of nd_model_node */
     const struct nd_quant *quant; /* as many scales as the node has */
-    const double *qvalues;          /* of the constant that it reads, in C order; NULL: they stay */
+    const double *qvalues;        /* of the constant that it reads, in C order; NULL: they stay */
     size_t n_qvalues;
 };
 
 /* Writes a copy in which these nodes have the given scales and zero points, as constants, and read the given
- * codes. Types, shapes and axes stay. A constant keeps its name if all that read it now read its new values;
- * else the new one has "_aligned" behind its name. Nodes that share a quant share its constants. External data
- * is placed as by nd_model_write_exposed. ND_ERR_UNSUPPORTED: a scale that is no constant float32, a zero point
- * or codes that are no constant, another number of scales, a name that is taken; ND_ERR_IO; ND_ERR_MEMORY.
- * Nothing is left behind then. */
+ * quantised values. Types, shapes and axes stay. A constant keeps its name if all that read it now read its new
+ * values; else the new one has "_aligned" behind its name. Nodes that share a quant share its constants.
+ * External data is placed as by nd_model_write_exposed. ND_ERR_UNSUPPORTED: a scale that is no constant
+ * float32, a zero point or quantised values that are no constant, another number of scales, a name that is
+ * taken; ND_ERR_IO; ND_ERR_MEMORY. Nothing is left behind then. */
 enum nd_status nd_model_write_recoded(const struct nd_model *model, const struct nd_recoded_node *nodes,
                                       size_t n_nodes, const char *path, struct nd_error *err);
 
@@ -99,7 +100,7 @@ bool nd_model_has_tensor(const struct nd_model *model, const char *name);
 /* Calls visit for every constant that a DequantizeLinear reads, in graph order, until it returns something else
  * than ND_OK; returns that. name is that of the float constant: the DequantizeLinear's output less
  * "_DequantizeLinear_Output" or "_qdq", or that of a float constant that is quantised in the graph. quant.n is
- * 0 as in an edge's. Everything is borrowed for the call. Errors of reading as nd_model_load. */
+ * 0 as in a tensor's. Everything is borrowed for the call. Errors of reading as nd_model_load. */
 enum nd_status
 nd_model_visit_constants(const struct nd_model *model,
                          enum nd_status (*visit)(void *context, const char *name, enum nd_dtype dtype,

@@ -5,8 +5,8 @@
 #include "model/graph/graph.h"
 
 struct nd_node_quant {
-    enum nd_dtype
-        dtype; /* of the codes as far as the node itself tells; ND_DTYPE_NONE when it does not, or cannot */
+    enum nd_dtype dtype; /* of the quantised values as far as the node itself tells; ND_DTYPE_NONE when it does
+                            not, or cannot */
     struct nd_quant
         quant; /* n = 0: the scale is computed at run time, in blocks, or of a type that is not handled */
 };

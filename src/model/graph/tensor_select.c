@@ -1,4 +1,4 @@
-/* Which edges a capture makes visible. */
+/* Which tensors a capture makes visible. */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +41,10 @@ static enum nd_status fail_no_match(const struct nd_model *model, const char *pa
     if (list == NULL)
         return nd_fail_memory(err);
     enum nd_status status =
-        nd_fail(err, ND_E_MODEL_NO_TENSOR, pattern, "no tensor of '%s' matches '%s'%s%s%s", model->path, pattern,
-                list[0] != '\0' ? "; examples of its tensors: " : "", list,
-                nd_did_you_mean(pattern, model->n_tensors > 0 ? &model->tensors[0].name : NULL, model->n_tensors,
-                                sizeof model->tensors[0], meant));
+        nd_fail(err, ND_E_MODEL_NO_TENSOR, pattern, "no tensor of '%s' matches '%s'%s%s%s", model->path,
+                pattern, list[0] != '\0' ? "; examples of its tensors: " : "", list,
+                nd_did_you_mean(pattern, model->n_tensors > 0 ? &model->tensors[0].name : NULL,
+                                model->n_tensors, sizeof model->tensors[0], meant));
     free(list);
     return status;
 }
@@ -65,7 +65,7 @@ static enum nd_status mark_patterns(const struct nd_model *model, const char *sp
     for (const char *at = spec; status == ND_OK;) {
         size_t n = pattern_length(at);
         if (n == 0)
-            return nd_fail(err, ND_E_OPTION_VALUE, spec, "'%s' holds an empty edge pattern", spec);
+            return nd_fail(err, ND_E_OPTION_VALUE, spec, "'%s' holds an empty tensor pattern", spec);
         char *pattern = strndup(at, n);
         if (pattern == NULL)
             return nd_fail_memory(err);
@@ -80,7 +80,7 @@ static enum nd_status mark_patterns(const struct nd_model *model, const char *sp
 }
 
 enum nd_status nd_model_select_tensors(const struct nd_model *model, const char *spec, size_t **selected,
-                                     size_t *n_selected, struct nd_error *err)
+                                       size_t *n_selected, struct nd_error *err)
 {
     bool all = strcmp(spec, "all") == 0;
     bool outputs = strcmp(spec, "outputs") == 0 || strcmp(spec, "none") == 0;
@@ -93,7 +93,7 @@ enum nd_status nd_model_select_tensors(const struct nd_model *model, const char 
         if (chosen[e] || ((all || (outputs && model->tensors[e].is_model_output)) && is_exposable(model, e)))
             indices[n++] = e;
     if (status == ND_OK && n == 0)
-        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "'%s' has no edge that can be made visible",
+        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "'%s' has no tensor that can be made visible",
                          model->path);
     free(chosen);
     if (status != ND_OK) {

@@ -3,7 +3,7 @@
  *     struct nd_compose *c = NULL;
  *     nd_compose_create(21, &c, err);
  *     nd_compose_input(c, "x", ND_DTYPE_U8, &shape);
- *     nd_compose_constant(c, "w", ND_DTYPE_U8, &shape, codes);
+ *     nd_compose_constant(c, "w", ND_DTYPE_U8, &shape, quantised values);
  *     nd_compose_node(c, "MatMulInteger", (const char *[]){"x", "w", NULL}, "y");
  *     nd_compose_output(c, "y", ND_DTYPE_I32, &shape);
  *     status = nd_compose_write(c, path, err);
@@ -39,8 +39,8 @@ void nd_compose_attribute_ints(struct nd_compose *compose, const char *name, con
 void nd_compose_attribute_f(struct nd_compose *compose, const char *name, float value);
 void nd_compose_attribute_s(struct nd_compose *compose, const char *name, const char *value);
 
-/* Codes to floats and back: constants "<output>_scale" and "<output>_zero_point" and a node between input and
- * output. quant has one scale, or one per place along quant->axis; codes are of dtype. */
+/* Quantised values to floats and back: constants "<output>_scale" and "<output>_zero_point" and a node between
+ * input and output. quant has one scale, or one per place along quant->axis; quantised values are of dtype. */
 void nd_compose_dequantize(struct nd_compose *compose, const char *input, const char *output,
                            const struct nd_quant *quant, enum nd_dtype dtype);
 void nd_compose_quantize(struct nd_compose *compose, const char *input, const char *output,

@@ -10,7 +10,7 @@
 #include "model/graph/quant.h"
 #include "model/rewrite/folder.h"
 
-/* Codes of a new constant, and the DequantizeLinear that makes *after of them. */
+/* Quantised values of a new constant, and the DequantizeLinear that makes *after of them. */
 struct coded {
     const char *suffix;
     enum nd_dtype dtype;
@@ -35,8 +35,8 @@ static enum nd_status add_coded(struct nd_requantiser *r, const char *base, cons
                                              .bits = (int)nd_dtype_size_bytes(coded->dtype) * 8,
                                              .is_signed = true,
                                              .quant = coded->quant};
-    const struct nd_new_initializer initializer = {qvalues,       (int32_t)coded->dtype, coded->dims,
-                                                   coded->rank, coded->qvalues,          coded->size_bytes};
+    const struct nd_new_initializer initializer = {qvalues,     (int32_t)coded->dtype, coded->dims,
+                                                   coded->rank, coded->qvalues,        coded->size_bytes};
     const struct nd_new_node node = {"DequantizeLinear", qvalues, *after, -1};
     status = nd_requantiser_add_initializer(r, &initializer, err);
     if (status == ND_OK)
@@ -124,7 +124,7 @@ static enum nd_status nd_fold_layer(struct nd_folder *f, const struct nd_fold_ch
     if (!make_qvalues(chain, input_scale, &qvalues))
         return ND_OK;
     r->behind = chain->norm;
-    const struct coded new_weights = {"_folded_weights",   ND_DTYPE_I8,    chain->weights.dims,
+    const struct coded new_weights = {"_folded_weights",   ND_DTYPE_I8,      chain->weights.dims,
                                       chain->weights.rank, &qvalues.weights, qvalues.of_weights,
                                       chain->weights.n};
     const struct coded new_bias = {"_folded_bias",

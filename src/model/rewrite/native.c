@@ -12,7 +12,7 @@
 #include "model/graph/loaded.h"
 #include "model/rewrite/put.h"
 
-/* Copies of a model whose outputs are chosen edges. The copy borrows whatever it does not change. */
+/* Copies of a model whose outputs are chosen tensors. The copy borrows whatever it does not change. */
 
 struct copy {
     const struct nd_model *source;
@@ -36,7 +36,7 @@ static bool is_float(const struct copy *copy, size_t tensor)
     return copy->as_floats != NULL && copy->as_floats[tensor];
 }
 
-/* The tensor that shows the edge. */
+/* The tensor that shows the tensor. */
 static size_t find_tensor(const struct copy *copy, size_t tensor)
 {
     struct nd_dequantised floats = {.tensor = copy->source->tensors[tensor].onnx_name};
@@ -45,20 +45,22 @@ static size_t find_tensor(const struct copy *copy, size_t tensor)
     return nd_names_find(&copy->source->graph.names, floats.tensor);
 }
 
-static enum nd_status find_targets(struct copy *copy, const size_t *tensors, size_t n_tensors, struct nd_error *err)
+static enum nd_status find_targets(struct copy *copy, const size_t *tensors, size_t n_tensors,
+                                   struct nd_error *err)
 {
     const struct nd_model *model = copy->source;
     if (n_tensors == 0)
-        return nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "no edge of '%s' was asked for", model->path);
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "no tensor of '%s' was asked for", model->path);
     for (size_t i = 0; i < n_tensors; i++) {
         const struct nd_tensor *tensor = nd_model_tensor(model, tensors[i]);
         size_t value = find_tensor(copy, tensors[i]);
         if (model->graph.tensors[value].producer == ND_NO_INDEX)
             return nd_fail(err, ND_E_OPTION_VALUE, tensor->name,
-                           "edge '%s' is an input of '%s' and cannot be an output as well", tensor->name,
+                           "tensor '%s' is an input of '%s' and cannot be an output as well", tensor->name,
                            model->path);
         if (copy->output_of[value] != 0)
-            return nd_fail(err, ND_E_OPTION_VALUE, tensor->name, "edge '%s' is asked for twice", tensor->name);
+            return nd_fail(err, ND_E_OPTION_VALUE, tensor->name, "tensor '%s' is asked for twice",
+                           tensor->name);
         copy->output_of[value] = ++copy->n_targets;
         copy->targets[i] = value;
     }
@@ -172,7 +174,7 @@ static Onnx__ValueInfoProto *make_output(struct copy *copy, size_t position, siz
     onnx__type_proto__tensor__init(&copy->tensor_types[position]);
     copy->tensor_types[position].has_elem_type = true;
     copy->tensor_types[position].elem_type = (int32_t)dtype;
-    /* Codes have the shape that the float tensor declares. */
+    /* Quantised values have the shape that the float tensor declares. */
     if (copy->source->tensor_types[tensor] != NULL)
         copy->tensor_types[position].shape = copy->source->tensor_types[tensor]->shape;
     onnx__type_proto__init(&copy->types[position]);
@@ -411,7 +413,7 @@ static enum nd_dtype qvalues_of(const struct nd_model *model, const char *tensor
     return ND_DTYPE_NONE;
 }
 
-/* Makes input i of the model one of codes where it can be, and drops it where nothing reads it. */
+/* Makes input i of the model one of quantised values where it can be, and drops it where nothing reads it. */
 static enum nd_status strip_input(const struct nd_model *model, size_t i, Onnx__GraphProto *graph,
                                   struct nd_native *out, struct nd_error *err)
 {
@@ -519,8 +521,8 @@ static enum nd_status list_outputs(const struct nd_model *model, const size_t *t
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < n_tensors; i++)
-        status =
-            add_end(out->outputs, &out->n_outputs, tensors[i], nd_model_tensor(model, tensors[i])->onnx_name, err);
+        status = add_end(out->outputs, &out->n_outputs, tensors[i],
+                         nd_model_tensor(model, tensors[i])->onnx_name, err);
     return status;
 }
 

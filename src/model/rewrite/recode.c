@@ -1,4 +1,4 @@
-/* Copies of a quantised model with other scales, zero points and constant codes. */
+/* Copies of a quantised model with other scales, zero points and constant quantised values. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "model/graph/quant.h"
 #include "model/rewrite/requantise_model.h"
 
-enum { SLOTS = 3 }; /* a node reads codes or floats, a scale, a zero point */
+enum { SLOTS = 3 }; /* a node reads quantised values or floats, a scale, a zero point */
 
 struct recoder {
     struct nd_requantiser r;
@@ -17,7 +17,8 @@ struct recoder {
     const struct nd_recoded_node **of_node; /* [graph.n_nodes], NULL: it stays */
 };
 
-/* The constant itself, past Identity nodes and, of codes, a QuantizeLinear of a constant; NULL: there is none.
+/* The constant itself, past Identity nodes and, of quantised values, a QuantizeLinear of a constant; NULL:
+ * there is none.
  */
 static const Onnx__TensorProto *constant_of(const struct nd_graph *graph, size_t tensor)
 {
@@ -132,7 +133,7 @@ static enum nd_status replace(struct recoder *c, const struct nd_recoded_node *i
     enum nd_status status = nd_node_quant_read(graph, item->node, c->r.model->path, &quant, err);
     enum nd_dtype dtype = slot == 1 ? ND_DTYPE_F32 : quant.dtype;
     nd_quant_deinit(&quant.quant);
-    if (slot == 0 && dtype == ND_DTYPE_NONE) /* no zero point: the codes say their type */
+    if (slot == 0 && dtype == ND_DTYPE_NONE) /* no zero point: the quantised values say their type */
         dtype = nd_onnx_dtype(old->data_type);
     if (status == ND_OK && slot == 1 && nd_onnx_dtype(old->data_type) != dtype)
         status = nd_fail(err, ND_E_MODEL_UNSUPPORTED, node_name, "'%s': the scale of node '%s' is no float32",

@@ -84,9 +84,9 @@ static enum nd_status quantise_weight(const struct nd_quantised_tensor *item,
         size_t channel = axis >= 0 ? i / inner % item->quant->n : 0;
         if (isnan(weight->values[i]))
             return nd_fail(err, ND_E_ENCODINGS_MISMATCH, item->tensor,
-                           "element %zu of '%s' is NaN and has no code", i, item->tensor);
+                           "element %zu of '%s' is NaN and has no quantised value", i, item->tensor);
         int64_t qvalue = (int64_t)qvalue_of(weight->values[i], item->quant->scale[channel],
-                                        item->quant->zero_point[channel], item);
+                                            item->quant->zero_point[channel], item);
         for (size_t b = 0; b < size; b++) /* ONNX is little-endian */
             qvalues[i * size + b] = (uint8_t)((uint64_t)qvalue >> (8 * b));
     }
@@ -169,8 +169,8 @@ static enum nd_status activation_axis(const struct nd_requantiser *r, const stru
     return find_axis(item, item->quant->axis, shape.dims, (size_t)shape.rank, axis, err);
 }
 
-/* Inside, what reads the tensor reads its dequantised codes instead; a graph output, and what a subgraph reads,
- * keeps its name and what makes it writes another. */
+/* Inside, what reads the tensor reads its dequantised quantised values instead; a graph output, and what a
+ * subgraph reads, keeps its name and what makes it writes another. */
 static enum nd_status add_activation(struct nd_requantiser *r, const struct nd_quantised_tensor *item,
                                      size_t tensor, struct nd_error *err)
 {

@@ -213,7 +213,7 @@ static Onnx__NodeProto *renamed(struct nd_requantiser *r, size_t index)
     return copy;
 }
 
-/* A weight that is only read as codes goes. */
+/* A weight that is only read as quantised values goes. */
 static bool is_still_read(const struct nd_requantiser *r, size_t tensor)
 {
     const struct nd_graph_tensor *t = &r->model->graph.tensors[tensor];
@@ -228,7 +228,7 @@ static bool is_still_read(const struct nd_requantiser *r, size_t tensor)
     return false;
 }
 
-/* A node that is dropped, or a Constant node whose weight is only read as codes. */
+/* A node that is dropped, or a Constant node whose weight is only read as quantised values. */
 static bool is_superseded(const struct nd_requantiser *r, size_t index)
 {
     if (r->is_dropped != NULL && r->is_dropped[index])

@@ -27,8 +27,8 @@ struct nd_subgraph {
 /* ---- which nodes ---- */
 
 /* What a node of the part cannot do without: what makes its constants, the DequantizeLinear that hands it real
- * values of codes, and, for a QuantizeLinear, the operator whose result it requantises, which a unit may share
- * with others (Split). */
+ * values of quantised values, and, for a QuantizeLinear, the operator whose result it requantises, which a
+ * layer may share with others (Split). */
 static bool is_support(const struct nd_graph *graph, size_t reader, size_t use, size_t producer)
 {
     const struct nd_graph_node *node = &graph->nodes[producer];
@@ -90,7 +90,8 @@ static void find_inputs(struct nd_subgraph *part)
 
 static bool is_read_outside(const struct nd_subgraph *part, size_t tensor);
 
-/* A DequantizeLinear that only came along hands nothing out: where its values go outside, its codes do. */
+/* A DequantizeLinear that only came along hands nothing out: where its values go outside, its quantised values
+ * do. */
 static bool is_outside_reader(const struct nd_subgraph *part, size_t reader)
 {
     const struct nd_graph *graph = &part->source->graph;
@@ -113,7 +114,8 @@ static bool is_read_outside(const struct nd_subgraph *part, size_t tensor)
     return false;
 }
 
-/* Codes and the real values of the same codes together are more than some providers can return. */
+/* Quantised values and the real values of the same quantised values together are more than some providers can
+ * return. */
 static bool is_handed_out_as_floats(const struct nd_subgraph *part, size_t tensor)
 {
     const struct nd_graph *graph = &part->source->graph;
@@ -372,11 +374,12 @@ static Onnx__ValueInfoProto *describe(struct writer *writer, size_t index, bool 
     return make_value(writer, (char *)(uintptr_t)value->name, tensor);
 }
 
-/* Whether the tensor is the very one that its edge records, so that the edge's type is its own. */
+/* Whether the tensor is the very one that its tensor records, so that the edge's type is its own. */
 static bool is_recorded(const struct nd_model *model, size_t index)
 {
     size_t tensor = model->tensor_of_value[index];
-    return tensor != ND_NO_INDEX && strcmp(model->tensors[tensor].onnx_name, model->graph.tensors[index].name) == 0;
+    return tensor != ND_NO_INDEX &&
+           strcmp(model->tensors[tensor].onnx_name, model->graph.tensors[index].name) == 0;
 }
 
 static enum nd_status make_ends(struct writer *writer, struct nd_error *err)

@@ -94,7 +94,7 @@ static void mark_around(const struct nd_model *model, const struct nd_wide_parts
 
 /* ---- borders ---- */
 
-/* An 8-bit edge that stays so. */
+/* An 8-bit tensor that stays so. */
 static bool is_narrow(const struct nd_model *model, const struct nd_wide_parts *parts, size_t tensor)
 {
     const struct nd_tensor *e = tensor != ND_NO_INDEX ? nd_model_tensor(model, tensor) : NULL;
@@ -137,8 +137,8 @@ enum nd_status nd_wide_parts_find(const struct nd_model *model, const struct nd_
     out->is_wide_tensor = nd_calloc(model->n_tensors, sizeof *out->is_wide_tensor);
     out->is_wide_node = nd_calloc(n_nodes, sizeof *out->is_wide_node);
     out->is_converted = nd_calloc(n_nodes, sizeof *out->is_converted);
-    bool has_all =
-        parents != NULL && out->is_wide_tensor != NULL && out->is_wide_node != NULL && out->is_converted != NULL;
+    bool has_all = parents != NULL && out->is_wide_tensor != NULL && out->is_wide_node != NULL &&
+                   out->is_converted != NULL;
     for (size_t n = 0; n < n_nodes && has_all; n++)
         parents[n] = n;
     for (size_t i = 0; i < n_tensors && has_all; i++)

@@ -56,8 +56,9 @@ static enum nd_status nd_widener_add(struct nd_widener *w, const struct nd_widen
 
 /* ---- tensors of 16 bits ---- */
 
-/* Another QuantizeLinear and other DequantizeLinears in the place of those that the edge has. */
-static enum nd_status widen_tensor(struct nd_widener *w, const struct nd_wide_tensor *wide, struct nd_error *err)
+/* Another QuantizeLinear and other DequantizeLinears in the place of those that the tensor has. */
+static enum nd_status widen_tensor(struct nd_widener *w, const struct nd_wide_tensor *wide,
+                                   struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
     const struct nd_tensor *tensor = nd_model_tensor(w->r.model, wide->tensor);
@@ -70,7 +71,8 @@ static enum nd_status widen_tensor(struct nd_widener *w, const struct nd_wide_te
         return nd_fail_memory(err);
     quant->scale[0] = wide->scale;
     quant->zero_point[0] = wide->zero_point;
-    size_t qvalues = nd_names_find(&graph->names, tensor->onnx_name), quantise = graph->tensors[qvalues].producer;
+    size_t qvalues = nd_names_find(&graph->names, tensor->onnx_name),
+           quantise = graph->tensors[qvalues].producer;
     const struct nd_widener_part first = {"QuantizeLinear",
                                           graph->tensors[nd_graph_used(graph, quantise, 0)].name,
                                           tensor->onnx_name,
@@ -82,9 +84,12 @@ static enum nd_status widen_tensor(struct nd_widener *w, const struct nd_wide_te
     w->r.forgets[qvalues] = true;
     for (size_t i = 0; i < graph->tensors[qvalues].n_readers && status == ND_OK; i++) {
         size_t node = graph->readers[graph->tensors[qvalues].first_reader + i];
-        const struct nd_widener_part next = {
-            "DequantizeLinear", tensor->onnx_name, graph->tensors[nd_graph_made(graph, node, 0)].name,
-            ND_DTYPE_U16,       quant,           node};
+        const struct nd_widener_part next = {"DequantizeLinear",
+                                             tensor->onnx_name,
+                                             graph->tensors[nd_graph_made(graph, node, 0)].name,
+                                             ND_DTYPE_U16,
+                                             quant,
+                                             node};
         w->r.is_dropped[node] = true;
         status = nd_widener_add(w, &next, err);
     }
@@ -93,7 +98,7 @@ static enum nd_status widen_tensor(struct nd_widener *w, const struct nd_wide_te
 
 /* ---- borders ---- */
 
-/* The 8-bit edge of a quantiser. */
+/* The 8-bit tensor of a quantiser. */
 static const struct nd_tensor *tensor_of(const struct nd_widener *w, size_t node)
 {
     const struct nd_model *model = w->r.model;
@@ -102,7 +107,7 @@ static const struct nd_tensor *tensor_of(const struct nd_widener *w, size_t node
     return nd_model_tensor(model, model->tensor_of_value[tensor]);
 }
 
-/* input rounded to 16 bits with the range of the edge, behind the node; what is made of it, is called
+/* input rounded to 16 bits with the range of the tensor, behind the node; what is made of it, is called
  * "<tensor>_wide". */
 static enum nd_status convert(struct nd_widener *w, const struct nd_tensor *tensor, const char *input,
                               const char *value, size_t behind, struct nd_error *err)
@@ -182,7 +187,7 @@ static enum nd_status convert_all(struct nd_widener *w, struct nd_error *err)
 
 /* ---- weights with a scale for each channel ---- */
 
-/* Signed codes around 0, as NPUs want them: -127 to 127. A channel of zeros has any scale. */
+/* Signed quantised values around 0, as NPUs want them: -127 to 127. A channel of zeros has any scale. */
 static void fill_channels(const struct nd_channel_weights *weights, size_t n, size_t inner,
                           struct nd_quant *quant, uint8_t *qvalues)
 {
@@ -206,7 +211,8 @@ static enum nd_status split_channels(struct nd_widener *w, const struct nd_chann
     const char *tensor = graph->tensors[weights->tensor].name, *name;
     size_t node = graph->tensors[weights->tensor].producer, n, inner = 1, old;
     if (node == ND_NO_INDEX || graph->nodes[node].kind != ND_NODE_DEQUANTIZE || !graph->nodes[node].is_constant)
-        return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor, "weights '%s' have no constant codes", tensor);
+        return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor, "weights '%s' have no constant quantised values",
+                       tensor);
     enum nd_status status = nd_shape_n_elems(weights->shape, &n, err);
     if (status == ND_OK)
         status = nd_widener_name(w, tensor, "_channels", &name, err);
@@ -225,7 +231,7 @@ static enum nd_status split_channels(struct nd_widener *w, const struct nd_chann
     old = nd_graph_used(graph, node, 0);
     w->r.is_dropped[node] = true;
     if (graph->tensors[old].n_readers == 1)
-        w->r.read_as[old] = graph->tensors[old].name; /* so that the old codes go */
+        w->r.read_as[old] = graph->tensors[old].name; /* so that the old quantised values go */
     status = nd_requantiser_add_initializer(&w->r, &initializer, err);
     return status == ND_OK ? nd_widener_add(w, &part, err) : status;
 }
@@ -326,8 +332,8 @@ static enum nd_status recode_bias(struct nd_widener *w, size_t node, const struc
     double *qvalues = NULL;
     enum nd_status status = nd_node_quant_read(graph, dequantise, w->r.model->path, &old, err);
     if (status == ND_OK)
-        status =
-            nd_constant_numbers(graph, nd_graph_used(graph, dequantise, 0), w->r.model->path, &qvalues, &n, err);
+        status = nd_constant_numbers(graph, nd_graph_used(graph, dequantise, 0), w->r.model->path, &qvalues, &n,
+                                     err);
     struct nd_quant *quant = nd_widener_quant(w, weights->n, 0);
     int32_t *bytes = nd_requantiser_keep(&w->r, n * sizeof *bytes + 1);
     int64_t *dims = nd_requantiser_keep(&w->r, sizeof *dims);

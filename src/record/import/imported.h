@@ -10,7 +10,7 @@
  *
  * A format that keeps every sample apart (pb, aihub, qnn-net-run) adds samples; one whose arrays may hold the
  * samples along a dimension (numpy) adds arrays, and nd_imported_write decides by options and model which
- * dimension that is. Names are those of the file: nd_imported_write matches them with the model's edges,
+ * dimension that is. Names are those of the file: nd_imported_write matches them with the model's tensors,
  * transposes, and writes. A reader sets quant and layout only where the file itself states them. */
 #ifndef ND_FOREIGN_IMPORTED_H
 #define ND_FOREIGN_IMPORTED_H
@@ -34,7 +34,8 @@ struct nd_imported_tensor {
     void *data; /* n_samples * sample_bytes */
     struct nd_quant
         quant; /* n 0: the file says nothing. axis counts from 0 in `shape` of a sample as it is here */
-    enum nd_dtype qvalues;  /* of floats: the type of the codes that the file says they stand for; else NONE */
+    enum nd_dtype
+        qvalues; /* of floats: the type of the quantised values that the file says they stand for; else NONE */
     bool is_channel_last; /* the file says that channels are the last dimension */
     bool is_laid_out;     /* samples and channels are where they belong: nd_match_samples did it */
 };
@@ -131,7 +132,7 @@ enum nd_status nd_imported_add(struct nd_imported *imported, const struct nd_imp
 struct nd_imported_tensor *nd_imported_find(const struct nd_imported *imported, enum nd_imported_side side,
                                             const char *name);
 
-/* States the quantisation of a tensor, copied: real = scale * (code - zero_point). */
+/* States the quantisation of a tensor, copied: real = scale * (quantised value - zero_point). */
 enum nd_status nd_imported_set_quant(struct nd_imported_tensor *tensor, const struct nd_quant *quant,
                                      struct nd_error *err);
 

@@ -100,7 +100,8 @@ static enum nd_status read_scale(struct nd_yaml *yaml, const yaml_node_t *node, 
     return ND_OK;
 }
 
-/* Which key holds the zero points, and whether its sign is that of QNN: real = scale (code + offset). */
+/* Which key holds the zero points, and whether its sign is that of QNN: real = scale (quantised value +
+ * offset). */
 static enum nd_status choose_convention(struct nd_yaml *yaml, const yaml_node_t *node,
                                         const struct raw_item *raw, bool *is_qnn, struct nd_error *err)
 {
@@ -110,11 +111,12 @@ static enum nd_status choose_convention(struct nd_yaml *yaml, const yaml_node_t 
                             raw->convention);
     if (!*is_qnn && raw->offset.n > 0)
         return nd_yaml_fail(yaml, &node->start_mark, err,
-                            "'offset' needs 'convention: qnn' (real = scale * (code + offset)); "
+                            "'offset' needs 'convention: qnn' (real = scale * (quantised value + offset)); "
                             "with 'convention: onnx' give 'zero_point'");
     if (*is_qnn && raw->zero_point.n > 0)
-        return nd_yaml_fail(yaml, &node->start_mark, err,
-                            "'zero_point' contradicts 'convention: qnn', where real = scale * (code + offset)");
+        return nd_yaml_fail(
+            yaml, &node->start_mark, err,
+            "'zero_point' contradicts 'convention: qnn', where real = scale * (quantised value + offset)");
     if (raw->scale.n == 0 && (raw->offset.n > 0 || raw->zero_point.n > 0 || raw->convention != NULL))
         return nd_yaml_fail(yaml, &node->start_mark, err, "tensor '%s' needs a 'scale'", raw->name);
     return ND_OK;
@@ -165,13 +167,14 @@ static enum nd_status read_type(struct nd_yaml *yaml, const yaml_node_t *node, c
                                  : nd_yaml_fail(yaml, &node->start_mark, err, "there is no type '%s'", name);
 }
 
-/* Where the samples are, and whether the values are reals or codes. */
+/* Where the samples are, and whether the values are reals or quantised values. */
 static enum nd_status read_values(struct nd_yaml *yaml, const yaml_node_t *node, const struct raw_item *raw,
                                   struct nd_map_item *item, struct nd_error *err)
 {
     bool is_qvalues = raw->holds != NULL && strcmp(raw->holds, "codes") == 0;
     if (raw->holds != NULL && !is_qvalues && strcmp(raw->holds, "reals") != 0)
-        return nd_yaml_fail(yaml, &node->start_mark, err, "'holds' is reals or codes, not '%s'", raw->holds);
+        return nd_yaml_fail(yaml, &node->start_mark, err, "'holds' is reals or quantised values, not '%s'",
+                            raw->holds);
     if (raw->batch_axis >= 0 && raw->batch_axis != floor(raw->batch_axis))
         return nd_yaml_fail(yaml, &node->start_mark, err, "'batch_axis' is a whole number");
     if (raw->batch_axis >= 0 && raw->n_samples > 0)
@@ -248,14 +251,15 @@ static enum nd_status read_item(struct nd_yaml *yaml, const yaml_node_t *node, s
 
 /* ---- the file ---- */
 
-/* Each tensor and each edge once. */
+/* Each tensor and each tensor once. */
 static enum nd_status check_unique(const struct nd_map_list *list, const struct nd_map_item *item,
                                    struct nd_error *err)
 {
     for (size_t i = 0; i < list->n; i++) {
         const struct nd_map_item *other = &list->items[i];
         bool is_same_name = strcmp(other->name, item->name) == 0;
-        if (is_same_name || (other->tensor != NULL && item->tensor != NULL && strcmp(other->tensor, item->tensor) == 0))
+        if (is_same_name ||
+            (other->tensor != NULL && item->tensor != NULL && strcmp(other->tensor, item->tensor) == 0))
             return nd_fail(err, ND_E_IMPORT_MAP, item->name, "%s: %s '%s' is mapped already by %s", item->where,
                            is_same_name ? "tensor" : "edge", is_same_name ? item->name : item->tensor,
                            other->where);
@@ -317,7 +321,7 @@ static enum nd_status read_file(const char *path, struct nd_map *map, struct nd_
     return status;
 }
 
-/* NAME=EDGE, split at the last '='. It completes an item of the file that names no edge. */
+/* NAME=EDGE, split at the last '='. It completes an item of the file that names no tensor. */
 static enum nd_status add_short_form(struct nd_map *map, const char *text, struct nd_error *err)
 {
     const char *equals = strrchr(text, '=');

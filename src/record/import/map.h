@@ -7,13 +7,13 @@
 /* One tensor. */
 struct nd_map_item {
     char *name;                       /* as the file has it */
-    char *tensor;                       /* what it is called in the capture; NULL: not said */
+    char *tensor;                     /* what it is called in the capture; NULL: not said */
     int layout_rank;                  /* 0: not said; else of the layout's word ("NHWC": 4) */
     bool is_channel_last;             /* the file has channels last, the model channels second */
     enum nd_dtype dtype;              /* ND_DTYPE_NONE: not said */
     struct nd_quant quant;            /* n 0: not said; axis in the model's layout */
-    enum nd_dtype qvalues;              /* what codes the values stand for; ND_DTYPE_NONE: not said */
-    bool holds_qvalues;                 /* the values are the codes themselves, in a wider type */
+    enum nd_dtype qvalues;            /* what quantised values the values stand for; ND_DTYPE_NONE: not said */
+    bool holds_qvalues;               /* the values are the quantised values themselves, in a wider type */
     int batch_axis;                   /* dimension of the array along which the samples lie; -1: not said */
     size_t n_samples;                 /* how many samples share the first dimension; 0: not said */
     char *op_types, *node, *provider; /* NULL: not said */
@@ -33,7 +33,7 @@ struct nd_map {
 };
 
 /* Reads the file (NULL: none), then the short forms NAME=EDGE, which add to it. ND_E_IMPORT_MAP: unknown keys,
- * what contradicts itself, a tensor or edge that is there twice; ND_ERR_IO. The caller frees *out. */
+ * what contradicts itself, a tensor or tensor that is there twice; ND_ERR_IO. The caller frees *out. */
 enum nd_status nd_map_read(const char *path, const char *const *short_forms, size_t n_short_forms,
                            struct nd_map *out, struct nd_error *err);
 void nd_map_deinit(struct nd_map *map);

@@ -97,8 +97,8 @@ static bool is_narrow_float(enum nd_dtype dtype)
     return dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_BF16;
 }
 
-bool nd_grid_qvalues(const struct nd_grid *grid, enum nd_dtype dtype, const void *values, size_t n, void *qvalues,
-                   struct nd_grid_miss *miss)
+bool nd_grid_qvalues(const struct nd_grid *grid, enum nd_dtype dtype, const void *values, size_t n,
+                     void *qvalues, struct nd_grid_miss *miss)
 {
     double low, high, bits = 0, slack = slack_of(dtype);
     size_t inner = nd_quant_inner(grid->quant, &grid->shape);
@@ -124,10 +124,11 @@ bool nd_grid_qvalues(const struct nd_grid *grid, enum nd_dtype dtype, const void
     return is_on && (miss == NULL || miss->n == 0) && (!is_narrow_float(dtype) || bits >= needed_bits);
 }
 
-/* Numbers of any type that hold codes as they are (a float32 array of 0 ... 255). false where one is no code.
+/* Numbers of any type that hold quantised values as they are (a float32 array of 0 ... 255). false where one is
+ * no quantised value.
  */
-static bool nd_grid_whole_qvalues(enum nd_dtype qvalues_dtype, enum nd_dtype dtype, const void *values, size_t n,
-                                void *qvalues, struct nd_grid_miss *miss)
+static bool nd_grid_whole_qvalues(enum nd_dtype qvalues_dtype, enum nd_dtype dtype, const void *values,
+                                  size_t n, void *qvalues, struct nd_grid_miss *miss)
 {
     double low, high;
     *miss = (struct nd_grid_miss){0};
@@ -144,11 +145,11 @@ static bool nd_grid_whole_qvalues(enum nd_dtype qvalues_dtype, enum nd_dtype dty
     return miss->n == 0;
 }
 
-/* What the values would have to be codes of. */
+/* What the values would have to be quantised values of. */
 struct target {
     enum nd_dtype qvalues;
     const struct nd_quant *quant; /* NULL: nothing states one */
-    bool is_stated;               /* by the map: then values that are no codes are an error */
+    bool is_stated;               /* by the map: then values that are no quantised values are an error */
 };
 
 static struct target find_target(const struct nd_imported_tensor *t, const struct nd_map_item *item,
@@ -168,11 +169,12 @@ static struct target find_target(const struct nd_imported_tensor *t, const struc
         target.quant = &t->quant;
     else if (is_quantised)
         target.quant = &model->quant;
-    target.is_stated = item != NULL && (item->quant.n > 0 || item->qvalues != ND_DTYPE_NONE || item->holds_qvalues);
+    target.is_stated =
+        item != NULL && (item->quant.n > 0 || item->qvalues != ND_DTYPE_NONE || item->holds_qvalues);
     return target;
 }
 
-/* The codes take the place of the values. */
+/* The quantised values take the place of the values. */
 static void replace(struct nd_imported_tensor *t, enum nd_dtype qvalues, void *data)
 {
     size_t n_per_sample = t->sample_bytes / nd_dtype_size_bytes(t->dtype);
@@ -189,13 +191,15 @@ static enum nd_status fail_miss(const struct nd_imported_tensor *t, const struct
 {
     size_t n = t->n_samples * (t->sample_bytes / nd_dtype_size_bytes(t->dtype));
     if (item->holds_qvalues)
-        return nd_fail(
-            err, ND_E_IMPORT_MISMATCH, t->name,
-            "%s: %s says that it holds %s codes, but %zu of %zu values are none: element %zu is %.9g", t->where,
-            item->where, nd_dtype_name(target->qvalues), miss->n, n, miss->first, miss->value);
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
+                       "%s: %s says that it holds %s quantised values, but %zu of %zu values are none: element "
+                       "%zu is %.9g",
+                       t->where, item->where, nd_dtype_name(target->qvalues), miss->n, n, miss->first,
+                       miss->value);
     if (miss->n == 0)
         return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
-                       "%s: %s states %s codes, but the %s values are too few or too coarse to tell codes from",
+                       "%s: %s states %s quantised values, but the %s values are too few or too coarse to tell "
+                       "quantised values from",
                        t->where, item->where, nd_dtype_name(target->qvalues), nd_dtype_name(t->dtype));
     return nd_fail(
         err, ND_E_IMPORT_MISMATCH, t->name,
@@ -212,15 +216,16 @@ static enum nd_status check_target(const struct nd_imported_tensor *t, const str
     bool is_integer = nd_dtype_is_integer(target->qvalues) && nd_dtype_size_bytes(target->qvalues) <= 2;
     const struct nd_quant *quant = target->quant;
     if (!is_integer)
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
+                       "%s is %s; the scale that %s states is for integer quantised values of 4 to 16 bits: "
+                       "'codes' in the --map "
+                       "says of which type",
+                       t->where, nd_dtype_name(t->dtype), item->where);
+    if (quant == NULL && !item->holds_qvalues)
         return nd_fail(
             err, ND_E_IMPORT_MISMATCH, t->name,
-            "%s is %s; the scale that %s states is for integer codes of 4 to 16 bits: 'codes' in the --map "
-            "says of which type",
-            t->where, nd_dtype_name(t->dtype), item->where);
-    if (quant == NULL && !item->holds_qvalues)
-        return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
-                       "%s: %s states %s codes, but nothing states their scale ('scale', 'zero_point')",
-                       t->where, item->where, nd_dtype_name(target->qvalues));
+            "%s: %s states %s quantised values, but nothing states their scale ('scale', 'zero_point')",
+            t->where, item->where, nd_dtype_name(target->qvalues));
     if (quant != NULL && quant->n > 1 &&
         (quant->axis < 0 || quant->axis >= t->shape.rank || t->shape.dims[quant->axis] != (int64_t)quant->n))
         return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
@@ -230,8 +235,8 @@ static enum nd_status check_target(const struct nd_imported_tensor *t, const str
 }
 
 enum nd_status nd_match_qvalues(struct nd_imported *imported, struct nd_imported_tensor *t,
-                              const struct nd_map_item *item, const struct nd_tensor *model, char **text,
-                              struct nd_error *err)
+                                const struct nd_map_item *item, const struct nd_tensor *model, char **text,
+                                struct nd_error *err)
 {
     const struct target target = find_target(t, item, model);
     const char *floats = nd_stated(&imported->stated, ND_STATED_FLOATS);
@@ -252,17 +257,17 @@ enum nd_status nd_match_qvalues(struct nd_imported *imported, struct nd_imported
     if (qvalues == NULL)
         return nd_fail_memory(err);
     const struct nd_grid grid = {target.qvalues, target.quant, t->shape};
-    bool are_qvalues = holds_qvalues
-                         ? nd_grid_whole_qvalues(target.qvalues, t->dtype, t->data, n, qvalues, &miss)
-                         : nd_grid_qvalues(&grid, t->dtype, t->data, n, qvalues, target.is_stated ? &miss : NULL);
+    bool are_qvalues =
+        holds_qvalues ? nd_grid_whole_qvalues(target.qvalues, t->dtype, t->data, n, qvalues, &miss)
+                      : nd_grid_qvalues(&grid, t->dtype, t->data, n, qvalues, target.is_stated ? &miss : NULL);
     if (!are_qvalues) {
         free(qvalues);
         return target.is_stated ? fail_miss(t, item, &target, &miss, err) : ND_OK;
     }
     struct nd_strbuf said = {0};
     if (holds_qvalues)
-        nd_strbuf_printf(&said, "%s codes, which the file has as %s (%s)", nd_dtype_name(target.qvalues),
-                         nd_dtype_name(t->dtype), item->where);
+        nd_strbuf_printf(&said, "%s quantised values, which the file has as %s (%s)",
+                         nd_dtype_name(target.qvalues), nd_dtype_name(t->dtype), item->where);
     else
         nd_strbuf_printf(&said, "%s codes: every float is exactly the real of one",
                          nd_dtype_name(target.qvalues));

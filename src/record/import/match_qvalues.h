@@ -1,12 +1,13 @@
-/* Which tensors that a file has as floats are codes. */
+/* Which tensors that a file has as floats are quantised values. */
 #ifndef ND_FOREIGN_MATCH_QVALUES_H
 #define ND_FOREIGN_MATCH_QVALUES_H
 
 #include "npudiff/core/tensor.h"
 #include "record/import/map.h"
 
-/* Floats that stand for codes. Many tools dequantise what a device computed before they write it. Where every
- * float of a tensor is the real value of a code, the codes are what the device computed, and they are kept. */
+/* Floats that stand for quantised values. Many tools dequantise what a device computed before they write it.
+ * Where every float of a tensor is the real value of a quantised value, the quantised values are what the
+ * device computed, and they are kept. */
 
 struct nd_grid {
     enum nd_dtype qvalues; /* type of the codes: integers of at most 16 bits, else nothing is on the grid */
@@ -21,23 +22,23 @@ struct nd_grid_miss {
     double value, nearest;
 };
 
-/* Writes the codes of n values of type `dtype` (float16, bfloat16, float32 or float64) to codes, which may be
- * NULL. true: every value is finite, not -0, and the real of a code to within two roundings of float32 (of a
- * 16-bit type: to within one of its own). *miss (nullable) says what is not. Values of 16-bit types lie close
- * to some code by chance where codes are large: they are taken for codes only where the chance that all of n
- * random values are is below 2^-32. */
-bool nd_grid_qvalues(const struct nd_grid *grid, enum nd_dtype dtype, const void *values, size_t n, void *qvalues,
-                   struct nd_grid_miss *miss);
+/* Writes the quantised values of n values of type `dtype` (float16, bfloat16, float32 or float64) to quantised
+ * values, which may be NULL. true: every value is finite, not -0, and the real of a quantised value to within
+ * two roundings of float32 (of a 16-bit type: to within one of its own). *miss (nullable) says what is not.
+ * Values of 16-bit types lie close to some quantised value by chance where quantised values are large: they are
+ * taken for quantised values only where the chance that all of n random values are is below 2^-32. */
+bool nd_grid_qvalues(const struct nd_grid *grid, enum nd_dtype dtype, const void *values, size_t n,
+                     void *qvalues, struct nd_grid_miss *miss);
 
 /* Element i of an array as a double; of 64-bit integers the nearest. */
 double nd_grid_value(enum nd_dtype dtype, const void *values, size_t i);
 
-/* Turns the tensor into codes where every value is the real of one (GRID: grid.h), or, where the map says that
- * it holds codes as numbers, where each is one. Type and scale are those of the map, else of the file, else of
- * the model (nullable). *text is then what the types are from; NULL: the tensor stays as it is.
- * ND_E_IMPORT_MISMATCH: the map states codes or a scale, and the values contradict it. */
+/* Turns the tensor into quantised values where every value is the real of one (GRID: grid.h), or, where the map
+ * says that it holds quantised values as numbers, where each is one. Type and scale are those of the map, else
+ * of the file, else of the model (nullable). *text is then what the types are from; NULL: the tensor stays as
+ * it is. ND_E_IMPORT_MISMATCH: the map states quantised values or a scale, and the values contradict it. */
 enum nd_status nd_match_qvalues(struct nd_imported *imported, struct nd_imported_tensor *t,
-                              const struct nd_map_item *item, const struct nd_tensor *model, char **text,
-                              struct nd_error *err);
+                                const struct nd_map_item *item, const struct nd_tensor *model, char **text,
+                                struct nd_error *err);
 
 #endif

@@ -9,9 +9,9 @@
 #include "capture/hdf5/index.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "record/import/tensor_names.h"
 #include "record/import/map.h"
 #include "record/import/match_qvalues.h"
+#include "record/import/tensor_names.h"
 #include "record/probes/probe.h"
 
 struct quant_source {
@@ -32,7 +32,7 @@ static enum nd_status check_quant(const struct nd_imported_tensor *t, const stru
     const struct nd_quant *quant = source->quant;
     if (!nd_dtype_is_integer(t->dtype))
         return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
-                       "%s is %s; the scale that %s states is for integer codes", t->where,
+                       "%s is %s; the scale that %s states is for integer quantised values", t->where,
                        nd_dtype_name(t->dtype), source->from);
     if (quant->n > 1 &&
         (quant->axis < 0 || quant->axis >= t->shape.rank || t->shape.dims[quant->axis] != (int64_t)quant->n))
@@ -43,7 +43,8 @@ static enum nd_status check_quant(const struct nd_imported_tensor *t, const stru
     return ND_OK;
 }
 
-/* A zero point is a code. One that is none is QNN's offset, whose sign is the other, taken for it. */
+/* A zero point is a quantised value. One that is none is QNN's offset, whose sign is the other, taken for it.
+ */
 static enum nd_status check_zero_points(const struct nd_imported_tensor *t, const struct nd_map_item *item,
                                         struct nd_error *err)
 {
@@ -60,9 +61,10 @@ static enum nd_status check_zero_points(const struct nd_imported_tensor *t, cons
     return ND_OK;
 }
 
-/* item and model are nullable; the model's scales are those of codes only. *out (n 0: nobody states any)
- * borrows from whoever states it, which *from names ("map.yaml:3:5", "the model", "the file", "not stated").
- * ND_E_IMPORT_MISMATCH: two state other ones, scales of floats, scales that the tensor has no dimension for. */
+/* item and model are nullable; the model's scales are those of quantised values only. *out (n 0: nobody states
+ * any) borrows from whoever states it, which *from names ("map.yaml:3:5", "the model", "the file", "not
+ * stated"). ND_E_IMPORT_MISMATCH: two state other ones, scales of floats, scales that the tensor has no
+ * dimension for. */
 static enum nd_status nd_match_quant(const struct nd_imported_tensor *t, const struct nd_map_item *item,
                                      const struct nd_tensor *model, struct nd_quant *out, const char **from,
                                      struct nd_error *err)
@@ -177,7 +179,7 @@ static bool split_as_expected(const struct nd_shape *array, const struct nd_shap
                               struct nd_shape *sample, size_t *n)
 {
     static const enum nd_import_samples methods[] = {ND_IMPORT_SAMPLES_FIRST, ND_IMPORT_SAMPLES_BATCH,
-                                                  ND_IMPORT_SAMPLES_NONE};
+                                                     ND_IMPORT_SAMPLES_NONE};
     for (size_t w = 0; w < sizeof methods / sizeof methods[0]; w++)
         if (split(array, methods[w], sample, n) && nd_shape_equal(sample, expected))
             return true;
@@ -316,7 +318,7 @@ static enum nd_status fact(const struct nd_matching *m, const char *kind, struct
 
 /* ---- names ---- */
 
-/* The edge or input of the model, and its place in it. */
+/* The tensor or input of the model, and its place in it. */
 static enum nd_status find_in_model(struct nd_matching *m, const char *name, struct nd_tensor *input,
                                     size_t *order, enum nd_name_method *method, struct nd_error *err)
 {
@@ -331,7 +333,7 @@ static enum nd_status find_in_model(struct nd_matching *m, const char *name, str
         if (status != ND_ERR_NOT_FOUND || !is_kept)
             return status;
         *order = nd_model_n_tensors(model) + (size_t)(m->tensor - m->imported->sides[m->side].items);
-        return fact(m, "names", err, "not an edge of the model: kept as it is");
+        return fact(m, "names", err, "not a tensor of the model: kept as it is");
     }
     status = nd_name_find_input(model, name, is_sanitised, order, method, err);
     if (status != ND_OK)
@@ -494,7 +496,7 @@ static enum nd_status apply_type(const struct nd_matching *m, struct nd_error *e
     return fact(m, "types", err, "%s", m->item->where);
 }
 
-/* Real values of a quantised edge are what tools write that dequantise on their own. */
+/* Real values of a quantised tensor are what tools write that dequantise on their own. */
 static enum nd_status match_type(const struct nd_matching *m, struct nd_error *err)
 {
     struct nd_imported_tensor *t = m->tensor;
@@ -514,7 +516,7 @@ static enum nd_status match_type(const struct nd_matching *m, struct nd_error *e
         return fact(m, "types", err, "the file: %s, where the model has %s: explain says which label is wrong",
                     nd_dtype_name(t->dtype), nd_dtype_name(m->model->dtype));
     if (is_float && m->model->quant.n > 0)
-        return fact(m, "types", err, "the file: %s, real values of what the model has as %s codes",
+        return fact(m, "types", err, "the file: %s, real values of what the model has as %s quantised values",
                     nd_dtype_name(t->dtype), nd_dtype_name(m->model->dtype));
     if (is_float && nd_dtype_is_float(m->model->dtype) && m->item != NULL && m->item->dtype == t->dtype)
         return fact(m, "types", err, "%s: %s, not the model's %s", m->item->where, nd_dtype_name(t->dtype),

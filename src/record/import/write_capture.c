@@ -87,7 +87,7 @@ static int compare_order(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* No edge twice. */
+/* No tensor twice. */
 static enum nd_status check_side(const struct nd_matched *matched, enum nd_imported_side side,
                                  struct nd_error *err)
 {
@@ -352,13 +352,14 @@ static enum nd_status put_output(const struct nd_import_writing *w, const struct
                                  const struct nd_matched_tensor *tensor, struct nd_error *err)
 {
     size_t sample_bytes;
-    enum nd_status status = nd_shape_size_bytes(&tensor->tensor.shape, tensor->tensor.dtype, &sample_bytes, err);
+    enum nd_status status =
+        nd_shape_size_bytes(&tensor->tensor.shape, tensor->tensor.dtype, &sample_bytes, err);
     if (status == ND_OK)
         status = put_digests(w, probe, tensor, sample_bytes, err);
     if (status == ND_OK)
         status = nd_capture_writer_outputs(
-            w->writer, &(struct nd_capture_output){probe, &tensor->tensor, tensor->provider, NULL}, tensor->data,
-            err);
+            w->writer, &(struct nd_capture_output){probe, &tensor->tensor, tensor->provider, NULL},
+            tensor->data, err);
     if (status != ND_OK)
         nd_error_context(err, "tensor '%s'", tensor->tensor.name);
     return status;
@@ -391,7 +392,8 @@ static enum nd_status tensor_from(const struct nd_matched_tensor *tensor, size_t
                                   struct nd_matched_tensor *out, struct nd_error *err)
 {
     size_t sample_bytes = 0;
-    enum nd_status status = nd_shape_size_bytes(&tensor->tensor.shape, tensor->tensor.dtype, &sample_bytes, err);
+    enum nd_status status =
+        nd_shape_size_bytes(&tensor->tensor.shape, tensor->tensor.dtype, &sample_bytes, err);
     *out = *tensor;
     if (tensor->data != NULL)
         out->data = (const char *)tensor->data + first * sample_bytes; /* within what was imported */

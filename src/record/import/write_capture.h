@@ -11,7 +11,7 @@
 enum nd_status nd_facts_sum_up(const struct nd_imported *imported, struct nd_import_result *out,
                                struct nd_error *err);
 
-/* Foreign tensors held against map and model: which edge each one is, its samples, its layout, its type. */
+/* Foreign tensors held against map and model: which tensor each one is, its samples, its layout, its type. */
 
 /* One tensor as it will be stored. data is borrowed from the imported tensor. */
 struct nd_matched_tensor {

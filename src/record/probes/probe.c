@@ -121,7 +121,8 @@ struct nd_qvalue_range nd_qvalue_range_of(enum nd_dtype dtype)
     return (struct nd_qvalue_range){0, largest, n_bits};
 }
 
-/* The codes that an integer input takes: all of its type, or those that its quantiser's type has as well. */
+/* The quantised values that an integer input takes: all of its type, or those that its quantiser's type has as
+ * well. */
 static struct nd_qvalue_range nd_qvalue_range_of_input(const struct nd_probe_target *target)
 {
     struct nd_qvalue_range range = nd_qvalue_range_of(target->dtype);
@@ -132,7 +133,8 @@ static struct nd_qvalue_range nd_qvalue_range_of_input(const struct nd_probe_tar
         range.min = qvalues.min;
     if (qvalues.max < range.max)
         range.max = qvalues.max;
-    /* max + 1 is a power of two in every type, and where there are negative codes there are as many again. */
+    /* max + 1 is a power of two in every type, and where there are negative quantised values there are as many
+     * again. */
     range.n_bits = (unsigned)__builtin_popcountll(range.max) + (range.min < 0 ? 1u : 0u);
     return range;
 }
@@ -181,8 +183,8 @@ enum nd_status nd_quantiser_init(struct nd_quantiser *quantiser, const struct nd
     const struct nd_quant *quant = target->quant;
     if (!nd_dtype_is_integer(target->quant_dtype) || nd_dtype_size_bytes(target->quant_dtype) > 2)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, target->name,
-                       "the quantiser of input '%s' makes %s; probes know codes of 8 and 16 bits", target->name,
-                       nd_dtype_name(target->quant_dtype));
+                       "the quantiser of input '%s' makes %s; probes know quantised values of 8 and 16 bits",
+                       target->name, nd_dtype_name(target->quant_dtype));
     struct nd_qvalue_range range = nd_qvalue_range_of(target->quant_dtype);
     struct nd_quantiser made = {quant, range.min, (int64_t)range.max, 1};
     if (quant->n > 1) {
@@ -210,7 +212,8 @@ static size_t nd_quantiser_channel(const struct nd_quantiser *quantiser, size_t 
     return quantiser->quant->n > 1 ? i / quantiser->n_inner % quantiser->quant->n : 0;
 }
 
-/* ties: floats whose quotient by the scale lies half-way between two codes. docs/reference/probes.md#ties. */
+/* ties: floats whose quotient by the scale lies half-way between two quantised values.
+ * docs/reference/probes.md#ties. */
 
 /* A stride that is coprime to the number of ties of every quantiser (255 = 3*5*17, 65535 = 3*5*17*257): every
  * tie has its turn, and the few that fit into a small input are spread over the whole range. */
@@ -305,11 +308,12 @@ static enum nd_status nd_generate_check_ties(const struct nd_probe_target *targe
             err, ND_E_PROBE_SPEC, name,
             "probe 'ties' needs an input that is quantised inside the model; %s'%s' has no quantiser",
             n_targets == 1 ? "input " : "no input has, input ", name);
-    return nd_fail(
-        err, ND_E_PROBE_SPEC, name,
-        "probe 'ties' needs a float input that is quantised inside the model; %s'%s' takes %s codes, "
-        "which are never rounded",
-        n_targets == 1 ? "input " : "no input is one, input ", name, nd_dtype_name(targets[0].dtype));
+    return nd_fail(err, ND_E_PROBE_SPEC, name,
+                   "probe 'ties' needs a float input that is quantised inside the model; %s'%s' takes %s "
+                   "quantised values, "
+                   "which are never rounded",
+                   n_targets == 1 ? "input " : "no input is one, input ", name,
+                   nd_dtype_name(targets[0].dtype));
 }
 
 /* zeros, ones and ramp: the probes that need neither samples nor a seed. docs/reference/probes.md#constants and

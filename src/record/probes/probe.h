@@ -13,7 +13,8 @@ uint16_t nd_bf16_from_f32(float value);
 float nd_f32_from_f16(uint16_t bits);
 float nd_f32_from_bf16(uint16_t bits);
 
-/* The codes min..max of an integer type. min is 0 for unsigned types; n_bits is log2 of their number. */
+/* The quantised values min..max of an integer type. min is 0 for unsigned types; n_bits is log2 of their
+ * number. */
 struct nd_qvalue_range {
     int64_t min;
     uint64_t max;
@@ -21,8 +22,8 @@ struct nd_qvalue_range {
 };
 struct nd_qvalue_range nd_qvalue_range_of(enum nd_dtype dtype);
 
-/* The quantiser of a float input, checked: all scales are finite and positive, zero points are codes, and the
- * ends of its real range are finite in the input's type. Borrows the target. */
+/* The quantiser of a float input, checked: all scales are finite and positive, zero points are quantised
+ * values, and the ends of its real range are finite in the input's type. Borrows the target. */
 struct nd_quantiser {
     const struct nd_quant *quant;
     int64_t qvalue_min;
@@ -30,7 +31,8 @@ struct nd_quantiser {
     size_t n_inner; /* element i belongs to channel (i / n_inner) % quant->n */
 };
 
-/* ND_ERR_UNSUPPORTED: its codes have neither 8 nor 16 bits; ND_ERR_FORMAT: one of the checks above fails. */
+/* ND_ERR_UNSUPPORTED: its quantised values have neither 8 nor 16 bits; ND_ERR_FORMAT: one of the checks above
+ * fails. */
 enum nd_status nd_quantiser_init(struct nd_quantiser *quantiser, const struct nd_probe_target *target,
                                  struct nd_error *err);
 

@@ -16,7 +16,7 @@ extern const struct nd_import_reader nd_import_qnn_net_run;
 /* A tensor as something states it. */
 struct nd_qnr_stated {
     char *file;            /* its name in the context, thus of its files; "" for one without a name */
-    char *name;            /* the edge, or the model's input, where that is stated as well; else NULL */
+    char *name;            /* the tensor, or the model's input, where that is stated as well; else NULL */
     enum nd_dtype dtype;   /* of native files; ND_DTYPE_NONE: not stated */
     struct nd_shape shape; /* rank -1: not stated */
     struct nd_quant quant; /* n 0: not stated, or none */
@@ -50,7 +50,7 @@ struct nd_qnr_tensor {
     bool has_float, has_native, has_sidecar;
     const struct nd_qnr_stated *stated; /* NULL: nothing does */
     const struct nd_map_item *item;     /* NULL: the map says nothing of it */
-    const struct nd_tensor *tensor;         /* of the model, NULL: none */
+    const struct nd_tensor *tensor;     /* of the model, NULL: none */
     enum nd_dtype dtype;                /* of what is imported */
     struct nd_shape shape;
     bool is_channel_last;
@@ -136,8 +136,8 @@ enum nd_status nd_qnr_compare_floats(const struct nd_qnr_tensor *t, const struct
 
 /* ---- net_run_prepared.c ---- */
 
-/* The input list: how many lines, and what they feed, which is read where its type is known; and the edges that
- * are fed. Before nd_qnr_read_tensors: sets n_complete. ND_E_QNN_STATED names list and line. */
+/* The input list: how many lines, and what they feed, which is read where its type is known; and the tensors
+ * that are fed. Before nd_qnr_read_tensors: sets n_complete. ND_E_QNN_STATED names list and line. */
 enum nd_status nd_qnr_read_inputs(struct nd_qnr *run, struct nd_error *err);
 
 /* ---- net_run_prepared.c ---- */

@@ -9,9 +9,9 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/record/probe.h"
-#include "record/import/tensor_names.h"
 #include "record/import/match_qvalues.h"
 #include "record/import/match_tensor.h"
+#include "record/import/tensor_names.h"
 #include "record/probes/for_model.h"
 #include "record/probes/npz.h"
 #include "record/probes/probe.h"
@@ -401,7 +401,7 @@ static enum nd_status add_fed(struct nd_qnr *run, enum nd_imported_side side, co
     return status;
 }
 
-/* Edges that the context is fed with are outputs of the capture all the same. */
+/* Tensors that the context is fed with are outputs of the capture all the same. */
 static enum nd_status add_fed_tensors(struct nd_qnr *run, struct nd_error *err)
 {
     const json_t *list = json_object_get(run->manifest.root, "fed"), *fed;

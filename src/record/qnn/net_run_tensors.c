@@ -14,9 +14,9 @@
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
-#include "record/import/tensor_names.h"
 #include "record/import/match_qvalues.h"
 #include "record/import/match_tensor.h"
+#include "record/import/tensor_names.h"
 #include "record/probes/npz.h"
 #include "record/qnn/net_run.h"
 
@@ -484,7 +484,7 @@ static enum nd_status find_model_tensor(struct nd_qnr *run, struct nd_qnr_tensor
         return ND_OK;
     enum nd_status status =
         nd_name_find_tensor(model, mapped != NULL ? mapped : name_of(t),
-                          run->imported->has_sanitised_names && mapped == NULL, &tensor, &method, &problem);
+                            run->imported->has_sanitised_names && mapped == NULL, &tensor, &method, &problem);
     if (status == ND_OK)
         t->tensor = nd_model_tensor(model, tensor);
     else if (status == ND_ERR_NOT_FOUND) /* the matching says what comes of it */
@@ -497,9 +497,9 @@ static enum nd_status find_model_tensor(struct nd_qnr *run, struct nd_qnr_tensor
 static enum nd_status read_sidecar(struct nd_qnr *run, struct nd_qnr_tensor *t, size_t result,
                                    struct nd_qnr_stated *out, struct nd_error *err)
 {
-    enum nd_dtype known = t->stated != NULL ? t->stated->dtype
+    enum nd_dtype known = t->stated != NULL   ? t->stated->dtype
                           : t->tensor != NULL ? t->tensor->dtype
-                                            : ND_DTYPE_NONE;
+                                              : ND_DTYPE_NONE;
     char *path = nd_qnr_path(run, result, t->file, "_native.raw.json");
     enum nd_status status =
         path != NULL ? nd_qnr_read_sidecar(path, t->file, known, out, err) : nd_fail_memory(err);
@@ -807,7 +807,9 @@ enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err)
             status = nd_imported_set_quant(made, t->quant, err);
         if (status != ND_OK || t->has_native || t->quant == NULL)
             continue;
-        made->qvalues = t->stated != NULL ? t->stated->dtype : t->tensor != NULL ? t->tensor->dtype : ND_DTYPE_NONE;
+        made->qvalues = t->stated != NULL   ? t->stated->dtype
+                        : t->tensor != NULL ? t->tensor->dtype
+                                            : ND_DTYPE_NONE;
         status =
             nd_qnr_fact(run, "quantisation", name_of(t), err, "reals of codes, as the tool dequantised them");
     }

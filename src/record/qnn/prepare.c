@@ -389,7 +389,7 @@ static enum nd_status check_request(const struct nd_prepare_work *work, const ch
                        "device '%s' makes no context: a 'htp-sim:CHIPSET' does", work->device->label);
     if (options->tensors != NULL && strcmp(options->tensors, "none") == 0)
         return nd_fail(err, ND_E_OPTION_VALUE, "none",
-                       "edges 'none' leave the model untouched, and a context gives codes: use 'outputs'");
+                       "tensors 'none' leave the model untouched, and a context gives codes: use 'outputs'");
     if (lstat(folder, &info) == 0 && !options->replace)
         return nd_fail(err, ND_E_FILE_EXISTS, folder, "'%s' exists already", folder);
     if (lstat(folder, &info) == 0 && !is_replaceable(folder))
@@ -403,7 +403,7 @@ static enum nd_status check_request(const struct nd_prepare_work *work, const ch
     return nd_model_check_static(work->model, err);
 }
 
-/* An edge that is the codes of an input stays outside: it is what the context is fed. */
+/* A tensor that is the codes of an input stays outside: it is what the context is fed. */
 static enum nd_status choose_tensors(struct nd_prepare_work *work, struct nd_error *err)
 {
     const char *spec = work->options->tensors != NULL ? work->options->tensors : "all";
@@ -425,19 +425,19 @@ static enum nd_status choose_tensors(struct nd_prepare_work *work, struct nd_err
     free(selected);
     if (status == ND_OK && work->n_tensors == 0)
         status = nd_fail(err, ND_E_MODEL_NO_TENSOR, spec,
-                         "edges '%s' are inputs of '%s': a context has to compute something", spec,
+                         "tensors '%s' are inputs of '%s': a context has to compute something", spec,
                          nd_model_path(work->model));
     return status;
 }
 
-/* Which input each fed edge is; the context may not have it after all (nothing reads it). */
+/* Which input each fed tensor is; the context may not have it after all (nothing reads it). */
 static void find_fed(struct nd_prepare_work *work)
 {
     size_t n = 0;
     for (size_t i = 0; i < work->n_fed; i++)
         for (size_t k = 0; k < work->n_inputs; k++)
-            if (strcmp(nd_model_tensor(work->model, work->fed[i].tensor)->onnx_name, work->inputs[k].onnx_name) ==
-                0)
+            if (strcmp(nd_model_tensor(work->model, work->fed[i].tensor)->onnx_name,
+                       work->inputs[k].onnx_name) == 0)
                 work->fed[n++] = (struct nd_fed){.tensor = work->fed[i].tensor, .input = k};
     work->n_fed = n;
 }

@@ -16,13 +16,13 @@
 /* A command costs a tenth of a second, and a command line has its limits. */
 enum { FILES_AT_ONCE = 200, RESULTS_AT_ONCE = 100, BATCH_BYTES = 8 << 20 };
 
-/* One sample of every edge of the capture. */
+/* One sample of every tensor of the capture. */
 struct sample {
     struct nd_output_view *views;
     const struct nd_output_view **pointers;
     unsigned char **data;
-    size_t *output_of; /* edge -> output of the context, SIZE_MAX for one that is fed */
-    size_t *input_of;  /* edge -> its input */
+    size_t *output_of; /* tensor -> output of the context, SIZE_MAX for one that is fed */
+    size_t *input_of;  /* tensor -> its input */
     size_t n;
 };
 
@@ -46,7 +46,7 @@ static size_t find_tensor(const struct nd_prepared_tensor *tensors, size_t n, si
 }
 
 static enum nd_status connect_tensor(const struct nd_returned *returned, size_t e, struct sample *sample,
-                                   struct nd_error *err)
+                                     struct nd_error *err)
 {
     const struct nd_prepare_work *work = returned->work;
     size_t tensor = returned->capture->selected[e];
@@ -57,15 +57,14 @@ static enum nd_status connect_tensor(const struct nd_returned *returned, size_t 
             sample->input_of[e] = work->fed[i].input;
     if (sample->output_of[e] == SIZE_MAX && sample->input_of[e] == SIZE_MAX)
         return nd_fail(err, ND_E_PREPARE_CONTEXT, returned->capture->tensors[e].name,
-                       "edge '%s' is not in the context: nothing reads it", returned->capture->tensors[e].name);
+                       "tensor '%s' is not in the context: nothing reads it",
+                       returned->capture->tensors[e].name);
     const struct nd_prepared_tensor *item = sample->output_of[e] != SIZE_MAX
-                                                  ? &work->outputs[sample->output_of[e]]
-                                                  : &work->inputs[sample->input_of[e]];
+                                                ? &work->outputs[sample->output_of[e]]
+                                                : &work->inputs[sample->input_of[e]];
     sample->data[e] = nd_tensor_alloc(item->size_bytes);
-    sample->views[e] = (struct nd_output_view){.dtype = item->dtype,
-                                               .shape = item->shape,
-                                               .data = sample->data[e],
-                                               .size_bytes = item->size_bytes};
+    sample->views[e] = (struct nd_output_view){
+        .dtype = item->dtype, .shape = item->shape, .data = sample->data[e], .size_bytes = item->size_bytes};
     sample->pointers[e] = &sample->views[e];
     return sample->data[e] != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -134,7 +133,7 @@ static void add_file_names(struct nd_strbuf *text, const struct nd_returned *ret
     }
 }
 
-/* A command that prints, result by result, the files of these edges one behind the other, each of exactly its
+/* A command that prints, result by result, the files of these tensors one behind the other, each of exactly its
  * size. Processes are dear on a phone: two a result, whatever the number of files. */
 static char *reading_command(const struct nd_returned *returned, const struct sample *sample,
                              const struct batch *batch, size_t first, size_t last)
@@ -163,9 +162,9 @@ static char *reading_command(const struct nd_returned *returned, const struct sa
     return nd_strbuf_take(&text);
 }
 
-/* Reads these edges of all results of the batch; fewer rows may come whole, and *err then says why. */
+/* Reads these tensors of all results of the batch; fewer rows may come whole, and *err then says why. */
 static enum nd_status read_tensors(const struct nd_returned *returned, const struct sample *sample,
-                                 struct batch *batch, size_t first, size_t last, struct nd_error *err)
+                                   struct batch *batch, size_t first, size_t last, struct nd_error *err)
 {
     struct nd_remote_reply reply = {0};
     const char *label = returned->capture->device->label;
@@ -350,7 +349,7 @@ static enum nd_status check_options(const struct nd_capture_job *capture, struct
                        : options->prefixes                    ? "prefixes"
                        : options->allow_fallback              ? "allow-fallback"
                        : options->resume                      ? "resume"
-                       : nd_capture_job_is_untouched(capture) ? "edges none"
+                       : nd_capture_job_is_untouched(capture) ? "tensors none"
                                                               : NULL;
     if (word == NULL)
         return ND_OK;
@@ -385,8 +384,8 @@ static enum nd_status run_there(struct net_run *run, struct nd_error *err)
     struct nd_error why = {0};
     char *said = NULL;
     int qvalue = 0;
-    bool has_sdk =
-        nd_runtime_find_abi(NULL, capture->remote->device_facts.abi, &sdk, NULL) == ND_OK && sdk.net_run != NULL;
+    bool has_sdk = nd_runtime_find_abi(NULL, capture->remote->device_facts.abi, &sdk, NULL) == ND_OK &&
+                   sdk.net_run != NULL;
     const struct nd_prepared_run request = {.folder = run->prepared,
                                             .scratch = run->scratch,
                                             .sdk = has_sdk ? &sdk : NULL,
@@ -406,8 +405,8 @@ static enum nd_status run_there(struct net_run *run, struct nd_error *err)
     if (run->out != NULL && qvalue != 0 && (status == ND_OK || why.id == ND_E_DEVICE_OUTPUT)) {
         run->stage = "run"; /* results that are missing are what it leaves when it fails */
         status = nd_fail(err, ND_E_DEVICE_CRASH, capture->device->label,
-                         "qnn-net-run on device '%s' ended with exit code %d: %s", capture->device->label, qvalue,
-                         last_word(said));
+                         "qnn-net-run on device '%s' ended with exit code %d: %s", capture->device->label,
+                         qvalue, last_word(said));
     } else if (why.id != 0 && err != NULL) {
         *err = why;
     }

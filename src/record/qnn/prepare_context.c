@@ -289,7 +289,8 @@ static enum nd_status read_spool(struct nd_prepare_work *work, struct nd_error *
     if (status != ND_OK || failure.id == 0)
         return status;
     if (failure.id == ND_E_DEVICE_FALLBACK && work->n_tensors > 1)
-        nd_error_context(&failure, "with %zu edges visible (fewer may run: --tensors outputs)", work->n_tensors);
+        nd_error_context(&failure, "with %zu tensors visible (fewer may run: --tensors outputs)",
+                         work->n_tensors);
     if (err != NULL)
         *err = failure;
     return failure.status;
@@ -336,9 +337,9 @@ enum nd_status nd_prepare_context(struct nd_prepare_work *work, struct nd_error 
 {
     struct nd_agent_exit exit = {0};
     char *path = nd_path_join(work->scratch, stripped_model);
-    enum nd_status status =
-        path != NULL ? nd_model_write_native(work->model, work->tensors, work->n_tensors, path, &work->native, err)
-                     : nd_fail_memory(err);
+    enum nd_status status = path != NULL ? nd_model_write_native(work->model, work->tensors, work->n_tensors,
+                                                                 path, &work->native, err)
+                                         : nd_fail_memory(err);
     free(path);
     if (status == ND_OK) {
         work->inputs = nd_calloc(work->native.n_inputs, sizeof *work->inputs);

@@ -13,10 +13,10 @@
 
 /* A tensor at an end of the context, which the context and the model agree on. */
 struct nd_prepared_tensor {
-    const char *name;      /* the model's input, or the edge; borrowed from the model */
+    const char *name;      /* the model's input, or the tensor; borrowed from the model */
     const char *onnx_name; /* this and the next are borrowed from nd_prepare_work.native */
     const char *context_name;
-    size_t index; /* of the model's input, or of its edge */
+    size_t index; /* of the model's input, or of its tensor */
     enum nd_dtype dtype;
     uint32_t qnn_type; /* Qnn_DataType_t */
     struct nd_shape shape;
@@ -44,8 +44,8 @@ struct nd_prepare_work {
     const struct nd_probe *const *probes;
     size_t n_probes;
     const struct nd_prepare_options *options;
-    char *folder;  /* in which everything is made */
-    char *scratch; /* folder of the agent that makes the context */
+    char *folder;    /* in which everything is made */
+    char *scratch;   /* folder of the agent that makes the context */
     size_t *tensors; /* of the model: those that the context gives */
     size_t n_tensors;
     struct nd_fed { /* those asked for that are its inputs */

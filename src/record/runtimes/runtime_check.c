@@ -37,7 +37,7 @@ static void nd_runtime_trial_close(struct nd_runtime_trial *trial);
 
 enum { N_ELEMENTS = 64, QVALUE_OF_SUM = 2, TIME_LIMIT_S = 120 };
 
-/* c = a + b, all with the same scale: from codes of 1, the probe "ones", codes of 2. */
+/* c = a + b, all with the same scale: from quantised values of 1, the probe "ones", quantised values of 2. */
 static enum nd_status write_model(const char *path, struct nd_error *err)
 {
     const struct nd_shape shape = {.rank = 2, .dims = {1, N_ELEMENTS}};
@@ -111,8 +111,8 @@ static enum nd_status read_capture(const char *path, struct nd_runtime_trial_res
         status = nd_capture_read_verified(&(struct nd_probe_values){capture, 0, tensor}, 0, 1, qvalues, err);
     for (size_t i = 0; status == ND_OK && out->failure.id == 0 && i < N_ELEMENTS; i++)
         if (qvalues[i] != QVALUE_OF_SUM)
-            nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "the sum of ones is code %d, not %d", qvalues[i],
-                    QVALUE_OF_SUM);
+            nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "the sum of ones is quantised value %d, not %d",
+                    qvalues[i], QVALUE_OF_SUM);
     nd_capture_close(&capture);
     return status;
 }
@@ -403,7 +403,7 @@ static enum nd_status run_here(struct check *check, json_t *chipsets, struct nd_
     return status;
 }
 
-/* Of an NPU that is elsewhere: which chipsets there is code for. */
+/* Of an NPU that is elsewhere: which chipsets there is quantised value for. */
 static void list_chipsets(const struct check *check, json_t *chipsets)
 {
     size_t n;

@@ -21,12 +21,12 @@
 #include "record/sessions/assemble_outputs.h"
 #include "record/sessions/failure_logs.h"
 
-/* The edges and nodes of a capture: what the model said of them, joined with what the agent saw. */
+/* The tensors and nodes of a capture: what the model said of them, joined with what the agent saw. */
 
 struct nd_assembled_graph {
     struct nd_tensor *tensors; /* with the type and shape that the first run produced */
     size_t n_tensors;
-    const char **providers;        /* of each edge, in the pass that recorded it; "" when unknown */
+    const char **providers;        /* of each tensor, in the pass that recorded it; "" when unknown */
     struct nd_capture_node *nodes; /* placement of pass 0 */
     size_t n_nodes;
     struct nd_capture_node *later_nodes; /* of the other passes */
@@ -163,7 +163,7 @@ static enum nd_status read_nodes(const struct nd_record *records, size_t n, stru
     return ND_OK;
 }
 
-/* While an edge's rank is unknown its axis counts from the end. What a capture says of axes must hold without
+/* While a tensor's rank is unknown its axis counts from the end. What a capture says of axes must hold without
  * that; parameters that no axis can be told for are left out. */
 static void settle_axis(struct nd_tensor *tensor)
 {
@@ -171,9 +171,8 @@ static void settle_axis(struct nd_tensor *tensor)
     if (quant->n > 1 && quant->axis < 0 && tensor->shape.rank >= 0)
         quant->axis += tensor->shape.rank;
     bool is_known = tensor->shape.rank >= 0;
-    bool has_axis =
-        quant->axis >= 0 &&
-        (!is_known || (quant->axis < tensor->shape.rank && tensor->shape.dims[quant->axis] == (int64_t)quant->n));
+    bool has_axis = quant->axis >= 0 && (!is_known || (quant->axis < tensor->shape.rank &&
+                                                       tensor->shape.dims[quant->axis] == (int64_t)quant->n));
     if (quant->n <= 1 && !has_axis)
         quant->axis = -1;
     if (quant->n <= 1 || has_axis)
@@ -184,7 +183,7 @@ static void settle_axis(struct nd_tensor *tensor)
 }
 
 static enum nd_status complete_tensors(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
-                                     const struct nd_spool_index *index, struct nd_error *err)
+                                       const struct nd_spool_index *index, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     graph->tensors = nd_calloc(assembly->n_tensors, sizeof *graph->tensors);
@@ -245,7 +244,7 @@ static const char *provider_of(const struct pass_providers *providers, const cha
     return node != SIZE_MAX ? providers->nodes[node].provider : providers->common;
 }
 
-/* The first pass of any edge that is not before `from`; SIZE_MAX: none. */
+/* The first pass of any tensor that is not before `from`; SIZE_MAX: none. */
 static size_t next_pass(const struct nd_assembly *assembly, size_t n_tensors, size_t from)
 {
     size_t next = SIZE_MAX;
@@ -564,7 +563,7 @@ static enum nd_status write_probe(struct nd_capture_writer *writer, const struct
         if (status == ND_OK && !assembly->store_digests_only)
             status = nd_assemble_outputs(writer, &probe, &graph->tensors[e], graph->providers[e], &output, err);
         if (status != ND_OK)
-            nd_error_context(err, "probe '%s', edge '%s'", probe.name, graph->tensors[e].name);
+            nd_error_context(err, "probe '%s', tensor '%s'", probe.name, graph->tensors[e].name);
     }
     free(probe.inputs);
     return status;

@@ -20,7 +20,7 @@ struct nd_assembly {
     const struct nd_attr *attrs; /* of root, device, model, runtime and host, as far as the host knows them */
     size_t n_attrs;
     const struct nd_tensor *const *tensors; /* in the order of the job */
-    const size_t *pass_of_tensor;         /* per edge: the agent's pass that recorded it */
+    const size_t *pass_of_tensor;           /* per tensor: the agent's pass that recorded it */
     size_t n_tensors;
     size_t n_passes;
     const struct nd_probe *const *probes;

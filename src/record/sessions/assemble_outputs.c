@@ -256,7 +256,7 @@ enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_reque
     return ND_OK;
 }
 
-/* The digest of one edge in one run of a complete sample; false when there was no such run. */
+/* The digest of one tensor in one run of a complete sample; false when there was no such run. */
 static bool nd_spool_digest(const struct nd_spool_index *index, size_t probe, size_t tensor,
                             const size_t sample_repeat[2], struct nd_digest *out)
 {
@@ -291,7 +291,7 @@ void nd_spool_index_close(struct nd_spool_index *index)
     *index = (struct nd_spool_index){0};
 }
 
-/* Number of pieces that sort before (probe, edge, first, second). */
+/* Number of pieces that sort before (probe, tensor, first, second). */
 static size_t lower_bound(const struct nd_spool_pieces *pieces, const struct nd_spool_piece *key)
 {
     size_t low = 0, high = pieces->n;
@@ -379,7 +379,7 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
 static enum nd_status fail_missing(const struct nd_tensor *tensor, size_t sample, struct nd_error *err)
 {
     return nd_fail(err, ND_E_SPOOL_FORMAT, tensor->name,
-                   "the spool acknowledges sample %zu of edge '%s' but lacks its data", sample, tensor->name);
+                   "the spool acknowledges sample %zu of tensor '%s' but lacks its data", sample, tensor->name);
 }
 
 /* Where the chunk in work comes from, and room for it. */
@@ -456,9 +456,10 @@ static enum nd_status check_bytes(const struct nd_output_source *source, const s
     if (nd_spool_digest(source->index, source->probe, source->tensor, sample_repeat, &said) &&
         nd_digest_equal(said, digest))
         return ND_OK;
-    return nd_fail(err, ND_E_SPOOL_FORMAT, tensor->name,
-                   "the spool is damaged: sample %zu, run %zu of edge '%s' is not what its digest was made of",
-                   sample_repeat[0], sample_repeat[1], tensor->name);
+    return nd_fail(
+        err, ND_E_SPOOL_FORMAT, tensor->name,
+        "the spool is damaged: sample %zu, run %zu of tensor '%s' is not what its digest was made of",
+        sample_repeat[0], sample_repeat[1], tensor->name);
 }
 
 /* Raw bytes of one chunk. Chunks come in C order: parts of a sample are added to *stream until it is whole. */
@@ -544,7 +545,8 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
     enum nd_status status = rows != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < pieces->n; i++) {
         const struct nd_spool_piece *piece = &pieces->items[i];
-        if (piece->probe != source->probe || piece->tensor != source->tensor || piece->first >= probe->n_samples)
+        if (piece->probe != source->probe || piece->tensor != source->tensor ||
+            piece->first >= probe->n_samples)
             continue;
         unsigned char *grown = realloc(data, total_bytes + sample_bytes);
         if (grown == NULL || piece->payload_bytes != sample_bytes) {

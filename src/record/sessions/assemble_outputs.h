@@ -1,4 +1,4 @@
-/* The tensors of one edge and probe, from the records of a spool into the datasets of a capture. */
+/* The tensors of one tensor and probe, from the records of a spool into the datasets of a capture. */
 #ifndef ND_RECORD_ASSEMBLE_OUTPUTS_H
 #define ND_RECORD_ASSEMBLE_OUTPUTS_H
 
@@ -20,7 +20,7 @@ struct nd_spool_piece {
 };
 
 struct nd_spool_pieces {
-    struct nd_spool_piece *items; /* sorted by probe, edge, first, second */
+    struct nd_spool_piece *items; /* sorted by probe, tensor, first, second */
     size_t n;
     size_t capacity;
 };
@@ -35,7 +35,7 @@ struct nd_spool_probe {
     size_t n_samples;     /* asked for */
     size_t n_complete;    /* acknowledged in every pass */
     size_t *acknowledged; /* [n_passes] */
-    const void **digests; /* [n_passes][n_samples][n_most]: one digest per edge of the pass each, or NULL */
+    const void **digests; /* [n_passes][n_samples][n_most]: one digest per tensor of the pass each, or NULL */
     double *latency_us;   /* [n_samples][n_repeats] of pass 0; NaN where no run was recorded */
 };
 
@@ -43,14 +43,14 @@ struct nd_spool_index {
     struct nd_spool_reader reader;
     size_t n_tensors;
     size_t n_repeats; /* runs of every sample */
-    size_t n_max;    /* of a sample that is run again */
+    size_t n_max;     /* of a sample that is run again */
     size_t n_probes;
     size_t n_passes;
     const size_t *pass_of_tensor; /* borrowed */
     size_t *n_tensors_of_pass;
-    size_t *place_in_pass; /* per edge: its position among the edges of its pass */
+    size_t *place_in_pass; /* per tensor: its position among the tensors of its pass */
     struct nd_spool_probe *probes;
-    struct nd_spool_output *outputs; /* per edge */
+    struct nd_spool_output *outputs; /* per tensor */
     struct nd_spool_pieces chunks;
     struct nd_spool_pieces fragments;
     struct nd_spool_pieces repeats;

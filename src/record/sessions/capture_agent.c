@@ -24,7 +24,7 @@ void nd_capture_report_stage(const struct nd_capture_job *capture, const char *s
 
 /* ---- what the plan says ---- */
 
-/* Leaves out the edges that no session shows, and says so. The plan's positions stay those of before. */
+/* Leaves out the tensors that no session shows, and says so. The plan's positions stay those of before. */
 static enum nd_status leave_out(struct nd_capture_job *capture, const struct nd_pass_plan *plan,
                                 struct nd_error *err)
 {
@@ -54,7 +54,7 @@ static enum nd_status leave_out(struct nd_capture_job *capture, const struct nd_
     return capture->n_left_out == 0 || capture->left_out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Where an edge of the plan stands when those left out are gone; one that has a pass. */
+/* Where a tensor of the plan stands when those left out are gone; one that has a pass. */
 static size_t new_position(const struct nd_pass_plan *plan, size_t tensor)
 {
     size_t n = 0;
@@ -96,7 +96,7 @@ static bool has_all_outputs(const struct nd_capture_job *capture)
     return n == n_outputs;
 }
 
-/* Spreads the edges over sessions in which looking changes nothing; *is_cut is false where there are none. */
+/* Spreads the tensors over sessions in which looking changes nothing; *is_cut is false where there are none. */
 static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_tries *trials,
                                       const struct nd_tried *first, bool *is_cut, struct nd_error *err)
 {

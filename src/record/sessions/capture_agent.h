@@ -6,8 +6,8 @@
 #include "devices/capture_request.h"
 #include "devices/launch.h"
 
-/* Runs the job in one pass; where exposing the edges moved nodes off the NPU, again in several. *folder: where
- * the run that counts left its spool and output, in new memory. Errors as nd_agent_launch. */
+/* Runs the job in one pass; where exposing the tensors moved nodes off the NPU, again in several. *folder:
+ * where the run that counts left its spool and output, in new memory. Errors as nd_agent_launch. */
 enum nd_status nd_capture_run_agent(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                                     struct nd_error *err);
 

@@ -193,7 +193,8 @@ static bool add_model(struct nd_attr_list *provenance, const struct nd_model *mo
            nd_attr_list_add_text(provenance, "model", "path", nd_model_path(model)) &&
            nd_attr_list_add_text(provenance, "model", "sha256", nd_model_sha256(model)) &&
            nd_attr_list_add_number(provenance, "model", "opset", nd_model_opset(model)) &&
-           nd_attr_list_add_text(provenance, "model", "edges", options->tensors != NULL ? options->tensors : "all");
+           nd_attr_list_add_text(provenance, "model", "edges",
+                                 options->tensors != NULL ? options->tensors : "all");
 }
 
 /* The processor's name, from the first "model name" line the kernel gives. False when it has one that cannot be
@@ -243,7 +244,7 @@ static bool add_sessions(struct nd_attr_list *provenance, const struct nd_captur
                                  options->prefixes ? "prefixes" : (n_passes > 1 ? "passes" : "one session"));
 }
 
-/* n_passes: over how many sessions the edges are spread. The caller frees *out with nd_attr_list_deinit. */
+/* n_passes: over how many sessions the tensors are spread. The caller frees *out with nd_attr_list_deinit. */
 static enum nd_status nd_provenance_collect(const struct nd_device *device, const struct nd_model *model,
                                             const struct nd_capture_options *options, size_t n_passes,
                                             struct nd_attr_list *out, struct nd_error *err)
@@ -263,7 +264,8 @@ static enum nd_status nd_provenance_collect(const struct nd_device *device, cons
 /* What another machine said of itself; battery and temperatures only where what differs between two equal runs
  * may be stored. */
 static enum nd_status nd_provenance_add_device_facts(struct nd_attr_list *provenance,
-                                                 const struct nd_device_facts *device_facts, struct nd_error *err)
+                                                     const struct nd_device_facts *device_facts,
+                                                     struct nd_error *err)
 {
     const struct nd_attr_list *facts[] = {&device_facts->facts, &device_facts->warmth};
     bool is_whole = true;
@@ -299,14 +301,14 @@ static enum nd_status nd_provenance_add_measured(struct nd_attr_list *provenance
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
-/* The edge whose session failed, in a capture of prefixes. */
+/* The tensor whose session failed, in a capture of prefixes. */
 static enum nd_status nd_provenance_add_failed_tensor(struct nd_attr_list *provenance, const char *tensor,
-                                                    struct nd_error *err)
+                                                      struct nd_error *err)
 {
     return nd_attr_list_add_text(provenance, "failure", "edge", tensor) ? ND_OK : nd_fail_memory(err);
 }
 
-/* What planning the sessions came to: how many were tried before those that recorded, and the edges that none
+/* What planning the sessions came to: how many were tried before those that recorded, and the tensors that none
  * shows, as lines of name, tab and reason (NULL: none). */
 static enum nd_status nd_provenance_add_planning(struct nd_attr_list *provenance, size_t n_tried,
                                                  const char *left_out, struct nd_error *err)
@@ -318,7 +320,7 @@ static enum nd_status nd_provenance_add_planning(struct nd_attr_list *provenance
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
-/* Names the edges that were recorded through their floats; nothing where there is none. */
+/* Names the tensors that were recorded through their floats; nothing where there is none. */
 static enum nd_status nd_provenance_add_floats(struct nd_attr_list *provenance,
                                                const struct nd_capture_job *capture, struct nd_error *err)
 {
@@ -345,7 +347,7 @@ static enum nd_status nd_provenance_add_moved(struct nd_attr_list *provenance, c
 
 /* ---- which prefix failed ---- */
 
-/* The edge that a pass records alone. */
+/* The tensor that a pass records alone. */
 static const struct nd_tensor *tensor_of_prefix(const struct nd_capture_job *capture, size_t pass)
 {
     for (size_t e = 0; e < capture->n_tensors; e++)
@@ -354,8 +356,8 @@ static const struct nd_tensor *tensor_of_prefix(const struct nd_capture_job *cap
     return NULL;
 }
 
-/* Of a capture of prefixes whose agent failed: the edge whose session was in work. *edge is NULL where there is
- * none such. */
+/* Of a capture of prefixes whose agent failed: the tensor whose session was in work. *tensor is NULL where
+ * there is none such. */
 static enum nd_status find_failed_prefix(const struct nd_capture_job *capture, const char *folder,
                                          const struct nd_agent_exit *exit, const struct nd_tensor **tensor,
                                          struct nd_error *err)
@@ -473,7 +475,7 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
     if (status == ND_OK)
         status = nd_capture_assemble(&assembly, out, err);
     if (status == ND_OK && failed != NULL)
-        nd_error_context(&out->failure, "edge '%s'", failed->name);
+        nd_error_context(&out->failure, "tensor '%s'", failed->name);
     nd_attr_list_deinit(&provenance);
     free(tensors);
     free(spool_path);
@@ -512,7 +514,7 @@ static enum nd_status check_request(const struct nd_workload *workload, const ch
                                probes[i]->source);
     if (options->prefixes && options->tensors != NULL && strcmp(options->tensors, "none") == 0)
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL,
-                       "prefixes cut the model behind each edge, and edges 'none' leave it untouched");
+                       "prefixes cut the model behind each tensor, and tensors 'none' leave it untouched");
     if (options->deflate_level < 0 || options->deflate_level > 9)
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the deflate level is %d; 0 to 9 are possible",
                        options->deflate_level);

@@ -1,5 +1,5 @@
-/* Which edges of a model are alike: made and read by the same operators, at the same places. The blocks of a
- * network repeat each other, and so do the kinds of their edges. */
+/* Which tensors of a model are alike: made and read by the same operators, at the same places. The blocks of a
+ * network repeat each other, and so do the kinds of their tensors. */
 #include "record/sessions/pass_plan.h"
 
 #include <stdint.h>
@@ -11,10 +11,10 @@
 #include "npudiff/model/model.h"
 #include "record/sessions/tried.h"
 
-/* Where a set of edges is split that does not hold. */
+/* Where a set of tensors is split that does not hold. */
 
 struct nd_candidate {
-    size_t at;   /* position among the recording's edges */
+    size_t at;   /* position among the recording's tensors */
     size_t kind; /* pass_plan.h */
 };
 
@@ -24,9 +24,9 @@ struct nd_candidate {
 struct nd_planner {
     const struct nd_recording *of;
     struct nd_pass_plan *plan;
-    size_t *kinds;                   /* of the model's edges */
+    size_t *kinds;                   /* of the model's tensors */
     struct nd_candidate *candidates; /* of the pass in work */
-    bool *is_shown;  /* [n_edges]: in the session of the pass in work; its edges and its checks */
+    bool *is_shown;  /* [n_edges]: in the session of the pass in work; its tensors and its checks */
     bool *is_member; /* [n_edges]: recorded by it */
     size_t n_members;
     size_t *n_accepted, *n_rejected; /* of each kind, in the pass in work */
@@ -35,9 +35,9 @@ struct nd_planner {
     size_t n_seeds;                  /* members that are the outputs, in the first pass */
     size_t *scratch;                 /* [n_edges] */
     bool with_outputs;               /* the pass in work exposes the outputs again */
-    bool with_sources;               /* it exposes what its edges are computed from, as far as pass 0 has it */
-    bool is_closed;                  /* it takes no more edges */
-    bool is_late;                    /* there is no time for trials */
+    bool with_sources; /* it exposes what its tensors are computed from, as far as pass 0 has it */
+    bool is_closed;    /* it takes no more tensors */
+    bool is_late;      /* there is no time for trials */
 };
 
 /* FNV-1a, 64 bits. Two kinds that met in one number would only be tried together. */
@@ -57,7 +57,8 @@ static uint64_t hash_of_layer(const struct nd_model_layer *layer)
 }
 
 /* The edge's own operator, those that make its inputs, in order, and those that read it, in any order. */
-static void hash_tensors(const struct nd_model *model, const struct nd_model_layer *const *maker, uint64_t *hashes)
+static void hash_tensors(const struct nd_model *model, const struct nd_model_layer *const *maker,
+                         uint64_t *hashes)
 {
     for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
         hashes[e] = hash_of_layer(maker[e]);
@@ -73,7 +74,8 @@ static void hash_tensors(const struct nd_model *model, const struct nd_model_lay
     }
 }
 
-/* *kinds: [n edges of the model], a number for each edge, equal for edges that are alike; freed by the caller.
+/* *kinds: [n tensors of the model], a number for each tensor, equal for tensors that are alike; freed by the
+ * caller.
  */
 static enum nd_status nd_tensor_kinds(const struct nd_model *model, size_t **kinds, struct nd_error *err)
 {
@@ -115,17 +117,17 @@ static void mark_kinds(const struct nd_model *model, const size_t *kinds, const 
     }
 }
 
-/* Marks the kinds of edges that fallen nodes make or read. A provider's layout pass renames some nodes: those
- * tell nothing. kinds: of the model's edges; is_near: [n edges of the model], by kind. */
-static void nd_near_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fell_back *fell_back,
-                          bool *is_near)
+/* Marks the kinds of tensors that fallen nodes make or read. A provider's layout pass renames some nodes: those
+ * tell nothing. kinds: of the model's tensors; is_near: [n tensors of the model], by kind. */
+static void nd_near_kinds(const struct nd_model *model, const size_t *kinds,
+                          const struct nd_fell_back *fell_back, bool *is_near)
 {
     mark_kinds(model, kinds, fell_back, true, is_near);
 }
 
 /* The same, but of what they read alone. */
-static void nd_read_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fell_back *fell_back,
-                          bool *is_read)
+static void nd_read_kinds(const struct nd_model *model, const size_t *kinds,
+                          const struct nd_fell_back *fell_back, bool *is_read)
 {
     mark_kinds(model, kinds, fell_back, false, is_read);
 }
@@ -193,7 +195,7 @@ static size_t nd_split(struct nd_candidate *x, size_t n, const bool *is_near, co
     return k;
 }
 
-/* An edge by its position among those of the recording. */
+/* A tensor by its position among those of the recording. */
 static const struct nd_tensor *nd_planner_tensor(const struct nd_planner *p, size_t at)
 {
     return nd_model_tensor(p->of->model, p->of->tensors[at]);
@@ -259,7 +261,7 @@ static void nd_planner_accept(struct nd_planner *p, const struct nd_candidate *x
     p->n_members += n;
 }
 
-/* Says in the plan why no session shows an edge. */
+/* Says in the plan why no session shows a tensor. */
 static enum nd_status nd_planner_give_up(struct nd_planner *p, size_t at, const struct nd_tried *trial,
                                          struct nd_error *err)
 {
@@ -274,8 +276,8 @@ static enum nd_status nd_planner_give_up(struct nd_planner *p, size_t at, const 
     return p->plan->reasons[at] != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Tries the edge in a pass that has nothing yet: alone, in the model cut behind it, where alone_too is set, and
- * else in the whole model with its outputs beside it. *is_taken: the pass has it now. */
+/* Tries the tensor in a pass that has nothing yet: alone, in the model cut behind it, where alone_too is set,
+ * and else in the whole model with its outputs beside it. *is_taken: the pass has it now. */
 static enum nd_status try_apart(struct nd_planner *p, const struct nd_candidate *x, bool alone_too,
                                 bool *is_taken, struct nd_error *err)
 {
@@ -296,7 +298,7 @@ static enum nd_status try_apart(struct nd_planner *p, const struct nd_candidate 
     return status;
 }
 
-/* The last resort for an edge whose codes no session shows: the floats that the model makes of them. */
+/* The last resort for a tensor whose codes no session shows: the floats that the model makes of them. */
 static enum nd_status try_floats(struct nd_planner *p, const struct nd_candidate *x, bool *is_taken,
                                  struct nd_error *err)
 {
@@ -310,8 +312,8 @@ static enum nd_status try_floats(struct nd_planner *p, const struct nd_candidate
     return status;
 }
 
-/* An edge that does not hold beside what the pass has. Where the pass has nothing yet, the edge does not even
- * hold alone, in the model cut behind it. */
+/* A tensor that does not hold beside what the pass has. Where the pass has nothing yet, the tensor does not
+ * even hold alone, in the model cut behind it. */
 static enum nd_status reject(struct nd_planner *p, const struct nd_candidate *x, const struct nd_tried *trial,
                              struct nd_error *err)
 {
@@ -327,7 +329,7 @@ static enum nd_status reject(struct nd_planner *p, const struct nd_candidate *x,
     return status == ND_OK && !is_taken ? nd_planner_give_up(p, x->at, trial, err) : status;
 }
 
-/* Edges of one kind that do not hold together, of which single ones do not hold either: they are left to a
+/* Tensors of one kind that do not hold together, of which single ones do not hold either: they are left to a
  * later pass without a look at each. */
 static bool is_presumed(const struct nd_planner *p, const struct nd_candidate *x, size_t n)
 {
@@ -413,7 +415,8 @@ static void show_sources(struct nd_planner *p, const struct nd_candidate *x, siz
     for (size_t u = 0; u < nd_model_n_layers(p->of->model); u++) {
         const struct nd_model_layer *layer = nd_model_layer(p->of->model, u);
         for (size_t i = 0; i < p->of->n_tensors; i++)
-            for (size_t k = 0; p->is_member[i] && p->of->tensors[i] == layer->tensor && k < layer->n_inputs; k++)
+            for (size_t k = 0; p->is_member[i] && p->of->tensors[i] == layer->tensor && k < layer->n_inputs;
+                 k++)
                 for (size_t at = 0; at < p->of->n_tensors; at++)
                     if (p->of->tensors[at] == layer->inputs[k] && p->plan->pass_of_tensor[at] == 0)
                         p->is_shown[at] = true;
@@ -455,7 +458,7 @@ static enum nd_status take_all(struct nd_planner *p, struct nd_tried *beside, st
     return status;
 }
 
-/* With the outputs beside it, as long as any edge can be shown so. *seeded is false from then on. */
+/* With the outputs beside it, as long as any tensor can be shown so. *seeded is false from then on. */
 static enum nd_status grow_later(struct nd_planner *p, bool *seeded, struct nd_error *err)
 {
     struct nd_tried beside = {0};
@@ -475,7 +478,7 @@ static enum nd_status grow_later(struct nd_planner *p, bool *seeded, struct nd_e
     return nd_planner_grow(p, p->candidates, list_candidates(p), NULL, err);
 }
 
-/* What a pass has that pass 0 has as well: the outputs, or what its edges are computed from. */
+/* What a pass has that pass 0 has as well: the outputs, or what its tensors are computed from. */
 static enum nd_status choose_checks(struct nd_planner *p, struct nd_planned_pass *pass, struct nd_error *err)
 {
     struct nd_tried trial = {0};
@@ -545,7 +548,7 @@ static enum nd_status take_rest(struct nd_planner *p, bool *is_taken, struct nd_
     return status;
 }
 
-/* all: what the session did that shows every edge. */
+/* all: what the session did that shows every tensor. */
 static enum nd_status grow_in_parts(struct nd_planner *p, const struct nd_tried *all, struct nd_error *err)
 {
     size_t n = list_candidates(p);

@@ -3,13 +3,13 @@
  * Making many tensors visible at once can change where a provider places nodes (its layout pass meets a graph
  * output where it wanted to move a transpose), or keep a session from coming to be, although the model itself
  * runs on the NPU as a whole. What a capture must never do is change what it observes. So sessions are tried
- * before anything runs, and the edges are spread over several that hold.
+ * before anything runs, and the tensors are spread over several that hold.
  *
- * A pass grows by bisection: a set that does not hold beside what the pass has is split, down to single edges.
- * Two things make that short. Edges near the nodes that fell are the first suspects. And where one edge is
- * guilty, so is mostly its like in every other block of the network: edges with the same neighbourhood are of
- * one kind, and kinds are split from one another before any is split. Both only order the trials: every session
- * that is recorded was tried as it is. */
+ * A pass grows by bisection: a set that does not hold beside what the pass has is split, down to single
+ * tensors. Two things make that short. Tensors near the nodes that fell are the first suspects. And where one
+ * tensor is guilty, so is mostly its like in every other block of the network: tensors with the same
+ * neighbourhood are of one kind, and kinds are split from one another before any is split. Both only order the
+ * trials: every session that is recorded was tried as it is. */
 #ifndef ND_RECORD_PASS_PLAN_H
 #define ND_RECORD_PASS_PLAN_H
 
@@ -27,19 +27,19 @@ struct nd_recording {
     const size_t *tensors; /* indices into the model, ascending */
     size_t n_tensors;
     bool do_outputs_hold;         /* a session that exposes all outputs of the model, and nothing else, holds */
-    const struct nd_tried *first; /* of all edges at once, which does not hold; NULL: not tried */
+    const struct nd_tried *first; /* of all tensors at once, which does not hold; NULL: not tried */
     nd_session_trial trial;
     bool (*has_time)(void *context); /* whether there is time for a further trial; NULL: always */
-    /* From now on, trials and passes show the edge of the model through floats, or as codes again; false where
-     * it has no floats. NULL: none has. */
+    /* From now on, trials and passes show the tensor of the model through floats, or as codes again; false
+     * where it has no floats. NULL: none has. */
     bool (*use_floats)(void *context, size_t tensor, bool as_floats);
     void *context; /* of these functions */
 };
 
-/* Positions are those of the recording's edges. */
+/* Positions are those of the recording's tensors. */
 struct nd_pass_plan {
     size_t *pass_of_tensor; /* [n_edges]; SIZE_MAX: no session shows it */
-    char **reasons;       /* [n_edges]: why no session shows it; NULL where one does */
+    char **reasons;         /* [n_edges]: why no session shows it; NULL where one does */
     size_t n_tensors;
     struct nd_planned_pass *passes;
     size_t n_passes;
@@ -47,9 +47,9 @@ struct nd_pass_plan {
 };
 void nd_pass_plan_deinit(struct nd_pass_plan *plan);
 
-/* Assigns the edges to passes. A later pass exposes the model's outputs again wherever that holds, else the
- * edges that its own are computed from: what both passes have must come out equal. An edge whose codes no
- * session shows is tried through its floats. An edge that no session shows has no pass. Freed by
+/* Assigns the tensors to passes. A later pass exposes the model's outputs again wherever that holds, else the
+ * tensors that its own are computed from: what both passes have must come out equal. A tensor whose codes no
+ * session shows is tried through its floats. A tensor that no session shows has no pass. Freed by
  * nd_pass_plan_deinit, on success only. */
 enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pass_plan *plan,
                               struct nd_error *err);

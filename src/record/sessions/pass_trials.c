@@ -94,16 +94,17 @@ static enum nd_status read_digests(const char *folder, size_t n, struct nd_diges
 }
 
 static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t tensor, struct nd_job *job,
-                               struct nd_error *err)
+                                 struct nd_error *err)
 {
     struct nd_job_tensor *added = &job->tensors[job->n_tensors];
-    enum nd_status status = nd_capture_job_tensor(capture, nd_model_tensor(capture->model, tensor), tensor, added, err);
+    enum nd_status status =
+        nd_capture_job_tensor(capture, nd_model_tensor(capture->model, tensor), tensor, added, err);
     job->n_tensors += status == ND_OK;
     return status;
 }
 
 /* Makes the job run the first sample, and record all outputs of the model of it, where with_outputs is set.
- * Edges that are shown through floats are recorded, too, of one sample of every probe: of zeros alone, floats
+ * Tensors that are shown through floats are recorded, too, of one sample of every probe: of zeros alone, floats
  * of another encoding could look right. *probes: freed after the job. */
 static enum nd_status add_samples(const struct nd_tries *trials, const size_t *tensors, size_t n_tensors,
                                   bool with_outputs, struct nd_job *job, struct nd_job_probe **probes,
@@ -241,7 +242,7 @@ static bool use_floats_of_outputs(struct nd_tries *trials, bool as_floats)
 
 /* Tries the outputs through floats, after codes gave `trial`. A better session replaces *trial and its digests.
  * It can be better and still fail to give codes: where ONNX Runtime merges two quantisers, the floats are those
- * of another encoding. Then its nodes count, and the outputs are tried one by one as other edges are. */
+ * of another encoding. Then its nodes count, and the outputs are tried one by one as other tensors are. */
 static enum nd_status try_floats(struct nd_tries *trials, struct nd_tried *trial, struct nd_error *err)
 {
     struct nd_tried floats = {0};

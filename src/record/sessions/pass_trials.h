@@ -14,9 +14,9 @@ enum nd_status nd_tried_read(const struct nd_job *job, const char *folder, const
 
 struct nd_tries {
     struct nd_capture_job *capture;
-    unsigned int n;         /* sessions tried */
-    struct nd_fell_back own;   /* nodes that fall when nothing but the outputs is recorded: looking is not why */
-    double session_limit_s; /* for a session to come to be; 0: the capture's own limits */
+    unsigned int n;          /* sessions tried */
+    struct nd_fell_back own; /* nodes that fall when nothing but the outputs is recorded: looking is not why */
+    double session_limit_s;  /* for a session to come to be; 0: the capture's own limits */
     struct nd_digest *outputs; /* [n_outputs] what the first sample gives when nothing else is recorded */
     size_t n_outputs;          /* of the model */
     bool do_outputs_hold;      /* their session gives all of them as they are recorded */

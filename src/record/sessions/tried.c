@@ -43,7 +43,8 @@ void nd_fell_back_subtract(struct nd_fell_back *fell_back, const struct nd_fell_
         if (count_stem(fell_back, i, name) >= count_stem(own, own->n, name))
             continue;
         free(fell_back->names[i]);
-        memmove(&fell_back->names[i], &fell_back->names[i + 1], (fell_back->n - 1 - i) * sizeof fell_back->names[i]);
+        memmove(&fell_back->names[i], &fell_back->names[i + 1],
+                (fell_back->n - 1 - i) * sizeof fell_back->names[i]);
         fell_back->n--;
     }
 }

@@ -17,12 +17,12 @@ bool nd_fell_back_has(const struct nd_fell_back *fell_back, const char *node);
  * that is another in every session: of those that differ by that alone, as many are left out as `own` has. */
 void nd_fell_back_subtract(struct nd_fell_back *fell_back, const struct nd_fell_back *own);
 
-/* What a session did that exposes some edges. */
+/* What a session did that exposes some tensors. */
 struct nd_tried {
-    bool holds;              /* it came to be, and exposing the edges moved no node */
-    bool is_placed;          /* it came to be, whatever its samples gave */
+    bool holds;                    /* it came to be, and exposing the tensors moved no node */
+    bool is_placed;                /* it came to be, whatever its samples gave */
     struct nd_fell_back fell_back; /* the nodes that it moved; may be empty where it does not hold */
-    char reason[256];        /* why it does not hold; empty where the fallen nodes say it */
+    char reason[256];              /* why it does not hold; empty where the fallen nodes say it */
 };
 void nd_tried_deinit(struct nd_tried *trial);
 

@@ -39,8 +39,8 @@ static enum nd_status take_fact(const struct nd_record *record, struct session_f
 }
 
 /* Moves the names of the nodes that fell to *out. */
-static enum nd_status keep_fell_back(const bool *is_fell_back, const char **names, size_t n, struct nd_fell_back *out,
-                                  struct nd_error *err)
+static enum nd_status keep_fell_back(const bool *is_fell_back, const char **names, size_t n,
+                                     struct nd_fell_back *out, struct nd_error *err)
 {
     out->names = nd_calloc(n, sizeof *out->names);
     if (out->names == NULL)
@@ -57,7 +57,7 @@ static enum nd_status keep_fell_back(const bool *is_fell_back, const char **name
 }
 
 static enum nd_status find_fell_back(const struct nd_job *job, const struct session_facts *facts,
-                                  struct nd_fell_back *out, struct nd_error *err)
+                                     struct nd_fell_back *out, struct nd_error *err)
 {
     static const char *const keys[] = {"provider", "name", "op_type"};
     size_t n = facts->n_nodes;

@@ -191,9 +191,9 @@ static enum nd_status put_row(struct album *album, const struct nd_comparison *c
         return ND_OK;
     const struct nd_capture_probe *about = nd_capture_probe(album->capture, album->probe);
     const struct nd_tensor input = {.name = about->inputs[0].name,
-                                  .dtype = about->inputs[0].dtype,
-                                  .shape = about->inputs[0].shape,
-                                  .quant = {.axis = -1}};
+                                    .dtype = about->inputs[0].dtype,
+                                    .shape = about->inputs[0].shape,
+                                    .quant = {.axis = -1}};
     enum nd_status status = ND_OK;
     if (!find_raster(&input.shape, &album->raster) || nd_layout_make(&input, &album->layout, NULL) != ND_OK)
         return ND_OK;

@@ -36,7 +36,8 @@ static void put_number(struct nd_page *page, const json_t *layer, const char *ke
 static void put_layer(struct nd_page *page, const struct nd_page_part *part, const json_t *layer, size_t d,
                       size_t i)
 {
-    const char *arithmetic = nd_doc_text(layer, ND_KEY_ARITHMETIC), *why_not = nd_doc_text(layer, ND_KEY_WHY_NOT);
+    const char *arithmetic = nd_doc_text(layer, ND_KEY_ARITHMETIC),
+               *why_not = nd_doc_text(layer, ND_KEY_WHY_NOT);
     nd_html_printf(page, "<tr id=\"%slayer-%zu-%zu\"><th scope=\"row\">", part->prefix, d + 1, i + 1);
     nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
     nd_html_puts(page, "</th><td class=\"op\">");
@@ -56,7 +57,8 @@ static void put_layer(struct nd_page *page, const struct nd_page_part *part, con
 /* What makes a layer worth a row: a fault, then its effect, then what it introduces. */
 static double score_of(const json_t *layer)
 {
-    double effect = nd_doc_number(layer, ND_KEY_HARMED_SHARE), introduced = nd_doc_number(layer, ND_KEY_INTRODUCED);
+    double effect = nd_doc_number(layer, ND_KEY_HARMED_SHARE),
+           introduced = nd_doc_number(layer, ND_KEY_INTRODUCED);
     double score = strcmp(layer_state(layer), "fail") == 0 ? 3 : 0;
     return score + (isfinite(effect) ? effect : 0) + (isfinite(introduced) ? introduced : 0);
 }

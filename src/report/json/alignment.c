@@ -134,8 +134,8 @@ static json_t *alignment_json(const struct nd_alignment *alignment)
                      end_word(alignment->end), "model", nd_json_string(alignment->model), "output",
                      text_or_null(alignment->output), "certificate", text_or_null(alignment->certificate),
                      "float_model", text_or_null(alignment->float_model), "arithmetics", arithmetics, "counts",
-                     counts, "price", accuracy_cost_json(alignment), "curve", curve_json(alignment), "verification",
-                     devices_json(alignment), "layers", layers);
+                     counts, "accuracy_cost", accuracy_cost_json(alignment), "curve", curve_json(alignment),
+                     "verification", devices_json(alignment), "layers", layers);
 }
 
 enum nd_status nd_report_alignment_json(const struct nd_alignment *alignment, char **out, struct nd_error *err)

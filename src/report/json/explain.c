@@ -1,4 +1,4 @@
-/* Which programs captures leave possible, as JSON: docs/reference/json.md says what members mean. */
+/* Which arithmetics captures leave possible, as JSON: docs/reference/json.md says what members mean. */
 #include <math.h>
 #include <string.h>
 
@@ -168,8 +168,9 @@ static json_t *curve_json(const struct nd_identify_tally *tally)
 
 static json_t *identified_json(const struct nd_identified_layer *layer)
 {
-    json_t *row = json_pack("{s:o, s:o, s:s}", "name", nd_json_string(layer->name), "op_type",
-                            nd_json_string(layer->op_types), "way", layer->is_double ? "double" : "exact ratio");
+    json_t *row =
+        json_pack("{s:o, s:o, s:s}", "name", nd_json_string(layer->name), "op_type",
+                  nd_json_string(layer->op_types), "method", layer->is_double ? "double" : "exact ratio");
     return checked(row, row != NULL && put_answer(layer->answer, row) &&
                             put(row, "thresholds", thresholds_json(&layer->tally)) &&
                             put(row, "curve", curve_json(&layer->tally)));
@@ -396,7 +397,7 @@ static json_t *text_or_null(const char *text)
     return text != NULL ? nd_json_string(text) : json_null();
 }
 
-/* Indices of the units that it reads. */
+/* Indices of the layers that it reads. */
 static json_t *inputs(const struct nd_explained_step *step)
 {
     json_t *list = json_array();
@@ -428,32 +429,33 @@ static json_t *floats_json(const struct nd_explained_floats *f)
 }
 
 static json_t *layer_json_of_explain(const struct nd_explanation *e, const struct nd_explained_device *device,
-                                    size_t s)
+                                     size_t s)
 {
     const struct nd_explained_layer *layer = &device->layers[s];
     const struct nd_explained_step *step = &e->steps[s];
     bool is_taken = step->substituted_from != SIZE_MAX;
-    const char *method = is_taken                    ? "taken"
-                      : step->is_double           ? "double"
-                      : step->unreached_from != s ? "exact ratio"
-                                                  : NULL;
+    const char *method = is_taken                    ? "substituted"
+                         : step->is_double           ? "double"
+                         : step->unreached_from != s ? "exact ratio"
+                                                     : NULL;
     const char *unreached = step->unreached_from != SIZE_MAX ? e->steps[step->unreached_from].name : NULL;
     bool is_examined = layer->is_examined, has_qvalues = is_examined && layer->floats.n == 0;
     uint64_t n = layer->n_qvalues;
-    json_t *row =
-        json_pack("{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name",
-                  nd_json_string(step->name), "op_type", nd_json_string(step->op_types), "examined",
-                  is_examined, "why_not", is_examined ? json_null() : nd_json_string(layer->why_not), "way", method,
-                  "values", (json_int_t)n, "introduced_mismatch", share(layer->introduced.n_differing, n, has_qvalues),
-                  "passed_on_mismatch", share(layer->passed_on.n_differing, n, is_examined && layer->has_total),
-                  "explained_fraction", has_qvalues ? nd_json_known(layer->explained_fraction) : json_null(),
-                  "possible_arithmetic", arithmetics(layer), "is_layer", step->is_layer, "is_source",
-                  layer->is_source, "within_one_step_of_double", layer->is_within_step);
+    json_t *row = json_pack(
+        "{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name",
+        nd_json_string(step->name), "op_type", nd_json_string(step->op_types), "examined", is_examined,
+        "why_not", is_examined ? json_null() : nd_json_string(layer->why_not), "method", method, "values",
+        (json_int_t)n, "introduced_mismatch", share(layer->introduced.n_differing, n, has_qvalues),
+        "passed_on_mismatch", share(layer->passed_on.n_differing, n, is_examined && layer->has_total),
+        "explained_fraction", has_qvalues ? nd_json_known(layer->explained_fraction) : json_null(),
+        "possible_arithmetic", arithmetics(layer), "is_layer", step->is_layer, "is_source", layer->is_source,
+        "within_one_step_of_double", layer->is_within_step);
     if (row == NULL)
         return NULL;
     nd_tree_set(row, "inputs", inputs(step));
     nd_tree_set(row, "floats", floats_json(&layer->floats));
-    nd_tree_set(row, "taken_from", text_or_null(is_taken ? e->devices[step->substituted_from].uri : NULL));
+    nd_tree_set(row, "substituted_from",
+                text_or_null(is_taken ? e->devices[step->substituted_from].uri : NULL));
     nd_tree_set(row, "arithmetic", text_or_null(layer->arithmetic));
     nd_tree_set(row, "is_covered", json_boolean(layer->is_covered));
     nd_tree_set(row, "state", json_string(nd_layer_state_name(layer->state)));
@@ -589,13 +591,14 @@ static json_t *explanation_json(const struct nd_explanation *e)
     json_t *devices = json_array();
     for (size_t d = 0; d < e->n_devices; d++)
         nd_tree_append(devices, device_json_of_explain(e, &e->devices[d]));
-    return json_pack(
-        "{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "verdict", nd_health_name(e->health),
-        "difference", nd_verdict_name(e->verdict), "model", nd_json_string(e->model), "model_sha256",
-        e->model_sha256, "float_model", e->float_model != NULL ? nd_json_string(e->float_model) : json_null(),
-        "probe", e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples", (json_int_t)e->n_samples,
-        "effect_samples", (json_int_t)e->n_output_effect_samples, "vote", majority_json(&e->majority), "differences",
-        nd_explain_differences_json(e), "quantisation", nd_explain_quantisation_json(e), "devices", devices);
+    return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "verdict",
+                     nd_health_name(e->health), "difference", nd_verdict_name(e->verdict), "model",
+                     nd_json_string(e->model), "model_sha256", e->model_sha256, "float_model",
+                     e->float_model != NULL ? nd_json_string(e->float_model) : json_null(), "probe",
+                     e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples",
+                     (json_int_t)e->n_samples, "effect_samples", (json_int_t)e->n_output_effect_samples,
+                     "majority", majority_json(&e->majority), "differences", nd_explain_differences_json(e),
+                     "quantisation", nd_explain_quantisation_json(e), "devices", devices);
 }
 
 enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation,

@@ -38,7 +38,7 @@ static void put_entry(struct nd_json *json, const char *key, const struct nd_gol
 
 /* with_magnitude: by how much it differs, too. */
 static void put_tensor(struct nd_json *json, const char *key, const struct nd_golden_tensor *tensor,
-                     bool with_magnitude)
+                       bool with_magnitude)
 {
     nd_json_open(json, key, '{');
     nd_json_text(json, "name", tensor->name);
@@ -55,7 +55,7 @@ static void put_tensor(struct nd_json *json, const char *key, const struct nd_go
     nd_json_close(json, '}');
 }
 
-/* The edge that differs first, or null. */
+/* The tensor that differs first, or null. */
 static void put_first(struct nd_json *json, const struct nd_golden_difference *d, bool with_magnitude)
 {
     if (d->n_different > 0)

@@ -113,8 +113,8 @@ static void nd_json_put_shape(struct nd_json *json, const char *key, const struc
     nd_json_close(json, ']');
 }
 
-static void put_place(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
-                      const struct nd_difference_place *place)
+static void put_place(struct nd_json *json, const struct nd_comparison *c,
+                      const struct nd_compared_tensor *tensor, const struct nd_difference_place *place)
 {
     nd_json_text(json, "probe", c->probes[place->probe].name);
     nd_json_count(json, "sample", place->sample);
@@ -317,8 +317,8 @@ static void put_structure(struct nd_json *json, const struct nd_compared_tensor 
     nd_json_close(json, '}');
 }
 
-static void put_worst(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
-                      const struct nd_difference *d)
+static void put_worst(struct nd_json *json, const struct nd_comparison *c,
+                      const struct nd_compared_tensor *tensor, const struct nd_difference *d)
 {
     nd_json_open(json, "worst", '[');
     for (size_t i = 0; i < d->n_worst; i++) {
@@ -414,8 +414,8 @@ static void nd_json_put_channel(struct nd_json *json, size_t channel, const stru
     nd_json_close(json, '}');
 }
 
-static void put_pair(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
-                     const struct nd_compared_pair *pair)
+static void put_pair(struct nd_json *json, const struct nd_comparison *c,
+                     const struct nd_compared_tensor *tensor, const struct nd_compared_pair *pair)
 {
     nd_json_open(json, NULL, '{');
     nd_json_count(json, "ref", pair->ref);
@@ -481,7 +481,8 @@ static const char *first_reason(const struct nd_comparison *c, const struct nd_c
     return NULL;
 }
 
-static void put_tensor(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
+static void put_tensor(struct nd_json *json, const struct nd_comparison *c,
+                       const struct nd_compared_tensor *tensor)
 {
     nd_json_open(json, NULL, '{');
     nd_json_text(json, "name", tensor->name);

@@ -14,7 +14,7 @@
 
 /* Up to this value, this colour. */
 struct band {
-    double value; /* in the unit of the measure */
+    double value; /* in the layer of the measure */
     const char *colour;
 };
 

@@ -98,8 +98,8 @@ static json_t *device_json(const struct nd_placed_device *device)
         nd_tree_append(nodes, node_json(&report->nodes[i]));
     for (size_t i = 0; i < report->n_tensors; i++)
         nd_tree_append(tensors, json_pack("{s:o, s:o, s:s}", "name", nd_json_string(report->tensors[i].name),
-                                        "provider", nd_json_string(report->tensors[i].provider), "where",
-                                        nd_where_name(report->tensors[i].where)));
+                                          "provider", nd_json_string(report->tensors[i].provider), "where",
+                                          nd_where_name(report->tensors[i].where)));
     for (size_t i = 0; i < report->n_pieces; i++)
         nd_tree_append(pieces, piece_json(&report->pieces[i]));
     for (size_t i = 0; i < report->n_cuts; i++)
@@ -114,9 +114,10 @@ static json_t *device_json(const struct nd_placed_device *device)
                      nd_capture_state_name(nd_capture_state(device->capture)), "failure",
                      nd_json_string(failure != NULL ? failure : ""), "is_npu",
                      nd_placed_is_unstated(device) ? json_null() : json_boolean(report->is_npu), "npu_provider",
-                     nd_json_string(report->wanted_provider), "n_fallen", count(nd_placed_n_fell_back(device)),
-                     "npu_share", share_json(&report->share), "nodes", nodes, "tensors", tensors, "pieces",
-                     pieces, "cuts", cuts, "provider_events", events, "problems", problems);
+                     nd_json_string(report->wanted_provider), "n_fell_back",
+                     count(nd_placed_n_fell_back(device)), "npu_share", share_json(&report->share), "nodes",
+                     nodes, "tensors", tensors, "pieces", pieces, "cuts", cuts, "provider_events", events,
+                     "problems", problems);
 }
 
 /* ---- the matrix ---- */

@@ -117,7 +117,7 @@ static void say_accuracy_cost(struct nd_report_screen *screen, const struct nd_a
     json_t *rows = json_array();
     if (alignment->n_outputs == 0) {
         json_decref(rows);
-        nd_report_screen_put(screen, "The price is not known: --float and -p measure it.\n");
+        nd_report_screen_put(screen, "The accuracy cost is not known: --float and -p measure it.\n");
         return;
     }
     for (size_t i = 0; i < alignment->n_outputs; i++) {

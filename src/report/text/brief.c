@@ -13,8 +13,8 @@ static void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_
 
 struct repeats {
     size_t n_devices;   /* that ran any */
-    uint64_t n_fewest;  /* comparisons of a repeat at one edge of one device */
-    uint64_t n_unequal; /* all edges and devices together */
+    uint64_t n_fewest;  /* comparisons of a repeat at one tensor of one device */
+    uint64_t n_unequal; /* all tensors and devices together */
     double bound;       /* the largest */
 };
 
@@ -55,7 +55,7 @@ static void add_noise(struct nd_table *table, const struct nd_difference *noise)
     nd_text_add_short_if(table, noise->has_errors, noise->abs.max);
 }
 
-/* Every edge that does not repeat on some device. */
+/* Every tensor that does not repeat on some device. */
 static void put_unequal(const struct nd_text_report *report)
 {
     static const char *const titles[] = {"tensor", "device",  "unequal", "p < %",
@@ -356,7 +356,7 @@ static void say_equal(const struct nd_comparison *c, struct nd_strbuf *out)
                                            : "SAME: %s equal in every bit on all %zu devices",
                          e < c->n_tensors    ? "all tensors that could be compared are"
                          : c->n_tensors == 1 ? "the one tensor is"
-                                           : "all tensors are",
+                                             : "all tensors are",
                          c->n_devices);
     else
         nd_strbuf_puts(out, "OK: every value is within its gate");

@@ -29,7 +29,7 @@ enum nd_status nd_report_certificate_json(const struct nd_certificate_check *che
                                  nd_certificate_end_name(check->end), "certificate",
                                  nd_json_string(check->certificate), "model", nd_json_string(check->model),
                                  "written_by", nd_json_string(check->version), "refusals", refusals,
-                                 "arithmetics", arithmetics, "counts", counts, "price_checked",
+                                 "arithmetics", arithmetics, "counts", counts, "accuracy_cost_checked",
                                  (int)check->is_accuracy_cost_checked, "groups",
                                  check->groups != NULL ? nd_json_string(check->groups) : json_null()),
                        out, err);
@@ -95,9 +95,9 @@ static void say_layers(struct nd_report_screen *screen, const struct nd_certific
     if (check->n_differ > 0)
         nd_report_screen_put(screen, "Different: %zu layers, as the certificate says.\n", check->n_differ);
     if (check->is_accuracy_cost_checked)
-        nd_report_screen_put(screen, "The price is as stated.\n");
+        nd_report_screen_put(screen, "The accuracy cost is as stated.\n");
     else if (check->has_accuracy_cost)
-        nd_report_screen_put(screen, "The price was not measured again; --model and -p do that.\n");
+        nd_report_screen_put(screen, "The accuracy cost was not measured again; --model and -p do that.\n");
 }
 
 enum nd_status nd_report_certificate_brief(const struct nd_certificate_check *check, size_t width, char **out,

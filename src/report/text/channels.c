@@ -65,7 +65,8 @@ static void put_pair(const struct nd_text_report *report, const struct nd_compar
         report->out->failed = true;
         return;
     }
-    size_t n = rank_channels(pair, ranked), n_shown = report->all_tensors || n < MAX_CHANNELS ? n : MAX_CHANNELS;
+    size_t n = rank_channels(pair, ranked),
+           n_shown = report->all_tensors || n < MAX_CHANNELS ? n : MAX_CHANNELS;
     nd_text_add_titles(&table, titles);
     for (size_t i = 0; i < n_shown; i++)
         add_channel(&table, ranked[i].difference, ranked[i].channel);

@@ -124,8 +124,8 @@ static bool is_unrecorded(const struct nd_comparison *c, const struct nd_compare
     return t < c->n_devices;
 }
 
-/* What is said of an edge: one thing for all tests, so that no edge is counted twice in a sentence. What could
- * not be compared is counted apart. */
+/* What is said of a tensor: one thing for all tests, so that no tensor is counted twice in a sentence. What
+ * could not be compared is counted apart. */
 enum said { SAID_DIFFERS, SAID_NAN, SAID_WITHIN, SAID_DEQUANTISED, SAID_OTHER_TYPE, SAID_EQUAL, N_SAID };
 
 static enum said what_is_said(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
@@ -139,9 +139,9 @@ static enum said what_is_said(const struct nd_comparison *c, const struct nd_com
     return has_verdict(c, tensor, ND_VERDICT_DIFFERS)        ? SAID_DIFFERS
            : has_verdict(c, tensor, ND_VERDICT_INCONCLUSIVE) ? SAID_NAN
            : !has_verdict(c, tensor, ND_VERDICT_WITHIN)      ? SAID_EQUAL
-           : is_different                                  ? SAID_WITHIN
-           : is_dequantised                                ? SAID_DEQUANTISED
-                                                           : SAID_OTHER_TYPE;
+           : is_different                                    ? SAID_WITHIN
+           : is_dequantised                                  ? SAID_DEQUANTISED
+                                                             : SAID_OTHER_TYPE;
 }
 
 /* What the verdict means here, in one half sentence on the last line. What does not fit there is left out: it
@@ -193,7 +193,8 @@ static void put_verdict(const struct nd_text_report *report)
     if (separator[0] == ' ' && c->n_tensors == 1)
         nd_strbuf_printf(&line, " (the tensor is bit-equal on all %zu devices", c->n_devices);
     else if (separator[0] == ' ')
-        nd_strbuf_printf(&line, " (all %zu tensors are bit-equal on all %zu devices", c->n_tensors, c->n_devices);
+        nd_strbuf_printf(&line, " (all %zu tensors are bit-equal on all %zu devices", c->n_tensors,
+                         c->n_devices);
     if (c->n_tensors_left_out > 0)
         nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_tensors_left_out,
                          c->n_tensors_left_out == 1 ? "" : "s");
@@ -416,7 +417,8 @@ static void nd_text_first_differences(const struct nd_text_report *report)
 bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t tensor, size_t test)
 {
     const struct nd_compared_part *total = &comparison->tensors[tensor].pairs[test - 1].total;
-    bool is_wanted = comparison->tensors[tensor].is_model_output || comparison->devices[test].first_tensor == tensor;
+    bool is_wanted =
+        comparison->tensors[tensor].is_model_output || comparison->devices[test].first_tensor == tensor;
     return is_wanted && total->coverage != ND_COVERAGE_NONE && total->difference.has_values &&
            total->difference.n_differing > 0;
 }
@@ -565,8 +567,8 @@ static void put_unlabelled(const struct nd_text_report *report)
         for (size_t t = 1; t < c->n_devices && !row->has_labels; t++) {
             const struct nd_top1_pair *pair = &row->pairs[t - 1];
             n_rows += pair->exists;
-            if (!pair->exists ||
-                (pair->n_agree == pair->n_samples && !report->all_tensors && row->labels_missing_reason == NULL))
+            if (!pair->exists || (pair->n_agree == pair->n_samples && !report->all_tensors &&
+                                  row->labels_missing_reason == NULL))
                 continue;
             nd_table_add(&table, c->tensors[row->tensor].name);
             nd_table_add(&table, c->probes[row->probe].name);

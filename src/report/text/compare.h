@@ -31,12 +31,12 @@ void nd_text_brief(const struct nd_text_report *report);
 void nd_text_device_notes(const struct nd_text_report *report);
 void nd_text_failures(const struct nd_text_report *report);
 
-/* text_numbers.c: what is not a number, before any verdict. And the samples of an edge that are NaN in every
+/* text_numbers.c: what is not a number, before any verdict. And the samples of a tensor that are NaN in every
  * value on both sides: the most of any test. */
 void nd_text_numbers(const struct nd_text_report *report);
 uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_tensor *tensor);
 
-/* text_edges.c: one row per edge, one column per test device. */
+/* text_edges.c: one row per tensor, one column per test device. */
 void nd_text_tensors(const struct nd_text_report *report);
 
 /* text_repeats.c: what repeats of a device say. A sentence for each device that does not repeat itself; all
@@ -67,7 +67,7 @@ void nd_text_channels(const struct nd_text_report *report);
 /* text_matrix.c: every device against every other. */
 void nd_text_matrices(const struct nd_text_report *report);
 
-/* Whether that edge is spelled out for that test: it differs there, and is a model output or where the test's
+/* Whether that tensor is spelled out for that test: it differs there, and is a model output or where the test's
  * difference begins. */
 bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t tensor, size_t test);
 

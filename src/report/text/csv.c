@@ -35,7 +35,7 @@ static void put_text(struct nd_strbuf *out, const char *text, bool is_last)
     nd_strbuf_deinit(&kept);
 }
 
-/* Every digit: programs read it. Nothing where it is not known. */
+/* Every digit: arithmetics read it. Nothing where it is not known. */
 static void put_count(struct nd_strbuf *out, size_t n)
 {
     char number[ND_NUMBER_BYTES] = "";

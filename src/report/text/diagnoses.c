@@ -105,8 +105,8 @@ static void put_half_range(const struct nd_text_report *report)
             &line,
             "%s: the largest value compared is %s (%s); these probes %s the end of half precision, "
             "65504",
-            c->devices[d->device].label, nd_format_short(d->largest, number), c->tensors[d->largest_tensor].name,
-            d->largest < 65504.0 / 4 ? "do not come near" : "come near");
+            c->devices[d->device].label, nd_format_short(d->largest, number),
+            c->tensors[d->largest_tensor].name, d->largest < 65504.0 / 4 ? "do not come near" : "come near");
         nd_strbuf_puts(report->out, "\n");
         nd_text_put_wrapped(report, line.text != NULL ? line.text : "", 2);
         nd_strbuf_puts(report->out, "\n");

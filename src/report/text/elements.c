@@ -65,7 +65,7 @@ static void put_pattern(struct nd_strbuf *line, const struct nd_structure *struc
     }
 }
 
-/* The line about one test at one edge, or NULL when there is nothing to say. The caller frees it. */
+/* The line about one test at one tensor, or NULL when there is nothing to say. The caller frees it. */
 static char *pattern_line(const struct nd_text_report *report, size_t tensor, size_t test)
 {
     const struct nd_compared_tensor *compared = &report->comparison->tensors[tensor];
@@ -81,8 +81,8 @@ static char *pattern_line(const struct nd_text_report *report, size_t tensor, si
 }
 
 /* Adds the row of lines[first], with all later tests that have the same line; those are freed. */
-static void add_pattern(const struct nd_text_report *report, struct nd_table *table, size_t tensor, char **lines,
-                        size_t first)
+static void add_pattern(const struct nd_text_report *report, struct nd_table *table, size_t tensor,
+                        char **lines, size_t first)
 {
     const struct nd_comparison *c = report->comparison;
     struct nd_strbuf labels = {0};

@@ -166,7 +166,7 @@ static json_t *difference_row(const struct nd_encoding_difference *item)
                   "test_type", item->test != NULL ? type_of(item->test) : json_null(), "ref",
                   item->ref != NULL ? quantisation_text(item->ref) : json_null(), "test",
                   item->test != NULL ? quantisation_text(item->test) : json_null(), "ratio", ratio_text(item));
-    nd_tree_set(row, "scale_ratio_least", nd_json_number(item->min_ratio));
+    nd_tree_set(row, "scale_ratio_min", nd_json_number(item->min_ratio));
     nd_tree_set(row, "scale_ratio_largest", nd_json_number(item->largest_ratio));
     nd_tree_set(row, "zero_point_difference",
                 item->is_comparable ? json_integer(item->zero_point_difference) : json_null());
@@ -415,7 +415,7 @@ enum nd_status nd_report_encodings_diff_brief(const struct nd_encodings_diff *di
         nd_report_screen_put(screen, "The scale of '%s' changes most: the one of B is %.4g times that of A.\n",
                              largest->ref->name,
                              largest->largest_ratio > 1 / largest->min_ratio ? largest->largest_ratio
-                                                                               : largest->min_ratio);
+                                                                             : largest->min_ratio);
     if (!is_same) {
         const char *next[] = {"npudiff", "encodings", "check", nd_encodings_path(test), "captures/cpu.h5"};
         nd_report_screen_put(screen, "\n");

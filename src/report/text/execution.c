@@ -1,4 +1,4 @@
-/* Where units were computed: evidence with its weight, both sides of it. */
+/* Where layers were computed: evidence with its weight, both sides of it. */
 #include <math.h>
 #include <stdio.h>
 
@@ -65,7 +65,7 @@ static const char *words_of(enum nd_execution verdict)
 }
 
 static void put_layer(struct nd_strbuf *out, const struct nd_explained_step *step,
-                     const struct nd_explained_execution *execution, size_t width)
+                      const struct nd_explained_execution *execution, size_t width)
 {
     nd_explain_put_wrapped(out, width, 4, "'%s' (%s): %s%s%s", step->name, step->op_types,
                            words_of(execution->verdict), execution->why_unknown != NULL ? ", " : "",
@@ -73,7 +73,7 @@ static void put_layer(struct nd_strbuf *out, const struct nd_explained_step *ste
     put_evidence(out, execution, width);
 }
 
-/* A CPU's unit that was not computed by an NPU is where it should be. */
+/* A CPU's layer that was not computed by an NPU is where it should be. */
 static bool is_odd(const struct nd_explained_execution *run, const struct nd_explained_execution *layer)
 {
     enum nd_execution other = run->is_called_npu ? ND_EXECUTION_NOT_NPU : ND_EXECUTION_NPU;

@@ -1,4 +1,4 @@
-/* What programs of whole units say of devices: the arithmetic that a device has, what it costs, what is not
+/* What arithmetics of whole layers say of devices: the arithmetic that a device has, what it costs, what is not
  * known, and why two devices differ. */
 #include "report/text/explain.h"
 
@@ -56,7 +56,7 @@ static void name_step(const struct nd_explanation *e, size_t s, size_t most,
 }
 
 static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, size_t s,
-                     const struct nd_explained_layer *layer, struct widths widths)
+                      const struct nd_explained_layer *layer, struct widths widths)
 {
     const struct nd_explained_step *step = &e->steps[s];
     char name[EXPLAIN_CELL_BYTES], op[EXPLAIN_CELL_BYTES], introduced[32] = "-", max[32], mean[32],
@@ -81,11 +81,11 @@ static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, siz
     put_row(out, name, op, widths, cells);
 }
 
-/* The table of all units. */
+/* The table of all layers. */
 static void nd_explain_put_layer_rows(struct nd_strbuf *out, const struct nd_explanation *e,
-                                 const struct nd_explained_device *device, size_t width)
+                                      const struct nd_explained_device *device, size_t width)
 {
-    static const char *const titles[8] = {"local", "max", "bias", "inherit", "total", "gain", "harm", ""};
+    static const char *const titles[8] = {"own", "max", "bias", "passed", "total", "ampl.", "effect", ""};
     size_t longest = strlen("layer"), op = width < 116 ? 10 : 16, limit = width - 86 - op;
     for (size_t s = 0; s < e->n_steps; s++)
         longest = strlen(e->steps[s].name) > longest ? strlen(e->steps[s].name) : longest;
@@ -120,7 +120,7 @@ static bool is_unknown(const struct nd_explanation *e, const struct nd_explained
            layer->introduced.n_differing > 0;
 }
 
-/* A line for each kind of unit. */
+/* A line for each kind of layer. */
 static void put_unknown_kind(struct nd_strbuf *out, const struct nd_explanation *e,
                              const struct nd_explained_device *device, size_t first, size_t width)
 {
@@ -151,7 +151,8 @@ static void put_losses(struct nd_strbuf *out, const struct nd_explanation *e,
 {
     size_t worst = 0;
     for (size_t i = 1; i < device->n_losses; i++)
-        if (device->layers[device->losses[i]].introduced.max > device->layers[device->losses[worst]].introduced.max)
+        if (device->layers[device->losses[i]].introduced.max >
+            device->layers[device->losses[worst]].introduced.max)
             worst = i;
     if (device->n_losses == 0)
         return;
@@ -161,14 +162,15 @@ static void put_losses(struct nd_strbuf *out, const struct nd_explanation *e,
         snprintf(more, sizeof more, ", and 10 or more in %zu other%s", device->n_losses - 1,
                  device->n_losses > 2 ? "s" : "");
     nd_explain_put_wrapped(out, width, 2, "%s loses up to %s LSB in '%s' (%s)%s", device->arithmetic,
-                           nd_explain_real(device->layers[device->losses[worst]].introduced.max, max), step->name,
-                           step->op_types, more);
+                           nd_explain_real(device->layers[device->losses[worst]].introduced.max, max),
+                           step->name, step->op_types, more);
 }
 
-/* Of a device that has a program of whole units: which, what follows it, what that costs, what is not known.
+/* Of a device that has an arithmetic of whole units: which, what follows it, what that costs, what is not
+ * known.
  */
 static void nd_explain_put_arithmetic(struct nd_strbuf *out, const struct nd_explanation *e,
-                                   const struct nd_explained_device *device, size_t width)
+                                      const struct nd_explained_device *device, size_t width)
 {
     char names[256];
     size_t n_layers = 0, n_following = 0;
@@ -188,8 +190,8 @@ static void nd_explain_put_arithmetic(struct nd_strbuf *out, const struct nd_exp
     name_arithmetics(device, names, sizeof names);
     nd_explain_put_wrapped(out, width, 2,
                            "arithmetic: %s; %zu of %zu layers examined follow it: of their %" PRIu64
-                           " values %" PRIu64 " are not those of exact rounding, and %" PRIu64
-                           " not the program's",
+                           " values %" PRIu64 " differ from exact rounding, and %" PRIu64
+                           " from this arithmetic",
                            names, n_following, n_layers, n_qvalues, n_introduced, n_left);
     put_losses(out, e, device, width);
     for (size_t s = 0; s < e->n_steps; s++)
@@ -238,12 +240,12 @@ json_t *nd_explain_losses_json(const struct nd_explanation *e, const struct nd_e
     json_t *list = json_array();
     for (size_t i = 0; i < device->n_losses; i++) {
         const struct nd_explained_layer *layer = &device->layers[device->losses[i]];
-        nd_tree_append(list,
-                       json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "layer",
-                                 nd_json_string(e->steps[device->losses[i]].name), "op_type",
-                                 nd_json_string(e->steps[device->losses[i]].op_types), "arithmetic",
-                                 layer->arithmetic, "max", layer->introduced.max, "differing",
-                                 (json_int_t)layer->introduced.n_differing, "values", (json_int_t)layer->n_qvalues));
+        nd_tree_append(list, json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "layer",
+                                       nd_json_string(e->steps[device->losses[i]].name), "op_type",
+                                       nd_json_string(e->steps[device->losses[i]].op_types), "arithmetic",
+                                       layer->arithmetic, "max", layer->introduced.max, "differing",
+                                       (json_int_t)layer->introduced.n_differing, "values",
+                                       (json_int_t)layer->n_qvalues));
     }
     return list;
 }
@@ -377,8 +379,9 @@ static void put_sentence(struct nd_strbuf *out, const struct nd_explanation *e,
                  100 * device->own_share_interval.high);
     nd_explain_put_wrapped(out, width, 2, "%.2f%% of its output error is %s common to all; %.2f%%%s is its own",
                            100 * (1 - device->own_share),
-                           e->majority.is_known && e->majority.common_divergence > 0 ? "quantisation, and divergence"
-                                                                             : "quantisation and",
+                           e->majority.is_known && e->majority.common_divergence > 0
+                               ? "quantisation, and divergence"
+                               : "quantisation and",
                            100 * device->own_share, interval);
     const struct nd_decomposition *o = &device->output;
     char q[32], d[32], c[32], rho[32], bias[32], nf[32], sqnr[32];
@@ -418,8 +421,8 @@ static void put_sources(struct nd_strbuf *out, const struct nd_explanation *e,
         nd_strbuf_printf(out, "  and begins apart in %zu more\n", device->n_sources - N_WORST);
 }
 
-/* By what units are ranked: what their local error does to the outputs or, where that is not measured, its
- * size.
+/* By what layers are ranked: what their introduced error does to the outputs or, where that is not measured,
+ * its size.
  */
 static double badness(const struct nd_explained_layer *layer)
 {
@@ -450,18 +453,20 @@ static void put_worst(struct nd_strbuf *out, const struct nd_explanation *e,
         const struct nd_explained_layer *layer = &device->layers[s];
         char share[32], max[32], mean[32], introduced[32], effect[32], effect_text[128] = "";
         if (!isnan(layer->effect))
-            snprintf(effect_text, sizeof effect_text, "alone it changes %.3g%% of the outputs' values, energy %s; ",
+            snprintf(effect_text, sizeof effect_text,
+                     "alone it changes %.3g%% of the outputs' values, mean squared error %s; ",
                      100 * layer->harmed_share, nd_explain_real(layer->effect, effect));
-        nd_explain_put_wrapped(out, width, i == 0 ? 2 : 9,
-                               "%s'%s' (%s): %slocal energy %s, %s of its values, at most %s, bias %s",
-                               i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types, effect_text,
-                               nd_explain_real(layer->introduced.mean_square, introduced),
-                               nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
-                               nd_explain_real(layer->introduced.max, max), nd_explain_real(layer->introduced.mean, mean));
+        nd_explain_put_wrapped(
+            out, width, i == 0 ? 2 : 9,
+            "%s'%s' (%s): %sintroduces a mean squared error of %s, %s of its values, at most %s, bias %s",
+            i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types, effect_text,
+            nd_explain_real(layer->introduced.mean_square, introduced),
+            nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+            nd_explain_real(layer->introduced.max, max), nd_explain_real(layer->introduced.mean, mean));
     }
 }
 
-/* What it does in its units, and which of them do something else. */
+/* What it does in its layers, and which of them do something else. */
 static void put_arithmetic(struct nd_strbuf *out, const struct nd_explanation *e,
                            const struct nd_explained_device *device, size_t width)
 {
@@ -509,7 +514,8 @@ void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e
         const struct nd_explained_layer *layer = &device->layers[s], *known = &device->layers[worst];
         if (!layer->is_within_step || layer->tie_rule != NULL)
             continue;
-        if (n++ == 0 || layer->introduced.n_differing * known->n_qvalues > known->introduced.n_differing * layer->n_qvalues)
+        if (n++ == 0 ||
+            layer->introduced.n_differing * known->n_qvalues > known->introduced.n_differing * layer->n_qvalues)
             worst = s;
     }
     char share[32];
@@ -521,7 +527,8 @@ void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e
             "its values",
             n, n == 1 ? " differs" : "s differ", n == 1 ? "it is" : "most in", e->steps[worst].name,
             e->steps[worst].op_types,
-            nd_explain_share(device->layers[worst].introduced.n_differing, device->layers[worst].n_qvalues, share));
+            nd_explain_share(device->layers[worst].introduced.n_differing, device->layers[worst].n_qvalues,
+                             share));
 }
 
 /* ---- the report ---- */
@@ -599,7 +606,8 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
         nd_explain_put_layers(out, e, device, width, N_LISTED);
     nd_explain_put_execution(out, e, device, width, with_layers);
     if (device->same_as != d && nd_explain_has_qvalues(e)) {
-        nd_explain_put_wrapped(out, width, 2, "in every code the same as %s", e->devices[device->same_as].uri);
+        nd_explain_put_wrapped(out, width, 2, "all values are the same as those of %s",
+                               e->devices[device->same_as].uri);
         return;
     }
     put_sentence(out, e, device, width);
@@ -626,8 +634,7 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
     nd_explain_put_within(out, e, device, width);
     nd_explain_put_not_examined(out, e, device, width, N_LISTED);
     if (device->n_sources == 0)
-        nd_explain_put_wrapped(out, width, 2,
-                               "no code of the %zu steps that were examined is the device's own doing",
+        nd_explain_put_wrapped(out, width, 2, "all %zu layers examined match the reference",
                                device->n_examined);
     if (with_layers && device->verdict != ND_VERDICT_SAME)
         nd_explain_put_layer_rows(out, e, device, width);
@@ -639,14 +646,15 @@ static void put_majority(struct nd_strbuf *out, const struct nd_explanation *e, 
         return;
     if (e->majority.is_known)
         nd_explain_put_wrapped(out, width, 0,
-                               "vote of %zu different results: they differ in %.3g%% of the outputs' "
-                               "values; what the commonest code "
-                               "is off the quantised reference has energy %.3g",
-                               e->majority.n_groups, 100 * e->majority.split_share, e->majority.common_divergence);
+                               "the devices form %zu groups with different results, which differ in %.3g%% of "
+                               "the outputs' values; the most common value has a mean squared error of %.3g "
+                               "against the quantised reference",
+                               e->majority.n_groups, 100 * e->majority.split_share,
+                               e->majority.common_divergence);
     else
-        nd_explain_put_wrapped(
-            out, width, 0, "no vote: %s; a device's own part is its difference from the quantised reference",
-            e->majority.why_not != NULL ? e->majority.why_not : "nothing was captured");
+        nd_explain_put_wrapped(out, width, 0,
+                               "no majority: %s; each device is compared with the quantised reference",
+                               e->majority.why_not != NULL ? e->majority.why_not : "nothing was captured");
 }
 
 /* Layers that are not evaluated, and whose values stand for theirs. */
@@ -659,8 +667,8 @@ static void put_taken(struct nd_strbuf *out, const struct nd_explanation *e, siz
         const struct nd_explained_device *donor = &e->devices[step->substituted_from];
         nd_explain_put_wrapped(
             out, width, 0,
-            "'%s' (%s) is not evaluated: its values are taken from the capture of '%s'. The layers "
-            "after it are judged as if these values were right; what it adds itself is not told",
+            "'%s' (%s) is not evaluated: its values come from the capture of '%s'. The layers "
+            "after it are judged as if these values were right; what it adds itself is not known",
             step->name, step->op_types, donor->uri);
     }
 }
@@ -678,8 +686,8 @@ void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation
     if (n > 0)
         nd_explain_put_wrapped(
             out, width, 0,
-            "no reference behind '%s' (%s): of %zu of %zu steps only what is made in them is known, not "
-            "what they inherit",
+            "no reference after '%s' (%s): of %zu of %zu layers only what they introduce is known, not "
+            "what earlier layers pass on",
             e->steps[first].name, e->steps[first].op_types, n, e->n_steps);
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_step *step = &e->steps[s];

@@ -46,7 +46,7 @@ void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation
 /* Whether the model has quantised values: a float model has none. */
 bool nd_explain_has_qvalues(const struct nd_explanation *explanation);
 
-/* Where the device's units were computed, where that is not plainly where the device says; all of them with
+/* Where the device's layers were computed, where that is not plainly where the device says; all of them with
  * with_units. */
 void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation *explanation,
                               const struct nd_explained_device *device, size_t width, bool with_layers);
@@ -67,7 +67,7 @@ void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanat
 
 /* What nd_identify_captures found, as JSON; NULL: memory is out. */
 json_t *nd_identification_json(const struct nd_identification *identification);
-/* The same as text: operator types and devices, with_units all units and their thresholds.
+/* The same as text: operator types and devices, with_units all layers and their thresholds.
  * NULL: nothing is printed. */
 void nd_explain_put_identification(struct nd_strbuf *out, const struct nd_identification *identification,
                                    size_t width, bool with_layers);

@@ -343,7 +343,8 @@ static void put_greatest(struct nd_strbuf *out, const struct nd_explanation *e,
         "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; in this layer "
         "alone %s of the values differ, by at most %s LSB",
         e->steps[step].name, e->steps[step].op_types, 100 * nd_explain_effect_share(e, device, step),
-        nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share), nd_explain_real(layer->introduced.max, max));
+        nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+        nd_explain_real(layer->introduced.max, max));
 }
 
 /* Where a device that is not faulty leaves exact rounding, how far, and which layer matters most. */
@@ -356,13 +357,15 @@ static void nd_explain_put_begin(struct nd_strbuf *out, const struct nd_explanat
     size_t step = device->sources[0];
     const struct nd_explained_layer *layer = &device->layers[step];
     char share[32], max[32];
-    bool is_twice = device->arithmetic != NULL && strncmp(device->arithmetic, "double:", strlen("double:")) == 0;
+    bool is_twice =
+        device->arithmetic != NULL && strncmp(device->arithmetic, "double:", strlen("double:")) == 0;
     nd_summary_put(out, width, 2, 4,
                    "differs from exact rounding from '%s' (%s) on: in this layer alone %s of the values, by at "
                    "most %s LSB%s",
                    e->steps[step].name, e->steps[step].op_types,
                    nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
-                   nd_explain_real(layer->introduced.max, max), is_twice ? "; every value is rounded twice" : "");
+                   nd_explain_real(layer->introduced.max, max),
+                   is_twice ? "; every value is rounded twice" : "");
 }
 
 enum { MAX_LAYERS = 2, MAX_NAMED = 4, MAX_CAPTURES = 16, LABEL_BYTES = 96, MAX_NAME = 18 };

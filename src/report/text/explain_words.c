@@ -100,7 +100,8 @@ size_t nd_explain_greatest(const struct nd_explanation *e, const struct nd_expla
 {
     size_t greatest = SIZE_MAX;
     for (size_t s = 0; s < e->n_steps; s++)
-        if (device->layers[s].effect > (greatest == SIZE_MAX ? 0 : device->layers[greatest].effect)) /* not NaN */
+        if (device->layers[s].effect >
+            (greatest == SIZE_MAX ? 0 : device->layers[greatest].effect)) /* not NaN */
             greatest = s;
     return greatest;
 }

@@ -76,7 +76,7 @@ static bool nd_golden_has_changed(const struct nd_golden_difference *d, const ch
     return false;
 }
 
-/* What people call an axis. One runtime holds two programs, each with a version. */
+/* What people call an axis. One runtime holds two arithmetics, each with a version. */
 const char *nd_golden_axis_name(const char *axis)
 {
     return strcmp(axis, "sdk") == 0 ? "runtime" : axis;
@@ -162,7 +162,8 @@ static void put_magnitude(struct nd_strbuf *out, const struct nd_golden_tensor *
         nd_strbuf_printf(out, ", by at most %.3g", tensor->max_abs);
 }
 
-static void put_tensors(struct nd_strbuf *out, const struct nd_golden_difference *d, const struct layout *layout)
+static void put_tensors(struct nd_strbuf *out, const struct nd_golden_difference *d,
+                        const struct layout *layout)
 {
     size_t n = d->n_different;
     if (n > 0)
@@ -201,7 +202,7 @@ static const char *word_of(const char *verdict)
 }
 
 /* "SAME", "DIFFERS, because of the chipset": the verdict with its reason, as far as it fits a headline. Nobody
- * can say which of two programs of a runtime it is. */
+ * can say which of two arithmetics of a runtime it is. */
 static void say_verdict(struct nd_strbuf *out, const struct nd_golden_check *check)
 {
     nd_strbuf_puts(out, word_of(check->verdict));

@@ -10,8 +10,8 @@
 #include "report/text/tree.h"
 
 enum {
-    MAX_STEPS = 6, /* of a chart in the default text: chosen, so that one fits a screen */
-    MAX_SDKS = ND_TABLE_MAX_COLUMNS - 2,   /* in a table of text; the newest. JSON has all */
+    MAX_STEPS = 6,                       /* of a chart in the default text: chosen, so that one fits a screen */
+    MAX_SDKS = ND_TABLE_MAX_COLUMNS - 2, /* in a table of text; the newest. JSON has all */
     MAX_COLUMNS = ND_TABLE_MAX_COLUMNS - 2 /* chipsets in the table of tensors */
 };
 

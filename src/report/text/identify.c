@@ -1,4 +1,4 @@
-/* Which programs captures leave possible, as text. */
+/* Which arithmetics captures leave possible, as text. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ ND_PRINTF(2, 3) static void say(struct words *w, const char *fmt, ...)
     w->n = n < 0 || (size_t)n >= sizeof w->text - w->n ? sizeof w->text - 1 : w->n + (size_t)n;
 }
 
-/* "floor (= to-zero, ceil and 3 more)": the class of program `first`. */
+/* "floor (= to-zero, ceil and 3 more)": the class of arithmetic `first`. */
 static void say_class(struct words *w, const struct nd_identify_result *r, size_t first)
 {
     char name[ND_ARITHMETIC_NAME_BYTES];
@@ -83,7 +83,8 @@ static void say_answer(struct words *w, const struct nd_answer *answer)
     }
     if (is(answer, "none") && n_classes == 0)
         say(w, "none: %s, the nearest is %s",
-            r->is_split ? "no one program is left in all of them" : "no program of single values explains it",
+            r->is_split ? "no one arithmetic is left in all of them"
+                        : "no arithmetic of single values explains it",
             r->best != SIZE_MAX ? nd_arithmetic_name(&nd_arithmetics(&(size_t){0})[r->best], name) : "");
     else if (is(answer, "none"))
         say(w, "none explains it: what is not excluded is ");
@@ -104,7 +105,8 @@ static void put_words(struct nd_strbuf *out, struct words *w, size_t width, size
     nd_explain_put_wrapped(out, width, indent, "%s", w->text);
 }
 
-/* The program of whole units that leaves least of at least as many codes as any, where no other explains them.
+/* The arithmetic of whole layers that leaves least of at least as many codes as any, where no other explains
+ * them.
  */
 static void say_whole(struct words *w, const struct nd_answer *answer)
 {
@@ -195,7 +197,7 @@ static void put_device(struct nd_strbuf *out, const struct nd_identified_device 
                        bool with_layers)
 {
     struct words w = {.n = 0};
-    say(&w, "programs of %s (%s)", device->uri, device->capture);
+    say(&w, "arithmetics of %s (%s)", device->uri, device->capture);
     if (device->failure != NULL)
         say(&w, ": the device failed: %s", device->failure);
     else

@@ -50,11 +50,12 @@ enum nd_status nd_matrix_check(const struct nd_matrix *matrix, const struct nd_c
     for (size_t e = 0; e < comparison->n_tensors; e++)
         if (strcmp(comparison->tensors[e].name, matrix->tensor) == 0)
             return ND_OK;
-    return nd_fail(err, ND_E_OPTION_VALUE, matrix->tensor, "there is no tensor '%s' for a matrix", matrix->tensor);
+    return nd_fail(err, ND_E_OPTION_VALUE, matrix->tensor, "there is no tensor '%s' for a matrix",
+                   matrix->tensor);
 }
 
-static const struct nd_compared_pair *find_pair(const struct nd_comparison *c,
-                                                const struct nd_compared_tensor *tensor, size_t ref, size_t test)
+static const struct nd_compared_pair *
+find_pair(const struct nd_comparison *c, const struct nd_compared_tensor *tensor, size_t ref, size_t test)
 {
     for (size_t i = 0; i < c->n_pairs; i++)
         if (tensor->pairs[i].ref == ref && tensor->pairs[i].test == test)
@@ -118,8 +119,9 @@ static bool leaves_out(enum nd_matrix_metric metric, const struct nd_compared_pa
 }
 
 /* Whether the cell has a mark. */
-static bool add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
-                     const struct nd_matrix *matrix, size_t row, size_t column)
+static bool add_cell(struct nd_table *table, const struct nd_comparison *c,
+                     const struct nd_compared_tensor *tensor, const struct nd_matrix *matrix, size_t row,
+                     size_t column)
 {
     char text[ND_NUMBER_BYTES];
     bool is_mirrored = row > column, has_mark = false;
@@ -183,7 +185,8 @@ void nd_text_matrices(const struct nd_text_report *report)
     for (size_t i = 0; i < report->n_matrices; i++)
         for (size_t e = 0; e < c->n_tensors; e++) {
             const char *name = report->matrices[i].tensor;
-            bool is_wanted = name != NULL ? strcmp(c->tensors[e].name, name) == 0 : c->tensors[e].is_model_output;
+            bool is_wanted =
+                name != NULL ? strcmp(c->tensors[e].name, name) == 0 : c->tensors[e].is_model_output;
             if (is_wanted)
                 put_matrix(report, &c->tensors[e], &report->matrices[i]);
         }

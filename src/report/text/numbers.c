@@ -28,7 +28,8 @@ static void look(struct found *found, const struct nd_difference *d, bool is_ref
 }
 
 /* Of the pairs of a device the one that says most. */
-static struct found look_at(const struct nd_comparison *c, const struct nd_compared_tensor *tensor, size_t device)
+static struct found look_at(const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
+                            size_t device)
 {
     struct found found = {0};
     for (size_t t = 1; t < c->n_devices; t++)
@@ -65,7 +66,7 @@ static void put_repeats(struct nd_strbuf *line, const struct nd_difference *nois
 }
 
 static void add_tensor(struct nd_table *table, const struct nd_text_report *report,
-                     const struct nd_compared_tensor *tensor, size_t *n)
+                       const struct nd_compared_tensor *tensor, size_t *n)
 {
     const struct nd_comparison *c = report->comparison;
     for (size_t i = 0; i < c->n_devices; i++) {

@@ -25,7 +25,7 @@ static void put_failing(const struct nd_text_report *report)
     nd_text_put_more(report, n);
 }
 
-/* The smallest tolerance that would let every failing edge of a test pass. */
+/* The smallest tolerance that would let every failing tensor of a test pass. */
 static struct nd_tolerance needed_tolerance(const struct nd_comparison *c, size_t test, const char **impossible)
 {
     struct nd_tolerance needed = {0};
@@ -110,7 +110,7 @@ void nd_text_gates(const struct nd_text_report *report)
         put_tolerances(report);
 }
 
-/* The reason that all edges of a device share, or NULL. */
+/* The reason that all tensors of a device share, or NULL. */
 static const char *common_reason(const struct nd_comparison *c, size_t test)
 {
     const char *common = NULL;
@@ -133,7 +133,7 @@ static void add_line(struct nd_table *table, const char *tensor, const char *dev
     nd_table_add(table, reason);
 }
 
-/* Whether the same captures could be compared on fewer edges: some are missing somewhere, and others are not.
+/* Whether the same captures could be compared on fewer tensors: some are missing somewhere, and others are not.
  */
 static bool is_help_at_hand(const struct nd_comparison *c)
 {
@@ -181,7 +181,8 @@ static void put_unrecorded(const struct nd_text_report *report)
     if (n == 0)
         return;
     nd_strbuf_printf(report->out, "\nleft out: the model input '%s', which '%s' did not record",
-                     c->tensors[tensor].name, c->devices[c->tensors[tensor].devices[test].exists ? 0 : test].label);
+                     c->tensors[tensor].name,
+                     c->devices[c->tensors[tensor].devices[test].exists ? 0 : test].label);
     if (n > 1)
         nd_strbuf_printf(report->out, ", and %zu more like it", n - 1);
     nd_strbuf_puts(report->out, "\n");

@@ -161,7 +161,8 @@ static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *s
         return;
     put_linef(
         out, 2,
-        "churn: two of the %zu devices disagree on %.3g%% of the samples on average; not all %zu agree on "
+        "changed predictions: two of the %zu devices disagree on %.3g%% of the samples on average; not all %zu "
+        "agree on "
         "%zu of %zu, and on %zu one is right and a different one wrong (both grow with the number of devices)",
         n, 100 * study->changes.mean, n, study->changes.any_differs.n, study->changes.any_differs.of,
         study->changes.unstable.n);

@@ -8,10 +8,10 @@
 
 enum { ND_UPGRADE_BYTES = 256 };
 
-/* "3/50": edges that differ. */
+/* "3/50": tensors that differ. */
 const char *nd_upgrade_changed(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
 
-/* The operators of the edges that differ, each once, in graph order. */
+/* The operators of the tensors that differ, each once, in graph order. */
 const char *nd_upgrade_operators(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
 
 /* "48/50 -> 47/50, p 1", or "". */

@@ -28,8 +28,8 @@ static void format_size(const struct nd_difference *d, char buf[static CELL_BYTE
 }
 
 /* "=", "12.3% ±1", "0.02% 5ulp", "3/8 smp", "n/c"; then marks. */
-static void add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
-                     size_t test, struct marks *marks)
+static void add_cell(struct nd_table *table, const struct nd_comparison *c,
+                     const struct nd_compared_tensor *tensor, size_t test, struct marks *marks)
 {
     const struct nd_compared_pair *pair = &tensor->pairs[test - 1];
     const struct nd_difference *d = &pair->total.difference;
@@ -100,7 +100,7 @@ static bool is_equal_everywhere(const struct nd_comparison *c, const struct nd_c
     return true;
 }
 
-/* An edge is of interest when something is wrong with it, or was computed elsewhere than it should. */
+/* A tensor is of interest when something is wrong with it, or was computed elsewhere than it should. */
 static bool is_shown(const struct nd_text_report *report, const struct nd_compared_tensor *tensor)
 {
     bool is_odd = !is_equal_everywhere(report->comparison, tensor);

@@ -13,7 +13,7 @@ run align "$GOLDEN/models/random-attention.w8a8.onnx" --float "$GOLDEN/models/ra
 python - <<'END'
 import json
 document = json.load(open("document.json"))
-print({k: document[k] for k in ("kind", "result", "arithmetics", "counts", "price", "verification")})
+print({k: document[k] for k in ("kind", "result", "arithmetics", "counts", "accuracy_cost", "verification")})
 print([(l["tensor"], l["state"], l["scaling"] and l["scaling"]["exponent"]) for l in document["layers"]])
 END
 ls

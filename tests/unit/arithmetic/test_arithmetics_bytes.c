@@ -1,4 +1,4 @@
-/* uint8 operators, held against what the simulator of the HTP makes of random codes
+/* uint8 operators, held against what the simulator of the HTP makes of random quantised values
  * (golden/programs/bytes-*, made by tools/make_htp_bytes_oracle.py and tools/make_htp_layers_oracle.py): many
  * operators side by side in a model. */
 #include "support/main.h"
@@ -21,10 +21,10 @@ struct trial {
     struct nd_exact_graph *graph;
     struct nd_array *inputs, *made; /* [n of the model], [n_edges] */
     bool *is_covered;               /* [n_edges] */
-    double doubt;                   /* of every unit, at most */
+    double doubt;                   /* of every layer, at most */
 };
 
-/* A program that is said to agree is not run of its own: it had better give the same codes. */
+/* An arithmetic that is said to agree is not run of its own: it had better give the same quantised values. */
 static void expect_agreement(const struct trial *t, const struct nd_exact_layer *layer,
                              const struct nd_array *qvalues)
 {
@@ -37,7 +37,8 @@ static void expect_agreement(const struct trial *t, const struct nd_exact_layer 
         if (!nd_layer_arithmetics_agree_alone(t->arithmetic, &others[p], layer))
             continue;
         assert_int_equal(
-            nd_layer_arithmetic_run(&others[p], layer, agrees ? t->memory : NULL, &made, &is_made, NULL), ND_OK);
+            nd_layer_arithmetic_run(&others[p], layer, agrees ? t->memory : NULL, &made, &is_made, NULL),
+            ND_OK);
         assert_true(!agrees || is_made);
         assert_true(!is_made || made.n == qvalues->n);
         if (is_made)
@@ -59,8 +60,8 @@ static enum nd_status make(void *context, const struct nd_exact_layer *layer, st
     return status;
 }
 
-static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     struct trial *t = context;
     (void)method;
@@ -120,12 +121,12 @@ static size_t tensor_of(const struct nd_model *model, const char *name)
     for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         if (strcmp(nd_model_tensor(model, e)->name, name) == 0)
             return e;
-    fail_msg("no edge %s", name);
+    fail_msg("no tensor %s", name);
     return 0;
 }
 
-/* Every operator of the group is covered, its doubt at most that, and no code differs; or that share of all at
- * most, and by one. parts: what the codes of each chipset are called. */
+/* Every operator of the group is covered, its doubt at most that, and no quantised value differs; or that share
+ * of all at most, and by one. parts: what the quantised values of each chipset are called. */
 static void expect_parts(const char *name, const char *const parts[2], double doubt, double share)
 {
     static const char *const arithmetics[] = {"htp-v69", "htp-v73"};
@@ -144,7 +145,7 @@ static void expect_parts(const char *name, const char *const parts[2], double do
             }
             at += t.made[tensor].n;
             if (!t.is_covered[tensor] || n_wrong > 0)
-                print_message("%s %zu, %s: %s, %zu codes differ\n", name, i, op_type,
+                print_message("%s %zu, %s: %s, %zu quantised values differ\n", name, i, op_type,
                               t.is_covered[tensor] ? "covered" : "not covered", n_wrong);
             n_bad += !t.is_covered[tensor] || (share == 0 && n_wrong > 0);
             n_all += n_wrong;
@@ -175,7 +176,8 @@ static void functions_of_one_input_are_tables(void **state)
     expect_group("tables");
 }
 
-/* Half way between two codes the one is taken that is even as a code, with the zero point. */
+/* Half way between two quantised values the one is taken that is even as a quantised value, with the zero
+ * point. */
 static void tables_add_the_zero_point_before_they_round(void **state)
 {
     (void)state;
@@ -246,7 +248,8 @@ static void multipliers_of_sums_are_rounded_as_the_provider_does(void **state)
     expect_layers("sums");
 }
 
-/* Signed numbers of zero points from 112 to 144, of some operators that made them; the codes of the edge, else.
+/* Signed numbers of zero points from 112 to 144, of some operators that made them; the quantised values of the
+ * tensor, else.
  */
 static void second_operands_are_bit_exact(void **state)
 {
@@ -282,7 +285,8 @@ static void products_with_a_number_are_rescaled_as_their_layout_is(void **state)
     expect_parts("by_numbers", parts, 0x1p-5, 0);
 }
 
-/* Flat, or in the layout of a Conv: in the ways of other moves, with the last codes of a flat one rounded down.
+/* Flat, or in the layout of a Conv: in the ways of other moves, with the last quantised values of a flat one
+ * rounded down.
  */
 static void transposes_are_rescaled_as_their_layout_is(void **state)
 {
@@ -303,7 +307,7 @@ static void short_softmax_has_the_inverse_of_div(void **state)
     expect_layers("short_softmax");
 }
 
-/* Rows of 2, too, codes so fine that short rows are made as long ones, and any axis. */
+/* Rows of 2, too, quantised values so fine that short rows are made as long ones, and any axis. */
 static void softmax_of_128_is_rescaled_and_of_2_is_a_table(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What the programs of units do not cover, because there is no evidence of it. */
+/* What the arithmetics of layers do not cover, because there is no evidence of it. */
 #include "support/main.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static void layers_without_evidence_are_not_covered(void **state)
     ask(&a, "Div", ND_DTYPE_U16);
     assert_true(is_covered(&a));
     a.origins[1] = ND_EXACT_FROM_CONSTANT;
-    a.values[1].n = 1; /* the codes may stay what they are */
+    a.values[1].n = 1; /* the quantised values may stay what they are */
     a.values[1].shape.rank = 0;
     assert_false(is_covered(&a));
     ask(&a, "Softmax", ND_DTYPE_U16); /* of one element */
@@ -84,7 +84,7 @@ static double doubt_of(const struct asked *a)
     return nd_layer_arithmetic_doubt(nd_layer_arithmetic_from_name("htp-v73"), &a->layer, NULL);
 }
 
-/* Which of two ways of rescaling a tensor takes depends on the layout in which the unit before left it. */
+/* Which of two ways of rescaling a tensor takes depends on the layout in which the layer before left it. */
 static void what_layers_made_is_rescaled_in_doubt(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Programs of units of bytes, held against what the simulator of the HTP makes of random codes
+/* Arithmetics of layers of bytes, held against what the simulator of the HTP makes of random quantised values
  * (golden/programs, made by tools/make_htp_oracle.py); and biases, which are alike for words. */
 #include "support/main.h"
 
@@ -37,7 +37,7 @@ static void float_biases_and_moved_weights_are_bit_exact(void **state)
     EXPECT_ALL(true, "float-bias8", "float-bias16", "int8-zero8", "int8-zero16");
 }
 
-/* The second operand is not what its codes say: without a memory that is lost. */
+/* The second operand is not what its quantised values say: without a memory that is lost. */
 static void calculated_operands_are_bit_exact_with_a_memory(void **state)
 {
     (void)state;
@@ -100,7 +100,7 @@ static void batch_norms_are_bit_exact(void **state)
                "batchnorm16-bytes", "batchnorm16-words", "batchnorm16-floats", "batchnorm16-signed");
 }
 
-/* docs/results/found.md: the greatest bias does not fit. The program has the device's wrong sign, as
+/* docs/results/found.md: the greatest bias does not fit. The arithmetic has the device's wrong sign, as
  * tests/e2e/test_found.py sees on the device. */
 static void batch_norm_has_a_bias_of_the_wrong_sign(void **state)
 {
@@ -118,7 +118,7 @@ static void batch_norm_has_a_bias_of_the_wrong_sign(void **state)
     close_case(&t);
 }
 
-/* The zero point decides which of two codes is even. */
+/* The zero point decides which of two quantised values is even. */
 static void halves_of_silu_are_bit_exact(void **state)
 {
     (void)state;

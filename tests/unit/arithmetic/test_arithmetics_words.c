@@ -1,5 +1,5 @@
-/* Programs of units of words (uint16), held against what the simulator of the HTP makes of random codes
- * (golden/programs). */
+/* Arithmetics of layers of words (uint16), held against what the simulator of the HTP makes of random quantised
+ * values (golden/programs). */
 #include "support/main.h"
 
 #include "support/asked_layer.h"
@@ -56,7 +56,7 @@ static void softmax_is_bit_exact(void **state)
                "softmax16-700");
 }
 
-/* The mean decides 0.2 to 0.6 % of these codes. */
+/* The mean decides 0.2 to 0.6 % of these quantised values. */
 static void norms_of_words_are_bit_exact(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void functions_of_words_without_evidence_are_not_covered(void **state)
     ask_word(&a, "Sigmoid", 0.001F, 0x1p-15F, 32768);
     assert_false(is_covered(&a));
     ask_word(&a, "Sigmoid", 0.001F, 0x1p-16F, 0);
-    a.values[0].x[2] = 65536; /* no code */
+    a.values[0].x[2] = 65536; /* no quantised value */
     assert_false(is_covered(&a));
     ask_word(&a, "HardSigmoid", 0.001F, 0.001F, 0);
     assert_false(is_covered(&a));
@@ -178,9 +178,9 @@ static bool is_leaky_covered(const char *arithmetic, struct nd_layer_memory *mem
     bool covered;
     ask_word(&a, "LeakyRelu", 0.001F, 0.001F, 0);
     a.layer.input_tensors = input_tensors;
-    assert_int_equal(
-        nd_layer_arithmetic_run(nd_layer_arithmetic_from_name(arithmetic), &a.layer, memory, &qvalues, &covered, NULL),
-        ND_OK);
+    assert_int_equal(nd_layer_arithmetic_run(nd_layer_arithmetic_from_name(arithmetic), &a.layer, memory,
+                                             &qvalues, &covered, NULL),
+                     ND_OK);
     nd_array_deinit(&qvalues);
     nd_array_deinit(&a.values[0]);
     nd_array_deinit(&a.values[1]);
@@ -201,9 +201,9 @@ static void leaky_words_of_a_gemm_are_not_covered(void **state)
     ask(&a, "MatMul", ND_DTYPE_U16);
     a.layer.tensor = 1;
     a.layer.input_tensors = input_tensors;
-    assert_int_equal(
-        nd_layer_arithmetic_run(nd_layer_arithmetic_from_name("htp-v73"), &a.layer, memory, &qvalues, &covered, NULL),
-        ND_OK);
+    assert_int_equal(nd_layer_arithmetic_run(nd_layer_arithmetic_from_name("htp-v73"), &a.layer, memory,
+                                             &qvalues, &covered, NULL),
+                     ND_OK);
     nd_array_deinit(&qvalues);
     nd_array_deinit(&a.values[0]);
     nd_array_deinit(&a.values[1]);

@@ -1,4 +1,4 @@
-/* Units on bytes: each gives the codes that the evaluation in doubles gives. */
+/* Layers on bytes: each gives the quantised values that the evaluation in doubles gives. */
 #include "support/main.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static struct nd_quant *any_quant(struct quantiser *q, enum nd_dtype dtype, size
     return &q->quant;
 }
 
-/* NAME is what a node made; NAME.q its codes, and NAME.dq those made numbers again. */
+/* NAME is what a node made; NAME.q its quantised values, and NAME.dq those made numbers again. */
 static void requantise(struct nd_compose *c, const char *name, enum nd_dtype dtype)
 {
     struct quantiser q;
@@ -133,7 +133,7 @@ static enum nd_status keep_shape(void *context, size_t tensor, const struct nd_a
 }
 
 static struct nd_byte_layers *find(const struct nd_model *model, const struct nd_exact_graph *graph,
-                                  struct nd_shape shapes[MAX_TENSORS])
+                                   struct nd_shape shapes[MAX_TENSORS])
 {
     struct nd_array input = {0};
     struct nd_byte_layers *layers = NULL;
@@ -151,9 +151,9 @@ static struct nd_byte_layers *find(const struct nd_model *model, const struct nd
     return layers;
 }
 
-/* Random codes of every input, as doubles and as bytes. */
+/* Random quantised values of every input, as doubles and as bytes. */
 static void check_layer(const struct nd_model *model, const struct nd_byte_layers *layers,
-                       struct nd_byte_runner *runner, size_t layer, const struct nd_shape *shapes)
+                        struct nd_byte_runner *runner, size_t layer, const struct nd_shape *shapes)
 {
     const size_t *tensors;
     size_t n = nd_byte_layer_inputs(layers, layer, &tensors);
@@ -179,7 +179,7 @@ static void check_layer(const struct nd_model *model, const struct nd_byte_layer
     assert_non_null(out);
     assert_int_equal(nd_byte_layer_run(runner, layer, bytes, out, NULL), ND_OK);
     if (memcmp(out, wanted.bytes, qvalues.n) != 0)
-        fail_msg("'%s' gives other codes", name);
+        fail_msg("'%s' gives other quantised values", name);
     free(out);
     nd_array_deinit(&qvalues);
     nd_packed_deinit(&wanted);

@@ -1,4 +1,4 @@
-/* Whole models in double precision and by exact units. */
+/* Whole models in double precision and by exact layers. */
 #include "support/main.h"
 
 #include <stdio.h>
@@ -17,11 +17,11 @@ struct model {
     struct nd_array tensors[MAX_TENSORS]; /* rank < 0: not told of */
     enum nd_exact_method methods[MAX_TENSORS];
     struct nd_error why[MAX_TENSORS]; /* id 0: not missed */
-    bool is_fatal;                  /* what is missed ends the run */
+    bool is_fatal;                    /* what is missed ends the run */
 };
 
-static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     struct model *m = context;
     assert_true(tensor < MAX_TENSORS && m->tensors[tensor].shape.rank < 0); /* once each */
@@ -120,8 +120,8 @@ static void model_linear_units_are_quotients(void **state)
     run(&m, NULL);
     for (size_t u = 0; u < nd_model_n_layers(m.model); u++) {
         const struct nd_model_layer *layer = nd_model_layer(m.model, u);
-        bool is_curved = strstr(layer->op_types, "Norm") != NULL || strstr(layer->op_types, "Softmax") != NULL ||
-                         strstr(layer->op_types, "Gelu") != NULL;
+        bool is_curved = strstr(layer->op_types, "Norm") != NULL ||
+                         strstr(layer->op_types, "Softmax") != NULL || strstr(layer->op_types, "Gelu") != NULL;
         if ((m.methods[layer->tensor] == ND_EXACT_AS_DOUBLE) != is_curved)
             fail_msg("'%s' (%s) was evaluated the other way", layer->name, layer->op_types);
     }
@@ -174,8 +174,8 @@ static void constants_within_a_limit_change_no_value(void **state)
     }
 }
 
-/* A code that a device got wrong is wrong there only: the unit's inputs are right, and the units behind it are
- * computed from the wrong code. */
+/* A quantised value that a device got wrong is wrong there only: the unit's inputs are right, and the layers
+ * behind it are computed from the wrong quantised value. */
 static void given_qvalue_is_local_to_its_layer(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void given_qvalue_is_local_to_its_layer(void **state)
     close_model(&m);
 }
 
-/* The float model and the quantised one share the names of their edges, and mean nearly the same. */
+/* The float model and the quantised one share the names of their tensors, and mean nearly the same. */
 static void float_reference_is_near_the_quantised_one(void **state)
 {
     (void)state;
@@ -288,7 +288,7 @@ static void uncovered_operator_ends_a_run_without_missed(void **state)
     close_model(&m);
 }
 
-/* It costs what depends on it; where its codes are given, itself alone. */
+/* It costs what depends on it; where its quantised values are given, itself alone. */
 static void uncovered_operator_costs_its_layer(void **state)
 {
     (void)state;
@@ -304,7 +304,8 @@ static void uncovered_operator_costs_its_layer(void **state)
     assert_tensor(&m, "y", ND_E_EXACT_UNKNOWN, "'sample'");
     assert_string_equal(m.why[tensor_of(&m, "y")].object, "sample");
     give_nothing(given);
-    assert_int_equal(nd_array_copy(&m.tensors[tensor_of(&m, "front")], &given[tensor_of(&m, "front")], &err), ND_OK);
+    assert_int_equal(nd_array_copy(&m.tensors[tensor_of(&m, "front")], &given[tensor_of(&m, "front")], &err),
+                     ND_OK);
     given[tensor_of(&m, "sample")] = given[tensor_of(&m, "front")]; /* of the same shape */
     given[tensor_of(&m, "front")] = (struct nd_array){.shape.rank = -1};
     assert_int_equal(run_with_missed(&m, given, &err), ND_OK);

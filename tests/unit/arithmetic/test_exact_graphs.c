@@ -1,5 +1,5 @@
 /* Random quantised graphs against golden/oracle/exact_graphs.bin.gz, which tools/make_exact_graphs.py made in
- * exact rational arithmetic: every code of every edge. */
+ * exact rational arithmetic: every quantised value of every tensor. */
 #include "support/main.h"
 
 #include <stdio.h>
@@ -14,16 +14,16 @@
 enum { MAX_TENSORS = 64, MAX_INPUTS = 4 };
 
 struct expected_tensor {
-    char name[256]; /* of the tensor of codes */
+    char name[256]; /* of the tensor of quantised values */
     uint32_t n, n_free;
     int32_t *qvalues;
-    uint32_t *free; /* indices of codes that the value does not decide, in order */
+    uint32_t *free; /* indices of quantised values that the value does not decide, in order */
     bool is_found;
 };
 
 struct graph_case {
     uint32_t seed;
-    bool is_linear; /* all units are quotients */
+    bool is_linear; /* all layers are quotients */
     uint32_t size_bytes;
     unsigned char *bytes;
     size_t n_inputs, n_tensors;
@@ -116,7 +116,7 @@ static bool is_made_by_layer(const struct nd_model *model, size_t tensor)
 }
 
 static enum nd_status compare_tensor(void *context, size_t e, const struct nd_array *values,
-                                   enum nd_exact_method method, struct nd_error *err)
+                                     enum nd_exact_method method, struct nd_error *err)
 {
     (void)err;
     struct run *run = context;
@@ -212,7 +212,7 @@ static void random_graphs_have_the_qvalues_of_rational_arithmetic(void **state)
     struct run run = {0};
     uint32_t n_graphs, n_linear;
     run_all(&run, &n_graphs, &n_linear);
-    print_message("# %u graphs, %zu codes\n", (unsigned)n_graphs, run.n_qvalues);
+    print_message("# %u graphs, %zu quantised values\n", (unsigned)n_graphs, run.n_qvalues);
     assert_in_range(n_linear, 200, n_graphs);
     assert_int_equal(run.n_wrong, 0);
     assert_int_equal(run.n_not_ratio, 0);

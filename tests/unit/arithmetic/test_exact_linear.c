@@ -127,7 +127,7 @@ static struct rational product_real(__int128 sum, const struct tensor *x, const 
     return bias != NULL ? rational_add(real, tensor_real(bias, channel)) : real;
 }
 
-/* Most models give the bias the scale s_x s_w, rounded to float, and codes to match. */
+/* Most models give the bias the scale s_x s_w, rounded to float, and quantised values to match. */
 static void make_bias(struct tensor *bias, const struct tensor *x, const struct tensor *w, int64_t n)
 {
     tensor_make(bias, ND_DTYPE_I32, shape_of(1, &n), w->quant.n > 1 || pick(0, 1) == 0 ? 0 : -1);
@@ -164,8 +164,8 @@ static size_t check_conv(void)
             int64_t o[3] = {0};
             do
                 layer_check(&layer, i++,
-                           product_real(conv_sum(&conv, &x, &w, n, m, o), &x, &w, (size_t)m,
-                                        conv.has_bias ? &bias : NULL));
+                            product_real(conv_sum(&conv, &x, &w, n, m, o), &x, &w, (size_t)m,
+                                         conv.has_bias ? &bias : NULL));
             while (step3(conv.out, o));
         }
     layer_end(&layer);
@@ -386,7 +386,8 @@ static void matmul_of_vectors_is_exact(void **state)
     tensor_free(&b);
 }
 
-/* All codes at their extremes: what saturates 16-bit pairs, or passes 32 bits and 2^52, is exact here. */
+/* All quantised values at their extremes: what saturates 16-bit pairs, or passes 32 bits and 2^52, is exact
+ * here. */
 static void extreme_qvalues_are_exact(void **state)
 {
     (void)state;
@@ -505,7 +506,7 @@ static void check_mean(const char *op_type, int64_t opset, bool has_attribute, b
         for (int64_t k = 0; k < height * width; k++)
             sum += x.whole[i * height * width + k];
         layer_check(&layer, (size_t)i,
-                   rational_mul(rational_of(sum, divides ? height * width : 1), tensor_scale(&x, 0)));
+                    rational_mul(rational_of(sum, divides ? height * width : 1), tensor_scale(&x, 0)));
     }
     layer_end(&layer);
     nd_array_deinit(&axes);

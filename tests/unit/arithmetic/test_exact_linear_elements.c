@@ -1,4 +1,4 @@
-/* The exact value before rounding of units that work element by element or move values; bounds; what is
+/* The exact value before rounding of layers that work element by element or move values; bounds; what is
  * refused. */
 #include "support/main.h"
 
@@ -118,7 +118,7 @@ static void float_constants_are_exact(void **state)
         layer_run(&layer);
         for (size_t i = 0; i < layer.result.n; i++)
             layer_check(&layer, i,
-                       pair_of(op_types[k % 4], tensor_real(&x, i), rational_of_double(constant.x[i % 4])));
+                        pair_of(op_types[k % 4], tensor_real(&x, i), rational_of_double(constant.x[i % 4])));
         layer_end(&layer);
         nd_array_deinit(&constant);
         tensor_free(&x);
@@ -304,7 +304,7 @@ static void resizing_to_the_nearest_is_exact(void **state)
     tensor_free(&x);
 }
 
-/* The second output of a Split, whose first one belongs to another unit. */
+/* The second output of a Split, whose first one belongs to another layer. */
 static void one_of_several_outputs_is_exact(void **state)
 {
     (void)state;
@@ -398,7 +398,7 @@ static void relu_and_clip_narrow_the_bounds(void **state)
     node_begin(&relu, "Relu", 1);
     assert_true(nd_linear_fold(&relu.proto, 1, NULL, &low, &high));
     assert_f64_bits(low, 0.0);
-    assert_true(fold_clip(NULL, &six, &quant, &low, &high)); /* the code 6 is 1 */
+    assert_true(fold_clip(NULL, &six, &quant, &low, &high)); /* the quantised value 6 is 1 */
     assert_f64_bits(low, 0.0);
     assert_f64_bits(high, 1.0);
     assert_true(fold_clip(&six, NULL, NULL, &low, &high)); /* all above: a constant */

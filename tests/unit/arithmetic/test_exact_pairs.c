@@ -1,5 +1,5 @@
-/* Sums of pairs in 16 bits, held against kernels written out: raw codes are multiplied, pairs are cut, and zero
- * points are corrected at the end. */
+/* Sums of pairs in 16 bits, held against kernels written out: raw quantised values are multiplied, pairs are
+ * cut, and zero points are corrected at the end. */
 #include "support/main.h"
 
 #include "support/linear_case.h"
@@ -28,7 +28,7 @@ static int moved(enum nd_dtype dtype, bool is_unsigned)
     return dtype == ND_DTYPE_U8 ? (is_unsigned ? 0 : -128) : is_unsigned ? 128 : 0;
 }
 
-/* The operands of a unit, and the zero points of what one sum reads. */
+/* The operands of a layer, and the zero points of what one sum reads. */
 struct operands {
     const struct tensor *x, *w;
     int64_t x_zero, w_zero;
@@ -63,7 +63,7 @@ static int64_t kernel_sum(const struct nd_pair_sum *sum, const struct terms *ter
     return total;
 }
 
-/* ---- a unit, and what was found of it ---- */
+/* ---- a layer, and what was found of it ---- */
 
 struct found {
     struct nd_array qvalues[ND_N_PAIR_SUMS];
@@ -96,7 +96,7 @@ static void found_free(struct found *found)
 
 /* Scales are powers of two: all of this is exact in doubles. */
 static double qvalue_of(const struct layer_case *layer, const struct operands *of, size_t channel,
-                      int64_t accumulator, int64_t bias)
+                        int64_t accumulator, int64_t bias)
 {
     double scale = (double)of->x->scales[0] * (double)of->w->scales[of->w->quant.n == 1 ? 0 : channel];
     double real = (double)(accumulator + bias) * scale;
@@ -109,7 +109,7 @@ static enum nd_dtype byte_type(void)
     return pick(0, 1) == 0 ? ND_DTYPE_U8 : ND_DTYPE_I8;
 }
 
-/* A step of the output that leaves most codes within 0..255. */
+/* A step of the output that leaves most quantised values within 0..255. */
 static void choose_output(struct layer_case *layer, const struct operands *of)
 {
     layer->out_scales[0] = of->x->scales[0] * of->w->scales[0] * 1024;
@@ -135,7 +135,7 @@ static void make_simple(struct tensor *tensor)
         tensor->scales[c] = ldexpf(1, (int)pick(-6, -4));
 }
 
-/* How many codes of a sum are not the exact sum's. */
+/* How many quantised values of a sum are not the exact sum's. */
 struct counts {
     size_t n_layers, n_moved[ND_N_PAIR_SUMS];
 };
@@ -258,8 +258,8 @@ static void read_terms(const struct conv *conv, const struct nd_pair_sum *sum, c
         }
 }
 
-static void check_conv_qvalues(const struct conv *conv, const struct layer_case *layer, const struct found *found,
-                             struct counts *counts)
+static void check_conv_qvalues(const struct conv *conv, const struct layer_case *layer,
+                               const struct found *found, struct counts *counts)
 {
     int64_t channels = conv->groups * conv->out_channels, n_taps = conv->kernel[0] * conv->kernel[1];
     for (size_t s = 0; s < ND_N_PAIR_SUMS; s++) {
@@ -386,7 +386,7 @@ static void the_pair_of_the_issue_saturates(void **state)
     }
 }
 
-/* 16 bit codes have no such kernel, Mul has no sums. */
+/* 16 bit quantised values have no such kernel, Mul has no sums. */
 static void other_units_have_none(void **state)
 {
     (void)state;

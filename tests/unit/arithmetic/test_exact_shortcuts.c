@@ -16,11 +16,11 @@
 struct fixture {
     struct nd_model *model;
     struct nd_exact_graph *graph;
-    struct nd_array found[8]; /* by edge */
+    struct nd_array found[8]; /* by tensor */
 };
 
-static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     struct fixture *f = context;
     (void)method;
@@ -57,7 +57,7 @@ static const struct nd_array *run(struct fixture *f, const struct nd_array *inpu
     for (size_t e = 0; e < nd_model_n_tensors(f->model); e++)
         if (strcmp(nd_model_tensor(f->model, e)->name, name) == 0)
             return &f->found[e];
-    fail_msg("no edge '%s'", name);
+    fail_msg("no tensor '%s'", name);
     return NULL;
 }
 
@@ -68,7 +68,7 @@ static struct nd_compose *new_model(void)
     return c;
 }
 
-/* ---- functions by code ---- */
+/* ---- functions by quantised value ---- */
 
 static double sigmoid(double x)
 {
@@ -76,8 +76,8 @@ static double sigmoid(double x)
     return x < 0 ? e / (1 + e) : 1 / (1 + e);
 }
 
-static double expected_qvalue(double qvalue, const struct nd_quant *in, const struct nd_quant *out, double least,
-                            double most)
+static double expected_qvalue(double qvalue, const struct nd_quant *in, const struct nd_quant *out,
+                              double least, double most)
 {
     double real = (qvalue - (double)in->zero_point[0]) * (double)in->scale[0];
     double whole = rint(sigmoid(real) / (double)out->scale[0]) + (double)out->zero_point[0];
@@ -109,7 +109,7 @@ static void check_sigmoid(enum nd_dtype dtype, double least, double most, int64_
         assert_int_equal(y->n, x.n);
         for (size_t i = 0; i < x.n; i++)
             if (y->x[i] != expected_qvalue(x.x[i], &in, &out, least, most))
-                fail_msg("code %g: %g", x.x[i], y->x[i]);
+                fail_msg("quantised value %g: %g", x.x[i], y->x[i]);
     }
     nd_array_deinit(&x);
     end(&f);

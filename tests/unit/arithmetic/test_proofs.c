@@ -1,5 +1,5 @@
-/* Proofs that two programs agree, held against the programs themselves: of layers whose weights are all 1 every
- * sum can be fed, and of others random and extreme inputs are. */
+/* Proofs that two arithmetics agree, held against the arithmetics themselves: of layers whose weights are all 1
+ * every sum can be fed, and of others random and extreme inputs are. */
 #include "support/main.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum { MAX_ROWS = 4096, MAX_INNER = 24, MAX_COLUMNS = 6 };
 
-/* A Gemm of uint8 or uint16 codes with uint8 weights and an int32 bias. */
+/* A Gemm of uint8 or uint16 quantised values with uint8 weights and an int32 bias. */
 struct shown_layer {
     Onnx__NodeProto node;
     struct nd_array x, w, b;
@@ -35,7 +35,8 @@ static void make_array(struct nd_array *array, enum nd_dtype dtype, int rank, si
     assert_int_equal(nd_array_make(array, dtype, &shape, NULL), ND_OK);
 }
 
-static void open_layer(struct shown_layer *l, enum nd_dtype dtype, size_t n_rows, size_t n_inner, size_t n_columns)
+static void open_layer(struct shown_layer *l, enum nd_dtype dtype, size_t n_rows, size_t n_inner,
+                       size_t n_columns)
 {
     *l = (struct shown_layer){0};
     onnx__node_proto__init(&l->node);
@@ -79,9 +80,9 @@ static void run_layer(struct shown_layer *l, const char *arithmetic, struct nd_a
     bool is_covered = false;
     *qvalues = (struct nd_array){0};
     nd_linear_shared_deinit(&l->shared);
-    assert_int_equal(
-        nd_layer_arithmetic_run(nd_layer_arithmetic_from_name(arithmetic), &l->layer, NULL, qvalues, &is_covered, NULL),
-        ND_OK);
+    assert_int_equal(nd_layer_arithmetic_run(nd_layer_arithmetic_from_name(arithmetic), &l->layer, NULL,
+                                             qvalues, &is_covered, NULL),
+                     ND_OK);
     assert_true(is_covered);
 }
 
@@ -89,13 +90,13 @@ static struct nd_layer_proof prove(struct shown_layer *l, bool *is_unequal)
 {
     struct nd_layer_proof proof;
     assert_int_equal(nd_layer_product_prove(nd_layer_arithmetic_from_name("htp-v69"),
-                                           nd_layer_arithmetic_from_name("htp-v73"), &l->layer, &proof, is_unequal,
-                                           NULL),
+                                            nd_layer_arithmetic_from_name("htp-v73"), &l->layer, &proof,
+                                            is_unequal, NULL),
                      ND_OK);
     return proof;
 }
 
-/* How many elements of the output the programs make different, and by column. */
+/* How many elements of the output the arithmetics make different, and by column. */
 static size_t count_unequal(struct shown_layer *l, size_t *by_column)
 {
     struct nd_array a, b;
@@ -126,7 +127,7 @@ static void draw_scales(struct shown_layer *l, uint64_t *state, bool is_power)
 
 /* ---- every sum ---- */
 
-/* Row i of x has the sum i - K z: all sums that K codes can have, with weights of 1. */
+/* Row i of x has the sum i - K z: all sums that K quantised values can have, with weights of 1. */
 static void feed_every_sum(struct shown_layer *l, size_t n_inner)
 {
     double most = l->x.dtype == ND_DTYPE_U8 ? 255 : 65535;
@@ -252,7 +253,7 @@ static void a_layer_without_known_arithmetic_is_not_proven(void **state)
     (void)state;
     open_layer(&l, ND_DTYPE_U8, 1, 4, 2);
     draw_scales(&l, &seed, true);
-    l.b.dtype = ND_DTYPE_F32; /* no code */
+    l.b.dtype = ND_DTYPE_F32; /* no quantised value */
     struct nd_layer_proof proof = prove(&l, NULL);
     assert_int_equal(proof.end, ND_LAYER_PROOF_NONE);
     assert_non_null(proof.reason);

@@ -1,5 +1,5 @@
-/* Many values at once, held against one after the other: products in blocks, values as near doubles, codes
- * counted by cells, packing, and sorting. */
+/* Many values at once, held against one after the other: products in blocks, values as near doubles, quantised
+ * values counted by cells, packing, and sorting. */
 #include "support/main.h"
 
 #include "arithmetic/exact/linear/quick.h"
@@ -159,7 +159,7 @@ static enum nd_dtype random_type(void)
     return types[pick(0, 3)];
 }
 
-/* What a device may have there: mostly the nearest code, else one beside it, or any. */
+/* What a device may have there: mostly the nearest quantised value, else one beside it, or any. */
 static double random_given(double qvalue, double low, double high)
 {
     int64_t kind = pick(0, 9);
@@ -204,7 +204,8 @@ static void compare_tallies(const struct nd_quick *quick, const struct nd_linear
     nd_qvalue_range(dtype, &low, &high);
     for (size_t i = 0; i < plain->n; i++)
         given[i] = random_given(
-            nd_qvalue_of_ratio(&plain->v[i], (double)quant->zero_point[0], dtype, ND_ROUND_HALF_EVEN), low, high);
+            nd_qvalue_of_ratio(&plain->v[i], (double)quant->zero_point[0], dtype, ND_ROUND_HALF_EVEN), low,
+            high);
     struct nd_exact_values values = {
         .shape = &plain->shape, .n = plain->n, .v = plain->v, .quant = quant, .dtype = dtype};
     struct nd_qvalue_tally one_by_one = {0}, at_once = {0};
@@ -225,8 +226,8 @@ static void compare_tallies(const struct nd_quick *quick, const struct nd_linear
     free(given);
 }
 
-/* The scale that brings the values into the range of the codes, so that most are neither clipped nor equal; or
- * any scale. */
+/* The scale that brings the values into the range of the quantised values, so that most are neither clipped nor
+ * equal; or any scale. */
 static void choose_scale(struct layer_case *layer, enum nd_dtype dtype)
 {
     double low, high, largest = 0;
@@ -343,7 +344,7 @@ static void packed_qvalues_come_back(void **state)
         enum nd_dtype dtype = types[pick(0, 5)];
         struct nd_shape shape = {.rank = 1, .dims = {pick(0, 300)}};
         struct nd_array values = {0}, back = {0};
-        bool is_strange = pick(0, 3) == 0; /* no codes of the type */
+        bool is_strange = pick(0, 3) == 0; /* no quantised values of the type */
         static const double strange[] = {0.5, -40000, 65536, 1e300, (double)NAN, (double)INFINITY};
         assert_int_equal(nd_array_make(&values, dtype, &shape, NULL), ND_OK);
         assert_int_equal(nd_array_make(&back, dtype, &shape, NULL), ND_OK);

@@ -1,5 +1,6 @@
-/* What is counted of many codes at once, held against plain loops, on every instruction set: random lengths,
- * none and odd ones among them, values at the ends of their types, and values that are no codes. */
+/* What is counted of many quantised values at once, held against plain loops, on every instruction set: random
+ * lengths, none and odd ones among them, values at the ends of their types, and values that are no quantised
+ * values. */
 #include "support/main.h"
 
 #include "arithmetic/exact/linear/quick.h"
@@ -142,13 +143,14 @@ static void ends_are_counted(void **state)
         double qvalues[MOST], ref[MOST];
         bool is_signed = pick(0, 1) == 0;
         const struct nd_qvalue_ends e = {is_signed ? -8 : 0, is_signed ? 7 : 15, 2, is_signed ? -HUGE_VAL : 8,
-                                       is_signed ? 0 : HUGE_VAL};
+                                         is_signed ? 0 : HUGE_VAL};
         const struct nd_pairs pairs = {qvalues, ref, (size_t)pick(0, MOST)};
         struct nd_ends_counted wanted = {0}, found;
         for (size_t i = 0; i < pairs.n; i++) {
             qvalues[i] = e.low + (double)pick(0, 15);
             ref[i] = e.low + (double)pick(0, 15);
-            bool is_near = fabs(qvalues[i] - ref[i]) <= 2, is_other = is_signed ? qvalues[i] < 0 : qvalues[i] >= 8;
+            bool is_near = fabs(qvalues[i] - ref[i]) <= 2,
+                 is_other = is_signed ? qvalues[i] < 0 : qvalues[i] >= 8;
             wanted.n_near += is_near;
             wanted.n_signed += is_other;
             wanted.n_signed_near += is_other && is_near;
@@ -216,7 +218,8 @@ static int32_t key_of(const struct nd_case_limits *l, double v, double given, si
     double qvalue = (double)whole + l->zero, outcome = given - qvalue + 1;
     double at = (double)cell;
     bool is_half = at >= l->half_low && at <= l->half_high, is_large = fabs((double)whole) >= l->large;
-    bool is_one = qvalue >= l->qvalue_low && qvalue < l->qvalue_high && outcome >= 0 && outcome < ND_CASE_OUTCOMES;
+    bool is_one =
+        qvalue >= l->qvalue_low && qvalue < l->qvalue_high && outcome >= 0 && outcome < ND_CASE_OUTCOMES;
     if (!is_one || (is_half && is_large))
         return (2 * N_CELLS + 1) * ND_CASE_OUTCOMES;
     return (int32_t)(((whole < 0 ? N_CELLS : 0) + cell) * ND_CASE_OUTCOMES + (int64_t)outcome);
@@ -273,7 +276,7 @@ static void cases_are_found(void **state)
 
 /* ---- of few values ---- */
 
-/* A unit that hands on codes with other scales: large enough to be counted by pairs. */
+/* A layer that hands on quantised values with other scales: large enough to be counted by pairs. */
 static void few_values_are_counted_as_each(void **state)
 {
     (void)state;

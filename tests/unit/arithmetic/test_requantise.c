@@ -1,4 +1,4 @@
-/* Programs from accumulator to code, and solving for them from staircases. */
+/* Arithmetics from accumulator to quantised value, and solving for them from threshold sweep. */
 #include "support/main.h"
 
 #include <math.h>
@@ -132,7 +132,7 @@ static void powers_of_two_have_their_logarithm(void **state)
     assert_int_equal(nd_multiplier_log(3), -2);
 }
 
-/* ---- staircases ---- */
+/* ---- threshold sweep ---- */
 
 enum { MAX_STAIRCASES = 2 * ND_THRESHOLD_SWEEP_MULTIPLIERS };
 
@@ -142,16 +142,16 @@ struct study {
 };
 
 static void add_threshold_sweep(struct study *study, const struct nd_requantise *truth, double multiplier,
-                          double zero)
+                                double zero)
 {
     struct nd_threshold_sweep *s = &study->staircases[study->n++];
     const struct nd_requantiser r = nd_requantise_prepare(truth, multiplier, zero);
     *s = (struct nd_threshold_sweep){.multiplier = multiplier,
-                               .zero_point = zero,
-                               .low = 0,
-                               .high = 255,
-                               .first = floor((-zero - 2) / multiplier),
-                               .n = (size_t)ceil(259 / multiplier)};
+                                     .zero_point = zero,
+                                     .low = 0,
+                                     .high = 255,
+                                     .first = floor((-zero - 2) / multiplier),
+                                     .n = (size_t)ceil(259 / multiplier)};
     double *qvalues = malloc(sizeof *qvalues * s->n);
     assert_non_null(qvalues);
     for (size_t k = 0; k < s->n; k++)
@@ -173,7 +173,7 @@ static void free_study(struct study *study)
     study->n = 0;
 }
 
-/* On staircases of random multipliers. */
+/* On threshold sweep of random multipliers. */
 static bool is_equal_elsewhere(const struct nd_requantise *a, const struct nd_requantise *b)
 {
     struct study fresh = {.n = 0};
@@ -193,7 +193,8 @@ static bool is_same(const struct nd_requantise *a, const struct nd_requantise *b
 }
 
 /* Two rounds, as a device is asked. */
-static void solve(const struct nd_requantise *truth, struct study *study, struct nd_threshold_sweep_findings *found)
+static void solve(const struct nd_requantise *truth, struct study *study,
+                  struct nd_threshold_sweep_findings *found)
 {
     double multipliers[ND_THRESHOLD_SWEEP_MULTIPLIERS];
     add_staircases(study, truth, multipliers, nd_threshold_sweep_first_multipliers(multipliers));
@@ -218,8 +219,8 @@ static void check_solving(const char *name, size_t *n_single)
     for (size_t i = 0; i < found.n_arithmetics; i++)
         has_truth = has_truth || is_same(&found.arithmetics[i], &truth);
     if (!has_truth && !(found.n_arithmetics > 0 && is_equal_elsewhere(&truth, &found.arithmetics[0])))
-        fail_msg("%s was excluded: %zu programs are left, the nearest has %llu wrong", name, found.n_arithmetics,
-                 (unsigned long long)found.n_nearest_wrong);
+        fail_msg("%s was excluded: %zu arithmetics are left, the nearest has %llu wrong", name,
+                 found.n_arithmetics, (unsigned long long)found.n_nearest_wrong);
     if (found.n_arithmetics == 1) {
         assert_true(is_equal_elsewhere(&truth, &found.arithmetics[0]));
         (*n_single)++;
@@ -244,7 +245,7 @@ static void staircases_give_their_arithmetic(void **state)
                 snprintf(name, sizeof name, "%s%s+rounding:%s", multipliers[m], granules[g], roundings[r]);
                 check_solving(name, &n_single);
             }
-    print_message("# %zu programs, %zu of them singled out\n", n, n_single);
+    print_message("# %zu arithmetics, %zu of them singled out\n", n, n_single);
     assert_true(n_single * 4 >= n);
 }
 
@@ -257,7 +258,7 @@ static void exact_multiplier_is_found(void **state)
     check_solving("multiplier:16+rounding:half-up", &n_single);
 }
 
-/* Two roundings are none of the programs by parts. */
+/* Two roundings are none of the arithmetics by parts. */
 static void specified_arithmetic_is_found(void **state)
 {
     (void)state;
@@ -279,7 +280,7 @@ static void specified_arithmetic_is_found(void **state)
     }
 }
 
-/* What no program gives leaves none. */
+/* What no arithmetic gives leaves none. */
 static void foreign_arithmetic_leaves_nothing(void **state)
 {
     (void)state;
@@ -316,7 +317,7 @@ static void granule_is_the_divisor_of_distances(void **state)
     free_study(&study);
 }
 
-/* ---- fresh codes ---- */
+/* ---- fresh quantised values ---- */
 
 static void best_arithmetics_stay_in_order(void **state)
 {

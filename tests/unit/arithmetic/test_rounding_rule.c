@@ -1,4 +1,4 @@
-/* Programs, held against integer arithmetic and the laws of what they get wrong. */
+/* Arithmetics, held against integer arithmetic and the laws of what they get wrong. */
 #include "support/main.h"
 
 #include <math.h>

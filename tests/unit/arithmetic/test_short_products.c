@@ -215,8 +215,8 @@ static void every_set_does_the_same_with_each_element(void **state)
 
 /* ---- operators ---- */
 
-/* Codes less a zero point, as 8 or 16 bits have them; of 16 bits many do not fit the type of kernels as they
- * are. */
+/* Quantised values less a zero point, as 8 or 16 bits have them; of 16 bits many do not fit the type of kernels
+ * as they are. */
 static void fill_packed_weights(struct nd_array *x, bool is_wide)
 {
     int64_t top = is_wide ? 65535 : 255, zero = pick(0, 2) == 0 ? pick(0, 1) * top : pick(0, top);

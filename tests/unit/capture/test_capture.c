@@ -133,9 +133,8 @@ static void check_outputs(const struct nd_capture *capture, size_t p, size_t e)
         }
     assert_int_equal(nd_capture_read_outputs(&(struct nd_probe_values){capture, p, e}, 0, n + 1, got, &err),
                      ND_ERR_NOT_FOUND);
-    assert_int_equal(
-        nd_capture_read_outputs(&(struct nd_probe_values){capture, p, e}, SIZE_MAX, 2, got, &err),
-        ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_read_outputs(&(struct nd_probe_values){capture, p, e}, SIZE_MAX, 2, got, &err),
+                     ND_ERR_NOT_FOUND);
     for (size_t s = 0; s < n; s++)
         for (size_t r = 0; r < fix_probes[p].n_repeats; r++) {
             fix_output(want, p, e, s, r);
@@ -191,7 +190,7 @@ static void check_round_trip(const struct fix_options *options)
     assert_true(found.content_matches);
     assert_int_equal(found.n_wrong, 0);
     assert_string_equal(found.first_wrong, "");
-    /* inputs, outputs, and two repeats of each edge that has elements */
+    /* inputs, outputs, and two repeats of each tensor that has elements */
     assert_int_equal(found.n_tensors, FIX_INPUTS * 8 + FIX_TENSORS * 7 + (FIX_TENSORS - 1) * 2);
     nd_capture_close(&capture);
     assert_null(capture);
@@ -294,8 +293,9 @@ static void capture_is_what_libhdf5_reads(void **state)
     }
 }
 
-/* A capture of one edge in one probe, "p", of one chunk. */
-static void write_one_tensor(const char *path, const struct nd_tensor *tensor, size_t n_samples, const void *data)
+/* A capture of one tensor in one probe, "p", of one chunk. */
+static void write_one_tensor(const char *path, const struct nd_tensor *tensor, size_t n_samples,
+                             const void *data)
 {
     struct nd_error err;
     struct nd_capture_probe probe = {
@@ -353,7 +353,8 @@ static void nibble_outside_its_type_is_counted_as_wrong(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct nd_error err;
         char *path = in_folder("nibble.h5");
-        struct nd_tensor tensor = {"x", "x", "X", "n", cases[i].dtype, {1, {4}}, {0, -1, NULL, NULL}, false, false};
+        struct nd_tensor tensor = {"x",   "x",  "X", "n", cases[i].dtype, {1, {4}}, {0, -1, NULL, NULL},
+                                   false, false};
         write_one_tensor(path, &tensor, 2, cases[i].bytes);
         struct nd_capture *capture = open_ok(path);
         struct nd_capture_verification found;
@@ -418,7 +419,8 @@ static void capture_without_anything_is_read(void **state)
     struct nd_capture_writer *writer = NULL;
     char *path = in_folder("failed.h5");
     fix_ok(nd_capture_writer_create(path, false, &writer, &err), &err);
-    struct nd_tensor unknown = {"e", "e", "X", "n", ND_DTYPE_NONE, {-1, {0}}, {0, -1, NULL, NULL}, false, false};
+    struct nd_tensor unknown = {"e",   "e",  "X", "n", ND_DTYPE_NONE, {-1, {0}}, {0, -1, NULL, NULL},
+                                false, false};
     const char *provider = "";
     fix_ok(nd_capture_writer_tensors(writer, &unknown, &provider, 1, &err), &err);
     struct nd_capture_probe probe = {.name = "p", .source = "s", .n_samples_expected = 4, .n_repeats = 2};

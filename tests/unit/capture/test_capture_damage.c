@@ -49,7 +49,7 @@ static void capture_made_by_h5py_is_read(void **state)
     assert_false(found.content_matches);
     assert_int_equal(found.n_tensors, 4);
     assert_int_equal(found.n_wrong, 4);
-    assert_string_equal(found.first_wrong, "probe 'p', edge 'conv', sample 0");
+    assert_string_equal(found.first_wrong, "probe 'p', tensor 'conv', sample 0");
     nd_capture_close(&capture);
     free(path);
 }
@@ -72,7 +72,7 @@ static void bad_file_is_refused_with_its_reason(void **state)
         {"newer.h5", ND_ERR_UNSUPPORTED, 706, "format version 2 is newer than 1"},
         {"version_zero.h5", ND_ERR_FORMAT, 709, "format version 0"},
         {"status.h5", ND_ERR_FORMAT, 709, "'finished'"},
-        {"same_name.h5", ND_ERR_FORMAT, 709, "two edges are named 'conv'"},
+        {"same_name.h5", ND_ERR_FORMAT, 709, "two tensors are named 'conv'"},
         {"unknown_type.h5", ND_ERR_FORMAT, 709, "unknown type 'float8'"},
         {"quant_count.h5", ND_ERR_FORMAT, 709, "2 scales on axis 0"},
         {"quant_axis.h5", ND_ERR_FORMAT, 709, "3 scales on axis 1"},
@@ -181,8 +181,8 @@ static bool do_views_agree(const struct nd_capture *capture)
             if (nd_shape_size_bytes(&tensor->shape, tensor->dtype, &n_bytes, &err) != ND_OK)
                 continue;
             unsigned char *read = malloc(n * n_bytes + 1);
-            bool is_read = read != NULL && nd_capture_read_outputs(&(struct nd_probe_values){capture, p, e},
-                                                                   0, n, read, &err) == ND_OK;
+            bool is_read = read != NULL && nd_capture_read_outputs(&(struct nd_probe_values){capture, p, e}, 0,
+                                                                   n, read, &err) == ND_OK;
             bool is_seen = nd_capture_view_outputs(&item, 0, n * n_bytes, &scratch, &view, &err) == ND_OK;
             do_agree = do_agree && is_read == is_seen && (!is_read || memcmp(read, view, n * n_bytes) == 0);
             free(read);
@@ -411,7 +411,7 @@ static void byte_of_every_tensor_is_covered_by_a_digest(void **state)
                 fix_ok(nd_capture_verify(capture, &found, &err), &err);
                 assert_int_equal(found.n_wrong, 1);
                 assert_true(found.content_matches);
-                snprintf(want, sizeof want, "probe '%s', edge '%s', sample 1", fix_probes[p].name,
+                snprintf(want, sizeof want, "probe '%s', tensor '%s', sample 1", fix_probes[p].name,
                          fix_tensors[e].name);
                 assert_string_equal(found.first_wrong, want);
                 nd_capture_close(&capture);

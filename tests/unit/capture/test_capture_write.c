@@ -209,13 +209,13 @@ static void *write_and_read(void *argument)
         struct nd_capture_writer *writer = NULL;
         struct nd_capture *capture = NULL;
         struct nd_capture_verification found = {0};
-        bool is_good = nd_capture_writer_create(path, true, &writer, &err) == ND_OK &&
-                       nd_capture_writer_tensors(writer, fix_tensors, fix_providers, FIX_TENSORS, &err) == ND_OK &&
-                       nd_capture_writer_log(writer, "log", fix_log, sizeof fix_log, &err) == ND_OK &&
-                       nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err) == ND_OK &&
-                       nd_capture_open(path, &capture, &err) == ND_OK &&
-                       nd_capture_n_tensors(capture) == FIX_TENSORS &&
-                       nd_capture_verify(capture, &found, &err) == ND_OK && found.content_matches;
+        bool is_good =
+            nd_capture_writer_create(path, true, &writer, &err) == ND_OK &&
+            nd_capture_writer_tensors(writer, fix_tensors, fix_providers, FIX_TENSORS, &err) == ND_OK &&
+            nd_capture_writer_log(writer, "log", fix_log, sizeof fix_log, &err) == ND_OK &&
+            nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err) == ND_OK &&
+            nd_capture_open(path, &capture, &err) == ND_OK && nd_capture_n_tensors(capture) == FIX_TENSORS &&
+            nd_capture_verify(capture, &found, &err) == ND_OK && found.content_matches;
         if (!is_good)
             print_message("# %s, round %d: %s\n", path, round, err.message);
         n_bad += !is_good;

@@ -80,7 +80,8 @@ static void check_bytes(size_t probe, size_t tensor, size_t sample, size_t repea
     assert_non_null(expected);
     fake_output(probe, tensor, sample, repeat, expected);
     if (n > 0 && memcmp(bytes, expected, n) != 0)
-        fail_msg("probe %zu, edge %zu, sample %zu, repeat %zu has other bytes", probe, tensor, sample, repeat);
+        fail_msg("probe %zu, tensor %zu, sample %zu, repeat %zu has other bytes", probe, tensor, sample,
+                 repeat);
     free(expected);
 }
 
@@ -109,7 +110,8 @@ static void take_chunk(struct seen *seen, const struct nd_record *record)
     assert_true(p < FAKE_PROBES && e < FAKE_TENSORS);
     assert_int_equal(fake_pass(seen->options, e), seen->pass);
     assert_int_equal(
-        nd_chunk_layout_make(&fake_tensors[e].shape, fake_tensors[e].dtype, fake_samples[p], &layout, NULL), ND_OK);
+        nd_chunk_layout_make(&fake_tensors[e].shape, fake_tensors[e].dtype, fake_samples[p], &layout, NULL),
+        ND_OK);
     assert_true(record->index[2] < layout.n_chunks);
     nd_chunk_span(&layout, (size_t)record->index[2], &span);
     unsigned char *raw = malloc(layout.chunk_bytes);
@@ -287,14 +289,14 @@ static void runs_stored_read_back_bit_for_bit(void **state)
         check_spool(config);
 }
 
-/* The layouts that the edges are there for; should the target size of chunks change, so must they. */
+/* The layouts that the tensors are there for; should the target size of chunks change, so must they. */
 static void tensors_of_the_test_are_cut_in_every_way(void **state)
 {
     (void)state;
     static const struct {
         size_t tensor, samples_per_chunk, chunks_per_sample, n_chunks;
     } cuts[] = {{TENSOR_QVALUES, 5, 1, 1}, {TENSOR_PAIR, 2, 1, 3},   {TENSOR_BIG, 1, 2, 10},
-                {TENSOR_EMPTY, 5, 1, 0}, {TENSOR_SCALAR, 5, 1, 1}, {TENSOR_WHOLE, 1, 1, 5}};
+                {TENSOR_EMPTY, 5, 1, 0},   {TENSOR_SCALAR, 5, 1, 1}, {TENSOR_WHOLE, 1, 1, 5}};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         const struct fake_tensor *tensor = &fake_tensors[cuts[i].tensor];
         struct nd_chunk_layout layout;

@@ -9,7 +9,7 @@
 #include "support/capture_fixture.h"
 #include "support/scratch.h"
 
-enum { EMPTY = 5, SOME = 9 }; /* edges of the fixture: "empty" and "i8" */
+enum { EMPTY = 5, SOME = 9 }; /* tensors of the fixture: "empty" and "i8" */
 
 static char *written(const char *name)
 {

@@ -17,7 +17,7 @@
 #include "npudiff/core/parse.h"
 #include "support/scratch.h"
 
-/* The first edge of the first probe. */
+/* The first tensor of the first probe. */
 #define FIRST(of) (&(const struct nd_probe_values){of, 0, 0})
 
 static uint64_t seed_of_run(void)
@@ -109,13 +109,14 @@ static void write_capture(const char *path, const struct stored *stored)
     struct nd_capture_writer *writer = NULL;
     size_t n = (size_t)stored->dataset.dims[0];
     struct nd_tensor tensor = {.name = (char *)"x",
-                           .onnx_name = (char *)"x",
-                           .op_types = (char *)"X",
-                           .node = (char *)"n",
-                           .dtype = stored->dtype,
-                           .shape = {.rank = stored->dataset.rank - 1},
-                           .quant = {.axis = -1}};
-    memcpy(tensor.shape.dims, stored->dataset.dims + 1, (size_t)tensor.shape.rank * sizeof tensor.shape.dims[0]);
+                               .onnx_name = (char *)"x",
+                               .op_types = (char *)"X",
+                               .node = (char *)"n",
+                               .dtype = stored->dtype,
+                               .shape = {.rank = stored->dataset.rank - 1},
+                               .quant = {.axis = -1}};
+    memcpy(tensor.shape.dims, stored->dataset.dims + 1,
+           (size_t)tensor.shape.rank * sizeof tensor.shape.dims[0]);
     struct nd_capture_probe probe = {
         .name = (char *)"p", .source = (char *)"s", .n_samples = n, .n_samples_expected = n, .n_repeats = 1};
     struct nd_digest *digests = calloc(n, sizeof *digests);
@@ -460,7 +461,8 @@ static void alike_is_not_told_of_other_storage(void **state)
         write_capture(path_b, &other);
         struct nd_capture *b = open_ok(path_b);
         assert_false(is_alike(a, b, 0, 10000));
-        assert_false(is_alike(b, b, 0, 10000) && (method == 0 || method == 4)); /* no deflate, not even with itself */
+        assert_false(is_alike(b, b, 0, 10000) &&
+                     (method == 0 || method == 4)); /* no deflate, not even with itself */
         nd_capture_close(&b);
     }
     nd_capture_close(&a);

@@ -182,14 +182,14 @@ static void tensor_missing_or_other_is_never_equal(void **state)
     assert_string_equal(f.comparison->classes_text, "cpu | gen1");
     *test = saved;
     test->tensors[FLEET_CONV].quant.n = 0;
-    assert_not_comparable(&f, FLEET_CONV, "the same codes, but 'gen1' does not state their scale");
+    assert_not_comparable(&f, FLEET_CONV, "the same quantised values, but 'gen1' does not state their scale");
     *test = saved;
     test->tensors[FLEET_SCORES].quant = test->tensors[FLEET_CONV].quant; /* floats are compared as they are */
     assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_SAME);
     fleet_stop(&f);
 }
 
-/* Floats of an untouched run have no codes of the model's inputs. */
+/* Floats of an untouched run have no quantised values of the model's inputs. */
 static void model_input_that_is_not_recorded_decides_nothing(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* What the kernels and the metrics find in pairs of which nothing, little, half or everything differs, against
  * plain loops over the elements: every statistic to the bit, for every type, at odd sizes, in one state and in
- * several that are merged, with and without counting pairs of codes, with every set of kernels. The order of
- * sums is that of docs/reference/metrics.md#sums. */
+ * several that are merged, with and without counting pairs of quantised values, with every set of kernels. The
+ * order of sums is that of docs/reference/metrics.md#sums. */
 #include "support/main.h"
 
 #include <math.h>
@@ -270,7 +270,8 @@ static void check_pair(struct pair *pair, struct nd_tensor *tensor)
     memset(&plain, 0, sizeof plain);
     for (size_t k = 0; k < n_kernels; k++) {
         struct nd_compare_options options = {.n_worst = 3};
-        assert_int_equal(nd_pair_context_make(tensor, tensor, &options, kernels[k], &pair->context, NULL), ND_OK);
+        assert_int_equal(nd_pair_context_make(tensor, tensor, &options, kernels[k], &pair->context, NULL),
+                         ND_OK);
         pair->context.gate = (struct nd_gate_values){.has_tolerance = true, .atol = 0.5, .rtol = 0.25};
         for (size_t s = 0; s < N_SAMPLES && k == 0; s++)
             if (memcmp(pair->ref[s], pair->test[s], pair->n * pair->elem_bytes) != 0)
@@ -307,11 +308,12 @@ static void test_every_density(void **state)
                 char name[] = "x";
                 bool is_float = nd_dtype_is_float(dtypes[t]);
                 state_of_random = seed;
-                struct nd_tensor tensor = {.name = name,
-                                       .onnx_name = name,
-                                       .dtype = dtypes[t],
-                                       .shape = {1, {(int64_t)sizes[n]}},
-                                       .quant = {is_float ? 0 : 1, -1, &scales[seed % 2], &zeros[seed % 2]}};
+                struct nd_tensor tensor = {
+                    .name = name,
+                    .onnx_name = name,
+                    .dtype = dtypes[t],
+                    .shape = {1, {(int64_t)sizes[n]}},
+                    .quant = {is_float ? 0 : 1, -1, &scales[seed % 2], &zeros[seed % 2]}};
                 pair.n = sizes[n];
                 pair.dtype = dtypes[t];
                 pair.elem_bytes = nd_dtype_size_bytes(dtypes[t]);

@@ -6,13 +6,13 @@
 
 enum { BIG = FLEET_TENSORS, BIG_SAMPLES = 2, BIG_ELEMS = 2 * 1024 * 1100 }; /* more than one unit's 2 MiB */
 
-/* An edge of large samples, of which only the first two are there: the fleet then has two samples. */
+/* A tensor of large samples, of which only the first two are there: the fleet then has two samples. */
 static void add_big_tensor(struct fleet *f, uint64_t *seed)
 {
     for (size_t c = 0; c < f->n; c++) {
         struct nd_capture *capture = f->captures[c];
         fleet_add_tensor(capture, "big", "Conv", ND_DTYPE_U8,
-                       (struct nd_shape){.rank = 3, .dims = {2, 1024, 1100}});
+                         (struct nd_shape){.rank = 3, .dims = {2, 1024, 1100}});
         capture->probes[0].n_samples = capture->probes[0].n_samples_expected = BIG_SAMPLES;
         capture->large[0][BIG] = malloc((size_t)BIG_SAMPLES * BIG_ELEMS);
         assert_non_null(capture->large[0][BIG]);
@@ -47,7 +47,7 @@ static void scramble(struct fleet *f, uint64_t *seed)
                 (unsigned char)(1 + below(seed, 7));
         for (size_t k = 0; k < 4; k++) {
             fleet_set_qvalue(f->captures[c], below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
-                           (int16_t)below(seed, 800));
+                             (int16_t)below(seed, 800));
             fleet_set_score(f->captures[c], below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
                             k == 3 && c % 2 == 0 ? NAN : (float)below(seed, 100) / 100);
         }
@@ -347,7 +347,7 @@ static void digest_that_hides_a_difference_is_found_when_verified(void **state)
         f.options.all_pairs = run / 3 % 2 == 1;
         assert_int_equal(fleet_run(&f), ND_ERR_FORMAT);
         assert_int_equal(f.err.id, ND_E_CAPTURE_DIGEST);
-        if (strstr(f.err.message, "edge 'conv', probe 'val', sample 2") == NULL ||
+        if (strstr(f.err.message, "tensor 'conv', probe 'val', sample 2") == NULL ||
             strstr(f.err.message, "gen2") == NULL)
             fail_msg("%s", f.err.message);
         assert_null(f.comparison);
@@ -355,7 +355,8 @@ static void digest_that_hides_a_difference_is_found_when_verified(void **state)
     fleet_stop(&f);
 }
 
-/* What is read is held against its digest, also of samples that several units read; what is not read is not. */
+/* What is read is held against its digest, also of samples that several layers read; what is not read is not.
+ */
 static void data_that_is_not_what_its_digest_was_made_of_is_an_error(void **state)
 {
     (void)state;
@@ -378,7 +379,7 @@ static void data_that_is_not_what_its_digest_was_made_of_is_an_error(void **stat
         } else {
             assert_int_equal(fleet_run(&f), ND_ERR_FORMAT);
             assert_int_equal(f.err.id, ND_E_CAPTURE_DIGEST);
-            if (strstr(f.err.message, "'gen2' is damaged: edge 'big', probe 'val', sample 1") == NULL)
+            if (strstr(f.err.message, "'gen2' is damaged: tensor 'big', probe 'val', sample 1") == NULL)
                 fail_msg("byte %zu: %s", at, f.err.message);
         }
         f.captures[2]->large[0][BIG][at] ^= 4;
@@ -405,7 +406,7 @@ static void digests_that_differ_over_equal_data_name_the_lowest_place(void **sta
         f.captures[2]->chunk_bytes[FLEET_LOGITS] = f.captures[0]->chunk_bytes[FLEET_LOGITS] = run / 6 * 10;
         assert_int_equal(fleet_run(&f), ND_ERR_FORMAT);
         assert_int_equal(f.err.id, ND_E_CAPTURE_DIGEST);
-        if (strstr(f.err.message, "edge 'logits', probe 'val', sample 1") == NULL ||
+        if (strstr(f.err.message, "tensor 'logits', probe 'val', sample 1") == NULL ||
             strstr(f.err.message, "gen2") == NULL)
             fail_msg("%s", f.err.message);
     }
@@ -426,7 +427,7 @@ static void big_digest_that_differs_over_equal_data_is_an_error(void **state)
     for (size_t run = 0; run < 3; run++) {
         f.options.n_threads = 1 + run;
         assert_int_equal(fleet_run(&f), ND_ERR_FORMAT);
-        assert_non_null(strstr(f.err.message, "edge 'big', probe 'val', sample 1"));
+        assert_non_null(strstr(f.err.message, "tensor 'big', probe 'val', sample 1"));
     }
     free_big(&f);
     fleet_stop(&f);

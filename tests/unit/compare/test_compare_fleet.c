@@ -4,7 +4,7 @@
 
 #include "support/fleet_compare.h"
 
-/* groups[c] of each capture at an edge: equal numbers are made equal there. */
+/* groups[c] of each capture at a tensor: equal numbers are made equal there. */
 static void set_groups(struct fleet *f, size_t tensor, const int *groups)
 {
     for (size_t c = 0; c < f->n; c++)

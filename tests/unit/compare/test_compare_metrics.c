@@ -389,9 +389,9 @@ static void layout_that_does_not_fit_is_refused(void **state)
     int64_t zero[4] = {0};
     struct nd_layout layout;
     struct nd_tensor tensor = {.name = (char *)(uintptr_t) "e",
-                           .dtype = ND_DTYPE_U8,
-                           .shape = {.rank = 2, .dims = {2, 3}},
-                           .quant = {.n = 4, .axis = 1, .scale = scale, .zero_point = zero}};
+                               .dtype = ND_DTYPE_U8,
+                               .shape = {.rank = 2, .dims = {2, 3}},
+                               .quant = {.n = 4, .axis = 1, .scale = scale, .zero_point = zero}};
     assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_ERR_FORMAT);
     tensor.quant.n = 3;
     assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_OK);

@@ -83,7 +83,8 @@ static void outputs_that_are_nan_alike_are_inconclusive(void **state)
     fleet_stop(&f);
 }
 
-/* A gate in LSB governs codes against floats, whichever side the codes are on and whatever the scales are. */
+/* A gate in LSB governs quantised values against floats, whichever side the quantised values are on and
+ * whatever the scales are. */
 static void gate_of_qvalues_against_floats_counts_steps(void **state)
 {
     (void)state;

@@ -125,8 +125,8 @@ static void wrong(struct check *check, const char *what, const char *got, const 
 {
     check->n_wrong++;
     fprintf(stderr, "pairs.json:%zu (%s and %s, %s, mode %d): %s is %s, not %s\n", check->line,
-            nd_dtype_name(check->c->ref.tensor.dtype), nd_dtype_name(check->c->test.tensor.dtype), check->kernels,
-            check->mode, what, got, expected);
+            nd_dtype_name(check->c->ref.tensor.dtype), nd_dtype_name(check->c->test.tensor.dtype),
+            check->kernels, check->mode, what, got, expected);
 }
 
 /* Equal bits, or both NaN. The logarithm is the C library's, which may differ in the last bit. */

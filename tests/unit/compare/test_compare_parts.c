@@ -33,7 +33,7 @@ static void start(struct fleet *f, uint64_t *seed)
             size_t probe = below(seed, 2), i = below(seed, 24 * 3);
             capture->outputs[probe][FLEET_CONV][i] += (unsigned char)below(seed, 4);
             fleet_set_qvalue(capture, below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
-                           (int16_t)below(seed, 700));
+                             (int16_t)below(seed, 700));
             fleet_set_score(capture, below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
                             k == 7 ? NAN : (float)below(seed, 100) / 100);
         }

@@ -265,7 +265,7 @@ static void report_says_which_samples_differ(void **state)
     fleet_stop(&f);
 }
 
-/* Samples 3 and 11 are off by half the range, all others by a step in every fifth code. */
+/* Samples 3 and 11 are off by half the range, all others by a step in every fifth quantised value. */
 static void gross_samples_among_rounded_ones_are_told(void **state)
 {
     (void)state;

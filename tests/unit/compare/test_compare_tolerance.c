@@ -242,9 +242,9 @@ static void worst_elements_show_qvalues_and_what_they_mean(void **state)
     float scale[] = {0.5f, -2};
     int64_t zero[] = {10, 3};
     struct nd_tensor tensor = {.name = (char *)(uintptr_t) "e",
-                           .dtype = ND_DTYPE_U8,
-                           .shape = {.rank = 2, .dims = {3, 2}},
-                           .quant = {.n = 2, .axis = 1, .scale = scale, .zero_point = zero}};
+                               .dtype = ND_DTYPE_U8,
+                               .shape = {.rank = 2, .dims = {3, 2}},
+                               .quant = {.n = 2, .axis = 1, .scale = scale, .zero_point = zero}};
     const uint8_t ref[] = {10, 3, 12, 5, 0, 0}, test[] = {20, 4, 12, 5, 0, 3};
     struct nd_pair_context context = context_of(&tensor, &tensor, NULL);
     struct nd_difference d = compare_pair(&context, ref, test);

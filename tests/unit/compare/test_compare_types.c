@@ -147,8 +147,8 @@ struct mixed_sums {
     int64_t max_ulp;
 };
 
-static void check_mixed(const struct nd_tensor *ref_tensor, const struct nd_tensor *test_tensor, const void *ref,
-                        const void *test, size_t n, const struct ladder *ladder)
+static void check_mixed(const struct nd_tensor *ref_tensor, const struct nd_tensor *test_tensor,
+                        const void *ref, const void *test, size_t n, const struct ladder *ladder)
 {
     struct mixed_sums e = {.first = SIZE_MAX};
     for (size_t i = 0; i < n; i++) {
@@ -178,7 +178,7 @@ static void check_mixed(const struct nd_tensor *ref_tensor, const struct nd_tens
     assert_f64_bits(d.abs.max, e.max);
     assert_f64_bits(d.tolerance.atol, e.max);
     assert_false(d.tolerance.has_lsb);
-    /* Codes against floats are steps apart, and no ULPs. */
+    /* Quantised values against floats are steps apart, and no ULPs. */
     bool has_qvalues = nd_dtype_is_float(ref_tensor->dtype) != nd_dtype_is_float(test_tensor->dtype);
     assert_int_equal(d.has_steps, has_qvalues);
     assert_int_equal(d.tolerance.has_ulp, !has_qvalues);
@@ -264,7 +264,7 @@ static void mixed_zeros_and_nans_are_equal(void **state)
     assert_int_equal(d.n_samples_differing, 0); /* no value differs */
 }
 
-/* Every code of a byte, as floats that a unit may make of it. */
+/* Every quantised value of a byte, as floats that a layer may make of it. */
 enum { QVALUES = 256 };
 
 struct dequantisation {
@@ -304,7 +304,8 @@ static void floats_that_qvalues_were_made_of_are_equal(void **state)
         assert_f64_bits(d.abs.max, 0);
         free(d.worst);
         float right = orders[k][200];
-        static const float steps[] = {1, 0.6f, -1, 0.3f}; /* another code, and no code at all */
+        static const float steps[] = {1, 0.6f, -1,
+                                      0.3f}; /* another quantised value, and no quantised value at all */
         for (size_t i = 0; i < 4; i++) {
             orders[k][200] = right + steps[i] * scale[0];
             context = context_of(&floats, &qvalues, NULL); /* the sides may be the other way round */
@@ -317,7 +318,7 @@ static void floats_that_qvalues_were_made_of_are_equal(void **state)
     }
 }
 
-/* A float of half precision may stand for any of several codes of 16 bits. */
+/* A float of half precision may stand for any of several quantised values of 16 bits. */
 static void halves_of_wide_qvalues_differ(void **state)
 {
     (void)state;

@@ -369,7 +369,7 @@ static void impossible_latencies_and_options_are_refused(void **state)
 enum { SAMPLES = 3, TENSORS = 2 };
 
 /* A capture of SAMPLES samples with n_repeats each. tie 0: all runs of a sample give the same bits; 1: slow
- * runs give others at the second edge; 2: every tenth run does, slow or not. */
+ * runs give others at the second tensor; 2: every tenth run does, slow or not. */
 static struct nd_latency join(size_t n_repeats, int tie, bool has_slow)
 {
     struct nd_error err = {0};
@@ -382,19 +382,19 @@ static struct nd_latency join(size_t n_repeats, int tie, bool has_slow)
     assert_true(us != NULL && digests != NULL);
     uint64_t random = seed;
     struct nd_tensor tensors[TENSORS] = {{.name = (char *)"a",
-                                    .onnx_name = (char *)"a",
-                                    .op_types = (char *)"Conv",
-                                    .node = (char *)"a",
-                                    .dtype = ND_DTYPE_U8,
-                                    .shape = {1, {4}},
-                                    .quant = {0, -1, NULL, NULL}},
-                                   {.name = (char *)"b",
-                                    .onnx_name = (char *)"b",
-                                    .op_types = (char *)"Add",
-                                    .node = (char *)"b",
-                                    .dtype = ND_DTYPE_U8,
-                                    .shape = {1, {4}},
-                                    .quant = {0, -1, NULL, NULL}}};
+                                          .onnx_name = (char *)"a",
+                                          .op_types = (char *)"Conv",
+                                          .node = (char *)"a",
+                                          .dtype = ND_DTYPE_U8,
+                                          .shape = {1, {4}},
+                                          .quant = {0, -1, NULL, NULL}},
+                                         {.name = (char *)"b",
+                                          .onnx_name = (char *)"b",
+                                          .op_types = (char *)"Add",
+                                          .node = (char *)"b",
+                                          .dtype = ND_DTYPE_U8,
+                                          .shape = {1, {4}},
+                                          .quant = {0, -1, NULL, NULL}}};
     const char *providers[TENSORS] = {"", ""};
     struct nd_capture_probe probe = {.name = (char *)"p",
                                      .source = (char *)"p",

@@ -24,7 +24,8 @@ static uint64_t random_seed(void)
     return seed;
 }
 
-/* The lower edge of a value's bin by the words of docs/reference/metrics.md: 1 + k/64 times a power of two. */
+/* The lower tensor of a value's bin by the words of docs/reference/metrics.md: 1 + k/64 times a power of two.
+ */
 static double tensor_of(double value)
 {
     int power;

@@ -84,9 +84,9 @@ static void tensor_copy_is_deep(void **state)
     float scale[2] = {0.5f, 0.25f};
     int64_t zero[2] = {1, 2};
     struct nd_tensor tensor = {.name = (char *)"n",
-                           .onnx_name = (char *)"o",
-                           .dtype = ND_DTYPE_U8,
-                           .quant = {.n = 2, .axis = 1, .scale = scale, .zero_point = zero}};
+                               .onnx_name = (char *)"o",
+                               .dtype = ND_DTYPE_U8,
+                               .quant = {.n = 2, .axis = 1, .scale = scale, .zero_point = zero}};
     struct nd_tensor copy;
     assert_int_equal(nd_tensor_copy(&tensor, &copy, NULL), ND_OK);
     assert_ptr_not_equal(copy.name, tensor.name);

@@ -1,4 +1,4 @@
-/* Codes that the agent makes of floats. */
+/* Quantised values that the agent makes of floats. */
 #include "support/main.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "devices/agent/agent.h"
 
-/* One edge, of which a session gave n floats. */
+/* One tensor, of which a session gave n floats. */
 static enum nd_status make(const struct nd_job_tensor *tensor, const float *floats, size_t n,
                            struct nd_agent_codes *qvalues, struct nd_error *err)
 {
@@ -42,8 +42,8 @@ static const struct range {
 } ranges[] = {
     {ND_DTYPE_U8, 0, 255}, {ND_DTYPE_I8, -128, 127}, {ND_DTYPE_U16, 0, 65535}, {ND_DTYPE_I16, -32768, 32767}};
 
-/* Every code of every type comes back from the float that DequantizeLinear is defined to make of it, and from
- * neither of the floats beside that one. */
+/* Every quantised value of every type comes back from the float that DequantizeLinear is defined to make of it,
+ * and from neither of the floats beside that one. */
 static void every_code_comes_back(void **state)
 {
     (void)state;

@@ -193,7 +193,7 @@ struct shift {
     const struct nd_device *const *devices;
     pthread_mutex_t lock;
     size_t n_running[3], n_max[3]; /* of this machine, a phone, a board */
-    size_t n_at_once;               /* so many tasks run at once */
+    size_t n_at_once;              /* so many tasks run at once */
     pthread_barrier_t all_at_work;
     size_t order[N_TASKS], n_run; /* tasks as they began */
     size_t failing;

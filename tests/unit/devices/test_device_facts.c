@@ -424,7 +424,8 @@ static void questions_are_answered_by_a_shell(void **state)
     (void)state;
     struct nd_error err = {0};
     size_t n;
-    char *question = nd_device_facts_question(MARKER), *after = nd_device_facts_question_after(MARKER, 1700000000);
+    char *question = nd_device_facts_question(MARKER),
+         *after = nd_device_facts_question_after(MARKER, 1700000000);
     assert_null(strchr(question, '\n'));
     assert_null(strchr(after, '\n'));
     char *answer = ask(question, &n);

@@ -400,8 +400,8 @@ static enum nd_status resolve(const char *uri, const char *abi, const char *soc,
     struct nd_device device;
     expect_ok(nd_device_parse(uri, &device, err), err);
     const struct nd_device_facts device_facts = {.abi = (char *)(uintptr_t)abi,
-                                         .soc = (char *)(uintptr_t)soc,
-                                         .chipset = soc != NULL ? nd_chipset_find(soc) : NULL};
+                                                 .soc = (char *)(uintptr_t)soc,
+                                                 .chipset = soc != NULL ? nd_chipset_find(soc) : NULL};
     enum nd_status status = nd_device_resolve(&device, &device_facts, out, err);
     nd_device_deinit(&device);
     return status;

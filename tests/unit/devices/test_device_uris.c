@@ -77,7 +77,7 @@ static void emulated_uri_is_a_profile(void **state)
     struct nd_device device;
     assert_int_equal(nd_device_parse("emu:double:8,stale@a/b@c?d=", &device, &err), ND_ERR_USAGE);
     assert_int_equal(err.id, ND_E_DEVICE_PROFILE);
-    /* What separates a runtime or options elsewhere may be in the name of an edge. */
+    /* What separates a runtime or options elsewhere may be in the name of a tensor. */
     expect_ok(nd_device_parse("emu:double:8,stale@a/b@c?d", &device, &err), &err);
     assert_int_equal(device.kind, ND_DEVICE_EMULATED);
     assert_string_equal(nd_device_kind_name(device.kind), "emu");
@@ -105,7 +105,7 @@ static void emulated_profiles_come_from_files(void **state)
         {"items: [floor]\nseed: 1\nseed: 1\n", ":3:1: there is a second 'seed'"},
         {"items: [floor]\nseed: -1\n", ":2:7: item 'seed=-1' is not of the form seed=N"},
         {"items:\n  - floor\n  - [floor]\n", ":3:5: an item is a text"},
-        {"items:\n  - floor\n  -   fuse\n", ":3:7: item 'fuse' is not of the form fuse@EDGE"},
+        {"items:\n  - floor\n  -   fuse\n", ":3:7: item 'fuse' is not of the form fuse@TENSOR"},
         {"items: [floor\n", ":2:1: did not find expected ',' or ']'"},
         {"items: [\"a\\0b\"]\n", ":1:9: an item is a text"},
         {"items: [floor]\n--- 1\n", ": there is a second document"},

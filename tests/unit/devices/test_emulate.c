@@ -8,8 +8,8 @@
 #include "devices/emulator/emulate.h"
 #include "support/emulated_model.h"
 
-/* Every unit follows from the codes that the device shows for what it reads, but the faulty ones, and of those
- * with one fault as many codes differ as the device counted. */
+/* Every layer follows from the quantised values that the device shows for what it reads, but the faulty ones,
+ * and of those with one fault as many quantised values differ as the device counted. */
 static void check_truth(struct bench *b, const char *text, size_t n_samples)
 {
     struct nd_emulation emulation;
@@ -36,8 +36,9 @@ static void check_truth(struct bench *b, const char *text, size_t n_samples)
         for (size_t i = 0; i < n; i++)
             told += strcmp(truth[i].tensor, nd_model_tensor(b->model, e)->name) == 0 ? truth[i].n_changed : 0;
         if (told != counts[e])
-            fail_msg("%s: %llu codes of '%s' are faulty; the truth says %llu", text,
-                     (unsigned long long)counts[e], nd_model_tensor(b->model, e)->name, (unsigned long long)told);
+            fail_msg("%s: %llu quantised values of '%s' are faulty; the truth says %llu", text,
+                     (unsigned long long)counts[e], nd_model_tensor(b->model, e)->name,
+                     (unsigned long long)told);
     }
     nd_emulator_destroy(&emulator);
     nd_emulation_deinit(&emulation);
@@ -78,7 +79,8 @@ static void faults_are_where_the_truth_says(void **state)
     const struct nd_model_layer *middle = NULL; /* of rank 3, and read by somebody */
     for (size_t u = 0; u < nd_model_n_layers(b.model); u++) {
         const struct nd_model_layer *layer = nd_model_layer(b.model, u);
-        if (nd_model_tensor(b.model, layer->tensor)->shape.rank == 3 && strstr(layer->op_types, "MatMul") != NULL)
+        if (nd_model_tensor(b.model, layer->tensor)->shape.rank == 3 &&
+            strstr(layer->op_types, "MatMul") != NULL)
             middle = layer;
     }
     assert_non_null(middle);
@@ -113,9 +115,9 @@ static void healthy_devices_are_the_reference(void **state)
     }
 }
 
-/* What a fault of codes makes of the healthy ones, written down once more. */
+/* What a fault of quantised values makes of the healthy ones, written down once more. */
 static double expected_qvalue(const char *word, const struct nd_array *plain, const struct nd_array *before,
-                            size_t i, double zero)
+                              size_t i, double zero)
 {
     const int64_t *dims = plain->shape.dims;
     size_t n_channels = (size_t)dims[1], n_inner = (size_t)(dims[2] * dims[3]), n = plain->n;

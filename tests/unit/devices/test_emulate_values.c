@@ -16,7 +16,7 @@ static enum nd_status collect(void *context, const struct nd_exact_values *value
     struct values *wanted = context;
     for (size_t i = 0; i < values->n; i++)
         qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[0], values->dtype,
-                                       ND_ROUND_HALF_EVEN);
+                                           ND_ROUND_HALF_EVEN);
     if (values->tensor != wanted->tensor)
         return ND_OK;
     free(wanted->v);
@@ -27,8 +27,8 @@ static enum nd_status collect(void *context, const struct nd_exact_values *value
     return ND_OK;
 }
 
-static enum nd_status ignore(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                             struct nd_error *err)
+static enum nd_status ignore(void *context, size_t tensor, const struct nd_array *values,
+                             enum nd_exact_method method, struct nd_error *err)
 {
     (void)context;
     (void)tensor;
@@ -121,7 +121,8 @@ static void accumulators_are_whole_numbers_of_so_many_bits(void **state)
         run_device(&b, emulator);
         size_t n_outside = 0;
         for (size_t i = 0; i < values.n; i++) {
-            size_t n_inner = tensor->shape.rank == 4 ? (size_t)(tensor->shape.dims[2] * tensor->shape.dims[3]) : 1;
+            size_t n_inner =
+                tensor->shape.rank == 4 ? (size_t)(tensor->shape.dims[2] * tensor->shape.dims[3]) : 1;
             double step = steps[i / n_inner % (size_t)tensor->shape.dims[1] % n_steps].parts[0];
             double scale = (double)tensor->quant.scale[0], accumulator = values.v[i] * scale / step;
             assert_true(fabs(accumulator - rint(accumulator)) < 0.02);
@@ -158,9 +159,9 @@ static void accumulators_of_other_layers_are_refused(void **state)
     close_bench(&b);
 }
 
-/* Runs n_runs of the same sample and keeps the codes of an edge: made[run]. */
-static void record_runs(struct bench *b, const char *text, size_t n_repeats, size_t tensor, struct nd_array *made,
-                        size_t n_runs)
+/* Runs n_runs of the same sample and keeps the quantised values of a tensor: made[run]. */
+static void record_runs(struct bench *b, const char *text, size_t n_repeats, size_t tensor,
+                        struct nd_array *made, size_t n_runs)
 {
     struct nd_emulation emulation;
     struct nd_emulator *emulator = make_device(b, &emulation, text, n_repeats);

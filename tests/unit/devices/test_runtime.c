@@ -400,7 +400,8 @@ static void input_of_the_wrong_shape_is_refused_by_the_run(void **state)
     static const uint8_t qvalues[N_QVALUES];
     struct nd_output_view view;
     nd_session_set_input_shape(session, 0, &(struct nd_shape){.rank = 2, .dims = {1, N_QVALUES / 2}});
-    assert_int_equal(nd_session_run(session, (const void *const[]){qvalues, qvalues}, &view, &err), ND_ERR_DEVICE);
+    assert_int_equal(nd_session_run(session, (const void *const[]){qvalues, qvalues}, &view, &err),
+                     ND_ERR_DEVICE);
     assert_non_null(strstr(err.message, "running the model: INVALID_ARGUMENT: "));
     nd_session_set_input_shape(session, 0, &(struct nd_shape){.rank = 2, .dims = {1, N_QVALUES}});
     expect_ok(nd_session_run(session, (const void *const[]){qvalues, qvalues}, &view, &err), &err);

@@ -1,7 +1,7 @@
 /* A Concat whose inputs have other encodings than it has, and layers that are made together with the one
- * before, held against what the simulator of the HTP makes of random codes (golden/programs/joined-*, made by
- * tools/make_htp_concat_oracle.py, and layers-*, made by tools/make_htp_layers_oracle.py): several side by side
- * in a model. */
+ * before, held against what the simulator of the HTP makes of random quantised values
+ * (golden/programs/joined-*, made by tools/make_htp_concat_oracle.py, and layers-*, made by
+ * tools/make_htp_layers_oracle.py): several side by side in a model. */
 #include "support/main.h"
 
 #include <math.h>
@@ -21,15 +21,16 @@ struct trial {
     size_t arithmetic; /* of nd_unit_programs */
     struct nd_model *model;
     struct nd_exact_graph *graph;
-    struct nd_array *inputs, *given; /* [n of the model], [n_edges] the simulator's codes */
+    struct nd_array *inputs, *given; /* [n of the model], [n_edges] the simulator's quantised values */
     struct nd_alternatives alternatives;
     struct nd_layer_trial trial;
-    size_t n_concats, n_bad, n_qvalues, n_differing; /* codes that are not what the inputs' codes would give */
-    const char *prefix;                            /* of its files */
-    size_t n_layers, n_fused;                       /* units of layers-*; those that only fusion explains */
-    bool may_be_open;                              /* a Relu that is not covered is no fault */
-    size_t n_open;                                 /* how many there are */
-    enum nd_alternative alternative;               /* that layers may be made in */
+    size_t n_concats, n_bad, n_qvalues,
+        n_differing;          /* quantised values that are not what the inputs' quantised values would give */
+    const char *prefix;       /* of its files */
+    size_t n_layers, n_fused; /* layers of layers-*; those that only fusion explains */
+    bool may_be_open;         /* a Relu that is not covered is no fault */
+    size_t n_open;            /* how many there are */
+    enum nd_alternative alternative; /* that layers may be made in */
 };
 
 static const char *maker_of(const struct trial *t, size_t tensor)
@@ -48,9 +49,9 @@ static void look_at_concat(struct trial *t, const struct nd_exact_layer *layer)
         n_wrong += made->x[i] != given->x[i];
     if (made == NULL || made->n != given->n || n_wrong > 0) {
         t->n_bad++;
-        print_message("Concat of %s and %s: %s, %zu of %zu codes differ\n", maker_of(t, layer->input_tensors[0]),
-                      maker_of(t, layer->input_tensors[1]), made != NULL ? "covered" : "not covered", n_wrong,
-                      given->n);
+        print_message("Concat of %s and %s: %s, %zu of %zu quantised values differ\n",
+                      maker_of(t, layer->input_tensors[0]), maker_of(t, layer->input_tensors[1]),
+                      made != NULL ? "covered" : "not covered", n_wrong, given->n);
     }
     t->n_qvalues += given->n;
 }
@@ -63,8 +64,8 @@ static size_t count_wrong(const struct nd_array *made, const struct nd_array *gi
     return n;
 }
 
-/* What the program makes of the unit, alone or with the one before it, is what the simulator has; but for what
- * is in doubt. */
+/* What the arithmetic makes of the layer, alone or with the one before it, is what the simulator has; but for
+ * what is in doubt. */
 static void look_at_layer(struct trial *t, const struct nd_exact_layer *layer)
 {
     const struct nd_layer_trial *trial = &t->trial;
@@ -84,7 +85,7 @@ static void look_at_layer(struct trial *t, const struct nd_exact_layer *layer)
     if (is_alone || is_fused || is_open)
         return;
     t->n_bad++;
-    print_message("%s: %zu alone, %zu fused of %zu codes differ\n", maker_of(t, layer->tensor),
+    print_message("%s: %zu alone, %zu fused of %zu quantised values differ\n", maker_of(t, layer->tensor),
                   alone != NULL ? count_wrong(alone, given) : given->n,
                   fused != NULL ? count_wrong(fused, given) : given->n, given->n);
 }
@@ -103,7 +104,7 @@ static enum nd_status make(void *context, const struct nd_exact_layer *layer, st
     return status;
 }
 
-/* Plain rounding of the inputs' codes gives other codes: the files do show the difference. */
+/* Plain rounding of the inputs' quantised values gives other codes: the files do show the difference. */
 static enum nd_status count_differing(void *context, const struct nd_exact_values *values,
                                       struct nd_array *qvalues, struct nd_error *err)
 {
@@ -114,8 +115,8 @@ static enum nd_status count_differing(void *context, const struct nd_exact_value
     for (size_t i = 0; i < values->n; i++) {
         double qvalue = nd_ratio_value(&values->v[i]) + (double)values->quant->zero_point[0];
         qvalues->x[i] = fmin(fmax(rint(qvalue), low), high);
-        t->n_differing +=
-            strcmp(maker_of(t, values->tensor), "Concat") == 0 && qvalues->x[i] != t->given[values->tensor].x[i];
+        t->n_differing += strcmp(maker_of(t, values->tensor), "Concat") == 0 &&
+                          qvalues->x[i] != t->given[values->tensor].x[i];
     }
     return ND_OK;
 }
@@ -130,7 +131,7 @@ static size_t tensor_of(const struct nd_model *model, const char *name)
     for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         if (strcmp(nd_model_tensor(model, e)->name, name) == 0)
             return e;
-    fail_msg("no edge %s", name);
+    fail_msg("no tensor %s", name);
     return 0;
 }
 
@@ -199,13 +200,13 @@ static void run_group(struct trial *t, const char *name, const char *arch, const
     assert_int_equal(t->n_bad, 0);
 }
 
-/* What makes the inputs gives every code of every Concat, with the encoding of the Concat. */
+/* What makes the inputs gives every quantised value of every Concat, with the encoding of the Concat. */
 static void expect_group(const char *name, const char *arch, const char *arithmetic)
 {
     struct trial t = {.prefix = "joined-"};
     run_group(&t, name, arch, arithmetic);
-    print_message("# joined-%s on %s: %zu Concats, %zu codes, %zu of them not those of the inputs\n", name,
-                  arch, t.n_concats, t.n_qvalues, t.n_differing);
+    print_message("# joined-%s on %s: %zu Concats, %zu quantised values, %zu of them not those of the inputs\n",
+                  name, arch, t.n_concats, t.n_qvalues, t.n_differing);
     assert_true(t.n_concats > 0 && t.n_differing > t.n_qvalues / 100);
     close_trial(&t);
 }
@@ -216,8 +217,8 @@ static void expect_fused(const char *name, size_t n_fused_of_v69, size_t n_fused
     for (size_t p = 0; p < 2; p++) {
         struct trial t = {.prefix = "layers-"};
         run_group(&t, name, archs[p], arithmetics[p]);
-        print_message("# layers-%s on %s: %zu units, %zu of them fused, %zu codes\n", name, archs[p], t.n_layers,
-                      t.n_fused, t.n_qvalues);
+        print_message("# layers-%s on %s: %zu layers, %zu of them fused, %zu quantised values\n", name,
+                      archs[p], t.n_layers, t.n_fused, t.n_qvalues);
         assert_true(t.n_layers > 0);
         assert_int_equal(t.n_fused, p == 1 ? n_fused_of_v73 : n_fused_of_v69);
         close_trial(&t);
@@ -237,7 +238,7 @@ static void slopes_are_made_with_the_product(void **state)
     expect_layers("16-sloped", 3);
 }
 
-/* Of floats, and of codes to another encoding. */
+/* Of floats, and of quantised values to another encoding. */
 static void resize_by_two_is_made_of_float16(void **state)
 {
     (void)state;
@@ -410,7 +411,7 @@ static void means_of_windows_that_overlap_are_products(void **state)
     expect_layers("16-pooled", 0);
 }
 
-/* With a zero point the codes are made in steps of 2^-16 and rescaled. */
+/* With a zero point the quantised values are made in steps of 2^-16 and rescaled. */
 static void word_softmax_of_any_axis_is_bit_exact(void **state)
 {
     (void)state;
@@ -463,7 +464,7 @@ static void words_are_moved_to_another_encoding(void **state)
     expect_layers("16-recoded", 0);
     struct trial t = {.prefix = "layers-", .alternative = ND_ALTERNATIVE_V81};
     run_group(&t, "16-recoded", "v81", "htp-v73");
-    assert_int_equal(t.n_fused, 3); /* units that are not those of v73 */
+    assert_int_equal(t.n_fused, 3); /* layers that are not those of v73 */
     close_trial(&t);
 }
 

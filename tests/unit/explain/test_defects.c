@@ -138,7 +138,7 @@ static void reciprocals_of_fine_steps_are_known(void **state)
     }
 }
 
-/* Codes from 1000 to 1063 of 0.001 each, in rows of 4. */
+/* Quantised values from 1000 to 1063 of 0.001 each, in rows of 4. */
 static void softmax_of_nearly_equal_values_is_known(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static void concat_with_an_input_of_another_encoding_is_known(void **state)
     float to_scale = 0.002f;
     struct nd_quant to = {.n = 1, .axis = -1, .scale = &to_scale, .zero_point = &l.zero};
     for (size_t n = 2; n <= 3; n++)
-        for (size_t input = 0; input < n; input++) { /* edge 0 is the input, the next two are the pools */
+        for (size_t input = 0; input < n; input++) { /* tensor 0 is the input, the next two are the pools */
             begin(&l, "Concat", ND_DTYPE_U8, &image, &none);
             struct nd_linear_input parts[3] = {l.inputs[0], l.inputs[0], l.inputs[0]};
             size_t tensors[3] = {1, 2, 1};
@@ -305,11 +305,11 @@ static size_t tensor_named(const struct nd_model *model, const char *name)
     for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         if (strcmp(nd_model_tensor(model, e)->name, name) == 0)
             return e;
-    fail_msg("no edge %s", name);
+    fail_msg("no tensor %s", name);
     return 0;
 }
 
-/* The model has the operators; the shape is that of the unit. */
+/* The model has the operators; the shape is that of the layer. */
 static void silu_of_an_odd_height_is_known(void **state)
 {
     (void)state;
@@ -346,12 +346,13 @@ static void add_behind_a_hard_swish_is_known(void **state)
     begin(&l, "Add", ND_DTYPE_U8, &image, &none);
     for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
         l.layer.tensor = e;
-        assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_HARD_SWISH_IN_PARTS), e == tensor_named(model, "y"));
+        assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_HARD_SWISH_IN_PARTS),
+                         e == tensor_named(model, "y"));
     }
     nd_model_destroy(&model);
 }
 
-/* The bounds are -8, which no code has, and 1; the edge `made` is the Conv's. */
+/* The bounds are -8, which no quantised value has, and 1; the tensor `made` is the Conv's. */
 static void clip_of_a_conv_is_known(void **state)
 {
     (void)state;
@@ -377,7 +378,7 @@ static void clip_of_a_conv_is_known(void **state)
     nd_model_destroy(&model);
 }
 
-/* 64 rows of `n` codes; index i of `n_indices` is 63, the others are 62. */
+/* 64 rows of `n` quantised values; index i of `n_indices` is 63, the others are 62. */
 static void gather_of_the_last_row_is_known(void **state)
 {
     (void)state;
@@ -396,7 +397,8 @@ static void gather_of_the_last_row_is_known(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct layer_of_two l;
         begin(&l, "Gather", cases[i].dtype, &none, &(struct nd_shape){1, {cases[i].n_indices}});
-        l.arrays[0].shape = (struct nd_shape){3, {1, cases[i].rows, cases[i].n}}; /* the codes are not read */
+        l.arrays[0].shape =
+            (struct nd_shape){3, {1, cases[i].rows, cases[i].n}}; /* the quantised values are not read */
         l.call.n_inputs = 2;
         for (int64_t k = 0; k < cases[i].n_indices; k++)
             l.w[k] = (double)cases[i].rows - (k == cases[i].last ? 1 : 2);
@@ -472,7 +474,7 @@ static void pool_of_floats_that_leaves_its_padding_out_is_known(void **state)
     }
 }
 
-/* The edge `turned` is a Transpose of the input x, `deep` a SpaceToDepth of the Conv `made`. */
+/* The tensor `turned` is a Transpose of the input x, `deep` a SpaceToDepth of the Conv `made`. */
 static void pads_and_concats_that_keep_qvalues_are_known(void **state)
 {
     (void)state;
@@ -507,8 +509,8 @@ static void pads_and_concats_that_keep_qvalues_are_known(void **state)
             assert_true(is_pad || kept == (is_known ? &l.arrays[0] : NULL));
             const struct nd_known_defect *found = nd_known_defect_of(model, &l.layer);
             assert_true(!is_known || (found != NULL && found->condition == condition));
-            l.layer.dtype =
-                ND_DTYPE_U16; /* codes at the end of the range are another defect, which predicts nothing */
+            l.layer.dtype = ND_DTYPE_U16; /* quantised values at the end of the range are another defect, which
+                                             predicts nothing */
             l.x[0] = 0;
             found = nd_known_defect_of(model, &l.layer);
             assert_true(!is_known || (found != NULL && found->condition == condition));
@@ -600,7 +602,8 @@ static void scatter(const struct mc_run *run, const struct nd_tensor *tensor, st
 }
 
 /* 64/36 times as large: 6 x 6 values that are padded to 8 x 8. */
-static void leave_padding_out(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
+static void leave_padding_out(const struct mc_run *run, const struct nd_tensor *tensor,
+                              struct nd_array *qvalues)
 {
     (void)run;
     for (size_t i = 0; i < qvalues->n && strcmp(tensor->name, "y") == 0; i++)

@@ -1,4 +1,4 @@
-/* Every fault in seeded variants: named rightly, with its amount and channel; nothing named on healthy units.
+/* Every fault in seeded variants: named rightly, with its amount and channel; nothing named on healthy layers.
  */
 #include "support/main.h"
 
@@ -69,7 +69,7 @@ static void fault_channel_encoding(struct trial *t, struct nd_finding *truth)
             t->qvalues[i] = trial_qvalue(t, z + 9 + (t->values[i] - z) * truth->amount);
 }
 
-/* One step up or down in a tenth of the codes, as of another arithmetic. */
+/* One step up or down in a tenth of the quantised values, as of another arithmetic. */
 static void add_steps(struct trial *t)
 {
     for (size_t i = 0; i < t->n_total; i++)
@@ -454,7 +454,7 @@ static bool try_variant(const struct fault *fault, uint64_t seed, bool is_known)
     return is_right;
 }
 
-/* is_known: the background program is. ND_VARIANTS asks for another number of variants. */
+/* is_known: the background arithmetic is. ND_VARIANTS asks for another number of variants. */
 static void try_faults(bool is_known)
 {
     const char *text = getenv("ND_VARIANTS");
@@ -482,8 +482,8 @@ static void faults_are_named_where_the_arithmetic_is_mistaken(void **state)
     try_faults(false);
 }
 
-/* The same codes with and without their exact values: one table names the same fault, or nothing where too few
- * codes are far off. */
+/* The same quantised values with and without their exact values: one table names the same fault, or nothing
+ * where too few quantised values are far off. */
 static void both_measures_name_the_same_fault(void **state)
 {
     (void)state;

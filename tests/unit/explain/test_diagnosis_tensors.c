@@ -83,7 +83,7 @@ static void ten_elements_of_one_sample_are_enough_for_a_shift(void **state)
     }
 }
 
-/* One or two wrong codes are no evidence. */
+/* One or two wrong quantised values are no evidence. */
 static void single_wrong_qvalues_are_not_judged(void **state)
 {
     (void)state;
@@ -249,7 +249,7 @@ static void single_steps_are_no_permutation(void **state)
     for (uint64_t v = 0; v < N_TRIALS; v++) {
         struct trial t;
         trial_open(&t, seed + v, 4, TRIAL_SAMPLES);
-        for (size_t i = 0; i < t.n_total; i++) /* three codes */
+        for (size_t i = 0; i < t.n_total; i++) /* three quantised values */
             t.values[i] = (double)t.zero_point + (double)trial_range(&t, 0, 2);
         trial_expect(&t);
         for (size_t i = 0; i < t.n_total; i++)
@@ -296,7 +296,8 @@ static void channels_with_their_own_zero_points_are_told_apart(void **state)
     }
 }
 
-/* The usual program is floor: its codes are no sign of a fault, and faults are seen through it. */
+/* The usual arithmetic is floor: its quantised values are no sign of a fault, and faults are seen through it.
+ */
 static void devices_that_floor_are_judged_by_their_own_arithmetic(void **state)
 {
     (void)state;
@@ -378,8 +379,9 @@ static void two_samples_show_a_stale_output(void **state)
     trial_close(&t);
 }
 
-/* 99 % of the wrong codes must become right, and hardly any right one wrong. */
-/* Columns of 16 codes that repeat their first four, and the low 8 bits of codes: what whole tensors show. */
+/* 99 % of the wrong quantised values must become right, and hardly any right one wrong. */
+/* Columns of 16 quantised values that repeat their first four, and the low 8 bits of codes: what whole tensors
+ * show. */
 static void whole_tensors_of_qvalues_are_judged(void **state)
 {
     (void)state;
@@ -470,7 +472,7 @@ static void offset_of_the_other_sign_has_no_rival(void **state)
     trial_close(&t);
 }
 
-/* As many codes beside the nearest as chance would give, but by a rule. */
+/* As many quantised values beside the nearest as chance would give, but by a rule. */
 static void threshold_that_is_off_is_not_chance(void **state)
 {
     (void)state;
@@ -486,7 +488,7 @@ static void threshold_that_is_off_is_not_chance(void **state)
     trial_close(&t);
 }
 
-/* A few codes off in a small tensor: too few for rounding by chance. */
+/* A few quantised values off in a small tensor: too few for rounding by chance. */
 static void few_flips_are_not_stochastic_rounding(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What is made in a unit and what it inherits: devices whose faults are known. */
+/* What is made in a layer and what it inherits: devices whose faults are known. */
 #include "support/main.h"
 #include "support/scratch.h"
 
@@ -60,7 +60,7 @@ static void device_that_floors_is_half_a_step_low_in_every_layer(void **state)
         assert_int_equal(device->layers[s].introduced.n_differing == 0, moves);
         assert_true(device->layers[s].introduced.max <= 1 && device->layers[s].introduced.mean <= 0);
     }
-    /* No Relu behind it, so few codes are clipped: -1 with probability 1/2. */
+    /* No Relu behind it, so few quantised values are clipped: -1 with probability 1/2. */
     const struct nd_explained_layer *conv = layer_of(&f, "residual/conv");
     assert_true(fabs(conv->introduced.mean + 0.5) < 0.03 && fabs(conv->introduced.mean_square - 0.5) < 0.03);
     assert_identity(&f);

@@ -1,4 +1,4 @@
-/* Which program a unit follows, and a device: codes made by known programs from random values. */
+/* Which arithmetic a unit follows, and a device: quantised values made by known programs from random values. */
 #include "support/main.h"
 
 #include <math.h>
@@ -34,11 +34,12 @@ static size_t index_of(const char *name)
     for (size_t p = 0; p < n; p++)
         if (strcmp(nd_rounding_rule_name(&arithmetics[p], buf), name) == 0)
             return p;
-    fail_msg("no program '%s'", name);
+    fail_msg("no arithmetic '%s'", name);
     return 0;
 }
 
-/* A unit of u8 or u16 codes that follows the program, but for the codes that are moved by one. */
+/* A layer of u8 or u16 quantised values that follows the arithmetic, but for the quantised values that are
+ * moved by one. */
 struct layer {
     const char *op_types, *arithmetic;
     size_t n, n_wrong;
@@ -86,13 +87,15 @@ static void every_arithmetic_is_recognised(void **state)
     char buf[ND_ROUNDING_RULE_NAME_BYTES];
     const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
     for (size_t p = 0; p < n; p++) {
-        const struct layer layer = {.arithmetic = nd_rounding_rule_name(&arithmetics[p], buf), .n = N, .n_wrong = p % 3};
+        const struct layer layer = {
+            .arithmetic = nd_rounding_rule_name(&arithmetics[p], buf), .n = N, .n_wrong = p % 3};
         struct nd_qvalue_tally tally = count(&layer);
         assert_int_equal(tally.wrong[p], layer.n_wrong);
         /* Without ties four of them are one; what is rare (double:12) may not show. */
         for (size_t q = 0; q < n; q++) {
             bool is_rare = arithmetics[q].kind == ND_ROUNDED_TWICE && arithmetics[q].n_bits > 8;
-            bool is_alike = nd_is_plain(p) || (arithmetics[p].kind == ND_ROUNDED_TWICE && arithmetics[p].n_bits > 8);
+            bool is_alike =
+                nd_is_plain(p) || (arithmetics[p].kind == ND_ROUNDED_TWICE && arithmetics[p].n_bits > 8);
             if (q != p && !is_rare && !(is_alike && nd_is_plain(q)) &&
                 !(is_alike && arithmetics[q].kind == ND_ROUNDED_TWICE && arithmetics[q].n_bits > 6))
                 assert_true(tally.wrong[q] > layer.n_wrong);
@@ -100,7 +103,7 @@ static void every_arithmetic_is_recognised(void **state)
     }
 }
 
-/* The tally counts what applying every program to every code counts. */
+/* The tally counts what applying every arithmetic to every quantised value counts. */
 static void shortcuts_count_what_arithmetics_give(void **state)
 {
     (void)state;
@@ -162,9 +165,9 @@ static void find(struct fleet *fleet, const struct layer *layers, size_t n)
     for (size_t i = 0; i < n; i++) {
         fleet->tally[i] = count(&layers[i]);
         fleet->observations[i] = (struct nd_observed_arithmetic){.op_types = layers[i].op_types,
-                                             .is_counted = true,
-                                             .tally = &fleet->tally[i],
-                                             .is_table = layers[i].is_table};
+                                                                 .is_counted = true,
+                                                                 .tally = &fleet->tally[i],
+                                                                 .is_table = layers[i].is_table};
     }
     nd_find_observed_arithmetics(fleet->observations, n, &fleet->arithmetic);
 }
@@ -174,10 +177,10 @@ static void one_layer_that_is_off_is_found(void **state)
     (void)state;
     seed_random();
     const struct layer layers[] = {{"Conv", "double:6", N, 0, false, false, false},
-                                 {"Conv", "double:6", N, 0, false, false, false},
-                                 {"Add", "double:6", N, 1, false, false, false},
-                                 {"Gemm", "double:6", N, 0, false, false, false},
-                                 {"Softmax", "double:6", 10, 0, false, false, false}};
+                                   {"Conv", "double:6", N, 0, false, false, false},
+                                   {"Add", "double:6", N, 1, false, false, false},
+                                   {"Gemm", "double:6", N, 0, false, false, false},
+                                   {"Softmax", "double:6", 10, 0, false, false, false}};
     struct fleet fleet;
     find(&fleet, layers, 5);
     assert_int_equal(fleet.arithmetic, index_of("double:6"));
@@ -191,23 +194,23 @@ static void float_layers_of_a_fixed_point_device_are_fallback(void **state)
     seed_random();
     /* Most of the units: what is left shows the device's own arithmetic. */
     const struct layer layers[] = {{"Conv", "half-even", N, 0, false, false, false},
-                                 {"Conv", "half-even", N, 0, false, false, false},
-                                 {"Conv", "half-even", N, 0, false, false, false},
-                                 {"Add", "double:6", N, 0, false, false, false},
-                                 {"Gemm", "double:6", N, 0, false, false, false}};
+                                   {"Conv", "half-even", N, 0, false, false, false},
+                                   {"Conv", "half-even", N, 0, false, false, false},
+                                   {"Add", "double:6", N, 0, false, false, false},
+                                   {"Gemm", "double:6", N, 0, false, false, false}};
     struct fleet fleet;
     find(&fleet, layers, 5);
     assert_int_equal(fleet.arithmetic, index_of("double:6"));
     for (size_t i = 0; i < 5; i++)
         assert_int_equal(fleet.observations[i].follows, i > 2);
-    /* One type of units is enough, when all others are of one other type. */
+    /* One type of layers is enough, when all others are of one other type. */
     find(&fleet, layers, 4);
     assert_int_equal(fleet.arithmetic, index_of("double:6"));
     assert_false(fleet.observations[0].follows);
     assert_true(fleet.observations[3].follows);
 }
 
-/* Tables of plain rounding neither choose the device's program nor are held to it. */
+/* Tables of plain rounding neither choose the device's arithmetic nor are held to it. */
 static void tables_say_how_their_entries_were_rounded_and_no_more(void **state)
 {
     (void)state;
@@ -235,10 +238,10 @@ static void operator_types_may_have_their_own_arithmetic(void **state)
     (void)state;
     seed_random();
     const struct layer layers[] = {{"Conv", "double:6", N, 0, false, false, false},
-                                 {"Conv", "double:6", N, 0, false, false, false},
-                                 {"Conv", "double:6", N, 0, false, false, false},
-                                 {"Add", "floor", N, 0, false, false, false},
-                                 {"Add", "floor", N, 0, false, false, false}};
+                                   {"Conv", "double:6", N, 0, false, false, false},
+                                   {"Conv", "double:6", N, 0, false, false, false},
+                                   {"Add", "floor", N, 0, false, false, false},
+                                   {"Add", "floor", N, 0, false, false, false}};
     struct fleet fleet;
     find(&fleet, layers, 5);
     assert_int_equal(fleet.observations[0].arithmetic, index_of("double:6"));
@@ -253,10 +256,10 @@ static void floor_of_one_type_is_its_own(void **state)
     (void)state;
     seed_random();
     const struct layer layers[] = {{"Conv", "half-even", N, 0, false, false, false},
-                                 {"Gemm", "half-even", N, 0, false, false, false},
-                                 {"Conv", "half-even", N, 0, false, false, false},
-                                 {"Add", "floor", N, 0, false, false, false},
-                                 {"Add", "floor", N, 0, false, false, false}};
+                                   {"Gemm", "half-even", N, 0, false, false, false},
+                                   {"Conv", "half-even", N, 0, false, false, false},
+                                   {"Add", "floor", N, 0, false, false, false},
+                                   {"Add", "floor", N, 0, false, false, false}};
     struct fleet fleet;
     find(&fleet, layers, 5);
     assert_true(fleet.arithmetic != SIZE_MAX && nd_is_plain(fleet.arithmetic));
@@ -270,9 +273,9 @@ static void float_device_is_held_to_what_floats_can_do(void **state)
     (void)state;
     seed_random();
     const struct layer layers[] = {{"Conv", "half-even", N, 0, true, true, false},
-                                 {"Add", "half-even", N, 0, true, true, false},
-                                 {"Gemm", "half-even", N, 3, true, true, false},
-                                 {"Add", "half-even", N, 0, true, true, false}};
+                                   {"Add", "half-even", N, 0, true, true, false},
+                                   {"Gemm", "half-even", N, 3, true, true, false},
+                                   {"Add", "half-even", N, 0, true, true, false}};
     struct fleet fleet;
     find(&fleet, layers, 4);
     assert_true(fleet.arithmetic != SIZE_MAX && nd_is_plain(fleet.arithmetic));
@@ -285,10 +288,10 @@ static void unknown_arithmetic_accuses_nobody(void **state)
     (void)state;
     seed_random();
     const struct layer layers[] = {{"Conv", "half-even", N, 50, false, false, false},
-                                 {"Conv", "half-even", N, 30, false, false, false},
-                                 {"Add", "half-even", N, 90, false, false, false},
-                                 {"Add", "half-even", N, 0, false, false, false},
-                                 {"Gemm", "half-even", N, 4, false, false, false}};
+                                   {"Conv", "half-even", N, 30, false, false, false},
+                                   {"Add", "half-even", N, 90, false, false, false},
+                                   {"Add", "half-even", N, 0, false, false, false},
+                                   {"Gemm", "half-even", N, 4, false, false, false}};
     struct fleet fleet;
     find(&fleet, layers, 5);
     assert_int_equal(fleet.arithmetic, SIZE_MAX);

@@ -1,4 +1,4 @@
-/* What a capture says of itself: codes and floats beside a reference, and whole captures. */
+/* What a capture says of itself: quantised values and floats beside a reference, and whole captures. */
 #include "support/main.h"
 #include "support/scratch.h"
 
@@ -204,7 +204,7 @@ static void pairs_are_floats_of_the_same_qvalues(void **state)
     b[9] = a[10];
     nd_look_at_pair(&ref, &test, &quant, &is_pair, &found);
     assert_true(!is_pair && !found.is_found);
-    b[9] = a[9] + 0.3f * scale; /* no code */
+    b[9] = a[9] + 0.3f * scale; /* no quantised value */
     nd_look_at_pair(&ref, &test, &quant, &is_pair, &found);
     assert_true(!is_pair && !found.is_found);
 }

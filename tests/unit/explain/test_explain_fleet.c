@@ -1,4 +1,4 @@
-/* Several devices: what they have in common, what each unit does to the outputs, and who is out of line. */
+/* Several devices: what they have in common, what each layer does to the outputs, and who is out of line. */
 #include "support/main.h"
 #include "support/scratch.h"
 
@@ -8,7 +8,7 @@
 
 static const char *const tensors[] = {"stem/relu", "depthwise/relu", "pointwise/relu", "residual/conv"};
 
-/* Every device has one code that is wrong, elsewhere; all but the last round as told. */
+/* Every device has one quantised value that is wrong, elsewhere; all but the last round as told. */
 static void add_groups(struct fixture *f, enum nd_rounding most, enum nd_rounding last)
 {
     for (size_t i = 0; i < 4; i++)

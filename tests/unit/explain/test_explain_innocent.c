@@ -226,9 +226,9 @@ static void one_value_beside_it_is_not(void **state)
 {
     (void)state;
     struct fixture f;
-    explain_device(
-        &f, "cnn.w8a8",
-        &(struct mc_device){.change = change_mean_and_one_value, .missing_tensor = "logits", .import = "import"});
+    explain_device(&f, "cnn.w8a8",
+                   &(struct mc_device){
+                       .change = change_mean_and_one_value, .missing_tensor = "logits", .import = "import"});
     assert_int_not_equal(layer_of(&f, mean_to)->state, ND_LAYER_FOLLOWS);
     close_fixture(&f);
 }

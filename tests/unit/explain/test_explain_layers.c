@@ -1,5 +1,5 @@
-/* Devices with a program of whole units: it is named, what follows it is explained and what does not is found.
- * They are emulated, so that the truth is known. */
+/* Devices with an arithmetic of whole units: it is named, what follows it is explained and what does not is
+ * found. They are emulated, so that the truth is known. */
 #include "support/main.h"
 #include "support/scratch.h"
 
@@ -155,8 +155,8 @@ static void move_some(const struct mc_run *run, const struct nd_tensor *tensor, 
 {
     for (size_t i = run->sample % 10; i < qvalues->n && strcmp(tensor->name, "residual/conv") == 0; i += 10)
         qvalues->x[i] += (i / 10 % 2 == 0) == (qvalues->x[i] >= moved) && qvalues->x[i] <= 255 - moved ? moved
-                       : qvalues->x[i] >= moved                                                    ? -moved
-                                                                                                 : 0;
+                         : qvalues->x[i] >= moved                                                      ? -moved
+                                                                                                       : 0;
 }
 
 static void product_by_constants_that_is_far_off_is_faulty(void **state)
@@ -244,7 +244,7 @@ static void make_exact(Onnx__ModelProto *proto)
         bias->raw_data.data[i] |= 1;
 }
 
-/* Its codes are those of floats on the NPU, too. */
+/* Its quantised values are those of floats on the NPU, too. */
 static void layer_of_which_the_arithmetic_gives_exact_qvalues_does_not_tell(void **state)
 {
     (void)state;
@@ -282,14 +282,15 @@ static void two_arithmetics_say_why_devices_differ(void **state)
                     strstr(difference->because[i].texts[0], "10 bits") != NULL &&
                     strstr(difference->because[i].texts[1], "11 bits") != NULL;
     assert_true(has_bits);
-    /* The first unit reads the same on both: there it is every code that the devices have otherwise. */
+    /* The first layer reads the same on both: there it is every quantised value that the devices have
+     * otherwise. */
     const struct nd_explained_layer *a = &f.e->devices[0].layers[find_step(&f, "stem/relu")],
-                                   *b = &f.e->devices[1].layers[find_step(&f, "stem/relu")];
+                                    *b = &f.e->devices[1].layers[find_step(&f, "stem/relu")];
     assert_true(a->introduced.n_differing != b->introduced.n_differing);
     close_fixture(&f);
 }
 
-/* ---- habits ---- */
+/* ---- observed arithmetics ---- */
 
 enum { N_LAYERS = 4 };
 
@@ -301,7 +302,8 @@ struct kind {
     size_t arithmetic;
 };
 
-/* Units of 1000 codes, 100 of which no rounding gives; wrong[i] of them are not those of any program of units.
+/* Layers of 1000 quantised values, 100 of which no rounding gives; wrong[i] of them are not those of any
+ * arithmetic of layers.
  */
 static void find(struct kind *k, const char *const *op_types, const uint64_t *wrong, double doubt)
 {
@@ -317,15 +319,16 @@ static void find(struct kind *k, const char *const *op_types, const uint64_t *wr
             k->layers[i].doubt[p] = doubt;
         }
         k->observations[i] = (struct nd_observed_arithmetic){.op_types = op_types[i],
-                                         .is_counted = true,
-                                         .tally = &k->tally[i],
-                                         .layers = &k->layers[i],
-                                         .n_qvalues = 1000,
-                                         .arithmetic = SIZE_MAX,
-                                         .follows = true};
+                                                             .is_counted = true,
+                                                             .tally = &k->tally[i],
+                                                             .layers = &k->layers[i],
+                                                             .n_qvalues = 1000,
+                                                             .arithmetic = SIZE_MAX,
+                                                             .follows = true};
     }
     bool is_refuted;
-    nd_find_layer_arithmetics(k->observations, N_LAYERS, ND_EXPECT_ANY, &k->arithmetic, k->is_possible, &is_refuted);
+    nd_find_layer_arithmetics(k->observations, N_LAYERS, ND_EXPECT_ANY, &k->arithmetic, k->is_possible,
+                              &is_refuted);
 }
 
 static void layer_that_is_off_is_faulty_beside_its_kind(void **state)
@@ -362,14 +365,14 @@ static void doubt_is_allowed_and_no_more(void **state)
     assert_int_equal(k.observations[1].standing, ND_STANDING_UNKNOWN);
 }
 
-/* ---- what tells programs apart ---- */
+/* ---- what tells arithmetics apart ---- */
 
 static void sdks_differ_in_mul_and_nothing_else(void **state)
 {
     (void)state;
     struct nd_layer_difference out[ND_LAYER_MAX_DIFFERENCES];
     const struct nd_layer_arithmetic *a = nd_layer_arithmetic_from_name("htp-v73"),
-                                 *b = nd_layer_arithmetic_from_name("htp-v73:2.48");
+                                     *b = nd_layer_arithmetic_from_name("htp-v73:2.48");
     assert_int_equal(nd_layer_arithmetic_differences(a, b, "Mul", ND_DTYPE_U8, out), 1);
     assert_string_equal(out[0].name, "product-rounding");
     assert_string_not_equal(out[0].a, out[0].b);

@@ -25,7 +25,8 @@ static void move(double *qvalue, double by)
 enum { N_MOVED = 5 }; /* of each sample */
 
 /* The layers behind have read the right ones. */
-static void inject_fault_record(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
+static void inject_fault_record(const struct mc_run *run, const struct nd_tensor *tensor,
+                                struct nd_array *qvalues)
 {
     (void)run;
     for (size_t i = 0; i < N_MOVED && strcmp(tensor->name, pool) == 0; i++)
@@ -38,7 +39,8 @@ static void record_is_blamed_and_its_readers_are_not(void **state)
     static const char *const devices[] = {"half-even", "double:8", "htp-v69", "htp-v73"};
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         struct fixture f;
-        explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = devices[i], .change = inject_fault_record});
+        explain_device(&f, "cnn.w8a8",
+                       &(struct mc_device){.emulated = devices[i], .change = inject_fault_record});
         const struct nd_explained_device *device = &f.e->devices[0];
         const struct nd_explained_layer *layer = layer_of(&f, pool);
         assert_int_equal(device->n_faulty, 1);
@@ -63,7 +65,7 @@ static void record_is_blamed_and_its_readers_are_not(void **state)
 }
 
 static void inject_fault_record_and_readers(const struct mc_run *run, const struct nd_tensor *tensor,
-                                     struct nd_array *qvalues)
+                                            struct nd_array *qvalues)
 {
     inject_fault_record(run, tensor, qvalues);
     bool is_reader = strcmp(tensor->name, reader) == 0 || strcmp(tensor->name, other_reader) == 0;
@@ -112,7 +114,8 @@ static void scatter(struct nd_array *qvalues, uint64_t seed, double width)
         qvalues->x[i] = fmin(fmax(qvalues->x[i] + rint(width * (nd_splitmix_uniform(&seed) - 0.5)), 0), 255);
 }
 
-static void inject_fault_reader(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
+static void inject_fault_reader(const struct mc_run *run, const struct nd_tensor *tensor,
+                                struct nd_array *qvalues)
 {
     if (strcmp(tensor->name, context) == 0)
         for (size_t i = 0; i < qvalues->n; i++)
@@ -121,7 +124,8 @@ static void inject_fault_reader(const struct mc_run *run, const struct nd_tensor
         scatter(qvalues, 17 + run->sample, 200);
 }
 
-static void inject_fault_maker_and_reader(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
+static void inject_fault_maker_and_reader(const struct mc_run *run, const struct nd_tensor *tensor,
+                                          struct nd_array *qvalues)
 {
     inject_fault_reader(run, tensor, qvalues);
     if (strcmp(tensor->name, softmax) == 0)
@@ -132,8 +136,9 @@ static void reader_of_what_nobody_can_predict_is_not_accused_by_size(void **stat
 {
     (void)state;
     struct fixture f;
-    explain_device(&f, "../programs/unknown-softmax",
-                   &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = inject_fault_maker_and_reader});
+    explain_device(
+        &f, "../programs/unknown-softmax",
+        &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = inject_fault_maker_and_reader});
     const struct nd_explained_layer *layer = layer_of(&f, context);
     assert_int_equal(layer_of(&f, softmax)->state, ND_LAYER_UNEXPLAINED);
     assert_int_equal(layer->state, ND_LAYER_UNEXPLAINED);

@@ -8,7 +8,8 @@
 
 static const char overwritten[] = "pool", writer[] = "residual/relu";
 
-/* When the writer's codes are known, they take the place of those of the earlier tensor, of the same size. */
+/* When the writer's quantised values are known, they take the place of those of the earlier tensor, of the same
+ * size. */
 static void write_over(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
 {
     if (strcmp(tensor->name, writer) != 0)
@@ -21,7 +22,8 @@ static void write_over(const struct mc_run *run, const struct nd_tensor *tensor,
     }
 }
 
-static void write_over_but_one(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
+static void write_over_but_one(const struct mc_run *run, const struct nd_tensor *tensor,
+                               struct nd_array *qvalues)
 {
     double first = qvalues->x[0];
     if (strcmp(tensor->name, writer) == 0 && run->sample == 2)

@@ -1,5 +1,5 @@
-/* Where units were computed: likelihoods of codes, floats on the grid of half precision, sums of evidence, and
- * whole captures by emulated devices. */
+/* Where layers were computed: likelihoods of quantised values, floats on the grid of half precision, sums of
+ * evidence, and whole captures by emulated devices. */
 #include "support/main.h"
 #include "support/scratch.h"
 
@@ -9,7 +9,7 @@
 
 #include "explain/fallback/fallback.h"
 
-/* ---- codes ---- */
+/* ---- quantised values ---- */
 
 static struct nd_fallback_counts counts_of(double n, double n_off, double n_far, bool is_wide)
 {
@@ -62,7 +62,8 @@ static void qvalues_of_the_arithmetic_or_of_rounding_tell(void **state)
     assert_true(nd_fallback_weigh_arithmetic(0, 0, 0, 1) == 0);
     assert_true(nd_fallback_weigh_arithmetic(100, 50, 50, 1) == 0); /* neither */
     assert_true(nd_fallback_weigh_arithmetic(100, 10, 10, 1) == 0);
-    assert_true(nd_fallback_weigh_arithmetic(1, 1, 0, 1) < ND_FALLBACK_DECISION);  /* one code decides nothing */
+    assert_true(nd_fallback_weigh_arithmetic(1, 1, 0, 1) <
+                ND_FALLBACK_DECISION); /* one quantised value decides nothing */
     assert_true(nd_fallback_weigh_arithmetic(100, 100, 0, 80) < ND_FALLBACK_MAX); /* alike in every sample */
 }
 
@@ -230,7 +231,7 @@ static void broken_run_sets_no_rate_for_its_siblings(void **state)
         explain_ok(&f);
         size_t step = find_step(&f, "residual/conv");
         const struct nd_explained_layer *good = &f.e->devices[0].layers[step],
-                                       *broken = &f.e->devices[1].layers[step];
+                                        *broken = &f.e->devices[1].layers[step];
         assert_int_equal(good->state, ND_LAYER_FOLLOWS);
         assert_int_equal(broken->state, ND_LAYER_FAULTY);
         for (size_t i = 0; i < good->execution.n_evidence; i++)

@@ -1,4 +1,4 @@
-/* Programs named from captures of devices whose programs are known. */
+/* Arithmetics named from captures of devices whose arithmetics are known. */
 #include "support/main.h"
 #include "support/scratch.h"
 
@@ -123,7 +123,7 @@ static void thresholds_and_curves_are_those_of_the_arithmetic(void **state)
     close_fixture(&f);
 }
 
-/* What no program of single values gives, a program of whole units may. */
+/* What no arithmetic of single values gives, an arithmetic of whole layers may. */
 static void arithmetics_of_layers_are_counted_beside(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void arithmetics_of_layers_are_counted_beside(void **state)
     close_fixture(&f);
 }
 
-/* One unit of another program: its type has none, nor has the device; the unit has. */
+/* One layer of another program: its type has none, nor has the device; the layer has. */
 static void a_unit_of_its_own_is_told(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void a_unit_of_its_own_is_told(void **state)
     assert_true(json_is_true(json_object_get(conv, "split")));
     assert_string_equal(string_of(device, "verdict"), "none");
     assert_true(json_is_true(json_object_get(device, "split")));
-    /* A program of chance would have no exceptions. */
+    /* An arithmetic of chance would have no exceptions. */
     assert_true(strncmp(string_of(conv, "nearest"), "stochastic", 10) != 0);
     assert_true(number_of(conv, "exceptions") > 0);
     assert_true(holds(find_row(device, "layers", "name", name), "floor"));

@@ -1,4 +1,4 @@
-/* Programs of the table, and finding them from codes. */
+/* Arithmetics of the table, and finding them from quantised values. */
 #include "support/main.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static struct nd_arithmetic named(const char *name)
 {
     struct nd_arithmetic arithmetic;
     if (!nd_arithmetic_from_name(name, &arithmetic))
-        fail_msg("no program '%s'", name);
+        fail_msg("no arithmetic '%s'", name);
     return arithmetic;
 }
 
@@ -225,13 +225,15 @@ struct score {
     double right[ND_ARITHMETIC_MAX], missed[ND_ARITHMETIC_MAX], foreign[ND_ARITHMETIC_MAX];
 };
 
-/* Whether the codes can tell them apart: three of them at least; chances, only where the cut is seen. */
-static bool are_apart(const struct nd_identify_tally *tally, const struct nd_arithmetic *arithmetics, size_t truth,
-                      size_t p)
+/* Whether the quantised values can tell them apart: three of them at least; chances, only where the cut is
+ * seen. */
+static bool are_apart(const struct nd_identify_tally *tally, const struct nd_arithmetic *arithmetics,
+                      size_t truth, size_t p)
 {
     if (nd_arithmetic_is_stochastic(&arithmetics[truth]) && nd_arithmetic_is_stochastic(&arithmetics[p]))
-        return arithmetics[truth].kind == arithmetics[p].kind ? arithmetics[truth].n_bits < 4 && arithmetics[p].n_bits < 4
-                                                        : arithmetics[truth].n_bits < 8 && arithmetics[p].n_bits < 8;
+        return arithmetics[truth].kind == arithmetics[p].kind
+                   ? arithmetics[truth].n_bits < 4 && arithmetics[p].n_bits < 4
+                   : arithmetics[truth].n_bits < 8 && arithmetics[p].n_bits < 8;
     return tally->n_apart[p] >= 3;
 }
 
@@ -378,7 +380,7 @@ static void curve_and_brackets_show_the_threshold(void **state)
     free(tally);
 }
 
-/* A unit without an accumulator excludes nothing that works on one, and does not claim it. */
+/* A layer without an accumulator excludes nothing that works on one, and does not claim it. */
 static void sets_intersect_over_layers(void **state)
 {
     (void)state;
@@ -399,7 +401,7 @@ static void sets_intersect_over_layers(void **state)
     nd_identify_decide(&tally[1], &layers[1]);
     assert_false(layers[1].is_applicable[p]);
     assert_true(layers[0].is_possible[p] && layers[1].is_possible[p] && !layers[0].is_possible[0]);
-    /* What applies nowhere joins no classes: one unit alone has as many as before. */
+    /* What applies nowhere joins no classes: one layer alone has as many as before. */
     nd_identify_combine(layers, 1, &layers[2]);
     assert_memory_equal(layers[2].is_possible, layers[0].is_possible, sizeof layers[0].is_possible);
     nd_identify_combine(&layers[1], 1, &layers[2]);
@@ -410,7 +412,7 @@ static void sets_intersect_over_layers(void **state)
     nd_identify_combine(layers, 2, &layers[2]);
     assert_int_equal(layers[2].verdict, ND_IDENTIFY_SINGLE);
     assert_true(layers[2].is_possible[p] && !layers[2].is_possible[0]);
-    /* Two units with accumulators that differ share nothing. */
+    /* Two layers with accumulators that differ share nothing. */
     fill(b, N_GENERIC, generic_multiplier, 30000, true);
     answer(b, &plain, 0);
     tally[1] = (struct nd_identify_tally){0};

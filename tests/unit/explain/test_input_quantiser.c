@@ -73,7 +73,8 @@ static void faults_give_their_qvalues(void **state)
 {
     (void)state;
     static const struct {
-        double steps, qvalues[ND_N_INPUT_FAULTS]; /* to zero, code cut, floor, ceil, magnitude; zero point 7 */
+        double steps,
+            qvalues[ND_N_INPUT_FAULTS]; /* to zero, quantised value cut, floor, ceil, magnitude; zero point 7 */
     } cases[] = {
         {-1.7, {6, 5, 5, 6, 9}},
         {-9.2, {-2, -2, -3, -2, 16}},
@@ -82,7 +83,8 @@ static void faults_give_their_qvalues(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int f = 0; f < ND_N_INPUT_FAULTS; f++)
-            assert_true(nd_input_fault_qvalue((enum nd_input_fault)f, cases[i].steps, 7) == cases[i].qvalues[f]);
+            assert_true(nd_input_fault_qvalue((enum nd_input_fault)f, cases[i].steps, 7) ==
+                        cases[i].qvalues[f]);
     assert_false(signbit(nd_input_fault_qvalue(ND_INPUT_QVALUE_CUT, -0.3, 0)));
 }
 

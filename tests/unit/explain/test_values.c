@@ -11,7 +11,7 @@
 
 enum { SAMPLES = 6, CHANNELS = 8, SIDE = 16, N = CHANNELS * SIDE * SIDE, TOTAL = SAMPLES * N, VARIANTS = 8 };
 
-/* How the device stores values; the reference is float32 unless the device's are codes. */
+/* How the device stores values; the reference is float32 unless the device's are quantised values. */
 enum form { FORM_F32, FORM_F16, FORM_BF16, FORM_U8, FORM_U16, N_FORMS };
 
 static const char *const form_names[N_FORMS] = {"float32", "float16", "bfloat16", "uint8", "uint16"};
@@ -72,7 +72,8 @@ static double store(const struct field *f, double x)
     }
 }
 
-/* A healthy device: it rounds, and is off a little before that; codes are off by one now and then. */
+/* A healthy device: it rounds, and is off a little before that; quantised values are off by one now and then.
+ */
 static double healthy(struct field *f, double x)
 {
     if (f->v.step > 0)
@@ -397,7 +398,7 @@ static void gain_is_found(void **state)
     check(gain, ND_FAULT_SCALE, small_gain, N_FORMS);
 }
 
-/* Modulo 2^4 steps of 8-bit codes, 2^8 of 16-bit codes, of floats 2. */
+/* Modulo 2^4 steps of 8-bit quantised values, 2^8 of 16-bit quantised values, of floats 2. */
 static double period_of(const struct field *f)
 {
     return f->form == FORM_U8 ? 16 * f->v.step : f->form == FORM_U16 ? 256 * f->v.step : 2;
@@ -639,7 +640,7 @@ static void cut(struct field *f, size_t s, size_t j, size_t i)
 {
     (void)s, (void)j;
     double step = f->v.step, x = f->ref[i];
-    if (step > 0) { /* of codes the fraction that the reference had is not known */
+    if (step > 0) { /* of quantised values the fraction that the reference had is not known */
         double fraction = uniform(f, -0.5, 0.5);
         f->test[i] = step * floor(x / step + fraction);
     } else {
@@ -664,7 +665,7 @@ static void truncation_is_told_from_rounding(void **state)
 {
     (void)state;
     check(cut, ND_FAULT_TRUNCATION, half_a_unit_of_gain, FORM_U8);
-    /* Beside codes nobody knows what was cut: it is noted, and accuses nobody. */
+    /* Beside quantised values nobody knows what was cut: it is noted, and accuses nobody. */
     for (enum form form = FORM_U8; form < N_FORMS; form++) {
         struct field f;
         open_field(&f, form, 3);
@@ -787,8 +788,8 @@ static void argmax_amplifies(void **state)
 
 /* ---- faults over a device's own differences ---- */
 
-/* A device that is off by much more than a step or a unit before it rounds, as codes of 16 bits are in deep
- * models. */
+/* A device that is off by much more than a step or a layer before it rounds, as quantised values of 16 bits are
+ * in deep models. */
 static double rough(struct field *f, double x)
 {
     double most = f->form == FORM_U8 ? f->v.step : 0.01;
@@ -920,7 +921,7 @@ static void relu_left_out(struct field *f, size_t s, size_t j, size_t i)
     f->ref[i] = fmax(f->ref[i], 0);
 }
 
-/* A reference of codes that ends where its type does: the device is right. */
+/* A reference of quantised values that ends where its type does: the device is right. */
 static void reference_saturates(struct field *f, size_t s, size_t j, size_t i)
 {
     (void)s, (void)j;
@@ -962,7 +963,7 @@ static void cut_below_its_type_is_told(void **state)
         for (size_t i = 0; i < TOTAL; i++) /* rounded to nearest: nothing is wrong */
             f.test[i] = to_bits(f.ref[i] * (1 + noises[k] * normal(&f)), 7, -126);
         assert_innocent(&f);
-        for (size_t i = 0; i < TOTAL; i++) /* a third of a unit is missing, by a gain: no cut */
+        for (size_t i = 0; i < TOTAL; i++) /* a third of a layer is missing, by a gain: no cut */
             f.test[i] = to_bits(f.ref[i] * (1 - 0x1p-9 + noises[k] * normal(&f)), 7, -126);
         assert_innocent(&f);
         close_field(&f);

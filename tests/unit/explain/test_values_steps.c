@@ -126,9 +126,9 @@ static void other_floats_have_no_step(void **state)
                 int exponent;
                 double v = keep(side == 0 ? x : y, method < 3 ? method : 0);
                 frexp(v, &exponent);
-                *sides[side] = bits[method] > 0
-                                   ? ldexp(rint(ldexp(v, bits[method] + 1 - exponent)), exponent - bits[method] - 1)
-                                   : v;
+                *sides[side] = bits[method] > 0 ? ldexp(rint(ldexp(v, bits[method] + 1 - exponent)),
+                                                        exponent - bits[method] - 1)
+                                                : v;
             }
         }
         assert_string_equal(said(ND_FAULT_COMMON_STEP, ref, test, n), "");

@@ -21,7 +21,7 @@ struct recipe {
     uint64_t seed;
     bool is_wide; /* uint16 activations */
     bool is_per_channel;
-    bool has_qvalues_out; /* the model hands out the codes of `first` */
+    bool has_qvalues_out; /* the model hands out the quantised values of `first` */
 };
 
 static struct nd_quant one(float *scale, int64_t *zero)
@@ -108,7 +108,7 @@ static void write_model(const struct recipe *recipe, const char *path)
 
 struct runner {
     const struct nd_layer_arithmetic *arithmetic;
-    struct nd_array made[16]; /* by edge */
+    struct nd_array made[16]; /* by tensor */
 };
 
 static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
@@ -118,8 +118,8 @@ static enum nd_status make(void *context, const struct nd_exact_layer *layer, st
     return nd_layer_arithmetic_run(r->arithmetic, layer, NULL, qvalues, is_made, err);
 }
 
-static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
-                           struct nd_error *err)
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values,
+                           enum nd_exact_method method, struct nd_error *err)
 {
     struct runner *r = context;
     (void)method;
@@ -194,7 +194,7 @@ static size_t check(const struct recipe *recipe, size_t *n_proven)
     const struct nd_quant *first = &tensor_named(aligned, "first.q")->quant,
                           *moved = &tensor_named(aligned, "moved.q")->quant,
                           *old = &tensor_named(model, "first.q")->quant;
-    assert_true(first->scale[0] == moved->scale[0]); /* the Reshape goes on moving codes */
+    assert_true(first->scale[0] == moved->scale[0]); /* the Reshape goes on moving quantised values */
     assert_int_equal(first->zero_point[0], moved->zero_point[0]);
     assert_true(llabs(first->zero_point[0] - old->zero_point[0]) <= (recipe->is_wide ? 4 : 0));
     assert_true(first->scale[0] >= old->scale[0] && first->scale[0] <= 2.01F * old->scale[0]);
@@ -235,7 +235,7 @@ static void weights_per_channel_are_aligned(void **state)
     check_many((struct recipe){.is_per_channel = true}, 36);
 }
 
-/* No code near that of the bias is the same to both arithmetics, until the largest bias moves. */
+/* No quantised value near that of the bias is the same to both arithmetics, until the largest bias moves. */
 static void the_largest_bias_moves_where_others_cannot(void **state)
 {
     (void)state;
@@ -285,8 +285,8 @@ static void write_transposed(const char *path)
     nd_compose_destroy(&c);
 }
 
-/* The devices make one layer of the two: the Add does not follow from the codes that it reads. With one scale
- * for both, one power of two does for both. */
+/* The devices make one layer of the two: the Add does not follow from the quantised values that it reads. With
+ * one scale for both, one power of two does for both. */
 static void an_add_behind_a_transposed_convolution_is_not_proven(void **state)
 {
     (void)state;

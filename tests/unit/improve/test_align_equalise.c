@@ -22,7 +22,7 @@ struct recipe {
     bool has_reader; /* the tensor between is read by another layer, too */
 };
 
-/* A constant: floats, or codes of them behind a DequantizeLinear. */
+/* A constant: floats, or quantised values of them behind a DequantizeLinear. */
 static void add_constant(struct nd_compose *c, const char *name, const struct nd_shape *shape,
                          const float *reals, size_t n, float scale, bool is_quantised)
 {

@@ -17,8 +17,8 @@ enum { WIDTH = 8, BRANCHES = 2 };
 struct recipe {
     float scales[BRANCHES], joined;
     int64_t zeros[BRANCHES], joined_zero;
-    uint64_t seed;        /* of the weights */
-    bool is_open;         /* the first dimension of x */
+    uint64_t seed;          /* of the weights */
+    bool is_open;           /* the first dimension of x */
     bool hands_out_qvalues; /* of the Concat, whose scale stays then */
 };
 

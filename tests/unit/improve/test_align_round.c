@@ -17,7 +17,8 @@ enum {
     GEMM_WEIGHTS = CLASSES * CHANNELS * SIDE * SIDE
 };
 
-/* One constant, whose first element makes its scale coarse: floats, or codes of them behind a DequantizeLinear.
+/* One constant, whose first element makes its scale coarse: floats, or quantised values of them behind a
+ * DequantizeLinear.
  */
 static void add_weights(struct nd_compose *c, const char *name, const struct nd_shape *shape, size_t n,
                         bool is_quantised, uint64_t *state)

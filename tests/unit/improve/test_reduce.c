@@ -1,5 +1,5 @@
-/* Reduction: the search itself, what makes two failures one, inputs as files, and that every unit of the golden
- * models, cut out and fed with what was recorded, gives what was recorded. */
+/* Reduction: the search itself, what makes two failures one, inputs as files, and that every layer of the
+ * golden models, cut out and fed with what was recorded, gives what was recorded. */
 #include "support/main.h"
 
 #include <math.h>
@@ -368,9 +368,9 @@ static void difference_counts_steps_and_elements(void **state)
     assert_true(out.max_lsb == 0 && out.fraction == 0);
 }
 
-/* ---- units cut out of whole models ---- */
+/* ---- layers cut out of whole models ---- */
 
-/* A whole model on the CPU, recorded: what its units are held against. */
+/* A whole model on the CPU, recorded: what its layers are held against. */
 struct whole {
     struct nd_model *model;
     struct nd_device cpu;
@@ -417,7 +417,7 @@ static void forget_whole(struct whole *whole)
     nd_model_destroy(&whole->model);
 }
 
-/* How many of the edges that were recorded the part showed again, all of them bit for bit. */
+/* How many of the tensors that were recorded the part showed again, all of them bit for bit. */
 static size_t check_outputs(const struct whole *whole, const struct nd_capture *capture)
 {
     struct nd_error err = {0};
@@ -426,14 +426,14 @@ static size_t check_outputs(const struct whole *whole, const struct nd_capture *
         struct nd_reduction_difference difference;
         expect_ok(nd_difference_of_tensor(&whole->reducer.recorded, capture, e, true, &difference, &err), &err);
         n += difference.fraction == 0;
-        /* The floats of an output are not recorded, only its codes. */
+        /* The floats of an output are not recorded, only its quantised values. */
         assert_true(difference.fraction == 0 || isnan(difference.fraction));
     }
     return n;
 }
 
-/* Cuts piece p out and runs it. False where it shows nothing: a DequantizeLinear alone, from an input of codes
- * to an output of floats. */
+/* Cuts piece p out and runs it. False where it shows nothing: a DequantizeLinear alone, from an input of
+ * quantised values to an output of floats. */
 static bool run_layer(struct whole *whole, size_t p, size_t *n_outputs)
 {
     struct nd_error err = {0};

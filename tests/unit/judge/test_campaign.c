@@ -57,7 +57,7 @@ static void old_name_of_tensors_is_read(void **state)
 {
     (void)state;
     expect_ok(
-        read_campaign(MODEL "devices: [cpu]\nedges: outputs\npolicy: [{gate: lsb, max: 1, edges: [a, b]}]\n"),
+        read_campaign(MODEL "devices: [cpu]\nedges: outputs\npolicy: [{gate: lsb, max: 1, tensors: [a, b]}]\n"),
         &err);
     assert_string_equal(campaign.tensors, "outputs");
     assert_int_equal(campaign.policy.rules[0].tensors.n, 2);

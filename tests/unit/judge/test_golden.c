@@ -197,7 +197,8 @@ static void check_names_the_axis_and_the_tensors_in_graph_order(void **state)
     add_quietly(store, &(struct gold){0});
     add_quietly(store, &(struct gold){.chipset = "SM8450"});
     json_decref(check(store, &(struct gold){0}, false, ND_EXIT_SAME));
-    json_t *report = check(store, &(struct gold){.sdk = "qairt-2", .qvalues = {0, 1, 1}}, false, ND_EXIT_DIFFERS);
+    json_t *report =
+        check(store, &(struct gold){.sdk = "qairt-2", .qvalues = {0, 1, 1}}, false, ND_EXIT_DIFFERS);
     assert_string_equal(joined(json_object_get(report, "blamed")), "sdk");
     assert_string_equal(text_of(json_object_get(report, "entry"), "chipset"), "SM8650");
     const json_t *different = json_object_get(report, "different");

@@ -154,7 +154,7 @@ static void csv_has_no_formula(void **state)
     free(csv);
 }
 
-/* Programs read it: a count of a million and more has every digit. */
+/* Arithmetics read it: a count of a million and more has every digit. */
 static void csv_counts_have_every_digit(void **state)
 {
     (void)state;
@@ -191,7 +191,8 @@ static void json_reads_back_equal(void **state)
         "{\"device\": \"d\", \"findings\": [\"a\", \"b\"], \"class\": -1, \"edges\": 7}, {\"class\": null}],"
         "\"references\": [{\"reference\": \"float\", \"broken\": \"why\"}],"
         "\"accuracy\": [{\"probe\": \"p\", \"baseline\": {\"class\": 40, \"float\": 39},"
-        "\"churn\": {\"mean\": \"NaN\", \"unstable\": {\"samples\": 1, \"of\": 2, \"interval\": [0.1, 0.9]}},"
+        "\"changed predictions\": {\"mean\": \"NaN\", \"unstable\": {\"samples\": 1, \"of\": 2, \"interval\": "
+        "[0.1, 0.9]}},"
         "\"spread\": {\"spread\": {\"value\": 0.1, \"interval\": [\"-Infinity\", \"Infinity\"]}, \"common\": "
         "null},"
         "\"devices\": [{\"device\": \"d\", \"against\": [{\"evidence\": {\"largest\": \"Infinity\", \"stop\": "

@@ -1,12 +1,12 @@
-/* The harness of all sections: when it stops, which programs it leaves, what it says. */
+/* The harness of all sections: when it stops, which arithmetics it leaves, what it says. */
 #include "support/main.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "lab/experiment/product.h"
 #include "lab/experiment/candidates.h"
+#include "lab/experiment/product.h"
 #include "support/scratch.h"
 
 static struct nd_device device;
@@ -102,9 +102,9 @@ static void a_patient_experiment_counts_refusals_after_the_first(void **state)
     end(&e);
 }
 
-/* ---- programs ---- */
+/* ---- arithmetics ---- */
 
-/* A program is a number of right codes in a hundred. */
+/* An arithmetic is a number of right quantised values in a hundred. */
 struct arithmetic {
     int right, other;
 };

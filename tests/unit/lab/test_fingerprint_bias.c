@@ -1,5 +1,5 @@
-/* Solving for what weights become and how biases enter. The codes come from formulas that are written here a
- * second time, and from a device that npudiff evaluates itself. */
+/* Solving for what weights become and how biases enter. The quantised values come from formulas that are
+ * written here a second time, and from a device that npudiff evaluates itself. */
 #include "support/main.h"
 
 #include <math.h>
@@ -127,7 +127,7 @@ static void weights_that_are_made_to_fit_are_found(void **state)
                                 found.arithmetics[i].factor_rounding == ND_ROUND_FLOOR &&
                                 found.arithmetics[i].rounding == ND_ROUND_HALF_UP);
     assert_true(is_there);
-    /* A weight that no program makes leaves none. */
+    /* A weight that no arithmetic makes leaves none. */
     for (size_t i = 0; i < ROWS; i++)
         table[1].qvalues[149 * ROWS + i] = table[1].qvalues[9 * ROWS + i];
     assert_int_equal(nd_weight_solve_table(&rest, answers, 2, SPLIT, &found, NULL), ND_OK);
@@ -158,7 +158,7 @@ static void ratios_of_other_bits_are_not_confused(void **state)
 
 /* ---- biases ---- */
 
-/* The shift lies where all codes are the ones that the device gave. */
+/* The shift lies where all quantised values are the ones that the device gave. */
 static void shifts_are_read_to_one_unit(void **state)
 {
     (void)state;

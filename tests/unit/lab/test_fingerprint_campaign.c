@@ -103,7 +103,7 @@ static void a_change_stands_at_its_step(void **state)
     json_decref(table);
 }
 
-/* Digests tell where no program does; a program that is known is not the one that is not. */
+/* Digests tell where no arithmetic does; an arithmetic that is known is not the one that is not. */
 static void digests_tell_as_arithmetics_do(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Solving for the arithmetic of sums and products from grids of codes. The grids come from formulas that are
- * written here a second time, with both shifts, unlike the programs of elementwise_program.c, which join them.
+/* Solving for the arithmetic of sums and products from grids of quantised values. The grids come from formulas
+ * that are written here a second time, with both shifts, unlike the arithmetics of elementwise_program.c, which
+ * join them.
  */
 #include "support/main.h"
 
@@ -154,7 +155,7 @@ static void one_wrong_qvalue_leaves_nothing_but_the_nearest(void **state)
     struct grids grids;
     struct nd_elementwise_findings found;
     make_grids(&grids, ND_ELEMENTWISE_ADD, &formula);
-    size_t middle = 0; /* a code far from its thresholds: two up excludes everything */
+    size_t middle = 0; /* a quantised value far from its thresholds: two up excludes everything */
     while (grids.qvalues[3][middle] < 20 || grids.qvalues[3][middle] > 230)
         middle++;
     grids.qvalues[3][middle] = (uint8_t)(grids.qvalues[3][middle] + 2);
@@ -204,17 +205,17 @@ static void scales_that_tell_two_arithmetics_apart_are_found(void **state)
 {
     (void)state;
     struct nd_elementwise_arithmetic arithmetics[] = {{.kind = ND_ELEMENTWISE_FIXED,
-                                                 .key = ND_KEY_SUM,
-                                                 .shift = 13,
-                                                 .cap = 15,
-                                                 .first = 8,
-                                                 .rounding = ND_ROUND_HALF_DOWN},
-                                                {.kind = ND_ELEMENTWISE_FIXED,
-                                                 .key = ND_KEY_SUM,
-                                                 .shift = 13,
-                                                 .cap = 15,
-                                                 .first = 8,
-                                                 .rounding = ND_ROUND_HALF_UP}};
+                                                       .key = ND_KEY_SUM,
+                                                       .shift = 13,
+                                                       .cap = 15,
+                                                       .first = 8,
+                                                       .rounding = ND_ROUND_HALF_DOWN},
+                                                      {.kind = ND_ELEMENTWISE_FIXED,
+                                                       .key = ND_KEY_SUM,
+                                                       .shift = 13,
+                                                       .cap = 15,
+                                                       .first = 8,
+                                                       .rounding = ND_ROUND_HALF_UP}};
     struct nd_elementwise_findings found = {.arithmetics = arithmetics, .n_arithmetics = 2};
     struct nd_elementwise_scales s;
     struct nd_elementwise_ready ready[2];

@@ -1,5 +1,5 @@
-/* Solving for what is dropped from sums of uint16 products. The codes come from a formula in 64-bit integers,
- * which is written here a second time. */
+/* Solving for what is dropped from sums of uint16 products. The quantised values come from a formula in 64-bit
+ * integers, which is written here a second time. */
 #include "support/main.h"
 
 #include <math.h>
@@ -28,12 +28,12 @@ static void make(struct made *made, int dropped_bits, int multiplier_bits, uint6
     double layer = ldexp(1, dropped_bits);
     struct nd_word_qvalues *a = &made->about;
     *a = (struct nd_word_qvalues){.scale_x = (float)nd_random_between(seed, 0.0001, 0.0003),
-                                .scale_w = (float)nd_random_between(seed, 0.004, 0.012),
-                                .zero_y = floor(nd_random_between(seed, 20000, 45000)),
-                                .n = N_QVALUES,
-                                .sums = made->sums,
-                                .zeros = made->zeros,
-                                .qvalues = made->qvalues};
+                                  .scale_w = (float)nd_random_between(seed, 0.004, 0.012),
+                                  .zero_y = floor(nd_random_between(seed, 20000, 45000)),
+                                  .n = N_QVALUES,
+                                  .sums = made->sums,
+                                  .zeros = made->zeros,
+                                  .qvalues = made->qvalues};
     a->scale_y = a->scale_x * a->scale_w * (float)nd_random_between(seed, 400, 1200);
     int exponent;
     double m = frexp((double)a->scale_x * (double)a->scale_w / (double)a->scale_y * layer, &exponent);
@@ -107,7 +107,7 @@ static void folded_zero_points_may_be_cut(void **state)
     assert_true(nd_requantise_from_name("fold-zero:floor+rounding:half-up", &cut));
     assert_true(nd_requantise_from_name("fold-zero+rounding:half-up", &rounded));
     assert_string_equal(nd_requantise_name(&cut, buf), "fold-zero:floor+rounding:half-up");
-    /* 7 / 4 = 1.75 is 1 or 2 more in the sum, and 4 or 8 in the code. */
+    /* 7 / 4 = 1.75 is 1 or 2 more in the sum, and 4 or 8 in the quantised value. */
     struct nd_requantiser r = nd_requantise_prepare(&cut, 4, 7);
     assert_int_equal((int)nd_requantise_qvalue(&r, 10, 0, 255), 44);
     r = nd_requantise_prepare(&rounded, 4, 7);
@@ -127,7 +127,7 @@ static void folded_zero_points_may_pass_through_float32(void **state)
     assert_true(r.fold >= 0x1p24 && r.fold <= 0x1p24);
 }
 
-/* A staircase whose zero point is cut leaves no program that rounds it. */
+/* A threshold sweep whose zero point is cut leaves no arithmetic that rounds it. */
 static void staircases_tell_how_a_zero_point_is_folded(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Sections of a datasheet: their programs against answers whose arithmetic is known, and whole entries against
- * devices that npudiff evaluates itself. */
+/* Sections of a datasheet: their arithmetics against answers whose arithmetic is known, and whole entries
+ * against devices that npudiff evaluates itself. */
 #include "support/main.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "support/assert_bits.h"
 #include "support/scratch.h"
 
-/* ---- programs of numbers ---- */
+/* ---- arithmetics of numbers ---- */
 
 static void half_precision_is_rounded_half_even(void **state)
 {
@@ -31,9 +31,9 @@ static void half_precision_is_rounded_half_even(void **state)
 
 enum { N_VALUES = 4096 };
 
-/* Answers of a program, of values of which many are ties and close to them. */
-static void answer(const struct nd_scalar_arithmetic *arithmetic, struct nd_scalar_sample *sample, double *values,
-                   double *qvalues)
+/* Answers of an arithmetic, of values of which many are ties and close to them. */
+static void answer(const struct nd_scalar_arithmetic *arithmetic, struct nd_scalar_sample *sample,
+                   double *values, double *qvalues)
 {
     uint64_t seed = 1;
     for (size_t i = 0; i < N_VALUES; i++) {
@@ -53,8 +53,8 @@ static bool is_same_arithmetic(const struct nd_scalar_arithmetic *a, const struc
     return a->value == b->value && a->rounding == b->rounding && a->has_zero_inside == b->has_zero_inside;
 }
 
-/* Every program is among those that its own answers leave, and is the only one of its precision and rounding of
- * halves unless zero points make no difference. */
+/* Every arithmetic is among those that its own answers leave, and is the only one of its precision and rounding
+ * of halves unless zero points make no difference. */
 static void scalar_arithmetic_is_found_in_its_answers(void **state)
 {
     (void)state;
@@ -65,7 +65,7 @@ static void scalar_arithmetic_is_found_in_its_answers(void **state)
         for (int rounding = 0; rounding <= ND_ROUND_TO_ZERO; rounding++)
             for (int inside = 0; inside < 2; inside++) {
                 const struct nd_scalar_arithmetic arithmetic = {(enum nd_scalar_value)value,
-                                                          (enum nd_rounding)rounding, inside != 0};
+                                                                (enum nd_rounding)rounding, inside != 0};
                 struct nd_scalar_sample samples[2] = {{.scale = 0x1p-5F, .zero = 101, .high = 255},
                                                       {.scale = 0.0173F, .zero = 127, .high = 255}};
                 struct nd_scalar_findings found;
@@ -111,11 +111,11 @@ static void scalar_answers_of_nothing_known_leave_nothing(void **state)
     free(qvalues);
 }
 
-/* ---- programs of windows ---- */
+/* ---- arithmetics of windows ---- */
 
 enum { N_WINDOWS = 6000, N_SCALES = 4 };
 
-/* Answers of a program, and that it is found in them. */
+/* Answers of an arithmetic, and that it is found in them. */
 static void check_mean(const struct nd_mean_arithmetic *arithmetic, size_t side, bool is_of_sum)
 {
     static const double ratios[N_SCALES] = {0.7731415, 0.61234, 1.2345678, 0.5512345},
@@ -185,8 +185,8 @@ static void mean_arithmetic_is_found_in_its_answers(void **state)
     check_mean(&p, 5, true);
 }
 
-/* A mean by hand: codes 1, 2, 3, 5 in steps of 1 and 2 are 11 / 4 / 2 = 1.375, and in stages of two they are as
- * well. */
+/* A mean by hand: quantised values 1, 2, 3, 5 in steps of 1 and 2 are 11 / 4 / 2 = 1.375, and in stages of two
+ * they are as well. */
 static void mean_qvalue_is_that_of_the_formula(void **state)
 {
     (void)state;
@@ -248,7 +248,8 @@ static void reference_has_correctly_rounded_tables(void **state)
     {
         const json_t *arithmetics = json_object_get(entry, "possible_arithmetic");
         assert_string_equal(text_of(entry, "verdict"), "identified");
-        assert_string_equal(json_string_value(json_array_get(arithmetics, 0)), "value:exact+rounding:half-even");
+        assert_string_equal(json_string_value(json_array_get(arithmetics, 0)),
+                            "value:exact+rounding:half-even");
         assert_int_equal(json_integer_value(json_object_get(json_object_get(entry, "evidence"), "off")), 0);
         assert_int_equal(json_integer_value(json_object_get(json_object_get(entry, "evidence"), "many_valued")),
                          0);
@@ -294,14 +295,14 @@ static void reference_has_exact_norms(void **state)
     json_decref(entries);
 }
 
-/* Codes that are one more or less in every run: the section that asks another device than its bench's counts
- * that as well. */
+/* Quantised values that are one more or less in every run: the section that asks another device than its
+ * bench's counts that as well. */
 static void qvalues_that_change_are_counted(void **state)
 {
     (void)state;
     size_t n_unstable;
     json_t *entries = take_unstable("emu:flip@y=0.5", nd_section_quantise, &n_unstable);
-    assert_true(n_unstable >= 6); /* three settings of two types; fresh ones only where a program is left */
+    assert_true(n_unstable >= 6); /* three settings of two types; fresh ones only where an arithmetic is left */
     assert_string_equal(text_of(json_array_get(entries, 0), "verdict"), "not identified");
     json_decref(entries);
 }

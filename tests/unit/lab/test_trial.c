@@ -9,7 +9,7 @@
 #include "lab/experiment/trial.h"
 #include "support/scratch.h"
 
-/* y = round(x / factor): uint8 codes in steps of 1. */
+/* y = round(x / factor): uint8 quantised values in steps of 1. */
 static struct nd_compose *make_division(float factor)
 {
     const struct nd_shape shape = {.rank = 2, .dims = {1, 8}};

@@ -9,7 +9,7 @@
 #include "npudiff/model/model.h"
 #include "support/scratch.h"
 
-/* x (uint8 codes) times constant weights, one scale per column, requantised. */
+/* x (uint8 quantised values) times constant weights, one scale per column, requantised. */
 static struct nd_compose *make_product(void)
 {
     const struct nd_shape x = {.rank = 2, .dims = {4, 3}}, w = {.rank = 2, .dims = {3, 2}},

@@ -75,7 +75,7 @@ static void aimet_0_offsets_become_zero_points(void **state)
     const struct nd_encoding *w = item_of(e, "w");
     assert_encoding(w, ND_DTYPE_I8, 8, 0.25f, 0);
     assert_int_equal(w->quant.n, 2);
-    assert_int_equal(w->quant.zero_point[1], -1); /* strictly symmetric: code 0 of 0..254 is -128 */
+    assert_int_equal(w->quant.zero_point[1], -1); /* strictly symmetric: quantised value 0 of 0..254 is -128 */
     assert_int_equal(w->role, ND_ENCODING_PARAM);
     assert_false(w->has_axis);
     nd_encodings_destroy(&e);
@@ -122,7 +122,7 @@ static void aimet_2_is_onnx_already(void **state)
     assert_encoding(item_of(e, "c"), ND_DTYPE_U8, 6, 4.0f, 63);
     assert_string_equal(item_of(e, "k")->unhandled, "in blocks of 2");
     assert_string_equal(item_of(e, "h")->unhandled, "of type float8e4m3fn");
-    assert_string_equal(item_of(e, "z")->unhandled, "a zero point between two codes");
+    assert_string_equal(item_of(e, "z")->unhandled, "a zero point between two quantised values");
     nd_encodings_destroy(&e);
     e = read_text("{\"version\":\"2.1.0\",\"activation_encodings\":[{\"name\":\"a\",\"output_dtype\":\"int8\","
                   "\"y_scale\":2}],"
@@ -195,7 +195,7 @@ static const struct {
     {OLD("\"bitwidth\":8,\"scale\":1e-60,\"offset\":0"), "scale 0 is 1e-60"},
     {OLD("\"bitwidth\":8,\"scale\":NaN,\"offset\":0"), "no JSON"},
     {OLD("\"bitwidth\":8,\"scale\":1,\"offset\":1"),
-     "tensor 't': zero point 0 is -1, outside of the codes 0..255"},
+     "tensor 't': zero point 0 is -1, outside of the quantised values 0..255"},
     {OLD("\"bitwidth\":8,\"scale\":1,\"offset\":-256"), "zero point 0 is 256"},
     {OLD("\"bitwidth\":8,\"scale\":1,\"offset\":-5,\"min\":3"),
      "key 'min' is 3, and scale 1 with offset -5 give -5"},
@@ -473,7 +473,7 @@ static const uint8_t *raw_data(const Onnx__ModelProto *proto, const char *name)
     return NULL;
 }
 
-/* The code of the first weight with a scale of `factor` times its magnitude. */
+/* The quantised value of the first weight with a scale of `factor` times its magnitude. */
 static int first_qvalue(float factor, const char *dtype, bool *is_negative)
 {
     struct nd_error err = {0};

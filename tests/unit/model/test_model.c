@@ -1,4 +1,4 @@
-/* Edges, layers, quantisation and shapes of the models under golden/. */
+/* Tensors, layers, quantisation and shapes of the models under golden/. */
 #include "support/main.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "npudiff/model/model.h"
 #include "support/golden_models.h"
 
-/* Checks name, onnx_name, op_types and node of every edge; rows end with a NULL name. */
+/* Checks name, onnx_name, op_types and node of every tensor; rows end with a NULL name. */
 struct tensor_row {
     const char *name, *onnx_name, *op_types, *node;
     enum nd_dtype dtype;
@@ -32,7 +32,7 @@ static void assert_tensors(const struct nd_model *model, const struct tensor_row
     assert_int_equal(nd_model_n_tensors(model), n);
 }
 
-/* "name:op_types:input,input,;" of every unit. */
+/* "name:op_types:input,input,;" of every layer. */
 static void assert_layers(const struct nd_model *model, const char *expected)
 {
     char text[2048] = "";
@@ -101,9 +101,9 @@ static void qvalues_in_and_out_are_tensors_themselves(void **state)
     (void)state;
     struct nd_model *model = load("oracle/model/codes_io.onnx");
     assert_tensors(model, (const struct tensor_row[]){{"a", "a", "input", "", ND_DTYPE_U8},
-                                                  {"b", "b", "input", "", ND_DTYPE_I8},
-                                                  {"product", "product", "Mul", "product_Q", ND_DTYPE_U8},
-                                                  {0}});
+                                                      {"b", "b", "input", "", ND_DTYPE_I8},
+                                                      {"product", "product", "Mul", "product_Q", ND_DTYPE_U8},
+                                                      {0}});
     assert_layers(model, "product:Mul:a,b,;");
     assert_quant(model, "b", 0.25f, 0);
     assert_int_equal(nd_model_input(model, 1)->quant_dtype, ND_DTYPE_I8);
@@ -126,7 +126,7 @@ static void qvalues_made_of_qvalues_are_their_own_tensors(void **state)
             {"logits", "logits_convert_QuantizeLinear_Output", "requantise", "logits_convert_Q", ND_DTYPE_U8},
             {0}});
     assert_layers(model, "x_convert:requantise:x,;logits_QuantizeLinear_Output:Relu:x_convert,;"
-                        "logits:requantise:logits_QuantizeLinear_Output,;");
+                         "logits:requantise:logits_QuantizeLinear_Output,;");
     assert_int_equal(nd_model_tensor(model, 1)->shape.rank, 2);
     nd_model_destroy(&model);
 }
@@ -145,13 +145,13 @@ static void floats_outside_of_layers_are_tensors(void **state)
     (void)state;
     struct nd_model *model = load("oracle/model/mixed.onnx");
     assert_tensors(model, (const struct tensor_row[]){
-                            {"front", "front", "Relu", "front", ND_DTYPE_NONE},
-                            {"twice", "twice_QuantizeLinear_Output", "Neg", "twice_Q8", ND_DTYPE_U8},
-                            {"twice_16", "twice_16_QuantizeLinear_Output", "Neg", "twice_Q16", ND_DTYPE_U16},
-                            {"biased", "biased", "Add", "add", ND_DTYPE_NONE},
-                            {"free", "free", "Sigmoid", "free", ND_DTYPE_NONE},
-                            {"sum", "sum", "Sum", "sum", ND_DTYPE_F32},
-                            {0}});
+                              {"front", "front", "Relu", "front", ND_DTYPE_NONE},
+                              {"twice", "twice_QuantizeLinear_Output", "Neg", "twice_Q8", ND_DTYPE_U8},
+                              {"twice_16", "twice_16_QuantizeLinear_Output", "Neg", "twice_Q16", ND_DTYPE_U16},
+                              {"biased", "biased", "Add", "add", ND_DTYPE_NONE},
+                              {"free", "free", "Sigmoid", "free", ND_DTYPE_NONE},
+                              {"sum", "sum", "Sum", "sum", ND_DTYPE_F32},
+                              {0}});
     assert_layers(model, "twice:Neg:front,;twice_16:Neg:front,;");
     assert_true(nd_model_tensor(model, 1)->is_model_output);
     assert_false(nd_model_tensor(model, 2)->is_model_output);
@@ -164,14 +164,14 @@ static void layer_reaches_back_to_qvalues_only(void **state)
     (void)state;
     struct nd_model *model = load("oracle/model/front.onnx");
     assert_tensors(model, (const struct tensor_row[]){{"front", "front", "Relu", "relu", ND_DTYPE_NONE},
-                                                  {"inner", "inner_q", "Neg", "inner_Q", ND_DTYPE_U8},
-                                                  {"moved", "moved", "Transpose", "transpose", ND_DTYPE_U8},
-                                                  {"same", "exp_q", "Abs+Exp", "exp_Q", ND_DTYPE_U8},
-                                                  {"top", "top", "ReduceMax", "max", ND_DTYPE_NONE},
-                                                  {"same_q", "same_q", "Sqrt", "same_Q", ND_DTYPE_U8},
-                                                  {"y_float", "y_float", "Relu", "last", ND_DTYPE_NONE},
-                                                  {"y", "y", "Transpose", "back", ND_DTYPE_F32},
-                                                  {0}});
+                                                      {"inner", "inner_q", "Neg", "inner_Q", ND_DTYPE_U8},
+                                                      {"moved", "moved", "Transpose", "transpose", ND_DTYPE_U8},
+                                                      {"same", "exp_q", "Abs+Exp", "exp_Q", ND_DTYPE_U8},
+                                                      {"top", "top", "ReduceMax", "max", ND_DTYPE_NONE},
+                                                      {"same_q", "same_q", "Sqrt", "same_Q", ND_DTYPE_U8},
+                                                      {"y_float", "y_float", "Relu", "last", ND_DTYPE_NONE},
+                                                      {"y", "y", "Transpose", "back", ND_DTYPE_F32},
+                                                      {0}});
     assert_layers(model, "inner:Neg:front,;same:Abs+Exp:moved,;same_q:Sqrt:same,;");
     assert_quant(model, "moved", 0.25f, 128);
     assert_int_equal(nd_model_tensor(model, 5)->quant.n, 0); /* its scale is computed */
@@ -183,9 +183,9 @@ static void outputs_are_named_tensors_wherever_they_are(void **state)
     (void)state;
     struct nd_model *model = load("oracle/model/both.onnx");
     assert_tensors(model, (const struct tensor_row[]){{"x", "x_q", "input", "x_Q", ND_DTYPE_U8},
-                                                  {"abs", "abs", "Abs", "abs", ND_DTYPE_F32},
-                                                  {"real", "exp_q", "Exp", "exp_Q", ND_DTYPE_U8},
-                                                  {0}});
+                                                      {"abs", "abs", "Abs", "abs", ND_DTYPE_F32},
+                                                      {"real", "exp_q", "Exp", "exp_Q", ND_DTYPE_U8},
+                                                      {0}});
     assert_layers(model, "real:Exp:abs,;");
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(nd_model_tensor(model, i)->is_model_output, i > 0);
@@ -199,10 +199,10 @@ static void float_model_has_every_living_tensor_as_tensor(void **state)
     (void)state;
     struct nd_model *model = load("oracle/model/plain.onnx");
     assert_tensors(model, (const struct tensor_row[]){{"sum", "sum", "Add", "add", ND_DTYPE_F32},
-                                                  {"kept", "kept", "Dropout", "dropout", ND_DTYPE_NONE},
-                                                  {"shape", "shape", "Shape", "shape", ND_DTYPE_I64},
-                                                  {"y", "y", "Reshape", "y", ND_DTYPE_F32},
-                                                  {0}});
+                                                      {"kept", "kept", "Dropout", "dropout", ND_DTYPE_NONE},
+                                                      {"shape", "shape", "Shape", "shape", ND_DTYPE_I64},
+                                                      {"y", "y", "Reshape", "y", ND_DTYPE_F32},
+                                                      {0}});
     assert_layers(model, "");
     for (size_t i = 0; i < nd_model_n_nodes(model); i++)
         assert_false(nd_model_node(model, i)->is_io_quantisation);
@@ -329,7 +329,7 @@ static void selection_follows_patterns(void **state)
     assert_int_equal(nd_model_select_tensors(model, "pool\\,", &selected, &n, &err), ND_ERR_NOT_FOUND);
     assert_null(selected);
     nd_model_destroy(&model);
-    /* Inputs of codes are the probe's own bytes. */
+    /* Inputs of quantised values are the probe's own bytes. */
     model = load("oracle/model/codes_io.onnx");
     assert_int_equal(nd_model_select_tensors(model, "all", &selected, &n, NULL), ND_OK);
     assert_int_equal(n, 1);

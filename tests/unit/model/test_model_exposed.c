@@ -68,7 +68,7 @@ static void check_exposed(const struct nd_model *model, const char *spec, const 
             assert_true(nd_shape_equal(&output->shape, &tensor->shape));
         assert_int_equal(output->quant != NULL && output->quant->n > 0, tensor->quant.n > 0);
     }
-    /* No DequantizeLinear lives on as an output beside its codes. */
+    /* No DequantizeLinear lives on as an output beside its quantised values. */
     for (size_t i = 0; i < nd_model_n_nodes(copy); i++) {
         const struct nd_model_node *node = nd_model_node(copy, i);
         assert_string_not_equal(node->name, "");
@@ -152,7 +152,7 @@ static void exposed_model_drops_the_dead_and_keeps_the_rest(void **state)
     free(dir);
 }
 
-/* Every edge that has floats is shown as them in turn: by the tensor that its own DequantizeLinear makes. */
+/* Every tensor that has floats is shown as them in turn: by the tensor that its own DequantizeLinear makes. */
 static void tensor_is_shown_as_its_floats(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void tensors_that_cannot_be_outputs_are_refused(void **state)
     struct nd_model *model = load("oracle/model/codes_io.onnx");
     struct nd_error err = {0};
     assert_int_equal(nd_model_write_exposed(model, (size_t[]){0}, 1, path, &err), ND_ERR_USAGE);
-    assert_non_null(strstr(err.message, "edge 'a' is an input"));
+    assert_non_null(strstr(err.message, "tensor 'a' is an input"));
     assert_int_equal(nd_model_write_exposed(model, (size_t[]){2, 2}, 2, path, &err), ND_ERR_USAGE);
     assert_int_equal(nd_model_write_exposed(model, NULL, 0, path, &err), ND_ERR_NOT_FOUND);
     assert_int_equal(nd_model_write_exposed(model, (size_t[]){2}, 1, "/nowhere/at/all.onnx", &err), ND_ERR_IO);

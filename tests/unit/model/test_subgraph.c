@@ -37,7 +37,7 @@ static size_t nodes_of(const struct nd_model *model, size_t layer, size_t *nodes
 {
     size_t n = 0, end = 0, n_layers = 0, *quantiser = NULL;
     assert_int_equal(nd_layers_assign(&model->graph, &quantiser, NULL), ND_OK);
-    /* Units are in the order of the QuantizeLinear that end them. */
+    /* Layers are in the order of the QuantizeLinear that end them. */
     for (size_t i = 0; i < nd_model_n_nodes(model); i++)
         if (quantiser[i] == i && n_layers++ == layer)
             end = i;
@@ -79,7 +79,7 @@ static void layer_of_golden_model_is_model_of_one_layer(void **state)
     check_layers("models/vit.w8a16.onnx");
 }
 
-/* Two neighbours: the edge between them is inside. */
+/* Two neighbours: the tensor between them is inside. */
 static void tensor_between_layers_is_neither_input_nor_output(void **state)
 {
     (void)state;

@@ -96,7 +96,8 @@ static void rounding_has_the_size_of_a_step(void **state)
     struct nd_quantised_tensor *wide = find_item(&b, "y");
     b.scales[wide - b.items][0] *= 4; /* 63 steps; the values are multiples of a quarter of a step */
     struct fixture f = run(&b);
-    const struct nd_quantised_layer *x = quantised_layer_of(&f, "x"), *h = quantised_layer_of(&f, "h"), *y = quantised_layer_of(&f, "y");
+    const struct nd_quantised_layer *x = quantised_layer_of(&f, "x"), *h = quantised_layer_of(&f, "h"),
+                                    *y = quantised_layer_of(&f, "y");
     double step = 1.0 / 255;
     assert_true(fabs(x->introduced / (step * step / 12) - 1) < 0.05);
     assert_true(x->passed_on == 0);
@@ -246,7 +247,7 @@ static void one_scale_for_channels_far_apart_is_named(void **state)
     const struct nd_remedy *remedy = remedy_of(layer, ND_REMEDY_WEIGHT_CHANNELS);
     double gain = remedy->output_gain_db;
     assert_true(gain > 10);
-    /* As the remedy has them: a column's largest weight is its last code. */
+    /* As the remedy has them: a column's largest weight is its last quantised value. */
     b.quants[weights].n = NARROW;
     b.quants[weights].axis = 1;
     b.items[weights].has_axis = true;

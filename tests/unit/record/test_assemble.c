@@ -64,7 +64,7 @@ static int remove_spools(void **state)
 
 /* ---- the request ---- */
 
-/* What the host knows: edges as the model has them, before the run tells more, and probes. */
+/* What the host knows: tensors as the model has them, before the run tells more, and probes. */
 struct request {
     struct nd_tensor tensors[FAKE_TENSORS];
     const struct nd_tensor *tensor_list[FAKE_TENSORS];
@@ -83,13 +83,14 @@ static int64_t labels[5] = {4, 3, 2, 1, 0};
 static void fill_tensors(struct request *request, const struct fake_options *options)
 {
     for (size_t e = 0; e < FAKE_TENSORS; e++) {
-        request->tensors[e] = (struct nd_tensor){.name = (char *)(uintptr_t)fake_tensors[e].name,
-                                             .onnx_name = (char *)(uintptr_t)fake_tensors[e].name,
-                                             .op_types = (char *)(uintptr_t) "Op",
-                                             .node = (char *)(uintptr_t)(e == TENSOR_QVALUES ? "n0" : "other"),
-                                             .dtype = fake_tensors[e].dtype,
-                                             .shape = fake_tensors[e].shape,
-                                             .quant = {.axis = -1}};
+        request->tensors[e] =
+            (struct nd_tensor){.name = (char *)(uintptr_t)fake_tensors[e].name,
+                               .onnx_name = (char *)(uintptr_t)fake_tensors[e].name,
+                               .op_types = (char *)(uintptr_t) "Op",
+                               .node = (char *)(uintptr_t)(e == TENSOR_QVALUES ? "n0" : "other"),
+                               .dtype = fake_tensors[e].dtype,
+                               .shape = fake_tensors[e].shape,
+                               .quant = {.axis = -1}};
         request->tensor_list[e] = &request->tensors[e];
         request->pass_of_tensor[e] = fake_pass(options, e);
     }
@@ -165,7 +166,7 @@ static void check_sample(const struct nd_capture *capture, size_t config, size_t
         enum nd_status status =
             nd_capture_read_repeat(&(struct nd_probe_values){capture, p, e}, s, r, found, &err);
         if (status != ND_OK || (n > 0 && memcmp(found, expected, n) != 0))
-            fail_msg("config %zu, probe %zu, edge %zu, sample %zu, repeat %zu: %s", config, p, e, s, r,
+            fail_msg("config %zu, probe %zu, tensor %zu, sample %zu, repeat %zu: %s", config, p, e, s, r,
                      status != ND_OK ? err.message : "other bytes");
     }
     free(expected);
@@ -536,7 +537,7 @@ static void acknowledged_sample_without_its_data_is_refused(void **state)
         assert_int_equal(err.id, ND_E_SPOOL_FORMAT);
         assert_non_null(strstr(err.message, "but lacks its data"));
         assert_non_null(strstr(err.message, fake_tensors[tensor].name));
-        /* The stray fragment is all there is of the first probe, unless a sample of the edge takes several
+        /* The stray fragment is all there is of the first probe, unless a sample of the tensor takes several
          * chunks. */
         bool is_stray_taken = i % 2 == 1 && tensor != TENSOR_BIG;
         assert_non_null(strstr(err.message, is_stray_taken ? "probe 'five'" : "probe 'one'"));

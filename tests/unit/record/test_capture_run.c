@@ -183,7 +183,7 @@ static void untouched_model_gives_its_own_outputs(void **state)
     bench_close(&bench);
 }
 
-/* Each in a session that shows nothing else: of all edges, and of one alone. */
+/* Each in a session that shows nothing else: of all tensors, and of one alone. */
 static void prefixes_give_the_same_qvalues(void **state)
 {
     (void)state;
@@ -242,12 +242,12 @@ static void failed_prefix_is_named(void **state)
     for (bench.options.time_limit_s = 2; bench.options.time_limit_s < 200; bench.options.time_limit_s *= 4) {
         unlink(bench.path);
         expect_ok(bench_run(&bench, &err), &err);
-        if (strstr(bench.outcome.failure.message, "edge ") != NULL)
+        if (strstr(bench.outcome.failure.message, "tensor ") != NULL)
             break;
     }
     assert_true(bench.outcome.has_failed);
     assert_int_equal(bench.outcome.failure.id, ND_E_DEVICE_TIME);
-    snprintf(want, sizeof want, "edge 'logits': device 'cpu' was stopped after its time limit of %g s",
+    snprintf(want, sizeof want, "tensor 'logits': device 'cpu' was stopped after its time limit of %g s",
              bench.options.time_limit_s);
     assert_string_equal(bench.outcome.failure.message, want);
     expect_ok(nd_capture_open(bench.path, &capture, &err), &err);
@@ -257,7 +257,7 @@ static void failed_prefix_is_named(void **state)
     bench_close(&bench);
 }
 
-/* Before any session there is no edge to blame. */
+/* Before any session there is no tensor to blame. */
 static void failure_before_the_first_prefix_names_none(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void unfit_options_are_refused_before_anything_runs(void **state)
     assert_int_equal(bench_run(&bench, &err), ND_ERR_USAGE);
     assert_int_equal(err.id, ND_E_OPTION_CONFLICT);
     bench.options.prefixes = false;
-    bench.options.tensors = "no such edge";
+    bench.options.tensors = "no such tensor";
     assert_int_equal(bench_run(&bench, &err), ND_ERR_NOT_FOUND);
     assert_int_equal(err.id, ND_E_MODEL_NO_TENSOR);
     bench.options.tensors = NULL;

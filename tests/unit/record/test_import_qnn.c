@@ -1,4 +1,4 @@
-/* What describes a run of qnn-net-run, and floats held against codes. */
+/* What describes a run of qnn-net-run, and floats held against quantised values. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static char *put(const char *name, const char *text)
     return path;
 }
 
-/* ---- floats and codes ---- */
+/* ---- floats and quantised values ---- */
 
 enum { N_QVALUES = 256 };
 
@@ -36,7 +36,7 @@ struct grid {
     float floats[N_QVALUES];
 };
 
-/* All codes of a byte, and their reals as the tool makes them. */
+/* All quantised values of a byte, and their reals as the tool makes them. */
 static void grid_init(struct grid *grid, float scale, int64_t zero_point)
 {
     *grid = (struct grid){.scale = scale, .zero_point = zero_point};
@@ -118,16 +118,19 @@ static void one_wrong_float_is_found_at_its_place(void **state)
         struct grid grid;
         char expected[64];
         grid_init(&grid, 0.0235294122248888f, 114);
-        expect_ok(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.qvalues, N_QVALUES, &err), &err);
+        expect_ok(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.qvalues, N_QVALUES, &err),
+                  &err);
         grid.floats[at] += grid.scale;
-        assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.qvalues, N_QVALUES, &err),
-                         ND_ERR_FORMAT);
+        assert_int_equal(
+            nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.qvalues, N_QVALUES, &err),
+            ND_ERR_FORMAT);
         assert_int_equal(err.id, ND_E_QNN_VALUES);
         snprintf(expected, sizeof expected, "element %zu of 'x'", at);
         assert_non_null(strstr(err.message, expected));
         grid.floats[at] = NAN;
-        assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.qvalues, N_QVALUES, &err),
-                         ND_ERR_FORMAT);
+        assert_int_equal(
+            nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.qvalues, N_QVALUES, &err),
+            ND_ERR_FORMAT);
     }
 }
 
@@ -153,7 +156,7 @@ static void qvalues_of_64_bits_are_compared_with_their_floats(void **state)
         assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, qvalues, N, &err),
                          ND_ERR_FORMAT);
         assert_non_null(strstr(err.message, "element 2 of 'x'"));
-        assert_non_null(strstr(err.message, "code 5,"));
+        assert_non_null(strstr(err.message, "quantised value 5,"));
     }
 }
 

@@ -45,10 +45,11 @@ static unsigned int seed(void)
 
 /* ---- a provider that does not show every set ---- */
 
-/* Edges of which a session shows no two or three together; with `needs_outputs` only beside the model's outputs
- * (what is cut off in front of them holds), with `needs_cut` only without. One edge: it is guilty alone. */
+/* Tensors of which a session shows no two or three together; with `needs_outputs` only beside the model's
+ * outputs (what is cut off in front of them holds), with `needs_cut` only without. One tensor: it is guilty
+ * alone. */
 struct bad_set {
-    size_t at[MOST]; /* indices into the model's edges */
+    size_t at[MOST]; /* indices into the model's tensors */
     size_t n;
     const char *node; /* that falls; NULL: that of at[0] */
 };
@@ -58,17 +59,17 @@ enum method { ANY_METHOD, WITH_OUTPUTS, WITHOUT_OUTPUTS };
 struct provider {
     struct bad_set sets[MAX_SETS];
     size_t n_sets;
-    enum method method;     /* in which a bad set does not hold */
-    bool is_silent;   /* no node that falls has a name of the model */
-    bool is_refusing; /* the session does not come to be */
-    uint64_t odd;     /* not 0: sets whose digest with this number is odd do not hold, but single edges do */
-    bool holds_alone; /* a session of one edge always holds */
-    bool has_floats;  /* an edge that is shown as floats is in no bad set */
-    unsigned char as_floats[256]; /* of edges of the model */
+    enum method method; /* in which a bad set does not hold */
+    bool is_silent;     /* no node that falls has a name of the model */
+    bool is_refusing;   /* the session does not come to be */
+    uint64_t odd;     /* not 0: sets whose digest with this number is odd do not hold, but single tensors do */
+    bool holds_alone; /* a session of one tensor always holds */
+    bool has_floats;  /* a tensor that is shown as floats is in no bad set */
+    unsigned char as_floats[256]; /* of tensors of the model */
     size_t n_trials;
     size_t fails_at;                   /* the trial that fails; SIZE_MAX: none */
     size_t has_time_for;               /* trials; 0: all */
-    unsigned char kept[MAX_KEPT][256]; /* the sets that held, one flag for each edge */
+    unsigned char kept[MAX_KEPT][256]; /* the sets that held, one flag for each tensor */
     size_t n_kept;
 };
 
@@ -122,7 +123,8 @@ static enum nd_status try_exposed(void *context, const size_t *exposed, size_t n
         assert_true(exposed[i - 1] < exposed[i]);
     if (provider->n_trials++ == provider->fails_at)
         return nd_fail(err, ND_E_DEVICE_AGENT, "agent", "trial %zu fails", provider->n_trials - 1);
-    bool applies = provider->method == ANY_METHOD || (provider->method == WITH_OUTPUTS) == has_output(exposed, n);
+    bool applies =
+        provider->method == ANY_METHOD || (provider->method == WITH_OUTPUTS) == has_output(exposed, n);
     out->holds = !is_odd(provider, exposed, n);
     for (size_t i = 0; applies && i < provider->n_sets; i++) {
         if (!is_bad(&provider->sets[i], exposed, n) || provider->as_floats[provider->sets[i].at[0]])
@@ -132,9 +134,9 @@ static enum nd_status try_exposed(void *context, const size_t *exposed, size_t n
             snprintf(out->reason, sizeof out->reason, "the session is stuck");
         else
             add_fell_back(&out->fell_back, provider->is_silent ? "Transpose_token_12"
-                                     : provider->sets[i].node != NULL
-                                         ? provider->sets[i].node
-                                         : nd_model_tensor(model, provider->sets[i].at[0])->node);
+                                           : provider->sets[i].node != NULL
+                                               ? provider->sets[i].node
+                                               : nd_model_tensor(model, provider->sets[i].at[0])->node);
     }
     if (out->holds && provider->n_kept < MAX_KEPT) {
         unsigned char *kept = provider->kept[provider->n_kept++];
@@ -237,7 +239,7 @@ static size_t n_of_pass(const struct nd_pass_plan *plan, size_t pass)
     return n;
 }
 
-/* An edge that is recorded and no output of the model. */
+/* A tensor that is recorded and no output of the model. */
 static size_t any_tensor(void)
 {
     size_t tensor;
@@ -311,13 +313,13 @@ static void sets_at_random_are_split(void **state)
         assert_true(made.n_passes > 1);
         n_max_trials = made.n_trials > n_max_trials ? made.n_trials : n_max_trials;
         n_max_passes = made.n_passes > n_max_passes ? made.n_passes : n_max_passes;
-        assert_true(made.n_trials < n_tensors); /* and not one for each edge */
+        assert_true(made.n_trials < n_tensors); /* and not one for each tensor */
         nd_pass_plan_deinit(&made);
     }
-    print_message("# at most %zu trials, %zu passes, %zu edges\n", n_max_trials, n_max_passes, n_tensors);
+    print_message("# at most %zu trials, %zu passes, %zu tensors\n", n_max_trials, n_max_passes, n_tensors);
 }
 
-/* Edges that no session shows are left out with the reason, all others are shown. */
+/* Tensors that no session shows are left out with the reason, all others are shown. */
 static void guilty_tensors_are_left_out_and_named(void **state)
 {
     (void)state;
@@ -343,7 +345,7 @@ static void guilty_tensors_are_left_out_and_named(void **state)
     }
 }
 
-/* The same where the floats of those edges can be shown: these and no others are. */
+/* The same where the floats of those tensors can be shown: these and no others are. */
 static void guilty_tensors_are_shown_as_floats(void **state)
 {
     (void)state;
@@ -366,7 +368,7 @@ static void guilty_tensors_are_shown_as_floats(void **state)
 }
 
 /* Guilty only in the whole model: shown in one that is cut off in front of the outputs, which are then no
- * check, but what the edge is computed from is. */
+ * check, but what the tensor is computed from is. */
 static void what_only_a_cut_model_shows_is_shown_there(void **state)
 {
     (void)state;
@@ -404,7 +406,7 @@ static void what_only_the_whole_model_shows_is_shown_there(void **state)
     }
 }
 
-/* Whether a set holds says nothing of its parts: still every edge is shown, each session as it was tried. */
+/* Whether a set holds says nothing of its parts: still every tensor is shown, each session as it was tried. */
 static void sets_without_any_order_are_shown(void **state)
 {
     (void)state;
@@ -418,8 +420,8 @@ static void sets_without_any_order_are_shown(void **state)
     }
 }
 
-/* One edge of each block of a network, alone or with its neighbour: a handful of trials, whatever the number of
- * blocks. */
+/* One tensor of each block of a network, alone or with its neighbour: a handful of trials, whatever the number
+ * of blocks. */
 static void like_tensors_of_all_blocks_go_together(void **state)
 {
     (void)state;

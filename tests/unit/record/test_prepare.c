@@ -1,5 +1,5 @@
-/* Preparing a folder for qnn-net-run, without a runtime: names and codes at the ends of a model, quantisation,
- * and what is refused before anything runs. */
+/* Preparing a folder for qnn-net-run, without a runtime: names and quantised values at the ends of a model,
+ * quantisation, and what is refused before anything runs. */
 #include "support/main.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static struct nd_model *load_changed(const char *from, const char *to)
     return model;
 }
 
-/* Every edge but the input's own codes. */
+/* Every tensor but the input's own codes. */
 static size_t inner_tensors(const struct nd_model *model, size_t tensors[64])
 {
     size_t n = 0;
@@ -96,7 +96,7 @@ static void ends_of_native_model_are_qvalues_under_safe_names(void **state)
             strspn(output->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"),
             strlen(output->name));
     }
-    /* The graph behind the codes is the same: one node less, as many units. */
+    /* The graph behind the quantised values is the same: one node less, as many layers. */
     assert_int_equal(nd_model_n_layers(copy), nd_model_n_layers(model));
     nd_native_deinit(&native);
     nd_model_destroy(&model);
@@ -143,7 +143,7 @@ static void names_that_collide_are_both_named(void **state)
     free(path);
 }
 
-/* Asked for alone, the same edge has its name for itself: the other tensor inside makes way. */
+/* Asked for alone, the same tensor has its name for itself: the other tensor inside makes way. */
 static void tensor_inside_makes_method(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void tensor_inside_makes_method(void **state)
     free(path);
 }
 
-/* ---- codes ---- */
+/* ---- quantised values ---- */
 
 struct qvalue_range {
     enum nd_dtype dtype;
@@ -232,7 +232,7 @@ static void qvalues_saturate_and_nan_is_lowest(void **state)
     }
 }
 
-/* Every code comes back from what it stands for. */
+/* Every quantised value comes back from what it stands for. */
 static void qvalue_of_what_a_qvalue_stands_for_is_itself(void **state)
 {
     (void)state;
@@ -241,7 +241,8 @@ static void qvalue_of_what_a_qvalue_stands_for_is_itself(void **state)
         int64_t zero_point = range->min + (range->max - range->min) / 3;
         for (int64_t qvalue = range->min; qvalue <= range->max; qvalue++)
             assert_int_equal(
-                quantise_one((float)(qvalue - zero_point) * 0.0173f, 0.0173f, zero_point, range->dtype), qvalue);
+                quantise_one((float)(qvalue - zero_point) * 0.0173f, 0.0173f, zero_point, range->dtype),
+                qvalue);
     }
 }
 
@@ -293,7 +294,7 @@ static void request_without_meaning_is_refused_before_anything_is_made(void **st
     assert_int_equal(try_prepare(model, &sim, below, &options, &err), ND_ERR_IO);
     options.tensors = "none";
     assert_int_equal(try_prepare(model, &sim, target, &options, &err), ND_ERR_USAGE);
-    options.tensors = "image"; /* codes of an input: nothing is computed */
+    options.tensors = "image"; /* quantised values of an input: nothing is computed */
     assert_int_equal(try_prepare(model, &sim, target, &options, &err), ND_ERR_NOT_FOUND);
     options.tensors = NULL;
     options.struct_size = 1;

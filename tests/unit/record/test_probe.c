@@ -152,7 +152,7 @@ static void ties_without_quantiser_say_why(void **state)
     (void)state;
     struct nd_error err = refuse("ties", &qvalues, 1);
     assert_int_equal(err.id, ND_E_PROBE_SPEC);
-    assert_non_null(strstr(err.message, "'codes' takes uint8 codes"));
+    assert_non_null(strstr(err.message, "'codes' takes uint8 quantised values"));
     err = refuse("ties:4", &plain, 1);
     assert_int_equal(err.id, ND_E_PROBE_SPEC);
     assert_non_null(strstr(err.message, "'plain' has no quantiser"));

@@ -93,12 +93,12 @@ static struct nd_capture *assemble(size_t config, const char *spool)
     for (size_t e = 0; e < FAKE_TENSORS; e++) {
         char *name = (char *)(uintptr_t)fake_tensors[e].name;
         tensors[e] = (struct nd_tensor){.name = name,
-                                    .onnx_name = name,
-                                    .op_types = (char *)(uintptr_t) "Op",
-                                    .node = (char *)(uintptr_t)(e % 2 == 0 ? "n0" : "n1"),
-                                    .dtype = ND_DTYPE_NONE,
-                                    .shape.rank = -1,
-                                    .quant = {.axis = -1}};
+                                        .onnx_name = name,
+                                        .op_types = (char *)(uintptr_t) "Op",
+                                        .node = (char *)(uintptr_t)(e % 2 == 0 ? "n0" : "n1"),
+                                        .dtype = ND_DTYPE_NONE,
+                                        .shape.rank = -1,
+                                        .quant = {.axis = -1}};
         tensor_list[e] = &tensors[e];
         pass_of_tensor[e] = fake_pass(options, e);
     }
@@ -312,7 +312,7 @@ static size_t n_acknowledged(void)
     return n;
 }
 
-/* A pass runs a sample 4 times when its first two runs differ at any of its edges, and twice else. */
+/* A pass runs a sample 4 times when its first two runs differ at any of its tensors, and twice else. */
 static void samples_that_are_run_again_are_in_the_capture(void **state)
 {
     (void)state;

@@ -70,7 +70,8 @@ static void stop(struct fleet *fleet)
 
 static char *text_of(const struct fleet *fleet, bool all_tensors, size_t width)
 {
-    struct nd_report_options options = {.struct_size = sizeof options, .all_tensors = all_tensors, .width = width};
+    struct nd_report_options options = {
+        .struct_size = sizeof options, .all_tensors = all_tensors, .width = width};
     char *text = NULL;
     assert_int_equal(nd_report_text(fleet->comparison, &options, &text, NULL), ND_OK);
     assert_non_null(text);

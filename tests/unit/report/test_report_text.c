@@ -138,7 +138,7 @@ static void worst_qvalues_have_every_digit(void **state)
     free(text);
 }
 
-/* No edge is counted twice: one device fails where another stays within its gate. */
+/* No tensor is counted twice: one device fails where another stays within its gate. */
 static void verdict_counts_each_tensor_once(void **state)
 {
     (void)state;

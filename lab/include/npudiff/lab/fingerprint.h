@@ -1,9 +1,9 @@
-/* The arithmetic datasheet of a device: what the device does between integer sums and codes, operator by
- * operator.
+/* The arithmetic datasheet of a device: what the device does between integer sums and quantised values,
+ * operator by operator.
  *
  * The library makes small models of one operator each, runs them on the device, and finds the rounding,
- * shifts and multipliers from the values at which the codes change. No model of the user's is needed. The
- * datasheet is JSON text, described in docs/reference/datasheet.md.
+ * shifts and multipliers from the values at which the quantised values change. No model of the user's is
+ * needed. The datasheet is JSON text, described in docs/reference/datasheet.md.
  *
  * Example:
  *
@@ -17,7 +17,7 @@
  *         return status;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
  * that use it are compiled again. */
 #ifndef NPUDIFF_FINGERPRINT_H
 #define NPUDIFF_FINGERPRINT_H

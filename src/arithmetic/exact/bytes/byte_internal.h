@@ -1,4 +1,4 @@
-/* What byte_unit.c finds out about units, and byte_unit.c uses. */
+/* What byte_unit.c finds out about layers, and byte_unit.c uses. */
 #ifndef ND_EVAL_BYTE_INTERNAL_H
 #define ND_EVAL_BYTE_INTERNAL_H
 
@@ -9,12 +9,15 @@
 
 enum nd_byte_kind {
     ND_BYTE_SLOW,  /* by the evaluation in doubles */
-    ND_BYTE_TABLE, /* of one or two codes, element by element */
+    ND_BYTE_TABLE, /* of one or two quantised values, element by element */
     ND_BYTE_CONV,
-    ND_BYTE_MOVE, /* codes of the inputs in other places, each by its table */
+    ND_BYTE_MOVE, /* quantised values of the inputs in other places, each by its table */
 };
 
-enum { ND_BYTE_ROOM = 512 /* codes that are rounded at once, and again where one is near a tie; chosen */ };
+enum {
+    ND_BYTE_ROOM =
+        512 /* quantised values that are rounded at once, and again where one is near a tie; chosen */
+};
 
 struct nd_byte_conv {
     size_t weights; /* the tensor: of graph->shorts */
@@ -27,7 +30,7 @@ struct nd_byte_conv {
     struct nd_byte_weights bytes; /* of others; without quads: there is no room, or they do not fit bytes */
 };
 
-/* n codes of the input that follow each other from there on. */
+/* n quantised values of the input that follow each other from there on. */
 struct nd_byte_run {
     uint32_t from, n;
     uint32_t input;
@@ -36,8 +39,8 @@ struct nd_byte_run {
 struct nd_byte_layer {
     size_t quantize, tensor;            /* the node, and what it makes */
     size_t *tensors, *leaves, n_inputs; /* what it reads, and the tensors of those */
-    size_t *touched, n_touched;       /* tensors between */
-    bool reads_input;                 /* of the graph, without a quantiser before */
+    size_t *touched, n_touched;         /* tensors between */
+    bool reads_input;                   /* of the graph, without a quantiser before */
     enum nd_byte_kind kind;
     uint8_t *table;           /* [256] or [256][256]; of ND_BYTE_MOVE [n_inputs][256] */
     struct nd_byte_run *runs; /* of ND_BYTE_MOVE, in the order of the output */
@@ -56,10 +59,10 @@ struct nd_byte_runner {
     const struct nd_byte_layers *layers;
     struct nd_exact_run run;
     double qvalues[ND_BYTE_ROOM];
-    size_t left_bytes; /* for tables, while units are found */
+    size_t left_bytes; /* for tables, while layers are found */
 };
 
-/* byte_conv.c: one unit that is an ND_BYTE_CONV. ND_ERR_IO, ND_ERR_MEMORY. */
+/* byte_conv.c: one layer that is an ND_BYTE_CONV. ND_ERR_IO, ND_ERR_MEMORY. */
 enum nd_status nd_byte_convolve(struct nd_byte_runner *runner, const struct nd_byte_layer *layer,
                                 const uint8_t *in, uint8_t *out, struct nd_error *err);
 

@@ -1,4 +1,4 @@
-/* Units that move codes about: where each comes from is found by moving numbers of elements. */
+/* Layers that move quantised values about: where each comes from is found by moving numbers of elements. */
 #include "arithmetic/exact/bytes/byte_layer.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_b
                                       struct nd_error *err);
 static bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes);
 
-/* ---- finding units ---- */
+/* ---- finding layers ---- */
 
 static bool append(size_t **list, size_t *n, size_t value)
 {
@@ -29,7 +29,7 @@ static bool append(size_t **list, size_t *n, size_t value)
     return true;
 }
 
-/* The edge that a QuantizeLinear makes under its own name, or ND_NO_INDEX. */
+/* The tensor that a QuantizeLinear makes under its own name, or ND_NO_INDEX. */
 static size_t tensor_of_qvalues(const struct nd_exact_graph *g, size_t value)
 {
     size_t tensor = value != ND_NO_INDEX ? g->model->tensor_of_value[value] : ND_NO_INDEX;
@@ -38,7 +38,7 @@ static size_t tensor_of_qvalues(const struct nd_exact_graph *g, size_t value)
     return is_it ? tensor : ND_NO_INDEX;
 }
 
-/* What the unit reads, and what lies between; *is_known false: something that is no unit's and no input of the
+/* What the layer reads, and what lies between; *is_known false: something that is no unit's and no input of the
  * graph. */
 static enum nd_status look_back(const struct nd_exact_graph *g, size_t value, struct nd_byte_layer *layer,
                                 bool *is_known, struct nd_error *err)
@@ -105,7 +105,7 @@ static enum nd_status find_layers(struct nd_byte_layers *layers, bool *are_known
 }
 
 enum nd_status nd_byte_layers_create(const struct nd_exact_graph *graph, const struct nd_shape *shapes,
-                                    size_t limit_bytes, struct nd_byte_layers **out, struct nd_error *err)
+                                     size_t limit_bytes, struct nd_byte_layers **out, struct nd_error *err)
 {
     struct nd_byte_layers *layers = nd_calloc(1, sizeof *layers);
     struct nd_byte_runner *runner = NULL;
@@ -205,7 +205,7 @@ static void forget(struct nd_byte_runner *runner, size_t tensor)
     runner->run.values[tensor] = nd_exact_none();
 }
 
-/* byte_unit.c: forgets what the run has of the unit. */
+/* byte_unit.c: forgets what the run has of the layer. */
 static void nd_byte_runner_clear(struct nd_byte_runner *runner, const struct nd_byte_layer *layer)
 {
     for (size_t i = 0; i < layer->n_inputs; i++)
@@ -217,7 +217,7 @@ static void nd_byte_runner_clear(struct nd_byte_runner *runner, const struct nd_
 }
 
 enum nd_status nd_byte_layer_evaluate(struct nd_byte_runner *runner, size_t place, struct nd_array *inputs,
-                                     struct nd_array *qvalues, struct nd_error *err)
+                                      struct nd_array *qvalues, struct nd_error *err)
 {
     const struct nd_byte_layer *layer = &runner->layers->layers[place];
     struct nd_exact_run *run = &runner->run;
@@ -236,8 +236,9 @@ enum nd_status nd_byte_layer_evaluate(struct nd_byte_runner *runner, size_t plac
 }
 
 enum nd_status nd_byte_layer_evaluate_with(struct nd_byte_runner *runner, size_t place,
-                                          const struct nd_exact_options *options, void *context,
-                                          struct nd_array *inputs, struct nd_array *qvalues, struct nd_error *err)
+                                           const struct nd_exact_options *options, void *context,
+                                           struct nd_array *inputs, struct nd_array *qvalues,
+                                           struct nd_error *err)
 {
     const struct nd_exact_options *before = runner->run.options;
     runner->run.options = options;
@@ -300,7 +301,7 @@ static void move(const struct nd_byte_layer *layer, const uint8_t *const *inputs
 }
 
 enum nd_status nd_byte_layer_run(struct nd_byte_runner *runner, size_t place, const uint8_t *const *inputs,
-                                uint8_t *out, struct nd_error *err)
+                                 uint8_t *out, struct nd_error *err)
 {
     const struct nd_byte_layer *layer = &runner->layers->layers[place];
     if (layer->kind == ND_BYTE_CONV)
@@ -329,8 +330,8 @@ static bool only_moves(const struct nd_exact_call *call)
     return false;
 }
 
-/* Which of the edges that the unit reads is input i of the operator; n_inputs: none, it is constant or omitted.
- * False: it is something else. */
+/* Which of the tensors that the layer reads is input i of the operator; n_inputs: none, it is constant or
+ * omitted. False: it is something else. */
 static bool find_place(const struct nd_exact_graph *g, const struct nd_byte_layer *layer,
                        const struct nd_exact_call *call, size_t i, size_t *place)
 {
@@ -373,7 +374,7 @@ static enum nd_status move_numbers(const struct nd_exact_call *call, const doubl
     return status;
 }
 
-/* Codes of the input in steps of the output, by the evaluation itself. */
+/* Quantised values of the input in steps of the output, by the evaluation itself. */
 static enum nd_status fill_table(const struct nd_exact_graph *g, const struct nd_byte_layer *layer,
                                  const struct nd_exact_call *call, size_t input, uint8_t *table,
                                  struct nd_error *err)
@@ -400,7 +401,7 @@ static enum nd_status fill_table(const struct nd_exact_graph *g, const struct nd
         status = nd_linear_layer(&moved, &result, err);
     for (size_t i = 0; i < N_QVALUES_of_byte_moves && status == ND_OK; i++)
         qvalues[i] = nd_qvalue_of_ratio(&result.v[i], (double)quant->quant.zero_point[0], quant->dtype,
-                                    ND_ROUND_HALF_EVEN);
+                                        ND_ROUND_HALF_EVEN);
     if (status == ND_OK)
         nd_gemm_kernels()->narrow(qvalues, low, N_QVALUES_of_byte_moves, table);
     nd_linear_deinit(&result);
@@ -439,7 +440,7 @@ static bool list_runs(const struct nd_array *moved, const double *first, const s
     return layer->runs != NULL;
 }
 
-/* Inputs of the operator are counted, until here; then edges of the unit. */
+/* Inputs of the operator are counted, until here; then tensors of the layer. */
 static enum nd_status fill_tables(const struct nd_exact_graph *g, const size_t *places,
                                   const struct nd_exact_call *call, struct nd_byte_layer *layer,
                                   struct nd_error *err)
@@ -456,7 +457,8 @@ static enum nd_status fill_tables(const struct nd_exact_graph *g, const size_t *
     return status;
 }
 
-/* byte_unit.c: the same of a unit that only moves codes about, and is described; nothing of another. */
+/* byte_unit.c: the same of a layer that only moves quantised values about, and is described; nothing of
+ * another. */
 static enum nd_status nd_byte_find_moves(struct nd_byte_runner *runner, struct nd_byte_layer *layer,
                                          const struct nd_exact_call *call, struct nd_error *err)
 {
@@ -492,7 +494,7 @@ static enum nd_status nd_byte_find_moves(struct nd_byte_runner *runner, struct n
     return status;
 }
 
-/* Which units of a graph can be evaluated on bytes, and what they need for that. */
+/* Which layers of a graph can be evaluated on bytes, and what they need for that. */
 
 enum { N_QVALUES_of_byte_find = 256 };
 
@@ -573,9 +575,9 @@ static bool is_function_of_qvalues(const struct nd_byte_layers *layers, const st
     return is_it;
 }
 
-/* All codes of each input, the last one fastest. */
+/* All quantised values of each input, the last one fastest. */
 static enum nd_status make_qvalues(const struct nd_byte_layers *layers, const struct nd_byte_layer *layer,
-                                 struct nd_array *inputs, struct nd_error *err)
+                                   struct nd_array *inputs, struct nd_error *err)
 {
     const struct nd_shape shape = {.rank = (int)layer->n_inputs,
                                    .dims = {N_QVALUES_of_byte_find, N_QVALUES_of_byte_find}};
@@ -586,8 +588,8 @@ static enum nd_status make_qvalues(const struct nd_byte_layers *layers, const st
         nd_qvalue_range(dtype, &low, &high);
         status = nd_array_make_room(&inputs[i], dtype, &shape, err);
         for (size_t k = 0; k < inputs[i].n; k++)
-            inputs[i].x[k] =
-                low + (double)(i + 1 == layer->n_inputs ? k % N_QVALUES_of_byte_find : k / N_QVALUES_of_byte_find);
+            inputs[i].x[k] = low + (double)(i + 1 == layer->n_inputs ? k % N_QVALUES_of_byte_find
+                                                                     : k / N_QVALUES_of_byte_find);
     }
     return status;
 }
@@ -733,8 +735,10 @@ static enum nd_status make_conv(struct nd_byte_runner *runner, struct nd_byte_la
     return status;
 }
 
-/* The kind of a unit that is no function of codes: its inputs are there, whatever codes they have. */
-static enum nd_status try_others(struct nd_byte_runner *runner, struct nd_byte_layer *layer, struct nd_error *err)
+/* The kind of a layer that is no function of codes: its inputs are there, whatever quantised values they have.
+ */
+static enum nd_status try_others(struct nd_byte_runner *runner, struct nd_byte_layer *layer,
+                                 struct nd_error *err)
 {
     const struct nd_byte_layers *layers = runner->layers;
     struct nd_exact_call call;
@@ -742,8 +746,8 @@ static enum nd_status try_others(struct nd_byte_runner *runner, struct nd_byte_l
     for (size_t i = 0; i < layer->n_inputs && status == ND_OK; i++) {
         struct nd_array *input = &runner->run.values[layer->leaves[i]];
         *input = (struct nd_array){.n = 0};
-        status =
-            nd_array_make(input, tensor_of(layers, layer->tensors[i])->dtype, &layers->shapes[layer->tensors[i]], err);
+        status = nd_array_make(input, tensor_of(layers, layer->tensors[i])->dtype,
+                               &layers->shapes[layer->tensors[i]], err);
     }
     call.shared = (struct nd_linear_shared){.largest = 0};
     call.is_known = status == ND_OK && nd_exact_describe(&runner->run, layer->quantize, &call);
@@ -756,11 +760,12 @@ static enum nd_status try_others(struct nd_byte_runner *runner, struct nd_byte_l
     return status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ? ND_OK : status;
 }
 
-/* byte_unit.c: kind, and what belongs to it, of a unit whose inputs are known. */
+/* byte_unit.c: kind, and what belongs to it, of a layer whose inputs are known. */
 static enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_byte_layer *layer,
                                       struct nd_error *err)
 {
-    size_t bytes = layer->n_inputs == 2 ? N_QVALUES_of_byte_find * N_QVALUES_of_byte_find : N_QVALUES_of_byte_find;
+    size_t bytes =
+        layer->n_inputs == 2 ? N_QVALUES_of_byte_find * N_QVALUES_of_byte_find : N_QVALUES_of_byte_find;
     if (!reads_bytes(runner->layers, layer))
         return ND_OK;
     if (!is_function_of_qvalues(runner->layers, layer))

@@ -1,4 +1,4 @@
-/* Units that move values or choose among them: the exact real numbers go through the operator unharmed. */
+/* Layers that move values or choose among them: the exact real numbers go through the operator unharmed. */
 #include "arithmetic/exact/linear/linear_families.h"
 
 #include <stdlib.h>
@@ -17,8 +17,8 @@ static bool only_chooses(const struct nd_linear_call *call)
     return mode[0] == '\0' || strcmp(mode, "nearest") == 0;
 }
 
-/* Operators that only move elements of one tensor: what they move may as well be codes, of which there are
- * sometimes far fewer behind it (a Gather from a table of words). */
+/* Operators that only move elements of one tensor: what they move may as well be quantised values, of which
+ * there are sometimes far fewer behind it (a Gather from a table of words). */
 static bool only_moves(const struct nd_linear_call *call)
 {
     static const char *const movers[] = {"DepthToSpace", "Dropout",        "Expand",       "Flatten",
@@ -35,7 +35,7 @@ static bool only_moves(const struct nd_linear_call *call)
 }
 
 static enum nd_status run_on_qvalues(const struct nd_linear_call *call, struct nd_array *out,
-                                   struct nd_error *err)
+                                     struct nd_error *err)
 {
     struct nd_array moved = {0};
     const struct nd_linear_input input = {.values = &moved, .quant = call->inputs[0].quant};

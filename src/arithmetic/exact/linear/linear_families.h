@@ -1,5 +1,5 @@
-/* What the families of linear units share. Each first makes the exact real values, as quotients of a number and
- * a positive double divisor; nd_linear_unit then applies bounds and the scale of the output. */
+/* What the families of linear layers share. Each first makes the exact real values, as quotients of a number
+ * and a positive double divisor; nd_linear_unit then applies bounds and the scale of the output. */
 #ifndef ND_EVAL_LINEAR_FAMILIES_H
 #define ND_EVAL_LINEAR_FAMILIES_H
 
@@ -39,18 +39,19 @@ double nd_linear_scale(const struct nd_linear_input *input, size_t channel);
 enum nd_status nd_linear_layout(const struct nd_quant *quant, const struct nd_shape *shape, int *axis,
                                 size_t *n_inner, struct nd_error *err);
 
-/* Input i in real numbers: codes of up to 29 bits times a float32 are exact in double. */
+/* Input i in real numbers: quantised values of up to 29 bits times a float32 are exact in double. */
 enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, struct nd_array *out,
                                struct nd_error *err);
-/* Input i in whole numbers: codes less zero point, or values without quantisation that have no fraction.
- * *largest is the largest magnitude. */
+/* Input i in whole numbers: quantised values less zero point, or values without quantisation that have no
+ * fraction. *largest is the largest magnitude. */
 enum nd_status nd_linear_packed_weights(const struct nd_linear_call *call, size_t i, struct nd_array *out,
-                                double *largest, struct nd_error *err);
+                                        double *largest, struct nd_error *err);
 
 /* The same without a copy where there is one already: *out is borrowed, or else `own`, which the caller frees.
  */
-enum nd_status nd_linear_borrow_packed_weights(const struct nd_linear_call *call, size_t i, struct nd_array *own,
-                                       const struct nd_array **out, double *largest, struct nd_error *err);
+enum nd_status nd_linear_borrow_packed_weights(const struct nd_linear_call *call, size_t i,
+                                               struct nd_array *own, const struct nd_array **out,
+                                               double *largest, struct nd_error *err);
 /* Of a Conv, Gemm or MatMul: the sums of x and the weights, both of nd_linear_borrow_wholes; node: without what
  * scales sums. Shared where they can be. */
 enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__NodeProto *node,

@@ -1,4 +1,4 @@
-/* The inputs of linear units as arrays that operators take. */
+/* The inputs of linear layers as arrays that operators take. */
 #include "arithmetic/exact/linear/linear_families.h"
 
 #include <math.h>
@@ -7,11 +7,11 @@
 #include "core/memory.h"
 #include "model/graph/graph.h"
 
-/* Of codes that a float32 scale can be multiplied with in a double: 53 - 24 bits. */
+/* Of quantised values that a float32 scale can be multiplied with in a double: 53 - 24 bits. */
 static const double largest_qvalue = 0x1p29;
 
-static const char broken_text[] = "an input that is neither codes nor whole numbers",
-                  large_text[] = "codes of more than 29 bits";
+static const char broken_text[] = "an input that is neither quantised values nor whole numbers",
+                  large_text[] = "quantised values of more than 29 bits";
 
 enum nd_status nd_linear_unsupported(const struct nd_linear_call *call, struct nd_error *err, const char *text)
 {
@@ -96,7 +96,7 @@ static bool is_whole(const struct nd_array *array)
 }
 
 enum nd_status nd_linear_packed_weights(const struct nd_linear_call *call, size_t i, struct nd_array *out,
-                                double *largest, struct nd_error *err)
+                                        double *largest, struct nd_error *err)
 {
     const struct nd_linear_input *input = &call->inputs[i];
     if (input->quant != NULL && input->quant->n == 1) {
@@ -119,8 +119,9 @@ enum nd_status nd_linear_packed_weights(const struct nd_linear_call *call, size_
     return ND_OK;
 }
 
-enum nd_status nd_linear_borrow_packed_weights(const struct nd_linear_call *call, size_t i, struct nd_array *own,
-                                       const struct nd_array **out, double *largest, struct nd_error *err)
+enum nd_status nd_linear_borrow_packed_weights(const struct nd_linear_call *call, size_t i,
+                                               struct nd_array *own, const struct nd_array **out,
+                                               double *largest, struct nd_error *err)
 {
     struct nd_linear_shared *shared = i == 0 ? call->shared : NULL;
     if (call->inputs[i].packed_weights != NULL) {
@@ -192,7 +193,7 @@ static enum nd_status take_scaled(const struct nd_linear_call *call, size_t i, s
 {
     const struct nd_linear_input *input = &call->inputs[i];
     const struct nd_scaled_qvalues qvalues = {input->values->x, (double)input->quant->zero_point[0],
-                                          nd_linear_scale(input, 0)};
+                                              nd_linear_scale(input, 0)};
     double largest;
     enum nd_status status = nd_array_make_room(out, ND_DTYPE_F32, &input->values->shape, err);
     if (status != ND_OK)

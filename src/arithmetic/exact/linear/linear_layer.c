@@ -13,8 +13,8 @@
 
 static const double largest_sum = 0x1p48;
 
-static enum nd_status read_packed_weights(const struct nd_linear_call *call, struct nd_array *x, double *largest,
-                                  struct nd_error *err)
+static enum nd_status read_packed_weights(const struct nd_linear_call *call, struct nd_array *x,
+                                          double *largest, struct nd_error *err)
 {
     if (!nd_linear_has(call, 0))
         return nd_linear_unsupported(call, err, "an operand that is missing");
@@ -344,7 +344,7 @@ static enum nd_status finish_all(const struct nd_linear_call *call, struct nd_li
 }
 
 enum nd_status nd_linear_layer(const struct nd_linear_call *call, struct nd_linear_result *result,
-                              struct nd_error *err)
+                               struct nd_error *err)
 {
     struct nd_linear_result made = {0};
     enum nd_status status = nd_linear_layer_quick(call, &made, err);
@@ -358,12 +358,12 @@ enum nd_status nd_linear_layer(const struct nd_linear_call *call, struct nd_line
 }
 
 enum nd_status nd_linear_layer_quick(const struct nd_linear_call *call, struct nd_linear_result *result,
-                                    struct nd_error *err)
+                                     struct nd_error *err)
 {
     nd_linear_family *family = find_family(call->node);
     struct nd_linear_result made = {0};
     if (family == NULL)
-        return nd_linear_unsupported(call, err, "not linear in codes");
+        return nd_linear_unsupported(call, err, "not linear in quantised values");
     enum nd_status status = check_call(call, err);
     if (status == ND_OK)
         status = family(call, &made, err);
@@ -412,7 +412,7 @@ bool nd_linear_fold(const Onnx__NodeProto *node, size_t n_inputs, const struct n
     return true;
 }
 
-/* Units that work element by element: real inputs are exact doubles, and so are sums and products of two as
+/* Layers that work element by element: real inputs are exact doubles, and so are sums and products of two as
  * wide numbers. */
 
 static bool is_op(const struct nd_linear_call *call, const char *op_type)
@@ -622,7 +622,8 @@ static struct nd_ratio hard_swish_of(double x)
 
 enum { N_QVALUES = 256, MIN_FOR_TABLE = 512 /* chosen: twice what the table costs */ };
 
-/* Codes that a table has: those that were moved, to see how far an error reaches, may lie outside. */
+/* Quantised values that a table has: those that were moved, to see how far an error reaches, may lie outside.
+ */
 static bool has_entries(const struct nd_array *qvalues)
 {
     for (size_t i = 0; i < qvalues->n; i++)
@@ -631,7 +632,7 @@ static bool has_entries(const struct nd_array *qvalues)
     return qvalues->dtype == ND_DTYPE_U8 && qvalues->n >= MIN_FOR_TABLE;
 }
 
-/* The family's values of all codes, and which of them each element has. */
+/* The family's values of all quantised values, and which of them each element has. */
 static enum nd_status look_up(const struct nd_linear_call *call, struct nd_linear_result *result,
                               struct nd_error *err)
 {

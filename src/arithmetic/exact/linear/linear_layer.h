@@ -1,27 +1,27 @@
-/* The exact value before rounding of units whose operator is linear, bilinear, a quotient or a choice in its
+/* The exact value before rounding of layers whose operator is linear, bilinear, a quotient or a choice in its
  * inputs:
  *
  *     DequantizeLinear* -> operator -> [Relu | Clip]* -> QuantizeLinear
  *
  * v = real / scale of the output, without the output's zero point, as a quotient of exact numbers: what a
- * program (program.h) turns into a code. real means what the graph says in real arithmetic: scale * (code -
- * zero point) for codes and the stored value of constants that are floats, nothing rounded on the way.
+ * arithmetic (arithmetic.h) turns into a quantised value. real means what the graph says in real arithmetic:
+ * scale * (quantised value - zero point) for quantised values and the stored value of constants that are
+ * floats, nothing rounded on the way.
  *
  *     struct nd_linear_input inputs[] = {{&x_codes, &x_quant}, {&w_codes, &w_quant}, {&bias_codes, &b_quant}};
  *     struct nd_linear_call call = {.node = conv, .opset = 21, .n_inputs = 3, .inputs = inputs,
  *                                   .low = -HUGE_VAL, .high = HUGE_VAL, .out_quant = &edge->quant};
  *     ... nd_linear_fold(relu, ..., &call.low, &call.high) for every Relu or Clip behind it ...
  *     nd_linear_unit(&call, &result, err);
- *     code[i] = nd_code_of_ratio(&result.v[i], zero_point, dtype, rounding);
+ *     quantised value[i] = nd_code_of_ratio(&result.v[i], zero_point, dtype, rounding);
  *
  * Operators:
  *     none (requantise);
- *     Conv, ConvTranspose, Gemm, MatMul: the weights per tensor or per output channel, the bias of codes with
- *     scales of its own or of floats, any alpha and beta;
- *     Add, Sub, Mul, Div, Sum, PRelu, LeakyRelu, HardSigmoid, HardSwish;
- *     AveragePool, GlobalAveragePool, ReduceMean, ReduceSum;
- *     what chooses or moves values: MaxPool, ReduceMax, Min, Relu, Clip, Where, Concat, Slice, Transpose,
- *     Reshape, Gather, Pad, Resize to the nearest and so on (the list is in linear.c). */
+ *     Conv, ConvTranspose, Gemm, MatMul: the weights per tensor or per output channel, the bias of quantised
+ * values with scales of its own or of floats, any alpha and beta; Add, Sub, Mul, Div, Sum, PRelu, LeakyRelu,
+ * HardSigmoid, HardSwish; AveragePool, GlobalAveragePool, ReduceMean, ReduceSum; what chooses or moves values:
+ * MaxPool, ReduceMax, Min, Relu, Clip, Where, Concat, Slice, Transpose, Reshape, Gather, Pad, Resize to the
+ * nearest and so on (the list is in linear.c). */
 #ifndef ND_EVAL_LINEAR_LAYER_H
 #define ND_EVAL_LINEAR_LAYER_H
 
@@ -31,7 +31,8 @@
 #include "model/graph/onnx.h"
 
 struct nd_linear_input {
-    /* Codes where quant is given, real numbers otherwise (floats, axes, shapes). NULL: an omitted input. */
+    /* Quantised values where quant is given, real numbers otherwise (floats, axes, shapes). NULL: an omitted
+     * input. */
     const struct nd_array *values;
     const struct nd_quant *quant;
     /* Of constants, where somebody has prepared them: what nd_linear_wholes makes of the two. NULL: nobody has.
@@ -67,21 +68,21 @@ struct nd_linear_result {
     struct nd_quick *quick; /* the same values, owned; NULL where v has them */
 };
 
-/* ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR), when the unit is to be evaluated in plain double instead: another
+/* ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR), when the layer is to be evaluated in plain double instead: another
  * operator or domain; quantisation without scales (n = 0) or with scales that are not positive and finite;
  * scales per channel along an axis that is summed over, or of what is averaged; weights that are fractions;
- * sums that could reach 2^53 (2^21 terms of full 16-bit codes, 2^37 of 8-bit ones stay below it) or, of means,
- * 2^48; codes of over 29 bits in other places than a bias. ND_ERR_FORMAT (ND_E_EXACT_SHAPE): shapes or numbers
- * of scales that do not fit. ND_ERR_MEMORY. *result, which need not be initialised, is written on success only;
- * it needs nd_linear_deinit then. Threads may call at the same time.
+ * sums that could reach 2^53 (2^21 terms of full 16-bit quantised values, 2^37 of 8-bit ones stay below it) or,
+ * of means, 2^48; quantised values of over 29 bits in other places than a bias. ND_ERR_FORMAT
+ * (ND_E_EXACT_SHAPE): shapes or numbers of scales that do not fit. ND_ERR_MEMORY. *result, which need not be
+ * initialised, is written on success only; it needs nd_linear_deinit then. Threads may call at the same time.
  *
- * An output per channel has its own scale in every channel. v is infinite or NaN where Div divides by a code at
- * the zero point, or where constants are: nd_round_ratio says what becomes of it. */
+ * An output per channel has its own scale in every channel. v is infinite or NaN where Div divides by a
+ * quantised value at the zero point, or where constants are: nd_round_ratio says what becomes of it. */
 enum nd_status nd_linear_layer(const struct nd_linear_call *call, struct nd_linear_result *result,
-                              struct nd_error *err);
+                               struct nd_error *err);
 /* The same, but the values may be left quick; they borrow call->shared. */
 enum nd_status nd_linear_layer_quick(const struct nd_linear_call *call, struct nd_linear_result *result,
-                                    struct nd_error *err);
+                                     struct nd_error *err);
 void nd_linear_deinit(struct nd_linear_result *result);
 
 /* Narrows bounds by a Relu or Clip that follows; inputs are those of the node (the first is not looked at and

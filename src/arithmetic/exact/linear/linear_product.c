@@ -53,7 +53,8 @@ static enum nd_status read_operands(const struct nd_linear_call *call, struct pr
     double left = 0, right = 0;
     int axis;
     size_t n_inner;
-    enum nd_status status = nd_linear_borrow_packed_weights(call, 0, &product->own[0], &product->left, &left, err);
+    enum nd_status status =
+        nd_linear_borrow_packed_weights(call, 0, &product->own[0], &product->left, &left, err);
     if (status == ND_OK)
         status = nd_linear_borrow_packed_weights(call, 1, &product->own[1], &product->right, &right, err);
     if (status == ND_OK)
@@ -100,7 +101,7 @@ static enum nd_status make_factors(const struct nd_linear_call *call, struct pro
     return ND_OK;
 }
 
-/* A bias is short: its codes times scales times beta are made wide beforehand. */
+/* A bias is short: its quantised values times scales times beta are made wide beforehand. */
 static enum nd_status make_bias(const struct nd_linear_call *call, struct product *product,
                                 struct nd_error *err)
 {

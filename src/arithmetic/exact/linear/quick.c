@@ -167,8 +167,8 @@ void nd_quick_round(const struct nd_quick *q, double zero, double low, double hi
                 continue;
             struct nd_ratio v = nd_quick_exact(q, first + i);
             qvalues[first + i] = nd_ratio_is_nan(&v)
-                                   ? low
-                                   : fmin(fmax(nd_round_ratio(&v, ND_ROUND_HALF_EVEN) + zero, low), high);
+                                     ? low
+                                     : fmin(fmax(nd_round_ratio(&v, ND_ROUND_HALF_EVEN) + zero, low), high);
         }
     }
 }

@@ -1,5 +1,5 @@
-/* The exact values of a linear unit without making each as a quotient of wide numbers: a double near every one,
- * and the exact quotient of those for which that is not enough. */
+/* The exact values of a linear layer without making each as a quotient of wide numbers: a double near every
+ * one, and the exact quotient of those for which that is not enough. */
 #ifndef ND_EVAL_QUICK_H
 #define ND_EVAL_QUICK_H
 
@@ -26,7 +26,7 @@ struct nd_quick {
     double *own_x, *own_y;       /* what is to be freed of them */
     struct nd_quick_line *lines; /* [n_lines] of channels: element i is of channel i / n_inner % n_lines */
     double *factors, *biases;    /* [n_lines] of the lines, near, in steps of the output */
-    struct nd_ratio *table;      /* of all codes from 0 on, finished */
+    struct nd_ratio *table;      /* of all quantised values from 0 on, finished */
     double *near_table;          /* the same, near */
     size_t n_lines, n_inner, n_table;
     double sign, divisor;
@@ -56,8 +56,8 @@ struct nd_ratio nd_quick_exact(const struct nd_quick *quick, size_t i);
 
 /* All rounded half to even, zero point added, within low .. high. */
 void nd_quick_round(const struct nd_quick *quick, double zero, double low, double high, double *qvalues);
-/* The same of the first line, of sums in the place of x, as bytes; zero: less the least code. False: it is to
- * be done by nd_quick_round, since a value is near a tie or very large. */
+/* The same of the first line, of sums in the place of x, as bytes; zero: less the least quantised value. False:
+ * it is to be done by nd_quick_round, since a value is near a tie or very large. */
 bool nd_quick_round_line(const struct nd_quick *quick, const double *sums, double zero, size_t n,
                          uint8_t *qvalues);
 

@@ -206,7 +206,8 @@ double nd_ratio_value(const struct nd_ratio *given)
     return value;
 }
 
-/* Of two doubles, where the remainder is a double, too: most moves of codes. False: it takes wide numbers. */
+/* Of two doubles, where the remainder is a double, too: most moves of quantised values. False: it takes wide
+ * numbers. */
 static bool place_plainly(const struct nd_ratio *ratio, struct nd_place *place)
 {
     double n = ratio->numerator.parts[0], d = ratio->denominator.parts[0];
@@ -315,7 +316,7 @@ void nd_qvalue_range(enum nd_dtype dtype, double *low, double *high)
 }
 
 double nd_qvalue_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd_dtype dtype,
-                        enum nd_rounding rounding)
+                          enum nd_rounding rounding)
 {
     double low, high;
     nd_qvalue_range(dtype, &low, &high);

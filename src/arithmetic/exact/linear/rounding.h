@@ -8,7 +8,8 @@
 /* An exact number: the sum of doubles of decreasing size that do not overlap. parts[0] has the sign of the
  * number and is within a unit in its last place of it; parts behind the last that is needed are 0.
  * Infinities and NaN are held in parts[0] alone. All operations expect magnitudes between 2^-900 and 2^900, far
- * outside of what products of four float32 and a code can be, and the processor's usual rounding to nearest. */
+ * outside of what products of four float32 and a quantised value can be, and the processor's usual rounding to
+ * nearest. */
 enum { ND_WIDE_PARTS = 3 };
 struct nd_wide {
     double parts[ND_WIDE_PARTS];
@@ -24,7 +25,7 @@ int nd_wide_sign(struct nd_wide a);                      /* -1, 0, 1; 0 for NaN 
 int nd_wide_compare(struct nd_wide a, struct nd_wide b); /* the sign of a - b */
 
 /* v = numerator / denominator, the denominator positive; 0 is allowed and makes v infinite, or NaN for 0 / 0,
- * as floats do. Wide because of Div: code times scale times scale is up to 65 bits. */
+ * as floats do. Wide because of Div: quantised value times scale times scale is up to 65 bits. */
 struct nd_ratio {
     struct nd_wide numerator;
     struct nd_wide denominator;
@@ -70,13 +71,13 @@ static inline double nd_within(double x, double low, double high)
     return above < high ? above : high;
 }
 
-/* The least and the largest code of an integer type of at most 32 bits, 4-bit ones included; other types are
- * asserted. */
+/* The least and the largest quantised value of an integer type of at most 32 bits, 4-bit ones included; other
+ * types are asserted. */
 void nd_qvalue_range(enum nd_dtype dtype, double *low, double *high);
 
 /* round(v) + zero_point, clipped to the type. NaN, of which ONNX's specification says nothing, gives the least
- * code, as ONNX Runtime's CPU provider has it on x86-64 (tools/studies/hold_exact). */
+ * quantised value, as ONNX Runtime's CPU provider has it on x86-64 (tools/studies/hold_exact). */
 double nd_qvalue_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd_dtype dtype,
-                        enum nd_rounding rounding);
+                          enum nd_rounding rounding);
 
 #endif

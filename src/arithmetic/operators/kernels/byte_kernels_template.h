@@ -1,4 +1,4 @@
-/* Codes as bytes, and numbers made of them: a part of gemm_kernels_template.c. */
+/* Quantised values as bytes, and numbers made of them: a part of gemm_kernels_template.c. */
 
 static void widen(const uint8_t *x, int zero, size_t n, int16_t *out)
 {

@@ -258,7 +258,7 @@ struct block {
 static void total_windows(const struct nd_conv_bytes *room, struct block block)
 {
     const struct nd_byte_weights *b = room->weights;
-    /* Of less the zero point: shift * sum of (code - zero). */
+    /* Of less the zero point: shift * sum of (quantised value - zero). */
     int32_t taken = -b->zero * (int32_t)(b->n_in * (size_t)b->w.n_kernel);
     for (size_t i = 0; i < ND_QUAD_COLUMNS; i++)
         room->window_totals[i] = taken;

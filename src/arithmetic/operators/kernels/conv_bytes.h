@@ -1,6 +1,6 @@
-/* Convolution of codes of 8 bits by weights of as many: whole numbers, added up four products at a time. No
- * matrix of columns is made: four channels lie next to each other, in planes with their padding, so that what
- * one tap reads for windows next to each other lies next to each other, too. */
+/* Convolution of quantised values of 8 bits by weights of as many: whole numbers, added up four products at a
+ * time. No matrix of columns is made: four channels lie next to each other, in planes with their padding, so
+ * that what one tap reads for windows next to each other lies next to each other, too. */
 #ifndef ND_OPERATORS_CONV_BYTES_H
 #define ND_OPERATORS_CONV_BYTES_H
 
@@ -40,8 +40,8 @@ struct nd_conv_bytes {
 };
 bool nd_conv_bytes_begin(struct nd_conv_bytes *room, const struct nd_byte_weights *weights);
 void nd_conv_bytes_end(struct nd_conv_bytes *room);
-/* The sums of (code - zero) * weight of one group, tile after tile and block after block: a tile is some output
- * channels. bytes->zero is not looked at. */
+/* The sums of (quantised value - zero) * weight of one group, tile after tile and block after block: a tile is
+ * some output channels. bytes->zero is not looked at. */
 void nd_conv_bytes_each(const struct nd_conv_bytes *room, size_t group, const struct nd_byte_sums *bytes);
 
 #endif

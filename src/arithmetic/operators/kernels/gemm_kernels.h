@@ -60,8 +60,9 @@ struct nd_float_taps {
     double *out;
 };
 
-/* codes[i] = the whole number nearest to near[i], ties to even, + zero, within low and high. False: a value is
- * as near to a tie as `most` or further from the whole number, or of `largest` magnitude or more, or NaN. */
+/* quantised values[i] = the whole number nearest to near[i], ties to even, + zero, within low and high. False:
+ * a value is as near to a tie as `most` or further from the whole number, or of `largest` magnitude or more, or
+ * NaN. */
 struct nd_rounding_block {
     const double *near;
     size_t n;
@@ -69,7 +70,7 @@ struct nd_rounding_block {
     double *qvalues;
 };
 
-/* The same in one go of near = sum * factor + bias within least and greatest; codes are bytes. */
+/* The same in one go of near = sum * factor + bias within least and greatest; quantised values are bytes. */
 struct nd_sums_rounding {
     double factor, bias, least, greatest, zero, most, largest;
 };
@@ -95,11 +96,11 @@ struct nd_case_limits {
     double large;               /* of whole numbers of this magnitude and more, what is near a half ... */
     double half_low, half_high; /* ... from this cell to that one, is in doubt */
 };
-enum { ND_CASE_OUTCOMES = 4 }; /* a code one below the whole number, that, one and two above */
+enum { ND_CASE_OUTCOMES = 4 }; /* a quantised value one below the whole number, that, one and two above */
 
-enum { ND_KEY_LARGEST = 255 }; /* of a code of 8 bits less a zero point */
+enum { ND_KEY_LARGEST = 255 }; /* of a quantised value of 8 bits less a zero point */
 
-/* How codes of the same width differ: exact in 64 bits. */
+/* How quantised values of the same width differ: exact in 64 bits. */
 struct nd_qvalue_differences {
     uint64_t n_differing, energy, max;
     int64_t sum;
@@ -112,14 +113,15 @@ struct nd_methods_compared {
     double max;
 };
 
-/* What codes of a type from `low` to `high` have beside a reference. Near: by at most `near` from it. */
+/* What quantised values of a type from `low` to `high` have beside a reference. Near: by at most `near` from
+ * it. */
 struct nd_qvalue_ends {
     double low, high, near;
-    double min_signed, max_signed; /* codes from the one to below the other are of the other sign */
+    double min_signed, max_signed; /* quantised values from the one to below the other are of the other sign */
 };
 struct nd_ends_counted {
     uint64_t n_near, n_signed, n_signed_near;
-    uint64_t at_end[2], ref_at_end[2], far[2]; /* far: at the end of the codes, and not near */
+    uint64_t at_end[2], ref_at_end[2], far[2]; /* far: at the end of the quantised values, and not near */
 };
 
 struct nd_gemm_kernels {
@@ -150,7 +152,7 @@ struct nd_gemm_kernels {
     bool (*pair_keys)(const struct nd_pairs *pairs, double low, uint32_t *keys);
     /* How `given` lies to what was made in one way, and to what was made in another. */
     void (*compare_methods)(const double *given, const double *made, const double *exact, size_t n,
-                         struct nd_methods_compared *out);
+                            struct nd_methods_compared *out);
     void (*count_ends)(const struct nd_qvalue_ends *ends, const struct nd_pairs *qvalues_and_reference,
                        struct nd_ends_counted *out);
     /* keys[i]: (cell of near[i], those of negative values behind the others) * ND_CASE_OUTCOMES + the outcome
@@ -165,7 +167,7 @@ struct nd_gemm_kernels {
     void (*pair)(const int16_t *x, const int16_t *y, size_t n, int16_t *pairs);
     void (*add_plane)(const struct nd_plane_taps *plane);
     void (*add_float_plane)(const struct nd_float_taps *plane);
-    /* out[i] = codes[i] - zero, and the largest magnitude of them. False: some have a fraction. */
+    /* out[i] = quantised values[i] - zero, and the largest magnitude of them. False: some have a fraction. */
     bool (*take_zero)(const double *qvalues, size_t n, double zero, double *out, double *largest);
     /* The same, but out[i] is also multiplied by factor: two roundings. */
     bool (*take_scaled)(const struct nd_scaled_qvalues *qvalues, size_t n, double *out, double *largest);

@@ -1,4 +1,5 @@
-/* Codes that were made against codes that were expected: a part of gemm_kernels_template.c. */
+/* Quantised values that were made against quantised values that were expected: a part of
+ * gemm_kernels_template.c. */
 
 static bool narrow_words(const double *x, double low, size_t n, uint16_t *out)
 {
@@ -80,7 +81,7 @@ static bool pair_keys(const struct nd_pairs *pairs, double low, uint32_t *restri
 }
 
 static void compare_methods(const double *given, const double *made, const double *exact, size_t n,
-                         struct nd_methods_compared *out)
+                            struct nd_methods_compared *out)
 {
     int64_t n_wrong = 0, n_apart = 0, n_as_made = 0, n_as_exact = 0, most = 0;
     for (size_t i = 0; i < n; i++) {
@@ -94,7 +95,7 @@ static void compare_methods(const double *given, const double *made, const doubl
         most = bits > most ? bits : most; /* sizes are ordered as their bits are */
     }
     *out = (struct nd_methods_compared){(uint64_t)n_wrong, (uint64_t)n_apart, (uint64_t)n_as_made,
-                                     (uint64_t)n_as_exact, 0};
+                                        (uint64_t)n_as_exact, 0};
     memcpy(&out->max, &most, sizeof most);
 }
 

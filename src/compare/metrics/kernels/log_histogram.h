@@ -1,9 +1,9 @@
 /* How often values of which size were seen: bins of relative width 1/64. docs/reference/metrics.md#errors.
  *
  * A bin holds the non-negative doubles with one exponent and one set of the six highest fraction bits, so that
- * every value is less than 1/64 above the lower edge of its bin and whole numbers below 128 have bins of their
- * own. Zero and infinity have bins of their own, too; of subnormals 2^46 neighbours share a bin. Adding and
- * merging have no order. A struct of zeros is empty. There is room for 2^63 elements. */
+ * every value is less than 1/64 above the lower tensor of its bin and whole numbers below 128 have bins of
+ * their own. Zero and infinity have bins of their own, too; of subnormals 2^46 neighbours share a bin. Adding
+ * and merging have no order. A struct of zeros is empty. There is room for 2^63 elements. */
 #ifndef ND_METRICS_LOG_HISTOGRAM_H
 #define ND_METRICS_LOG_HISTOGRAM_H
 
@@ -20,13 +20,13 @@ struct nd_log_folder {
     /* A bin is the sum of its ways, and of what was moved to `more`: adding to one counter again and again
      * would wait for the addition before. */
     uint32_t (*n)[ND_LOG_METHODS]; /* [ND_LOG_IN_FOLDER]; NULL while empty */
-    uint64_t *more;             /* [ND_LOG_IN_FOLDER]; NULL: nothing */
+    uint64_t *more;                /* [ND_LOG_IN_FOLDER]; NULL: nothing */
 };
 
 struct nd_log_histogram {
     struct nd_log_folder folder[ND_LOG_FOLDERS]; /* by the upper seven bits of the exponent */
     uint32_t (*slots)[ND_LOG_METHODS]; /* memory of slot 0 and of the folders of the others; NULL: none yet */
-    uint64_t n_recent;              /* elements that ways may hold */
+    uint64_t n_recent;                 /* elements that ways may hold */
     uint64_t n_zero, n_inf;
     bool failed; /* out of memory at some time: counts are missing */
 };
@@ -57,7 +57,7 @@ void nd_log_histogram_merge(struct nd_log_histogram *h, const struct nd_log_hist
 /* All elements. */
 uint64_t nd_log_histogram_count(const struct nd_log_histogram *h);
 
-/* The lower edge of the bin that holds the element of rank ceil(num / den * N), at least rank 1, of all N =
+/* The lower tensor of the bin that holds the element of rank ceil(num / den * N), at least rank 1, of all N =
  * count + n_zero_extra elements in increasing order; n_zero_extra further ones are 0. The rank is computed in
  * whole numbers, without rounding, for every N up to 2^63. num <= den, den > 0 (asserted). 0 when N is 0;
  * infinity from the bin of infinities. */

@@ -8,11 +8,11 @@
 
 struct nd_asked {
     char *name;
-    enum nd_dtype dtype;   /* ND_DTYPE_NONE: any */
-    struct nd_shape shape; /* rank -1: any */
-    struct nd_quant quant; /* n 0: not quantised */
-    const char *missing;   /* why it cannot be had; NULL: it can. Borrowed from the answer to the job */
-    unsigned char *qvalues;  /* of floats that lie on its steps */
+    enum nd_dtype dtype;    /* ND_DTYPE_NONE: any */
+    struct nd_shape shape;  /* rank -1: any */
+    struct nd_quant quant;  /* n 0: not quantised */
+    const char *missing;    /* why it cannot be had; NULL: it can. Borrowed from the answer to the job */
+    unsigned char *qvalues; /* of floats that lie on its steps */
     size_t capacity;
     bool has_come;          /* in the answer at hand */
     struct nd_off_grid off; /* over all answers */

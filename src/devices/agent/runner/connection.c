@@ -82,8 +82,8 @@ enum nd_status nd_runner_leave(struct nd_runner_connection *connection, struct n
     if (!wait_for(connection, end_limit_ms, &how)) {
         kill_group(connection, &how);
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
-                       "runner '%s' did not end within %d s after its standard input was closed", connection->name,
-                       end_limit_ms / 1000);
+                       "runner '%s' did not end within %d s after its standard input was closed",
+                       connection->name, end_limit_ms / 1000);
     }
     connection->pid = 0;
     if (how != 0)
@@ -93,28 +93,30 @@ enum nd_status nd_runner_leave(struct nd_runner_connection *connection, struct n
     return ND_OK;
 }
 
-static enum nd_status fail_ended(struct nd_runner_connection *connection, const char *doing, struct nd_error *err)
+static enum nd_status fail_ended(struct nd_runner_connection *connection, const char *doing,
+                                 struct nd_error *err)
 {
     int how = 0;
     close_pipes(connection);
     if (!wait_for(connection, end_limit_ms, &how)) {
         kill_group(connection, &how);
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
-                       "runner '%s' closed its standard input or output while it was to %s", connection->name, doing);
+                       "runner '%s' closed its standard input or output while it was to %s", connection->name,
+                       doing);
     }
     connection->pid = 0;
     if (WIFSIGNALED(how))
         return nd_fail(err, ND_E_DEVICE_CRASH, connection->name,
-                       "runner '%s' was killed by signal %d (%s) while it was to %s", connection->name, WTERMSIG(how),
-                       strsignal(WTERMSIG(how)), doing);
+                       "runner '%s' was killed by signal %d (%s) while it was to %s", connection->name,
+                       WTERMSIG(how), strsignal(WTERMSIG(how)), doing);
     return nd_fail(
         err, ND_E_DEVICE_CRASH, connection->name,
         "runner '%s' ended with exit code %d while it was to %s; the log 'stdout' has what it printed",
         connection->name, WEXITSTATUS(how), doing);
 }
 
-static enum nd_status fail_frame(struct nd_runner_connection *connection, enum nd_frame_end end, const char *problem,
-                                 const char *doing, struct nd_error *err)
+static enum nd_status fail_frame(struct nd_runner_connection *connection, enum nd_frame_end end,
+                                 const char *problem, const char *doing, struct nd_error *err)
 {
     switch (end) {
     case ND_FRAME_CLOSED:
@@ -129,12 +131,12 @@ static enum nd_status fail_frame(struct nd_runner_connection *connection, enum n
             "something that a library prints on standard output?",
             connection->name, problem);
     case ND_FRAME_JSON:
-        return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name, "runner '%s' sent a message that is not JSON: %s",
-                       connection->name, problem);
+        return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
+                       "runner '%s' sent a message that is not JSON: %s", connection->name, problem);
     case ND_FRAME_TOO_MUCH:
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
-                       "runner '%s' sends more than was asked for while it was to %s: %s", connection->name, doing,
-                       problem);
+                       "runner '%s' sends more than was asked for while it was to %s: %s", connection->name,
+                       doing, problem);
     default:
         return nd_fail_memory(err);
     }
@@ -151,19 +153,20 @@ static void pass_on(const struct nd_runner_connection *connection)
         connection->log(connection->log_context, severity, connection->name, nd_runner_text(message, "text"));
 }
 
-static enum nd_status fail_report(const struct nd_runner_connection *connection, const char *doing, struct nd_error *err)
+static enum nd_status fail_report(const struct nd_runner_connection *connection, const char *doing,
+                                  struct nd_error *err)
 {
     const json_t *message = connection->frame.message;
     const char *stage = nd_runner_text(message, "stage"), *operator= nd_runner_text(message, "operator");
     const char *object = operator[0] != '\0' ? operator: connection->name;
-    return nd_fail(err, ND_E_RUNNER_REPORT, object, "runner '%s' could not %s (stage '%s'%s%s): %s", connection->name,
-                   doing, stage, operator[0] != '\0' ? ", operator " : "", operator,
+    return nd_fail(err, ND_E_RUNNER_REPORT, object, "runner '%s' could not %s (stage '%s'%s%s): %s",
+                   connection->name, doing, stage, operator[0] != '\0' ? ", operator " : "", operator,
                    nd_said(nd_runner_text(message, "text")));
 }
 
 /* Reads until something comes that is no line of a log. limit_ms: for all that; 0: none. */
-static enum nd_status receive(struct nd_runner_connection *connection, int limit_ms, const struct nd_runner_question *question,
-                           struct nd_error *err)
+static enum nd_status receive(struct nd_runner_connection *connection, int limit_ms,
+                              const struct nd_runner_question *question, struct nd_error *err)
 {
     char problem[ND_FRAME_PROBLEM_BYTES] = "";
     uint64_t end_ns = limit_ms > 0 ? nd_clock_ns() + (uint64_t)limit_ms * 1000000 : ND_FRAME_NO_END;
@@ -188,7 +191,8 @@ static enum nd_status receive(struct nd_runner_connection *connection, int limit
 enum nd_status nd_runner_ask(struct nd_runner_connection *connection, const struct nd_runner_question *question,
                              struct nd_error *err)
 {
-    enum nd_frame_end end = nd_frame_write(connection->to, question->message, question->parts, question->n_parts);
+    enum nd_frame_end end =
+        nd_frame_write(connection->to, question->message, question->parts, question->n_parts);
     /* A runner that ends says perhaps why: that is read first. */
     if (end == ND_FRAME_MEMORY)
         return nd_fail_memory(err);
@@ -229,7 +233,8 @@ static enum nd_status connect(struct nd_runner_connection *connection, const cha
         return ND_OK;
     close_pipes(connection);
     connection->pid = 0;
-    return nd_fail(err, ND_E_RUNNER_START, path, "runner '%s' cannot be started: '%s': %s", connection->name, path,
+    return nd_fail(err, ND_E_RUNNER_START, path, "runner '%s' cannot be started: '%s': %s", connection->name,
+                   path,
                    problem == ENOENT ? "the file or the interpreter that its first line names is missing"
                                      : strerror(problem));
 }

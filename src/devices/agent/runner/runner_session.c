@@ -16,9 +16,9 @@
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runner/asked.h"
+#include "devices/agent/runner/connection.h"
 #include "devices/agent/runner/mapped.h"
 #include "devices/agent/runner/program.h"
-#include "devices/agent/runner/connection.h"
 #include "devices/agent/runtime/runtime.h"
 
 struct nd_runtime {
@@ -438,7 +438,8 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     if (status == ND_OK)
         status = nd_runner_ask(connection, &question, err);
     if (status == ND_OK)
-        status = nd_answer_take(&connection->frame, &session->rules, session->asked, session->n_outputs, views, err);
+        status =
+            nd_answer_take(&connection->frame, &session->rules, session->asked, session->n_outputs, views, err);
     json_decref(message);
     free(parts);
     return status;

@@ -83,7 +83,7 @@ static enum nd_status write_head(const struct nd_job *job, struct nd_spool_write
 }
 
 static enum nd_status write_tensor(const struct nd_job *job, size_t tensor, struct nd_spool_writer *writer,
-                                 struct nd_error *err)
+                                   struct nd_error *err)
 {
     struct nd_strbuf payload = {0};
     uint32_t scale_bits;
@@ -92,8 +92,8 @@ static enum nd_status write_tensor(const struct nd_job *job, size_t tensor, stru
     nd_fields_add_u64(&payload, "dtype", (uint64_t)job->tensors[tensor].dtype);
     nd_fields_add_u64(&payload, "scale", scale_bits);
     nd_fields_add_u64(&payload, "zero_point", (uint64_t)job->tensors[tensor].zero_point);
-    return nd_fields_append(writer, ND_RECORD_TENSOR, (uint64_t[]){tensor, job->tensors[tensor].pass}, 2, &payload,
-                            err);
+    return nd_fields_append(writer, ND_RECORD_TENSOR, (uint64_t[]){tensor, job->tensors[tensor].pass}, 2,
+                            &payload, err);
 }
 
 static enum nd_status write_checks(const struct nd_job *job, size_t pass, struct nd_spool_writer *writer,
@@ -216,7 +216,8 @@ static bool is_moved_to_the_end(const struct nd_job *job, const struct nd_job_no
     return false;
 }
 
-void nd_job_find_fell_back(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fell_back)
+void nd_job_find_fell_back(const struct nd_job *job, const struct nd_job_node *nodes, size_t n,
+                           bool *is_fell_back)
 {
     /* How many of those that may be on the CPU are not there by their own names. A copy of the model that gives
      * out quantised values lacks those at its ends. */
@@ -363,7 +364,8 @@ static bool read_tensor(struct nd_job *job, const struct nd_record *record)
         return false;
     job->tensors = grown;
     struct nd_job_tensor *tensor = &grown[job->n_tensors++];
-    *tensor = (struct nd_job_tensor){.output = nd_fields_get(record, "output"), .pass = (size_t)record->index[1]};
+    *tensor =
+        (struct nd_job_tensor){.output = nd_fields_get(record, "output"), .pass = (size_t)record->index[1]};
     bool is_whole = tensor->output != NULL && nd_fields_get_u64(record, "dtype", &dtype) &&
                     nd_fields_get_u64(record, "scale", &scale_bits) && scale_bits <= UINT32_MAX &&
                     nd_fields_get_u64(record, "zero_point", &zero_point) && record->index[1] < job->n_passes;

@@ -23,10 +23,10 @@ struct nd_job_tensor {
 };
 
 /* One session over all samples. A provider may place nodes elsewhere when too many tensors are made visible at
- * once: then several passes expose some edges each. */
+ * once: then several passes expose some tensors each. */
 struct nd_job_pass {
     char *model;
-    size_t *checks; /* edges of pass 0 that this pass (> 0) has as outputs too: they must come out equal */
+    size_t *checks; /* tensors of pass 0 that this pass (> 0) has as outputs too: they must come out equal */
     size_t n_checks;
 };
 
@@ -120,9 +120,10 @@ struct nd_job_node {
 /* Which of the nodes are not on the job's provider, although they should be. Quantisation of the graph's own
  * inputs and outputs may be on the CPU, also by another name: where a layout pass moves a transpose behind the
  * last layer, the quantiser of the model goes with the transpose, and a new one ends the graph. */
-void nd_job_find_fell_back(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fell_back);
+void nd_job_find_fell_back(const struct nd_job *job, const struct nd_job_node *nodes, size_t n,
+                           bool *is_fell_back);
 
-/* What an OUTPUT record says of its edge; false when it is not understood. */
+/* What an OUTPUT record says of its tensor; false when it is not understood. */
 bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, struct nd_shape *shape);
 
 /* "1x8x8" and back; "scalar" is rank 0. */

@@ -19,14 +19,14 @@
 
 enum nd_record_kind {
     /* a job, from the host */
-    ND_RECORD_JOB = 1,  /* fields; first in a spool, the job that it is of: payload XXH3-128 of the job's bytes
-                           (low, high) */
-    ND_RECORD_TENSOR = 2, /* index: edge, pass; fields: output, dtype, grid (the bits of scale), zero_point */
+    ND_RECORD_JOB = 1, /* fields; first in a spool, the job that it is of: payload XXH3-128 of the job's bytes
+                          (low, high) */
+    ND_RECORD_TENSOR = 2, /* index: tensor, pass; fields: output, dtype, grid (the bits of scale), zero_point */
     ND_RECORD_TARGET = 3, /* index: input; fields: name, dtype, dims */
     ND_RECORD_PROBE = 4,  /* index: probe, samples, how many of them are run again; fields: name */
     ND_RECORD_INPUT = 5,  /* index: probe, input; payload: the bytes of all samples */
-    ND_RECORD_CHECK =
-        6, /* index: pass, edge: this edge of pass 0 is an output of that pass too, and must come out equal */
+    ND_RECORD_CHECK = 6,  /* index: pass, tensor: this tensor of pass 0 is an output of that pass too, and must
+                             come out equal */
     /* a spool, from the agent */
     ND_RECORD_STAGE = 16,  /* fields: stage */
     ND_RECORD_RESUME = 33, /* index: pass, probe, sample, how often (from 1): a later agent went on from here */
@@ -34,14 +34,14 @@ enum nd_record_kind {
     ND_RECORD_RUNTIME = 17, /* fields: version, build_info; of a runner, runner; confined */
     ND_RECORD_LIBRARY = 18, /* fields: path, build_id */
     ND_RECORD_NODE = 19,    /* fields: provider, name, op_type, domain; of a provider's, subgraph (from 1) */
-    ND_RECORD_OUTPUT = 20,  /* index: edge; fields: dtype, dims (what the first run produced) */
-    ND_RECORD_CHUNK = 21,   /* index: probe, edge, chunk; payload: a whole chunk as the capture will hold it */
-    ND_RECORD_FRAGMENT =
-        22, /* index: probe, edge, first sample, samples; payload: their raw bytes, of a chunk not yet whole */
-    ND_RECORD_SAMPLE = 23, /* index: probe, sample, repeat, latency in ns (UINT64_MAX: not measured); payload:
-                              XXH3-128 (low, high) of every edge of the pass */
+    ND_RECORD_OUTPUT = 20,  /* index: tensor; fields: dtype, dims (what the first run produced) */
+    ND_RECORD_CHUNK = 21, /* index: probe, tensor, chunk; payload: a whole chunk as the capture will hold it */
+    ND_RECORD_FRAGMENT = 22, /* index: probe, tensor, first sample, samples; payload: their raw bytes, of a
+                                chunk not yet whole */
+    ND_RECORD_SAMPLE = 23,   /* index: probe, sample, repeat, latency in ns (UINT64_MAX: not measured); payload:
+                                XXH3-128 (low, high) of every tensor of the pass */
     ND_RECORD_REPEAT =
-        24,             /* index: probe, edge, sample, repeat; payload: raw bytes that differ from repeat 0 */
+        24,             /* index: probe, tensor, sample, repeat; payload: raw bytes that differ from repeat 0 */
     ND_RECORD_ACK = 25, /* index: probe, samples: so many samples of the probe are complete and synced */
     ND_RECORD_LOG = 26, /* fields: severity, location, message */
     ND_RECORD_FAILURE = 27, /* fields: stage, code, symbol, operator, message */

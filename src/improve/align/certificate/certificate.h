@@ -15,9 +15,9 @@ struct nd_certificate {
 
 enum { ND_CERTIFICATE_DIGEST_BYTES = 33 }; /* 32 hexadecimal digits and a NUL */
 
-/* behaviour.c: a digest of what the arithmetic makes of the model. Every layer that it covers reads codes that
- * are drawn from a fixed seed, so that no other layer has a part in it. An arithmetic that is mended in a later
- * version of npudiff, and that matters to this model, has another digest. */
+/* behaviour.c: a digest of what the arithmetic makes of the model. Every layer that it covers reads quantised
+ * values that are drawn from a fixed seed, so that no other layer has a part in it. An arithmetic that is
+ * mended in a later version of npudiff, and that matters to this model, has another digest. */
 enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_layer_arithmetic *arithmetic,
                                   char digits[static ND_CERTIFICATE_DIGEST_BYTES], struct nd_error *err);
 

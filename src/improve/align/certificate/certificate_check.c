@@ -1,5 +1,5 @@
 /* A certificate checked from nothing: digests, the arithmetics' behaviour, each layer's proof, and as the
- * options say the devices and the price. */
+ * options say the devices and the accuracy cost. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,8 +25,8 @@ struct nd_certificate_checker {
     size_t refusals_capacity;
 };
 
-/* The price of a certificate, measured again with the models and inputs that it names; and how refusals are
- * noted. */
+/* The accuracy cost of a certificate, measured again with the models and inputs that it names; and how refusals
+ * are noted. */
 
 /* Of a level in decibels that is measured again, since log10 of another C library may differ in its last bit.
  * Chosen. */
@@ -62,23 +62,24 @@ static enum nd_status nd_certificate_refuse(struct nd_certificate_checker *c, st
     return refusal->text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* ---- the price ---- */
+/* ---- the accuracy cost ---- */
 
 static enum nd_status check_accuracy_cost_file(const struct nd_certificate_checker *c, const char *key,
-                                       const struct nd_model *model, struct nd_error *err)
+                                               const struct nd_model *model, struct nd_error *err)
 {
     const json_t *file = json_object_get(nd_certificate_member(c, "files"), key);
     if (!json_is_object(file) || model == NULL) {
         if (!json_is_object(file) && model == NULL)
             return ND_OK;
         return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->certificate->path,
-                       model == NULL ? "the price was measured against a float model, '%s': give it, too"
-                                     : "the price was measured without a float model%s",
+                       model == NULL
+                           ? "the accuracy cost was measured against a float model, '%s': give it, too"
+                           : "the accuracy cost was measured without a float model%s",
                        model == NULL ? nd_certificate_text(file, "name") : "");
     }
     if (strcmp(nd_certificate_text(file, "sha256"), nd_model_sha256(model)) != 0)
         return nd_fail(err, ND_E_CERTIFICATE_INPUT, nd_model_path(model),
-                       "'%s' is a different file than '%s', with which the price was measured",
+                       "'%s' is a different file than '%s', with which the accuracy cost was measured",
                        nd_model_path(model), nd_certificate_text(file, "name"));
     return ND_OK;
 }
@@ -89,8 +90,8 @@ static enum nd_status check_accuracy_cost_probes(const struct nd_certificate_che
     size_t n = json_array_size(probes);
     if (n != c->options->n_probes)
         return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->certificate->path,
-                       "the price was measured with %zu probes, and %zu are given; the first was '%s'", n,
-                       c->options->n_probes, nd_certificate_text(json_array_get(probes, 0), "source"));
+                       "the accuracy cost was measured with %zu probes, and %zu are given; the first was '%s'",
+                       n, c->options->n_probes, nd_certificate_text(json_array_get(probes, 0), "source"));
     for (size_t i = 0; i < n; i++) {
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
         const json_t *probe = json_array_get(probes, i);
@@ -99,7 +100,7 @@ static enum nd_status check_accuracy_cost_probes(const struct nd_certificate_che
             return status;
         if (strcmp(digits, nd_certificate_text(probe, "digest")) != 0)
             return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->options->probes[i]->source,
-                           "'%s' has other values than '%s', with which the price was measured",
+                           "'%s' has other values than '%s', with which the accuracy cost was measured",
                            c->options->probes[i]->source, nd_certificate_text(probe, "source"));
     }
     return ND_OK;
@@ -130,13 +131,13 @@ static bool is_accuracy_cost(const struct nd_alignment *result, const json_t *co
            (size_t)json_integer_value(json_object_get(after, "right")) == result->n_right_after;
 }
 
-/* certificate_check.c: the price, measured again. */
+/* certificate_check.c: the accuracy cost, measured again. */
 static enum nd_status nd_certificate_check_accuracy_cost(struct nd_certificate_checker *c, struct nd_error *err)
 {
-    const json_t *cost = nd_certificate_member(c, "price");
+    const json_t *cost = nd_certificate_member(c, "accuracy_cost");
     if (!json_is_object(cost))
         return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->certificate->path,
-                       "the certificate states no price that could be measured again");
+                       "the certificate states no accuracy cost that could be measured again");
     enum nd_status status = check_accuracy_cost_file(c, "model", c->options->model, err);
     if (status == ND_OK)
         status = check_accuracy_cost_file(c, "float", c->options->float_model, err);
@@ -148,7 +149,8 @@ static enum nd_status nd_certificate_check_accuracy_cost(struct nd_certificate_c
         status = nd_align_accuracy_cost(&c->job, NULL, err);
     c->check->is_accuracy_cost_checked = status == ND_OK;
     if (status == ND_OK && !is_accuracy_cost(c->job.result, cost))
-        status = nd_certificate_refuse(c, err, "price", "the price is another one: '%s' has %.2f dB now",
+        status = nd_certificate_refuse(c, err, "accuracy_cost",
+                                       "the accuracy cost is another one: '%s' has %.2f dB now",
                                        c->job.result->outputs[0].name, c->job.result->outputs[0].sqnr_after_db);
     return status;
 }
@@ -208,7 +210,7 @@ static const struct {
 } members[] = {
     {"npudiff", JSON_STRING, false},     {"result", JSON_STRING, false}, {"files", JSON_OBJECT, false},
     {"inputs", JSON_ARRAY, false},       {"counts", JSON_OBJECT, false}, {"arithmetics", JSON_ARRAY, false},
-    {"layers", JSON_ARRAY, false},       {"probes", JSON_ARRAY, false},  {"price", JSON_OBJECT, true},
+    {"layers", JSON_ARRAY, false},       {"probes", JSON_ARRAY, false},  {"accuracy_cost", JSON_OBJECT, true},
     {"verification", JSON_OBJECT, true},
 };
 
@@ -429,7 +431,7 @@ static enum nd_status begin(struct nd_certificate_checker *c, struct nd_error *e
     own->cancel_context = options->cancel_context;
     c->job.result = nd_calloc(1, sizeof *c->job.result);
     check->struct_size = sizeof *check;
-    check->has_accuracy_cost = json_is_object(nd_certificate_member(c, "price"));
+    check->has_accuracy_cost = json_is_object(nd_certificate_member(c, "accuracy_cost"));
     check->certificate = nd_strdup(c->certificate->path);
     check->model = nd_strdup(nd_model_path(c->model));
     check->version = nd_strdup(nd_certificate_text(c->certificate->root, "npudiff"));

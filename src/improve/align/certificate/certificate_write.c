@@ -53,7 +53,8 @@ static enum nd_status arithmetics_json(const struct nd_align_job *job, json_t *o
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
         status = nd_align_behaviour(job->aligned, job->arithmetics[i], digits, err);
         if (status == ND_OK)
-            nd_tree_append(out, json_pack("{s:s, s:s}", "name", job->arithmetics[i]->name, "behaviour", digits));
+            nd_tree_append(out,
+                           json_pack("{s:s, s:s}", "name", job->arithmetics[i]->name, "behaviour", digits));
     }
     return status;
 }
@@ -150,8 +151,8 @@ static enum nd_status make(const struct nd_align_job *job, const struct nd_model
         ND_DOCUMENT_CERTIFICATE,
         json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result", results[result->end], "files",
                   files_json(job, written), "inputs", inputs_json(job->aligned), "arithmetics", arithmetics,
-                  "counts", counts_json(result), "layers", layers_json(result), "probes", probes, "price",
-                  accuracy_cost_json(result), "verification", verification_json(result)));
+                  "counts", counts_json(result), "layers", layers_json(result), "probes", probes,
+                  "accuracy_cost", accuracy_cost_json(result), "verification", verification_json(result)));
     if (status == ND_OK && root == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)

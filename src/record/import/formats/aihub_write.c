@@ -25,7 +25,7 @@ struct hub_file {
 
 /* One tensor of either side. */
 struct hub_tensor {
-    size_t index; /* of the edge or input */
+    size_t index; /* of the tensor or input */
     const char *name;
     enum nd_dtype dtype;
     struct nd_shape shape;

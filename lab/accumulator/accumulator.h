@@ -1,5 +1,5 @@
 /* How a device sums a dot product: a battery of 32-term products whose results give it away, the set of
- * accumulators (arith/accumulate.h) that the results do not exclude, and its confirmation.
+ * accumulators (arithmetic/arithmetics/accumulate.h) that the results do not exclude, and its confirmation.
  *
  * The battery is made of blocks. A block is one model, MatMul(x[n_rows, 32], w[32, 1]), of half precision or of
  * floats that hold half precision numbers. In the first one all weights are 1; the second one has the weights

@@ -1,5 +1,5 @@
 /* What a search for arithmetics leaves, as findings hold it: `programs` (owned) and `n_programs`. Once memory
- * is out nothing is added, and nd_sieve_end says so. */
+ * is out nothing is added, and nd_candidates_end says so. */
 #ifndef ND_EXPERIMENT_CANDIDATES_H
 #define ND_EXPERIMENT_CANDIDATES_H
 

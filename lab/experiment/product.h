@@ -38,9 +38,9 @@ void nd_spread(int64_t sum, int64_t out[ND_SPREAD_TERMS]);
 /* The weights of those terms. */
 extern const uint8_t nd_spread_weights[ND_SPREAD_TERMS];
 
-/* Asks for the quantised values of the accumulators first .. first + n - 1, n a multiple of ND_STAIRCASE_ROWS,
- * under a multiplier and zero point; all of *staircase but the quantised values is given. Of ND_DTYPE_U16 these
- * are accumulators in units of 2^8. Whether there are quantised values. */
+/* Asks for the quantised values of the accumulators first .. first + n - 1, n a multiple of
+ * ND_THRESHOLD_SWEEP_ROWS, under a multiplier and zero point; all of *staircase but the quantised values is
+ * given. Of ND_DTYPE_U16 these are accumulators in units of 2^8. Whether there are quantised values. */
 enum { ND_THRESHOLD_SWEEP_ROWS = 4096 };
 bool nd_threshold_sweep_ask(struct nd_experiment *experiment, enum nd_linear_form form, enum nd_dtype dtype,
                             struct nd_threshold_sweep *threshold_sweep);

@@ -55,7 +55,7 @@ enum nd_status nd_threshold_sweep_solve(const struct nd_threshold_sweep *stairca
  * of two, where all thresholds are ties; above 1/4, where a granule would be a fraction; generic ones); then,
  * with what those left, some that lie halfway between two multipliers of as many bits. Each has at most 24
  * bits, so that it is the product of a float32 scale and a power of two. How many; at most
- * ND_STAIRCASE_MULTIPLIERS. */
+ * ND_THRESHOLD_SWEEP_MULTIPLIERS. */
 enum { ND_THRESHOLD_SWEEP_MULTIPLIERS = 12 };
 size_t nd_threshold_sweep_first_multipliers(double out[ND_THRESHOLD_SWEEP_MULTIPLIERS]);
 size_t nd_threshold_sweep_next_multipliers(const struct nd_threshold_sweep_findings *findings,

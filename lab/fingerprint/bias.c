@@ -238,7 +238,7 @@ static void find_program(struct nd_experiment *e, struct nd_bias *b)
 
 /* ---- fresh quantised values ---- */
 
-/* Four models make 131 072 quantised values, more than ND_CONFIRMING_CODES. */
+/* Four models make 131 072 quantised values, more than ND_CONFIRMING_QVALUES. */
 enum { FRESH_ROWS = 256, FRESH_TERMS = 64, N_FRESH_MODELS = 4, FRESH_QVALUES = FRESH_ROWS * N_COLUMNS };
 /* In units of the accumulator: biases are as large as the sums (columns.c). Chosen. */
 static const double max_fresh_bias = 60000;

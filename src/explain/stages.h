@@ -9,7 +9,7 @@
  *     trace.c                 trace: where differences begin
  *     layer diagnosis/diagnose_layers.h  diagnose: layers that do not follow are looked at once more
  *     floats/judge_floats.h   floats: the layers of a model without quantisation, evaluated and judged
- *     execution/fallback.h    execution: where layers ran
+ *     explain/fallback/fallback.h    execution: where layers ran
  *     verdict/health.h        conclude: the verdict of each device */
 #ifndef ND_EXPLAIN_STAGES_H
 #define ND_EXPLAIN_STAGES_H
@@ -64,7 +64,7 @@ enum nd_status nd_explain_bootstrap(const struct nd_explain_energies *samples, s
 
 /* judge_layers.c: finds the arithmetics of the devices, fills observed arithmetics (zeroed before), and of the
  * explanation what it says of programs: `program`, `programs`, n_unexplained, is_within_step, losses ...
- * ND_ERR_MEMORY; nd_habits_deinit in any case. */
+ * ND_ERR_MEMORY; nd_observed_arithmetics_deinit in any case. */
 enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation,
                                    struct nd_observed_arithmetics *observations, struct nd_explanation *out,
                                    struct nd_error *err);

@@ -21,7 +21,7 @@ struct nd_candidate *nd_add_candidate(struct nd_search *search, size_t step, enu
     struct nd_candidate *c = &search->candidates[search->n];
     *c = (struct nd_candidate){
         .step = step, .remedy = {.kind = kind, .low = NAN, .high = NAN}, .watched = SIZE_MAX};
-    search->n++; /* there are ND_MOST_CANDIDATES for each layer, more than any has */
+    search->n++; /* there are ND_MAX_CANDIDATES for each layer, more than any has */
     return c;
 }
 

@@ -24,7 +24,7 @@ struct nd_candidate {
 
 struct nd_search {
     struct nd_study *study;
-    struct nd_candidate *candidates; /* room for ND_MOST_CANDIDATES of each layer */
+    struct nd_candidate *candidates; /* room for ND_MAX_CANDIDATES of each layer */
     size_t n;
 };
 

@@ -1,6 +1,6 @@
 /* The chipsets that are known by name. Thread-safe: the table is constant.
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_ARITHMETIC_CHIPSET_H
 #define NPUDIFF_ARITHMETIC_CHIPSET_H

@@ -18,8 +18,8 @@
  *             fprintf(stderr, "%s\n", err.message);
  *             return 1;
  *         }
- *         for (size_t e = 0; e < nd_capture_n_edges(capture); e++)
- *             printf("%s\n", nd_capture_edge(capture, e)->name);
+ *         for (size_t e = 0; e < nd_capture_n_tensors(capture); e++)
+ *             printf("%s\n", nd_capture_tensor(capture, e)->name);
  *         nd_capture_close(&capture);
  *         return 0;
  *     }
@@ -184,7 +184,7 @@ struct nd_probe_values {
     size_t tensor;
 };
 
-/* Reads samples [first, first + n) of the first repeat into buf, n times the edge's sample size, in C order,
+/* Reads samples [first, first + n) of the first repeat into buf, n times the tensor's sample size, in C order,
  * and holds them against no digest (nd_capture_read_verified does). ND_ERR_NOT_FOUND when only digests are
  * stored or the range is outside; ND_ERR_FORMAT for chunks that cannot be decoded; ND_ERR_IO when the file
  * cannot be read. */

@@ -2,7 +2,7 @@
  *
  * Every function is thread safe, and what it returns does not change.
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_CAPTURED_MODEL_H
 #define NPUDIFF_CAPTURED_MODEL_H

@@ -22,7 +22,7 @@
  *         return nd_log_read_file(path, &options, &summary, err);
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_LOGS_H
 #define NPUDIFF_LOGS_H

@@ -26,7 +26,7 @@
  *         return exit_code;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_COMPARE_H
 #define NPUDIFF_COMPARE_H
@@ -247,7 +247,7 @@ struct nd_difference {
     double dequantised_steps;
     uint64_t n_differing; /* elements whose bits differ */
     double share;         /* n_differing / n_elems; 0 for empty tensors */
-    uint64_t n_failing;   /* elements that fail the edge's gate */
+    uint64_t n_failing;   /* elements that fail the tensor's gate */
     bool is_integer;      /* which of the two groups below holds */
     uint64_t lsb_histogram[ND_LSB_BUCKETS];
     uint64_t lsb_tail[2][ND_LSB_TAIL]; /* of test < ref, and of test > ref */

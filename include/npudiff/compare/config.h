@@ -2,7 +2,7 @@
  *
  * Every function is thread safe, and what it returns does not change.
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_CONFIG_H
 #define NPUDIFF_CONFIG_H
@@ -84,7 +84,7 @@ ND_PUBLIC void nd_htp_config_deinit(struct nd_htp_config *config);
 struct nd_encoding_use {
     const struct nd_encoding *encoding; /* borrowed */
     size_t tensor;                      /* of the capture; SIZE_MAX: it has none of that name */
-    bool is_stated_same;                /* the edge's own scale and zero point say the same reals */
+    bool is_stated_same;                /* the tensor's own scale and zero point say the same reals */
     bool has_values;                    /* they are stored, and of a type that can be looked at */
     uint64_t n_elements;                /* NaN left out */
     uint64_t n_nan;

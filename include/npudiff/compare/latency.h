@@ -14,7 +14,7 @@
  *             fprintf(stderr, "%s\n", err.message);
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_LATENCY_H
 #define NPUDIFF_LATENCY_H

@@ -1,20 +1,20 @@
 /* Element types, shapes, quantisation parameters and digests: the words that all other headers use.
  *
- * A tensor is a block of elements of one type (`enum nd_dtype`) with a shape (`struct nd_shape`). Where it
- * is quantised it holds integer codes, and `struct nd_quant` says which real number a code stands for: real
- * = scale * (code - zero_point). A tensor (`struct nd_edge`) is one tensor of a model that a capture
- * records, with its name, type, shape and quantisation.
+ * A block of elements has one type (`enum nd_dtype`) and a shape (`struct nd_shape`). Where it is quantised it
+ * holds integers, and `struct nd_quant` says which real number each stands for: real = scale * (value -
+ * zero_point). `struct nd_tensor` describes a tensor of a model that a capture records: name, type, shape,
+ * quantisation.
  *
  * All functions are thread safe.
  *
  * Example:
  *
- *     static void describe(const struct nd_edge *tensor)
+ *     static void describe(const struct nd_tensor *tensor)
  *     {
- *         const struct nd_quant *quant = &edge->quant;
+ *         const struct nd_quant *quant = &tensor->quant;
  *         char shape[64];
- *         nd_shape_format(&edge->shape, shape, sizeof shape);
- *         printf("%s: %s of %s", edge->name, nd_dtype_name(edge->dtype), shape);
+ *         nd_shape_format(&tensor->shape, shape, sizeof shape);
+ *         printf("%s: %s of %s", tensor->name, nd_dtype_name(tensor->dtype), shape);
  *         if (quant->n == 1)
  *             printf(", scale %g, zero point %lld", quant->scale[0], (long long)quant->zero_point[0]);
  *         putchar('\n');
@@ -117,7 +117,7 @@ ND_PUBLIC struct nd_digest nd_digest_bytes(const void *data, size_t size_bytes);
 
 ND_PUBLIC bool nd_digest_equal(struct nd_digest a, struct nd_digest b);
 
-/* A tensor: one tensor that a capture records, as described by the model.
+/* A tensor that a capture records, as the model describes it.
  *
  * `name` is the name shared by the float and the quantised model; `onnx_name` is the tensor of the quantised
  * graph whose bytes are recorded (the QuantizeLinear output where the tensor is quantised); `op_types` the

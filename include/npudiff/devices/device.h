@@ -140,7 +140,7 @@ enum nd_device_kind {
     ND_DEVICE_CPU,
     ND_DEVICE_HTP_SIM,
     ND_DEVICE_HTP,      /* the NPU of the machine that runs the agent */
-    ND_DEVICE_EXACT,    /* the quantised model by exact units: the quantised reference */
+    ND_DEVICE_EXACT,    /* the quantised model by exact layers: the quantised reference */
     ND_DEVICE_FLOAT64,  /* a float model in double precision: the float reference */
     ND_DEVICE_EMULATED, /* the quantised model by exact layers with other programs and known faults */
     ND_DEVICE_EXEC,     /* a program that speaks the runner's protocol (docs/reference/runner.md) */
@@ -305,7 +305,7 @@ typedef void (*nd_progress_function)(void *context, const struct nd_capture_prog
 
 struct nd_capture_options {
     size_t struct_size;  /* sizeof(struct nd_capture_options) */
-    const char *tensors; /* as nd_model_select_edges; NULL: "all" */
+    const char *tensors; /* as nd_model_select_tensors; NULL: "all" */
     bool prefixes;       /* every tensor from a session of its own; see below */
     size_t n_repeats; /* runs of each sample; 0: one, and a few samples are run again (up to 4 of each probe, at
                          most 5 % of all, but one) to see whether the device repeats itself */

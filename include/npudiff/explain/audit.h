@@ -17,7 +17,7 @@
  *         return audit.n_wrong == 0;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_AUDIT_H
 #define NPUDIFF_AUDIT_H

@@ -1,19 +1,17 @@
 /* Explains why a device's values differ from those that the model defines: which part of the error is
  * quantisation, which part the device adds, and in which layer.
  *
- * Words: a tensor is a captured tensor; a quantised value is a quantised value; a layer is a layer, an operator
- * with its quantisers (npudiff/model.h). An arithmetic is a rule that turns the exact result of a unit into
- * codes: one kind of arithmetic. A step is a tensor that a device computes: the output of a layer, a quantised
- * graph input, or floats between layers.
+ * An arithmetic is a rule that turns the exact result of a layer into quantised values. A step is a tensor that
+ * a device computes: the output of a layer, a quantised graph input, or floats between layers.
  *
  * npudiff computes every layer of the model again, exactly, from the inputs that the layer had on the device.
- * This splits the error of every sample and layer, counted in codes:
+ * This splits the error of every sample and layer, counted in steps of the quantised value:
  *
- *     total     = device - quantised reference
- *     local     = device - the layer computed exactly from the device's own inputs
- *     passed on = the layer computed exactly from the device's own inputs - quantised reference
+ *     total      = device - quantised reference
+ *     introduced = device - the layer computed exactly from the device's own inputs
+ *     passed on  = the layer computed exactly from the device's own inputs - quantised reference
  *
- * so that total = local + passed on in every element.
+ * so that total = introduced + passed on in every element.
  *
  * Example:
  *
@@ -34,7 +32,7 @@
  *         return exit_code;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_EXPLAIN_H
 #define NPUDIFF_EXPLAIN_H
@@ -132,7 +130,7 @@ ND_PUBLIC const char *nd_execution_name(enum nd_execution execution);
  *
  *     bit-equal         its quantised values are those of float arithmetic, except at ties, and an NPU's would
  * differ fixed-point       float arithmetic does not give its quantised values arithmetic           the run
- * follows an arithmetic such as htp-v73: this unit's quantised values are those of the arithmetic, or those of
+ * follows an arithmetic such as htp-v73: this layer's quantised values are those of the arithmetic, or those of
  * exact rounding. Takes the place of the two kinds above off-fp16-grid     its floats use full precision
  *     fp16-grid         all its floats are half-precision numbers
  *     fp16-arithmetic   all its floats are half-precision numbers, but they are not its exact results rounded
@@ -311,13 +309,13 @@ struct nd_explained_layer {
                        makes of them is not defined, and is not judged */
     struct nd_explained_part introduced, passed_on, total;
     uint64_t n_violations; /* elements where total is not local + passed on; always 0 */
-    /* The arithmetics that give all of its quantised values (docs/science/theory.md#programs: half-even, floor,
-     * double:8 ...; on a device with one also htp-v73 ...). All arithmetics do, if no value of the layer has to
-     * be rounded. */
+    /* The arithmetics that give all of its quantised values (docs/science/theory.md#arithmetics: half-even,
+     * floor, double:8 ...; on a device with one also htp-v73 ...). All arithmetics do, if no value of the layer
+     * has to be rounded. */
     size_t n_arithmetics;
     char **arithmetics;
     char *arithmetic; /* the device's arithmetic for layers of this kind, or NULL: not known */
-    bool is_covered;  /* the device has an arithmetic such as htp-v73, and the arithmetic predicts this unit's
+    bool is_covered;  /* the device has an arithmetic such as htp-v73, and the arithmetic predicts this layer's
                          quantised values.  If false, and arithmetic is NULL, n_unexplained is no evidence of a
                          fault */
     /* Quantised values that differ from the device's arithmetic or, where that is not known, from the best
@@ -325,13 +323,13 @@ struct nd_explained_layer {
      * else, quantised values that are not exact. */
     uint64_t n_unexplained;
     double explained_fraction; /* share of the local mismatches that the best arithmetic gives; 1 without any */
-    /* The effect of this unit's introduced error alone: it is added to the quantised reference, and the rest of
-     * the model is computed from there. harm: mean square of the change at the model's outputs, in steps^2;
+    /* The effect of this layer's introduced error alone: it is added to the quantised reference, and the rest
+     * of the model is computed from there. harm: mean square of the change at the model's outputs, in steps^2;
      * harmed_share: share of the output quantised values that change. NaN where that was not measured, or where
      * the outputs it can reach have no reference. */
     double effect, harmed_share;
-    double gain; /* passed on mean squared error divided by the total mean squared error of the unit's inputs;
-                    NaN if that is 0 */
+    double amplification; /* passed on mean squared error divided by the total mean squared error of the layer's
+                    inputs; NaN if that is 0 */
     struct nd_decomposition quality;         /* n_codes = 0 without a float reference */
     struct nd_explained_execution execution; /* of layers only, not of inputs and their quantisers */
     struct nd_explained_floats floats;       /* only of a model without quantisation */

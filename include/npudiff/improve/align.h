@@ -22,7 +22,7 @@
  *         return status;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_ALIGN_H
 #define NPUDIFF_ALIGN_H
@@ -44,7 +44,7 @@ struct nd_align_options {
     size_t n_arithmetics;
     const char *const *chipsets; /* their arithmetics must agree, too: "gen1", "SM8650" */
     size_t n_chipsets;
-    /* Tensors whose layers may get new scales, as nd_model_select_edges takes them. "auto": those first whose
+    /* Tensors whose layers may get new scales, as nd_model_select_tensors takes them. "auto": those first whose
      * difference between the arithmetics has the largest effect on the outputs, as many as the budget allows;
      * needs a budget. NULL: all. */
     const char *layers;

@@ -20,7 +20,7 @@
  *         return status;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_PROMOTE_H
 #define NPUDIFF_PROMOTE_H

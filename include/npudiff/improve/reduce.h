@@ -21,7 +21,7 @@
  *         return status;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_REDUCE_H
 #define NPUDIFF_REDUCE_H
@@ -34,7 +34,7 @@ extern "C" {
 
 /* How far the reduction has got; reported before every session. */
 struct nd_reduce_progress {
-    const char *step; /* "whole model", "reference", "units", "operators", "confirm" */
+    const char *step; /* "whole model", "reference", "layers", "operators", "confirm" */
     size_t n_sessions;
     size_t session_limit;
     size_t n_left; /* parts of the smallest that was found so far */

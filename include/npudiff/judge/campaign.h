@@ -25,7 +25,7 @@
  *         return exit_code;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_CAMPAIGN_H
 #define NPUDIFF_CAMPAIGN_H

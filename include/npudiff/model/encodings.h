@@ -24,7 +24,7 @@
  *         return status;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_ENCODINGS_H
 #define NPUDIFF_ENCODINGS_H
@@ -80,8 +80,8 @@ ND_PUBLIC enum nd_status nd_encodings_of_model(const struct nd_model *model, str
 ND_PUBLIC enum nd_status nd_encodings_create(const char *path, const char *source, struct nd_encodings **out,
                                              struct nd_error *err);
 
-/* Adds the edge's quantisation under its name; a tensor of floats is passed over. ND_ERR_FORMAT for a name that
- * is there already. */
+/* Adds the tensor's quantisation under its name; a tensor of floats is passed over. ND_ERR_FORMAT for a name
+ * that is there already. */
 ND_PUBLIC enum nd_status nd_encodings_add_tensor(struct nd_encodings *encodings, const struct nd_tensor *tensor,
                                                  struct nd_error *err);
 

@@ -1,17 +1,16 @@
 /* ONNX models: their inputs, nodes, tensors and layers, and changed copies of them.
  *
- * A tensor is a tensor that npudiff records and compares. In a quantised model it is the output of a
- * QuantizeLinear. It has the name of the float tensor that was quantised, so that a float model and its
- * quantised copy use the same name. A layer is a layer: DequantizeLinear, then one or more operators, then
- * QuantizeLinear. It is the smallest part of a model whose result a device rounds. A quantised value is a
- * quantised value.
+ * Tensors here are those that npudiff records and compares. In a quantised model such a tensor is the output of
+ * a QuantizeLinear. It has the name of the float tensor that was quantised, so that a float model and its
+ * quantised copy use the same name. A layer is DequantizeLinear, then one or more operators, then
+ * QuantizeLinear. It is the smallest part of a model whose result a device rounds.
  *
  * A model changes after loading only by nd_model_set_dim; until then, and afterwards, several threads may
  * read it.
  *
  * Example:
  *
- *     static int print_units(const char *path)
+ *     static int print_layers(const char *path)
  *     {
  *         struct nd_model *model = NULL;
  *         struct nd_error err;
@@ -19,13 +18,13 @@
  *             fprintf(stderr, "%s\n", err.message);
  *             return 1;
  *         }
- *         for (size_t u = 0; u < nd_model_n_units(model); u++)
- *             printf("%s (%s)\n", nd_model_unit(model, u)->name, nd_model_unit(model, u)->op_types);
+ *         for (size_t i = 0; i < nd_model_n_layers(model); i++)
+ *             printf("%s (%s)\n", nd_model_layer(model, i)->name, nd_model_layer(model, i)->op_types);
  *         nd_model_destroy(&model);
  *         return 0;
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_MODEL_H
 #define NPUDIFF_MODEL_H
@@ -130,13 +129,13 @@ ND_PUBLIC const struct nd_tensor *nd_model_tensor(const struct nd_model *model, 
  * none is before its QuantizeLinear, or the tensor is not made by one. */
 ND_PUBLIC const struct nd_model_node *nd_model_tensor_operator(const struct nd_model *model, size_t i);
 
-/* Layers in graph order. An operator belongs to a unit if it depends on a dequantised tensor and everything
+/* Layers in graph order. An operator belongs to a layer if it depends on a dequantised tensor and everything
  * that is computed from its outputs goes into this layer. The operator right before the QuantizeLinear always
- * belongs to the layer, so an operator with several quantised outputs (Split) belongs to several units. The
+ * belongs to the layer, so an operator with several quantised outputs (Split) belongs to several layers. The
  * inputs of a layer are tensors, quantised or not. The QuantizeLinear of a graph input is not a layer. */
 ND_PUBLIC size_t nd_model_n_layers(const struct nd_model *model);
 ND_PUBLIC const struct nd_model_layer *nd_model_layer(const struct nd_model *model, size_t i);
-/* The layer that makes the tensor, or NULL. tensor < nd_model_n_edges (asserted). */
+/* The layer that makes the tensor, or NULL. tensor < nd_model_n_tensors (asserted). */
 ND_PUBLIC const struct nd_model_layer *nd_model_layer_of_tensor(const struct nd_model *model, size_t tensor);
 
 /* Sets the dynamic dimension `name` of the inputs to n, everywhere in the model. A dimension without a name is
@@ -162,16 +161,16 @@ ND_PUBLIC enum nd_status nd_model_check_static(const struct nd_model *model, str
 ND_PUBLIC enum nd_status nd_model_select_tensors(const struct nd_model *model, const char *spec,
                                                  size_t **selected, size_t *n_selected, struct nd_error *err);
 
-/* Writes a model whose graph outputs are exactly the given edges' `onnx_name`s, in that order: quantised values
- * where the tensor is quantised, else floats. The QuantizeLinear and the DequantizeLinear output of one tensor
- * are never both outputs. Nodes and initializers that no output needs are left out; graph inputs all stay;
- * unnamed nodes get the name nd_model_node reports; dimensions set by nd_model_set_dim are written; fields of
- * newer ONNX versions survive. The same call writes the same bytes. External data files are linked (or copied)
- * to their relative location beside the copy, so that the copy works from its folder. An existing file with
- * different content is not replaced. (While such a hard link exists, the onnx Python package from 1.21 on
- * refuses to load the external data of either model; ONNX Runtime does not mind.) ND_ERR_IO when it cannot be
- * written; nothing is left behind then. ND_ERR_USAGE for a tensor that is a graph input or is given twice,
- * ND_ERR_NOT_FOUND for no tensors at all. */
+/* Writes a model whose graph outputs are exactly the given tensors' `onnx_name`s, in that order: quantised
+ * values where the tensor is quantised, else floats. The QuantizeLinear and the DequantizeLinear output of one
+ * tensor are never both outputs. Nodes and initializers that no output needs are left out; graph inputs all
+ * stay; unnamed nodes get the name nd_model_node reports; dimensions set by nd_model_set_dim are written;
+ * fields of newer ONNX versions survive. The same call writes the same bytes. External data files are linked
+ * (or copied) to their relative location beside the copy, so that the copy works from its folder. An existing
+ * file with different content is not replaced. (While such a hard link exists, the onnx Python package
+ * from 1.21 on refuses to load the external data of either model; ONNX Runtime does not mind.) ND_ERR_IO when
+ * it cannot be written; nothing is left behind then. ND_ERR_USAGE for a tensor that is a graph input or is
+ * given twice, ND_ERR_NOT_FOUND for no tensors at all. */
 ND_PUBLIC enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *tensors,
                                                 size_t n_tensors, const char *path, struct nd_error *err);
 

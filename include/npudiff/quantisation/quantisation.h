@@ -22,7 +22,7 @@
  *             printf("  %s: %+.1f dB\n", worst->remedies[i].text, worst->remedies[i].output_gain_db);
  *     }
  *
- * Stability: unstable. Until version 1.0 every minor version may change what is declared here; arithmetics
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
  * that use it are compiled again. */
 #ifndef NPUDIFF_QUANTISATION_H
 #define NPUDIFF_QUANTISATION_H

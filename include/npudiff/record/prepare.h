@@ -35,7 +35,7 @@ extern "C" {
 
 struct nd_prepare_options {
     size_t struct_size;                  /* sizeof(struct nd_prepare_options) */
-    const char *tensors;                 /* as nd_model_select_edges, but "none"; NULL: "all" */
+    const char *tensors;                 /* as nd_model_select_tensors, but "none"; NULL: "all" */
     const char *agent;                   /* as nd_capture_options.agent */
     const char *profiling_level;         /* of qnn-net-run: "basic", "detailed", ...; NULL: no profile */
     double time_limit_s;                 /* for making the context; 0: none */
@@ -66,8 +66,8 @@ struct nd_prepared_summary {
  *
  * Nothing is left behind on failure. ND_E_FILE_EXISTS: the folder, or a file of its name, is there
  * (with `replace`: and is none that npudiff prepared);
- * ND_E_FILE_WRITE; ND_E_MODEL_DYNAMIC; ND_E_MODEL_NO_EDGE; ND_E_OPTION_VALUE: a device that is no simulator, or
- * tensors "none"; ND_E_DEVICE_FALLBACK: nodes do not run on the NPU (the message names them);
+ * ND_E_FILE_WRITE; ND_E_MODEL_DYNAMIC; ND_E_MODEL_NO_TENSOR; ND_E_OPTION_VALUE: a device that is no simulator,
+ * or tensors "none"; ND_E_DEVICE_FALLBACK: nodes do not run on the NPU (the message names them);
  * ND_E_PREPARE_NAMES: two tensors would have one name there; ND_E_PREPARE_CONTEXT: the model came out as
  * several graphs, or the context contradicts the model; ND_E_PREPARE_INPUT: an input that cannot be quantised
  * here; ND_E_OPTION_CONFLICT: two probes of one name; ND_E_CANCELLED; and what makes a session fail. Thread

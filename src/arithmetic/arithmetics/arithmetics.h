@@ -27,7 +27,8 @@
  *     stochastic-equal         up with probability 1/2
  *     stochastic-bits:N        up with the fraction cut behind N bits: N random bits are added
  *
- * The names are those of arithmetics (eval/program.h) and of requantisation by parts (requantise.h). */
+ * The names are those of arithmetics (arithmetic/exact/rounding_rule.h) and of requantisation by parts
+ * (requantise.h). */
 #ifndef ND_ARITH_ARITHMETICS_H
 #define ND_ARITH_ARITHMETICS_H
 

@@ -40,7 +40,7 @@ struct nd_arithmetic_outcome nd_arithmetic_run_requantise(const struct nd_arithm
                                                           const struct nd_arithmetic_element *element);
 const char *nd_arithmetic_requantise_name(const struct nd_arithmetic *arithmetic,
                                           char buf[ND_ARITHMETIC_NAME_BYTES]);
-/* Of families that are arithmetics of eval/program.h. */
+/* Of families that are arithmetics of arithmetic/exact/rounding_rule.h. */
 struct nd_arithmetic_outcome nd_arithmetic_run_value(const struct nd_arithmetic_ready *ready,
                                                      const struct nd_arithmetic_element *element);
 const char *nd_arithmetic_value_name(const struct nd_arithmetic *arithmetic,

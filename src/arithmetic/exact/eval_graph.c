@@ -202,7 +202,7 @@ static void note_last_uses(struct nd_exact_graph *g)
 }
 
 /* Whether a layer may look at what node n reads, later than n's own turn: a DequantizeLinear, the inside of a
- * layer, and the operator of several units, which falls into none. feeds_unit[t]: a QuantizeLinear reads the
+ * layer, and the operator of several layers, which falls into none. feeds_unit[t]: a QuantizeLinear reads the
  * tensor, or a Relu or Clip that one reads. */
 static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *feeds_layer)
 {
@@ -229,7 +229,8 @@ static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *
         return nd_fail_memory(err);
     note_last_uses(g);
     /* A DequantizeLinear is run in its turn, but a layer behind it looks at the quantised values before it:
-     * they live as long as what it makes. An operator that feeds several units may be run again by a later one.
+     * they live as long as what it makes. An operator that feeds several layers may be run again by a later
+     * one.
      */
     for (size_t n = graph->n_nodes; n-- > 0;) {
         if (!graph->nodes[n].is_alive)

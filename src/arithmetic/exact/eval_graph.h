@@ -50,18 +50,19 @@ enum nd_exact_method {
     ND_EXACT_AS_MADE,   /* by nd_exact_options.make */
 };
 
-/* The exact values of one unit, in steps of its output. Borrowed for the call. */
+/* The exact values of one layer, in steps of its output. Borrowed for the call. */
 struct nd_exact_values {
     size_t tensor;
     const struct nd_shape *shape;
     size_t n;
-    const struct nd_ratio *v;     /* [n]; NULL where quick has them */
-    const struct nd_quick *quick; /* eval/quick.h; NULL where v has them, and always without takes_quick */
+    const struct nd_ratio *v; /* [n]; NULL where quick has them */
+    const struct nd_quick
+        *quick; /* arithmetic/exact/linear/quick.h; NULL where v has them, and always without takes_quick */
     const struct nd_quant *quant; /* of the output */
     enum nd_dtype dtype;          /* of the quantised values */
     enum nd_exact_method method;
 };
-/* Where an input of a unit comes from, however it was moved about on the way (Reshape, Transpose...). */
+/* Where an input of a layer comes from, however it was moved about on the way (Reshape, Transpose...). */
 enum nd_exact_origin {
     ND_EXACT_FROM_CONSTANT,
     ND_EXACT_FROM_INPUT, /* of the graph */
@@ -70,13 +71,13 @@ enum nd_exact_origin {
 /* One layer with its inputs, for who makes its quantised values without exact values. Borrowed for the call. */
 struct nd_exact_layer {
     size_t tensor;
-    const struct nd_linear_call
-        *call; /* eval/linear_unit.h: operator, quantised values of inputs, quantisations, bounds */
+    const struct nd_linear_call *call; /* arithmetic/exact/linear/linear_layer.h: operator, quantised values of
+                                          inputs, quantisations, bounds */
     const enum nd_exact_origin *origins; /* [call->n_inputs]; of an omitted input ND_EXACT_FROM_CONSTANT */
     const size_t *input_tensors; /* [call->n_inputs] the tensors that are read, SIZE_MAX for constants */
     enum nd_dtype dtype;         /* of the quantised values */
 };
-/* Makes the quantised values of a unit (an array that is zeroed before and freed by who asked), or leaves
+/* Makes the quantised values of a layer (an array that is zeroed before and freed by who asked), or leaves
  * *is_made false: then the layer is worked out and rounded as always. */
 typedef enum nd_status nd_exact_make(void *context, const struct nd_exact_layer *layer,
                                      struct nd_array *qvalues, bool *is_made, struct nd_error *err);

@@ -1,4 +1,4 @@
-/* What the integer accumulator of a unit counts. */
+/* What the integer accumulator of a layer counts. */
 #include <stdlib.h>
 #include <string.h>
 

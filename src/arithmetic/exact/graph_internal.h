@@ -1,5 +1,5 @@
 /* What the files of the evaluation share: eval_graph.c prepares a model, graph_store.c keeps its constants,
- * graph_table.c takes a sample through it, graph_table.c works out one unit. */
+ * graph_table.c takes a sample through it, graph_table.c works out one layer. */
 #ifndef ND_EVAL_GRAPH_INTERNAL_H
 #define ND_EVAL_GRAPH_INTERNAL_H
 
@@ -67,7 +67,7 @@ struct nd_exact_run {
     const struct nd_exact_options *options;
     struct nd_array *values; /* [n_tensors]: rank < 0 while not computed */
     bool *is_missed; /* [n_tensors]: tensors that could not be evaluated, and are not given; NULL: none */
-    bool is_ended;   /* a callback returned an error: no unit's own fault */
+    bool is_ended;   /* a callback returned an error: no layer's own fault */
     struct nd_exact_holding *decoded;
     nd_exact_found *found;
     void *context;

@@ -113,8 +113,8 @@ static enum nd_status share_packed_weights(const struct nd_exact_graph *g, size_
                             &n_inner, err);
 }
 
-/* One scale and zero point for all, or by channel: as the unit's evaluation would make them. What it refuses is
- * left to it. */
+/* One scale and zero point for all, or by channel: as the layer's evaluation would make them. What it refuses
+ * is left to it. */
 static enum nd_status nd_exact_make_packed_weights(const struct nd_exact_graph *g, size_t qvalues,
                                                    struct nd_error *err)
 {

@@ -353,7 +353,7 @@ enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const stru
     return status;
 }
 
-/* One unit: its exact values as quotients where its operator is linear in quantised values, its operators in
+/* One layer: its exact values as quotients where its operator is linear in quantised values, its operators in
  * double where it is not. */
 
 /* An input of a linear operator: the quantised values behind a DequantizeLinear, or numbers. False: neither is

@@ -19,8 +19,8 @@ enum nd_rounding_rule_kind {
 
 struct nd_rounding_rule {
     enum nd_rounding_rule_kind kind;
-    enum nd_rounding rounding; /* of ND_PROGRAM_SINGLE */
-    int n_bits;                /* of ND_PROGRAM_DOUBLE: 1 to ND_PROGRAM_MAX_BITS */
+    enum nd_rounding rounding; /* of ND_ROUNDED_ONCE */
+    int n_bits;                /* of ND_ROUNDED_TWICE: 1 to ND_ROUNDING_RULE_MAX_BITS */
 };
 
 enum { ND_ROUNDING_RULE_MAX_BITS = 12, ND_ROUNDING_RULE_NAME_BYTES = 32 };

@@ -262,8 +262,8 @@ static bool is_unknown_number(const struct nd_htp_job *job, size_t i)
     return !(ratio >= ND_HTP_MIN_BY_NUMBER && ratio < ND_HTP_MAX_BY_NUMBER);
 }
 
-/* Where it is x Sigmoid(x), the device makes one operation of it: nd_unit_run_gated; of x and a positive
- * number: nd_unit_run_in_blocks. */
+/* Where it is x Sigmoid(x), the device makes one operation of it: nd_layer_run_gated; of x and a positive
+ * number: nd_layer_run_in_blocks. */
 enum nd_status nd_htp_mul16(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U16) ||

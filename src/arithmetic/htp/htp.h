@@ -1,11 +1,11 @@
-/* Arithmetics of whole units: what the HTP (its simulator, QAIRT 2.47 to 2.51) makes of the quantised values
- * that a unit reads, bit for bit. Formulas, and the evidence for each: docs/science/htp-arithmetic.md.
+/* Arithmetics of whole layers: what the HTP (its simulator, QAIRT 2.47 to 2.51) makes of the quantised values
+ * that a layer reads, bit for bit. Formulas, and the evidence for each: docs/science/htp-arithmetic.md.
  *
  *     struct nd_exact_options options = {.struct_size = sizeof options, .make = ..., .given = device_codes};
- *     static enum nd_status make(void *context, const struct nd_exact_unit *layer, struct nd_array *quantised
+ *     static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *quantised
  * values, bool *is_made, struct nd_error *err)
  *     {
- *         return nd_unit_program_run(arithmetic, layer, memory, quantised values, is_made, err);
+ *         return nd_layer_arithmetic_run(arithmetic, layer, memory, quantised values, is_made, err);
  *     }
  *
  * With a device's quantised values given, what the arithmetic makes of each layer is compared with what the
@@ -33,7 +33,7 @@ struct nd_layer_arithmetic {
     const char *summary;
     enum nd_htp_arch arch;
     bool rounds_products; /* uint8 Mul adds a half before its first shift: QAIRT 2.48 to 2.50 */
-    bool is_v81;          /* of none in the list: nd_unit_run_as_v81 */
+    bool is_v81;          /* of none in the list: nd_layer_run_as_v81 */
 };
 
 /* All of them. "htp-v69" and "htp-v73" are QAIRT 2.47 and 2.51; ":2.48" behind the name is 2.48 to 2.50. */
@@ -58,7 +58,7 @@ void nd_layer_memory_forget_tensor(struct nd_layer_memory *memory, size_t tensor
 void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor,
                             const struct nd_layer_arithmetic *arithmetic);
 
-/* Makes the quantised values of one unit: quantised values, zeroed before, are an array of the output's shape,
+/* Makes the quantised values of one layer: quantised values, zeroed before, are an array of the output's shape,
  * to be freed by the caller on success and failure. *is_covered false: the arithmetic does not say what the
  * device makes of such a layer, and quantised values are left as they were; that is so for operators,
  * quantisations and attributes on which there is no evidence. ND_ERR_FORMAT where shapes do not fit,
@@ -133,13 +133,13 @@ enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const
 /* Whether the operator is one of those. */
 bool nd_layer_is_product(const struct nd_exact_layer *layer);
 
-/* What tells two arithmetics apart in units of the operator with such quantised values. */
+/* What tells two arithmetics apart in layers of the operator with such quantised values. */
 struct nd_layer_difference {
     const char *name;  /* "zero-point", "multiplier-bits", ...: stable */
     const char *a, *b; /* what each does: "keeps 10 bits of the multiplier" */
 };
 enum { ND_LAYER_MAX_DIFFERENCES = 8 };
-/* out[ND_UNIT_MOST_DIFFERENCES]; how many. Texts are static. op_type may be several, joined by '+': the first
+/* out[ND_LAYER_MAX_DIFFERENCES]; how many. Texts are static. op_type may be several, joined by '+': the first
  * counts. */
 size_t nd_layer_arithmetic_differences(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
                                        const char *op_type, enum nd_dtype dtype,

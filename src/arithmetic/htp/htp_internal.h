@@ -134,7 +134,7 @@ bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
 
 /* ---- htp_move16.c ---- */
 
-/* Quantised values of the unit's input that its operator moved, in the encoding of the output. False: not
+/* Quantised values of the layer's input that its operator moved, in the encoding of the output. False: not
  * known, and nothing was done. */
 bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *moved);
 
@@ -161,7 +161,7 @@ void nd_htp_softmax_of_pairs(float scale_x, double *x, size_t count);
 
 /* ---- htp_layout.c ---- */
 
-/* In which layout the unit's output is, after its inputs were noted. */
+/* In which layout the layer's output is, after its inputs were noted. */
 enum nd_htp_layout nd_htp_layout_made(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
                                       const char *op_type);
 /* Whether a reduction is over one axis, which may be negative. */
@@ -245,7 +245,7 @@ enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bo
 enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err);
 
 /* Of uint8 layers that are ND_HTP_FIXED or ND_HTP_LAYOUT, as the layout is that the layer before chose, which
- * is not known: the share of quantised values that may be off by one (nd_unit_program_doubt), else 0. */
+ * is not known: the share of quantised values that may be off by one (nd_layer_arithmetic_doubt), else 0. */
 double nd_htp_layout_doubt(const struct nd_exact_layer *layer);
 
 /* ---- htp_halves.c ---- */
@@ -256,8 +256,8 @@ bool nd_htp_reads_floats(const struct nd_exact_layer *layer);
 double nd_htp_round_to_half(double v, enum nd_rounding rounding);
 /* To float16, half to even; a zero keeps the sign. */
 double nd_htp_as_half(double v);
-/* The quantised value of the unit's output that a number becomes, which is first made a float16; not within its
- * bounds. */
+/* The quantised value of the layer's output that a number becomes, which is first made a float16; not within
+ * its bounds. */
 double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value);
 
 /* ---- htp_move16.c ---- */

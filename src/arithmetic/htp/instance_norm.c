@@ -13,7 +13,7 @@ enum {
 };
 
 /* The device takes the variance as the difference of the mean square and the squared mean, in float32. Where it
- * is a smaller part of the latter than this, more quantised values differ than nd_unit_program_doubt says
+ * is a smaller part of the latter than this, more quantised values differ than nd_layer_arithmetic_doubt says
  * (measured, see the docs). */
 static const double min_part = 0x1p-9;
 

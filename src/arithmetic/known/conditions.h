@@ -6,7 +6,7 @@
 #include "arithmetic/htp/htp.h"
 #include "npudiff/model/model.h"
 
-/* ND_UNIT_DEPTHWISE_1X1 and so on; arith/defects.def says of each what layer it is. */
+/* ND_LAYER_DEPTHWISE_1X1 and so on; arithmetic/known/defects.def says of each what layer it is. */
 enum nd_layer_condition {
 #define ND_DEFECT(condition, ...) ND_LAYER_##condition,
 #include "arithmetic/known/defects.def"

@@ -37,9 +37,9 @@ int nd_layer_concat_axis(const struct nd_exact_layer *layer, int rank);
 /* Whether input i has the scale and the zero point of the output. */
 bool nd_layer_keeps_encoding(const struct nd_exact_layer *layer, size_t i);
 
-/* As nd_unit_program_run, without a memory. With something after it only products of v73 are covered;
+/* As nd_layer_arithmetic_run, without a memory. With something after it only products of v73 are covered;
  * ND_ERR_UNSUPPORTED: the device makes the two in one operation, and it is not known how. A layer with
- * more than ND_UNIT_MOST_INPUTS inputs is not covered. */
+ * more than ND_LAYER_MAX_INPUTS inputs is not covered. */
 enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
                                  const struct nd_exact_layer *layer, const struct nd_layer_encodings *encodings,
                                  struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
@@ -72,14 +72,14 @@ enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic
                                     const struct nd_quant *from, struct nd_array *qvalues, bool *is_covered,
                                     struct nd_error *err);
 
-/* Narrows quantised values of the unit's encoding to what its own Relu or Clip leaves. */
+/* Narrows quantised values of the layer's encoding to what its own Relu or Clip leaves. */
 void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalues);
 
 /* x times a gate of x: which input of the layer is x, and what the gate is. */
 struct nd_layer_gate {
     size_t input;
     bool is_hard;                  /* HardSigmoid with alpha 1/6 and beta 1/2, else Sigmoid */
-    const struct nd_quant *output; /* in the place of the unit's own; NULL: that */
+    const struct nd_quant *output; /* in the place of the layer's own; NULL: that */
 };
 
 /* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Not where it is hard and of

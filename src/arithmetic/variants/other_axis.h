@@ -1,4 +1,4 @@
-/* What a unit gives when the scales of its weights are taken along another axis than theirs: a backend counts
+/* What a layer gives when the scales of its weights are taken along another axis than theirs: a backend counts
  * channels along one axis of the weights, and the model's scales belong to another of the same length. */
 #ifndef ND_ARITH_OTHER_AXIS_H
 #define ND_ARITH_OTHER_AXIS_H

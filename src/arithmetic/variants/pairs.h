@@ -1,4 +1,4 @@
-/* What a unit gives when two products of 8 bit quantised values are added in 16 bits before they reach the
+/* What a layer gives when two products of 8 bit quantised values are added in 16 bits before they reach the
  * accumulator.
  *
  * Kernels without wide dot products do so: pmaddubsw of x86 without VNNI multiplies uint8 by int8 and adds
@@ -45,7 +45,7 @@ typedef enum nd_status nd_pair_sum_found(void *context, size_t which, const stru
 
 /* Calls found for those that may give other quantised values than exact sums, each rounded by `usual`: none
  * where the layer is no Conv, Gemm or MatMul of 8 bit quantised values, or where it is not linear. Orders that
- * are the same for a unit are tried once. ND_ERR_MEMORY, or what found returned. Threads may call at the same
+ * are the same for a layer are tried once. ND_ERR_MEMORY, or what found returned. Threads may call at the same
  * time. */
 enum nd_status nd_layer_in_pairs(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
                                  nd_pair_sum_found *found, void *context, struct nd_error *err);

@@ -8,7 +8,7 @@
 
 enum { WEIGHTS = 1, MAX_INPUTS = 8 };
 
-/* The place of the weights in the unit's inputs, or SIZE_MAX. */
+/* The place of the weights in the layer's inputs, or SIZE_MAX. */
 static bool has_matrix(const struct nd_exact_layer *layer)
 {
     const struct nd_linear_call *call = layer->call;

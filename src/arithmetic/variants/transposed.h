@@ -1,4 +1,4 @@
-/* What a unit gives when the bytes of its weights are read in the other order: a converter wrote the matrix of
+/* What a layer gives when the bytes of its weights are read in the other order: a converter wrote the matrix of
  * a Gemm or MatMul transposed, and its shape says nothing of it (square ones, above all). */
 #ifndef ND_ARITH_TRANSPOSED_H
 #define ND_ARITH_TRANSPOSED_H

@@ -23,7 +23,8 @@
 /* Sent by a child in the place of a record's mark. */
 enum { ND_MARK_ASK = 0x41534b3f };
 
-/* What parent and child share: ND_DESK_BYTES, which the parent fills and never reads. NULL: out of memory. */
+/* What parent and child share: ND_SHARED_BUFFER_BYTES, which the parent fills and never reads. NULL: out of
+ * memory. */
 enum { ND_SHARED_BUFFER_BYTES = 256 << 10 };
 
 static enum nd_status nd_reading_flush(struct nd_reading_child *child, struct nd_error *err);

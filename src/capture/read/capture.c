@@ -14,7 +14,7 @@
 struct subject {
     const struct nd_capture *capture;
     const char *probe;
-    const char *kind; /* "edge" or "input" */
+    const char *kind; /* "tensor" or "input" */
     const char *name;
     enum nd_dtype dtype;
     struct nd_capture_verification *out;
@@ -127,7 +127,7 @@ static enum nd_status check_probe(const struct nd_capture *capture, size_t p,
     for (size_t i = 0; i < capture->n_tensors && status == ND_OK; i++) {
         const struct nd_probe_tensor *part = &data->tensors[i];
         struct subject subject = {
-            capture, data->probe.name, "edge", capture->tensors[i].name, capture->tensors[i].dtype, out};
+            capture, data->probe.name, "tensor", capture->tensors[i].name, capture->tensors[i].dtype, out};
         status = nd_probe_need_digests(capture, p, i, err);
         struct expectation expected = {part->digests, data->probe.n_repeats, NULL};
         if (status == ND_OK && part->outputs != NULL)

@@ -40,8 +40,8 @@ struct nd_scale_row {
     int64_t zero_point;
 };
 
-/* The columns of /edges are written in three steps: nd_edge_table, nd_scale_table, nd_dims_table. Rows of
- * nd_edge_table and nd_dims_table are struct nd_edge_row, of nd_node_table struct nd_capture_node, of
+/* The columns of /edges are written in three steps: nd_tensor_table, nd_scale_table, nd_dims_table. Rows of
+ * nd_tensor_table and nd_dims_table are struct nd_tensor_row, of nd_node_table struct nd_capture_node, of
  * nd_finding_table struct nd_capture_finding. */
 extern const struct nd_stored_table nd_tensor_table, nd_scale_table, nd_dims_table, nd_node_table,
     nd_finding_table;

@@ -71,7 +71,7 @@ enum nd_status nd_capture_read_repeat(const struct nd_probe_values *tensor, size
     return read_rows(capture, (struct rows){part->repeats, part->n_repeat_rows, row->row, 1}, buf, err);
 }
 
-/* kind: "edge" or "input". Of `where` only capture and probe count. */
+/* kind: "tensor" or "input". Of `where` only capture and probe count. */
 static enum nd_status fail_damaged(const struct nd_probe_values *where, const char *kind, const char *name,
                                    size_t sample, struct nd_error *err)
 {
@@ -133,7 +133,7 @@ static enum nd_status check_sample(const struct nd_probe_values *tensor, size_t 
 enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t tensor,
                                        size_t sample, struct nd_error *err)
 {
-    return fail_damaged(&(struct nd_probe_values){capture, probe, tensor}, "edge",
+    return fail_damaged(&(struct nd_probe_values){capture, probe, tensor}, "tensor",
                         capture->tensors[tensor].name, sample, err);
 }
 

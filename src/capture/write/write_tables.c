@@ -411,7 +411,7 @@ static enum nd_status put_table(struct nd_capture_writer *writer, const struct n
                            : status;
 }
 
-/* The row only shows the edge's texts; nobody writes to them. */
+/* The row only shows the tensor's texts; nobody writes to them. */
 static struct nd_tensor_row row_of(const struct nd_tensor *tensor, const char *provider)
 {
     struct nd_tensor_row row = {

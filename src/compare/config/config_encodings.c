@@ -63,7 +63,8 @@ static double element(enum nd_dtype dtype, const void *data, size_t i)
     }
 }
 
-/* The scale that the edge's own codes have at an element; a tensor per channel has the encoding's channels. */
+/* The scale that the tensor's own codes have at an element; a tensor per channel has the encoding's channels.
+ */
 static double real_of(const struct tally *tally, const void *data, size_t i, size_t channel)
 {
     const struct nd_quant *quant = &tally->tensor->quant;
@@ -195,7 +196,7 @@ static enum nd_status look_at_tensor(const struct nd_capture *capture, struct nd
     return status;
 }
 
-/* Whether the edge's own parameters mean the same reals. */
+/* Whether the tensor's own parameters mean the same reals. */
 static enum nd_status is_stated_same(const struct nd_encoding *encoding, const struct nd_tensor *tensor,
                                      bool *out, struct nd_error *err)
 {

@@ -163,7 +163,7 @@ static bool wait_for_turn(struct nd_job_digests *digests, const struct part_dige
     return has_turn;
 }
 
-/* Adds this unit's part of a sample. *is_whole: it was the last, and *digest is that of the sample. */
+/* Adds this layer's part of a sample. *is_whole: it was the last, and *digest is that of the sample. */
 static enum nd_status add_part(struct nd_job *job, struct part_digest *of, size_t part,
                                const unsigned char *bytes, size_t n_bytes, struct nd_digest *digest,
                                bool *is_whole, struct nd_error *err)

@@ -18,7 +18,7 @@ enum nd_status nd_classes_of_tensor(const struct nd_matching *alignment, size_t 
  * nothing. */
 bool nd_tensor_is_noisy(const struct nd_compared_tensor *tensor, size_t a, size_t b);
 
-/* Fills class_id and output_class_id of the devices and the two texts from the edges' classes. */
+/* Fills class_id and output_class_id of the devices and the two texts from the tensors' classes. */
 enum nd_status nd_classes_overall(struct nd_comparison *comparison, struct nd_error *err);
 
 #endif

@@ -55,7 +55,7 @@ struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t t
  * all and these are equal, no digest is read. */
 bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t a, size_t b,
                          size_t sample);
-/* nd_capture_edge_digest of a tensor: NULL where it is not stated. */
+/* nd_capture_tensor_digest of a tensor: NULL where it is not stated. */
 const struct nd_digest *nd_aligned_tensor_digest(const struct nd_matching *alignment, size_t tensor,
                                                  size_t probe, size_t capture);
 

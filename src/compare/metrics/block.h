@@ -77,7 +77,7 @@ struct nd_block_scratch {
     double ref_clean[ND_BLOCK], test_clean[ND_BLOCK], test_equal[ND_BLOCK];
 };
 
-/* What two tensors that can be compared have in common; is_mixed and the gate are as nd_align_edges and the
+/* What two tensors that can be compared have in common; is_mixed and the gate are as nd_align_tensors and the
  * options say. Fails as nd_layout_make. */
 enum nd_status nd_pair_context_make(const struct nd_tensor *ref, const struct nd_tensor *test,
                                     const struct nd_compare_options *options, const struct nd_kernels *kernels,

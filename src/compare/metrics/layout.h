@@ -27,7 +27,7 @@ struct nd_layout {
 };
 
 /* Fills layout for a tensor. ND_ERR_FORMAT: unknown dtype or shape, or quantisation parameters that do not fit
- * it. The edge's quantisation arrays stay borrowed. */
+ * it. The tensor's quantisation arrays stay borrowed. */
 enum nd_status nd_layout_make(const struct nd_tensor *tensor, struct nd_layout *layout, struct nd_error *err);
 
 /* The same tensor with real values from the start, for pairs of mixed types. */

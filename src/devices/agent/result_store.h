@@ -23,8 +23,8 @@ struct nd_store_run {
 };
 
 /* Hands over one run, in order (probe, sample, repeat); waits while all slots are full. The first run of the
- * pass fixes each edge's type and shape; a later run that differs is ND_E_DEVICE_OUTPUT. When the thread itself
- * has failed, its error is returned. */
+ * pass fixes each tensor's type and shape; a later run that differs is ND_E_DEVICE_OUTPUT. When the thread
+ * itself has failed, its error is returned. */
 enum nd_status nd_store_put(struct nd_store_thread *store, const struct nd_store_run *run,
                             struct nd_error *err);
 

@@ -404,7 +404,7 @@ static enum nd_status inject_fault(const struct work *work, const struct nd_emu_
     return status == ND_OK ? nd_emu_inject_fault(&scene, qvalues, err) : status;
 }
 
-/* ---- a unit ---- */
+/* ---- a layer ---- */
 
 static enum nd_status apply(struct work *work, const struct nd_emu_item *item, struct nd_array *qvalues,
                             struct nd_error *err)

@@ -31,7 +31,7 @@
  * arithmetic, then those of values (scale, zero-point, saturate, wrap), then those of quantised values, each in
  * the order of the list. What reads a faulty tensor reads the faulty quantised values.
  *
- * Randomness depends on seeds, the edge's name, the number of the sample (flip: and of the repeat) and the
+ * Randomness depends on seeds, the tensor's name, the number of the sample (flip: and of the repeat) and the
  * element alone: the same device makes the same quantised values again. */
 #ifndef ND_EMULATOR_EMULATE_H
 #define ND_EMULATOR_EMULATE_H
@@ -100,7 +100,7 @@ enum nd_status nd_emulation_parse(const char *text, struct nd_emulation *out, st
 char *nd_emulation_text(const struct nd_emulation *emulation);
 void nd_emulation_deinit(struct nd_emulation *emulation);
 
-/* Whether the model has what the items name. ND_E_MODEL_NO_EDGE: no such tensor, the message names near ones;
+/* Whether the model has what the items name. ND_E_MODEL_NO_TENSOR: no such tensor, the message names near ones;
  * ND_E_DEVICE_PROFILE: a tensor that is no layer, no such operator, a channel or window outside of the tensor,
  * a fault that this layer cannot have. */
 enum nd_status nd_emulation_check(const struct nd_emulation *emulation, const struct nd_model *model,

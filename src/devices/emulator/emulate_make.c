@@ -453,7 +453,7 @@ static void find_layers(struct bind *bind)
     }
 }
 
-/* Whether the edge's quantised values are those of the tensor. The output of a model that was cut behind a
+/* Whether the tensor's quantised values are those of the tensor. The output of a model that was cut behind a
  * quantiser has the quantiser's name, and the same tensor of the whole model does not. */
 static bool has_qvalues_of(const struct bind *bind, size_t tensor, const char *item)
 {

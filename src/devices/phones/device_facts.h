@@ -26,11 +26,11 @@ struct nd_device_facts {
 
 /* Asks the machine who it is, and for battery and temperatures before the run. ND_E_LINK_LOST and whatever else
  * the transport fails with; ND_ERR_MEMORY. A machine without getprop, dumpsys or /sys is no error. The caller
- * frees *out with nd_identity_deinit, on success only. */
+ * frees *out with nd_device_facts_deinit, on success only. */
 enum nd_status nd_device_facts_read(struct nd_transport *transport, struct nd_device_facts *out,
                                     struct nd_error *err);
 
-/* Adds battery and temperatures after the run, and logcat since nd_identity_read. As it fails, the identity
+/* Adds battery and temperatures after the run, and logcat since nd_device_facts_read. As it fails, the identity
  * stays what it was: the run is worth keeping without it, so that the caller may ignore the status. */
 enum nd_status nd_device_facts_finish(struct nd_transport *transport, struct nd_device_facts *device_facts,
                                       struct nd_error *err);
@@ -44,7 +44,7 @@ void nd_device_facts_deinit(struct nd_device_facts *device_facts);
 char *nd_device_facts_question(const char *marker);
 char *nd_device_facts_question_after(const char *marker, int64_t since_s);
 
-/* What nd_identity_read and nd_identity_finish make of an answer of n bytes, whatever they are. Only
+/* What nd_device_facts_read and nd_device_facts_finish make of an answer of n bytes, whatever they are. Only
  * ND_ERR_MEMORY. */
 enum nd_status nd_device_facts_parse(const char *marker, const char *answer, size_t n,
                                      struct nd_device_facts *out, struct nd_error *err);

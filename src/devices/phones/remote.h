@@ -50,8 +50,8 @@ struct nd_remote {
     bool is_out_of_time;  /* the time limit was met before the run had begun */
 };
 
-/* Connects and asks what the machine is. Errors are those of nd_transport_open and nd_identity_read; then it is
- * closed. */
+/* Connects and asks what the machine is. Errors are those of nd_transport_open and nd_device_facts_read; then
+ * it is closed. */
 enum nd_status nd_remote_open(struct nd_remote *remote, const struct nd_device *device,
                               const struct nd_capture_options *options, struct nd_error *err);
 

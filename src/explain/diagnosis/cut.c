@@ -248,7 +248,7 @@ static void try_noisy_model(const struct nd_look *look, const struct grid *grid)
     }
 }
 
-/* Chosen: a cut gives 99 % of all elements and of at least 10 that decide. A gain of half a unit gives those
+/* Chosen: a cut gives 99 % of all elements and of at least 10 that decide. A gain of half a layer gives those
  * that decide too, but not the others. */
 static bool try_model(const struct nd_look *look, const struct grid *grid)
 {

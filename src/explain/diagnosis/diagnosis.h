@@ -28,13 +28,13 @@ enum nd_fault_kind {
     ND_FAULT_ROUNDING,    /* a hypothesis of the caller; amount 0 */
     ND_FAULT_FALLBACK,    /* the same */
     ND_FAULT_FUSION,      /* the same */
-    ND_FAULT_TRANSPOSED_WEIGHTS,  /* the same */
-    ND_FAULT_SCALES_AXIS,         /* the same */
-    ND_FAULT_BIAS,                /* the same: of all channels or of one it is lost, or has the other sign */
-    ND_FAULT_WEIGHTS_SCALE,       /* the same: of all weights or of one channel's */
-    ND_FAULT_WEIGHTS_ZERO_POINT,  /* the same */
-    ND_FAULT_PAIR_SATURATION,     /* the same: two products are added in 16 bits (arith/pairs.h) */
-    ND_FAULT_PAIR_WRAP,           /* the same */
+    ND_FAULT_TRANSPOSED_WEIGHTS, /* the same */
+    ND_FAULT_SCALES_AXIS,        /* the same */
+    ND_FAULT_BIAS,               /* the same: of all channels or of one it is lost, or has the other sign */
+    ND_FAULT_WEIGHTS_SCALE,      /* the same: of all weights or of one channel's */
+    ND_FAULT_WEIGHTS_ZERO_POINT, /* the same */
+    ND_FAULT_PAIR_SATURATION,    /* the same: two products are added in 16 bits (arithmetic/variants/pairs.h) */
+    ND_FAULT_PAIR_WRAP,          /* the same */
     ND_FAULT_STOCHASTIC_ROUNDING, /* up with the probability of the fraction; amount: chi-square per bin */
     ND_FAULT_FLIPS,              /* runs differ by a step, whatever the fraction; amount: share that is wrong */
     ND_FAULT_SCALE,              /* amount: factor by which quantised value - zero point is too large */
@@ -136,7 +136,7 @@ struct nd_evidence {
     const double *accumulator_step; /* [n_steps] steps of the output per layer of the accumulator; nullable */
     size_t n_steps;                 /* 1, or the channels */
     bool repeats_differ;            /* quantised values differ from run to run */
-    bool inputs_repeat_same;        /* while the unit's inputs do not */
+    bool inputs_repeat_same;        /* while the layer's inputs do not */
     const struct nd_hypothesis *hypotheses;
     size_t n_hypotheses;
 };

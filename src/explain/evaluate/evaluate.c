@@ -314,7 +314,7 @@ static enum nd_status nd_measure_output_effect(struct nd_evaluator *w, struct nd
     return status;
 }
 
-/* Sums over the elements of one unit: what quantisation makes of the float model, and what a device has beside
+/* Sums over the elements of one layer: what quantisation makes of the float model, and what a device has beside
  * the references. */
 
 /* ---- the references ---- */

@@ -22,7 +22,7 @@ struct nd_sums {
     struct nd_part_sums introduced, passed_on, total;
     double q_times_d;
     double clipped_divergence; /* of elements that no quantised value stands for */
-    /* What the unit's introduced error alone does to the model's outputs, in the samples in which it is
+    /* What the layer's introduced error alone does to the model's outputs, in the samples in which it is
      * measured. */
     uint64_t n_output_effect_qvalues, n_harmed;
     double output_effect_mean_square;

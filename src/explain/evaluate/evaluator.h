@@ -44,7 +44,7 @@ static inline const struct nd_array *nd_reference_array(struct nd_evaluator *w, 
 /* ---- evaluate.c ---- */
 
 /* evaluate.c: what a layer's own mistakes do to the outputs. The quantised reference is run again with nothing
- * but that unit's introduced error put in. Layers are ranked by effect, and not by size.
+ * but that layer's introduced error put in. Layers are ranked by effect, and not by size.
  * docs/science/theory.md#harm. Some samples are enough, and a run for every layer is dear: `n_harm_samples` of
  * the options, evenly spaced. */
 bool nd_is_output_effect_sample(const struct nd_plan *plan, size_t sample);

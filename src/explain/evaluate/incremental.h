@@ -1,5 +1,5 @@
 /* What a changed tensor does to what is computed from it: layers behind it are evaluated again, on bytes where
- * they can be (eval/byte_unit.h), until what they give is the reference's again. */
+ * they can be (arithmetic/exact/bytes/byte_layer.h), until what they give is the reference's again. */
 #ifndef ND_REPLAY_INCREMENTAL_H
 #define ND_REPLAY_INCREMENTAL_H
 
@@ -38,7 +38,7 @@ struct nd_incremental_sums {
 };
 
 /* The layers of the plan's quantised model, of its shapes; *out NULL: it is not of layers alone. ND_ERR_MEMORY,
- * and what evaluating a unit gives. */
+ * and what evaluating a layer gives. */
 enum nd_status nd_incremental_find_layers(const struct nd_plan *plan, struct nd_byte_layers **out,
                                           struct nd_error *err);
 /* layers are borrowed. deinit accepts a zeroed one, and what is half made. ND_ERR_MEMORY. */

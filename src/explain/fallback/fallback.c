@@ -132,7 +132,7 @@ static enum nd_status nd_fallback_look_at_floats(const struct nd_plan *plan, str
     return status;
 }
 
-/* How likely the quantised values of a unit are on an NPU, and on a CPU. Both are mixtures of beta-binomial
+/* How likely the quantised values of a layer are on an NPU, and on a CPU. Both are mixtures of beta-binomial
  * distributions: rates differ from layer to layer, and some layers are exact by chance or by nature.
  * docs/science/fallback.md says where the numbers come from. */
 
@@ -285,7 +285,7 @@ double nd_fallback_weigh_arithmetic(uint64_t n_apart, uint64_t n_as_made, uint64
     return 0;
 }
 
-/* What the quantised values of a unit say of where it was computed. */
+/* What the quantised values of a layer say of where it was computed. */
 
 /* Quantised values of one sample are alike: many come from the same values. How much that matters shows in the
  * spread from sample to sample. */
@@ -368,7 +368,7 @@ static bool nd_fallback_is_spoilt(const struct nd_fallback *f, size_t device, si
            layer->introduced.max > (f->counts[nd_fallback_at(f, device, step)].is_wide ? max_wide : most);
 }
 
-/* What the NPU does in this very layer on other runs, or in units of the kind on this one: as far as that is
+/* What the NPU does in this very layer on other runs, or in layers of the kind on this one: as far as that is
  * plain from the operator alone. */
 enum { MAX_SIBLINGS = 32 };
 struct siblings {
@@ -441,10 +441,10 @@ static bool is_neither(const struct nd_fallback *f, size_t device, size_t step)
            f->counts[nd_fallback_at(f, device, step)].n_far > 0;
 }
 
-/* Whether what speaks against the arithmetic is what it leaves open (nd_unit_program_doubt): an NPU has such
- * quantised values, too. Where each quantised value follows from one quantised value, those of one value are
- * any share of them: which of two ways the NPU goes is not known, and all quantised values of a background may
- * lie where the ways differ. */
+/* Whether what speaks against the arithmetic is what it leaves open (nd_layer_arithmetic_doubt): an NPU has
+ * such quantised values, too. Where each quantised value follows from one quantised value, those of one value
+ * are any share of them: which of two ways the NPU goes is not known, and all quantised values of a background
+ * may lie where the ways differ. */
 static bool is_left_open(const struct nd_fallback *f, size_t device, size_t step, size_t arithmetic)
 {
     const struct nd_layer_tally *layers = nd_layer_tally_of(f->evaluation, device, step);
@@ -455,7 +455,7 @@ static bool is_left_open(const struct nd_fallback *f, size_t device, size_t step
             (double)layers->wrong[arithmetic] <= layers->doubt[arithmetic] * (double)layers->n[arithmetic]);
 }
 
-/* Where the device has an arithmetic of whole units: the quantised values of the layer on which that and exact
+/* Where the device has an arithmetic of whole layers: the quantised values of the layer on which that and exact
  * rounding differ. *is_told stays false where they are neither's. Where there are none, and the arithmetic
  * gives all quantised values, these say nothing. A handful of quantised values that are exact tells nothing: a
  * fused layer may be exact by chance. Then the other weight, which is of the same quantised values, tells

@@ -8,8 +8,8 @@
 #include "explain/plan/replay.h"
 
 /* Fills `execution` of all devices that did not fail and of their layers, after they have been judged: what
- * their states and faults are is read, too. unit_program[n_devices] of nd_unit_programs, SIZE_MAX: none. The
- * plan has samples. ND_ERR_MEMORY, and the errors of reading captures and of nd_exact_graph_run. */
+ * their states and faults are is read, too. unit_program[n_devices] of nd_layer_arithmetics, SIZE_MAX: none.
+ * The plan has samples. ND_ERR_MEMORY, and the errors of reading captures and of nd_exact_graph_run. */
 enum nd_status nd_find_execution(const struct nd_evaluation *evaluation, const size_t *layer_arithmetic,
                                  bool hides_placement, struct nd_explanation *out, struct nd_error *err);
 
@@ -31,7 +31,7 @@ struct nd_fallback_counts {
 
 /* How NPUs compute layers of a kind. */
 struct nd_fallback_rates {
-    double exact; /* chance that such a unit gives the quantised values of float arithmetic on an NPU, too */
+    double exact; /* chance that such a layer gives the quantised values of float arithmetic on an NPU, too */
     double off;   /* mean share of quantised values that are off where it does not */
     double other; /* chance that a CPU does not give the quantised values of plain float arithmetic */
 };
@@ -43,7 +43,7 @@ struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, const struct
  * other runs, are off in `off` of their quantised values. */
 void nd_fallback_learn(struct nd_fallback_rates *rates, double off, size_t n_siblings, bool is_same_layer);
 
-/* log2 P(counts | NPU) / P(counts | CPU), at most ND_FALLBACK_MOST either way; 0 without deciding quantised
+/* log2 P(counts | NPU) / P(counts | CPU), at most ND_FALLBACK_MAX either way; 0 without deciding quantised
  * values. */
 double nd_fallback_weigh(const struct nd_fallback_counts *counts, const struct nd_fallback_rates *rates);
 
@@ -56,7 +56,7 @@ double nd_fallback_weigh_arithmetic(uint64_t n_apart, uint64_t n_as_made, uint64
 /* Floats of one step that are normal half precision numbers by size. */
 struct nd_fallback_floats {
     size_t n, n_on_grid; /* a number of half precision, or the float next to one */
-    size_t n_known;      /* of those on the grid, the unit's own value is known */
+    size_t n_known;      /* of those on the grid, the layer's own value is known */
     size_t n_off;        /* of those, 3/4 step of half precision or more away from it */
 };
 /* floats[n_devices][n_steps], zeroed before: counts those of the first few samples. */

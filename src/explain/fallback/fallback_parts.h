@@ -16,10 +16,10 @@ struct nd_fallback_kin {
 struct nd_fallback {
     const struct nd_plan *plan;
     const struct nd_evaluation *evaluation;
-    const size_t *layer_arithmetic; /* [n_devices] of nd_unit_programs; SIZE_MAX: none */
+    const size_t *layer_arithmetic; /* [n_devices] of nd_layer_arithmetics; SIZE_MAX: none */
     struct nd_explanation *out;
     bool hides_placement;
-    size_t half_even;                  /* of nd_programs */
+    size_t half_even;                  /* of nd_rounding_rules */
     struct nd_fallback_counts *counts; /* [n_devices][n_steps] */
     struct nd_fallback_floats *floats; /* [n_devices][n_steps] */
     struct nd_fallback_kin *kin;       /* [n_devices][n_steps] */

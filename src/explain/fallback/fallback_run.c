@@ -63,10 +63,10 @@ static enum nd_status judge_layers(const double *values, size_t n_steps, struct 
     }
     if (n_npu > 0 ||
         n_not == 0) /* what others were computed by is no evidence against the NPU's having a part */
-        return nd_fallback_add(run, "units", for_npu > against || n_npu > 0 ? for_npu : -against, err,
+        return nd_fallback_add(run, "layers", for_npu > against || n_npu > 0 ? for_npu : -against, err,
                                "of the layers whose values tell, %zu were computed by an NPU and %zu were not",
                                n_npu, n_not);
-    return nd_fallback_add(run, run->is_called_npu ? "whole-run-cpu" : "units", -against, err,
+    return nd_fallback_add(run, run->is_called_npu ? "whole-run-cpu" : "layers", -against, err,
                            "of %zu layers whose values tell, none was computed by an NPU%s", n_not,
                            run->is_called_npu
                                ? ", which the device is called: as by a runtime that retried on the "

@@ -118,7 +118,7 @@ void nd_identify_decide(const struct nd_identify_tally *t, struct nd_identify_re
     conclude(out);
 }
 
-/* ---- several units ---- */
+/* ---- several layers ---- */
 
 /* Two arithmetics are one class of all layers when they are in each that knows both. */
 static bool is_one_class(const struct nd_identify_result *results, size_t n, size_t p, size_t q)

@@ -35,7 +35,7 @@ struct nd_identified_layer {
 };
 
 struct nd_identified_type {
-    const char *op_types; /* borrowed from a unit */
+    const char *op_types; /* borrowed from a layer */
     size_t n_layers;
     struct nd_answer answer;
 };

@@ -1,8 +1,8 @@
-/* Which arithmetics (arith/programs.h) the quantised values of a unit leave possible: a set, never a guess of
- * one.
+/* Which arithmetics (arithmetic/arithmetics/arithmetics.h) the quantised values of a layer leave possible: a
+ * set, never a guess of one.
  *
  *     struct nd_identify_tally tally = {0};                    one per layer, or thread and layer
- *     ... nd_identify_unit(&tally, &layer, err) for every sample, in any order ...
+ *     ... nd_identify_layer(&tally, &layer, err) for every sample, in any order ...
  *     ... nd_identify_merge(&other, &tally) ...                the same whatever the order
  *     nd_identify_decide(&tally, &result);
  *     nd_identify_combine(results, n, &of_all);                layers that share one arithmetic
@@ -64,7 +64,7 @@ struct nd_identify_tally {
     size_t n_channels; /* 0: too many */
 };
 
-/* One sample of one unit. Borrowed for the call. */
+/* One sample of one layer. Borrowed for the call. */
 struct nd_identify_sample {
     const struct nd_exact_values *values;
     const double *given; /* [values->n] the device's quantised values */
@@ -104,7 +104,7 @@ struct nd_identify_result {
     uint64_t n_seen[ND_ARITHMETIC_MAX], n_wrong[ND_ARITHMETIC_MAX];
     double cost[ND_ARITHMETIC_MAX]; /* nats */
     double explained; /* 1 - wrong of the best / wrong of half-even; NaN where half-even is never wrong */
-    bool is_split;    /* of several units: each has arithmetics left, but no arithmetic is left to all */
+    bool is_split;    /* of several layers: each has arithmetics left, but no arithmetic is left to all */
 };
 
 void nd_identify_decide(const struct nd_identify_tally *tally, struct nd_identify_result *out);

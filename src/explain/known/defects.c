@@ -4,7 +4,7 @@
 
 #include "core/text/strbuf.h"
 
-/* In the order of enum nd_unit_condition. */
+/* In the order of enum nd_layer_condition. */
 static const struct nd_known_defect defects[] = {
 #define ND_DEFECT(name, function, operators, layer, ...) {.condition = ND_LAYER_##name, __VA_ARGS__},
 #include "arithmetic/known/defects.def"

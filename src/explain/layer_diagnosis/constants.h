@@ -1,5 +1,6 @@
-/* Whether a product by constants was computed with others than the model's (arith/changed_constants.h): what
- * its values fit is found by least squares, and then worked out exactly. */
+/* Whether a product by constants was computed with others than the model's
+ * (arithmetic/variants/changed_constants.h): what its values fit is found by least squares, and then worked out
+ * exactly. */
 #ifndef ND_EXPLAIN_CONSTANTS_H
 #define ND_EXPLAIN_CONSTANTS_H
 
@@ -21,7 +22,7 @@ struct nd_explain_constants {
     size_t n_channels, n_inner;
     double shift;     /* of the weights, of which `moved` says what it does; 0: a step, without a clip */
     double low, high; /* quantised values at which the type, or a bound of the layer, cuts off */
-    double *products, *moved; /* [n_samples][n] as of nd_unit_product_parts */
+    double *products, *moved; /* [n_samples][n] as of nd_layer_product_parts */
     double allowance;         /* LSB */
     size_t n;                 /* of `tried` */
     struct {

@@ -1,4 +1,4 @@
-/* Inputs of a unit as they should be. What was recorded of a tensor need not be what its readers read: where
+/* Inputs of a layer as they should be. What was recorded of a tensor need not be what its readers read: where
  * its maker does not follow known arithmetic, the layer is worked out once more from what the maker should have
  * made of its own recorded inputs. */
 #include "explain/layer_diagnosis/layer_diagnosis.h"
@@ -18,7 +18,7 @@ static void nd_layer_diagnosis_choose_remade(struct nd_layer_diagnosis *diagnosi
 
 /* Chosen: so that a layer costs seconds. */
 enum {
-    MAX_SAMPLES = 64, /* of a unit */
+    MAX_SAMPLES = 64, /* of a layer */
     MAX_QVALUES = 1 << 20,
 };
 

@@ -14,7 +14,7 @@ enum {
     ND_LAYER_DIAGNOSIS_REMADE = 6,   /* inputs of a layer whose makers do not follow known arithmetic */
 };
 
-/* Of nd_exam.forced. */
+/* Of nd_layer_diagnosis.forced. */
 enum { ND_LAYER_DIAGNOSIS_FORCED_INPUTS = 1, ND_LAYER_DIAGNOSIS_FORCED_OUTPUT = 2 };
 
 /* An input whose record is not what known arithmetic makes of its maker's own inputs. */
@@ -38,8 +38,9 @@ struct nd_layer_diagnosis {
     bool is_other;                                      /* it is made in another way, */
     enum nd_alternative alternative;                    /* in this one, for which */
     bool is_helped;                                     /* and what makes parts of it is worked out, too */
-    unsigned forced; /* worked out exactly, with the encodings that the provider forces: on what it reads
-                        (ND_EXAM_FORCED_INPUTS), on what it makes (ND_EXAM_FORCED_OUTPUT) */
+    unsigned
+        forced; /* worked out exactly, with the encodings that the provider forces: on what it reads
+                   (ND_LAYER_DIAGNOSIS_FORCED_INPUTS), on what it makes (ND_LAYER_DIAGNOSIS_FORCED_OUTPUT) */
     size_t n_fusions;
     size_t fused[ND_LAYER_DIAGNOSIS_FUSIONS]; /* tensors */
     double *qvalues, *values, *expected, *others, *fusions[ND_LAYER_DIAGNOSIS_FUSIONS];
@@ -79,7 +80,7 @@ enum nd_status nd_layer_diagnosis_load_sample(struct nd_layer_diagnosis *diagnos
 enum nd_status nd_layer_diagnosis_make(struct nd_layer_diagnosis *diagnosis, struct nd_error *err);
 void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis);
 
-/* The encoding in which the unit's quantised values are. */
+/* The encoding in which the layer's quantised values are. */
 const struct nd_quant *nd_layer_diagnosis_quant(const struct nd_layer_diagnosis *diagnosis);
 
 /* Works out the layer, and what is fused with it, from the quantised values of the sample that is loaded.

@@ -1,5 +1,6 @@
-/* Which sum of pairs in 16 bits (arith/pairs.h) gives the quantised values of a layer on a device. Two passes
- * over the samples: the first counts what each leaves wrong, the second keeps the quantised values of the best.
+/* Which sum of pairs in 16 bits (arithmetic/variants/pairs.h) gives the quantised values of a layer on a
+ * device. Two passes over the samples: the first counts what each leaves wrong, the second keeps the quantised
+ * values of the best.
  */
 #ifndef ND_EXPLAIN_PAIR_SUMS_H
 #define ND_EXPLAIN_PAIR_SUMS_H
@@ -17,7 +18,7 @@ struct nd_explain_pairs {
 void nd_explain_pairs_init(struct nd_explain_pairs *pairs);
 void nd_explain_pairs_deinit(struct nd_explain_pairs *pairs);
 
-/* One sample of the unit: `given` is what the device has. Counts, or fills quantised values[given->n] where
+/* One sample of the layer: `given` is what the device has. Counts, or fills quantised values[given->n] where
  * those are not NULL. */
 enum nd_status nd_explain_pairs_look(struct nd_explain_pairs *pairs, const struct nd_exact_layer *layer,
                                      const struct nd_rounding_rule *usual, const struct nd_array *given,

@@ -376,8 +376,9 @@ static void sum_layer(const struct nd_evaluation *evaluation, struct nd_explanat
     nd_explain_quality_of_step(evaluation, device, step, out);
 }
 
-/* The tensors of the unit's inputs have been summed: they come before it. */
-static double gain_of(const struct nd_plan *plan, const struct nd_explained_device *device, size_t step)
+/* The tensors of the layer's inputs have been summed: they come before it. */
+static double amplification_of(const struct nd_plan *plan, const struct nd_explained_device *device,
+                               size_t step)
 {
     const struct nd_model_layer *layer = nd_plan_layer(plan, step);
     double mean_square = 0;
@@ -403,7 +404,7 @@ static enum nd_status attribute_device(const struct nd_evaluation *evaluation, s
     }
     for (size_t s = 0; s < plan->n_steps; s++) {
         sum_layer(evaluation, out, d, s);
-        device->layers[s].gain = gain_of(plan, device, s);
+        device->layers[s].amplification = amplification_of(plan, device, s);
     }
     enum nd_status status = nd_explain_find_reused(plan, d, out, err);
     for (size_t s = 0; s < plan->n_steps; s++)

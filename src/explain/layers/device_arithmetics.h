@@ -6,7 +6,7 @@
 
 #include "explain/evaluate/evaluation.h"
 
-/* How a unit stands to the arithmetic of layers of its device (judge_layers.h). */
+/* How a layer stands to the arithmetic of layers of its device (judge_layers.h). */
 enum nd_standing {
     ND_STANDING_NONE,    /* the device has no such arithmetic */
     ND_STANDING_FOLLOWS, /* it is explained, whatever its size */
@@ -22,10 +22,11 @@ struct nd_observed_arithmetic {
     const struct nd_layer_tally *layers; /* of arithmetics of layers; nullable */
     uint64_t n_qvalues;                  /* of the layer */
     bool is_table; /* an integer device may make it from a table of 256 entries, which are worked out in floats
-                      (nd_unit_is_table) */
-    size_t places; /* of nd_programs: two roundings, the first to the places that the unit's own multiplier is
-                      shifted by (gemmlowp, arith/family_fixed.c); SIZE_MAX: not thought of */
-    size_t arithmetic; /* out: of nd_programs, what the device does in such layers; SIZE_MAX: not known */
+                      (nd_layer_is_table) */
+    size_t
+        places; /* of nd_rounding_rules: two roundings, the first to the places that the layer's own multiplier
+                   is shifted by (gemmlowp, arithmetic/arithmetics/family_fixed.c); SIZE_MAX: not thought of */
+    size_t arithmetic; /* out: of nd_rounding_rules, what the device does in such layers; SIZE_MAX: not known */
     bool is_exact;     /* out: in every quantised value, else but for what float32 arithmetic can move */
     bool follows;      /* out: the layer does that; true where nothing is known */
     enum nd_standing standing; /* out, of judge_layers.h */
@@ -36,7 +37,7 @@ struct nd_observed_arithmetic {
 /* Of all devices. */
 struct nd_observed_arithmetics {
     struct nd_observed_arithmetic *layers; /* [n_devices][n_steps] */
-    size_t *layer_arithmetic;              /* [n_devices] of nd_unit_programs; SIZE_MAX: none */
+    size_t *layer_arithmetic;              /* [n_devices] of nd_layer_arithmetics; SIZE_MAX: none */
 };
 
 /* The arithmetic of a device is the one that most of its layers follow; operator types of which most layers

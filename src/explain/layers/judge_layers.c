@@ -210,7 +210,7 @@ static bool is_of(size_t arithmetic, enum nd_expectation expectation)
 static size_t choose_of(const struct nd_observed_arithmetic *observations, size_t n,
                         enum nd_expectation expectation, bool *is_refuted)
 {
-    enum { MANY_AGAINST = 2 }; /* chosen: one unit by itself may be faulty */
+    enum { MANY_AGAINST = 2 }; /* chosen: one layer by itself may be faulty */
     size_t n_for, n_against, fewest_against = SIZE_MAX, found = SIZE_MAX, most = 0;
     for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
         size_t n_following = 0;
@@ -313,7 +313,7 @@ static void settle_table(struct nd_observed_arithmetic *observed, size_t device)
         observed->arithmetic = plain_of(observed, &observed->is_exact);
 }
 
-/* A share of a device's units: those of one operator type, or all. */
+/* A share of a device's layers: those of one operator type, or all. */
 struct group {
     const struct nd_observed_arithmetic *observations;
     size_t n;
@@ -649,7 +649,7 @@ static enum nd_status tell_of_nan(size_t s, const struct nd_explained_layer *lay
     return nd_explain_add_finding(device, s, "not-a-number", share, nd_strbuf_take(&text), err);
 }
 
-/* nd_habit.places of a layer: one number for all its channels. */
+/* nd_observed_arithmetic.places of a layer: one number for all its channels. */
 static size_t places_of(const struct nd_plan *plan, size_t s)
 {
     struct nd_wide *steps = NULL;

@@ -10,7 +10,7 @@
 enum nd_status nd_read_tensor(const struct nd_probe_values *place, size_t sample, enum nd_dtype dtype,
                               struct nd_array *out, struct nd_error *err);
 
-/* Of the probe's input that is number `edge`: out has been made. */
+/* Of the probe's input that is number `tensor`: out has been made. */
 enum nd_status nd_read_input(const struct nd_probe_values *place, size_t sample, enum nd_dtype dtype,
                              struct nd_array *out, struct nd_error *err);
 

@@ -1,5 +1,5 @@
-/* What one thread needs to read samples of captures and to take them through units: the values of the sample at
- * hand. */
+/* What one thread needs to read samples of captures and to take them through layers: the values of the sample
+ * at hand. */
 #ifndef ND_REPLAY_READER_H
 #define ND_REPLAY_READER_H
 
@@ -46,7 +46,7 @@ enum nd_status nd_reader_be_lazy(struct nd_reader *r, struct nd_error *err);
 /* The device's quantised values of one tensor: all of `given`, or, where is_lazy, until the next is asked for.
  */
 const struct nd_array *nd_reader_given(struct nd_reader *r, size_t tensor);
-/* The same into an array of the edge's size. */
+/* The same into an array of the tensor's size. */
 void nd_reader_give(const struct nd_reader *r, size_t tensor, double *out);
 /* Where the block holds the quantised values of a step of any device, of the sample at hand. */
 const void *nd_reader_raw(const struct nd_reader *r, size_t device, size_t step);

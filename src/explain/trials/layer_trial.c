@@ -1,4 +1,4 @@
-/* What arithmetics of whole layers make of one unit, and how its quantised values are held against that. */
+/* What arithmetics of whole layers make of one layer, and how its quantised values are held against that. */
 #include "explain/trials/layer_trial.h"
 
 #include <math.h>
@@ -168,7 +168,7 @@ static enum nd_status nd_layer_join(struct nd_layer_trial *trial, const struct n
     return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
 }
 
-/* ---- one unit ---- */
+/* ---- one layer ---- */
 
 enum nd_status nd_layer_trial_init(struct nd_layer_trial *trial, const struct nd_model *model,
                                    const struct nd_alternatives *alternatives, struct nd_error *err)

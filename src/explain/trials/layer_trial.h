@@ -1,5 +1,5 @@
-/* What arithmetics of whole layers (arith/htp.h) make of the device's own input quantised values, and how the
- * device's quantised values are held against that. */
+/* What arithmetics of whole layers (arithmetic/htp/htp.h) make of the device's own input quantised values, and
+ * how the device's quantised values are held against that. */
 #ifndef ND_REPLAY_LAYER_TRIAL_H
 #define ND_REPLAY_LAYER_TRIAL_H
 
@@ -9,13 +9,13 @@
 
 enum { ND_MAX_LAYER_ARITHMETICS = 4 };
 
-/* Over the quantised values of one unit, by arithmetic, of what it makes in another way. */
+/* Over the quantised values of one layer, by arithmetic, of what it makes in another way. */
 struct nd_other_tally {
     uint64_t n[ND_MAX_LAYER_ARITHMETICS], wrong[ND_MAX_LAYER_ARITHMETICS];
     double max[ND_MAX_LAYER_ARITHMETICS];
 };
 
-/* Over the quantised values of one unit, by arithmetic, in the order of nd_unit_programs. */
+/* Over the quantised values of one layer, by arithmetic, in the order of nd_layer_arithmetics. */
 struct nd_layer_tally {
     uint64_t n[ND_MAX_LAYER_ARITHMETICS];     /* quantised values of which the arithmetic says what they are */
     uint64_t wrong[ND_MAX_LAYER_ARITHMETICS]; /* of those, the device's are others */
@@ -24,13 +24,13 @@ struct nd_layer_tally {
     uint64_t apart_as_made[ND_MAX_LAYER_ARITHMETICS];  /* and the device has the program's */
     uint64_t apart_as_exact[ND_MAX_LAYER_ARITHMETICS]; /* or that of rounding */
     double max[ND_MAX_LAYER_ARITHMETICS];              /* largest magnitude of what is wrong */
-    double doubt[ND_MAX_LAYER_ARITHMETICS];            /* the greatest of nd_unit_program_doubt */
+    double doubt[ND_MAX_LAYER_ARITHMETICS];            /* the greatest of nd_layer_arithmetic_doubt */
     struct nd_other_tally others[ND_N_ALTERNATIVES];
     const struct nd_known_defect *known_defect; /* that the layer may have in some sample, or NULL */
 };
 void nd_layer_tally_merge(const struct nd_layer_tally *from, struct nd_layer_tally *to);
 
-/* What arithmetics make of a unit in another way. */
+/* What arithmetics make of a layer in another way. */
 struct nd_layer_made {
     struct nd_array qvalues[ND_MAX_LAYER_ARITHMETICS];
     bool is_covered[ND_MAX_LAYER_ARITHMETICS];
@@ -39,7 +39,7 @@ struct nd_layer_made {
     bool is_open[ND_MAX_LAYER_ARITHMETICS];     /* of a part: made with the layer after it in a way that is not
                                                    known */
     const struct nd_known_defect *known_defect; /* of the layer that made them */
-    bool wraps;                                 /* see nd_unit_encodings */
+    bool wraps;                                 /* see nd_layer_encodings */
 };
 
 /* What arithmetics make of the layer at hand. One for each thread. */

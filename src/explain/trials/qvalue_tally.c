@@ -11,7 +11,7 @@
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/memory.h"
 
-/* Counting which arithmetics give the quantised values of one unit, many at once. code_tally.c counts one by
+/* Counting which arithmetics give the quantised values of one layer, many at once. code_tally.c counts one by
  * one, and its way decides: both give the same numbers. */
 
 struct nd_qvalue_bounds {
@@ -262,7 +262,7 @@ struct remembered {
     struct nd_ratio v;
 };
 
-/* The quantised values of one unit at work. */
+/* The quantised values of one layer at work. */
 struct work {
     struct nd_qvalue_tally *tally;
     const struct nd_quick *quick;

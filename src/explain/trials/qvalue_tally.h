@@ -1,4 +1,5 @@
-/* Which arithmetics of single values (arith/program.h) give the quantised values of a layer. */
+/* Which arithmetics of single values (arithmetic/exact/rounding_rule.h) give the quantised values of a layer.
+ */
 #ifndef ND_REPLAY_QVALUE_TALLY_H
 #define ND_REPLAY_QVALUE_TALLY_H
 
@@ -6,7 +7,7 @@
 
 enum { ND_MAX_ARITHMETICS = 24 };
 
-/* Over the quantised values of one unit. The order is that of nd_programs. */
+/* Over the quantised values of one layer. The order is that of nd_rounding_rules. */
 struct nd_qvalue_tally {
     uint64_t n_nan;  /* exact values that are not numbers: they speak neither for nor against */
     uint64_t n_open; /* quantised values on which arithmetics can differ: not whole, not clipped */
@@ -22,7 +23,7 @@ void nd_qvalue_tally_merge(const struct nd_qvalue_tally *from, struct nd_qvalue_
 /* Brings all_wrong into wrong and far. */
 void nd_qvalue_tally_finish(struct nd_qvalue_tally *tally);
 
-/* Which of nd_programs rounds once, half to even. */
+/* Which of nd_rounding_rules rounds once, half to even. */
 size_t nd_rounding_rule_half_even(void);
 
 #endif

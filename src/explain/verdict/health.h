@@ -1,10 +1,10 @@
 /* The verdict of each device, from what is known of its layers. docs/science/verdicts.md has the rules and
  * where each constant is from.
  *
- *     nd_explain_settle_layers   settles the state of the layers that known arithmetic explains
+ *     nd_explain_decide_layers   settles the state of the layers that known arithmetic explains
  *     layer diagnosis/diagnose_layers.c     looks at the others: which fault predicts their values, how large
- * the error is nd_explain_accuse          decides what may be said of one of these nd_explain_find_health sums
- * up */
+ * the error is nd_explain_fault_verdict          decides what may be said of one of these
+ * nd_explain_find_health sums up */
 #ifndef ND_EXPLAIN_HEALTH_H
 #define ND_EXPLAIN_HEALTH_H
 
@@ -53,7 +53,7 @@ double nd_explain_known_allowance(bool is_wide);
 bool nd_explain_is_known(const struct nd_explain_job *job, size_t device, size_t step);
 
 /* Whether the provider of an HTP forces the encoding of what the layer makes, of something that it reads, or
- * both: as nd_exam.forced. */
+ * both: as nd_layer_diagnosis.forced. */
 unsigned nd_explain_forced(const struct nd_explain_job *job, size_t step);
 
 /* Whether the layer is a product of one tensor by constants. */
@@ -115,7 +115,7 @@ enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
 enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const struct nd_explain_record *record,
                                        struct nd_error *err);
 
-/* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their units'
+/* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their layers'
  * evidence. ND_ERR_MEMORY. */
 enum nd_status nd_explain_find_health(const struct nd_explain_job *job, struct nd_error *err);
 

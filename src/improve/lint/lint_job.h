@@ -10,7 +10,7 @@ struct nd_lint_job {
     const struct nd_model *model;
     const struct nd_graph *graph;
     struct nd_node_quant *quants;    /* [n_nodes]: of quantisers, else zeroed */
-    size_t *layer_of;                /* [n_nodes]: nd_units_assign */
+    size_t *layer_of;                /* [n_nodes]: nd_layers_assign */
     struct nd_tensor_info *infos;    /* [n_tensors] */
     const struct nd_lint_rule *rule; /* that is being applied */
     struct nd_lint *result;

@@ -34,7 +34,7 @@ static bool makes_output(const struct nd_graph *graph, const struct nd_graph_nod
     return false;
 }
 
-/* An operator that several units share comes along with each of them. */
+/* An operator that several layers share comes along with each of them. */
 static bool is_shared(const struct nd_graph *graph, const struct nd_graph_node *node)
 {
     if (node->kind != ND_NODE_OTHER || makes_output(graph, node))
@@ -301,7 +301,7 @@ static enum nd_status begin_layers(struct nd_reducer *reducer, struct nd_error *
 static enum nd_status search_layers(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)
 {
     bool is_done = false;
-    reducer->step = "units";
+    reducer->step = "layers";
     enum nd_status status = begin_layers(reducer, err);
     if (status == ND_OK)
         status = try_guesses(reducer, score, &is_done, err);

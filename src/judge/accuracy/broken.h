@@ -16,7 +16,7 @@ enum { ND_BROKEN_MIN_SAMPLES = 20 };
 #define ND_BROKEN_FALL 0.1
 
 /* Why the capture cannot be right, in new memory: every value of a float output is NaN over all samples of a
- * probe, or of at least ND_BROKEN_LEAST_SAMPLES labelled samples not one has its class at any output of two
+ * probe, or of at least ND_BROKEN_MIN_SAMPLES labelled samples not one has its class at any output of two
  * elements or more. *why is NULL where nothing says so, also where values or labels are not stored, or where
  * the capture does not say which tensors are outputs. */
 enum nd_status nd_broken_find(const struct nd_capture *capture, char **why, struct nd_error *err);

@@ -59,8 +59,8 @@ void nd_spread_deinit(struct nd_spread *spread);
 /* "uniform: quantisation", "uneven: NPU", "inconclusive". */
 const char *nd_spread_name(enum nd_spread_kind kind);
 
-/* On how many samples devices say something else, whatever is true. docs/science/statistics.md#changed
- * predictions. */
+/* On how many samples devices say something else, whatever is true.
+ * docs/science/statistics.md#changed-predictions. */
 
 struct nd_predictions {
     size_t n_devices, n_samples; /* n_samples < 2^32 */
@@ -87,7 +87,7 @@ struct nd_prediction_changes {
 };
 
 /* Each interval by itself is of this confidence, 0 < confidence < 1; the same seed gives the same bits. Fills
- * out; on failure (memory) out is untouched. Free with nd_churn_deinit. */
+ * out; on failure (memory) out is untouched. Free with nd_prediction_changes_deinit. */
 enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, double confidence, uint64_t seed,
                                              struct nd_prediction_changes *out, struct nd_error *err);
 

@@ -316,7 +316,7 @@ struct nd_tensor_value {
     const char *why_not; /* static */
 };
 
-/* step: of the edge's codes (nd_edge_step), for codes against floats. */
+/* step: of the tensor's codes (nd_tensor_step), for codes against floats. */
 struct nd_tensor_value nd_tensor_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step);
 
 /* ---- qualify_suggest.c ---- */

@@ -477,7 +477,7 @@ static enum nd_status add_found(struct finder *finder, const struct found *found
         value->producer != ND_NO_INDEX ? model->graph.nodes[value->producer].proto : NULL;
     tensor->onnx_name = nd_strdup(value->name);
     tensor->node = nd_strdup(producer != NULL ? nd_graph_node_name(producer) : "");
-    /* Of a layer's tensor, nd_units_find says it better. */
+    /* Of a layer's tensor, nd_layers_find says it better. */
     tensor->op_types = nd_strdup(found->is_input || producer == NULL ? "input" : producer->op_type);
     model->tensor_types[model->n_tensors] = find_shape(model, found);
     finder->natural[model->n_tensors] = found->natural;

@@ -38,7 +38,7 @@ struct nd_model {
  * input or a constant. *out has n_nodes entries; the caller frees it. */
 enum nd_status nd_layers_assign(const struct nd_graph *graph, size_t **out, struct nd_error *err);
 
-/* Fills model->tensors, edge_types and tensor_edge. The caller passes what nd_units_assign made. */
+/* Fills model->tensors, edge_types and tensor_edge. The caller passes what nd_layers_assign made. */
 enum nd_status nd_tensors_find(struct nd_model *model, const size_t *layer_of_node, struct nd_error *err);
 
 /* Fills model->layers, and op_types of the tensors they make. */

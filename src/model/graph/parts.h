@@ -16,7 +16,7 @@ struct nd_dequantised {
     const char *tensor;
 };
 
-/* Finds a DequantizeLinear that reads the quantised values of the tensor with the edge's own scale, which is
+/* Finds a DequantizeLinear that reads the quantised values of the tensor with the tensor's own scale, which is
  * above 0, and zero point, one each: of an output of the model the one that makes this output, else the first.
  * False where there is none. */
 bool nd_model_find_dequantised(const struct nd_model *model, size_t tensor, struct nd_dequantised *out);

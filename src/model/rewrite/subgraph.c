@@ -374,7 +374,7 @@ static Onnx__ValueInfoProto *describe(struct writer *writer, size_t index, bool 
     return make_value(writer, (char *)(uintptr_t)value->name, tensor);
 }
 
-/* Whether the tensor is the very one that its tensor records, so that the edge's type is its own. */
+/* Whether the tensor is the very one that its tensor records, so that the tensor's type is its own. */
 static bool is_recorded(const struct nd_model *model, size_t index)
 {
     size_t tensor = model->tensor_of_value[index];

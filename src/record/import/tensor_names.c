@@ -87,7 +87,7 @@ static enum nd_status find(const struct named *named, const char *name, bool is_
 enum nd_status nd_name_find_tensor(const struct nd_model *model, const char *name, bool is_sanitised,
                                    size_t *tensor, enum nd_name_method *method, struct nd_error *err)
 {
-    const struct named tensors = {model, nd_model_n_tensors(model), tensor_name, tensor_onnx_name, "edge"};
+    const struct named tensors = {model, nd_model_n_tensors(model), tensor_name, tensor_onnx_name, "tensor"};
     return find(&tensors, name, is_sanitised, tensor, method, err);
 }
 

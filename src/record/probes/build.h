@@ -11,7 +11,7 @@ enum nd_status nd_probe_create_empty(const char *name, const char *source,
                                      const struct nd_probe_target *targets, size_t n_targets,
                                      struct nd_probe **out, struct nd_error *err);
 
-/* Sets n_samples (> 0). ND_ERR_MEMORY when all inputs together would exceed nd_probe_most_bytes. */
+/* Sets n_samples (> 0). ND_ERR_MEMORY when all inputs together would exceed nd_probe_max_bytes. */
 enum nd_status nd_probe_set_samples(struct nd_probe *probe, size_t n_samples, struct nd_error *err);
 
 /* Gives an input the memory for its n_samples, zeroed. */

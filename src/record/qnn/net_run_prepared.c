@@ -302,10 +302,11 @@ static enum nd_status read_listed(struct nd_qnr *run, const char *path, struct n
     if (is_wrong_type)
         nd_qnr_drop_inputs(run->imported);
     if (status == ND_OK)
-        status = nd_qnr_fact(run, "inputs", NULL, err, "%s",
-                             !can            ? why
-                             : is_wrong_type ? "not stored: the files hold codes, the model takes floats"
-                                             : "the input list");
+        status =
+            nd_qnr_fact(run, "inputs", NULL, err, "%s",
+                        !can            ? why
+                        : is_wrong_type ? "not stored: the files hold quantised values, the model takes floats"
+                                        : "the input list");
     list_deinit(&list);
     return status;
 }
@@ -603,13 +604,13 @@ static enum nd_status add_prepared_inputs(struct nd_qnr *run, struct nd_error *e
         nd_qnr_drop_inputs(run->imported);
     if (status != ND_OK)
         return status;
-    return nd_qnr_fact(run, "inputs", NULL, err, "%s",
-                       is_whole && run->options->model != NULL
-                           ? "the probes of npudiff.json, whose codes were fed"
-                       : is_whole ? "npudiff.json"
-                       : run->options->model != NULL
-                           ? "not stored: the probes cannot be made again as they were fed"
-                           : "not stored: codes were fed, and only --model says what the model takes");
+    return nd_qnr_fact(
+        run, "inputs", NULL, err, "%s",
+        is_whole && run->options->model != NULL ? "the probes of npudiff.json, whose quantised values were fed"
+        : is_whole                              ? "npudiff.json"
+        : run->options->model != NULL
+            ? "not stored: the probes cannot be made again as they were fed"
+            : "not stored: quantised values were fed, and only --model says what the model takes");
 }
 
 /* ---- all ---- */

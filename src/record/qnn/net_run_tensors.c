@@ -444,11 +444,12 @@ enum nd_status nd_qnr_compare_floats(const struct nd_qnr_tensor *t, const struct
         double real = (qvalue - (double)t->quant->zero_point[c]) * (double)t->quant->scale[c];
         if (fabs((double)floats[i] - real) <= ldexp(fabs(real), -22))
             continue;
-        return nd_fail(err, ND_E_QNN_VALUES, source->path,
-                       "%s: element %zu of '%s' is %.9g, but its native file has code %.0f, which is %.9g "
-                       "(scale %.9g, zero point %lld)",
-                       source->what, i, t->file, (double)floats[i], qvalue, real, (double)t->quant->scale[c],
-                       (long long)t->quant->zero_point[c]);
+        return nd_fail(
+            err, ND_E_QNN_VALUES, source->path,
+            "%s: element %zu of '%s' is %.9g, but its native file has quantised value %.0f, which is %.9g "
+            "(scale %.9g, zero point %lld)",
+            source->what, i, t->file, (double)floats[i], qvalue, real, (double)t->quant->scale[c],
+            (long long)t->quant->zero_point[c]);
     }
     return ND_OK;
 }
@@ -810,8 +811,8 @@ enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err)
         made->qvalues = t->stated != NULL   ? t->stated->dtype
                         : t->tensor != NULL ? t->tensor->dtype
                                             : ND_DTYPE_NONE;
-        status =
-            nd_qnr_fact(run, "quantisation", name_of(t), err, "reals of codes, as the tool dequantised them");
+        status = nd_qnr_fact(run, "quantisation", name_of(t), err,
+                             "reals of quantised values, as the tool dequantised them");
     }
     return status;
 }

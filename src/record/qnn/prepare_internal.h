@@ -75,7 +75,7 @@ enum nd_status nd_prepare_context(struct nd_prepare_work *work, struct nd_error 
 /* The path of an input file within the folder, in new memory; NULL when out of memory. */
 char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, size_t sample, size_t input);
 
-/* ONNX's QuantizeLinear of n floats of one tensor, by the edge's scales: x / scale in float32, half to even,
+/* ONNX's QuantizeLinear of n floats of one tensor, by the tensor's scales: x / scale in float32, half to even,
  * plus zero point, saturated. NaN gives the lowest code, as ONNX Runtime's vectors do. dtype is int8, uint8,
  * int16 or uint16; n_inner: element i belongs to channel (i / n_inner) % quant->n. */
 void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *quant, size_t n_inner,

@@ -56,7 +56,7 @@ static uint64_t hash_of_layer(const struct nd_model_layer *layer)
     return layer != NULL ? mix(hash_start, layer->op_types, strlen(layer->op_types)) : hash_start;
 }
 
-/* The edge's own operator, those that make its inputs, in order, and those that read it, in any order. */
+/* The tensor's own operator, those that make its inputs, in order, and those that read it, in any order. */
 static void hash_tensors(const struct nd_model *model, const struct nd_model_layer *const *maker,
                          uint64_t *hashes)
 {

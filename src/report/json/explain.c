@@ -474,7 +474,7 @@ static json_t *layer_json_of_explain(const struct nd_explanation *e, const struc
     nd_tree_set(row, "passed_on", is_examined && layer->has_total ? part(&layer->passed_on) : json_null());
     nd_tree_set(row, "total", layer->has_total ? part(&layer->total) : json_null());
     nd_tree_set(row, "identity_violations", json_integer((json_int_t)layer->n_violations));
-    nd_tree_set(row, "amplification", nd_json_known(layer->gain));
+    nd_tree_set(row, "amplification", nd_json_known(layer->amplification));
     nd_tree_set(row, "effect", nd_json_known(layer->floats.n > 0 ? (double)NAN : layer->effect));
     nd_tree_set(row, "effect_share", nd_json_known(nd_explain_effect_share(e, device, s)));
     nd_tree_set(row, "affected_share", nd_json_known(layer->harmed_share));

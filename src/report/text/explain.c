@@ -75,7 +75,7 @@ static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, siz
                             nd_explain_real(layer->is_examined ? layer->introduced.mean : NAN, mean),
                             passed_on,
                             total,
-                            nd_explain_real(layer->gain, gain),
+                            nd_explain_real(layer->amplification, gain),
                             nd_explain_real(layer->effect, effect),
                             remark(step, layer)};
     put_row(out, name, op, widths, cells);

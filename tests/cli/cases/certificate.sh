@@ -49,7 +49,7 @@ forged() {
     python forge.py "$@"
     run verify forged.json "${file:-aligned.onnx}"
 }
-forged unsigned price/answers/after/right=700
+forged unsigned accuracy_cost/answers/after/right=700
 forged signed arithmetics/1/behaviour='"00"'
 forged signed arithmetics/1/name='"htp-v99"'
 forged signed arithmetics='[]'

@@ -174,7 +174,7 @@ static void constants_within_a_limit_change_no_value(void **state)
     }
 }
 
-/* A quantised value that a device got wrong is wrong there only: the unit's inputs are right, and the layers
+/* A quantised value that a device got wrong is wrong there only: the layer's inputs are right, and the layers
  * behind it are computed from the wrong quantised value. */
 static void given_qvalue_is_local_to_its_layer(void **state)
 {

@@ -409,7 +409,7 @@ static void relu_and_clip_narrow_the_bounds(void **state)
     assert_f64_bits(high, -1.5);
 }
 
-/* Of the status that nd_linear_unit gives; nothing is made. */
+/* Of the status that nd_linear_layer gives; nothing is made. */
 static void assert_refused(struct layer_case *layer, enum nd_status expected)
 {
     struct nd_error err = {0};

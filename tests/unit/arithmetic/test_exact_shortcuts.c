@@ -126,7 +126,7 @@ static void functions_of_qvalues_have_the_values_of_their_operator(void **state)
     }
 }
 
-/* ---- an operator of several units ---- */
+/* ---- an operator of several layers ---- */
 
 static struct nd_compose *two_layers(bool is_output)
 {

@@ -4,7 +4,7 @@
 
 #include "support/fleet_compare.h"
 
-enum { BIG = FLEET_TENSORS, BIG_SAMPLES = 2, BIG_ELEMS = 2 * 1024 * 1100 }; /* more than one unit's 2 MiB */
+enum { BIG = FLEET_TENSORS, BIG_SAMPLES = 2, BIG_ELEMS = 2 * 1024 * 1100 }; /* more than one layer's 2 MiB */
 
 /* A tensor of large samples, of which only the first two are there: the fleet then has two samples. */
 static void add_big_tensor(struct fleet *f, uint64_t *seed)

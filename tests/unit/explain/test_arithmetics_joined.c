@@ -18,7 +18,7 @@
 enum { MAX_BYTES = 1 << 18 };
 
 struct trial {
-    size_t arithmetic; /* of nd_unit_programs */
+    size_t arithmetic; /* of nd_layer_arithmetics */
     struct nd_model *model;
     struct nd_exact_graph *graph;
     struct nd_array *inputs, *given; /* [n of the model], [n_edges] the simulator's quantised values */

@@ -86,7 +86,7 @@ static void qvalue_that_is_wrong_is_introduced_once_and_passed_on_behind(void **
         assert_true(s > wrong || layer->passed_on.n_differing == 0);
     }
     assert_true(n_passed_on > 0);
-    assert_true(layer_of(&f, "pointwise/relu")->gain > 0);
+    assert_true(layer_of(&f, "pointwise/relu")->amplification > 0);
     assert_identity(&f);
     close_fixture(&f);
 }

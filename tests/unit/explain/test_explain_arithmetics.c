@@ -1,4 +1,5 @@
-/* Which arithmetic a unit follows, and a device: quantised values made by known programs from random values. */
+/* Which arithmetic a layer follows, and a device: quantised values made by known programs from random values.
+ */
 #include "support/main.h"
 
 #include <math.h>

@@ -214,7 +214,7 @@ static void prefixes_give_the_same_qvalues(void **state)
             assert_true(
                 nd_digest_equal(nd_capture_digest(prefixes, 0, e, s, 0), nd_capture_digest(all, 0, e, s, 0)));
     }
-    /* The placement is that of the last edge's session, not of one that holds a single node. */
+    /* The placement is that of the last tensor's session, not of one that holds a single node. */
     assert_true(nd_capture_n_nodes(prefixes) > n);
     nd_capture_close(&prefixes);
     bench.options.progress = NULL;

@@ -38,8 +38,8 @@ static size_t tensor_of_qvalues(const struct nd_exact_graph *g, size_t value)
     return is_it ? tensor : ND_NO_INDEX;
 }
 
-/* What the layer reads, and what lies between; *is_known false: something that is no unit's and no input of the
- * graph. */
+/* What the layer reads, and what lies between; *is_known false: something that is no layer's and no input of
+ * the graph. */
 static enum nd_status look_back(const struct nd_exact_graph *g, size_t value, struct nd_byte_layer *layer,
                                 bool *is_known, struct nd_error *err)
 {

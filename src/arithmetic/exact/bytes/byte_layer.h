@@ -1,5 +1,6 @@
-/* Layers of a quantised graph evaluated on quantised values as bytes, one unit at a time: for who evaluates the
- * same layers very often. What a unit gives is what nd_exact_graph_run gives with no options, in every bit.
+/* Layers of a quantised graph evaluated on quantised values as bytes, one layer at a time: for who evaluates
+ * the same layers very often. What a layer gives is what nd_exact_graph_run gives with no options, in every
+ * bit.
  *
  * A function of one quantised value is a table of 256, of two quantised values of 65536; a convolution by
  * constant weights adds up products of bytes, or of whole numbers of 16 bits, and rounds the sums while they
@@ -18,7 +19,7 @@ struct nd_byte_runner;
 /* Finds the layers. shapes[n_edges]: rank < 0 of tensors that are not computed. Tables take limit_bytes at
  * most: layers without one are evaluated in doubles. The graph is borrowed. *out NULL: the graph is not one of
  * layers alone whose quantised values come from other layers and from the quantisers of inputs. ND_ERR_MEMORY,
- * and what evaluating a unit gives. */
+ * and what evaluating a layer gives. */
 enum nd_status nd_byte_layers_create(const struct nd_exact_graph *graph, const struct nd_shape *shapes,
                                      size_t limit_bytes, struct nd_byte_layers **out, struct nd_error *err);
 void nd_byte_layers_destroy(struct nd_byte_layers **layers);
@@ -35,7 +36,7 @@ enum nd_status nd_byte_runner_create(const struct nd_byte_layers *layers, struct
                                      struct nd_error *err);
 void nd_byte_runner_destroy(struct nd_byte_runner **runner);
 
-/* inputs[n] in the order of nd_byte_unit_inputs: all elements of each tensor; out: room for all of its own.
+/* inputs[n] in the order of nd_byte_layer_inputs: all elements of each tensor; out: room for all of its own.
  * Only where the layer is quick. ND_ERR_IO, ND_ERR_MEMORY. */
 enum nd_status nd_byte_layer_run(struct nd_byte_runner *runner, size_t layer, const uint8_t *const *inputs,
                                  uint8_t *out, struct nd_error *err);

@@ -1,5 +1,5 @@
 /* What the families of linear layers share. Each first makes the exact real values, as quotients of a number
- * and a positive double divisor; nd_linear_unit then applies bounds and the scale of the output. */
+ * and a positive double divisor; nd_linear_layer then applies bounds and the scale of the output. */
 #ifndef ND_EVAL_LINEAR_FAMILIES_H
 #define ND_EVAL_LINEAR_FAMILIES_H
 
@@ -52,8 +52,8 @@ enum nd_status nd_linear_packed_weights(const struct nd_linear_call *call, size_
 enum nd_status nd_linear_borrow_packed_weights(const struct nd_linear_call *call, size_t i,
                                                struct nd_array *own, const struct nd_array **out,
                                                double *largest, struct nd_error *err);
-/* Of a Conv, Gemm or MatMul: the sums of x and the weights, both of nd_linear_borrow_wholes; node: without what
- * scales sums. Shared where they can be. */
+/* Of a Conv, Gemm or MatMul: the sums of x and the weights, both of nd_linear_borrow_packed_weights; node:
+ * without what scales sums. Shared where they can be. */
 enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__NodeProto *node,
                                 const struct nd_array *const operands[2], struct nd_array *own,
                                 const struct nd_array **out, struct nd_error *err);

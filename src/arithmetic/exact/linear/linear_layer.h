@@ -12,8 +12,8 @@
  *     struct nd_linear_call call = {.node = conv, .opset = 21, .n_inputs = 3, .inputs = inputs,
  *                                   .low = -HUGE_VAL, .high = HUGE_VAL, .out_quant = &edge->quant};
  *     ... nd_linear_fold(relu, ..., &call.low, &call.high) for every Relu or Clip behind it ...
- *     nd_linear_unit(&call, &result, err);
- *     quantised value[i] = nd_code_of_ratio(&result.v[i], zero_point, dtype, rounding);
+ *     nd_linear_layer(&call, &result, err);
+ *     quantised value[i] = nd_qvalue_of_ratio(&result.v[i], zero_point, dtype, rounding);
  *
  * Operators:
  *     none (requantise);
@@ -35,15 +35,16 @@ struct nd_linear_input {
      * input. */
     const struct nd_array *values;
     const struct nd_quant *quant;
-    /* Of constants, where somebody has prepared them: what nd_linear_wholes makes of the two. NULL: nobody has.
+    /* Of constants, where somebody has prepared them: what nd_linear_packed_weights makes of the two. NULL:
+     * nobody has.
      */
     const struct nd_array *packed_weights;
     double largest;
     const int16_t *shorts; /* `wholes` for nd_op_shorts, nothing without them; NULL: they do not fit */
 };
 
-/* What those who look at one unit share, so that it is made once: input 0 in whole numbers, and of products the
- * sums of input 0 and input 1, both in whole numbers. Zeroed before; deinit behind. */
+/* What those who look at one layer share, so that it is made once: input 0 in whole numbers, and of products
+ * the sums of input 0 and input 1, both in whole numbers. Zeroed before; deinit behind. */
 struct nd_linear_shared {
     struct nd_array x, sums; /* n = 0: not made yet */
     double largest;

@@ -99,7 +99,7 @@ void nd_job_remove_float_node(struct nd_job *job, const char *node);
 /* Reruns: a few samples are run again in the same session, so that a capture knows whether its device repeats
  * itself. Chosen. ND_RERUN_SAMPLES: of each probe, its first ones. ND_RERUN_SHARE: at most one rerun for so
  * many samples (5 %), but one sample of each capture is run again in any case. ND_RERUN_FEWEST: runs of such a
- * sample. ND_RERUN_MOST: its runs where the first two differ, so that the size of the noise is known a little
+ * sample. ND_RERUN_MAX: its runs where the first two differ, so that the size of the noise is known a little
  * better. */
 enum { ND_RERUN_SAMPLES = 4, ND_RERUN_SHARE = 20, ND_RERUN_FEWEST = 2, ND_RERUN_MAX = 4 };
 

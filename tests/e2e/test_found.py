@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "tools/oracles"))
 
 import known_defects
 import onnx_bytes

@@ -1,6 +1,6 @@
 #include "npudiff/compare/latency.h"
 
-/* Printed by tools/score_latency, of 1000 series each. */
+/* Printed by tools/studies/score_latency, of 1000 series each. */
 const struct nd_latency_rate *nd_latency_rule_rates(void)
 {
     static const struct nd_latency_rate rates[] = {

@@ -207,7 +207,7 @@ double nd_series_tick(const double *sorted, size_t n)
     return tick;
 }
 
-/* The 99 % points of sqrt(n) times the dip of uniform series (tools/score_latency dip); between them linear in
+/* The 99 % points of sqrt(n) times the dip of uniform series (tools/studies/score_latency dip); between them linear in
  * 1 / sqrt(n). */
 double nd_series_dip_limit(size_t n)
 {

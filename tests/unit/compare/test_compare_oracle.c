@@ -1,4 +1,4 @@
-/* The engine against golden/oracle/compare, which tools/make_compare_oracle.py works out from
+/* The engine against golden/oracle/compare, which tools/oracles/make_compare_oracle.py works out from
  * docs/reference/metrics.md in exact arithmetic: every number to the bit, with every set of kernels. */
 #include "support/main.h"
 

@@ -148,7 +148,7 @@ static void options_of_study(struct nd_latency_options *options)
     options->n_warm_up = 0;
 }
 
-/* A small part of tools/score_latency: the same series, fewer of them. */
+/* A small part of tools/studies/score_latency: the same series, fewer of them. */
 static void verdicts_on_series_of_known_truth_hold(void **state)
 {
     (void)state;

@@ -438,7 +438,7 @@ def infinity_instead_of_codes(f):
 
 @kind("context", "prepared", style="both", dtypes=QUANTISED)
 def float_and_native_disagree(f):
-    return put_float(f, None, "native file has code")
+    return put_float(f, None, "native file has quantised value")
 
 
 def put_float(f, value, text, first=0):

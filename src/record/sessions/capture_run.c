@@ -719,6 +719,12 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     status = check_request(workload, path, options, err);
     if (status == ND_OK)
         status = make_folder(path, options->resume, &folder, err);
+    if (status == ND_OK && !options->replace && access(path, F_OK) == 0) {
+        /* Between the check and the folder: this run is as late as one that finds the folder taken. */
+        nd_dir_remove(folder);
+        free(folder);
+        return nd_fail(err, ND_E_FILE_BUSY, path, "'%s' was made by another process just now", path);
+    }
     capture.folder = folder;
     if (status == ND_OK)
         status = run_in_folder(&capture, path, &run_folder, &exit, outcome, err);

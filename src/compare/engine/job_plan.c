@@ -7,7 +7,7 @@
 
 #include "capture/read/view.h"
 #include "compare/engine/format_text.h"
-#include "compare/metrics/joint.h"
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
 

@@ -8,8 +8,8 @@
 
 #include "compare/engine/tile_internal.h"
 #include "compare/metrics/account.h"
-#include "compare/metrics/joint.h"
 #include "compare/metrics/permutation.h"
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/digest_stream.h"

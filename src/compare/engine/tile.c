@@ -1,18 +1,48 @@
-/* What is looked for in model outputs: the largest value, and what they say as probabilities.
- * docs/reference/metrics.md#distributions and #top-1. */
+/* One piece of a job, by one thread: reads it, checks it and compares it. docs/reference/metrics.md#elements,
+ * #sums, #distributions and #top-1. */
 #include "compare/engine/tile.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/engine/tile_internal.h"
+#include "capture/read/view.h"
 #include "compare/metrics/account.h"
-#include "compare/metrics/joint.h"
+#include "compare/metrics/distribution.h"
 #include "compare/metrics/permutation.h"
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/digest_stream.h"
+
+/* Arrays are indexed by stream. */
+struct nd_worker {
+    size_t index, n_streams, n_pairs;
+    struct nd_view_scratch *views;
+    size_t *first, *end;         /* samples of the tile that are read */
+    const unsigned char **bytes; /* of them */
+    bool *is_needed;             /* for the sample at hand */
+    size_t *wanted;              /* indexed by 0 .. n_wanted - 1: pairs to compare in the sample at hand */
+    size_t n_wanted;
+    size_t *same;                     /* the first stream that is equal to it in the sample at hand */
+    size_t *rep;                      /* the first stream that is equal to it in the block at hand */
+    struct nd_view_scratch verify[2]; /* not indexed by stream */
+    bool *is_loaded;                  /* of the block at hand: x holds the values */
+    size_t *group_rep;                /* the same for the group of blocks at hand */
+    double (*x)[ND_BLOCK];
+    struct nd_side_block *side_blocks;
+    struct nd_side_state *sides; /* of the sample at hand */
+    struct nd_probabilities *probabilities;
+    double **reals; /* of one sample of an output */
+    size_t reals_capacity;
+    struct nd_block_scratch scratch;
+};
+
+/* Elements [first, end) of samples [first_sample, end_sample); more than one sample only when they are whole.
+ */
+struct nd_tile_range {
+    size_t first_sample, end_sample, first, end;
+};
 
 static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
                                      struct nd_view_scratch *scratch, const unsigned char **out,
@@ -98,49 +128,6 @@ static enum nd_status nd_tile_outputs(struct nd_worker *w, struct nd_job *job,
 
 /* What is read, held against the digests that the captures state. docs/reference/metrics.md#elements. */
 
-/* Of one stream and sample. */
-struct part_digest {
-    struct nd_digest_stream *stream; /* from the first part to the last */
-    size_t n_added;                  /* parts */
-};
-
-struct nd_job_digests {
-    pthread_mutex_t lock;
-    pthread_cond_t turn; /* a part was added, or a tile has failed */
-    bool has_failed;
-    size_t n; /* streams times samples */
-    struct part_digest *of;
-};
-
-struct nd_job_digests *nd_job_digests_create(const struct nd_job *job)
-{
-    struct nd_job_digests *digests = nd_calloc(1, sizeof *digests);
-    size_t n;
-    if (digests == NULL || !nd_size_mul(job->n_streams, job->end_sample - job->first_sample, &n) ||
-        (digests->of = nd_calloc(n, sizeof *digests->of)) == NULL) {
-        free(digests);
-        return NULL;
-    }
-    digests->n = n;
-    pthread_mutex_init(&digests->lock, NULL);
-    pthread_cond_init(&digests->turn, NULL);
-    return digests;
-}
-
-void nd_job_digests_destroy(struct nd_job_digests **digests)
-{
-    struct nd_job_digests *d = *digests;
-    if (d == NULL)
-        return;
-    for (size_t i = 0; i < d->n; i++)
-        nd_digest_stream_destroy(&d->of[i].stream);
-    pthread_mutex_destroy(&d->lock);
-    pthread_cond_destroy(&d->turn);
-    free(d->of);
-    free(d);
-    *digests = NULL;
-}
-
 /* A tile has failed: none waits for it any more. NULL is ignored. */
 static void nd_job_digests_fail(struct nd_job_digests *digests)
 {
@@ -153,7 +140,7 @@ static void nd_job_digests_fail(struct nd_job_digests *digests)
 }
 
 /* Waits for the parts before this one; false when they will not come, as their tile has failed and says why. */
-static bool wait_for_turn(struct nd_job_digests *digests, const struct part_digest *of, size_t part)
+static bool wait_for_turn(struct nd_job_digests *digests, const struct nd_part_digest *of, size_t part)
 {
     pthread_mutex_lock(&digests->lock);
     while (of->n_added != part && !digests->has_failed)
@@ -164,7 +151,7 @@ static bool wait_for_turn(struct nd_job_digests *digests, const struct part_dige
 }
 
 /* Adds this layer's part of a sample. *is_whole: it was the last, and *digest is that of the sample. */
-static enum nd_status add_part(struct nd_job *job, struct part_digest *of, size_t part,
+static enum nd_status add_part(struct nd_job *job, struct nd_part_digest *of, size_t part,
                                const unsigned char *bytes, size_t n_bytes, struct nd_digest *digest,
                                bool *is_whole, struct nd_error *err)
 {

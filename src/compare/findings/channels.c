@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/metrics/sample_at_once.h"
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"

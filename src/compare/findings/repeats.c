@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "compare/metrics/sample_at_once.h"
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/binomial.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compare/findings/output_noise.h"
+#include "compare/engine/compare.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"

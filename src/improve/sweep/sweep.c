@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/findings/output_noise.h"
+#include "compare/engine/compare.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"

@@ -1,7 +1,7 @@
 /* What stands on single numbers: exp and ln, bounds of probabilities, distributions, top-1, flips, classes. */
 #include "support/main.h"
 
-#include "compare/findings/groups.h"
+#include "compare/engine/compare.h"
 #include "compare/findings/repeats.h"
 #include "compare/findings/top1_classes.h"
 #include "compare/metrics/distribution.h"

@@ -9,7 +9,7 @@
 
 #include "compare/findings/top1_classes.h"
 #include "compare/metrics/permutation.h"
-#include "compare/metrics/sample_at_once.h"
+#include "compare/metrics/states.h"
 #include "core/statistics/mcnemar.h"
 #include "support/oracle_case.h"
 

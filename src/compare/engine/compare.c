@@ -493,14 +493,7 @@ static void choose_signal(struct nd_compared_pair *pair, size_t n_probes)
     }
     if (pair->signal_probe == SIZE_MAX)
         return;
-    const struct nd_difference *d = &pair->probes[pair->signal_probe].difference;
-    total->sqnr_db = d->sqnr_db;
-    total->cosine = d->cosine;
-    total->norm_ratio = d->norm_ratio;
-    total->pearson = d->pearson;
-    total->has_gain = d->has_gain;
-    total->gain = d->gain;
-    total->offset = d->offset;
+    nd_signal_copy(&pair->probes[pair->signal_probe].difference, total);
 }
 
 /* Coverage and verdicts of all pairs; those of two tests have a verdict that counts for nothing else. */

@@ -162,6 +162,29 @@ static enum nd_status finish_account(const struct nd_pair_state *state, const st
     return ND_OK;
 }
 
+static const struct nd_measure account_measures[] = {
+    {.name = "nan_mismatch",
+     .offset = offsetof(struct nd_difference, n_nan_mismatch),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+    {.name = "nan_payload",
+     .offset = offsetof(struct nd_difference, n_nan_payload),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+    {.name = "inf_mismatch",
+     .offset = offsetof(struct nd_difference, n_inf_mismatch),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+    {.name = "zero_sign",
+     .offset = offsetof(struct nd_difference, n_zero_sign),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+    {.name = "saturation_mismatch",
+     .offset = offsetof(struct nd_difference, n_saturation_mismatch),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+};
+
 const struct nd_metric nd_metric_account = {
     .name = "account",
     .offset = offsetof(struct nd_pair_state, account),
@@ -170,6 +193,8 @@ const struct nd_metric nd_metric_account = {
     .update = update_account,
     .add_cell = add_account_cell,
     .finish = finish_account,
+    .measures = account_measures,
+    .n_measures = sizeof account_measures / sizeof account_measures[0],
 };
 
 /* Which elements differ at all. docs/reference/metrics.md#elements and #bits. */
@@ -220,6 +245,23 @@ static enum nd_status finish_bits(const struct nd_pair_state *state, const struc
     return ND_OK;
 }
 
+static const struct nd_measure bits_measures[] = {
+    {.name = "differing",
+     .option = "differing",
+     .title = "differing elements",
+     .offset = offsetof(struct nd_difference, n_differing),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT,
+     .is_symmetric = true},
+    {.name = "share",
+     .option = "share",
+     .title = "share of differing elements",
+     .offset = offsetof(struct nd_difference, share),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_SHARE,
+     .is_symmetric = true},
+};
+
 const struct nd_metric nd_metric_bits = {
     .name = "bits",
     .offset = offsetof(struct nd_pair_state, bits),
@@ -227,6 +269,8 @@ const struct nd_metric nd_metric_bits = {
     .n_fields = sizeof bits_fields / sizeof bits_fields[0],
     .update = update_bits,
     .finish = finish_bits,
+    .measures = bits_measures,
+    .n_measures = sizeof bits_measures / sizeof bits_measures[0],
 };
 
 /* Values that are no numbers, over all samples of what was read whole. docs/reference/metrics.md#accounting.

@@ -1,5 +1,5 @@
-/* The list of metrics, and what is done with all of them. A metric is an object, a line here, a state in states.h
- * and a section of docs/reference/metrics.md. */
+/* The list of metrics, and what is done with all of them. A metric is an object, a line here, a state in
+ * states.h and a section of docs/reference/metrics.md. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -256,4 +256,74 @@ enum nd_status nd_sample_compare(struct nd_pair_state *state, const struct nd_pa
     nd_side_merge(&state->account.test, &b->test_side);
     free(b);
     return ND_OK;
+}
+
+/* ---- what they measure ---- */
+
+size_t nd_n_measures(void)
+{
+    size_t n = 0;
+    for (size_t m = 0; m < N_METRICS; m++)
+        n += metrics[m]->n_measures;
+    return n;
+}
+
+const struct nd_measure *nd_measure(size_t i)
+{
+    size_t m = 0;
+    while (m < N_METRICS && i >= metrics[m]->n_measures)
+        i -= metrics[m++]->n_measures;
+    assert(m < N_METRICS);
+    return &metrics[m]->measures[i];
+}
+
+bool nd_measure_is_known(const struct nd_measure *measure, const struct nd_difference *d)
+{
+    const struct nd_distribution *distribution = &d->distribution;
+    if (!d->has_values)
+        return false;
+    switch (measure->need) {
+    case ND_NEEDS_VALUES:
+        return true;
+    case ND_NEEDS_STEPS:
+        return d->is_integer;
+    case ND_NEEDS_ULPS:
+        return !d->is_integer && !d->has_steps && d->has_errors;
+    case ND_NEEDS_ULP_IN:
+        return d->has_errors && d->has_ulp_in;
+    case ND_NEEDS_ERRORS:
+        return d->has_errors;
+    case ND_NEEDS_SIGNAL:
+        return d->has_signal;
+    case ND_NEEDS_GAIN:
+        return d->has_signal && d->has_gain;
+    case ND_NEEDS_DIVERGENCE:
+        return distribution->exists &&
+               distribution->n_samples > distribution->n_infinite + distribution->n_invalid;
+    }
+    return false;
+}
+
+uint64_t nd_measure_count(const struct nd_measure *measure, const struct nd_difference *difference)
+{
+    assert(measure->form == ND_MEASURED_COUNT);
+    return *(const uint64_t *)(const void *)((const char *)difference + measure->offset);
+}
+
+double nd_measure_value(const struct nd_measure *measure, const struct nd_difference *difference)
+{
+    if (measure->form == ND_MEASURED_COUNT)
+        return (double)nd_measure_count(measure, difference);
+    return *(const double *)(const void *)((const char *)difference + measure->offset);
+}
+
+void nd_signal_copy(const struct nd_difference *from, struct nd_difference *to)
+{
+    for (size_t i = 0; i < nd_n_measures(); i++) {
+        const struct nd_measure *measure = nd_measure(i);
+        if (measure->need == ND_NEEDS_SIGNAL || measure->need == ND_NEEDS_GAIN)
+            *(double *)(void *)((char *)to + measure->offset) =
+                from != NULL ? nd_measure_value(measure, from) : NAN;
+    }
+    to->has_gain = from != NULL && from->has_gain;
 }

@@ -106,6 +106,8 @@ struct nd_metric {
     size_t offset; /* of its state in struct nd_pair_state */
     const struct nd_metric_field *fields;
     size_t n_fields;
+    const struct nd_measure *measures; /* what it makes of a difference */
+    size_t n_measures;
     /* Any of them may be NULL. init: memory that depends on the pair. update: one block of which at least one
      * element differs. finish: the results, when all values were read. */
     enum nd_status (*init)(struct nd_pair_state *state, const struct nd_pair_context *context,
@@ -135,6 +137,9 @@ char *nd_pair_state_format(const struct nd_pair_state *state);
 enum nd_status nd_pair_state_parse(struct nd_pair_state *state, const char *text, struct nd_error *err);
 enum nd_status nd_pair_state_finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
                                     struct nd_difference *out, struct nd_error *err);
+
+/* What needs a signal, taken from another difference; NULL: there is none, and all are NaN. */
+void nd_signal_copy(const struct nd_difference *from, struct nd_difference *to);
 
 /* The values of one side of a sample that are no numbers. */
 struct nd_specials {

@@ -181,6 +181,27 @@ static enum nd_status finish_steps(const struct nd_pair_state *state, const stru
     return ND_OK;
 }
 
+static const struct nd_measure steps_measures[] = {
+    {.name = "max_lsb",
+     .option = "max_lsb",
+     .title = "largest difference in LSB",
+     .offset = offsetof(struct nd_difference, max_lsb),
+     .need = ND_NEEDS_STEPS,
+     .form = ND_MEASURED_COUNT,
+     .is_symmetric = true},
+    {.name = "mean_lsb",
+     .option = "mean_lsb",
+     .title = "mean difference in LSB",
+     .offset = offsetof(struct nd_difference, mean_lsb),
+     .need = ND_NEEDS_STEPS,
+     .form = ND_MEASURED_REAL,
+     .is_symmetric = true},
+    {.name = "signed_mean_lsb",
+     .offset = offsetof(struct nd_difference, signed_mean_lsb),
+     .need = ND_NEEDS_STEPS,
+     .form = ND_MEASURED_REAL},
+};
+
 const struct nd_metric nd_metric_steps = {
     .name = "steps",
     .offset = offsetof(struct nd_pair_state, steps),
@@ -189,6 +210,8 @@ const struct nd_metric nd_metric_steps = {
     .update = update_steps,
     .add_cell = add_steps_cell,
     .finish = finish_steps,
+    .measures = steps_measures,
+    .n_measures = sizeof steps_measures / sizeof steps_measures[0],
 };
 
 /* How many floats apart; quantised values against floats: how many steps of the quantised value.
@@ -252,6 +275,20 @@ static enum nd_status finish_ulp(const struct nd_pair_state *state, const struct
     return ND_OK;
 }
 
+static const struct nd_measure ulp_measures[] = {
+    {.name = "max_ulp",
+     .option = "max_ulp",
+     .title = "largest difference in ULP",
+     .offset = offsetof(struct nd_difference, max_ulp),
+     .need = ND_NEEDS_ULPS,
+     .form = ND_MEASURED_COUNT,
+     .is_symmetric = true},
+    {.name = "max_ulp_in",
+     .offset = offsetof(struct nd_difference, max_ulp_in),
+     .need = ND_NEEDS_ULP_IN,
+     .form = ND_MEASURED_COUNT},
+};
+
 const struct nd_metric nd_metric_ulp = {
     .name = "ulp",
     .offset = offsetof(struct nd_pair_state, ulp),
@@ -259,4 +296,6 @@ const struct nd_metric nd_metric_ulp = {
     .n_fields = sizeof ulp_fields / sizeof ulp_fields[0],
     .update = update_ulp,
     .finish = finish_ulp,
+    .measures = ulp_measures,
+    .n_measures = sizeof ulp_measures / sizeof ulp_measures[0],
 };

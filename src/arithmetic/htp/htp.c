@@ -1,3 +1,5 @@
+/* The arithmetics of the HTP: which there are, and which family has the layers of an operator. Formulas, and
+ * the evidence for each: docs/science/htp-arithmetic.md. */
 #include "arithmetic/htp/htp.h"
 
 #include <math.h>
@@ -127,58 +129,6 @@ const struct nd_layer_arithmetic *nd_layer_arithmetic_from_name(const char *name
     return NULL;
 }
 
-/* Beyond them the product of two scales over a third may be none of float32. Models have 2^-24 to 2^10. */
-static const float min_scale = 0x1p-42f, greatest_scale = 0x1p42f;
-
-static bool is_plain(const struct nd_quant *quant)
-{
-    return quant != NULL && quant->n == 1 && quant->scale[0] >= min_scale && quant->scale[0] <= greatest_scale;
-}
-
-const struct nd_quant *nd_htp_plain(const struct nd_htp_job *job, size_t i)
-{
-    if (!nd_linear_has(job->call, i) || !is_plain(job->call->inputs[i].quant))
-        return NULL;
-    return job->call->inputs[i].quant;
-}
-
-const struct nd_quant *nd_htp_plain_output(const struct nd_htp_job *job)
-{
-    return is_plain(job->call->out_quant) ? job->call->out_quant : NULL;
-}
-
-bool nd_htp_all_are(const struct nd_htp_job *job, size_t n, enum nd_dtype dtype)
-{
-    bool are = job->layer->dtype == dtype && nd_htp_plain_output(job) != NULL;
-    for (size_t i = 0; i < n && are; i++)
-        are = nd_htp_plain(job, i) != NULL && job->call->inputs[i].values->dtype == dtype;
-    return are;
-}
-
-bool nd_htp_writes(const struct nd_htp_job *job, double scale, int64_t zero)
-{
-    const struct nd_quant *quant = nd_htp_plain_output(job);
-    return quant != NULL && (double)quant->scale[0] == scale && quant->zero_point[0] == zero;
-}
-
-struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job)
-{
-    return nd_htp_bounds_between(job, job->call->low, job->call->high);
-}
-
-struct nd_htp_bounds nd_htp_bounds_between(const struct nd_htp_job *job, double low, double high)
-{
-    struct nd_htp_bounds bounds;
-    const struct nd_quant *quant = job->call->out_quant;
-    nd_qvalue_range(job->layer->dtype, &bounds.low, &bounds.high);
-    double scale = (double)quant->scale[0], zero = (double)quant->zero_point[0], most = bounds.high;
-    if (low > -HUGE_VAL)
-        bounds.low = fmin(fmax(bounds.low, rint(low / scale) + zero), most);
-    if (high < HUGE_VAL)
-        bounds.high = fmax(fmin(bounds.high, rint(high / scale) + zero), bounds.low);
-    return bounds;
-}
-
 /* Asks the first of n families that has the operator of the layer. */
 static enum nd_status ask(const struct named_family *from, size_t n, const struct nd_htp_job *job,
                           struct nd_error *err)
@@ -231,4 +181,16 @@ enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithme
     if (status == ND_OK && !*is_covered)
         status = ask(families, sizeof families / sizeof families[0], &job, err);
     return status;
+}
+
+enum nd_status nd_layer_run_as_v81(const struct nd_layer_arithmetic *arithmetic,
+                                   const struct nd_exact_layer *layer, struct nd_layer_memory *memory,
+                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+{
+    struct nd_layer_arithmetic other = *arithmetic;
+    *is_covered = false;
+    if (arithmetic->arch != ND_HTP_V73 || !nd_htp_is_other_on_v81(layer))
+        return ND_OK;
+    other.is_v81 = true;
+    return nd_layer_arithmetic_run(&other, layer, memory, qvalues, is_covered, err);
 }

@@ -102,6 +102,11 @@ bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer);
  * zero point of the output is part of it: it wraps (docs/results/found.md#bias). */
 bool nd_layer_wraps_bias(const struct nd_exact_layer *layer);
 
+/* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a quantised value of
+ * that encoding, which is clipped. *is_clipped: by more than a step. Measured with
+ * golden/found/reciprocal.u16.onnx and 46 others of its kind. */
+double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, bool *is_clipped);
+
 /* What is known of two arithmetics on everything that a layer can read: the given inputs show only its shapes.
  */
 enum nd_layer_proof_end {

@@ -1,6 +1,7 @@
 /* What moves quantised values, or takes the greatest or least of some: quantised values stay what they are
- * while they mean the same, and uint8 ones are brought to another encoding in the way of the operator.
- * docs/science/htp-arithmetic.md#moves. */
+ * while they mean the same, and are brought to another encoding in the way of the operator
+ * (docs/science/htp-arithmetic.md#moves). Of uint16 (docs/science/htp-arithmetic.md#moves16) by the floats of
+ * the vector layer, and most operators round to float16 between the two scales. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +47,8 @@ static const struct {
     {"Unsqueeze", ND_HTP_HALVES, STILL},
 };
 
-bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
+/* Whether the axes are the same but for leading ones: then nothing is moved. */
+static bool is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
 {
     int i = 0, k = 0;
     while (i < a->rank && a->dims[i] == 1)
@@ -65,7 +67,7 @@ static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_method method, 
     const struct nd_shape *from = &job->call->inputs[0].values->shape;
     const struct nd_quant *x = nd_htp_plain(job, 0);
     struct nd_htp_rescaling r;
-    if (order == STILL && nd_htp_is_same_but_ones(from, &moved->shape)) {
+    if (order == STILL && is_same_but_ones(from, &moved->shape)) {
         method = ND_HTP_HALF;
         order = ANY;
     }
@@ -117,12 +119,107 @@ static bool rescale_transposed(const struct nd_htp_job *job, struct nd_array *mo
     return is_known && rescale_as(job, ND_HTP_FIXED, ANY, moved);
 }
 
-static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
+/* ---- uint16 that was moved, in another encoding ---- */
+
+enum {
+    MAX_WORD_AXES = 5,       /* that were looked at */
+    MAX_STILL_WORD_AXES = 4, /* with one more a leading axis of 1 is a move like another */
+};
+
+enum word_method {
+    WORD_HALVES, /* real values as float16 */
+    WORD_STILL,  /* the same; where no quantised value is moved they are not rounded to float16 */
+    WORD_KEPT,   /* the quantised values are not brought to the other encoding: a defect */
+};
+
+static const struct {
+    const char *op_type;
+    enum word_method method;
+} word_methods[] = {
+    {"Expand", WORD_HALVES}, {"Flatten", WORD_STILL},    {"Gather", WORD_HALVES},     {"MaxPool", WORD_HALVES},
+    {"Reshape", WORD_STILL}, {"Resize", WORD_HALVES},    {"SpaceToDepth", WORD_KEPT}, {"Squeeze", WORD_STILL},
+    {"Tile", WORD_HALVES},   {"Transpose", WORD_HALVES}, {"Unsqueeze", WORD_STILL},
+};
+
+enum { N_WORD_METHODS = sizeof word_methods / sizeof word_methods[0] };
+
+struct word_step {
+    const struct nd_quant *x, *y;
+    bool is_still, is_v81;
+};
+
+static double rescale_word(const struct word_step *s, double qvalue)
+{
+    float inverse = 1 / s->y->scale[0];
+    if (s->is_still) {
+        struct nd_qfloat real = nd_htp_real_of_word(s->x, qvalue, s->is_v81);
+        return nd_htp_half_away(nd_qfloat_value(nd_qfloat_product(real, nd_qfloat_read(inverse))));
+    }
+    float half = (float)nd_htp_half_of_word(s->x, qvalue, s->is_v81);
+    return nd_htp_half_away(nd_qfloat_value(nd_qfloat_product(nd_qfloat_from(half), nd_qfloat_from(inverse))));
+}
+
+static size_t word_method_of(const char *op_type)
+{
+    size_t row = 0;
+    while (row < N_WORD_METHODS && strcmp(op_type, word_methods[row].op_type) != 0)
+        row++;
+    return row;
+}
+
+bool nd_htp_is_other_on_v81(const struct nd_exact_layer *layer)
+{
+    const struct nd_linear_call *call = layer->call;
+    return layer->dtype == ND_DTYPE_U16 && call->node != NULL && call->n_inputs > 0 &&
+           word_method_of(nd_onnx_text(call->node->op_type)) < N_WORD_METHODS &&
+           !nd_quant_is_same(call->inputs[0].quant, call->out_quant);
+}
+
+static bool find_word_method(const struct nd_htp_job *job, const struct nd_shape *out, enum word_method *method)
+{
+    const struct nd_shape *in = &job->call->inputs[0].values->shape;
+    size_t row = word_method_of(job->call->node->op_type);
+    if (row == N_WORD_METHODS || in->rank > MAX_WORD_AXES || out->rank > MAX_WORD_AXES)
+        return false;
+    *method = word_methods[row].method;
+    bool is_still = *method == WORD_STILL && in->rank <= MAX_STILL_WORD_AXES &&
+                    out->rank <= MAX_STILL_WORD_AXES && is_same_but_ones(in, out);
+    if (*method == WORD_STILL && !is_still)
+        *method = WORD_HALVES;
+    /* What lies in blocks is brought to the other encoding in other ways, which differ by the operator. */
+    return !is_still || nd_htp_layout_of(job->memory, job->layer, 0) == ND_HTP_FLAT;
+}
+
+/* Quantised values of the layer's input that its operator moved, in the encoding of the output. False: not
+ * known, and nothing was done. */
+static bool rescale_moved_words(const struct nd_htp_job *job, struct nd_array *moved)
+{
+    enum word_method method = WORD_HALVES;
+    const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
+    if (x == NULL || y == NULL || !nd_htp_is_unbounded(job) || !find_word_method(job, &moved->shape, &method))
+        return false;
+    if (method == WORD_KEPT)
+        return true;
+    /* The device gives something else where a Softmax made the quantised values (five layers, 60 to 80 % of
+     * their quantised values).
+     */
+    if (nd_htp_is_share(job, 0))
+        return false;
+    const struct word_step step = {
+        .x = x, .y = y, .is_still = method == WORD_STILL, .is_v81 = job->arithmetic->is_v81};
+    for (size_t i = 0; nd_htp_are_known_halves(x) && i < moved->n; i++)
+        moved->x[i] = fmin(fmax(rescale_word(&step, moved->x[i]) + (double)y->zero_point[0], 0), UINT16_MAX);
+    return nd_htp_are_known_halves(x);
+}
+
+/* ---- moving ---- */
+
+static bool rescale_moved(const struct nd_htp_job *job, struct nd_array *moved)
 {
     if (nd_htp_plain(job, 0) == NULL)
         return false;
     if (job->layer->dtype == ND_DTYPE_U16)
-        return nd_htp_rescale_moved_words(job, moved);
+        return rescale_moved_words(job, moved);
     if (strcmp(job->call->node->op_type, "Transpose") == 0)
         return rescale_transposed(job, moved);
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
@@ -180,7 +277,7 @@ static enum nd_status move(const struct nd_htp_job *job, const struct nd_array *
     enum nd_status status = is_rescaled ? ND_OK : move_memory(job, inputs, err);
     if (status == ND_OK)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &moved, err);
-    if (status != ND_OK || (is_rescaled && !rescale(job, &moved))) {
+    if (status != ND_OK || (is_rescaled && !rescale_moved(job, &moved))) {
         nd_array_deinit(&moved);
         return status;
     }
@@ -204,6 +301,115 @@ enum nd_status nd_htp_move(const struct nd_htp_job *job, struct nd_error *err)
     free(inputs);
     return status;
 }
+
+/* ---- uint16 that is rescaled, then moved ---- */
+
+static bool is_word(const struct nd_linear_input *input)
+{
+    return input->values != NULL && input->quant != NULL && input->quant->n == 1 &&
+           input->quant->scale[0] > 0 && input->values->dtype == ND_DTYPE_U16 &&
+           nd_htp_are_within(input->values, UINT16_MAX);
+}
+
+/* The quantised values of input i, of uint16, in the encoding of the output: what is no word is not known. */
+static enum nd_status follow_line16(const struct nd_htp_job *job, size_t i, struct nd_array *out,
+                                    bool *is_known, struct nd_error *err)
+{
+    const struct nd_linear_input *input = &job->call->inputs[i];
+    struct nd_htp_line16 line;
+    *is_known = is_word(input) && nd_htp_line16_init(&line, input->quant, job->call->out_quant, false);
+    if (!*is_known)
+        return ND_OK;
+    enum nd_status status = nd_array_make(out, ND_DTYPE_U16, &input->values->shape, err);
+    for (size_t k = 0; status == ND_OK && k < out->n; k++)
+        out->x[k] =
+            fmin(fmax((double)nd_htp_follow_line16(&line, (int64_t)input->values->x[k]), 0), UINT16_MAX);
+    return status;
+}
+
+static bool reads_other_encoding(const struct nd_linear_call *call)
+{
+    for (size_t i = 0; i < call->n_inputs; i++)
+        if (call->inputs[i].quant != NULL && call->inputs[i].quant->n == 1 &&
+            (call->inputs[i].quant->scale[0] != call->out_quant->scale[0] ||
+             call->inputs[i].quant->zero_point[0] != call->out_quant->zero_point[0]))
+            return true;
+    return false;
+}
+
+/* How the input of an operator is brought to the encoding of the output: in blocks parts of it, and the
+ * greatest or least of rows, as uint8 in the layout of a Conv is. docs/science/htp-arithmetic.md#moves16. */
+static enum nd_htp_layout layout_for(const struct nd_htp_job *job)
+{
+    enum { RANK = 4, CHANNELS = 1 };
+    const char *op_type = job->call->node->op_type;
+    enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->layer, 0);
+    bool is_reduction = strncmp(op_type, "Reduce", strlen("Reduce")) == 0;
+    if (strcmp(op_type, "Concat") == 0)
+        return ND_HTP_FLAT; /* or the Concat is none by itself */
+    if (!is_reduction || layout == ND_HTP_FLAT)
+        return layout;
+    int64_t axis, rank = job->call->inputs[0].values->shape.rank;
+    if (!nd_htp_reduces_one_axis(job->layer, &axis))
+        return ND_HTP_FLAT;
+    axis = axis < 0 ? axis + rank : axis;
+    bool is_known = rank == RANK && (axis == CHANNELS || axis == RANK - 1);
+    return !is_known ? ND_HTP_UNKNOWN : axis == CHANNELS ? ND_HTP_FLAT : layout;
+}
+
+static enum nd_status bring(const struct nd_htp_job *job, size_t i, struct nd_array *out, bool *is_known,
+                            struct nd_error *err)
+{
+    const struct nd_linear_input *input = &job->call->inputs[i];
+    enum nd_htp_layout layout = layout_for(job);
+    struct nd_htp_rescaling r;
+    if (layout == ND_HTP_FLAT)
+        return follow_line16(job, i, out, is_known, err);
+    *is_known = layout == ND_HTP_BLOCKED && is_word(input) &&
+                nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)input->quant->scale[0],
+                                      (double)job->call->out_quant->scale[0]);
+    enum nd_status status = *is_known ? nd_array_copy(input->values, out, err) : ND_OK;
+    if (*is_known && status == ND_OK)
+        nd_htp_rescale_all(job, &r, (double)input->quant->zero_point[0], 1, out);
+    return status;
+}
+
+/* Concat, Slice, Split, ReduceMax, ReduceMin: the quantised values are rescaled, then moved. With the scale
+ * of the output: nd_htp_move. */
+enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_linear_call *call = job->call;
+    if (nd_htp_plain_output(job) == NULL || call->n_inputs == 0 || !nd_htp_is_unbounded(job) ||
+        !reads_other_encoding(call))
+        return ND_OK;
+    struct nd_array *rescaled = nd_calloc(call->n_inputs, sizeof *rescaled), moved = {0};
+    const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);
+    bool is_known = rescaled != NULL && inputs != NULL;
+    enum nd_status status = is_known ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; is_known && status == ND_OK && i < call->n_inputs; i++) {
+        inputs[i] = call->inputs[i].values;
+        if (call->inputs[i].quant != NULL || i == 0) {
+            status = bring(job, i, &rescaled[i], &is_known, err);
+            inputs[i] = &rescaled[i];
+        }
+    }
+    if (is_known && status == ND_OK)
+        status = nd_linear_run(call, call->node, inputs, call->n_inputs, &moved, err);
+    for (size_t i = 0; rescaled != NULL && i < call->n_inputs; i++)
+        nd_array_deinit(&rescaled[i]);
+    free(rescaled);
+    free(inputs);
+    if (status != ND_OK || !is_known) {
+        nd_array_deinit(&moved);
+        return status;
+    }
+    moved.dtype = ND_DTYPE_U16;
+    *job->qvalues = moved;
+    *job->is_covered = true;
+    return ND_OK;
+}
+
+/* ---- Pad ---- */
 
 /* Whether what Pad puts around is the number 0. */
 static bool pads_with_nought(const struct nd_htp_job *job)
@@ -276,7 +482,7 @@ enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
     part.is_covered = &is_known;
     enum nd_status status = ND_OK;
     if (!is_made && job->layer->dtype == ND_DTYPE_U16)
-        status = nd_htp_follow_line16(&part, 0, &qvalues, &is_known, err);
+        status = follow_line16(&part, 0, &qvalues, &is_known, err);
     else
         status = nd_htp_rescale_input(&part, is_made ? ND_HTP_LAYOUT : ND_HTP_FIXED, err);
     if (status == ND_OK && is_known)

@@ -1,17 +1,91 @@
 /* LayerNormalization over the last axis: one multiplier of few bits per row, and a bias of whole quantised
- * values. docs/science/htp-arithmetic.md#norms. */
+ * values (docs/science/htp-arithmetic.md#norms). InstanceNormalization: of uint8 real numbers, whose last step
+ * is a float16 in quantised values of the output (docs/science/htp-arithmetic.md#instance-normalization); of
+ * uint16 qf32 from the sums of quantised values on (docs/science/htp-arithmetic.md#instance-normalization-16).
+ */
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
-#include "arithmetic/htp/moments.h"
-#include "arithmetic/htp/qfloat.h"
+
+/* ---- mean and inverse deviation as float instructions give them ---- */
+
+enum {
+    SUM_BITS = 16, /* sums of quantised values are cut into two numbers there, before either becomes a float */
+    SQUARE_BITS = 32, /* sums of squares there */
+};
+
+/* More quantised values than this make whole numbers that do not fit 64 bits. */
+enum { MAX_MOMENTS = 16384 };
+
+struct moments {
+    struct nd_qfloat mean, inverse_root; /* the latter of variance and epsilon */
+};
+
+/* The first guess of an inverse root is this less half of the float, both as whole numbers. */
+static const int32_t guess_of_root = 0x5f375a86;
+
+/* A whole number of up to 32 bits times a float: its upper and its lower bits are floats of their own. */
+static struct nd_qfloat scaled(int64_t whole, float factor)
+{
+    int64_t upper = whole >> SUM_BITS << SUM_BITS;
+    struct nd_qfloat by = nd_qfloat_read(factor);
+    return nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)upper), by),
+                         nd_qfloat_product(nd_qfloat_read((float)(whole - upper)), by));
+}
+
+/* The same of more bits: the lowest 32 of them as above. */
+static struct nd_qfloat scaled_squares(int64_t whole, float factor)
+{
+    int64_t upper = whole >> SQUARE_BITS << SQUARE_BITS;
+    return nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)upper), nd_qfloat_read(factor)),
+                         scaled(whole - upper, factor));
+}
+
+/* 1 / sqrt(value) of a positive number, after that many steps of Newton's method. Three: off by a few layers in
+ * the last place; two, as uint8 has it: up to 5e-6 too small. */
+static struct nd_qfloat inverse_root(struct nd_qfloat value, int n_steps)
+{
+    float number = (float)nd_qfloat_value(value), guess;
+    int32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    bits = guess_of_root - (bits >> 1);
+    memcpy(&guess, &bits, sizeof guess);
+    struct nd_qfloat root = nd_qfloat_read(guess), middle = nd_qfloat_read(1.5F),
+                     half = nd_qfloat_settled(nd_qfloat_product(nd_qfloat_read(0.5F), value));
+    for (int i = 0; i < n_steps; i++) {
+        struct nd_qfloat square = nd_qfloat_settled(nd_qfloat_product(half, root));
+        square = nd_qfloat_settled(nd_qfloat_product(square, root));
+        root = nd_qfloat_settled(
+            nd_qfloat_product(root, nd_qfloat_settled(nd_qfloat_sum(middle, nd_qfloat_minus(square)))));
+    }
+    return root;
+}
+
+/* Of n quantised values, up to MAX_MOMENTS; epsilon in squares of quantised values, above 0. */
+static struct moments moments_of(const double *x, size_t n, float epsilon, int n_steps)
+{
+    int64_t sum = 0, squares = 0, count = (int64_t)n;
+    for (size_t i = 0; i < n; i++) {
+        int64_t qvalue = (int64_t)x[i];
+        sum += qvalue;
+        squares += qvalue * qvalue;
+    }
+    float square_of_n = (float)n * (float)n;
+    struct nd_qfloat variance = nd_qfloat_settled(scaled_squares(count * squares - sum * sum, 1 / square_of_n));
+    struct nd_qfloat more = nd_qfloat_settled(nd_qfloat_sum(variance, nd_qfloat_read(epsilon)));
+    return (struct moments){nd_qfloat_settled(scaled(sum, 1 / (float)n)), inverse_root(more, n_steps)};
+}
+
+/* ---- LayerNormalization ---- */
 
 /* Rows of one element are their bias: the device gives 65535, where the rounded mean gives 65505 (network 43346
  * of tools/studies/strangers). */
 enum { MIN_ROW = 2 };
 
-struct norm {
+struct layer_norm {
     double scale;   /* of the input times that of the weights over that of the output */
     double scale_x; /* of the input */
     double epsilon;
@@ -21,13 +95,13 @@ struct norm {
     size_t n; /* of a row */
 };
 
-static bool is_constant(const struct nd_htp_job *job, size_t i, size_t n)
+static bool is_constant_row(const struct nd_htp_job *job, size_t i, size_t n)
 {
     return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
            job->call->inputs[i].values->n == n;
 }
 
-static bool is_known_layer(const struct nd_htp_job *job)
+static bool is_known_layer_norm(const struct nd_htp_job *job)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     if (job->call->n_inputs < 2 || job->call->n_inputs > 3 || job->call->output != 0 ||
@@ -39,27 +113,27 @@ static bool is_known_layer(const struct nd_htp_job *job)
         return false;
     size_t n = (size_t)shape->dims[shape->rank - 1];
     bool has_bias = nd_linear_has(job->call, 2);
-    return is_constant(job, 1, n) && job->call->inputs[1].values->dtype == ND_DTYPE_U8 &&
-           (!has_bias || (is_constant(job, 2, n) && job->call->inputs[2].values->dtype == ND_DTYPE_I32));
+    return is_constant_row(job, 1, n) && job->call->inputs[1].values->dtype == ND_DTYPE_U8 &&
+           (!has_bias || (is_constant_row(job, 2, n) && job->call->inputs[2].values->dtype == ND_DTYPE_I32));
 }
 
-static struct norm describe(const struct nd_htp_job *job)
+static struct layer_norm describe_layer_norm(const struct nd_htp_job *job)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_linear_input *inputs = job->call->inputs;
-    struct norm norm = {.scale_x = (double)inputs[0].quant->scale[0],
-                        .epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F),
-                        .is_short = job->layer->dtype == ND_DTYPE_U8,
-                        .weight = &inputs[1],
-                        .bias = nd_linear_has(job->call, 2) ? &inputs[2] : NULL,
-                        .scale_y = (double)job->call->out_quant->scale[0],
-                        .zero_y = (double)job->call->out_quant->zero_point[0],
-                        .n = inputs[1].values->n};
+    struct layer_norm norm = {.scale_x = (double)inputs[0].quant->scale[0],
+                              .epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F),
+                              .is_short = job->layer->dtype == ND_DTYPE_U8,
+                              .weight = &inputs[1],
+                              .bias = nd_linear_has(job->call, 2) ? &inputs[2] : NULL,
+                              .scale_y = (double)job->call->out_quant->scale[0],
+                              .zero_y = (double)job->call->out_quant->zero_point[0],
+                              .n = inputs[1].values->n};
     norm.scale = norm.scale_x * (double)inputs[1].quant->scale[0] / norm.scale_y;
     return norm;
 }
 
-static double bias_of(const struct norm *norm, size_t i)
+static double bias_of(const struct layer_norm *norm, size_t i)
 {
     if (norm->bias == NULL)
         return norm->zero_y;
@@ -69,7 +143,7 @@ static double bias_of(const struct norm *norm, size_t i)
 
 /* The mean of whole numbers of that sum. uint8: cut to 64ths, by a product with a reciprocal. uint16: two
  * halves of the sum, each times the reciprocal, as qf32. */
-static double mean_of(const struct norm *norm, double sum)
+static double mean_of(const struct layer_norm *norm, double sum)
 {
     static const double half = 0x1p16;
     float inverse = 1 / (float)norm->n;
@@ -84,21 +158,22 @@ static double mean_of(const struct norm *norm, double sum)
 
 /* What quantised values less their mean are multiplied by: of uint16 with 15 bits, of uint8 cut to a multiple
  * of 2^-16. */
-static double multiplier_of(const struct norm *norm, const double *x, double variance)
+static double multiplier_of(const struct layer_norm *norm, const double *x, double variance)
 {
     enum { SHORT_STEPS = 2, WIDE_STEPS = 3 }; /* of Newton's method */
     float scale = (float)norm->scale_x, square = scale * scale;
     double m = norm->scale / sqrt(variance + norm->epsilon);
-    if (norm->n <= ND_HTP_MAX_MOMENTS && square > 0) {
-        struct nd_htp_moments moments = nd_htp_moments_of(x, norm->n, (float)norm->epsilon / square,
-                                                          norm->is_short ? SHORT_STEPS : WIDE_STEPS);
+    if (norm->n <= MAX_MOMENTS && square > 0) {
+        struct moments moments =
+            moments_of(x, norm->n, (float)norm->epsilon / square, norm->is_short ? SHORT_STEPS : WIDE_STEPS);
         struct nd_qfloat of_scales = nd_qfloat_read(norm->weight->quant->scale[0] / (float)norm->scale_y);
         m = nd_qfloat_value(nd_qfloat_product(moments.inverse_root, of_scales));
     }
     return norm->is_short ? floor(m * 0x1p16) * 0x1p-16 : nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
 }
 
-static void normalise(const struct norm *norm, const double *x, double *y, const struct nd_htp_bounds *bounds)
+static void normalise_row(const struct layer_norm *norm, const double *x, double *y,
+                          const struct nd_htp_bounds *bounds)
 {
     double sum = 0, variance = 0, n = (double)norm->n;
     for (size_t i = 0; i < norm->n; i++)
@@ -118,16 +193,159 @@ static void normalise(const struct norm *norm, const double *x, double *y, const
 
 enum nd_status nd_htp_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (!is_known_layer(job))
+    if (!is_known_layer_norm(job))
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
-    struct norm norm = describe(job);
+    struct layer_norm norm = describe_layer_norm(job);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     if (norm.epsilon <= 0)
         return ND_OK;
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     for (size_t row = 0; status == ND_OK && row < x->n; row += norm.n)
-        normalise(&norm, x->x + row, job->qvalues->x + row, &bounds);
+        normalise_row(&norm, x->x + row, job->qvalues->x + row, &bounds);
     *job->is_covered = status == ND_OK;
     return status;
+}
+
+/* ---- InstanceNormalization ---- */
+
+enum {
+    RANK = 4,
+    HALF_BITS = 10, /* of float16 */
+    N_STEPS = 3,    /* of Newton's method, uint16 */
+};
+
+/* The device takes the variance as the difference of the mean square and the squared mean, in float32. Where it
+ * is a smaller part of the latter than this, more quantised values differ than nd_layer_arithmetic_doubt says
+ * (measured, see the docs). */
+static const double min_part = 0x1p-9;
+
+/* uint16: where a quantised value times the gain of its plane may be greater than this, quantised values next
+ * to a half differ by 1.
+ */
+static const double greatest_product = 0x1p20, greatest_qvalue = 65535;
+
+struct plane {
+    double mean, variance; /* of quantised values */
+};
+
+static struct plane plane_of(const double *x, size_t n)
+{
+    struct plane plane = {0};
+    for (size_t i = 0; i < n; i++)
+        plane.mean += x[i];
+    plane.mean /= (double)n;
+    for (size_t i = 0; i < n; i++)
+        plane.variance += (x[i] - plane.mean) * (x[i] - plane.mean);
+    plane.variance /= (double)n;
+    return plane;
+}
+
+static bool is_constant_of(const struct nd_htp_job *job, size_t i, enum nd_dtype dtype, size_t n)
+{
+    return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
+           job->call->inputs[i].values->dtype == dtype && job->call->inputs[i].values->n == n;
+}
+
+static bool is_known_instance_norm(const struct nd_htp_job *job)
+{
+    if (job->call->n_inputs != 3 || !nd_htp_all_are(job, 1, job->layer->dtype))
+        return false;
+    const struct nd_array *x = job->call->inputs[0].values;
+    size_t n = x->shape.rank == RANK ? (size_t)x->shape.dims[1] : 0;
+    return x->n > 0 && n > 0 &&
+           (is_constant_of(job, 1, ND_DTYPE_U8, n) || is_constant_of(job, 1, ND_DTYPE_I8, n)) &&
+           is_constant_of(job, 2, ND_DTYPE_I32, n);
+}
+
+static double real_of(const struct nd_linear_input *input, size_t i)
+{
+    return (input->values->x[i] - (double)input->quant->zero_point[0]) * (double)input->quant->scale[0];
+}
+
+static float float_of(const struct nd_linear_input *input, size_t i)
+{
+    return (float)(input->values->x[i] - (double)input->quant->zero_point[0]) * input->quant->scale[0];
+}
+
+static struct nd_qfloat settled_product(struct nd_qfloat a, struct nd_qfloat b)
+{
+    return nd_qfloat_settled(nd_qfloat_product(a, b));
+}
+
+static struct nd_qfloat settled_sum(struct nd_qfloat a, struct nd_qfloat b)
+{
+    return nd_qfloat_settled(nd_qfloat_sum(a, b));
+}
+
+/* n uint16 quantised values of one channel: x times a gain, and an offset. False: numbers of which it is not
+ * known. */
+static bool normalise_words(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_linear_input *inputs = job->call->inputs;
+    float scale = inputs[0].quant->scale[0], epsilon = (float)nd_op_f(&op_call, "epsilon", (double)1e-5F);
+    float square = scale * scale;
+    if (!(epsilon > 0) || !(square > 0) || n > MAX_MOMENTS)
+        return false;
+    struct moments moments = moments_of(x, n, epsilon / square, N_STEPS);
+    struct nd_qfloat inverse = nd_qfloat_read(1 / job->call->out_quant->scale[0]),
+                     zero = nd_qfloat_read((float)job->call->out_quant->zero_point[0]),
+                     weight = nd_qfloat_read(float_of(&inputs[1], channel)),
+                     bias = nd_qfloat_read(float_of(&inputs[2], channel));
+    struct nd_qfloat gain = settled_product(settled_product(weight, inverse), moments.inverse_root);
+    if (!(fabs(nd_qfloat_value(gain)) * greatest_qvalue <= greatest_product))
+        return false;
+    struct nd_qfloat centre = nd_qfloat_product(gain, moments.mean),
+                     offset = settled_sum(settled_product(bias, inverse), nd_qfloat_minus(centre));
+    offset = nd_qfloat_sum(settled_sum(offset, zero), nd_qfloat_read(0)); /* a float becomes a qf32 so */
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    for (size_t i = 0; i < n; i++) {
+        double v = nd_qfloat_value(nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)x[i]), gain), offset));
+        y[i] = fmin(fmax(floor(v + 0.5), bounds.low), bounds.high);
+    }
+    return true;
+}
+
+/* n uint8 quantised values of one channel. False: too little of the variance is left. */
+static bool normalise_bytes(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_linear_input *inputs = job->call->inputs;
+    double scale = (double)inputs[0].quant->scale[0], out_scale = (double)job->call->out_quant->scale[0];
+    double epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F) / (scale * scale);
+    struct plane plane = plane_of(x, n);
+    if (!(epsilon > 0) || (plane.variance > 0 && plane.variance < plane.mean * plane.mean * min_part))
+        return false;
+    double gain = real_of(&inputs[1], channel) / out_scale / sqrt(plane.variance + epsilon);
+    double offset = real_of(&inputs[2], channel) / out_scale + (double)job->call->out_quant->zero_point[0];
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    for (size_t i = 0; i < n; i++) {
+        double v = (x[i] - plane.mean) * gain + offset;
+        if (v != 0)
+            v = copysign(nd_multiplier_round(fabs(v), HALF_BITS, ND_ROUND_HALF_EVEN), v);
+        y[i] = fmin(fmax(floor(v + 0.5), bounds.low), bounds.high);
+    }
+    return true;
+}
+
+enum nd_status nd_htp_instance_norm(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_array qvalues = {0};
+    if (!is_known_instance_norm(job))
+        return ND_OK;
+    const struct nd_array *x = job->call->inputs[0].values;
+    size_t n_channels = (size_t)x->shape.dims[1], n = nd_dims_product(&x->shape, 2, RANK);
+    enum nd_status status = nd_array_make(&qvalues, job->layer->dtype, &x->shape, err);
+    bool is_covered = status == ND_OK;
+    for (size_t i = 0; is_covered && i < x->n; i += n)
+        is_covered = (job->layer->dtype == ND_DTYPE_U16 ? normalise_words : normalise_bytes)(
+            job, i / n % n_channels, x->x + i, n, qvalues.x + i);
+    if (!is_covered) {
+        nd_array_deinit(&qvalues);
+        return status;
+    }
+    *job->qvalues = qvalues;
+    *job->is_covered = true;
+    return ND_OK;
 }

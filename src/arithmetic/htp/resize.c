@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
-#include "arithmetic/htp/qfloat.h"
 #include "core/tensors/scales.h"
 
 enum { RANK = 4, FIRST_RESIZED = 2 };
@@ -202,7 +201,7 @@ static enum nd_status interpolate_halves(const struct nd_htp_job *job, struct nd
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
         (void)nd_htp_half_resize(&halves, &made); /* four times as many */
         for (size_t i = 0; i < made.n; i++)
-            made.x[i] = nd_within(nd_htp_qvalue_of_half(job, made.x[i]), bounds.low, bounds.high);
+            made.x[i] = nd_within(nd_htp_qvalue_of_half(job, made.x[i], false), bounds.low, bounds.high);
         *job->qvalues = made;
         *job->is_covered = true;
     }

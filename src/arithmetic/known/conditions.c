@@ -316,14 +316,6 @@ static bool is_concat_of_saturated(const struct nd_model *model, const struct nd
     return false;
 }
 
-double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, bool *is_clipped)
-{
-    double low, high, steps = rint(1 / (double)x->scale[0]), zero = (double)x->zero_point[0];
-    nd_qvalue_range(dtype, &low, &high);
-    *is_clipped = steps + zero > high + 1;
-    return fmin(steps + zero, high) - zero;
-}
-
 static bool is_reciprocal_of_fine(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;

@@ -1,0 +1,440 @@
+/* uint16 functions of one input that are curves, from cubic pieces. Tanh, Sigmoid and x Sigmoid(x) as one
+ * operation (docs/science/htp-arithmetic.md#tables): one curve of 16 pieces. Gelu
+ * (docs/science/htp-arithmetic.md#gelu): x times a gate of 12 bits, in steps of x, then brought to the scale of
+ * the output. Exp, and Elu, which has it below zero (docs/science/htp-arithmetic.md#exponential): two to a
+ * whole number times a mantissa of four pieces. And Sqrt and HardSwish (docs/science/htp-arithmetic.md#root).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arithmetic/htp/htp_internal.h"
+
+/* ---- Tanh and Sigmoid ---- */
+
+/* What a piece adds up, by falling powers of the place within it; the curve of tanh in steps of 1/32768. Each
+ * was read out of all 65536 quantised values of one Tanh (gen3, QAIRT 2.51.0), where no other whole numbers
+ * give every quantised value. */
+static const struct tanh_piece {
+    int16_t ones, quarters, of_32, of_256; /* in steps of 1, 1/4, 1/32, 1/256 */
+} tanh_pieces[] = {
+    {32766, -58, -36, -1125},      {32746, -117, -389, -757},     {32702, -250, -672, -1192},
+    {32613, -475, -1115, -1725},   {32453, -837, -1760, -2424},   {32179, -1392, -2667, -3266},
+    {31735, -2214, -3894, -4178},  {31044, -3385, -5465, -5006},  {30007, -4987, -7354, -5405},
+    {28509, -7078, -9406, -4952},  {26426, -9658, -11296, -3158}, {23647, -12622, -12509, 262},
+    {20101, -15726, -12443, 4941}, {15800, -18595, -10586, 9594}, {10858, -20788, -6953, 12789},
+    {5494, -21927, -2101, 13087},
+};
+enum { TANH_PIECE_BITS = 12 }; /* of the place within a piece */
+
+/* tanh of |x| = u / 12288, times 32768. */
+static int64_t tanh_of(int64_t u)
+{
+    int64_t rest = UINT16_MAX - (u < UINT16_MAX ? u : UINT16_MAX), at = (rest * rest) >> 16;
+    const struct tanh_piece *p = &tanh_pieces[at >> TANH_PIECE_BITS];
+    int64_t f = at & ((1 << TANH_PIECE_BITS) - 1);
+    int64_t sum = p->of_32 + ((p->of_256 * f + (1 << 14)) >> 15);
+    sum = p->quarters + ((sum * f + (1 << 14)) >> 15);
+    return p->ones + ((sum * f + (1 << 13)) >> 14);
+}
+
+struct tanh_input {
+    int64_t m, zero;
+    int shift;
+    bool is_gate; /* Sigmoid: (1 + tanh(x / 2)) / 2 */
+};
+
+/* tanh of x, or of x / 2 for the gate, in steps of 1/32768 from 32768. */
+static int64_t bend_tanh(const void *parameters, int64_t x)
+{
+    const struct tanh_input *in = parameters;
+    int64_t d = x - in->zero, y = tanh_of(((d < 0 ? -d : d) * in->m) >> in->shift);
+    y = d < 0 ? -1 - y : y;
+    return 32768 + (in->is_gate ? y - (y & 1) : y);
+}
+
+/* False: scales above 1, and multipliers of 32768, which may be cut to 15 bits, were not seen. */
+static bool make_tanh_input(const struct nd_quant *x, bool is_gate, struct tanh_input *out)
+{
+    /* What tanh reads is in steps of 1/12288, 32768 of them to 8/3: a half less for the gate. */
+    static const double steps = 12288;
+    double factor = (double)x->scale[0] * steps / (is_gate ? 2 : 1);
+    int exponent; /* factor < 2^exponent */
+    frexp(factor, &exponent);
+    out->is_gate = is_gate;
+    out->shift = 15 - (exponent > 0 ? exponent : 0);
+    out->zero = x->zero_point[0];
+    if (out->shift < 0)
+        return false;
+    out->m = llrint(ldexp(factor, out->shift));
+    return out->m <= INT16_MAX;
+}
+
+enum nd_status nd_htp_curve16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct tanh_input in;
+    bool is_gate = job->call->node->op_type[0] == 'S';
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
+        !nd_htp_writes(job, is_gate ? ND_HTP_GATE_SCALE : ND_HTP_TANH_SCALE, is_gate ? 0 : 32768) ||
+        !make_tanh_input(job->call->inputs[0].quant, is_gate, &in))
+        return ND_OK;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, bend_tanh, &in, &bounds, err);
+}
+
+/* ---- x Sigmoid(x) ---- */
+
+enum {
+    SILU_BITS = 33,       /* of the multiplier, after the point */
+    SILU_QVALUE_BITS = 3, /* of the product, after the point */
+};
+
+struct silu {
+    struct tanh_input gate;
+    int64_t m, middle, offset, zero; /* middle: of all products, which are seen from there */
+};
+
+static int64_t gate_itself(const void *parameters, int64_t x)
+{
+    enum { SHIFT = SILU_BITS - SILU_QVALUE_BITS };
+    const struct silu *s = parameters;
+    int64_t product = (x - s->gate.zero) * (bend_tanh(&s->gate, x) >> 1) - s->middle;
+    int64_t sum = ((product * s->m + ((int64_t)1 << (SHIFT - 1))) >> SHIFT) + s->offset;
+    return ((sum + (1 << (SILU_QVALUE_BITS - 1))) >> SILU_QVALUE_BITS) + s->zero;
+}
+
+enum nd_status nd_htp_silu16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    /* Quotients of scales that the formula was held against, over 32768. */
+    static const float least = 0x1p-18F, most = 0x1p-12F;
+    struct silu s;
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) ||
+        !make_tanh_input(job->call->inputs[0].quant, true, &s.gate))
+        return ND_OK;
+    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
+    float m = x->scale[0] * 0x1p-15F / y->scale[0];
+    if (!(m >= least && m <= most))
+        return ND_OK;
+    s.m = llrint(ldexp((double)m, SILU_BITS));
+    s.zero = y->zero_point[0];
+    s.middle = (int64_t)(float)((double)((UINT16_MAX - 2 * s.gate.zero) * UINT16_MAX) / 4);
+    s.offset = llrint(ldexp((double)(s.middle * s.m), SILU_QVALUE_BITS - SILU_BITS));
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, gate_itself, &s, &bounds, err);
+}
+
+/* ---- Gelu ---- */
+
+/* The gate from |x| / sqrt(2) in steps of 1/16384, by falling powers. Each piece was read out of all quantised
+ * values of a Gelu (gen3, QAIRT 2.51.0); where they round and where they cut, too. */
+static const struct gelu_piece {
+    int32_t end; /* the first place that is not the piece's */
+    int32_t ones, first, second, third;
+    int32_t rounds_third, rounds_second; /* added before 16 bits are cut off */
+} gelu_pieces[] = {
+    {16384, 2048, 9495, -5413, -19971, 0, 0},
+    {32768, 1771, 13768, -27869, 19199, 32768, 32768},
+    {49152, 3801, 1237, -1730, 808, 0, 32768},
+    {53249, 4096, 0, 0, 0, 0, 0},
+    {56174, 4095, 0, 0, 0, 0, 0},
+    {61167, 4096, 0, 0, 0, 0, 0},
+};
+enum { GELU_GATE_BITS = 12, LAST_GATE = 4095 };
+
+static int64_t gelu_gate(int64_t place)
+{
+    for (size_t i = 0; i < sizeof gelu_pieces / sizeof *gelu_pieces; i++) {
+        const struct gelu_piece *p = &gelu_pieces[i];
+        if (place >= p->end)
+            continue;
+        int64_t sum = p->second + ((p->third * place + p->rounds_third) >> 16);
+        sum = p->first + ((sum * place + p->rounds_second) >> 16);
+        return p->ones + ((sum * place + (1 << 15)) >> 16);
+    }
+    return LAST_GATE;
+}
+
+/* A signed number of steps times a multiplier of 15 bits, cut towards zero; rounded where the ratio is below a
+ * half. */
+struct cutting {
+    int64_t m, zero;
+    int shift;
+};
+
+/* False: no ratio of which it is known. */
+static bool cutting_init(struct cutting *c, float ratio, int64_t zero)
+{
+    int exponent; /* ratio < 2^exponent */
+    if (!(ratio > 0 && isfinite(ratio)))
+        return false;
+    frexpf(ratio, &exponent);
+    *c = (struct cutting){.shift = 15 - exponent, .zero = zero};
+    c->m = llrint(ldexp((double)ratio, c->shift));
+    return c->shift >= 0 && c->shift < 32 && c->m <= INT16_MAX;
+}
+
+static int64_t cut(const struct cutting *c, int64_t value)
+{
+    enum { CUT = 15 };
+    int64_t product = llabs(value) * c->m;
+    int more = c->shift - CUT;
+    product = more <= 0 ? product >> c->shift : ((product >> CUT) + ((int64_t)1 << (more - 1))) >> more;
+    return c->zero + (value < 0 ? -product : product);
+}
+
+struct gelu {
+    int64_t m, zero; /* of the place */
+    int shift;
+    struct cutting out;
+};
+
+static int64_t bend_gelu(const void *parameters, int64_t x)
+{
+    const struct gelu *g = parameters;
+    int64_t d = x - g->zero, magnitude = llabs(d);
+    int64_t passed = gelu_gate((magnitude * g->m + ((int64_t)1 << (g->shift - 1))) >> g->shift);
+    if (d < 0)
+        passed = passed < 1 << GELU_GATE_BITS ? (1 << GELU_GATE_BITS) - passed : 0;
+    int64_t steps = (magnitude * passed + (1 << (GELU_GATE_BITS - 1))) >> GELU_GATE_BITS;
+    return cut(&g->out, d < 0 ? -steps : steps);
+}
+
+enum nd_status nd_htp_gelu16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    /* Of x and as quotients, those that the formula was held against. */
+    static const float min_scale = 1e-8F, max_scale = 1, least = 0x1p-8F, most = 0x1p8F;
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    char approximate[16];
+    nd_op_text(&op_call, "approximate", approximate, sizeof approximate);
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
+        (approximate[0] != '\0' && strcmp(approximate, "none") != 0))
+        return ND_OK;
+    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
+    float ratio = x->scale[0] / y->scale[0];
+    struct gelu g = {.zero = x->zero_point[0]};
+    if (!(x->scale[0] >= min_scale && x->scale[0] <= max_scale && ratio >= least && ratio <= most) ||
+        !cutting_init(&g.out, ratio, y->zero_point[0]))
+        return ND_OK;
+    double factor = ldexp((double)x->scale[0] / sqrt(2), 14);
+    int exponent; /* factor < 2^exponent */
+    frexp(factor, &exponent);
+    g.shift = 15 - exponent;
+    g.m = llrint(ldexp(factor, g.shift));
+    if (g.m > INT16_MAX)
+        return ND_OK;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, bend_gelu, &g, &bounds, err);
+}
+
+/* ---- Exp and Elu ---- */
+
+enum {
+    PLACE_BITS = 16,       /* of the exponent, after the point */
+    POWER_PIECE_BITS = 14, /* of the place within a piece */
+    MANTISSA_BITS = 14,    /* of what is 1 .. 2, after the point */
+    HALF = 1 << (PLACE_BITS - 1),
+};
+
+/* 2^t in steps of 1/16384, by rising powers of t. Each piece was read out of all quantised values of one Exp
+ * whose quantised values are the places (gen3, QAIRT 2.51.0); no other whole numbers give every quantised
+ * value. */
+static const struct power_piece {
+    int32_t ones, first, second, third;
+    int32_t rounds_ones, rounds_first; /* added before 16 bits are cut off */
+} power_pieces[] = {
+    {16384, 11357, 3925, 987, HALF, HALF},
+    {16381, 11395, 3780, 1180, 0, HALF},
+    {16352, 11565, 3447, 1401, 0, 0},
+    {16231, 12038, 2824, 1676, HALF, 0},
+};
+
+static int64_t mantissa(int64_t place)
+{
+    const struct power_piece *p = &power_pieces[place >> POWER_PIECE_BITS];
+    int64_t sum = p->second + ((p->third * place) >> PLACE_BITS);
+    sum = p->first + ((sum * place + p->rounds_first) >> PLACE_BITS);
+    return p->ones + ((sum * place + p->rounds_ones) >> PLACE_BITS);
+}
+
+struct exponential {
+    struct nd_htp_factor in, out; /* of the quantised values to places, and of the mantissa */
+    struct nd_htp_factor line;    /* Elu: of the quantised values from zero on */
+    int64_t zero, added;
+    bool is_elu;
+    int64_t zero_y;
+};
+
+/* Not yet with what is added. */
+static int64_t raise(const struct exponential *e, int64_t d)
+{
+    int64_t place = nd_htp_shift_cut(llabs(d) * e->in.m, ND_HTP_FACTOR_BITS - e->in.exponent);
+    int64_t whole = place >> PLACE_BITS, rest = place & UINT16_MAX;
+    if (d < 0) { /* a place before a whole number; of the number itself the nearest that there is */
+        whole = -whole - 1;
+        rest = rest == 0 ? UINT16_MAX : UINT16_MAX + 1 - rest;
+    }
+    int64_t scaled = (mantissa(rest) * e->out.m) >> ND_HTP_FACTOR_BITS;
+    int64_t right = -(whole + e->out.exponent);
+    return nd_htp_shift_cut(scaled, (int)(right > INT16_MAX   ? INT16_MAX
+                                          : right < INT16_MIN ? INT16_MIN
+                                                              : right));
+}
+
+static int64_t bend_exponential(const void *parameters, int64_t x)
+{
+    const struct exponential *e = parameters;
+    int64_t d = x - e->zero;
+    if (!e->is_elu || d < 0)
+        return raise(e, d) + e->added;
+    return e->zero_y + nd_htp_shift_cut((d * e->line.m) >> ND_HTP_FACTOR_BITS, -e->line.exponent);
+}
+
+/* Of x, those that the formulas were held against. */
+static const float min_exponent_scale = 1e-7F, max_exponent_scale = 3e-3F;
+
+static bool is_usual_exponent(const struct nd_htp_job *job)
+{
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
+        return false;
+    float scale = job->call->inputs[0].quant->scale[0];
+    return scale >= min_exponent_scale && scale <= max_exponent_scale;
+}
+
+/* Of the quantised input and output; the function is alpha e^x. */
+static bool make_exponential(const struct nd_htp_job *job, float alpha, struct exponential *out)
+{
+    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
+    float places = x->scale[0] / (float)0.69314718055994530942;
+    *out = (struct exponential){.zero = x->zero_point[0], .zero_y = y->zero_point[0]};
+    out->added = out->zero_y;
+    return nd_htp_factor_init(&out->in, ldexpf(places, PLACE_BITS)) &&
+           nd_htp_factor_init(&out->out, nd_htp_quotient(ldexpf(alpha, -MANTISSA_BITS), y->scale[0]));
+}
+
+enum nd_status nd_htp_exp16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct exponential e;
+    if (!is_usual_exponent(job) || !make_exponential(job, 1, &e))
+        return ND_OK;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, bend_exponential, &e, &bounds, err);
+}
+
+enum nd_status nd_htp_elu16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    static const float min_alpha = 0.1F, max_alpha = 3; /* those that the formula was held against */
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    float alpha = (float)nd_op_f(&op_call, "alpha", 1);
+    struct exponential e;
+    if (!(alpha >= min_alpha && alpha <= max_alpha) || !is_usual_exponent(job) ||
+        !make_exponential(job, alpha, &e))
+        return ND_OK;
+    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
+    if (!nd_htp_factor_init(&e.line, nd_htp_quotient(x->scale[0], y->scale[0])))
+        return ND_OK;
+    e.is_elu = true;
+    e.added = (int64_t)((float)e.zero_y - alpha / y->scale[0]);
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, bend_exponential, &e, &bounds, err);
+}
+
+/* ---- Sqrt: x times one over its root ---- */
+
+enum {
+    ROOT_PIECE_BITS = 10, /* x from 2^14 on lies in 48 pieces */
+    FIRST_PIECE = 16,
+    MIN_NORMAL = 1 << 14,
+    ROOT_BITS = 9, /* of x times one over its root, after the point, where x is normal */
+};
+
+/* A guess at 8192 / sqrt(x), of the middle of each piece. */
+static int64_t guess_of(int64_t x)
+{
+    double middle = ((double)(x >> ROOT_PIECE_BITS) + 0.5) * (1 << ROOT_PIECE_BITS);
+    return llrint(8192 / sqrt(middle));
+}
+
+struct root {
+    struct nd_htp_factor out;
+    int64_t zero, zero_y;
+};
+
+static int64_t take_root(const void *parameters, int64_t x)
+{
+    const struct root *r = parameters;
+    /* Below zero the place wraps. */
+    int64_t d = (x - r->zero) & UINT16_MAX;
+    if (d == 0)
+        return r->zero_y;
+    int halvings = 0;
+    for (; d < MIN_NORMAL; d *= 4)
+        halvings++;
+    /* One step of Newton's method. */
+    int64_t guess = guess_of(d);
+    int64_t inverse = (guess * ((3 << 18) - ((d * guess * guess) >> 8)) + (1 << 14) - 1) >> 15;
+    int64_t scaled = nd_htp_shift(d * inverse * r->out.m, ND_HTP_FACTOR_BITS);
+    return r->zero_y + nd_htp_shift(scaled, ROOT_BITS + halvings - r->out.exponent);
+}
+
+enum nd_status nd_htp_sqrt16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    /* Those that the formula was held against: of x, and as quotients. */
+    static const float min_scale = 1e-8F, max_scale = 10, least = 0x1p-10F, most = 0x1p6F;
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
+        return ND_OK;
+    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
+    /* The root of a quantised value, in steps of 1/256. */
+    float ratio = nd_htp_quotient(sqrtf(x->scale[0]), y->scale[0]) / 256;
+    struct root r = {.zero = x->zero_point[0], .zero_y = y->zero_point[0]};
+    if (!(x->scale[0] >= min_scale && x->scale[0] <= max_scale && ratio >= least && ratio <= most) ||
+        !nd_htp_factor_init(&r.out, ratio))
+        return ND_OK;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, take_root, &r, &bounds, err);
+}
+
+/* ---- HardSwish: x, in steps of the output, times a gate of 15 bits ---- */
+
+enum { SWISH_GATE_BITS = 15 };
+
+struct hard_swish {
+    struct nd_htp_factor gate, out;
+    int64_t zero, zero_y;
+};
+
+static int64_t swish_gate(const struct nd_htp_factor *factor, int64_t d)
+{
+    /* At least one bit after the point is left for the second rounding. */
+    int places = factor->exponent < 0 ? -factor->exponent : 1, left = factor->exponent + places;
+    int64_t product = nd_htp_shift(d * ((int64_t)1 << left) * factor->m, ND_HTP_FACTOR_BITS);
+    int64_t gate = nd_htp_shift(product, places) + (1 << (SWISH_GATE_BITS - 1));
+    return gate < 0 ? 0 : gate > INT16_MAX ? INT16_MAX : gate;
+}
+
+static int64_t swish(const void *parameters, int64_t x)
+{
+    const struct hard_swish *h = parameters;
+    int64_t d = x - h->zero;
+    int left = h->out.exponent > 0 ? h->out.exponent : 0, right = h->out.exponent < 0 ? -h->out.exponent : 0;
+    int64_t steps = nd_htp_shift(d * ((int64_t)1 << left) * h->out.m, ND_HTP_FACTOR_BITS);
+    int64_t product = nd_htp_shift(steps * swish_gate(&h->gate, d), SWISH_GATE_BITS);
+    return h->zero_y + nd_htp_shift(product, right);
+}
+
+enum nd_status nd_htp_hard_swish16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    /* Those that the formula was held against: of x, and as quotients. */
+    static const float min_scale = 1e-6F, max_scale = 2e-3F, least = 1.0F / 60, most = 60;
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
+        nd_htp_is_made_with_matrix(job))
+        return ND_OK;
+    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
+    float ratio = nd_htp_quotient(x->scale[0], y->scale[0]);
+    struct hard_swish h = {.zero = x->zero_point[0], .zero_y = y->zero_point[0]};
+    if (!(x->scale[0] >= min_scale && x->scale[0] <= max_scale && ratio >= least && ratio <= most) ||
+        !nd_htp_factor_init(&h.gate, ldexpf(x->scale[0] / 6, SWISH_GATE_BITS)) ||
+        !nd_htp_factor_init(&h.out, ratio))
+        return ND_OK;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, swish, &h, &bounds, err);
+}

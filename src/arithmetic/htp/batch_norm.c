@@ -189,7 +189,7 @@ static void make_sum(const struct norm *norm, size_t channel, const double *x, s
     }
 }
 
-enum nd_status nd_htp_batch_norm(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_batch_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct norm norm = {.job = job};
     bool are_known = false;
@@ -222,3 +222,8 @@ bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer)
     nd_array_deinit(&norm.biases);
     return are_known && norm.overflows;
 }
+
+const struct nd_htp_operator nd_htp_batch_norms[] = {
+    {"BatchNormalization", make_batch_norm, false},
+    {.op_type = NULL},
+};

@@ -70,7 +70,7 @@ static bool make_tanh_input(const struct nd_quant *x, bool is_gate, struct tanh_
     return out->m <= INT16_MAX;
 }
 
-enum nd_status nd_htp_curve16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_tanh(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct tanh_input in;
     bool is_gate = job->call->node->op_type[0] == 'S';
@@ -199,7 +199,7 @@ static int64_t bend_gelu(const void *parameters, int64_t x)
     return cut(&g->out, d < 0 ? -steps : steps);
 }
 
-enum nd_status nd_htp_gelu16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_gelu(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Of x and as quotients, those that the formula was held against. */
     static const float min_scale = 1e-8F, max_scale = 1, least = 0x1p-8F, most = 0x1p8F;
@@ -311,7 +311,7 @@ static bool make_exponential(const struct nd_htp_job *job, float alpha, struct e
            nd_htp_factor_init(&out->out, nd_htp_quotient(ldexpf(alpha, -MANTISSA_BITS), y->scale[0]));
 }
 
-enum nd_status nd_htp_exp16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_exp(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct exponential e;
     if (!is_usual_exponent(job) || !make_exponential(job, 1, &e))
@@ -320,7 +320,7 @@ enum nd_status nd_htp_exp16(const struct nd_htp_job *job, struct nd_error *err)
     return nd_htp_make_words(job, bend_exponential, &e, &bounds, err);
 }
 
-enum nd_status nd_htp_elu16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_elu(const struct nd_htp_job *job, struct nd_error *err)
 {
     static const float min_alpha = 0.1F, max_alpha = 3; /* those that the formula was held against */
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
@@ -376,7 +376,7 @@ static int64_t take_root(const void *parameters, int64_t x)
     return r->zero_y + nd_htp_shift(scaled, ROOT_BITS + halvings - r->out.exponent);
 }
 
-enum nd_status nd_htp_sqrt16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_sqrt(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Those that the formula was held against: of x, and as quotients. */
     static const float min_scale = 1e-8F, max_scale = 10, least = 0x1p-10F, most = 0x1p6F;
@@ -421,7 +421,7 @@ static int64_t swish(const void *parameters, int64_t x)
     return h->zero_y + nd_htp_shift(product, right);
 }
 
-enum nd_status nd_htp_hard_swish16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_hard_swish(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Those that the formula was held against: of x, and as quotients. */
     static const float min_scale = 1e-6F, max_scale = 2e-3F, least = 1.0F / 60, most = 60;
@@ -438,3 +438,14 @@ enum nd_status nd_htp_hard_swish16(const struct nd_htp_job *job, struct nd_error
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     return nd_htp_make_words(job, swish, &h, &bounds, err);
 }
+
+const struct nd_htp_operator nd_htp_curves16[] = {
+    {"Sigmoid", make_tanh, true},
+    {"Tanh", make_tanh, true},
+    {"Gelu", make_gelu, true},
+    {"Exp", make_exp, true},
+    {"Elu", make_elu, true},
+    {"Sqrt", make_sqrt, true},
+    {"HardSwish", make_hard_swish, true},
+    {.op_type = NULL},
+};

@@ -18,7 +18,7 @@ static int64_t rescale_qvalue(const void *parameters, int64_t x)
 
 /* Relu and Clip: the line between the bounds of the operator. Where these are those of the quantised values the
  * provider leaves it out, and what remains is a change of the encoding, which depends on the layout. */
-enum nd_status nd_htp_narrow16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status narrow(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_linear_call *call = job->call;
     struct nd_htp_line16 line;
@@ -36,7 +36,7 @@ enum nd_status nd_htp_narrow16(const struct nd_htp_job *job, struct nd_error *er
     return nd_htp_make_words(job, rescale_qvalue, &line, &bounds, err);
 }
 
-enum nd_status nd_htp_neg16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status negate_words(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_htp_line16 line;
     if (!nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
@@ -56,7 +56,7 @@ static int64_t rescale_magnitude(const struct nd_htp_line16 *line, int64_t magni
            ND_HTP_LINE_QVALUE_BITS;
 }
 
-enum nd_status nd_htp_abs16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_magnitudes(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* With more, the provider may lay a tensor out with the channels last: which rows there are is not known.
      */
@@ -114,7 +114,7 @@ static bool make_leaky(const struct nd_quant *x, const struct nd_quant *y, float
     return true;
 }
 
-enum nd_status nd_htp_leaky16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_leaky_relu(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     struct leaky l;
@@ -140,7 +140,7 @@ static bool has_slopes(const struct nd_htp_job *job)
 }
 
 /* PRelu: the LeakyRelu of each channel, of slopes below 1. */
-enum nd_status nd_htp_prelu16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (!has_slopes(job))
         return ND_OK;
@@ -171,7 +171,7 @@ static int64_t follow_line(const void *parameters, int64_t x)
     return (int64_t)floor((double)(x - l->zero) * l->slope + l->offset + 0.5);
 }
 
-enum nd_status nd_htp_hard_sigmoid16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_hard_sigmoid(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
@@ -186,3 +186,14 @@ enum nd_status nd_htp_hard_sigmoid16(const struct nd_htp_job *job, struct nd_err
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     return nd_htp_make_words(job, follow_line, &l, &bounds, err);
 }
+
+const struct nd_htp_operator nd_htp_lines16[] = {
+    {"Relu", narrow, true},
+    {"Clip", narrow, true},
+    {"Neg", negate_words, true},
+    {"Abs", make_magnitudes, true},
+    {"LeakyRelu", make_leaky_relu, true},
+    {"HardSigmoid", make_hard_sigmoid, true},
+    {"PRelu", make_prelu, true},
+    {.op_type = NULL},
+};

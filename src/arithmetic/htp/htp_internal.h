@@ -23,36 +23,29 @@ struct nd_htp_job {
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
-/* linear.c: Conv, ConvTranspose, Gemm, MatMul; the same with what comes after them; uint16 depthwise Conv by
- * steps of two */
-nd_htp_family nd_htp_linear, nd_htp_bent, nd_htp_depthwise16;
-/* elementwise.c: Add, and uint8 Sub; uint8 and uint16 Mul; Min and Max; Div; Reciprocal */
-nd_htp_family nd_htp_add, nd_htp_mul, nd_htp_mul16, nd_htp_choose, nd_htp_div, nd_htp_reciprocal;
-/* rescale.c: uint8 Neg */
-nd_htp_family nd_htp_negate;
-/* pool.c: GlobalAveragePool, ReduceMean and uint8 ReduceSum; AveragePool; uint16 ReduceSum and ReduceMean */
-nd_htp_family nd_htp_mean, nd_htp_pool, nd_htp_reduce16;
-/* norm.c: LayerNormalization; InstanceNormalization */
-nd_htp_family nd_htp_norm, nd_htp_instance_norm;
-/* batch_norm.c */
-nd_htp_family nd_htp_batch_norm;
-/* softmax.c: uint8; uint16 */
-nd_htp_family nd_htp_softmax, nd_htp_softmax16;
-/* table.c: uint8 functions of one input, the others being constants */
-nd_htp_family nd_htp_table, nd_htp_prelu;
-/* halves.c: what reads an input of the graph in floats */
-nd_htp_family nd_htp_halves;
-/* move.c: what moves quantised values or takes the greatest; Pad with another encoding; uint16 Concat, Slice,
- * Split, ReduceMax and ReduceMin with another scale */
-nd_htp_family nd_htp_move, nd_htp_pad, nd_htp_move16;
-/* resize.c */
-nd_htp_family nd_htp_resize;
-/* elementwise16.c: uint16 alone. Relu and Clip; Neg; Abs; LeakyRelu; PRelu; HardSigmoid */
-nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_prelu16,
-    nd_htp_hard_sigmoid16;
-/* curves16.c: uint16 alone. Tanh and Sigmoid; x Sigmoid(x), of which the layer has x alone; and so on */
-nd_htp_family nd_htp_curve16, nd_htp_silu16, nd_htp_gelu16, nd_htp_exp16, nd_htp_elu16, nd_htp_sqrt16,
-    nd_htp_hard_swish16;
+
+/* An operator, and what makes the quantised values of its layers. Of uint16 what is of words is asked first;
+ * what that does not cover is asked of the others. */
+struct nd_htp_operator {
+    const char *op_type; /* NULL behind the last one of a table */
+    nd_htp_family *family;
+    bool is_of_words;
+};
+/* The operators of linear.c, elementwise.c, elementwise16.c, curves16.c, table.c, pool.c, norm.c, batch_norm.c,
+ * softmax.c, move.c and resize.c. */
+extern const struct nd_htp_operator nd_htp_products[], nd_htp_elements[], nd_htp_lines16[], nd_htp_curves16[],
+    nd_htp_tables[], nd_htp_means[], nd_htp_norms[], nd_htp_batch_norms[], nd_htp_softmaxes[], nd_htp_moves[],
+    nd_htp_resizes[];
+
+/* What is asked for by more than its operator. */
+nd_htp_family nd_htp_halves;          /* halves.c: what reads an input of the graph in floats */
+nd_htp_family nd_htp_bent;            /* linear.c: products with what comes after them */
+nd_htp_family nd_htp_words_by_number; /* elementwise.c: uint16 Mul, Div and Sub by one number, in blocks */
+nd_htp_family nd_htp_silu16;          /* curves16.c: x Sigmoid(x), of which the layer has x alone */
+nd_htp_family nd_htp_table;           /* table.c: uint8 functions of one input, the others being constants */
+nd_htp_family nd_htp_move;            /* move.c: what moves quantised values or takes the greatest */
+nd_htp_family
+    nd_htp_move16; /* move.c: uint16 Concat, Slice, Split, ReduceMax and ReduceMin with another scale */
 
 /* ---- job.c ---- */
 
@@ -247,16 +240,9 @@ int64_t nd_htp_follow_line16(const struct nd_htp_line16 *line, int64_t d);
 /* Input 0 in the encoding of the output, in that way. */
 enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method,
                                     struct nd_error *err);
-/* uint8 Mul or Div of which input `constant` is one. */
-enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bool divides,
-                               struct nd_error *err);
-
-/* The quotients of scales of which it was drawn how uint16 numbers are made in blocks (QAIRT 2.51.0, gen1 and
- * gen3): with 1/300 and 1/2500 3 and 119 of 1024 quantised values differed. */
-#define ND_HTP_MIN_BY_NUMBER 0x1p-6
-#define ND_HTP_MAX_BY_NUMBER 16
-/* uint16 Mul, Div and Sub by one number, in blocks. */
-enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err);
+/* Input i times a number that is not zero. */
+enum nd_status nd_htp_multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method,
+                                  double factor, struct nd_error *err);
 
 /* ---- scaling.c ---- */
 
@@ -387,7 +373,7 @@ static inline size_t nd_htp_place(const struct nd_htp_weights *weights, size_t c
 /* ---- linear.c ---- */
 
 /* Whether operands, scales and attributes of the product are such as the arithmetics speak of; and whether it
- * is none of nd_htp_depthwise16, either. */
+ * is no uint16 depthwise one by steps of two, either. */
 bool nd_htp_is_known_product(const struct nd_htp_job *job);
 /* The scalings of all columns of a product with these weights, without the sums: *out[weights->n_columns] is
  * freed by the caller. *job->is_covered false: the arithmetic does not say it, and *out is left as it was. */

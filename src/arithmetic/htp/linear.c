@@ -265,7 +265,7 @@ static bool find_scalings(const struct nd_htp_job *job, struct nd_htp_scaling *s
     return true;
 }
 
-enum nd_status nd_htp_depthwise16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_depthwise16(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (!is_product(job) || !is_strided_depthwise16(job) || !are_known_windows(job) ||
         job->layer->origins[1] != ND_EXACT_FROM_CONSTANT)
@@ -646,7 +646,7 @@ static enum nd_status find_weights(struct product *p, struct nd_error *err)
     return status;
 }
 
-enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_linear(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct product p = {.job = job};
     if (!nd_htp_is_known_product(job))
@@ -698,7 +698,7 @@ enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
         is_known = takes_relu(job, &part.after);
     else
         is_known = is_known && !is_conv(job) && job->slope >= 0;
-    enum nd_status status = is_known ? nd_htp_linear(&part, err) : ND_OK;
+    enum nd_status status = is_known ? make_linear(&part, err) : ND_OK;
     /* The Relu is no operation of its own then, either. */
     bool is_open = is_known && is_relu && status == ND_OK && !*job->is_covered;
     return is_open ? ND_ERR_UNSUPPORTED : status;
@@ -721,3 +721,8 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
     *out = scalings;
     return ND_OK;
 }
+
+const struct nd_htp_operator nd_htp_products[] = {
+    {"Conv", make_depthwise16, true}, {"Conv", make_linear, false},   {"ConvTranspose", make_linear, false},
+    {"Gemm", make_linear, false},     {"MatMul", make_linear, false}, {.op_type = NULL},
+};

@@ -466,7 +466,7 @@ static enum nd_status copy_input(const struct nd_htp_job *job, struct nd_error *
     return status;
 }
 
-enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_padded(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array qvalues = {0}, moved = {0};
     bool is_known = false, is_made = job->layer->origins[0] == ND_EXACT_FROM_LAYER;
@@ -497,3 +497,31 @@ enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
     *job->is_covered = true;
     return ND_OK;
 }
+
+const struct nd_htp_operator nd_htp_moves[] = {
+    {"Concat", nd_htp_move16, true},
+    {"Slice", nd_htp_move16, true},
+    {"Split", nd_htp_move16, true},
+    {"ReduceMax", nd_htp_move16, true},
+    {"ReduceMin", nd_htp_move16, true},
+    {"Concat", nd_htp_move, false},
+    {"DepthToSpace", nd_htp_move, false},
+    {"Expand", nd_htp_move, false},
+    {"Flatten", nd_htp_move, false},
+    {"Gather", nd_htp_move, false},
+    {"GlobalMaxPool", nd_htp_move, false},
+    {"Identity", nd_htp_move, false},
+    {"MaxPool", nd_htp_move, false},
+    {"ReduceMax", nd_htp_move, false},
+    {"ReduceMin", nd_htp_move, false},
+    {"Pad", make_padded, false},
+    {"Reshape", nd_htp_move, false},
+    {"Slice", nd_htp_move, false},
+    {"SpaceToDepth", nd_htp_move, false},
+    {"Split", nd_htp_move, false},
+    {"Squeeze", nd_htp_move, false},
+    {"Tile", nd_htp_move, false},
+    {"Transpose", nd_htp_move, false},
+    {"Unsqueeze", nd_htp_move, false},
+    {.op_type = NULL},
+};

@@ -191,7 +191,7 @@ static void normalise_row(const struct layer_norm *norm, const double *x, double
     }
 }
 
-enum nd_status nd_htp_norm(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_layer_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (!is_known_layer_norm(job))
         return ND_OK;
@@ -329,7 +329,7 @@ static bool normalise_bytes(const struct nd_htp_job *job, size_t channel, const 
     return true;
 }
 
-enum nd_status nd_htp_instance_norm(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_instance_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array qvalues = {0};
     if (!is_known_instance_norm(job))
@@ -349,3 +349,10 @@ enum nd_status nd_htp_instance_norm(const struct nd_htp_job *job, struct nd_erro
     *job->is_covered = true;
     return ND_OK;
 }
+
+const struct nd_htp_operator nd_htp_norms[] = {
+    {"InstanceNormalization", make_instance_norm, true},
+    {"LayerNormalization", make_layer_norm, false},
+    {"InstanceNormalization", make_instance_norm, false},
+    {.op_type = NULL},
+};

@@ -150,7 +150,7 @@ static enum nd_status scale_all(const struct nd_htp_job *job, const struct nd_ar
     return status;
 }
 
-enum nd_status nd_htp_reduce16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status reduce_words(const struct nd_htp_job *job, struct nd_error *err)
 {
     enum { MAX_COUNT = 2048 }; /* that was looked at */
     struct nd_array x = {0}, reduced = {0};
@@ -222,13 +222,13 @@ static bool averages_init(struct averages *a, const struct nd_htp_job *job, size
     return !a->is_apart || sums_init(&a->sums, job, count, multiplier);
 }
 
-enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_mean(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array x = {0}, mean = {0};
     double largest;
     if (job->layer->dtype == ND_DTYPE_U16 && strcmp(job->call->node->op_type, "ReduceMean") == 0 &&
         !is_plane_mean(job))
-        return ND_OK; /* nd_htp_reduce16 */
+        return ND_OK; /* reduce_words */
     if (job->call->n_inputs > 2 || !nd_htp_all_are(job, 1, job->layer->dtype) ||
         job->call->inputs[0].values->n == 0)
         return ND_OK;
@@ -477,7 +477,7 @@ static double qvalue_of(const struct averaging *a, size_t i, double mean)
     return fmin(fmax(floor(sum * scaling->c + 0.5 + a->more) + scaling->zero, a->bounds.low), a->bounds.high);
 }
 
-enum nd_status nd_htp_pool(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_pool(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array x = {0};
     double largest;
@@ -499,3 +499,13 @@ enum nd_status nd_htp_pool(const struct nd_htp_job *job, struct nd_error *err)
     *job->is_covered = true;
     return ND_OK;
 }
+
+const struct nd_htp_operator nd_htp_means[] = {
+    {"ReduceMean", reduce_words, true},
+    {"ReduceSum", reduce_words, true},
+    {"AveragePool", make_pool, false},
+    {"GlobalAveragePool", make_mean, false},
+    {"ReduceMean", make_mean, false},
+    {"ReduceSum", make_mean, false},
+    {.op_type = NULL},
+};

@@ -1,5 +1,4 @@
-/* Quantised values of one encoding as quantised values of another, in the ways in which the HTP does it; and
- * the operators that are nothing else: Neg, and Mul and Div by a positive constant.
+/* Quantised values of one encoding as quantised values of another, in the ways in which the HTP does it.
  * docs/science/htp-arithmetic.md#rescaling. */
 #include <math.h>
 #include <string.h>
@@ -125,8 +124,7 @@ void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescal
         qvalues->x[i] = rescale(&step, qvalues->x[i]);
 }
 
-/* Input i times a number that is not zero. */
-static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method,
+enum nd_status nd_htp_multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method,
                                   double factor, struct nd_error *err)
 {
     const struct nd_quant *x = nd_htp_plain(job, i), *y = nd_htp_plain_output(job);
@@ -144,82 +142,5 @@ static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum n
 enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method,
                                     struct nd_error *err)
 {
-    return multiply_by(job, 0, method, 1, err);
-}
-
-enum nd_status nd_htp_negate(const struct nd_htp_job *job, struct nd_error *err)
-{
-    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
-        return ND_OK;
-    return multiply_by(job, 0, ND_HTP_FIXED, -1, err);
-}
-
-/* By a negative constant the simulator goes another way. */
-enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bool divides,
-                               struct nd_error *err)
-{
-    const struct nd_linear_input *number = &job->call->inputs[constant], *other = &job->call->inputs[!constant];
-    double factor =
-        (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
-    if (!(factor > 0) || number->values->shape.rank > other->values->shape.rank)
-        return ND_OK;
-    enum nd_htp_method method = nd_htp_is_laid_out(job, !constant) ? ND_HTP_LAYOUT : ND_HTP_FIXED;
-    return multiply_by(job, !constant, method, divides ? 1 / factor : factor, err);
-}
-
-/* uint16 in blocks: input i by a quotient, a float32, which decides where the multiplier lies half between two
- * numbers, with that zero point in the place of the output's. */
-static enum nd_status rescale_words(const struct nd_htp_job *job, size_t i, float quotient, int64_t zero,
-                                    struct nd_error *err)
-{
-    struct nd_quant quant = *job->call->out_quant;
-    struct nd_linear_call call = *job->call;
-    struct nd_htp_job moved = *job;
-    struct nd_htp_rescaling r;
-    if (!((double)quotient >= ND_HTP_MIN_BY_NUMBER && quotient < ND_HTP_MAX_BY_NUMBER) ||
-        !nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)quotient, 1))
-        return ND_OK;
-    enum nd_status status = nd_array_copy(call.inputs[i].values, job->qvalues, err);
-    if (status != ND_OK)
-        return status;
-    quant.zero_point = &zero;
-    call.out_quant = &quant;
-    moved.call = &call;
-    nd_htp_rescale_all(&moved, &r, (double)call.inputs[i].quant->zero_point[0], 1, job->qvalues);
-    *job->is_covered = true;
-    return ND_OK;
-}
-
-static bool is_by_number(const struct nd_htp_job *job, size_t *constant)
-{
-    const struct nd_linear_call *call = job->call;
-    if (call->n_inputs != 2 || call->node == NULL || !nd_htp_are_words(job, 2) || !nd_htp_is_unbounded(job) ||
-        nd_htp_is_number(job, 0) == nd_htp_is_number(job, 1))
-        return false;
-    *constant = nd_htp_is_number(job, 1);
-    return call->inputs[*constant].values->shape.rank <= call->inputs[!*constant].values->shape.rank &&
-           (*constant == 1 || strcmp(call->node->op_type, "Mul") == 0);
-}
-
-enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err)
-{
-    size_t constant;
-    if (!is_by_number(job, &constant))
-        return ND_OK;
-    const char *op_type = job->call->node->op_type;
-    const struct nd_linear_input *number = &job->call->inputs[constant];
-    const struct nd_quant *x = nd_htp_plain(job, !constant), *y = nd_htp_plain_output(job);
-    float steps = (float)(number->values->x[0] - (double)number->quant->zero_point[0]);
-    float value = steps * number->quant->scale[0];
-    /* x - number: the number is rounded to whole steps of the output, which are put into its zero point. One
-     * above 65535 wraps, a defect of the SDK: not covered, so that its values are not taken for right ones. */
-    double zero = rint((double)y->zero_point[0] - (double)value / (double)y->scale[0]);
-    if (strcmp(op_type, "Sub") == 0)
-        return zero <= UINT16_MAX ? rescale_words(job, 0, x->scale[0] / y->scale[0], (int64_t)zero, err)
-                                  : ND_OK;
-    bool multiplies = strcmp(op_type, "Mul") == 0;
-    if (!(value > 0) || (!multiplies && strcmp(op_type, "Div") != 0))
-        return ND_OK;
-    float scale = multiplies ? x->scale[0] * value : x->scale[0] / value;
-    return rescale_words(job, !constant, scale / y->scale[0], y->zero_point[0], err);
+    return nd_htp_multiply_by(job, 0, method, 1, err);
 }

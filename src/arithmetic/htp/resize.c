@@ -209,7 +209,7 @@ static enum nd_status interpolate_halves(const struct nd_htp_job *job, struct nd
     return status;
 }
 
-enum nd_status nd_htp_resize(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_resize(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     if (is_attribute(&op_call, "mode", "") || is_attribute(&op_call, "mode", "nearest"))
@@ -221,3 +221,8 @@ enum nd_status nd_htp_resize(const struct nd_htp_job *job, struct nd_error *err)
     bool is_known = nd_htp_is_half_resize(job) && nd_htp_is_unbounded(job) && !nd_htp_is_share(job, 0);
     return is_known ? interpolate_halves(job, err) : ND_OK;
 }
+
+const struct nd_htp_operator nd_htp_resizes[] = {
+    {"Resize", make_resize, false},
+    {.op_type = NULL},
+};

@@ -342,7 +342,7 @@ static enum nd_status make_output(const struct nd_htp_job *job, int64_t axis, co
 
 /* Another zero point than 0 and 128 does not count, which is a defect (docs/results/found.md#softmax) and not
  * covered. */
-enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
     enum { MIDDLE = 128 };
     static const enum nd_htp_method of_pairs = ND_HTP_FIXED, of_rows = ND_HTP_LAYOUT;
@@ -356,7 +356,7 @@ enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err
     return make_output(job, axis, &bytes, is_pair ? &of_pairs : zero == MIDDLE ? &of_rows : NULL, err);
 }
 
-enum nd_status nd_htp_softmax16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_softmax16(const struct nd_htp_job *job, struct nd_error *err)
 {
     static const enum nd_htp_method of_rows = ND_HTP_LAYOUT;
     bool is_usual = job->call->n_inputs == 1 && nd_htp_has_words(job) && nd_htp_is_unbounded(job);
@@ -366,3 +366,9 @@ enum nd_status nd_htp_softmax16(const struct nd_htp_job *job, struct nd_error *e
     bool is_rescaled = nd_htp_plain_output(job)->zero_point[0] != 0;
     return make_output(job, axis, &words, is_rescaled ? &of_rows : NULL, err);
 }
+
+const struct nd_htp_operator nd_htp_softmaxes[] = {
+    {"Softmax", make_softmax16, true},
+    {"Softmax", make_softmax, false},
+    {.op_type = NULL},
+};

@@ -143,7 +143,7 @@ static bool is_known_prelu(const struct nd_htp_job *job)
            ratio < max_ratio && UINT8_MAX * (double)call->inputs[1].quant->scale[0] <= greatest_slope;
 }
 
-enum nd_status nd_htp_prelu(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (!is_known_prelu(job))
         return ND_OK;
@@ -170,3 +170,29 @@ enum nd_status nd_htp_prelu(const struct nd_htp_job *job, struct nd_error *err)
     *job->is_covered = true;
     return ND_OK;
 }
+
+const struct nd_htp_operator nd_htp_tables[] = {
+    {"Abs", nd_htp_table, false},
+    {"Atan", nd_htp_table, false},
+    {"Ceil", nd_htp_table, false},
+    {"Clip", nd_htp_table, false},
+    {"Cos", nd_htp_table, false},
+    {"Elu", nd_htp_table, false},
+    {"Exp", nd_htp_table, false},
+    {"Floor", nd_htp_table, false},
+    {"Gelu", nd_htp_table, false},
+    {"HardSigmoid", nd_htp_table, false},
+    {"HardSwish", nd_htp_table, false},
+    {"LeakyRelu", nd_htp_table, false},
+    {"Log", nd_htp_table, false},
+    {"Relu", nd_htp_table, false},
+    {"Round", nd_htp_table, false},
+    {"Sigmoid", nd_htp_table, false},
+    {"Sign", nd_htp_table, false},
+    {"Sin", nd_htp_table, false},
+    {"Softplus", nd_htp_table, false},
+    {"Sqrt", nd_htp_table, false},
+    {"Tanh", nd_htp_table, false},
+    {"PRelu", make_prelu, false},
+    {.op_type = NULL},
+};

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
-#include "core/memory.h"
 
 /* y = clip(((f(a, b) >> first) + offset + half) >> shift) in 64-bit integers, where shifts are floors. */
 struct fixed_point {

@@ -14,9 +14,9 @@ static const struct nd_layer_arithmetic arithmetics[] = {
     {"htp-v69:2.48", "HTP v68 and v69, QAIRT 2.48 to 2.50", ND_HTP_V69, true, false},
 };
 
-static const struct nd_htp_operator *const families[] = {
-    nd_htp_elements,    nd_htp_lines16,   nd_htp_curves16, nd_htp_products, nd_htp_means,  nd_htp_norms,
-    nd_htp_batch_norms, nd_htp_softmaxes, nd_htp_tables,   nd_htp_moves,    nd_htp_resizes};
+static const struct nd_htp_operator *const families[] = {nd_htp_elements, nd_htp_functions16, nd_htp_products,
+                                                         nd_htp_means,    nd_htp_norms,       nd_htp_softmaxes,
+                                                         nd_htp_tables,   nd_htp_moves};
 
 const struct nd_layer_arithmetic *nd_layer_arithmetics(size_t *n)
 {

@@ -4,6 +4,7 @@
 #define ND_ARITH_HTP_INTERNAL_H
 
 #include <math.h>
+#include <string.h>
 
 #include "arithmetic/exact/linear/linear_families.h"
 #include "arithmetic/htp/htp.h"
@@ -31,28 +32,20 @@ struct nd_htp_operator {
     nd_htp_family *family;
     bool is_of_words;
 };
-/* The operators of linear.c, elementwise.c, elementwise16.c, curves16.c, table.c, pool.c, norm.c, batch_norm.c,
- * softmax.c, move.c and resize.c. */
-extern const struct nd_htp_operator nd_htp_products[], nd_htp_elements[], nd_htp_lines16[], nd_htp_curves16[],
-    nd_htp_tables[], nd_htp_means[], nd_htp_norms[], nd_htp_batch_norms[], nd_htp_softmaxes[], nd_htp_moves[],
-    nd_htp_resizes[];
+/* The operators of linear.c, elementwise.c, functions16.c, table.c, pool.c, norm.c, softmax.c and move.c. */
+extern const struct nd_htp_operator nd_htp_products[], nd_htp_elements[], nd_htp_functions16[], nd_htp_tables[],
+    nd_htp_means[], nd_htp_norms[], nd_htp_softmaxes[], nd_htp_moves[];
 
 /* What is asked for by more than its operator. */
 nd_htp_family nd_htp_halves;          /* halves.c: what reads an input of the graph in floats */
 nd_htp_family nd_htp_bent;            /* linear.c: products with what comes after them */
 nd_htp_family nd_htp_words_by_number; /* elementwise.c: uint16 Mul, Div and Sub by one number, in blocks */
-nd_htp_family nd_htp_silu16;          /* curves16.c: x Sigmoid(x), of which the layer has x alone */
+nd_htp_family nd_htp_silu16;          /* functions16.c: x Sigmoid(x), of which the layer has x alone */
 nd_htp_family nd_htp_table;           /* table.c: uint8 functions of one input, the others being constants */
-nd_htp_family nd_htp_move;            /* move.c: what moves quantised values or takes the greatest */
 nd_htp_family
     nd_htp_move16; /* move.c: uint16 Concat, Slice, Split, ReduceMax and ReduceMin with another scale */
 
 /* ---- job.c ---- */
-
-/* What the provider gives a uint16 Sigmoid and HardSigmoid (zero point 0), and a Tanh (32768), to write with.
- */
-#define ND_HTP_GATE_SCALE 0x1p-16
-#define ND_HTP_TANH_SCALE 0x1p-15
 
 /* Input i as quantised values with one scale and one zero point, or NULL. */
 const struct nd_quant *nd_htp_plain(const struct nd_htp_job *job, size_t i);
@@ -66,8 +59,6 @@ struct nd_htp_bounds {
 };
 struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job);
 struct nd_htp_bounds nd_htp_bounds_between(const struct nd_htp_job *job, double low, double high);
-/* Whether the output is plain and has that scale and zero point. */
-bool nd_htp_writes(const struct nd_htp_job *job, double scale, int64_t zero);
 /* Whether neither a Relu nor a Clip is inside of the layer. */
 bool nd_htp_is_unbounded(const struct nd_htp_job *job);
 
@@ -79,11 +70,6 @@ bool nd_htp_are_within(const struct nd_array *x, double most);
 bool nd_htp_are_words(const struct nd_htp_job *job, size_t n);
 /* The same of input 0. */
 bool nd_htp_has_words(const struct nd_htp_job *job);
-/* The quantised value that becomes of x. */
-typedef int64_t nd_htp_word(const void *parameters, int64_t x);
-/* Makes the quantised values of the layer from input 0. */
-enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *function, const void *parameters,
-                                 const struct nd_htp_bounds *bounds, struct nd_error *err);
 
 /* Whether input i is one constant number. */
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
@@ -121,9 +107,11 @@ struct nd_qfloat nd_qfloat_from(float value);
 struct nd_qfloat nd_qfloat_product(struct nd_qfloat a, struct nd_qfloat b);
 struct nd_qfloat nd_qfloat_sum(struct nd_qfloat a, struct nd_qfloat b);
 /* Exact. */
-struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a);
-/* The qf32 as an IEEE float, read again: the same value, another exponent. */
-struct nd_qfloat nd_qfloat_settled(struct nd_qfloat a);
+static inline struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a)
+{
+    a.significand = -a.significand;
+    return a;
+}
 double nd_qfloat_value(struct nd_qfloat a);
 
 /* a + weight (b - a) of float16 numbers, each step a qf16: as a qf32, with units of 2^-10. */
@@ -138,12 +126,6 @@ double nd_htp_as_half(double v);
 /* The quantised value of the layer's output that a number becomes, which is first made a float16; not within
  * its bounds. is_down: of uint8, rounded down. */
 double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is_down);
-
-/* The real value of a uint16 quantised value that is moved to another encoding; and that as a float16. */
-struct nd_qfloat nd_htp_real_of_word(const struct nd_quant *x, double qvalue, bool is_v81);
-double nd_htp_half_of_word(const struct nd_quant *x, double qvalue, bool is_v81);
-/* Whether scales are such as that is known of. */
-bool nd_htp_are_known_halves(const struct nd_quant *x);
 
 /* ---- memory.c ---- */
 
@@ -320,8 +302,11 @@ int64_t nd_htp_inverse(int64_t place);
 
 /* ---- weights.c ---- */
 
-/* Whether the operator is a ConvTranspose. */
-bool nd_htp_is_transposed(const struct nd_htp_job *job);
+static inline bool nd_htp_is_transposed(const struct nd_htp_job *job)
+{
+    return strcmp(job->call->node->op_type, "ConvTranspose") == 0;
+}
+
 struct nd_htp_phases {
     size_t stride[2], padding[2]; /* by rows and columns; strides of 1 for everything but a ConvTranspose */
 };
@@ -330,7 +315,11 @@ struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job);
  * it in a way of its own, in which weights need not fit 8 bits. */
 bool nd_htp_is_strided_depthwise(const struct nd_exact_layer *layer);
 /* Of an element of the output. */
-size_t nd_htp_phase(const struct nd_htp_phases *phases, size_t row, size_t column);
+static inline size_t nd_htp_phase(const struct nd_htp_phases *phases, size_t row, size_t column)
+{
+    return (row + phases->padding[0]) % phases->stride[0] * phases->stride[1] +
+           (column + phases->padding[1]) % phases->stride[1];
+}
 /* Whether attributes and weights of a ConvTranspose are such as there is evidence of. */
 bool nd_htp_is_known_transposed(const struct nd_htp_job *job);
 
@@ -389,19 +378,17 @@ int64_t nd_htp_window_size(const struct nd_linear_call *call);
 /* Whether it is an AveragePool that is made as a Conv is. */
 bool nd_htp_averages_as_product(const struct nd_linear_call *call);
 
-/* ---- resize.c ---- */
-
-/* Whether it is known how the Resize, between elements, is made of float16; and that: as qf16, not rounded to
- * float16 yet, in the place of exact numbers in `made`. False: these are not four times as many. */
-bool nd_htp_is_half_resize(const struct nd_htp_job *job);
-bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made);
-
 /* ---- halves.c ---- */
 
 /* Whether it is an operator of halves.c: its first input is in floats. */
 bool nd_htp_reads_floats(const struct nd_exact_layer *layer);
 
 /* ---- move.c ---- */
+
+/* Whether it is known how the Resize, between elements, is made of float16; and that: as qf16, not rounded to
+ * float16 yet, in the place of exact numbers in `made`. False: these are not four times as many. */
+bool nd_htp_is_half_resize(const struct nd_htp_job *job);
+bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made);
 
 /* Whether v81 makes the layer in another way than v73: uint16 that is moved, and in another encoding. */
 bool nd_htp_is_other_on_v81(const struct nd_exact_layer *layer);

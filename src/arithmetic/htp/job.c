@@ -33,12 +33,6 @@ bool nd_htp_all_are(const struct nd_htp_job *job, size_t n, enum nd_dtype dtype)
     return are;
 }
 
-bool nd_htp_writes(const struct nd_htp_job *job, double scale, int64_t zero)
-{
-    const struct nd_quant *quant = nd_htp_plain_output(job);
-    return quant != NULL && (double)quant->scale[0] == scale && quant->zero_point[0] == zero;
-}
-
 bool nd_htp_are_within(const struct nd_array *x, double most)
 {
     for (size_t i = 0; i < x->n; i++)
@@ -98,17 +92,4 @@ struct nd_htp_bounds nd_htp_bounds_between(const struct nd_htp_job *job, double 
 bool nd_htp_is_unbounded(const struct nd_htp_job *job)
 {
     return job->call->low <= -HUGE_VAL && job->call->high >= HUGE_VAL;
-}
-
-enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *function, const void *parameters,
-                                 const struct nd_htp_bounds *bounds, struct nd_error *err)
-{
-    const struct nd_array *x = job->call->inputs[0].values;
-    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
-    for (size_t i = 0; status == ND_OK && i < x->n; i++) {
-        double y = (double)function(parameters, (int64_t)x->x[i]);
-        job->qvalues->x[i] = fmin(fmax(y, bounds->low), bounds->high);
-    }
-    *job->is_covered = status == ND_OK;
-    return status;
 }

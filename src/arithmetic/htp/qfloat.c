@@ -95,17 +95,6 @@ struct nd_qfloat nd_qfloat_sum(struct nd_qfloat a, struct nd_qfloat b)
     return sum(a, b, wide);
 }
 
-struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a)
-{
-    a.significand = -a.significand;
-    return a;
-}
-
-struct nd_qfloat nd_qfloat_settled(struct nd_qfloat a)
-{
-    return nd_qfloat_read((float)nd_qfloat_value(a));
-}
-
 double nd_qfloat_value(struct nd_qfloat a)
 {
     return ldexp(a.significand, a.exponent);
@@ -153,26 +142,4 @@ double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is
     return (is_down ? floor((double)steps)
                     : nd_htp_half_away(nd_htp_round_to_half((double)steps, ND_ROUND_HALF_EVEN))) +
            (double)y->zero_point[0];
-}
-
-/* Below 1e-7 up to 280 of 65 536 quantised values differ (QAIRT 2.51); above are infinities. */
-static const double min_scale = 0x1p-20, max_of_half = 65504;
-
-struct nd_qfloat nd_htp_real_of_word(const struct nd_quant *x, double qvalue, bool is_v81)
-{
-    float n = (float)(qvalue - (double)x->zero_point[0]);
-    struct nd_qfloat whole =
-        is_v81 ? nd_qfloat_from(n) : nd_qfloat_product(nd_qfloat_read(n), nd_qfloat_read(1));
-    return nd_qfloat_product(whole, nd_qfloat_from(x->scale[0]));
-}
-
-double nd_htp_half_of_word(const struct nd_quant *x, double qvalue, bool is_v81)
-{
-    return nd_htp_as_half(nd_qfloat_value(nd_htp_real_of_word(x, qvalue, is_v81)));
-}
-
-bool nd_htp_are_known_halves(const struct nd_quant *x)
-{
-    double zero = (double)x->zero_point[0], farthest = fmax(zero, UINT16_MAX - zero);
-    return (double)x->scale[0] >= min_scale && farthest * (double)x->scale[0] <= max_of_half;
 }

@@ -3,19 +3,11 @@
  * ConvTranspose, of which the device makes a Conv of each phase, that is, of the outputs that are the same
  * distance behind a whole number of strides (docs/science/htp-arithmetic.md#convtranspose). */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "core/memory.h"
-
-/* ---- strides and phases ---- */
-
-bool nd_htp_is_transposed(const struct nd_htp_job *job)
-{
-    return strcmp(job->call->node->op_type, "ConvTranspose") == 0;
-}
 
 static int64_t number_at(const struct nd_op_call *call, const char *name, size_t i, int64_t otherwise)
 {
@@ -83,12 +75,6 @@ bool nd_htp_is_known_transposed(const struct nd_htp_job *job)
             return false;
     }
     return true;
-}
-
-size_t nd_htp_phase(const struct nd_htp_phases *phases, size_t row, size_t column)
-{
-    return (row + phases->padding[0]) % phases->stride[0] * phases->stride[1] +
-           (column + phases->padding[1]) % phases->stride[1];
 }
 
 /* The columns of a ConvTranspose's weights. ND_ERR_MEMORY. */

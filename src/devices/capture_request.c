@@ -18,7 +18,6 @@
 #include "devices/emulator/emulate.h"
 #include "model/graph/parts.h"
 #include "model/rewrite/native.h"
-#include "model/rewrite/whole.h"
 #include "npudiff/devices/device.h"
 
 static json_t *dims_of(const struct nd_shape *shape)

@@ -18,6 +18,13 @@ struct nd_external {
     size_t capacity;
 };
 
+/* Lists and hashes the external files of a model. ND_E_MODEL_EXTERNAL: a location outside of the model's
+ * folder, a file that is missing or too short for what the model says is in it, or more than 4 GiB of holes in
+ * the files. Call nd_external_deinit in any case. */
+enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelProto *model,
+                                const char *model_path, struct nd_error *err);
+void nd_external_deinit(struct nd_external *external);
+
 bool nd_external_is(const Onnx__TensorProto *tensor);
 
 /* An EPContext node, which stands for a binary that was made for a device beforehand. */
@@ -26,20 +33,5 @@ bool nd_external_is_prepared(const Onnx__NodeProto *node);
 /* The bytes of one external tensor, which nd_external_init has seen. The caller frees *data. */
 enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *model_path, void **data,
                                 size_t *size_bytes, struct nd_error *err);
-
-/* What nd_external_place made, so that it can be undone when a later step fails. Zeroed is empty. */
-struct nd_external_copy {
-    struct nd_external_placed *placed;
-    size_t n;
-};
-
-/* Puts all files beside the model at copy_path, as hard links where the file system can, else as copies. A file
- * that is there already with the same content stays; with another content it is ND_E_FILE_EXISTS. On failure
- * nothing that was made is left, and *copy is empty. */
-enum nd_status nd_external_place(const struct nd_external *external, const char *copy_path,
-                                 struct nd_external_copy *copy, struct nd_error *err);
-
-/* Frees the list; with remove the files and folders that were made go, too. */
-void nd_external_copy_end(struct nd_external_copy *copy, bool remove);
 
 #endif

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "devices/phones/remote.h"
-#include "record/sessions/capture_run.h"
+#include "record/sessions/job_run.h"
 #include "record/sessions/missing_tensors.h"
 #include "record/sessions/pass_trials.h"
 

@@ -7,9 +7,9 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "devices/agent/spool/record_fields.h"
-#include "devices/device_options.h"
+#include "devices/device.h"
 #include "model/graph/parts.h"
-#include "record/sessions/capture_run.h"
+#include "record/sessions/job_run.h"
 
 /* A session is given up as stuck that takes this many times as long as that of the outputs alone. Chosen. */
 static const double session_factor = 10;

@@ -6,12 +6,6 @@
 #include "devices/launch.h"
 #include "record/sessions/pass_plan.h"
 
-/* What the session of a run in `folder` did: its last, from its spool. trial->reason is empty where nodes fell.
- * *is_of_session: it held, or it did not for a reason of the session itself, which another set of tensors may
- * not have; false: it failed before or behind that. Freed by nd_tried_deinit. tried_read.c. */
-enum nd_status nd_tried_read(const struct nd_job *job, const char *folder, const struct nd_agent_exit *exit,
-                             struct nd_tried *trial, bool *is_of_session, struct nd_error *err);
-
 struct nd_tries {
     struct nd_capture_job *capture;
     unsigned int n;          /* sessions tried */

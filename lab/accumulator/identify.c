@@ -314,8 +314,6 @@ static void nd_accumulator_read(const struct nd_accumulator_battery *battery, co
     read_range(ones, outputs[0], out);
 }
 
-/* ---- KEEP ---- */
-
 /* Which accumulators the outputs of the battery do not exclude, and whether that holds on random vectors. */
 
 enum { NEAREST_ROWS = 96 };

@@ -589,8 +589,6 @@ bool nd_elementwise_next(enum nd_elementwise_op op, const struct nd_elementwise_
     return best > 1;
 }
 
-/* ---- KEEP ---- */
-
 /* Sums, differences and products of two uint8 tensors: asking a device for grids, and holding the arithmetics
  * that these leave against fresh pairs. */
 

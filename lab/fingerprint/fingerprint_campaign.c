@@ -160,8 +160,6 @@ static bool nd_campaign_is_same(const struct nd_campaign *campaign, const struct
     return is_same;
 }
 
-/* ---- KEEP ---- */
-
 /* Datasheets of several devices and runtimes as one table: docs/reference/datasheet.md#campaigns. */
 
 /* One datasheet, and where in the grid it stands. */

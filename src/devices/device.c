@@ -6,7 +6,7 @@
 #include <yaml.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "core/documents/yaml_limits.h"
+#include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/files/suffix.h"
 #include "core/memory.h"
@@ -293,8 +293,6 @@ static enum nd_status nd_exec_parse(const char *uri, struct nd_device *out, stru
         nd_device_deinit(&device);
     return status;
 }
-
-/* ---- KEEP ---- */
 
 /* The profile of an emulated device (emulator/emulate.h): from the URI or from a YAML file. */
 

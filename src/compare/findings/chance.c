@@ -1,6 +1,6 @@
 /* Whether the reference itself is broken: docs/reference/metrics.md#top-1. */
 #include "compare/findings/top1_classes.h"
-#include "core/statistics/binomial.h"
+#include "core/statistics/distributions.h"
 
 /* Chosen: how sure each of both bounds is. */
 static const double LEVEL = 0.01;

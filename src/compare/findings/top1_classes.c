@@ -5,7 +5,7 @@
 
 #include "compare/engine/format_text.h"
 #include "core/memory.h"
-#include "core/statistics/mcnemar.h"
+#include "core/statistics/evidence.h"
 
 void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,
                         struct nd_top1_pair *out)

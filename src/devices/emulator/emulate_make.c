@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/nearest.h"
+#include "core/text/names.h"
 #include "devices/emulator/emulate_internal.h"
 #include "npudiff/core/parse.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "core/documents/yaml_limits.h"
+#include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/files/suffix.h"
 #include "core/memory.h"

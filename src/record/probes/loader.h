@@ -15,10 +15,6 @@ struct nd_loader {
     bool *filled; /* [n_inputs]: the whole input, or the present sample of it, has its data */
 };
 
-enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *probe, bool has_explicit_labels,
-                              struct nd_error *err);
-void nd_loader_deinit(struct nd_loader *loader);
-
 /* "labels", "label" and "y". */
 bool nd_loader_is_label_name(const char *name);
 
@@ -27,27 +23,7 @@ size_t nd_loader_find_input(const struct nd_loader *loader, const char *name);
 
 /* ---- By whole inputs ---- */
 
-/* Reads a .npy source as all samples of an input. The first one sets the number of samples. ND_ERR_FORMAT:
- * wrong type (ND_E_PROBE_TYPE), wrong shape or another number of samples (ND_E_PROBE_SHAPE), damaged. */
-enum nd_status nd_loader_read_input(struct nd_loader *loader, size_t input, struct nd_source *source,
-                                    struct nd_error *err);
-
 /* ---- Sample by sample ---- */
-
-/* Before the first sample: n_samples are to come, as `from` says. */
-enum nd_status nd_loader_begin_samples(struct nd_loader *loader, size_t n_samples, const char *from,
-                                       struct nd_error *err);
-
-/* Before each sample: no input is filled. */
-void nd_loader_next_sample(struct nd_loader *loader);
-
-/* Reads a .npy source as one sample of an input. */
-enum nd_status nd_loader_read_sample(struct nd_loader *loader, size_t input, size_t sample,
-                                     struct nd_source *source, struct nd_error *err);
-
-/* Reads the bare bytes of one sample of an input. */
-enum nd_status nd_loader_read_raw(struct nd_loader *loader, size_t input, size_t sample,
-                                  struct nd_source *source, struct nd_error *err);
 
 /* ---- Target tensors ---- */
 
@@ -61,9 +37,5 @@ enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, s
                                    struct nd_error *err);
 
 /* ---- At the end ---- */
-
-/* ND_ERR_NOT_FOUND (ND_E_PROBE_INPUT) when an input is not filled; `where` is the file or folder that lacks it.
- */
-enum nd_status nd_loader_check_filled(const struct nd_loader *loader, const char *where, struct nd_error *err);
 
 #endif

@@ -17,9 +17,6 @@ enum nd_status nd_sheet_format(json_t *sheet, char **out, struct nd_error *err);
 /* The text member, "" when there is none. */
 const char *nd_sheet_text(const json_t *object, const char *key);
 
-/* The entry of the same operator and types, or NULL. */
-const json_t *nd_sheet_find(const json_t *entries, const json_t *like);
-
 /* The arithmetic that an entry claims, without counts and without what was asked. NULL: memory is out. */
 json_t *nd_sheet_claim(const json_t *entry);
 

@@ -14,7 +14,7 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
-#include "devices/device_options.h"
+#include "devices/device.h"
 #include "devices/emulator/emulate.h"
 #include "model/graph/parts.h"
 #include "model/rewrite/native.h"

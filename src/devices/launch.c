@@ -14,7 +14,7 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/processes/child.h"
+#include "core/processes/process.h"
 #include "core/processes/process_tree.h"
 #include "devices/agent/spool/job_file.h"
 

@@ -6,7 +6,7 @@
 #include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/statistics/binomial.h"
+#include "core/statistics/distributions.h"
 
 double nd_repeats_bound(uint64_t k, uint64_t n)
 {

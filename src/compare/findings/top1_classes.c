@@ -8,8 +8,8 @@
 
 #include "compare/matching/matching.h"
 #include "core/memory.h"
-#include "core/statistics/binomial.h"
-#include "core/statistics/mcnemar.h"
+#include "core/statistics/distributions.h"
+#include "core/statistics/evidence.h"
 
 void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,
                         struct nd_top1_pair *out)

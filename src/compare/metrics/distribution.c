@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "core/statistics/softmath.h"
+#include "core/statistics/distributions.h"
 
 static const struct nd_metric_field fields[] = {
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_samples), 0},

@@ -20,7 +20,7 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/processes/child.h"
+#include "core/processes/process.h"
 #include "core/text/strbuf.h"
 #include "devices/phones/phones.h"
 #include "devices/phones/remote_uri.h"

@@ -215,7 +215,7 @@ static enum nd_status nd_sweep_run(struct nd_sweep_job *job, struct nd_error *er
 
 /* What a sweep runs. */
 
-/* Of the options that a URI may give (src/devices/device_options.c) those that npudiff/compare/config.h says
+/* Of the options that a URI may give (src/devices/device.c) those that npudiff/compare/config.h says
  * can change bits, and one that is about times alone; each with the values that Qualcomm's provider documents
  * and that differ from its defaults. htp_graph_finalization_optimization_mode is 0,
  * offload_graph_io_quantization and enable_htp_fp16_precision are 1, optimisation is "all" (npudiff's

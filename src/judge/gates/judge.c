@@ -617,7 +617,7 @@ static void judge_study(struct nd_judging *j, const struct nd_accuracy_study *st
         nd_judging_note_not_comparable(out, study->tensor, "the reference or the device has no classes there");
         return;
     }
-    const struct nd_question question =
+    const struct nd_paired_question question =
         nd_qualify_question(j->gate->margin, j->gate->confidence, j->gate->power);
     struct nd_paired table;
     struct nd_answer answer;

@@ -33,12 +33,4 @@ bool nd_grid_qvalues(const struct nd_grid *grid, enum nd_dtype dtype, const void
 /* Element i of an array as a double; of 64-bit integers the nearest. */
 double nd_grid_value(enum nd_dtype dtype, const void *values, size_t i);
 
-/* Turns the tensor into quantised values where every value is the real of one (GRID: grid.h), or, where the map
- * says that it holds quantised values as numbers, where each is one. Type and scale are those of the map, else
- * of the file, else of the model (nullable). *text is then what the types are from; NULL: the tensor stays as
- * it is. ND_E_IMPORT_MISMATCH: the map states quantised values or a scale, and the values contradict it. */
-enum nd_status nd_match_qvalues(struct nd_imported *imported, struct nd_imported_tensor *t,
-                                const struct nd_map_item *item, const struct nd_tensor *model, char **text,
-                                struct nd_error *err);
-
 #endif

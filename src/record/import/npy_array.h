@@ -3,7 +3,7 @@
 #define ND_FOREIGN_NPY_ARRAY_H
 
 #include "record/import/imported.h"
-#include "record/probes/loader.h"
+#include "record/probes/npy.h"
 
 /* Adds the array as nd_imported_add does: sample ND_IMPORTED_ARRAY for one that may hold several.
  * ND_E_IMPORT_TYPE: a type or rank that imported tensors lack; else as nd_npy_open. */

@@ -8,7 +8,7 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/nearest.h"
+#include "core/text/names.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 

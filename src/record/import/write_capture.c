@@ -630,3 +630,14 @@ enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_importe
         nd_import_result_deinit(&result);
     return status;
 }
+
+void nd_import_result_deinit(struct nd_import_result *result)
+{
+    for (size_t i = 0; i < result->n_facts; i++) {
+        free(result->facts[i].kind);
+        free(result->facts[i].source);
+    }
+    free(result->facts);
+    free(result->cut_short);
+    *result = (struct nd_import_result){0};
+}

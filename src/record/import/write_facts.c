@@ -8,7 +8,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/nearest.h"
+#include "core/text/names.h"
 #include "core/text/utc.h"
 #include "npudiff/core/parse.h"
 

@@ -11,6 +11,19 @@ static size_t nd_probe_max_bytes(void);
 
 static const char prefix[] = "target:";
 
+bool nd_loader_is_label_name(const char *name)
+{
+    return strcmp(name, "labels") == 0 || strcmp(name, "label") == 0 || strcmp(name, "y") == 0;
+}
+
+size_t nd_loader_find_input(const struct nd_loader *loader, const char *name)
+{
+    for (size_t i = 0; i < loader->probe->n_inputs; i++)
+        if (strcmp(loader->probe->inputs[i].name, name) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
 bool nd_loader_is_goal_name(const struct nd_loader *loader, const char *name)
 {
     return strncmp(name, prefix, sizeof prefix - 1) == 0 && nd_loader_find_input(loader, name) == SIZE_MAX;

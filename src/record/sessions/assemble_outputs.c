@@ -168,7 +168,7 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
     case ND_RECORD_END:
         index->has_ended = true;
         return false;       /* nothing comes after it */
-    case ND_RECORD_MISSING: /* missing_tensors.h reads these */
+    case ND_RECORD_MISSING: /* capture_agent.c reads these */
         return true;
     default:
         return false;

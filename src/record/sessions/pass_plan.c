@@ -9,7 +9,7 @@
 
 #include "core/memory.h"
 #include "npudiff/model/model.h"
-#include "record/sessions/tried.h"
+#include "record/sessions/job_run.h"
 
 /* Where a set of tensors is split that does not hold. */
 

@@ -14,7 +14,7 @@
 #define ND_RECORD_PASS_PLAN_H
 
 #include "devices/capture_request.h"
-#include "record/sessions/tried.h"
+#include "record/sessions/job_run.h"
 
 /* Tries a session that exposes `edges`: indices into the model, in ascending order, at least one. Fills *out,
  * freed by nd_tried_deinit. */

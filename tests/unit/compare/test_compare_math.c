@@ -5,8 +5,8 @@
 #include "compare/findings/repeats.h"
 #include "compare/findings/top1_classes.h"
 #include "compare/metrics/distribution.h"
-#include "core/statistics/mcnemar.h"
-#include "core/statistics/softmath.h"
+#include "core/statistics/distributions.h"
+#include "core/statistics/evidence.h"
 #include "support/pair_check.h"
 
 static void assert_within(long double actual, long double expected, long double relative)

@@ -10,7 +10,7 @@
 #include "compare/findings/top1_classes.h"
 #include "compare/metrics/permutation.h"
 #include "compare/metrics/states.h"
-#include "core/statistics/mcnemar.h"
+#include "core/statistics/evidence.h"
 #include "support/oracle_case.h"
 
 enum { N_MODES = 2 };

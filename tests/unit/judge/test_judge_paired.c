@@ -7,17 +7,16 @@
 #include "support/judge_study.h"
 #include "support/main.h"
 
-#include "core/statistics/multiplicity.h"
-#include "core/statistics/proportion.h"
+#include "core/statistics/evidence.h"
 
-static struct nd_question question_of(enum nd_question_kind kind, double margin)
+static struct nd_paired_question question_of(enum nd_question_kind kind, double margin)
 {
-    return (struct nd_question){kind, margin, ND_QUESTION_ALPHA, ND_QUESTION_POWER};
+    return (struct nd_paired_question){kind, margin, ND_QUESTION_ALPHA, ND_QUESTION_POWER};
 }
 
 static struct nd_answer ask(struct nd_paired table, enum nd_question_kind kind, double margin)
 {
-    struct nd_question question = question_of(kind, margin);
+    struct nd_paired_question question = question_of(kind, margin);
     struct nd_answer answer;
     nd_paired_ask(&table, &question, &answer);
     return answer;
@@ -157,13 +156,13 @@ static void sample_sizes_are_those_of_the_table(void **state)
         {172, 686, 17128}, {857, 3426, 85639}, {1713, 6852, 171277}, {4282, 17128, 428193}};
     for (size_t i = 0; i < 4; i++)
         for (size_t k = 0; k < 3; k++) {
-            struct nd_question question = question_of(ND_QUESTION_NONINFERIOR, margins[k]);
+            struct nd_paired_question question = question_of(ND_QUESTION_NONINFERIOR, margins[k]);
             assert_int_equal(nd_samples_needed(&question, discordants[i]), needed[i][k]);
         }
-    struct nd_question both = question_of(ND_QUESTION_EQUIVALENT, 0.01);
+    struct nd_paired_question both = question_of(ND_QUESTION_EQUIVALENT, 0.01);
     assert_int_equal(nd_samples_needed(&both, 0.01), 1083); /* 10.8 */
     assert_int_equal(nd_samples_needed(&both, 0), 0);
-    struct nd_question tiny = question_of(ND_QUESTION_NONINFERIOR, 1e-12);
+    struct nd_paired_question tiny = question_of(ND_QUESTION_NONINFERIOR, 1e-12);
     assert_true(nd_samples_needed(&tiny, 1) == UINT64_MAX);
 }
 
@@ -172,7 +171,7 @@ static void fewest_samples_are_the_fewest(void **state)
     (void)state;
     static const double margins[] = {0.9, 0.3, 0.05, 0.01, 0.0037, 1e-5};
     for (size_t i = 0; i < sizeof margins / sizeof margins[0]; i++) {
-        struct nd_question question = question_of(ND_QUESTION_NONINFERIOR, margins[i]);
+        struct nd_paired_question question = question_of(ND_QUESTION_NONINFERIOR, margins[i]);
         uint64_t n = nd_samples_min(&question);
         assert_int_equal(ask((struct nd_paired){n, 0, 0, 0}, ND_QUESTION_EQUIVALENT, margins[i]).kind,
                          ND_ANSWER_YES);
@@ -199,7 +198,7 @@ static void intervals_cover_as_often_as_they_say(void **state)
     uint64_t seed = 20, n_covered = 0, n_yes = 0, n_wrong_yes = 0;
     print_message("# seed %llu\n", (unsigned long long)seed);
     struct study study = {700, 0.1, -0.02}, equal = {1713, 0.02, 0}, worse = {1713, 0.02, -0.01};
-    struct nd_question question = question_of(ND_QUESTION_NONINFERIOR, 0.01);
+    struct nd_paired_question question = question_of(ND_QUESTION_NONINFERIOR, 0.01);
     for (size_t i = 0; i < 2000; i++) {
         struct nd_paired table = study_draw(&study, &seed);
         struct nd_interval tango = nd_paired_tango(&table, 0.95);

@@ -40,9 +40,6 @@ enum nd_frame_end {
 };
 enum { ND_FRAME_PROBLEM_BYTES = 200 };
 
-enum nd_frame_end nd_frame_write(int fd, const json_t *message, const struct nd_frame_part *parts,
-                                 size_t n_parts);
-
 /* A time of nd_clock_ns that never comes. */
 #define ND_FRAME_NO_END UINT64_MAX
 

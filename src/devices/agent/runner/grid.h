@@ -20,9 +20,4 @@ struct nd_grid {
     enum nd_dtype to;   /* an integer type */
 };
 
-/* Writes the codes of all values: the nearest one, ties to even, where a value is no code, and the zero point
- * for NaN. `codes` has room for the shape's elements. off is written. */
-enum nd_status nd_grid_take(const struct nd_grid *grid, const void *values, void *qvalues,
-                            struct nd_off_grid *off, struct nd_error *err);
-
 #endif

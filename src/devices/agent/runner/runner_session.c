@@ -5,21 +5,151 @@
  *     job=JSON    what device/runner_job.h makes: inputs, tensors, probes and options
  *
  * The program lives as long as the runtime. Each session is a job of its own for it. */
+#include <elf.h>
+#include <fcntl.h>
+#include <gelf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include "core/documents/json_out.h"
 #include "core/error.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runner/asked.h"
 #include "devices/agent/runner/connection.h"
-#include "devices/agent/runner/mapped.h"
-#include "devices/agent/runner/program.h"
 #include "devices/agent/runtime/runtime.h"
+
+enum { MAX_BUILD_ID_BYTES = 64 };
+
+static bool read_note(Elf_Data *data, char *hex)
+{
+    GElf_Nhdr note;
+    size_t name, value, at = 0;
+    while (data != NULL && (at = gelf_getnote(data, at, &note, &name, &value)) > 0) {
+        const unsigned char *bytes = data->d_buf;
+        if (note.n_type != NT_GNU_BUILD_ID || note.n_descsz > MAX_BUILD_ID_BYTES)
+            continue;
+        for (size_t i = 0; i < note.n_descsz; i++)
+            snprintf(hex + 2 * i, 3, "%02x", bytes[value + i]);
+        return true;
+    }
+    return false;
+}
+
+static void read_build_id(const char *path, char *hex)
+{
+    size_t n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    Elf *elf = fd >= 0 ? elf_begin(fd, ELF_C_READ, NULL) : NULL;
+    if (elf != NULL && elf_getphdrnum(elf, &n) == 0)
+        for (size_t i = 0; i < n; i++) {
+            GElf_Phdr segment;
+            if (gelf_getphdr(elf, (int)i, &segment) == NULL || segment.p_type != PT_NOTE)
+                continue;
+            if (read_note(elf_getdata_rawchunk(elf, (int64_t)segment.p_offset, segment.p_filesz, ELF_T_NHDR),
+                          hex))
+                break;
+        }
+    elf_end(elf);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Every file with code that the process has mapped: its path, and its build id ("" without one). Best effort.
+ */
+static void nd_visit_mapped(pid_t pid, nd_library_visitor visit, void *context)
+{
+    char name[64], line[4608], last[4352] = "";
+    snprintf(name, sizeof name, "/proc/%ld/maps", (long)pid);
+    FILE *maps = fopen(name, "re");
+    if (maps == NULL || elf_version(EV_CURRENT) == EV_NONE) {
+        if (maps != NULL)
+            fclose(maps);
+        return;
+    }
+    while (fgets(line, sizeof line, maps) != NULL) {
+        char access[8], path[4352] = "", hex[2 * MAX_BUILD_ID_BYTES + 1] = "";
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line, "%*s %7s %*s %*s %*s %4351[^\n]", access, path) != 2 || access[2] != 'x' ||
+            path[0] != '/' || strcmp(path, last) == 0)
+            continue;
+        snprintf(last, sizeof last, "%s", path);
+        read_build_id(path, hex);
+        visit(context, path, hex);
+    }
+    fclose(maps);
+}
+
+enum { MAX_WORDS = 65536 }; /* bytes of a command line that are looked at; chosen */
+
+/* The words of the command line, each with its NUL; how many bytes. */
+static size_t read_words(pid_t pid, char *words)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/cmdline", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, words, MAX_WORDS - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    words[n > 0 ? n : 0] = '\0';
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* The first file among the words behind the program itself, by a path that leads there from here, in new
+ * memory; NULL without one. */
+static char *find_script(pid_t pid, const char *words, size_t n)
+{
+    char folder[64];
+    struct stat info;
+    snprintf(folder, sizeof folder, "/proc/%ld/cwd", (long)pid);
+    for (const char *word = words + strlen(words) + 1; word < words + n; word += strlen(word) + 1) {
+        char *path = word[0] != '-' && word[0] != '\0' ? nd_path_join(folder, word) : NULL;
+        if (path != NULL && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+static void measure_file(const char *path, char hex[static ND_SHA256_HEX_BYTES])
+{
+    if (path == NULL || nd_sha256_file(path, hex, NULL) != ND_OK)
+        nd_sha256_bytes("", 0, hex);
+}
+
+/* SHA-256 over the digests of three files: the one that was started, at `path`; the executable that the process
+ * is now, such as the interpreter of a script; and the first file that its command line names, such as the
+ * script that a wrapper has started. What cannot be read counts as empty; what the program loads later is not
+ * in it. */
+static void nd_runner_measure(const char *path, pid_t pid, char hex[static ND_SHA256_HEX_BYTES])
+{
+    char digests[3][ND_SHA256_HEX_BYTES], executable[64];
+    char *words = malloc(MAX_WORDS);
+    size_t n = words != NULL ? read_words(pid, words) : 0;
+    char *script = n > 0 ? find_script(pid, words, n) : NULL;
+    snprintf(executable, sizeof executable, "/proc/%ld/exe", (long)pid);
+    measure_file(path, digests[0]);
+    measure_file(executable, digests[1]);
+    measure_file(script, digests[2]);
+    nd_sha256_bytes(digests, sizeof digests, hex);
+    free(script);
+    free(words);
+}
+
+/* runtime/runtime.h, by a program that speaks the runner's protocol (docs/reference/runner.md): an agent that
+ * is linked with this in the place of ONNX Runtime is the devices `exec:`. The library of the runtime is the
+ * program; the provider's only option is
+ *
+ *     job=JSON    what device/runner_job.h makes: inputs, tensors, probes and options
+ *
+ * The program lives as long as the runtime. Each session is a job of its own for it. */
 
 struct nd_runtime {
     struct nd_runner_connection connection;

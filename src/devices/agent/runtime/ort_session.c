@@ -1,8 +1,130 @@
+/* ONNX Runtime behind runtime.h: its library is opened, a session is made with the options of its provider,
+ * run, and asked where its nodes went. */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "devices/agent/runtime/ort.h"
 #include "devices/agent/runtime/ort_runtime.h"
+
+struct api_base {
+    const void *const *(*get_api)(uint32_t version);
+    const char *(*get_version_string)(void);
+};
+
+enum nd_status nd_ort_load(const char *path, struct nd_ort *out, struct nd_error *err)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return nd_fail(err, ND_E_RUNTIME_LOAD, path, "cannot load ONNX Runtime '%s': %s", path, dlerror());
+    void *symbol = dlsym(library, "OrtGetApiBase");
+    if (symbol == NULL)
+        return nd_fail(err, ND_E_RUNTIME_API, path, "'%s' is not ONNX Runtime: it has no OrtGetApiBase", path);
+    const struct api_base *(*get_base)(void);
+    memcpy(&get_base, &symbol, sizeof get_base); /* ISO C has no cast from object to function pointer */
+    const struct api_base *base = get_base();
+    const void *const *slots = base->get_api(ND_ORT_API_VERSION);
+    if (slots == NULL)
+        return nd_fail(err, ND_E_RUNTIME_API, path, "'%s' is ONNX Runtime %s, older than the 1.%d needed", path,
+                       base->get_version_string(), ND_ORT_API_VERSION);
+    struct nd_ort ort = {.library = library, .version = base->get_version_string()};
+#define ORT_FUNCTION(slot, name, result, arguments) memcpy(&ort.name, &slots[slot], sizeof ort.name);
+#include "devices/agent/runtime/ort_table.def"
+#undef ORT_FUNCTION
+    *out = ort;
+    return ND_OK;
+}
+
+const char *nd_ort_error_name(int code)
+{
+    static const char *const names[] = {"OK",
+                                        "FAIL",
+                                        "INVALID_ARGUMENT",
+                                        "NO_SUCHFILE",
+                                        "NO_MODEL",
+                                        "ENGINE_ERROR",
+                                        "RUNTIME_EXCEPTION",
+                                        "INVALID_PROTOBUF",
+                                        "MODEL_LOADED",
+                                        "NOT_IMPLEMENTED",
+                                        "INVALID_GRAPH",
+                                        "EP_FAIL",
+                                        "MODEL_LOAD_CANCELED",
+                                        "MODEL_REQUIRES_COMPILATION",
+                                        "NOT_FOUND"};
+    if (code < 0 || (size_t)code >= sizeof names / sizeof names[0])
+        return "UNKNOWN";
+    return names[code];
+}
+
+enum nd_status nd_ort_check(const struct nd_ort *ort, ort_status *status, const char *doing,
+                            struct nd_error *err)
+{
+    if (status == NULL)
+        return ND_OK;
+    enum nd_status result =
+        nd_fail(err, ND_E_RUNTIME_CALL, doing, "%s: %s: %s", doing,
+                nd_ort_error_name(ort->GetErrorCode(status)), nd_said(ort->GetErrorMessage(status)));
+    ort->ReleaseStatus(status);
+    return result;
+}
+
+struct rows {
+    struct nd_placement *items;
+    size_t n, capacity;
+};
+
+static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_subgraph *subgraph, size_t number,
+                                struct rows *rows, struct nd_error *err)
+{
+    static const char doing[] = "reading placement";
+    const char *provider = NULL;
+    const struct ort_ep_node *const *nodes = NULL;
+    size_t n_nodes = 0;
+    enum nd_status status =
+        nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err);
+    if (status == ND_OK)
+        status = nd_ort_check(ort, ort->EpAssignedSubgraph_GetNodes(subgraph, &nodes, &n_nodes), doing, err);
+    if (status == ND_OK &&
+        !nd_grow((void **)&rows->items, &rows->capacity, rows->n + n_nodes, sizeof *rows->items))
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n_nodes; i++) {
+        struct nd_placement *row = &rows->items[rows->n];
+        row->provider = provider;
+        row->subgraph = number;
+        status = nd_ort_check(ort, ort->EpAssignedNode_GetName(nodes[i], &row->name), doing, err);
+        if (status == ND_OK)
+            status = nd_ort_check(ort, ort->EpAssignedNode_GetDomain(nodes[i], &row->domain), doing, err);
+        if (status == ND_OK)
+            status =
+                nd_ort_check(ort, ort->EpAssignedNode_GetOperatorType(nodes[i], &row->op_type), doing, err);
+        if (status == ND_OK)
+            rows->n++;
+    }
+    return status;
+}
+
+enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
+                                    struct nd_error *err)
+{
+    const struct nd_ort *ort = &session->runtime->ort;
+    const struct ort_ep_subgraph *const *subgraphs = NULL;
+    size_t n_subgraphs = 0;
+    struct rows rows = {0};
+    enum nd_status status =
+        nd_ort_check(ort, ort->Session_GetEpGraphAssignmentInfo(session->handle, &subgraphs, &n_subgraphs),
+                     "reading placement", err);
+    for (size_t i = 0; status == ND_OK && i < n_subgraphs; i++)
+        status = add_nodes(ort, subgraphs[i], i, &rows, err);
+    if (status != ND_OK) {
+        free(rows.items);
+        return status;
+    }
+    *out = rows.items;
+    *n = rows.n;
+    return ND_OK;
+}
 
 enum { ARENA_ALLOCATOR = 1, DEFAULT_MEMORY = 0 }; /* OrtAllocatorType, OrtMemType */
 

@@ -735,14 +735,3 @@ enum nd_status nd_import(const struct nd_import_options *given, struct nd_import
     nd_imported_deinit(&imported);
     return status;
 }
-
-void nd_import_result_deinit(struct nd_import_result *result)
-{
-    for (size_t i = 0; i < result->n_facts; i++) {
-        free(result->facts[i].kind);
-        free(result->facts[i].source);
-    }
-    free(result->facts);
-    free(result->cut_short);
-    *result = (struct nd_import_result){0};
-}

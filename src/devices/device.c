@@ -348,11 +348,6 @@ bool nd_device_is_npu(enum nd_device_kind kind)
     return kind == ND_DEVICE_HTP_SIM || kind == ND_DEVICE_HTP;
 }
 
-const char *nd_device_agent_suffix(enum nd_device_kind kind)
-{
-    return nd_device_is_evaluated(kind) ? "-exact" : kind == ND_DEVICE_EXEC ? "-exec" : "";
-}
-
 bool nd_device_is_evaluated(enum nd_device_kind kind)
 {
     return nd_device_is_reference(kind) || kind == ND_DEVICE_EMULATED;

@@ -1,6 +1,4 @@
 /* Runtime add: see the header. */
-#include "devices/runtimes/runtime_add.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +19,23 @@
 #include "core/tensors/sha256.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
+#include "devices/runtimes/runtime_add.h"
 #include "devices/runtimes/runtime_adding.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"
 #include "npudiff/devices/device.h"
+
+/* The texts of a list that spaces part ("v73 v75"), as a JSON array; empty for NULL. */
+static json_t *nd_runtime_words(const char *text)
+{
+    json_t *words = json_array();
+    while (text != NULL && *text != '\0') {
+        size_t n = strcspn(text, " ");
+        nd_tree_append(words, json_stringn(text, n));
+        text += n + (text[n] == ' ');
+    }
+    return words;
+}
 
 /* ND_E_CANCELLED once the caller wants to stop. */
 static enum nd_status nd_adding_check(const struct nd_adding *adding, struct nd_error *err)

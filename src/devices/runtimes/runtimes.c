@@ -41,17 +41,6 @@ json_t *nd_runtime_uses(const struct nd_runtime_info *info)
     return uses;
 }
 
-json_t *nd_runtime_words(const char *text)
-{
-    json_t *words = json_array();
-    while (text != NULL && *text != '\0') {
-        size_t n = strcspn(text, " ");
-        nd_tree_append(words, json_stringn(text, n));
-        text += n + (text[n] == ' ');
-    }
-    return words;
-}
-
 /* ---- what a name says ---- */
 
 int nd_runtime_arch_of(const char *name, const char *what)

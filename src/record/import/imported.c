@@ -9,6 +9,16 @@
 #include "record/import/imported.h"
 #include "record/import/npy_array.h"
 
+static void nd_statements_deinit(struct nd_statements *statements)
+{
+    for (size_t k = 0; k < ND_N_STATED; k++) {
+        nd_texts_deinit(&statements->of[k].values);
+        free(statements->of[k].where);
+        free(statements->of[k].folder);
+    }
+    *statements = (struct nd_statements){0};
+}
+
 static void tensor_deinit(struct nd_imported_tensor *tensor)
 {
     free(tensor->name);
@@ -244,11 +254,6 @@ enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, 
     }
     imported->facts[imported->n_facts++] = made;
     return ND_OK;
-}
-
-bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind)
-{
-    return nd_names_find(&imported->fact_keys, kind) != SIZE_MAX;
 }
 
 enum nd_status nd_imported_log(struct nd_imported *imported, const char *name, const char *text, size_t n_bytes,

@@ -140,9 +140,6 @@ enum nd_status nd_imported_set_quant(struct nd_imported_tensor *tensor, const st
 enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, const char *tensor,
                                 const char *source, struct nd_error *err);
 
-/* Whether there is a fact of the kind that holds for all tensors. */
-bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind);
-
 /* The file says how long the next sample took; NaN: it does not. */
 enum nd_status nd_imported_latency(struct nd_imported *imported, double latency_us, struct nd_error *err);
 

@@ -1,6 +1,4 @@
 /* The capture of an import. */
-#include "record/import/write_capture.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +9,15 @@
 #include "npudiff/core/parse.h"
 #include "record/import/match_tensor.h"
 #include "record/import/runs.h"
+#include "record/import/write_capture.h"
 #include "record/import/write_facts.h"
 #include "record/sessions/failure_logs.h"
+
+/* Whether there is a fact of the kind that holds for all tensors. */
+static bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind)
+{
+    return nd_names_find(&imported->fact_keys, kind) != SIZE_MAX;
+}
 
 static void nd_matched_deinit(struct nd_matched *matched);
 

@@ -259,7 +259,7 @@ static enum nd_status name_folder(struct nd_remote_session *session, struct nd_e
 
 static enum nd_status write_files(struct nd_remote_session *session, struct nd_error *err)
 {
-    struct nd_job job;
+    struct nd_agent_job job;
     enum nd_status status = nd_remote_job_make(session->remote, session->run, &job, &session->agent, err);
     if (status != ND_OK)
         return status;

@@ -20,10 +20,27 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/runtimes/runtime_add.h"
-#include "devices/runtimes/runtime_adding.h"
+#include "devices/runtimes/runtime_pick.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"
 #include "npudiff/devices/device.h"
+
+enum { ND_N_ABIS = 3 };
+
+/* Everything about one call. */
+struct nd_adding {
+    const struct nd_runtime_adding *how;
+    struct nd_runtime_store store;
+    struct nd_runtime_source *sources;
+    size_t n_sources;
+    struct nd_runtime_parts parts;
+    struct nd_pick picks[ND_N_ABIS];
+    struct nd_runtime_info with[ND_N_ABIS]; /* what --with gives an ABI; empty for none */
+    char *provider_version;                 /* NULL: not known */
+    char *build_id;
+    char *id;
+    json_t *origin, *notes, *added;
+};
 
 /* The texts of a list that spaces part ("v73 v75"), as a JSON array; empty for NULL. */
 static json_t *nd_runtime_words(const char *text)
@@ -722,11 +739,11 @@ enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
         status = nd_runtime_store_open(&adding.store, err);
     if (status == ND_OK)
         status = check_space(&adding, err);
-    adding.parts = (struct nd_parts){.sources = adding.sources,
-                                     .n_sources = adding.n_sources,
-                                     .folder = adding.store.work,
-                                     .is_cancelled = how->is_cancelled,
-                                     .cancel_context = how->cancel_context};
+    adding.parts = (struct nd_runtime_parts){.sources = adding.sources,
+                                             .n_sources = adding.n_sources,
+                                             .folder = adding.store.work,
+                                             .is_cancelled = how->is_cancelled,
+                                             .cancel_context = how->cancel_context};
     if (status == ND_OK)
         status = make_all(&adding, err);
     nd_runtime_store_close(&adding.store);

@@ -50,7 +50,7 @@ static enum nd_status add_entries(const struct nd_device *from, struct nd_device
  * name, and the same call has to give the same bytes. */
 static enum nd_status localise(struct nd_capture_job *capture, struct nd_error *err)
 {
-    struct nd_job *job = &capture->job;
+    struct nd_agent_job *job = &capture->job;
     char *folder = nd_path_dir(capture->device->runtime.provider_library);
     free(job->passes[0].model);
     job->passes[0].model = nd_strdup(stripped_model);

@@ -20,7 +20,7 @@
 #include "record/sessions/capture_agent.h"
 #include "record/sessions/pass_plan.h"
 
-static size_t samples_of(const struct nd_capture_job *capture, const struct nd_job *job)
+static size_t samples_of(const struct nd_capture_job *capture, const struct nd_agent_job *job)
 {
     return job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0;
 }
@@ -35,7 +35,7 @@ bool nd_job_run_has_samples(const char *folder, bool cuts)
     return has;
 }
 
-static enum nd_status write_job(const struct nd_job *job, const char *folder, struct nd_error *err)
+static enum nd_status write_job(const struct nd_agent_job *job, const char *folder, struct nd_error *err)
 {
     char *path = nd_path_join(folder, "job.nds");
     enum nd_status status = path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
@@ -66,7 +66,7 @@ static const char *nd_device_agent_suffix(enum nd_device_kind kind)
     return nd_device_is_evaluated(kind) ? "-exact" : kind == ND_DEVICE_EXEC ? "-exec" : "";
 }
 
-static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_job *job,
+static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_agent_job *job,
                                const char *folder, const struct nd_capture_options *options,
                                struct nd_agent_exit *exit, struct nd_error *err)
 {
@@ -103,7 +103,7 @@ static enum nd_status run_here(const struct nd_capture_job *capture, const struc
 
 /* Runs the job in the folder, which is made anew. As nd_agent_launch. With options->resume the capture's own
  * job goes on with what an earlier agent acknowledged in that folder, or there. */
-static enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_job *job,
+static enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_agent_job *job,
                                  const char *folder, const struct nd_capture_options *options,
                                  struct nd_agent_exit *exit, struct nd_error *err)
 {
@@ -172,7 +172,7 @@ static enum nd_status keep_fell_back(const bool *is_fell_back, const char **name
     return ND_OK;
 }
 
-static enum nd_status find_fell_back(const struct nd_job *job, const struct session_facts *facts,
+static enum nd_status find_fell_back(const struct nd_agent_job *job, const struct session_facts *facts,
                                      struct nd_fell_back *out, struct nd_error *err)
 {
     static const char *const keys[] = {"provider", "name", "op_type"};
@@ -221,7 +221,7 @@ static void judge_end(const struct session_facts *facts, const struct nd_agent_e
 /* What the session of a run in `folder` did: its last, from its spool. trial->reason is empty where nodes fell.
  * *is_of_session: it held, or it did not for a reason of the session itself, which another set of tensors may
  * not have; false: it failed before or behind that. Freed by nd_tried_deinit. */
-static enum nd_status nd_tried_read(const struct nd_job *job, const char *folder,
+static enum nd_status nd_tried_read(const struct nd_agent_job *job, const char *folder,
                                     const struct nd_agent_exit *exit, struct nd_tried *out, bool *is_of_session,
                                     struct nd_error *err)
 {
@@ -304,7 +304,7 @@ static struct nd_capture_options limits_of(const struct nd_tries *trials)
     return limits;
 }
 
-static enum nd_status run_trial(struct nd_tries *trials, const struct nd_job *job, const char *folder,
+static enum nd_status run_trial(struct nd_tries *trials, const struct nd_agent_job *job, const char *folder,
                                 struct nd_tried *out, struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
@@ -346,7 +346,7 @@ static enum nd_status read_digests(const char *folder, size_t n, struct nd_diges
     return status;
 }
 
-static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t tensor, struct nd_job *job,
+static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t tensor, struct nd_agent_job *job,
                                  struct nd_error *err)
 {
     struct nd_job_tensor *added = &job->tensors[job->n_tensors];
@@ -360,7 +360,7 @@ static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t te
  * Tensors that are shown through floats are recorded, too, of one sample of every probe: of zeros alone, floats
  * of another encoding could look right. *probes: freed after the job. */
 static enum nd_status add_samples(const struct nd_tries *trials, const size_t *tensors, size_t n_tensors,
-                                  bool with_outputs, struct nd_job *job, struct nd_job_probe **probes,
+                                  bool with_outputs, struct nd_agent_job *job, struct nd_job_probe **probes,
                                   struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
@@ -412,7 +412,7 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors
 {
     const struct nd_capture_job *capture = trials->capture;
     struct nd_job_probe *probes = NULL;
-    struct nd_job job;
+    struct nd_agent_job job;
     size_t n_recorded = 0;
     char name[32];
     snprintf(name, sizeof name, "trial%u", trials->n++);

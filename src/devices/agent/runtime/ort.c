@@ -16,7 +16,7 @@ struct nd_runtime {
     void *log_context;
 };
 
-struct nd_session {
+struct nd_runtime_session {
     struct nd_runtime *runtime;
     struct ort_session *handle;
     struct ort_memory_info *cpu_memory;
@@ -131,8 +131,8 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
     return status;
 }
 
-enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
-                                    struct nd_error *err)
+enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,
+                                    size_t *n, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     const struct ort_ep_subgraph *const *subgraphs = NULL;
@@ -197,8 +197,8 @@ static enum nd_status take_name(const struct nd_ort *ort, struct ort_allocator *
     return status;
 }
 
-static enum nd_status describe_input(struct nd_session *session, struct ort_allocator *allocator, size_t i,
-                                     struct nd_error *err)
+static enum nd_status describe_input(struct nd_runtime_session *session, struct ort_allocator *allocator,
+                                     size_t i, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     struct nd_session_io *io = &session->inputs[i];
@@ -225,8 +225,8 @@ static enum nd_status describe_input(struct nd_session *session, struct ort_allo
     return status;
 }
 
-static enum nd_status describe_output(struct nd_session *session, struct ort_allocator *allocator, size_t i,
-                                      struct nd_error *err)
+static enum nd_status describe_output(struct nd_runtime_session *session, struct ort_allocator *allocator,
+                                      size_t i, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     struct nd_session_io *io = &session->outputs[i];
@@ -240,7 +240,7 @@ static enum nd_status describe_output(struct nd_session *session, struct ort_all
     return status;
 }
 
-static enum nd_status describe(struct nd_session *session, struct nd_error *err)
+static enum nd_status describe(struct nd_runtime_session *session, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     struct ort_allocator *allocator = NULL;
@@ -323,10 +323,10 @@ static enum nd_status append_provider(struct nd_runtime *runtime, struct ort_ses
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
-                                 struct nd_session **out, struct nd_error *err)
+                                 struct nd_runtime_session **out, struct nd_error *err)
 {
     const struct nd_ort *ort = &runtime->ort;
-    struct nd_session *session = nd_calloc(1, sizeof *session);
+    struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
     if (session == NULL)
         return nd_fail_memory(err);
     session->runtime = runtime;
@@ -361,9 +361,9 @@ static void release_values(const struct nd_ort *ort, struct ort_value **values, 
     }
 }
 
-void nd_session_destroy(struct nd_session **session)
+void nd_session_destroy(struct nd_runtime_session **session)
 {
-    struct nd_session *dead = *session;
+    struct nd_runtime_session *dead = *session;
     if (dead == NULL)
         return;
     const struct nd_ort *ort = &dead->runtime->ort;
@@ -387,32 +387,32 @@ void nd_session_destroy(struct nd_session **session)
     *session = NULL;
 }
 
-size_t nd_session_n_inputs(const struct nd_session *session)
+size_t nd_session_n_inputs(const struct nd_runtime_session *session)
 {
     return session->n_inputs;
 }
 
-const struct nd_session_io *nd_session_input(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
 {
     return &session->inputs[i];
 }
 
-void nd_session_set_input_shape(struct nd_session *session, size_t i, const struct nd_shape *shape)
+void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
 {
     session->inputs[i].shape = *shape;
 }
 
-size_t nd_session_n_outputs(const struct nd_session *session)
+size_t nd_session_n_outputs(const struct nd_runtime_session *session)
 {
     return session->n_outputs;
 }
 
-const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
 {
     return &session->outputs[i];
 }
 
-static enum nd_status view_output(struct nd_session *session, size_t i, struct nd_output_view *view,
+static enum nd_status view_output(struct nd_runtime_session *session, size_t i, struct nd_output_view *view,
                                   struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
@@ -438,19 +438,19 @@ static enum nd_status view_output(struct nd_session *session, size_t i, struct n
     return status;
 }
 
-void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context)
 {
     (void)session;
     (void)visit;
     (void)context;
 }
 
-void nd_session_repeat(struct nd_session *session)
+void nd_session_repeat(struct nd_runtime_session *session)
 {
     (void)session; /* a device that counts samples is emulated_session.c */
 }
 
-enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
@@ -481,7 +481,7 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     return status;
 }
 
-enum nd_status nd_session_end_profile(struct nd_session *session, char **path, struct nd_error *err)
+enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     struct ort_allocator *allocator = NULL;
@@ -494,7 +494,7 @@ enum nd_status nd_session_end_profile(struct nd_session *session, char **path, s
     return status == ND_OK ? take_name(ort, allocator, theirs, path, err) : status;
 }
 
-enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
+enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err)
 {
     (void)session;

@@ -1,3 +1,5 @@
+/* Runs models that were made to order on the device whose arithmetic is in question, and keeps what it
+ * answered. */
 #include "lab/experiment/trial.h"
 
 #include <stdio.h>

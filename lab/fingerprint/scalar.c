@@ -1,3 +1,4 @@
+/* Arithmetics from a real number to a quantised value: scalar.h defines the family. */
 #include "lab/fingerprint/scalar.h"
 
 #include <math.h>

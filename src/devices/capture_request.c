@@ -1,4 +1,4 @@
-/* The sessions of a capture: which file each reads, and what it exposes. */
+/* What an agent is asked for: the sessions of a capture, which file each reads, and what it exposes. */
 #include "devices/capture_request.h"
 
 #include <errno.h>

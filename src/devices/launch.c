@@ -1,4 +1,4 @@
-/* Launch: see the header. */
+/* Starts an agent on this machine, and watches a run by the spool that it writes. */
 #include "devices/launch.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Writes and reads structs as JSON by tables that say which member has which key (json_fields.h). */
 #include "core/documents/json_fields.h"
 
 #include <limits.h>

@@ -1,3 +1,4 @@
+/* One task per index on several threads, with the same outcome whatever the threads do. */
 #include "core/processes/parallel.h"
 
 #include <pthread.h>

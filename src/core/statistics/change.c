@@ -1,3 +1,4 @@
+/* Where the level of a series changes, by binary segmentation: docs/science/latency.md#levels. */
 #include "core/statistics/change.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Takes from the agent, by kernel and C library, what runtime and model do not need: they are not ours. */
 #include "devices/agent/confine.h"
 
 #include <stdio.h>

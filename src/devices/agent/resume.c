@@ -1,3 +1,4 @@
+/* Going on with a run whose agent was interrupted: what its spool holds, and where the next run belongs. */
 #include "devices/agent/resume.h"
 
 #include <stdlib.h>

@@ -58,7 +58,7 @@ static enum nd_status record_info(void *context, const struct nd_context_info *i
     return status;
 }
 
-/* Records what the context binary says that the session made, when the job names one. context_facts.c. */
+/* Records what the context binary says that the session made, when the job names one. */
 static enum nd_status nd_agent_record_context(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_agent_job *job = agent->job;

@@ -1,4 +1,4 @@
-/* Phones: see the header. */
+/* Which phone a URI means, and the user's own list of phones and boards: docs/reference/fleet.md. */
 #include "devices/phones/phones.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Runtime add: see the header. */
+/* Adds and removes runtimes in the folder that holds them: one process at a time, and what comes in is whole.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

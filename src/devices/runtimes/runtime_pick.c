@@ -1,3 +1,4 @@
+/* Which of the files in wheels, folders and SDKs make a runtime, ABI by ABI. */
 #include "devices/runtimes/runtime_pick.h"
 
 #include <stdio.h>

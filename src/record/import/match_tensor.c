@@ -239,10 +239,10 @@ static enum nd_status check_target(const struct nd_imported_tensor *t, const str
     return ND_OK;
 }
 
-/* Turns the tensor into quantised values where every value is the real of one (GRID: grid.h), or, where the map
- * says that it holds quantised values as numbers, where each is one. Type and scale are those of the map, else
- * of the file, else of the model (nullable). *text is then what the types are from; NULL: the tensor stays as
- * it is. ND_E_IMPORT_MISMATCH: the map states quantised values or a scale, and the values contradict it. */
+/* Turns the tensor into quantised values where every value is the real of one (match_tensor.h), or, where the
+ * map says that it holds quantised values as numbers, where each is one. Type and scale are those of the map,
+ * else of the file, else of the model (nullable). *text is then what the types are from; NULL: the tensor stays
+ * as it is. ND_E_IMPORT_MISMATCH: the map states quantised values or a scale, and the values contradict it. */
 static enum nd_status nd_match_qvalues(struct nd_imported *imported, struct nd_imported_tensor *t,
                                        const struct nd_map_item *item, const struct nd_tensor *model,
                                        char **text, struct nd_error *err)

@@ -1,4 +1,4 @@
-/* Npz: see the header. */
+/* Bytes read from front to back, of a file, of memory or of a member of NumPy's .npz, a zip archive. */
 #include "record/probes/npz.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* The agents of a capture: one session, run here or on another machine, and what its spool says it did; the
- * run, whole or in passes; and sessions that are only tried, to see where their nodes go. */
+ * run, whole or in passes (docs/reference/devices.md#passes); and sessions that are only tried, to see where
+ * nodes go. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

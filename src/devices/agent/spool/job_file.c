@@ -1,5 +1,5 @@
-/* Longer than 400 lines because each field of a job is written and read side by side: who adds one sees both.
- */
+/* The file of a job: written by npudiff, read by the agent. Each field is written and read side by side: who
+ * adds one sees both. */
 #include "devices/agent/spool/job_file.h"
 
 #include <stdlib.h>

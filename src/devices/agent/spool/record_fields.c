@@ -1,3 +1,4 @@
+/* Named texts in the payload of a record; record_fields.h has the format. */
 #include "devices/agent/spool/record_fields.h"
 
 #include <inttypes.h>

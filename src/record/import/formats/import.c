@@ -1,4 +1,5 @@
-/* Bare bytes: a YAML file says which files hold which tensor (docs/reference/import-raw.md). */
+/* The import of foreign files: the formats, their readers for bare bytes (docs/reference/import-raw.md), AI Hub
+ * and NumPy, and the facts of the user (docs/reference/import-facts.md). */
 #include "record/import/formats/import.h"
 
 #include <dirent.h>

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char *const value_names[ND_N_SCALAR_VALUES] = {
     "exact",           "float32-quotient", "float32-reciprocal", "half-quotient",

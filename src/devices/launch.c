@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
 #include "core/processes/process.h"
 #include "core/processes/process_tree.h"
 #include "devices/agent/spool/job_file.h"

@@ -12,7 +12,6 @@
 
 #include "core/files/file.h"
 #include "core/files/new_file.h"
-#include "core/memory.h"
 #include "devices/agent/confine.h"
 #include "devices/agent/spool/job_file.h"
 #include "devices/agent/spool/record_fields.h"

@@ -10,7 +10,6 @@
 #include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/print.h"
-#include "core/text/strbuf.h"
 #include "devices/runtimes/runtimes.h"
 
 /* ---- looking into files ---- */

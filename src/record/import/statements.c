@@ -1,7 +1,5 @@
 /* What the user states of an imported run (docs/reference/import-facts.md): read, checked, held against files
  * and model, and written as attributes of the capture. */
-#include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

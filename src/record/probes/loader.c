@@ -3,7 +3,6 @@
  * or .npz is an error, because nobody could tell what it was meant to be. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -4,16 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/capture_request.h"
 #include "devices/launch.h"
 #include "devices/runtimes/sdk.h"
-#include "npudiff/core/parse.h"
 #include "record/qnn/prepare_internal.h"
 
 static const char stripped_model[] = "model.onnx";

@@ -3,7 +3,6 @@
 #include "record/sessions/assemble_outputs.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

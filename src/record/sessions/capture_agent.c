@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"

@@ -21,7 +21,7 @@
 #include "devices/capture_request.h"
 #include "devices/device.h"
 #include "devices/launch.h"
-#include "devices/phones/lease.h"
+#include "devices/phones/fleet.h"
 #include "devices/phones/remote.h"
 #include "devices/phones/remote_uri.h"
 #include "npudiff/capture/capture.h"

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "npudiff/core/parse.h"
 
 void nd_fields_add(struct nd_strbuf *payload, const char *key, const char *value)

@@ -105,7 +105,7 @@ static enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask 
         return nd_fail_memory(err);
     nd_array_store(ask->dtype, qvalues, n, bytes);
     struct nd_trial_input inputs[1 + ND_ASK_MAX_OPERANDS] = {{"x", ask->dtype, ask->x, bytes}};
-    struct nd_trial trial = {.output = "y", .n_samples = n_samples, .n_inputs = 1, .inputs = inputs};
+    struct nd_bench_trial trial = {.output = "y", .n_samples = n_samples, .n_inputs = 1, .inputs = inputs};
     for (size_t i = 0; i < ask->n_operands; i++) {
         const struct nd_ask_operand *o = &ask->operands[i];
         assert(!o->is_input || n_samples == 1);
@@ -332,7 +332,7 @@ static bool differ(const struct nd_issue *issue, const void *arithmetics, size_t
                    size_t arithmetic_bytes)
 {
     const unsigned char *first = arithmetics;
-    for (const struct nd_field *f = issue->fields; f->size_bytes > 0; f++)
+    for (const struct nd_tell_field *f = issue->fields; f->size_bytes > 0; f++)
         for (size_t i = 1; i < n_arithmetics; i++)
             if (memcmp(first + f->offset, first + i * arithmetic_bytes + f->offset, f->size_bytes) != 0)
                 return true;
@@ -457,7 +457,7 @@ const double *nd_experiment_run(struct nd_experiment *e, struct nd_compose *mode
                                 const struct nd_trial_input *input, size_t n)
 {
     struct nd_trial_result result = {0};
-    const struct nd_trial trial = {
+    const struct nd_bench_trial trial = {
         .model = model, .output = "y", .n_samples = 1, .n_inputs = 1, .inputs = input};
     enum nd_status status = nd_trial_run(e->bench, &trial, &result, e->err);
     nd_compose_destroy(&model);

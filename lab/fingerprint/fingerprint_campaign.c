@@ -27,7 +27,7 @@ struct nd_campaign_operator {
 };
 
 /* Devices in the order of their architectures, runtimes in that of their versions. */
-struct nd_campaign {
+struct nd_sheet_grid {
     char **devices, **runtimes; /* [n_...], owned */
     const char *
         *titles; /* [n_devices]: the architecture, where only one device has it; borrowed; owned array */
@@ -44,12 +44,12 @@ struct step {
     size_t from, to;
 };
 
-static size_t length(const struct nd_campaign *c, bool is_runtime)
+static size_t length(const struct nd_sheet_grid *c, bool is_runtime)
 {
     return is_runtime ? c->n_runtimes : c->n_devices;
 }
 
-static int cell_at(const struct nd_campaign *c, const struct nd_campaign_operator *operator, bool is_runtime,
+static int cell_at(const struct nd_sheet_grid *c, const struct nd_campaign_operator *operator, bool is_runtime,
                    size_t along, size_t beside)
 {
     size_t device = is_runtime ? beside : along, runtime = is_runtime ? along : beside;
@@ -57,7 +57,7 @@ static int cell_at(const struct nd_campaign *c, const struct nd_campaign_operato
 }
 
 /* The step is one of this operator in this line: both ends tell, and nothing between them does. */
-static bool has_step(const struct nd_campaign *c, const struct nd_campaign_operator *operator,
+static bool has_step(const struct nd_sheet_grid *c, const struct nd_campaign_operator *operator,
                      const struct step * step, size_t beside)
 {
     for (size_t k = step->from; k <= step->to; k++) {
@@ -77,7 +77,7 @@ static json_t *name_operator(const struct nd_campaign_operator *operator)
 
 /* What the step does to one operator: counts it as the same, or adds it to those that changed with the names of
  * the lines in which it does. */
-static bool add_operator(const struct nd_campaign *c, const struct nd_campaign_operator *operator,
+static bool add_operator(const struct nd_sheet_grid *c, const struct nd_campaign_operator *operator,
                          const struct step * step, size_t *n_same, json_t *changed)
 {
     json_t *row = NULL;
@@ -101,7 +101,7 @@ static bool add_operator(const struct nd_campaign *c, const struct nd_campaign_o
 
 /* Appends the step, where any operator has it; a step between neighbours always stands. False: memory is out.
  */
-static bool add_step(const struct nd_campaign *c, const struct step *step, json_t *steps)
+static bool add_step(const struct nd_sheet_grid *c, const struct step *step, json_t *steps)
 {
     json_t *changed = json_array();
     size_t n_same = 0;
@@ -125,7 +125,7 @@ static bool add_step(const struct nd_campaign *c, const struct step *step, json_
 }
 
 /* The steps, an array of docs/reference/schemas/datasheet_campaign.json; NULL: memory is out. */
-static json_t *nd_campaign_steps(const struct nd_campaign *campaign)
+static json_t *nd_campaign_steps(const struct nd_sheet_grid *campaign)
 {
     json_t *steps = json_array();
     bool is_whole = steps != NULL;
@@ -143,8 +143,8 @@ static json_t *nd_campaign_steps(const struct nd_campaign *campaign)
 }
 
 /* Whether the operator has the same arithmetic in all cells that tell; *is_known: at least two cells do. */
-static bool nd_campaign_is_same(const struct nd_campaign *campaign, const struct nd_campaign_operator *operator,
-                                bool * is_known)
+static bool nd_campaign_is_same(const struct nd_sheet_grid *campaign,
+                                const struct nd_campaign_operator *operator, bool * is_known)
 {
     size_t n = campaign->n_devices * campaign->n_runtimes, n_known = 0;
     bool is_same = true;
@@ -173,7 +173,7 @@ struct sheet {
 struct reading {
     struct sheet *sheets; /* [n] */
     size_t n;
-    struct nd_campaign campaign;
+    struct nd_sheet_grid campaign;
 };
 
 /* ---- the axes ---- */
@@ -240,7 +240,7 @@ static const char *title_of(const struct reading *r, size_t device)
 /* Orders the datasheets, and makes the axes of their devices and runtimes. */
 static enum nd_status make_axes(struct reading *r, struct nd_error *err)
 {
-    struct nd_campaign *c = &r->campaign;
+    struct nd_sheet_grid *c = &r->campaign;
     qsort(r->sheets, r->n, sizeof *r->sheets, by_device);
     c->devices = nd_calloc(r->n, sizeof *c->devices);
     c->runtimes = nd_calloc(r->n, sizeof *c->runtimes);
@@ -257,7 +257,7 @@ static enum nd_status make_axes(struct reading *r, struct nd_error *err)
     return ND_OK;
 }
 
-static size_t cell_of(const struct nd_campaign *c, const struct sheet *sheet)
+static size_t cell_of(const struct nd_sheet_grid *c, const struct sheet *sheet)
 {
     return place_of(c->devices, c->n_devices, sheet->device) * c->n_runtimes +
            place_of(c->runtimes, c->n_runtimes, sheet->runtime);
@@ -265,7 +265,7 @@ static size_t cell_of(const struct nd_campaign *c, const struct sheet *sheet)
 
 static enum nd_status make_grid(struct reading *r, struct nd_error *err)
 {
-    struct nd_campaign *c = &r->campaign;
+    struct nd_sheet_grid *c = &r->campaign;
     size_t n = c->n_devices * c->n_runtimes;
     c->sheet_of = nd_calloc(n, sizeof *c->sheet_of);
     if (c->sheet_of == NULL)
@@ -295,7 +295,7 @@ static json_t *device_facts_of(const json_t *entry)
     return NULL;
 }
 
-static struct nd_campaign_operator *find_operator(struct nd_campaign *c, const char *section,
+static struct nd_campaign_operator *find_operator(struct nd_sheet_grid *c, const char *section,
                                                   const json_t *entry)
 {
     for (size_t o = 0; o < c->n_operators; o++)
@@ -343,7 +343,7 @@ static bool number_of(struct nd_campaign_operator *operator, const json_t * entr
     return json_array_append_new(operator->claims, device_facts) == 0;
 }
 
-static bool add_sheet(struct nd_campaign *c, const struct sheet *sheet)
+static bool add_sheet(struct nd_sheet_grid *c, const struct sheet *sheet)
 {
     const char *section;
     json_t *entries, *entry;
@@ -372,7 +372,7 @@ static json_t *texts(const char *const *items, size_t n)
 
 static json_t *tell_cells(const struct reading *r)
 {
-    const struct nd_campaign *c = &r->campaign;
+    const struct nd_sheet_grid *c = &r->campaign;
     json_t *cells = json_array();
     for (size_t i = 0; cells != NULL && i < c->n_devices * c->n_runtimes; i++) {
         const struct sheet *sheet = c->sheet_of[i] != SIZE_MAX ? &r->sheets[c->sheet_of[i]] : NULL;
@@ -405,7 +405,7 @@ static json_t *tell_arithmetic(const struct nd_campaign_operator *operator)
     return list;
 }
 
-static json_t *tell_operator(const struct nd_campaign *c, const struct nd_campaign_operator *operator)
+static json_t *tell_operator(const struct nd_sheet_grid *c, const struct nd_campaign_operator *operator)
 {
     bool is_known, is_same = nd_campaign_is_same(c, operator, & is_known);
     json_t *letters = json_object();
@@ -427,7 +427,7 @@ static json_t *tell_operator(const struct nd_campaign *c, const struct nd_campai
 
 static enum nd_status write_document(const struct reading *r, char **json, bool *is_same, struct nd_error *err)
 {
-    const struct nd_campaign *c = &r->campaign;
+    const struct nd_sheet_grid *c = &r->campaign;
     json_t *operators = json_array();
     *is_same = true;
     for (size_t o = 0; operators != NULL && o < c->n_operators; o++) {
@@ -453,7 +453,7 @@ static enum nd_status write_document(const struct reading *r, char **json, bool 
 
 static void deinit(struct reading *r)
 {
-    struct nd_campaign *c = &r->campaign;
+    struct nd_sheet_grid *c = &r->campaign;
     for (size_t i = 0; r->sheets != NULL && i < r->n; i++) {
         json_decref(r->sheets[i].tree);
         free(r->sheets[i].device);

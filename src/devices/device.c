@@ -3,12 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yaml.h>
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/names.h"
@@ -346,11 +344,6 @@ bool nd_device_is_reference(enum nd_device_kind kind)
 bool nd_device_is_npu(enum nd_device_kind kind)
 {
     return kind == ND_DEVICE_HTP_SIM || kind == ND_DEVICE_HTP;
-}
-
-const char *nd_device_agent_suffix(enum nd_device_kind kind)
-{
-    return nd_device_is_evaluated(kind) ? "-exact" : kind == ND_DEVICE_EXEC ? "-exec" : "";
 }
 
 bool nd_device_is_evaluated(enum nd_device_kind kind)

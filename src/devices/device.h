@@ -16,7 +16,4 @@ enum nd_status nd_device_resolve(const struct nd_device *device, const struct nd
 /* Whether npudiff evaluates the device itself, without a runtime, by npudiff-agent-exact. */
 bool nd_device_is_evaluated(enum nd_device_kind kind);
 
-/* Which of the agents runs such a device: what follows "npudiff-agent" in its name. Static. */
-const char *nd_device_agent_suffix(enum nd_device_kind kind);
-
 #endif

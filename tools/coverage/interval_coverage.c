@@ -73,7 +73,7 @@ static void questions(uint64_t n_studies, uint64_t *state)
             continue; /* there is no such fleet */
         for (uint64_t j = 0; j < n_studies; j++) {
             struct nd_paired table = study_draw(&s, state);
-            struct nd_answer answer;
+            struct nd_paired_answer answer;
             nd_paired_ask(&table, &q, &answer);
             n_kinds[answer.kind]++;
         }

@@ -43,14 +43,14 @@ static double median_of(struct nd_timed *timed, const double *values, size_t fro
 }
 
 /* The runs of level k: from changes[k - 1] up to changes[k]. */
-static void level_bounds(const struct nd_change *changes, size_t n_changes, size_t n, size_t k, size_t *from,
-                         size_t *to)
+static void level_bounds(const struct nd_level_change *changes, size_t n_changes, size_t n, size_t k,
+                         size_t *from, size_t *to)
 {
     *from = k > 0 ? changes[k - 1].at : 0;
     *to = k < n_changes ? changes[k].at : n;
 }
 
-static void remove_levels(struct nd_timed *timed, const struct nd_change *changes, struct nd_latency *out)
+static void remove_levels(struct nd_timed *timed, const struct nd_level_change *changes, struct nd_latency *out)
 {
     double before = NAN;
     for (size_t k = 0; k <= out->n_changes; k++) {
@@ -236,7 +236,7 @@ static enum nd_status nd_latency_find_modes(struct nd_timed *timed, const struct
                                             unsigned char *classes, struct nd_latency *out,
                                             struct nd_error *err)
 {
-    struct nd_change items[ND_LATENCY_MAX_CHANGES];
+    struct nd_level_change items[ND_LATENCY_MAX_CHANGES];
     struct nd_changes changes = {.items = items, .most = ND_LATENCY_MAX_CHANGES};
     struct parting parting = {.tail_low = -INFINITY, .tail_high = INFINITY};
     take_logarithms(timed, options, out->tick_us);

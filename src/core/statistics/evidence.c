@@ -229,14 +229,14 @@ static enum nd_answer_kind answer_of(const struct nd_paired_question *question,
 }
 
 void nd_paired_ask(const struct nd_paired *table, const struct nd_paired_question *question,
-                   struct nd_answer *out)
+                   struct nd_paired_answer *out)
 {
     check_question(question);
     uint64_t n = nd_paired_n(table), n_discordant = table->ref_only + table->test_only;
-    *out = (struct nd_answer){.difference = nd_paired_difference(table),
-                              .confidence = 1 - 2 * question->alpha,
-                              .is_discordant_bound = n_discordant == 0,
-                              .n_samples = n};
+    *out = (struct nd_paired_answer){.difference = nd_paired_difference(table),
+                                     .confidence = 1 - 2 * question->alpha,
+                                     .is_discordant_bound = n_discordant == 0,
+                                     .n_samples = n};
     out->interval = nd_paired_tango(table, out->confidence);
     out->kind = answer_of(question, &out->interval);
     out->discordant = n_discordant == 0 ? nd_binomial_upper(0, n, 0.05) : (double)n_discordant / (double)n;

@@ -77,7 +77,7 @@ enum nd_answer_kind {
     ND_ANSWER_NO,  /* the whole interval is beyond it */
 };
 
-struct nd_answer {
+struct nd_paired_answer {
     enum nd_answer_kind kind;
     double difference, confidence; /* confidence is 1 - 2 alpha */
     struct nd_interval interval;   /* Tango's, of that confidence */
@@ -88,7 +88,7 @@ struct nd_answer {
 };
 
 void nd_paired_ask(const struct nd_paired *table, const struct nd_paired_question *question,
-                   struct nd_answer *out);
+                   struct nd_paired_answer *out);
 
 /* "non-inferior", "inferior", "equivalent", "not equivalent", "inconclusive". */
 const char *nd_answer_name(enum nd_question_kind question, enum nd_answer_kind answer);

@@ -18,12 +18,12 @@ struct nd_agent_codes {
 };
 
 struct nd_agent {
-    const struct nd_job *job;
+    const struct nd_agent_job *job;
     struct nd_spool_writer *writer;
     const struct nd_resume *resume; /* NULL: nothing was done before */
     bool is_remembering;            /* what the session gives depends on what it ran before */
     struct nd_runtime *runtime;
-    struct nd_session *session;
+    struct nd_runtime_session *session;
     struct nd_store_thread *store;
     const char *stage;
     atomic_size_t log_bytes;

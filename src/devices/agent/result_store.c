@@ -35,7 +35,7 @@ struct tensor_state {
 };
 
 struct nd_store_thread {
-    const struct nd_job *job;
+    const struct nd_agent_job *job;
     struct nd_spool_writer *writer;
     size_t n_tensors;   /* of the pass */
     size_t *tensor_ids; /* their numbers in the job */
@@ -327,7 +327,7 @@ static bool choose_tensors(struct nd_store_thread *store, size_t pass)
     return store->tensor_ids != NULL;
 }
 
-enum nd_status nd_store_start(const struct nd_job *job, size_t pass, struct nd_spool_writer *writer,
+enum nd_status nd_store_start(const struct nd_agent_job *job, size_t pass, struct nd_spool_writer *writer,
                               struct nd_store_thread **out, struct nd_error *err)
 {
     struct nd_store_thread *store = nd_calloc(1, sizeof *store);

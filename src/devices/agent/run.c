@@ -58,10 +58,10 @@ static enum nd_status record_info(void *context, const struct nd_context_info *i
     return status;
 }
 
-/* Records what the context binary says that the session made, when the job names one. context_facts.c. */
+/* Records what the context binary says that the session made, when the job names one. */
 static enum nd_status nd_agent_record_context(struct nd_agent *agent, struct nd_error *err)
 {
-    const struct nd_job *job = agent->job;
+    const struct nd_agent_job *job = agent->job;
     if (job->context_binary == NULL || job->context_binary[0] == '\0')
         return ND_OK;
     return nd_context_read(job->context_library, job->context_binary, record_info, agent, err);
@@ -143,7 +143,7 @@ static enum nd_status check_libraries(const struct nd_agent *agent, struct nd_er
 }
 
 /* Whether the device is one of a plug-in provider, and not the CPU provider alone. */
-static bool has_provider(const struct nd_job *job)
+static bool has_provider(const struct nd_agent_job *job)
 {
     return job->provider_name != NULL && job->provider_name[0] != '\0';
 }
@@ -151,7 +151,7 @@ static bool has_provider(const struct nd_job *job)
 static enum nd_status create_runtime(struct nd_agent *agent, nd_runtime_log log, int severity,
                                      struct nd_error *err)
 {
-    const struct nd_job *job = agent->job;
+    const struct nd_agent_job *job = agent->job;
     const struct nd_runtime_options options = {
         .ort_library = job->ort_library,
         .provider_name = has_provider(job) ? job->provider_name : NULL,
@@ -211,7 +211,7 @@ static bool wants_profile(const struct nd_agent *agent)
     return agent->pass == 0 && agent->job->profile_prefix[0] != '\0';
 }
 
-static bool has_option(const struct nd_job *job, const char *key)
+static bool has_option(const struct nd_agent_job *job, const char *key)
 {
     for (size_t i = 0; i < job->n_provider_options; i++)
         if (strcmp(job->provider_options[i].key, key) == 0)
@@ -229,7 +229,7 @@ static bool wants_provider_profile(const struct nd_agent *agent)
 /* The outputs that the pass uses: its tensors, and those that are held against pass 0. */
 static size_t list_outputs(const struct nd_agent *agent, const char **names)
 {
-    const struct nd_job *job = agent->job;
+    const struct nd_agent_job *job = agent->job;
     const struct nd_job_pass *pass = &job->passes[agent->pass];
     size_t n = 0;
     for (size_t e = 0; e < job->n_tensors; e++)
@@ -242,7 +242,7 @@ static size_t list_outputs(const struct nd_agent *agent, const char **names)
 
 static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
 {
-    const struct nd_job *job = agent->job;
+    const struct nd_agent_job *job = agent->job;
     size_t n_options = job->n_provider_options;
     struct nd_option_pair *pairs = nd_calloc(n_options + 2 + job->n_config, sizeof *pairs);
     const char **outputs = nd_calloc(job->n_tensors, sizeof *outputs);
@@ -342,8 +342,8 @@ static enum nd_status record_node(struct nd_agent *agent, const struct nd_placem
     return status;
 }
 
-static enum nd_status find_fell_back(const struct nd_job *job, const struct nd_placement *placed, size_t n,
-                                     bool *is_fell_back, struct nd_error *err)
+static enum nd_status find_fell_back(const struct nd_agent_job *job, const struct nd_placement *placed,
+                                     size_t n, bool *is_fell_back, struct nd_error *err)
 {
     struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
     if (nodes == NULL)
@@ -361,7 +361,7 @@ static enum nd_status find_fell_back(const struct nd_job *job, const struct nd_p
  * back; the session's own switch against it changes results. */
 static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error *err)
 {
-    const struct nd_job *job = agent->job;
+    const struct nd_agent_job *job = agent->job;
     struct nd_placement *nodes = NULL;
     size_t n = 0, n_fell_back = 0;
     enum nd_status status = nd_session_placement(agent->session, &nodes, &n, err);
@@ -553,7 +553,7 @@ static bool is_checked_here(const struct nd_agent *agent, size_t tensor)
 
 static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *err)
 {
-    const struct nd_job *job = agent->job;
+    const struct nd_agent_job *job = agent->job;
     struct nd_names names = {0};
     size_t n = 0;
     agent->outputs = nd_calloc(nd_session_n_outputs(agent->session), sizeof *agent->outputs);
@@ -614,7 +614,7 @@ static enum nd_status check_passes(struct nd_agent *agent, size_t probe, size_t 
 /* What pass 0 gave before an interruption. */
 static void restore_first_pass(struct nd_agent *agent, size_t n_samples)
 {
-    const struct nd_job *job = agent->job;
+    const struct nd_agent_job *job = agent->job;
     for (size_t i = 0; i < agent->n_check_ids; i++) {
         size_t place = 0;
         for (size_t e = 0; e < agent->check_ids[i]; e++)
@@ -632,7 +632,7 @@ static void restore_first_pass(struct nd_agent *agent, size_t n_samples)
  * Once for all passes. */
 static enum nd_status nd_agent_prepare_checks(struct nd_agent *agent, struct nd_error *err)
 {
-    const struct nd_job *job = agent->job;
+    const struct nd_agent_job *job = agent->job;
     size_t n_samples = 0, n_cells;
     for (size_t p = 0; p < job->n_probes; p++)
         n_samples += job->probes[p].n_samples;
@@ -730,7 +730,7 @@ static enum nd_status run_once(struct nd_agent *agent, size_t probe, size_t samp
 
 static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sample, struct nd_error *err)
 {
-    const struct nd_job *job = agent->job;
+    const struct nd_agent_job *job = agent->job;
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < nd_session_n_inputs(agent->session); i++) {
         size_t target = agent->target_of_input[i];
@@ -837,7 +837,7 @@ static void record_failure(struct nd_agent *agent, const struct nd_error *failur
     nd_fields_append(agent->writer, ND_RECORD_FAILURE, NULL, 0, &fields, NULL);
 }
 
-enum nd_status nd_agent_run(const struct nd_job *job, const struct nd_resume *resume,
+enum nd_status nd_agent_run(const struct nd_agent_job *job, const struct nd_resume *resume,
                             struct nd_spool_writer *writer, struct nd_error *err)
 {
     struct nd_agent agent = {.job = job,

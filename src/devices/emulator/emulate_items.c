@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/names.h"
 #include "devices/emulator/emulate_internal.h"
 #include "npudiff/core/parse.h"
 

@@ -7,7 +7,6 @@
 #include "core/memory.h"
 #include "core/text/names.h"
 #include "devices/emulator/emulate_internal.h"
-#include "npudiff/core/parse.h"
 
 static void nd_emu_unbind(struct nd_emu_binding *binding);
 

@@ -8,7 +8,6 @@
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/files/suffix.h"
-#include "core/memory.h"
 #include "core/tensors/sha256.h"
 
 enum { ND_PROFILE_MAX_BYTES = 32768 };

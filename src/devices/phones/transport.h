@@ -137,6 +137,9 @@ extern const struct nd_transport_ops nd_transport_ssh;
 enum nd_status nd_transport_tool(const struct nd_transport *transport, const char *const *argv,
                                  double time_limit_s, struct nd_process_end *end, struct nd_error *err);
 
+/* ND_E_CANCELLED, which it returns. */
+enum nd_status nd_transport_fail_cancelled(const struct nd_transport *transport, struct nd_error *err);
+
 /* The last line of the text that is not empty, cut to size. */
 void nd_transport_last_line(const char *text, char *line, size_t size);
 

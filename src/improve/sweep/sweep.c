@@ -13,7 +13,7 @@
 #include "improve/sweep/sweep_job.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/improve/sweep.h"
-#include "record/sessions/capture_open.h"
+#include "record/sessions/capture_run.h"
 
 struct run {
     struct nd_sweep_job *job;

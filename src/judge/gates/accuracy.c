@@ -238,7 +238,7 @@ struct nd_paired_question nd_qualify_question(double margin, double confidence, 
 struct asked {
     size_t rule; /* the gate that asks it; SIZE_MAX: none does, then it is the campaign's question */
     struct nd_paired_question question;
-    struct nd_answer answer;
+    struct nd_paired_answer answer;
 };
 
 static enum nd_case_verdict verdict_of(const struct asked *asked)

@@ -47,7 +47,7 @@ static double margin_of(const struct nd_qualification *q, const struct nd_qualif
         const struct nd_accuracy_study *study = &model->studies[i];
         const int64_t *test = nd_accuracy_study_classes(study, device);
         struct nd_paired table;
-        struct nd_answer answer;
+        struct nd_paired_answer answer;
         uint64_t unused;
         if (test == NULL || study->quantised == NULL)
             return NAN;

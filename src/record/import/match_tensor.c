@@ -11,10 +11,9 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
+#include "record/import/imported.h"
 #include "record/import/map.h"
-#include "record/import/match_qvalues.h"
 #include "record/import/match_tensor.h"
-#include "record/import/tensor_names.h"
 #include "record/probes/probe.h"
 
 /* Two roundings of float32: that of the product and that of a scale or zero point that was added before. */
@@ -103,7 +102,7 @@ static bool is_narrow_float(enum nd_dtype dtype)
     return dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_BF16;
 }
 
-bool nd_grid_qvalues(const struct nd_grid *grid, enum nd_dtype dtype, const void *values, size_t n,
+bool nd_grid_qvalues(const struct nd_qvalue_grid *grid, enum nd_dtype dtype, const void *values, size_t n,
                      void *qvalues, struct nd_grid_miss *miss)
 {
     double low, high, bits = 0, slack = slack_of(dtype);
@@ -240,10 +239,10 @@ static enum nd_status check_target(const struct nd_imported_tensor *t, const str
     return ND_OK;
 }
 
-/* Turns the tensor into quantised values where every value is the real of one (GRID: grid.h), or, where the map
- * says that it holds quantised values as numbers, where each is one. Type and scale are those of the map, else
- * of the file, else of the model (nullable). *text is then what the types are from; NULL: the tensor stays as
- * it is. ND_E_IMPORT_MISMATCH: the map states quantised values or a scale, and the values contradict it. */
+/* Turns the tensor into quantised values where every value is the real of one (match_tensor.h), or, where the
+ * map says that it holds quantised values as numbers, where each is one. Type and scale are those of the map,
+ * else of the file, else of the model (nullable). *text is then what the types are from; NULL: the tensor stays
+ * as it is. ND_E_IMPORT_MISMATCH: the map states quantised values or a scale, and the values contradict it. */
 static enum nd_status nd_match_qvalues(struct nd_imported *imported, struct nd_imported_tensor *t,
                                        const struct nd_map_item *item, const struct nd_tensor *model,
                                        char **text, struct nd_error *err)
@@ -266,7 +265,7 @@ static enum nd_status nd_match_qvalues(struct nd_imported *imported, struct nd_i
     void *qvalues = nd_tensor_alloc(n * nd_dtype_size_bytes(target.qvalues));
     if (qvalues == NULL)
         return nd_fail_memory(err);
-    const struct nd_grid grid = {target.qvalues, target.quant, t->shape};
+    const struct nd_qvalue_grid grid = {target.qvalues, target.quant, t->shape};
     bool are_qvalues =
         holds_qvalues ? nd_grid_whole_qvalues(target.qvalues, t->dtype, t->data, n, qvalues, &miss)
                       : nd_grid_qvalues(&grid, t->dtype, t->data, n, qvalues, target.is_stated ? &miss : NULL);
@@ -576,11 +575,11 @@ static enum nd_status nd_layout_share_first(struct nd_imported_tensor *tensor, s
     return ND_OK;
 }
 
-static enum nd_status fact(const struct nd_matching *m, const char *kind, struct nd_error *err, const char *fmt,
-                           ...) ND_PRINTF(4, 5);
+static enum nd_status fact(const struct nd_import_matching *m, const char *kind, struct nd_error *err,
+                           const char *fmt, ...) ND_PRINTF(4, 5);
 
-static enum nd_status fact(const struct nd_matching *m, const char *kind, struct nd_error *err, const char *fmt,
-                           ...)
+static enum nd_status fact(const struct nd_import_matching *m, const char *kind, struct nd_error *err,
+                           const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -593,7 +592,7 @@ static enum nd_status fact(const struct nd_matching *m, const char *kind, struct
 /* ---- names ---- */
 
 /* The tensor or input of the model, and its place in it. */
-static enum nd_status find_in_model(struct nd_matching *m, const char *name, struct nd_tensor *input,
+static enum nd_status find_in_model(struct nd_import_matching *m, const char *name, struct nd_tensor *input,
                                     size_t *order, enum nd_name_method *method, struct nd_error *err)
 {
     const struct nd_model *model = m->options->model;
@@ -621,8 +620,8 @@ static enum nd_status find_in_model(struct nd_matching *m, const char *name, str
     return ND_OK;
 }
 
-static enum nd_status match_name(struct nd_matching *m, struct nd_tensor *input, struct nd_matched_tensor *out,
-                                 struct nd_error *err)
+static enum nd_status match_name(struct nd_import_matching *m, struct nd_tensor *input,
+                                 struct nd_matched_tensor *out, struct nd_error *err)
 {
     const char *mapped = m->item != NULL ? m->item->tensor : NULL;
     const char *name = mapped != NULL ? mapped : m->tensor->name;
@@ -652,7 +651,7 @@ static enum nd_status match_name(struct nd_matching *m, struct nd_tensor *input,
 /* ---- layout, samples, shape ---- */
 
 /* 0: as in the model; else the rank of the layout in which the file has channels last. */
-static enum nd_status find_layout(const struct nd_matching *m, int *rank, struct nd_error *err)
+static enum nd_status find_layout(const struct nd_import_matching *m, int *rank, struct nd_error *err)
 {
     const struct nd_imported_tensor *t = m->tensor;
     bool is_said = m->item != NULL && m->item->layout_rank > 0;
@@ -667,7 +666,7 @@ static enum nd_status find_layout(const struct nd_matching *m, int *rank, struct
     return fact(m, "layout", err, "%s", m->item->where);
 }
 
-static enum nd_status check_shape(const struct nd_matching *m, struct nd_error *err)
+static enum nd_status check_shape(const struct nd_import_matching *m, struct nd_error *err)
 {
     char found[128], expected[128];
     const struct nd_imported_tensor *t = m->tensor;
@@ -683,7 +682,7 @@ static enum nd_status check_shape(const struct nd_matching *m, struct nd_error *
 }
 
 /* What the map says of the samples of this tensor alone. */
-static enum nd_status find_samples(const struct nd_matching *m, const struct nd_shape *expected,
+static enum nd_status find_samples(const struct nd_import_matching *m, const struct nd_shape *expected,
                                    struct nd_error *err)
 {
     struct nd_imported_tensor *t = m->tensor;
@@ -706,7 +705,7 @@ static enum nd_status find_samples(const struct nd_matching *m, const struct nd_
                                                     : "taken to be the first dimension");
 }
 
-static enum nd_status match_shape(const struct nd_matching *m, struct nd_error *err)
+static enum nd_status match_shape(const struct nd_import_matching *m, struct nd_error *err)
 {
     struct nd_imported_tensor *t = m->tensor;
     int layout_rank = 0;
@@ -757,7 +756,7 @@ static bool is_other_sign(enum nd_dtype a, enum nd_dtype b)
 }
 
 /* The map's type: the file's own, or what the file's integers stand for. */
-static enum nd_status apply_type(const struct nd_matching *m, struct nd_error *err)
+static enum nd_status apply_type(const struct nd_import_matching *m, struct nd_error *err)
 {
     struct nd_imported_tensor *t = m->tensor;
     enum nd_dtype wanted = m->item != NULL ? m->item->dtype : ND_DTYPE_NONE;
@@ -771,7 +770,7 @@ static enum nd_status apply_type(const struct nd_matching *m, struct nd_error *e
 }
 
 /* Real values of a quantised tensor are what tools write that dequantise on their own. */
-static enum nd_status match_type(const struct nd_matching *m, struct nd_error *err)
+static enum nd_status match_type(const struct nd_import_matching *m, struct nd_error *err)
 {
     struct nd_imported_tensor *t = m->tensor;
     char *qvalues = NULL;
@@ -803,7 +802,7 @@ static enum nd_status match_type(const struct nd_matching *m, struct nd_error *e
 /* ---- all of it ---- */
 
 /* What the map says of the node that made the tensor, against the model. */
-static enum nd_status match_node(const struct nd_matching *m, struct nd_matched_tensor *out,
+static enum nd_status match_node(const struct nd_import_matching *m, struct nd_matched_tensor *out,
                                  struct nd_error *err)
 {
     const struct nd_map_item *item = m->item;
@@ -828,7 +827,8 @@ static enum nd_status match_node(const struct nd_matching *m, struct nd_matched_
     return ND_OK;
 }
 
-enum nd_status nd_match_tensor(struct nd_matching *m, struct nd_matched_tensor *out, struct nd_error *err)
+enum nd_status nd_match_tensor(struct nd_import_matching *m, struct nd_matched_tensor *out,
+                               struct nd_error *err)
 {
     struct nd_tensor input = {0};
     struct nd_quant quant = {.axis = -1};
@@ -861,7 +861,7 @@ enum nd_status nd_match_tensor(struct nd_matching *m, struct nd_matched_tensor *
 }
 
 /* Names are matched again by nd_match_tensor; here they only lead to the model's shape. */
-enum nd_status nd_match_layout(struct nd_matching *m, struct nd_error *err)
+enum nd_status nd_match_layout(struct nd_import_matching *m, struct nd_error *err)
 {
     struct nd_tensor input = {0};
     struct nd_matched_tensor ignored = {0};

@@ -3,7 +3,6 @@
  * or .npz is an error, because nobody could tell what it was meant to be. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,10 +12,8 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "record/probes/build.h"
-#include "record/probes/folder.h"
 #include "record/probes/loader.h"
 #include "record/probes/npz.h"
-#include "record/probes/roles.h"
 
 static enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *probe, bool has_explicit_labels,
                                      struct nd_error *err)

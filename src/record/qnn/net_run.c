@@ -2,8 +2,6 @@
 #include "record/qnn/net_run.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +11,6 @@
 #include "core/files/file.h"
 #include "core/files/suffix.h"
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 /* What else a run leaves: how far it came, what it printed, and its profile. */

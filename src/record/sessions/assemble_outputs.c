@@ -1,8 +1,8 @@
-/* Assemble outputs: see the header. */
+/* From the records of a spool to the datasets of a capture: values, digests and repeats of each tensor and
+ * probe (docs/reference/capture-format.md). */
 #include "record/sessions/assemble_outputs.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

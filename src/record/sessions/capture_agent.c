@@ -1,21 +1,257 @@
-/* The agents of a capture: the run, whole or in passes, and sessions that are only tried, to see where their
- * nodes go (docs/reference/capture-format.md). */
+/* The agents of a capture: one session, run here or on another machine, and what its spool says it did; the
+ * run, whole or in passes (docs/reference/devices.md#passes); and sessions that are only tried, to see where
+ * nodes go. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
 #include "devices/capture_request.h"
 #include "devices/device.h"
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
 #include "model/graph/parts.h"
 #include "record/sessions/capture_agent.h"
-#include "record/sessions/job_run.h"
 #include "record/sessions/pass_plan.h"
+
+static size_t samples_of(const struct nd_capture_job *capture, const struct nd_agent_job *job)
+{
+    return job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0;
+}
+
+bool nd_job_run_has_samples(const char *folder, bool cuts)
+{
+    struct nd_spool_kept kept = {0};
+    char *spool = nd_path_join(folder, "spool.nds");
+    bool has = spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
+               (!cuts || truncate(spool, (off_t)kept.size_bytes) == 0);
+    free(spool);
+    return has;
+}
+
+static enum nd_status write_job(const struct nd_agent_job *job, const char *folder, struct nd_error *err)
+{
+    char *path = nd_path_join(folder, "job.nds");
+    enum nd_status status = path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        unlink(path);
+    if (status == ND_OK)
+        status = nd_job_write(job, path, err);
+    free(path);
+    return status;
+}
+
+/* The agent's last line, without its name. */
+static void read_reason(const char *folder, char *reason, size_t size)
+{
+    static const char name[] = "npudiff-agent: ";
+    char line[256] = "";
+    char *path = nd_path_join(folder, "stdout.txt");
+    if (path != NULL)
+        nd_file_last_line(path, line, sizeof line);
+    bool has_name = strncmp(line, name, sizeof name - 1) == 0;
+    snprintf(reason, size, "%s", nd_said(has_name ? line + sizeof name - 1 : line));
+    free(path);
+}
+
+/* Which of the agents runs such a device: what follows "npudiff-agent" in its name. Static. */
+static const char *nd_device_agent_suffix(enum nd_device_kind kind)
+{
+    return nd_device_is_evaluated(kind) ? "-exact" : kind == ND_DEVICE_EXEC ? "-exec" : "";
+}
+
+static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_agent_job *job,
+                               const char *folder, const struct nd_capture_options *options,
+                               struct nd_agent_exit *exit, struct nd_error *err)
+{
+    char *agent = NULL, anew[sizeof exit->anew] = "";
+    bool is_resuming = options->resume && job == &capture->job && nd_job_run_has_samples(folder, true);
+    enum nd_status status =
+        nd_agent_find(options->agent, nd_device_agent_suffix(capture->device->kind), &agent, err);
+    for (bool again = true; status == ND_OK && again;) {
+        if (!is_resuming)
+            nd_dir_remove(folder);
+        status = write_job(job, folder, err);
+        if (status != ND_OK)
+            break;
+        const struct nd_agent_start start = {
+            .agent = agent,
+            .folder = folder,
+            .options = options,
+            .label = capture->device->label,
+            .is_resuming = is_resuming,
+            .begun_ns = capture->begun_ns,
+            .samples_total = samples_of(capture, job),
+        };
+        status = nd_agent_launch(&start, exit, err);
+        again = status == ND_OK && exit->cannot_resume;
+        if (again)
+            read_reason(folder, anew, sizeof anew);
+        is_resuming = false;
+    }
+    if (status == ND_OK)
+        memcpy(exit->anew, anew, sizeof anew);
+    free(agent);
+    return status;
+}
+
+/* Runs the job in the folder, which is made anew. As nd_agent_launch. With options->resume the capture's own
+ * job goes on with what an earlier agent acknowledged in that folder, or there. */
+static enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_agent_job *job,
+                                 const char *folder, const struct nd_capture_options *options,
+                                 struct nd_agent_exit *exit, struct nd_error *err)
+{
+    if (capture->remote == NULL)
+        return run_here(capture, job, folder, options, exit, err);
+    const struct nd_remote_run run = {
+        .job = job,
+        .device = capture->device,
+        .model = capture->model,
+        .folder = folder,
+        .options = options,
+        .begun_ns = capture->begun_ns,
+        .samples_total = samples_of(capture, job),
+        .is_trial = job != &capture->job,
+    };
+    return nd_remote_run(capture->remote, &run, exit, err);
+}
+
+/* ---- reads from a spool what the last session of a run did ---- */
+
+/* What a spool says of its last session; texts are the spool's. */
+struct session_facts {
+    struct nd_record *nodes;
+    size_t n_nodes, capacity;
+    char stage[32]; /* the last that was entered */
+    bool has_ended;
+    uint64_t failure; /* error id; 0: none */
+    char message[256];
+};
+
+static enum nd_status take_fact(const struct nd_record *record, struct session_facts *facts,
+                                struct nd_error *err)
+{
+    if (record->kind == ND_RECORD_PASS) {
+        facts->n_nodes = 0;
+    } else if (record->kind == ND_RECORD_NODE) {
+        if (!nd_grow((void **)&facts->nodes, &facts->capacity, facts->n_nodes + 1, sizeof *facts->nodes))
+            return nd_fail_memory(err);
+        facts->nodes[facts->n_nodes++] = *record;
+    } else if (record->kind == ND_RECORD_STAGE) {
+        nd_fields_copy(record, "stage", facts->stage, sizeof facts->stage);
+    } else if (record->kind == ND_RECORD_FAILURE) {
+        nd_fields_get_u64(record, "code", &facts->failure);
+        nd_fields_copy(record, "message", facts->message, sizeof facts->message);
+    } else if (record->kind == ND_RECORD_END) {
+        facts->has_ended = true;
+    }
+    return ND_OK;
+}
+
+/* Moves the names of the nodes that fell to *out. */
+static enum nd_status keep_fell_back(const bool *is_fell_back, const char **names, size_t n,
+                                     struct nd_fell_back *out, struct nd_error *err)
+{
+    out->names = nd_calloc(n, sizeof *out->names);
+    if (out->names == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_fell_back[i])
+            continue;
+        out->names[out->n] = nd_strdup(names[i]);
+        if (out->names[out->n] == NULL)
+            return nd_fail_memory(err);
+        out->n++;
+    }
+    return ND_OK;
+}
+
+static enum nd_status find_fell_back(const struct nd_agent_job *job, const struct session_facts *facts,
+                                     struct nd_fell_back *out, struct nd_error *err)
+{
+    static const char *const keys[] = {"provider", "name", "op_type"};
+    size_t n = facts->n_nodes;
+    struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
+    const char **names = nd_calloc(n, sizeof *names);
+    bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
+    char **texts = nd_calloc(3 * n, sizeof *texts);
+    bool is_whole = nodes != NULL && names != NULL && is_fell_back != NULL && texts != NULL;
+    for (size_t i = 0; is_whole && i < 3 * n; i++)
+        is_whole = (texts[i] = nd_fields_text(&facts->nodes[i / 3], keys[i % 3])) != NULL;
+    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; is_whole && i < n; i++) {
+        nodes[i] = (struct nd_job_node){texts[3 * i], texts[3 * i + 1], texts[3 * i + 2]};
+        names[i] = nodes[i].name;
+    }
+    if (status == ND_OK) {
+        nd_job_find_fell_back(job, nodes, n, is_fell_back);
+        status = keep_fell_back(is_fell_back, names, n, out, err);
+    }
+    for (size_t i = 0; texts != NULL && i < 3 * n; i++)
+        free(texts[i]);
+    free(texts);
+    free(nodes);
+    free(names);
+    free(is_fell_back);
+    return status;
+}
+
+/* How a run ended that is no matter of placement. */
+static void judge_end(const struct session_facts *facts, const struct nd_agent_exit *exit,
+                      struct nd_tried *trial, bool *is_of_session)
+{
+    bool has_fell_back = facts->failure == ND_E_DEVICE_FALLBACK;
+    bool is_in_session = strcmp(facts->stage, "session") == 0;
+    if (!facts->has_ended && !has_fell_back)
+        snprintf(trial->reason, sizeof trial->reason, "%.255s",
+                 facts->failure != 0   ? facts->message
+                 : exit->error.id != 0 ? exit->error.message
+                                       : "the agent ended without a word");
+    *is_of_session = facts->has_ended || has_fell_back || is_in_session;
+    trial->is_placed = facts->has_ended || strcmp(facts->stage, "run") == 0;
+    trial->holds = facts->has_ended && trial->fell_back.n == 0;
+}
+
+/* What the session of a run in `folder` did: its last, from its spool. trial->reason is empty where nodes fell.
+ * *is_of_session: it held, or it did not for a reason of the session itself, which another set of tensors may
+ * not have; false: it failed before or behind that. Freed by nd_tried_deinit. */
+static enum nd_status nd_tried_read(const struct nd_agent_job *job, const char *folder,
+                                    const struct nd_agent_exit *exit, struct nd_tried *out, bool *is_of_session,
+                                    struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    struct session_facts facts = {0};
+    struct nd_spool_reader reader = {0};
+    struct nd_record record;
+    char *spool = nd_path_join(folder, "spool.nds");
+    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = nd_spool_reader_open(&reader, spool, err);
+    while (status == ND_OK && nd_spool_next(&reader, &record))
+        status = take_fact(&record, &facts, err);
+    if (status == ND_OK)
+        status = find_fell_back(job, &facts, &trial.fell_back, err);
+    judge_end(&facts, exit, &trial, is_of_session);
+    nd_spool_reader_close(&reader);
+    free(facts.nodes);
+    free(spool);
+    if (status == ND_OK)
+        *out = trial;
+    else
+        nd_tried_deinit(&trial);
+    return status;
+}
+
+/* ---- KEEP ---- */
+
+/* The agents of a capture: the run, whole or in passes, and sessions that are only tried, to see where their
+ * nodes go (docs/reference/capture-format.md). */
 
 struct nd_tries {
     struct nd_capture_job *capture;
@@ -68,7 +304,7 @@ static struct nd_capture_options limits_of(const struct nd_tries *trials)
     return limits;
 }
 
-static enum nd_status run_trial(struct nd_tries *trials, const struct nd_job *job, const char *folder,
+static enum nd_status run_trial(struct nd_tries *trials, const struct nd_agent_job *job, const char *folder,
                                 struct nd_tried *out, struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
@@ -110,7 +346,7 @@ static enum nd_status read_digests(const char *folder, size_t n, struct nd_diges
     return status;
 }
 
-static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t tensor, struct nd_job *job,
+static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t tensor, struct nd_agent_job *job,
                                  struct nd_error *err)
 {
     struct nd_job_tensor *added = &job->tensors[job->n_tensors];
@@ -124,7 +360,7 @@ static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t te
  * Tensors that are shown through floats are recorded, too, of one sample of every probe: of zeros alone, floats
  * of another encoding could look right. *probes: freed after the job. */
 static enum nd_status add_samples(const struct nd_tries *trials, const size_t *tensors, size_t n_tensors,
-                                  bool with_outputs, struct nd_job *job, struct nd_job_probe **probes,
+                                  bool with_outputs, struct nd_agent_job *job, struct nd_job_probe **probes,
                                   struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
@@ -176,7 +412,7 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors
 {
     const struct nd_capture_job *capture = trials->capture;
     struct nd_job_probe *probes = NULL;
-    struct nd_job job;
+    struct nd_agent_job job;
     size_t n_recorded = 0;
     char name[32];
     snprintf(name, sizeof name, "trial%u", trials->n++);

@@ -1,6 +1,5 @@
-/* What a capture says of its device, model, runtime and host, so that it can be judged years later. */
-#include "record/sessions/job_run.h"
-
+/* A capture: what it says of its device, model, runtime and host, so that it can be judged years later; its
+ * run, and the file. docs/reference/capture-format.md. */
 #include <errno.h>
 #include <gnu/libc-version.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "capture/read/attr_list.h"
+#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/options.h"
@@ -21,7 +21,7 @@
 #include "devices/capture_request.h"
 #include "devices/device.h"
 #include "devices/launch.h"
-#include "devices/phones/lease.h"
+#include "devices/phones/fleet.h"
 #include "devices/phones/remote.h"
 #include "devices/phones/remote_uri.h"
 #include "npudiff/capture/capture.h"
@@ -29,6 +29,7 @@
 #include "record/qnn/prepare_remote.h"
 #include "record/sessions/assemble.h"
 #include "record/sessions/capture_agent.h"
+#include "record/sessions/capture_run.h"
 
 struct nd_device_facts; /* remote/identity.h */
 
@@ -637,4 +638,27 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     free(folder);
     free(run_folder);
     return status;
+}
+
+enum nd_status nd_capture_run_and_open(const struct nd_workload *workload, const char *path,
+                                       const struct nd_capture_options *options, struct nd_capture **out,
+                                       struct nd_error *failure, struct nd_error *err)
+{
+    struct nd_capture_outcome outcome = {0};
+    enum nd_status status = nd_capture_run(workload, path, options, &outcome, err);
+    if (status != ND_OK || !outcome.has_failed)
+        return status == ND_OK ? nd_capture_open(path, out, err) : status;
+    *failure = outcome.failure;
+    failure->status = failure->status != ND_OK ? failure->status : ND_ERR_DEVICE;
+    return ND_OK;
+}
+
+enum nd_status nd_capture_pass_on(const struct nd_error *failure, const struct nd_model *model,
+                                  const struct nd_device *device, struct nd_error *err)
+{
+    if (err != NULL) {
+        *err = *failure;
+        nd_error_context(err, "'%s' on '%s'", nd_model_path(model), device->label);
+    }
+    return failure->status;
 }

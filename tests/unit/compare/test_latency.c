@@ -120,7 +120,7 @@ static void change_is_found_at_its_place(void **state)
 {
     (void)state;
     double logs[300];
-    struct nd_change items[4];
+    struct nd_level_change items[4];
     struct nd_changes changes = {.items = items, .most = 4};
     uint64_t random = seed;
     for (size_t i = 0; i < 300; i++)

@@ -14,10 +14,10 @@ static struct nd_paired_question question_of(enum nd_question_kind kind, double 
     return (struct nd_paired_question){kind, margin, ND_QUESTION_ALPHA, ND_QUESTION_POWER};
 }
 
-static struct nd_answer ask(struct nd_paired table, enum nd_question_kind kind, double margin)
+static struct nd_paired_answer ask(struct nd_paired table, enum nd_question_kind kind, double margin)
 {
     struct nd_paired_question question = question_of(kind, margin);
-    struct nd_answer answer;
+    struct nd_paired_answer answer;
     nd_paired_ask(&table, &question, &answer);
     return answer;
 }
@@ -33,7 +33,7 @@ static void no_sample_says_nothing(void **state)
     assert_f64_bits(tango.high, 1);
     assert_f64_bits(newcombe.low, -1);
     assert_f64_bits(newcombe.high, 1);
-    struct nd_answer answer = ask(none, ND_QUESTION_NONINFERIOR, 0.01);
+    struct nd_paired_answer answer = ask(none, ND_QUESTION_NONINFERIOR, 0.01);
     assert_int_equal(answer.kind, ND_ANSWER_INCONCLUSIVE);
     assert_f64_bits(answer.discordant, 1);
     struct nd_proportion share = nd_proportion_of(0, 0, 0.95);
@@ -49,7 +49,7 @@ static void no_disagreement_leaves_what_was_not_seen(void **state)
     struct nd_interval tango = nd_paired_tango(&same, 0.95);
     assert_f64_bits(tango.low, -tango.high);
     assert_true(tango.high > 0.0054 && tango.high < 0.0055);
-    struct nd_answer answer = ask(same, ND_QUESTION_EQUIVALENT, 0.01);
+    struct nd_paired_answer answer = ask(same, ND_QUESTION_EQUIVALENT, 0.01);
     assert_int_equal(answer.kind, ND_ANSWER_YES);
     assert_true(answer.is_discordant_bound);
     assert_true(fabs(answer.discordant * 700 - 3) < 0.02);
@@ -137,7 +137,7 @@ static void verdicts_are_read_off_the_interval(void **state)
     assert_int_equal(ask(good, ND_QUESTION_EQUIVALENT, 0.01).kind, ND_ANSWER_YES);
     assert_int_equal(ask(bad, ND_QUESTION_NONINFERIOR, 0.01).kind, ND_ANSWER_NO);
     assert_int_equal(ask(bad, ND_QUESTION_EQUIVALENT, 0.01).kind, ND_ANSWER_NO);
-    struct nd_answer answer = ask(close, ND_QUESTION_NONINFERIOR, 0.01);
+    struct nd_paired_answer answer = ask(close, ND_QUESTION_NONINFERIOR, 0.01);
     assert_int_equal(answer.kind, ND_ANSWER_INCONCLUSIVE);
     assert_int_equal(answer.n_samples, 700);
     assert_true(answer.n_needed > 3000 && answer.n_needed < 3500);
@@ -203,7 +203,7 @@ static void intervals_cover_as_often_as_they_say(void **state)
         struct nd_paired table = study_draw(&study, &seed);
         struct nd_interval tango = nd_paired_tango(&table, 0.95);
         n_covered += study_is_within(&tango, study.difference);
-        struct nd_answer answer;
+        struct nd_paired_answer answer;
         table = study_draw(&equal, &seed);
         nd_paired_ask(&table, &question, &answer);
         n_yes += answer.kind == ND_ANSWER_YES;

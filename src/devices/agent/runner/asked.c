@@ -10,7 +10,6 @@
 #include "core/tensors/scales.h"
 #include "devices/agent/runner/asked.h"
 #include "devices/agent/runner/connection.h"
-#include "devices/agent/runner/grid.h"
 
 /* A code's real number is rounded twice to the type of the float, by its scale and by the product: so far it
  * may be from its step, relative to its distance from the zero point. */
@@ -55,7 +54,7 @@ static double take(double value, double scale, double zero_point, const struct r
 
 /* Writes the codes of all values: the nearest one, ties to even, where a value is no code, and the zero point
  * for NaN. `codes` has room for the shape's elements. off is written. */
-static enum nd_status nd_grid_take(const struct nd_grid *grid, const void *values, void *qvalues,
+static enum nd_status nd_grid_take(const struct nd_runner_grid *grid, const void *values, void *qvalues,
                                    struct nd_off_grid *off, struct nd_error *err)
 {
     enum { BLOCK = 512 };
@@ -216,7 +215,7 @@ static enum nd_status take_floats(struct nd_asked *asked, const struct nd_answer
 {
     struct nd_off_grid off;
     size_t n, n_bytes;
-    const struct nd_grid grid = {&asked->quant, &came->shape, came->dtype, asked->dtype};
+    const struct nd_runner_grid grid = {&asked->quant, &came->shape, came->dtype, asked->dtype};
     enum nd_status status = nd_shape_size_bytes(&came->shape, asked->dtype, &n_bytes, err);
     if (status == ND_OK)
         status = nd_shape_n_elems(&came->shape, &n, err);

@@ -18,7 +18,6 @@
 #include "core/memory.h"
 #include "core/processes/process.h"
 #include "devices/agent/runner/connection.h"
-#include "devices/agent/runner/frame.h"
 
 static const char magic[4] = {'N', 'D', 'R', '1'};
 

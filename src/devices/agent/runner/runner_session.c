@@ -158,7 +158,7 @@ struct nd_runtime {
     json_t *options; /* that it knows; NULL: it does not say */
 };
 
-struct nd_session {
+struct nd_runtime_session {
     struct nd_runtime *runtime;
     json_t *ready; /* its answer to the job: placement and what is missing are in it */
     struct nd_session_io *inputs;
@@ -302,7 +302,8 @@ static enum nd_status check_options(const struct nd_runtime *runtime, const json
     return ND_OK;
 }
 
-static enum nd_status describe_inputs(struct nd_session *session, const json_t *job, struct nd_error *err)
+static enum nd_status describe_inputs(struct nd_runtime_session *session, const json_t *job,
+                                      struct nd_error *err)
 {
     const json_t *list = json_object_get(job, "inputs"), *item;
     size_t i;
@@ -339,8 +340,9 @@ static json_t *find_tensor(const json_t *job, const char *name)
 }
 
 /* What this session is asked for, as "outputs" of the job and as session->asked. */
-static enum nd_status choose_outputs(struct nd_session *session, const struct nd_session_options *options,
-                                     json_t *job, struct nd_error *err)
+static enum nd_status choose_outputs(struct nd_runtime_session *session,
+                                     const struct nd_session_options *options, json_t *job,
+                                     struct nd_error *err)
 {
     json_t *outputs = json_array();
     size_t n = options->n_outputs;
@@ -364,7 +366,7 @@ static enum nd_status choose_outputs(struct nd_session *session, const struct nd
 }
 
 /* Marks what it says that it cannot give. */
-static enum nd_status take_missing(struct nd_session *session, struct nd_error *err)
+static enum nd_status take_missing(struct nd_runtime_session *session, struct nd_error *err)
 {
     const json_t *item;
     size_t i, k;
@@ -382,7 +384,7 @@ static enum nd_status take_missing(struct nd_session *session, struct nd_error *
     return ND_OK;
 }
 
-static enum nd_status hand_over(struct nd_session *session, const json_t *job, struct nd_error *err)
+static enum nd_status hand_over(struct nd_runtime_session *session, const json_t *job, struct nd_error *err)
 {
     struct nd_runner_connection *connection = &session->runtime->connection;
     const struct nd_runner_question question = {.message = job, .answer = "ready", .doing = "load the model"};
@@ -394,10 +396,10 @@ static enum nd_status hand_over(struct nd_session *session, const json_t *job, s
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
-                                 struct nd_session **out, struct nd_error *err)
+                                 struct nd_runtime_session **out, struct nd_error *err)
 {
     json_t *job = NULL;
-    struct nd_session *session = nd_calloc(1, sizeof *session);
+    struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
     if (session == NULL)
         return nd_fail_memory(err);
     session->runtime = runtime;
@@ -428,7 +430,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
 }
 
 /* How many values were no codes, where they are accepted: a line of the log for each tensor. */
-static void tell_off_grid(const struct nd_session *session)
+static void tell_off_grid(const struct nd_runtime_session *session)
 {
     const struct nd_runner_connection *connection = &session->runtime->connection;
     for (size_t i = 0; i < session->n_outputs; i++) {
@@ -445,9 +447,9 @@ static void tell_off_grid(const struct nd_session *session)
     }
 }
 
-void nd_session_destroy(struct nd_session **session)
+void nd_session_destroy(struct nd_runtime_session **session)
 {
-    struct nd_session *s = *session;
+    struct nd_runtime_session *s = *session;
     if (s == NULL)
         return;
     if (s->asked != NULL)
@@ -466,40 +468,40 @@ void nd_session_destroy(struct nd_session **session)
 
 /* ---- what it has ---- */
 
-size_t nd_session_n_inputs(const struct nd_session *session)
+size_t nd_session_n_inputs(const struct nd_runtime_session *session)
 {
     return session->n_inputs;
 }
 
-const struct nd_session_io *nd_session_input(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
 {
     return &session->inputs[i];
 }
 
-void nd_session_set_input_shape(struct nd_session *session, size_t i, const struct nd_shape *shape)
+void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
 {
     session->inputs[i].shape = *shape;
 }
 
-size_t nd_session_n_outputs(const struct nd_session *session)
+size_t nd_session_n_outputs(const struct nd_runtime_session *session)
 {
     return session->n_outputs;
 }
 
-const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
 {
     return &session->outputs[i];
 }
 
-void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context)
 {
     for (size_t i = 0; i < session->n_outputs; i++)
         if (session->asked[i].missing != NULL)
             visit(context, session->asked[i].name, session->asked[i].missing);
 }
 
-enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
-                                    struct nd_error *err)
+enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,
+                                    size_t *n, struct nd_error *err)
 {
     const json_t *list = json_object_get(session->ready, "placement"), *item;
     struct nd_placement *nodes = nd_calloc(json_array_size(list), sizeof *nodes);
@@ -518,14 +520,14 @@ enum nd_status nd_session_placement(const struct nd_session *session, struct nd_
 
 /* ---- runs ---- */
 
-void nd_session_repeat(struct nd_session *session)
+void nd_session_repeat(struct nd_runtime_session *session)
 {
     session->repeat++;
     session->sample--;
 }
 
-static enum nd_status put_inputs(const struct nd_session *session, const void *const *inputs, json_t *message,
-                                 struct nd_frame_part *parts, struct nd_error *err)
+static enum nd_status put_inputs(const struct nd_runtime_session *session, const void *const *inputs,
+                                 json_t *message, struct nd_frame_part *parts, struct nd_error *err)
 {
     json_t *list = json_array();
     enum nd_status status = list != NULL ? ND_OK : nd_fail_memory(err);
@@ -546,7 +548,7 @@ static enum nd_status put_inputs(const struct nd_session *session, const void *c
     return status;
 }
 
-enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err)
 {
     struct nd_runner_connection *connection = &session->runtime->connection;
@@ -575,14 +577,14 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     return status;
 }
 
-enum nd_status nd_session_end_profile(struct nd_session *session, char **path, struct nd_error *err)
+enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)
 {
     (void)session;
     (void)path;
     return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a runner has no profile");
 }
 
-enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
+enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err)
 {
     (void)session;

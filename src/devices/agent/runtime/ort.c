@@ -1,19 +1,43 @@
-/* ONNX Runtime behind runtime.h: its library is opened, a session is made with the options of its provider,
- * run, and asked where its nodes went. */
+/* runtime.h by ONNX Runtime: its library is opened, a session is made with the options of its provider, run,
+ * and asked where its nodes went. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
 #include "devices/agent/runtime/ort.h"
-#include "devices/agent/runtime/ort_runtime.h"
+#include "devices/agent/runtime/runtime.h"
+
+struct nd_runtime {
+    struct nd_ort ort;
+    struct ort_env *env;
+    const struct ort_ep_device *provider_device; /* NULL: the CPU provider only */
+    nd_runtime_log log;
+    void *log_context;
+};
+
+struct nd_runtime_session {
+    struct nd_runtime *runtime;
+    struct ort_session *handle;
+    struct ort_memory_info *cpu_memory;
+    size_t n_inputs;
+    size_t n_outputs;
+    struct nd_session_io *inputs;
+    struct nd_session_io *outputs;
+    const char **input_names;
+    const char **output_names;
+    struct ort_value **input_values;  /* of the run in progress */
+    struct ort_value **output_values; /* of the last run */
+};
 
 struct api_base {
     const void *const *(*get_api)(uint32_t version);
     const char *(*get_version_string)(void);
 };
 
-enum nd_status nd_ort_load(const char *path, struct nd_ort *out, struct nd_error *err)
+/* Loads the library and fills the table. ND_E_RUNTIME_LOAD: cannot be loaded; ND_E_RUNTIME_API: not ONNX
+ * Runtime, or older than ND_ORT_API_VERSION. */
+static enum nd_status nd_ort_load(const char *path, struct nd_ort *out, struct nd_error *err)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
@@ -58,8 +82,10 @@ const char *nd_ort_error_name(int code)
     return names[code];
 }
 
-enum nd_status nd_ort_check(const struct nd_ort *ort, ort_status *status, const char *doing,
-                            struct nd_error *err)
+/* Turns a status of ONNX Runtime into ours and releases it: ND_OK for NULL, else ND_E_RUNTIME_CALL with
+ * "<doing>: <code name>: <text>". */
+static enum nd_status nd_ort_check(const struct nd_ort *ort, ort_status *status, const char *doing,
+                                   struct nd_error *err)
 {
     if (status == NULL)
         return ND_OK;
@@ -105,8 +131,8 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
     return status;
 }
 
-enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
-                                    struct nd_error *err)
+enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,
+                                    size_t *n, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     const struct ort_ep_subgraph *const *subgraphs = NULL;
@@ -171,8 +197,8 @@ static enum nd_status take_name(const struct nd_ort *ort, struct ort_allocator *
     return status;
 }
 
-static enum nd_status describe_input(struct nd_session *session, struct ort_allocator *allocator, size_t i,
-                                     struct nd_error *err)
+static enum nd_status describe_input(struct nd_runtime_session *session, struct ort_allocator *allocator,
+                                     size_t i, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     struct nd_session_io *io = &session->inputs[i];
@@ -199,8 +225,8 @@ static enum nd_status describe_input(struct nd_session *session, struct ort_allo
     return status;
 }
 
-static enum nd_status describe_output(struct nd_session *session, struct ort_allocator *allocator, size_t i,
-                                      struct nd_error *err)
+static enum nd_status describe_output(struct nd_runtime_session *session, struct ort_allocator *allocator,
+                                      size_t i, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     struct nd_session_io *io = &session->outputs[i];
@@ -214,7 +240,7 @@ static enum nd_status describe_output(struct nd_session *session, struct ort_all
     return status;
 }
 
-static enum nd_status describe(struct nd_session *session, struct nd_error *err)
+static enum nd_status describe(struct nd_runtime_session *session, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     struct ort_allocator *allocator = NULL;
@@ -297,10 +323,10 @@ static enum nd_status append_provider(struct nd_runtime *runtime, struct ort_ses
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
-                                 struct nd_session **out, struct nd_error *err)
+                                 struct nd_runtime_session **out, struct nd_error *err)
 {
     const struct nd_ort *ort = &runtime->ort;
-    struct nd_session *session = nd_calloc(1, sizeof *session);
+    struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
     if (session == NULL)
         return nd_fail_memory(err);
     session->runtime = runtime;
@@ -335,9 +361,9 @@ static void release_values(const struct nd_ort *ort, struct ort_value **values, 
     }
 }
 
-void nd_session_destroy(struct nd_session **session)
+void nd_session_destroy(struct nd_runtime_session **session)
 {
-    struct nd_session *dead = *session;
+    struct nd_runtime_session *dead = *session;
     if (dead == NULL)
         return;
     const struct nd_ort *ort = &dead->runtime->ort;
@@ -361,32 +387,32 @@ void nd_session_destroy(struct nd_session **session)
     *session = NULL;
 }
 
-size_t nd_session_n_inputs(const struct nd_session *session)
+size_t nd_session_n_inputs(const struct nd_runtime_session *session)
 {
     return session->n_inputs;
 }
 
-const struct nd_session_io *nd_session_input(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
 {
     return &session->inputs[i];
 }
 
-void nd_session_set_input_shape(struct nd_session *session, size_t i, const struct nd_shape *shape)
+void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
 {
     session->inputs[i].shape = *shape;
 }
 
-size_t nd_session_n_outputs(const struct nd_session *session)
+size_t nd_session_n_outputs(const struct nd_runtime_session *session)
 {
     return session->n_outputs;
 }
 
-const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
 {
     return &session->outputs[i];
 }
 
-static enum nd_status view_output(struct nd_session *session, size_t i, struct nd_output_view *view,
+static enum nd_status view_output(struct nd_runtime_session *session, size_t i, struct nd_output_view *view,
                                   struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
@@ -412,19 +438,19 @@ static enum nd_status view_output(struct nd_session *session, size_t i, struct n
     return status;
 }
 
-void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context)
 {
     (void)session;
     (void)visit;
     (void)context;
 }
 
-void nd_session_repeat(struct nd_session *session)
+void nd_session_repeat(struct nd_runtime_session *session)
 {
     (void)session; /* a device that counts samples is emulated_session.c */
 }
 
-enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
@@ -455,7 +481,7 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     return status;
 }
 
-enum nd_status nd_session_end_profile(struct nd_session *session, char **path, struct nd_error *err)
+enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     struct ort_allocator *allocator = NULL;
@@ -468,7 +494,7 @@ enum nd_status nd_session_end_profile(struct nd_session *session, char **path, s
     return status == ND_OK ? take_name(ort, allocator, theirs, path, err) : status;
 }
 
-enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
+enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err)
 {
     (void)session;
@@ -476,4 +502,128 @@ enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit
     (void)context;
     (void)err;
     return ND_OK; /* nobody knows */
+}
+
+static void forward_log(void *context, int severity, const char *category, const char *log_id,
+                        const char *code_location, const char *message)
+{
+    (void)category;
+    (void)log_id;
+    const struct nd_runtime *runtime = context;
+    runtime->log(runtime->log_context, severity, code_location, message);
+}
+
+static void drop_log(void *context, int severity, const char *category, const char *log_id,
+                     const char *code_location, const char *message)
+{
+    (void)context;
+    (void)severity;
+    (void)category;
+    (void)log_id;
+    (void)code_location;
+    (void)message;
+}
+
+/* The provider's device is the one that carries the name under which its library was registered. */
+static enum nd_status find_provider_device(struct nd_runtime *runtime, const char *name, struct nd_error *err)
+{
+    const struct nd_ort *ort = &runtime->ort;
+    const struct ort_ep_device *const *devices = NULL;
+    size_t n = 0;
+    enum nd_status status =
+        nd_ort_check(ort, ort->GetEpDevices(runtime->env, &devices, &n), "listing devices", err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        if (strcmp(ort->EpDevice_EpName(devices[i]), name) == 0) {
+            runtime->provider_device = devices[i];
+            return ND_OK;
+        }
+    }
+    if (status != ND_OK)
+        return status;
+    return nd_fail(err, ND_E_RUNTIME_API, name, "provider '%s' offers no device on this machine", name);
+}
+
+enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
+                                 struct nd_error *err)
+{
+    struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
+    if (runtime == NULL)
+        return nd_fail_memory(err);
+    runtime->log = options->log;
+    runtime->log_context = options->log_context;
+    enum nd_status status = nd_ort_load(options->ort_library, &runtime->ort, err);
+    if (status != ND_OK) {
+        free(runtime);
+        return status;
+    }
+    const struct nd_ort *ort = &runtime->ort;
+    status = nd_ort_check(ort,
+                          ort->CreateEnvWithCustomLogger(options->log != NULL ? forward_log : drop_log, runtime,
+                                                         options->log_severity, "npudiff", &runtime->env),
+                          "creating the environment", err);
+    if (status == ND_OK)
+        status = nd_ort_check(ort, ort->DisableTelemetryEvents(runtime->env), "disabling telemetry", err);
+    if (status == ND_OK && options->provider_name != NULL) {
+        status = nd_ort_check(ort,
+                              ort->RegisterExecutionProviderLibrary(runtime->env, options->provider_name,
+                                                                    options->provider_library),
+                              "registering the provider", err);
+        if (status == ND_OK)
+            status = find_provider_device(runtime, options->provider_name, err);
+    }
+    if (status != ND_OK) {
+        nd_runtime_destroy(&runtime);
+        return status;
+    }
+    *out = runtime;
+    return ND_OK;
+}
+
+void nd_runtime_destroy(struct nd_runtime **runtime)
+{
+    if (*runtime == NULL)
+        return;
+    if ((*runtime)->env != NULL)
+        (*runtime)->ort.ReleaseEnv((*runtime)->env);
+    free(*runtime);
+    *runtime = NULL;
+}
+
+const char *nd_runtime_version(const struct nd_runtime *runtime)
+{
+    return runtime->ort.version;
+}
+
+bool nd_runtime_starts_program(void)
+{
+    return false;
+}
+
+const char *nd_runtime_program(const struct nd_runtime *runtime)
+{
+    (void)runtime;
+    return "";
+}
+
+const char *nd_runtime_build_info(const struct nd_runtime *runtime)
+{
+    return runtime->ort.GetBuildInfoString();
+}
+
+bool nd_optimisation_from_name(const char *name, enum nd_optimisation *out)
+{
+    static const struct {
+        const char *name;
+        enum nd_optimisation level;
+    } levels[] = {{"disable", ND_OPTIMISATION_DISABLE},
+                  {"basic", ND_OPTIMISATION_BASIC},
+                  {"extended", ND_OPTIMISATION_EXTENDED},
+                  {"all", ND_OPTIMISATION_ALL}};
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        if (strcmp(levels[i].name, name) == 0) {
+            *out = levels[i].level;
+            return true;
+        }
+    }
+    return false;
 }

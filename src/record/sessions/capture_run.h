@@ -1,6 +1,6 @@
 /* Captures that the library makes for itself, to read at once. */
-#ifndef ND_RECORD_CAPTURE_OPEN_H
-#define ND_RECORD_CAPTURE_OPEN_H
+#ifndef ND_RECORD_CAPTURE_RUN_H
+#define ND_RECORD_CAPTURE_RUN_H
 
 #include "npudiff/capture/capture.h"
 #include "npudiff/devices/device.h"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks of the code itself, beside its tests. Usage: tools/check.sh [NAME ...]   default: all of them
-#   layers     a folder of src/ includes only folders before it; the commands include public headers only
+#   layers     no object of a wing needs a later one, no files of a wing need each other; commands include public headers only
 #   headers    every public header compiles alone, in C and C++
 #   symbols    the library exports what the public headers declare, and breaks no program (tools/abi)
 #   agent      the agent, also that for 64-bit Arm Linux, needs nothing but the C library
@@ -20,22 +20,11 @@ cd "$(dirname "$0")/.."
 
 need() { command -v "$1" >/dev/null || { echo "check: '$1' is needed" >&2; exit 2; }; }
 
-# The wings in the order of src/README.md, then what uses them all.
-order="core model arithmetic capture devices record compare explain quantisation improve judge report cli"
-
-# No wing includes a header of a later one, and the commands include public headers only. tools/layers holds the objects
-# to the same order.
+# No object of a wing needs a later one, and no two files of a wing need each other (tools/layers, by the symbols of objects). The
+# commands include public headers only.
 check_layers() {
-    seen=""
-    bad=0
-    for wing in $order; do
-        seen="$seen $wing"
-        for other in $order; do
-            case " $seen " in *" $other "*) continue ;; esac
-            grep -rn --include="*.[ch]" "#include \"$other/" "src/$wing" | grep -v -f tools/layers.allowed && bad=1
-        done
-    done
-    # What the commands may include: each other, and the public headers.
+    tools/build >/dev/null
+    tools/layers && bad=0 || bad=1
     grep -rn --include='*.[ch]' '#include "' src/cli | grep -v '"cli/\|"npudiff/' && bad=1
     return $bad
 }

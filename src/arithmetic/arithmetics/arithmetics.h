@@ -1,5 +1,5 @@
 /* The table of programs: everything a device may do between the exact value of one element of a layer and its
- * quantised value, by families, one file each. An arithmetic gives a quantised value, or two quantised values
+ * quantised value, by families. An arithmetic gives a quantised value, or two quantised values
  * and the probability of the second.
  *
  *     family        arithmetics                                        works on

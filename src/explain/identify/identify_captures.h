@@ -1,5 +1,5 @@
 /* Layers that are no sums of products, and have a sum and a multiplier in the specifications of TensorFlow Lite
- * and of TOSA all the same: means, LeakyRelu and Mul (arithmetic/arithmetics/fixed_point.h). */
+ * and of TOSA all the same: means, LeakyRelu and Mul (arithmetic/arithmetics/requantise.h). */
 #ifndef ND_IDENTIFY_SPECIFIED_H
 #define ND_IDENTIFY_SPECIFIED_H
 

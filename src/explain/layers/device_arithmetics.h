@@ -25,7 +25,7 @@ struct nd_observed_arithmetic {
                       (nd_layer_is_table) */
     size_t
         places; /* of nd_rounding_rules: two roundings, the first to the places that the layer's own multiplier
-                   is shifted by (gemmlowp, arithmetic/arithmetics/family_fixed.c); SIZE_MAX: not thought of */
+                   is shifted by (gemmlowp, arithmetic/arithmetics/requantise.h); SIZE_MAX: not thought of */
     size_t arithmetic; /* out: of nd_rounding_rules, what the device does in such layers; SIZE_MAX: not known */
     bool is_exact;     /* out: in every quantised value, else but for what float32 arithmetic can move */
     bool follows;      /* out: the layer does that; true where nothing is known */

@@ -44,7 +44,7 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
 enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
                                  struct nd_error *err);
 
-/* equalise_candidates.c: adds the equalisations of the layer with the one before it, with the one after it, and
+/* candidates.c: adds the equalisations of the layer with the one before it, with the one after it, and
  * with both.
  */
 enum nd_status nd_try_equalising(struct nd_search *search, size_t step, struct nd_error *err);

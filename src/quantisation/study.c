@@ -45,14 +45,6 @@ static void match_steps(struct nd_study *study)
     }
 }
 
-struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step)
-{
-    const struct nd_tensor *tensor = nd_plan_tensor(study->plan, step);
-    struct nd_fit fit = {.scale = (double)tensor->quant.scale[0], .zero = (double)tensor->quant.zero_point[0]};
-    nd_qvalue_range(tensor->dtype, &fit.low_qvalue, &fit.high_qvalue);
-    return fit;
-}
-
 /* ---- room and inputs ---- */
 
 static enum nd_status read_input(struct nd_study *study, size_t k, size_t i, struct nd_error *err)

@@ -11,7 +11,7 @@
  *     remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all layers
  *     study.c  which of all layers more bits help
  *     equalise.c  layers scaled against each other;  losses.c  their values
- *     equalise_candidates.c  tries them
+ *     candidates.c  tries them
  *     ranges.c    quantisers of one scale;  weights.c  those of constants
  *     rerun.c     which part of a graph to run
  */

@@ -56,3 +56,11 @@ enum nd_status nd_study_take_memory(struct nd_study *study, struct nd_error *err
         study->references[i].tensor_view = nd_no_array();
     return ND_OK;
 }
+
+struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step)
+{
+    const struct nd_tensor *tensor = nd_plan_tensor(study->plan, step);
+    struct nd_fit fit = {.scale = (double)tensor->quant.scale[0], .zero = (double)tensor->quant.zero_point[0]};
+    nd_qvalue_range(tensor->dtype, &fit.low_qvalue, &fit.high_qvalue);
+    return fit;
+}

@@ -1,5 +1,4 @@
-/* The parts of the index that ask libhdf5: index.c walks, index_dataset.c and index.c describe what was
- * found. Everything here is called in the confined child. */
+/* The parts of the index that ask libhdf5: index.c walks and describes what was found. Everything here is called in the confined child. */
 #ifndef ND_HDF5_INDEX_INTERNAL_H
 #define ND_HDF5_INDEX_INTERNAL_H
 

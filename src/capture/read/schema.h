@@ -1,6 +1,6 @@
 /* The objects of a capture: one description for its writer and its reader. docs/reference/capture-format.md.
  *
- * A table is a group with a dataset for each column. Its rows are structs here: write_tables.c
+ * A table is a group with a dataset for each column. Its rows are structs here: write.c
  * and load_tables.c visit the same columns. */
 #ifndef ND_CAPTURE_SCHEMA_H
 #define ND_CAPTURE_SCHEMA_H

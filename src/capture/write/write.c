@@ -16,6 +16,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "capture/hdf5/index.h"
 
 /* Written first with zeros so that commit only overwrites bytes in place and the file's structure stays as it
  * is. */
@@ -323,4 +324,512 @@ enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum n
     }
     nd_capture_close(&capture);
     return status == ND_OK ? nd_new_file_commit(&writer->place, err) : status;
+}
+
+static enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path, hid_t type,
+                                     const struct nd_writer_extent *extent, hid_t *out, struct nd_error *err)
+{
+    const struct nd_shape *shape = extent->shape, *chunk = extent->chunk;
+    hsize_t dims[ND_MAX_RANK], max_dims[ND_MAX_RANK], chunk_dims[ND_MAX_RANK];
+    size_t n_elems, n_bytes = 0;
+    enum nd_status status = nd_shape_n_elems(shape, &n_elems, err);
+    if (status == ND_OK && chunk == NULL && !nd_size_mul(n_elems, H5Tget_size(type), &n_bytes))
+        status = nd_fail(err, ND_E_SIZE_OVERFLOW, path, "the size of '%s' does not fit", path);
+    if (status == ND_OK)
+        status = nd_writer_reserve(writer, n_bytes, err);
+    if (status != ND_OK)
+        return status;
+    for (int i = 0; i < shape->rank; i++) {
+        dims[i] = max_dims[i] = (hsize_t)shape->dims[i];
+        chunk_dims[i] = chunk != NULL ? (hsize_t)chunk->dims[i] : 1;
+        /* A capture that ended early keeps chunks that have room for more samples. */
+        if (chunk_dims[i] > max_dims[i] && chunk != NULL)
+            max_dims[i] = chunk_dims[i];
+    }
+    hid_t space = H5Screate_simple(shape->rank, dims, max_dims);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE), dataset = H5I_INVALID_HID;
+    bool is_ready = space >= 0 && creation >= 0 && H5Pset_obj_track_times(creation, false) >= 0 &&
+                    H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER) >= 0;
+    if (is_ready && chunk != NULL)
+        is_ready = H5Pset_chunk(creation, shape->rank, chunk_dims) >= 0 && H5Pset_shuffle(creation) >= 0 &&
+                   H5Pset_deflate(creation, (unsigned)writer->level) >= 0;
+    else if (is_ready)
+        is_ready = H5Pset_layout(creation, H5D_CONTIGUOUS) >= 0 &&
+                   H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY) >= 0;
+    if (is_ready)
+        dataset = H5Dcreate2(writer->file, path, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    H5Pclose(creation);
+    H5Sclose(space);
+    if (dataset < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot create dataset '%s'", path);
+    *out = dataset;
+    return ND_OK;
+}
+
+enum nd_status nd_writer_put(struct nd_capture_writer *writer, char *path, enum nd_dtype dtype,
+                             const struct nd_shape *shape, const void *data, struct nd_error *err)
+{
+    if (path == NULL)
+        return nd_fail_memory(err);
+    size_t n_bytes;
+    hid_t type = nd_hdf5_type_make(dtype), dataset = H5I_INVALID_HID;
+    enum nd_status status = nd_shape_size_bytes(shape, dtype, &n_bytes, err);
+    if (status == ND_OK)
+        status = nd_writer_make(writer, path, type, &(struct nd_writer_extent){.shape = shape}, &dataset, err);
+    if (status == ND_OK && n_bytes > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
+    if (dataset >= 0 && H5Dclose(dataset) < 0 && status == ND_OK)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
+    H5Tclose(type);
+    free(path);
+    return status;
+}
+
+void nd_writer_dataset_destroy(struct nd_capture_dataset **dataset_at)
+{
+    struct nd_capture_dataset *dataset = *dataset_at;
+    if (dataset == NULL)
+        return;
+    if (dataset->id >= 0)
+        H5Dclose(dataset->id);
+    H5Tclose(dataset->type);
+    H5Eclear2(H5E_DEFAULT);
+    free(dataset->path);
+    free(dataset->is_stored);
+    free(dataset);
+    *dataset_at = NULL;
+}
+
+void nd_capture_dataset_destroy(struct nd_capture_dataset **dataset)
+{
+    nd_hdf5_lock();
+    nd_writer_dataset_destroy(dataset);
+    nd_hdf5_unlock();
+}
+
+enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer, const struct nd_writer_tensor *tensor,
+                                       const struct nd_chunk_layout *layout, struct nd_capture_dataset **out,
+                                       struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    char *group = nd_name_probe_path(tensor->probe, tensor->part, NULL);
+    struct nd_capture_dataset *dataset = nd_calloc(1, sizeof *dataset);
+    if (dataset == NULL || group == NULL) {
+        free(dataset);
+        free(group);
+        return nd_fail_memory(err);
+    }
+    *dataset = (struct nd_capture_dataset){
+        .writer = writer, .id = H5I_INVALID_HID, .layout = *layout, .level = writer->level};
+    dataset->path = nd_name_probe_path(tensor->probe, tensor->part, tensor->name);
+    dataset->is_stored = nd_calloc(layout->n_chunks, 1);
+    dataset->type = nd_hdf5_type_make(tensor->dtype);
+    if (dataset->path == NULL || dataset->is_stored == NULL)
+        status = nd_fail_memory(err);
+    else if (dataset->type < 0)
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, dataset->path, "'%s' has no element type", dataset->path);
+    if (status == ND_OK)
+        status = nd_writer_group(writer, group, err);
+    bool is_chunked = writer->level > 0 && layout->n_chunks > 0;
+    const struct nd_writer_extent extent = {&layout->dataset, is_chunked ? &layout->chunk : NULL};
+    if (status == ND_OK)
+        status = nd_writer_make(writer, dataset->path, dataset->type, &extent, &dataset->id, err);
+    if (status == ND_OK && nd_index_stored_dtype(tensor->dtype) != tensor->dtype)
+        status = nd_writer_put_text(dataset->id, dataset->path, "dtype", nd_dtype_name(tensor->dtype), err);
+    free(group);
+    if (status == ND_OK)
+        *out = dataset;
+    else
+        nd_writer_dataset_destroy(&dataset);
+    return status;
+}
+
+/* Without filters the chunks are only a way to deliver the data: a contiguous dataset takes them as blocks. */
+static herr_t write_block(struct nd_capture_dataset *dataset, const struct nd_chunk_span *span,
+                          const void *data)
+{
+    const struct nd_shape *shape = &dataset->layout.dataset, *chunk = &dataset->layout.chunk;
+    hsize_t start[ND_MAX_RANK], count[ND_MAX_RANK];
+    for (int i = 0; i < shape->rank; i++) {
+        int64_t left = shape->dims[i] - span->start[i];
+        start[i] = (hsize_t)span->start[i];
+        count[i] = (hsize_t)(left < chunk->dims[i] ? left : chunk->dims[i]);
+    }
+    hid_t file_space = H5Dget_space(dataset->id);
+    hid_t memory_space = H5Screate_simple(shape->rank, count, NULL);
+    herr_t rc = -1;
+    if (H5Sselect_hyperslab(file_space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0)
+        rc = H5Dwrite(dataset->id, dataset->type, memory_space, file_space, H5P_DEFAULT, data);
+    H5Sclose(memory_space);
+    H5Sclose(file_space);
+    return rc;
+}
+
+static enum nd_status dataset_chunk(struct nd_capture_dataset *dataset, size_t index, const void *stored,
+                                    size_t stored_bytes, struct nd_error *err)
+{
+    const char *path = dataset->path;
+    if (index >= dataset->layout.n_chunks || dataset->is_stored[index] != 0)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' is not one that is missing", index,
+                       path);
+    struct nd_chunk_span span;
+    nd_chunk_span(&dataset->layout, index, &span);
+    if (dataset->level == 0 && stored_bytes != span.n_bytes)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' has %zu bytes instead of %zu", index,
+                       path, stored_bytes, span.n_bytes);
+    enum nd_status status = nd_writer_reserve(dataset->writer, dataset->level > 0 ? stored_bytes : 0, err);
+    if (status != ND_OK)
+        return status;
+    herr_t rc;
+    if (dataset->level == 0)
+        rc = write_block(dataset, &span, stored);
+    else {
+        hsize_t start[ND_MAX_RANK];
+        for (int i = 0; i < dataset->layout.dataset.rank; i++)
+            start[i] = (hsize_t)span.start[i];
+        rc = H5Dwrite_chunk(dataset->id, H5P_DEFAULT, 0, start, stored_bytes, stored);
+    }
+    if (rc < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write chunk %zu of '%s'", index, path);
+    dataset->is_stored[index] = 1;
+    dataset->n_stored++;
+    return ND_OK;
+}
+
+enum nd_status nd_writer_dataset_end(struct nd_capture_dataset **dataset_at, struct nd_error *err)
+{
+    struct nd_capture_dataset *dataset = *dataset_at;
+    enum nd_status status = ND_OK;
+    if (dataset->n_stored != dataset->layout.n_chunks)
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, dataset->path, "'%s' has %zu of its %zu chunks",
+                         dataset->path, dataset->n_stored, dataset->layout.n_chunks);
+    if (H5Dclose(dataset->id) < 0 && status == ND_OK)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, dataset->path, "cannot write '%s'", dataset->path);
+    dataset->id = H5I_INVALID_HID;
+    nd_writer_dataset_destroy(dataset_at);
+    return status;
+}
+
+/* All chunks of a tensor that lies in memory. */
+enum nd_status nd_writer_dataset_fill(struct nd_capture_dataset *dataset, const unsigned char *data,
+                                      struct nd_error *err)
+{
+    const struct nd_chunk_layout *layout = &dataset->layout;
+    enum nd_status status = ND_OK;
+    unsigned char *padded = nd_calloc(layout->chunk_bytes, 1);
+    unsigned char *stored = nd_calloc(nd_chunk_bound(layout->chunk_bytes), 1);
+    if (padded == NULL || stored == NULL)
+        status = nd_fail_memory(err);
+    for (size_t i = 0; i < layout->n_chunks && status == ND_OK; i++) {
+        struct nd_chunk_span span;
+        nd_chunk_span(layout, i, &span);
+        const unsigned char *raw = data + span.first_sample * layout->sample_bytes + span.offset_bytes;
+        size_t stored_bytes = span.n_bytes;
+        if (dataset->level > 0) {
+            memcpy(padded, raw, span.n_bytes);
+            memset(padded + span.n_bytes, 0, layout->chunk_bytes - span.n_bytes);
+            status = nd_chunk_encode(layout, padded, dataset->level, stored, &stored_bytes, err);
+        }
+        if (status == ND_OK)
+            status = dataset_chunk(dataset, i, dataset->level > 0 ? stored : raw, stored_bytes, err);
+    }
+    free(padded);
+    free(stored);
+    return status;
+}
+
+enum nd_status nd_capture_writer_chunk(struct nd_capture_dataset *dataset, size_t index, const void *stored,
+                                       size_t stored_bytes, struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = dataset_chunk(dataset, index, stored, stored_bytes, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+enum nd_status nd_capture_writer_outputs_end(struct nd_capture_dataset **dataset, struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = nd_writer_dataset_end(dataset, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+/* An attribute lies in an object header, whose messages are shorter than 64 KiB. */
+enum { MAX_ATTR_BYTES = 60000 };
+
+enum nd_status nd_writer_put_attr(hid_t object, const char *path, const struct nd_writer_attr *attr,
+                                  struct nd_error *err)
+{
+    const hsize_t dims[1] = {attr->n};
+    bool is_text = attr->dtype == ND_DTYPE_NONE;
+    size_t n_bytes = is_text ? attr->n : attr->n * nd_dtype_size_bytes(attr->dtype);
+    if (n_bytes > MAX_ATTR_BYTES)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' has %zu bytes; at most %d fit",
+                       attr->key, path, n_bytes, MAX_ATTR_BYTES);
+    hid_t type = is_text ? nd_hdf5_text_make(attr->n > 0 ? attr->n : 1) : nd_hdf5_type_make(attr->dtype);
+    hid_t space = attr->is_scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, dims, NULL);
+    hid_t made = H5Acreate2(object, attr->key, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    herr_t rc = made >= 0 ? H5Awrite(made, type, attr->data) : -1;
+    if (made >= 0 && H5Aclose(made) < 0)
+        rc = -1;
+    H5Sclose(space);
+    H5Tclose(type);
+    if (rc < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write attribute '%s' of '%s'", attr->key,
+                            path);
+    return ND_OK;
+}
+
+enum nd_status nd_writer_put_text(hid_t object, const char *path, const char *key, const char *text,
+                                  struct nd_error *err)
+{
+    struct nd_writer_attr attr = {.key = key, .is_scalar = true, .n = strlen(text), .data = text};
+    return nd_writer_put_attr(object, path, &attr, err);
+}
+
+enum nd_status nd_writer_put_i64(hid_t object, const char *path, const char *key, int64_t value,
+                                 struct nd_error *err)
+{
+    struct nd_writer_attr attr = {.key = key, .dtype = ND_DTYPE_I64, .is_scalar = true, .n = 1, .data = &value};
+    return nd_writer_put_attr(object, path, &attr, err);
+}
+
+static bool is_reserved(const struct nd_attr *attr)
+{
+    static const char *const keys[] = {"npudiff_format", "npudiff_version", "status", "content_digest"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (attr->group[0] == '\0' && strcmp(attr->key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+static enum nd_status put_public_attr(struct nd_capture_writer *writer, const char *path,
+                                      const struct nd_attr *attr, struct nd_error *err)
+{
+    enum nd_status status = nd_writer_reserve(writer, MAX_ATTR_BYTES, err);
+    if (status == ND_OK && path[1] != '\0')
+        status = nd_writer_group(writer, path, err);
+    if (status != ND_OK)
+        return status;
+    hid_t group = H5Gopen2(writer->file, path, H5P_DEFAULT);
+    if (group < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot open group '%s'", path);
+    struct nd_writer_attr made = {.key = attr->key, .is_scalar = true, .n = 1};
+    switch (attr->type) {
+    case ND_ATTR_STRING:
+        made.data = attr->string != NULL ? attr->string : "";
+        made.n = strlen(made.data);
+        break;
+    case ND_ATTR_I64:
+        made.dtype = ND_DTYPE_I64;
+        made.data = &attr->i64;
+        break;
+    case ND_ATTR_F64:
+        made.dtype = ND_DTYPE_F64;
+        made.data = &attr->f64;
+        break;
+    }
+    if (H5Aexists(group, attr->key) > 0)
+        status =
+            nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' is given twice", attr->key, path);
+    else
+        status = nd_writer_put_attr(group, path, &made, err);
+    H5Gclose(group);
+    return status;
+}
+
+enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const struct nd_attr *attr,
+                                      struct nd_error *err)
+{
+    if (is_reserved(attr))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/", "attribute '%s' of '/' is written by the capture itself",
+                       attr->key);
+    char path[64];
+    if (snprintf(path, sizeof path, "/%s", attr->group) >= (int)sizeof path)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, attr->group, "no group '%s' in a capture", attr->group);
+    nd_hdf5_lock();
+    enum nd_status status = put_public_attr(writer, path, attr, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+/* ---- tables ---- */
+
+static const char *text_cell(const struct nd_stored_column *column, size_t i)
+{
+    const char *text;
+    memcpy(&text, nd_stored_cell(column, i), sizeof text);
+    return text != NULL ? text : "";
+}
+
+static enum nd_status put_texts(struct nd_capture_writer *writer, const struct nd_stored_column *column,
+                                struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    const char *path = column->path;
+    size_t width = 1, n_bytes = 0;
+    char *texts = NULL;
+    hid_t type = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+    for (size_t i = 0; i < column->n; i++) {
+        size_t length = strlen(text_cell(column, i));
+        width = length > width ? length : width;
+    }
+    if (nd_size_mul(column->n, width, &n_bytes))
+        texts = nd_calloc(n_bytes, 1);
+    if (texts == NULL) {
+        status = nd_fail_memory(err);
+        goto out;
+    }
+    for (size_t i = 0; i < column->n; i++) {
+        const char *text = text_cell(column, i);
+        memcpy(texts + i * width, text, strlen(text));
+    }
+    type = nd_hdf5_text_make(width);
+    status =
+        nd_writer_make(writer, path, type, &(struct nd_writer_extent){.shape = &column->shape}, &dataset, err);
+    if (status == ND_OK && column->n > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
+out:
+    if (dataset >= 0 && H5Dclose(dataset) < 0 && status == ND_OK)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
+    H5Tclose(type);
+    free(texts);
+    return status;
+}
+
+static enum nd_status put_numbers(struct nd_capture_writer *writer, const struct nd_stored_column *column,
+                                  struct nd_error *err)
+{
+    bool is_wanted = !column->column->is_optional;
+    char *numbers = nd_calloc(column->n, column->cell_bytes);
+    if (numbers == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < column->n; i++)
+        memcpy(numbers + i * column->cell_bytes, nd_stored_cell(column, i), column->cell_bytes);
+    for (size_t k = 0; k < column->n * column->cell_bytes && !is_wanted; k++)
+        is_wanted = numbers[k] != 0;
+    enum nd_status status = ND_OK;
+    if (is_wanted)
+        status =
+            nd_writer_put(writer, nd_strdup(column->path), column->column->dtype, &column->shape, numbers, err);
+    free(numbers);
+    return status;
+}
+
+static enum nd_status put_column(void *writer, const struct nd_stored_column *column, struct nd_error *err)
+{
+    return (column->column->dtype == ND_DTYPE_NONE ? put_texts : put_numbers)(writer, column, err);
+}
+
+/* The columns of a table of n rows, which nobody writes to. */
+static enum nd_status put_table(struct nd_capture_writer *writer, const struct nd_stored_table *table,
+                                const void *rows, size_t n, struct nd_error *err)
+{
+    enum nd_status status = nd_writer_group(writer, table->path, err);
+    return status == ND_OK ? nd_stored_table_visit(table, (void *)(uintptr_t)rows, n, put_column, writer, err)
+                           : status;
+}
+
+/* The row only shows the tensor's texts; nobody writes to them. */
+static struct nd_tensor_row row_of(const struct nd_tensor *tensor, const char *provider)
+{
+    struct nd_tensor_row row = {
+        .name = tensor->name,
+        .onnx_name = tensor->onnx_name,
+        .op_types = tensor->op_types,
+        .node = tensor->node,
+        .provider = (char *)(uintptr_t)provider,
+        .dtype = (char *)(uintptr_t)nd_dtype_name(tensor->dtype),
+        .rank = tensor->shape.rank,
+        .is_model_input = tensor->is_model_input,
+        .is_model_output = tensor->is_model_output,
+        .quant_n = (int64_t)tensor->quant.n,
+        .quant_axis = tensor->quant.n > 0 ? tensor->quant.axis : -1,
+    };
+    for (int d = 0; d < tensor->shape.rank && d < ND_MAX_RANK; d++)
+        row.dims[d] = tensor->shape.dims[d];
+    return row;
+}
+
+static enum nd_status put_tensors(struct nd_capture_writer *writer, const struct nd_tensor *tensors,
+                                  const char *const *providers, size_t n, struct nd_error *err)
+{
+    size_t n_scales = 0;
+    for (size_t i = 0; i < n; i++)
+        n_scales += tensors[i].quant.n;
+    struct nd_tensor_row *rows = nd_calloc(n, sizeof *rows);
+    struct nd_scale_row *scales = nd_calloc(n_scales, sizeof *scales);
+    enum nd_status status = rows != NULL && scales != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0, at = 0; i < n && status == ND_OK; i++) {
+        rows[i] = row_of(&tensors[i], providers[i]);
+        for (size_t q = 0; q < tensors[i].quant.n; q++, at++)
+            scales[at] = (struct nd_scale_row){tensors[i].quant.scale[q], tensors[i].quant.zero_point[q]};
+    }
+    if (status == ND_OK)
+        status = put_table(writer, &nd_tensor_table, rows, n, err);
+    if (status == ND_OK)
+        status = put_table(writer, &nd_scale_table, scales, n_scales, err);
+    if (status == ND_OK)
+        status = put_table(writer, &nd_dims_table, rows, n, err);
+    free(rows);
+    free(scales);
+    writer->has_tensors = true;
+    writer->n_tensors = n;
+    return status;
+}
+
+static enum nd_status put_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes, size_t n,
+                                struct nd_error *err)
+{
+    writer->has_nodes = true;
+    return put_table(writer, &nd_node_table, nodes, n, err);
+}
+
+enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err)
+{
+    enum nd_status status = writer->has_tensors ? ND_OK : put_tensors(writer, NULL, NULL, 0, err);
+    if (status == ND_OK && !writer->has_nodes)
+        status = put_nodes(writer, NULL, 0, err);
+    return status;
+}
+
+enum nd_status nd_capture_writer_tensors(struct nd_capture_writer *writer, const struct nd_tensor *tensors,
+                                         const char *const *providers, size_t n_tensors, struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = put_tensors(writer, tensors, providers, n_tensors, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes,
+                                       size_t n_nodes, struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = put_nodes(writer, nodes, n_nodes, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+enum nd_status nd_capture_writer_findings(struct nd_capture_writer *writer,
+                                          const struct nd_capture_finding *rows, size_t n_rows,
+                                          struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = put_table(writer, &nd_finding_table, rows, n_rows, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+enum nd_status nd_capture_writer_log(struct nd_capture_writer *writer, const char *name, const char *text,
+                                     size_t text_bytes, struct nd_error *err)
+{
+    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)text_bytes}};
+    nd_hdf5_lock();
+    enum nd_status status = nd_writer_group(writer, "/logs", err);
+    if (status == ND_OK)
+        status = nd_writer_put(writer, nd_name_path("/logs", name), ND_DTYPE_U8, &shape, text, err);
+    nd_hdf5_unlock();
+    return status;
 }

@@ -1,5 +1,4 @@
-/* The writer's parts: write.c (file and commit), write_tables.c (attributes, tables, logs), write_tensors.c
- * (probes). Everything here is called with nd_hdf5_lock held. */
+/* The writer's parts: write.c (file, commit, attributes, tables, logs) and write_tensors.c (probes). Everything here is called with nd_hdf5_lock held. */
 #ifndef ND_CAPTURE_WRITE_INTERNAL_H
 #define ND_CAPTURE_WRITE_INTERNAL_H
 

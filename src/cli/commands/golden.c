@@ -14,15 +14,6 @@
 /* That a check of one capture, or a diff, lists. */
 enum { MAX_TENSORS = 5 };
 
-int golden_tell_problems(const char *path, const struct nd_golden *store)
-{
-    for (size_t i = 0; i < nd_golden_n_problems(store); i++) {
-        struct nd_golden_problem problem = nd_golden_problem(store, i);
-        fprintf(stderr, "npudiff: '%s/%s' is skipped: %s\n", path, problem.object, problem.problem);
-    }
-    return nd_golden_n_problems(store) > 0 ? ND_EXIT_TROUBLE : 0;
-}
-
 /* ---- add ---- */
 
 static int run_add(const struct golden_values *values, const char *path, const char *const *captures, size_t n)

@@ -256,3 +256,12 @@ int golden_check_runtime(const struct golden_values *values, const char *store_p
     cli_signals_end_if_came();
     return exit_code;
 }
+
+int golden_tell_problems(const char *path, const struct nd_golden *store)
+{
+    for (size_t i = 0; i < nd_golden_n_problems(store); i++) {
+        struct nd_golden_problem problem = nd_golden_problem(store, i);
+        fprintf(stderr, "npudiff: '%s/%s' is skipped: %s\n", path, problem.object, problem.problem);
+    }
+    return nd_golden_n_problems(store) > 0 ? ND_EXIT_TROUBLE : 0;
+}

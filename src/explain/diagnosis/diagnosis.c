@@ -331,15 +331,6 @@ static enum nd_status examine_over_noise(const struct nd_evidence *e, struct nd_
     return status;
 }
 
-void nd_diagnosis_add(struct nd_diagnosis *out, const struct nd_finding *finding)
-{
-    if (!out->is_found)
-        out->best = *finding;
-    else if (out->n_rivals < ND_MAX_RIVALS)
-        out->rivals[out->n_rivals++] = *finding;
-    out->is_found = true;
-}
-
 enum nd_status nd_diagnose(const struct nd_evidence *evidence, struct nd_diagnosis *out, struct nd_error *err)
 {
     struct nd_findings found = {0};

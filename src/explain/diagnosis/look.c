@@ -9,6 +9,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
+#include <stdarg.h>
+#include <stdio.h>
 
 /* Chosen: far off is an eighth of the reference's spread and four steps. Healthy devices, with 8 bits through
  * some sixty layers, stay below in nearly every element. */
@@ -226,4 +228,265 @@ void nd_look_close(struct nd_look *look)
 {
     free(look->scratch);
     look->scratch = look->scratch2 = NULL;
+}
+
+/* How well a fault predicts what was captured, by the measure of the evidence. */
+
+/* An arithmetic that rounds twice, or through a multiplier of few bits, misses the nearest quantised value only
+ * where the value is this close to a tie (with 8 bits 1/512). Quantised values within it prove nothing about
+ * the value. */
+static const double slack = 1.0 / 256;
+/* Chosen: a value that a fault predicts lies within a quarter of the distance between its prediction and the
+ * reference; then chance gives less than one in four. */
+static const double near_of_distance = 1.0 / 4;
+/* Chosen: the share that a fault must explain of the far elements for which it predicts something. */
+static const double min_explained = 0.95;
+/* Chosen: a fault is given up early when it misses so many elements, and more than it gets right (exact), or a
+ * quarter (whole). */
+enum { HOPELESS_MISSES = 32 };
+
+/* Chosen: what cannot be predicted must stay an exception: of the wrong (far) elements a fault says something
+ * of a quarter. */
+enum { PREDICTED_PART = 4 };
+
+struct nd_span nd_exactly(double x)
+{
+    return (struct nd_span){!isnan(x), x, x};
+}
+
+struct nd_span nd_qvalues_of(const struct nd_look *look, double value)
+{
+    double low = ceil(value - look->below - slack), high = floor(value + look->above + slack);
+    return (struct nd_span){true, nd_clip(look, low), nd_clip(look, high)};
+}
+
+/* The usual arithmetic may be any: how far its quantised values lie from their values shows which kind it is.
+ * Never taken for narrower than rounding, which a few elements would suggest. */
+void nd_measure_arithmetic(struct nd_look *look)
+{
+    static const double more_than_half = 0.6; /* steps; chosen: between a half and one */
+    const struct nd_evidence *e = look->e;
+    double least = 0, most = 0;
+    for (size_t i = 0; i < look->n_total; i++) {
+        if (!nd_is_known(look, i) || !(e->expected[i] > look->lowest && e->expected[i] < look->highest))
+            continue;
+        least = fmin(least, e->expected[i] - e->exact[i]);
+        most = fmax(most, e->expected[i] - e->exact[i]);
+    }
+    bool is_floor = least < -more_than_half && most<slack, is_ceil = most> more_than_half && least > -slack;
+    look->below = is_ceil ? 0 : fmax(is_floor ? 1 : 0.5, -least);
+    look->above = is_floor ? 0 : fmax(is_ceil ? 1 : 0.5, most);
+}
+
+/* ---- exact ---- */
+
+struct exact_score {
+    size_t n_right, n_missed; /* of the wrong quantised values of which something is predicted */
+    size_t n_broken;          /* right quantised values that the fault would have changed */
+};
+
+/* Most faults that are tried are hopeless: soon seen. */
+static bool is_hopeless(const struct nd_look *look, const struct exact_score *score)
+{
+    size_t n_failed = score->n_missed + score->n_broken;
+    return n_failed * 100 > 2 * look->n_wrong || (n_failed > HOPELESS_MISSES && n_failed > score->n_right);
+}
+
+/* False: the fault is hopeless. */
+static bool count_exact(const struct nd_look *look, struct nd_span span, size_t i, struct exact_score *score)
+{
+    bool is_fit = nd_span_holds(look, span, look->e->captured[i]);
+    /* The fault leaves it alone, and the arithmetic may not be quite the usual one. */
+    if (!is_fit && nd_span_holds(look, span, look->e->expected[i]) && !nd_is_far(look, i))
+        return true;
+    if (!nd_is_wrong(look, i))
+        score->n_broken += !is_fit;
+    else if (is_fit)
+        score->n_right++;
+    else
+        score->n_missed++;
+    return is_fit || !is_hopeless(look, score);
+}
+
+static bool holds_exactly(const struct nd_look *look, const struct exact_score *score, double *explained)
+{
+    size_t n = score->n_right + score->n_missed;
+    if (n == 0 || n * PREDICTED_PART < look->n_wrong)
+        return false;
+    *explained = (double)score->n_right / (double)n;
+    return score->n_missed * 100 <= n && score->n_broken * 100 <= n;
+}
+
+/* ---- whole ---- */
+
+struct whole_score {
+    size_t n_decisive, n_right;
+    size_t n_beside, n_broken; /* n_broken: of n_beside, elements that the fault leaves alone */
+    size_t n_far, n_explained;
+    double sum, squares, rest; /* of the test in decisive elements, and of what the fault leaves */
+    /* Of the reference and of what is predicted in decisive elements: alike ones are no independent evidence.
+     */
+    double low, high, least, most;
+};
+
+/* As many misses as holds_whole() refuses, whatever the elements hold that are not counted yet. */
+static bool is_refused(const struct nd_look *look, const struct whole_score *score)
+{
+    size_t n_unexplained = score->n_far - score->n_explained;
+    return (double)n_unexplained > (1 - min_explained) * (double)look->n_far ||
+           score->n_broken * 100 > look->n_total;
+}
+
+/* False: the fault is hopeless. */
+static bool count_whole(const struct nd_look *look, double predicted, size_t i, struct whole_score *score)
+{
+    double expected = look->e->expected[i], captured = look->e->captured[i];
+    double apart = fabs(predicted - expected), off = fabs(captured - predicted);
+    bool is_far = nd_is_far(look, i), is_right = off <= near_of_distance * apart;
+    if (!isfinite(predicted))
+        return true;
+    score->n_far += is_far;
+    score->n_explained += is_far && (is_right || off <= look->far / 2);
+    if (is_refused(look, score))
+        return false;
+    if (!(apart > look->far)) {
+        score->n_beside++;
+        score->n_broken += off <= look->far ? 0 : 1;
+        return true;
+    }
+    score->n_decisive++;
+    score->n_right += is_right;
+    if (isfinite(captured)) {
+        score->sum += captured;
+        score->squares += captured * captured;
+        score->rest += is_right ? off * off : 0;
+    }
+    score->low = fmin(score->low, expected);
+    score->high = fmax(score->high, expected);
+    score->least = fmin(score->least, predicted);
+    score->most = fmax(score->most, predicted);
+    size_t n_missed = score->n_decisive - score->n_right;
+    return n_missed <= HOPELESS_MISSES || n_missed * 4 <= score->n_decisive;
+}
+
+static bool holds_whole(const struct nd_look *look, const struct whole_score *score, double *explained,
+                        double *chance)
+{
+    /* What is squeezed together far away is near every prediction that lies there: the fault must also say how
+     * the test moves, but for a quarter of its variance and a step. */
+    double n = (double)score->n_decisive, step = nd_spacing(look->e->dtype, look->e->step, look->high);
+    double variance = n > 0 ? score->squares / n - (score->sum / n) * (score->sum / n) : 0;
+    bool is_followed = score->rest <= n * (variance / 4 + step * step + 1e-12 * score->squares / fmax(n, 1));
+    *explained = score->n_far > 0 ? (double)score->n_explained / (double)score->n_far : 0;
+    *chance = n * log10(near_of_distance);
+    if (score->n_far * PREDICTED_PART < look->n_far)
+        return false;
+    return score->n_decisive >= ND_MIN_DECISIVE && score->n_right * 100 >= score->n_decisive * 99 &&
+           score->n_broken * 100 <= score->n_beside && *explained >= min_explained && is_followed &&
+           fmax(score->high - score->low, score->most - score->least) > look->far / 2;
+}
+
+/* ---- both ---- */
+
+static bool judge(const struct nd_look *look, const struct nd_fault *f, double *explained, double *chance)
+{
+    struct exact_score exact = {0};
+    struct whole_score whole = {.low = HUGE_VAL, .high = -HUGE_VAL, .least = HUGE_VAL, .most = -HUGE_VAL};
+    for (size_t i = 0; i < look->n_total; i++) {
+        if (!nd_is_known(look, i))
+            continue;
+        struct nd_span span = f->predict(look, f, i / look->e->n, i % look->e->n);
+        bool is_hopeful = !span.is_known || (nd_is_exact(look) ? count_exact(look, span, i, &exact)
+                                                               : count_whole(look, span.low, i, &whole));
+        if (!is_hopeful)
+            return false;
+    }
+    *chance = 0;
+    return nd_is_exact(look) ? holds_exactly(look, &exact, explained)
+                             : holds_whole(look, &whole, explained, chance);
+}
+
+const char *nd_say_chance(double chance, char text[ND_CHANCE_BYTES])
+{
+    static const double min_said = -30; /* smaller powers of ten mean nothing to a reader */
+    snprintf(text, ND_CHANCE_BYTES, "chance %s 10^%.0f", chance < min_said ? "below" : "about",
+             fmax(chance, min_said));
+    return text;
+}
+
+struct nd_few nd_few_far(const struct nd_look *look)
+{
+    struct nd_few few = {0};
+    size_t seen = 0, stride = look->n_far / ND_FEW + 1;
+    for (size_t i = 0; i < look->n_total && few.n < ND_FEW; i++)
+        if (nd_is_far(look, i) && seen++ % stride == 0)
+            few.at[few.n++] = i;
+    return few;
+}
+
+bool nd_is_worth_trying(const struct nd_look *look, const struct nd_fault *f, const struct nd_few *few)
+{
+    size_t n = 0, n_nearer = 0;
+    for (size_t k = 0; k < few->n; k++) {
+        size_t i = few->at[k];
+        struct nd_span span = f->predict(look, f, i / look->e->n, i % look->e->n);
+        double x = look->e->captured[i], off = fmax(fmax(span.low - x, x - span.high), 0);
+        n += span.is_known;
+        n_nearer += span.is_known && off < fabs(x - look->e->expected[i]);
+    }
+    return n_nearer * 4 >= n * 3;
+}
+
+struct nd_finding nd_finding_of(const struct nd_look *look, enum nd_fault_kind kind, double amount,
+                                double explained, double chance)
+{
+    return (struct nd_finding){kind, SIZE_MAX, -1, amount, explained, look->n_wrong, "", chance};
+}
+
+bool nd_is_found(const struct nd_look *look)
+{
+    return look->out->n > 0;
+}
+
+static void ND_PRINTF(3, 0)
+    add(const struct nd_look *look, const struct nd_finding *finding, const char *fmt, va_list args)
+{
+    struct nd_findings *out = look->out;
+    if (out->n == ND_MAX_FINDINGS)
+        return;
+    out->items[out->n] = *finding;
+    vsnprintf(out->items[out->n].text, sizeof out->items[out->n].text, fmt, args);
+    out->n++;
+}
+
+void nd_add(const struct nd_look *look, const struct nd_finding *finding, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add(look, finding, fmt, args);
+    va_end(args);
+}
+
+bool nd_try(const struct nd_look *look, const struct nd_fault *f, const char *fmt, ...)
+{
+    double explained = 0, chance = 0;
+    if (!judge(look, f, &explained, &chance))
+        return false;
+    struct nd_finding finding = nd_finding_of(look, f->kind, f->amount, explained, chance);
+    finding.channel = f->channel;
+    finding.axis = f->axis;
+    va_list args;
+    va_start(args, fmt);
+    add(look, &finding, fmt, args);
+    va_end(args);
+    return true;
+}
+
+void nd_diagnosis_add(struct nd_diagnosis *out, const struct nd_finding *finding)
+{
+    if (!out->is_found)
+        out->best = *finding;
+    else if (out->n_rivals < ND_MAX_RIVALS)
+        out->rivals[out->n_rivals++] = *finding;
+    out->is_found = true;
 }

@@ -143,7 +143,7 @@ static enum nd_status nd_align_try(const struct nd_align_job *job, const struct 
     return status;
 }
 
-/* Pairs whose factors differ by less are left alone: half a bit, as in src/quantisation/equalise_candidates.c.
+/* Pairs whose factors differ by less are left alone: half a bit, as in src/quantisation/candidates.c.
  */
 static const double min_spread = 1.5;
 /* What a trial has to gain at the outputs, and in which share of the samples, as a remedy of explain:

@@ -572,3 +572,30 @@ out:
     free(folder);
     return status;
 }
+
+static int by_index(const void *a, const void *b)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+enum nd_status nd_pieces_nodes(const struct nd_pieces *pieces, const size_t *parts, size_t n_parts,
+                               size_t **nodes, size_t *n_nodes, struct nd_error *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_parts; i++)
+        n += pieces->items[parts[i]].n_nodes;
+    size_t *all = nd_calloc(n, sizeof *all);
+    if (all == NULL)
+        return nd_fail_memory(err);
+    n = 0;
+    for (size_t i = 0; i < n_parts; i++) {
+        const struct nd_piece *piece = &pieces->items[parts[i]];
+        for (size_t k = 0; k < piece->n_nodes; k++)
+            all[n++] = piece->nodes[k];
+    }
+    qsort(all, n, sizeof *all, by_index);
+    *nodes = all;
+    *n_nodes = n;
+    return ND_OK;
+}

@@ -18,24 +18,6 @@
 #include "core/text/strbuf.h"
 #include "core/text/utc.h"
 
-char *nd_store_path(const struct nd_golden *store, const char *folder, const char *name, const char *suffix)
-{
-    struct nd_strbuf path = {0};
-    nd_strbuf_printf(&path, "%s/%s/%s%s", store->path, folder, name, suffix);
-    return nd_strbuf_take(&path);
-}
-
-bool nd_store_digest_of(const char *name, const char *suffix, char hex[static ND_SHA256_HEX_BYTES])
-{
-    size_t n = ND_SHA256_HEX_BYTES - 1;
-    if (strlen(name) != n + strlen(suffix) || strspn(name, "0123456789abcdef") < n ||
-        strcmp(name + n, suffix) != 0)
-        return false;
-    memcpy(hex, name, n);
-    hex[n] = '\0';
-    return true;
-}
-
 /* ---- the lock ---- */
 
 /* What is written and removed lies in the store, whoever made it. */

@@ -4,6 +4,7 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "core/text/strbuf.h"
 #include "judge/golden/store.h"
 
 /* ---- in a few words ---- */
@@ -166,4 +167,22 @@ void nd_golden_plan_deinit(struct nd_golden_plan *plan)
         nd_golden_entry_deinit(&plan->entries[i]);
     free(plan->entries);
     *plan = (struct nd_golden_plan){0};
+}
+
+char *nd_store_path(const struct nd_golden *store, const char *folder, const char *name, const char *suffix)
+{
+    struct nd_strbuf path = {0};
+    nd_strbuf_printf(&path, "%s/%s/%s%s", store->path, folder, name, suffix);
+    return nd_strbuf_take(&path);
+}
+
+bool nd_store_digest_of(const char *name, const char *suffix, char hex[static ND_SHA256_HEX_BYTES])
+{
+    size_t n = ND_SHA256_HEX_BYTES - 1;
+    if (strlen(name) != n + strlen(suffix) || strspn(name, "0123456789abcdef") < n ||
+        strcmp(name + n, suffix) != 0)
+        return false;
+    memcpy(hex, name, n);
+    hex[n] = '\0';
+    return true;
 }

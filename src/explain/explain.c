@@ -17,24 +17,6 @@
 #include "explain/stages.h"
 #include "explain/verdict/health.h"
 
-/* The explanation as an object: what it says before anything is evaluated, and how it is freed. */
-
-enum nd_status nd_explain_add_finding(struct nd_explained_device *device, size_t step, const char *kind,
-                                      double amount, char *text, struct nd_error *err)
-{
-    struct nd_explained_finding *grown =
-        text != NULL ? realloc(device->findings, (device->n_findings + 1) * sizeof *grown) : NULL;
-    if (grown == NULL) {
-        free(text);
-        return nd_fail_memory(err);
-    }
-    device->findings = grown;
-    grown[device->n_findings++] = (struct nd_explained_finding){
-        .step = step,
-        .fault = {.kind = kind, .text = text, .channel = SIZE_MAX, .amount = amount, .explained = (double)NAN}};
-    return ND_OK;
-}
-
 /* ---- what the plan says ---- */
 
 static enum nd_status describe_layers(const struct nd_plan *plan, size_t d, struct nd_explained_device *device,

@@ -8,16 +8,15 @@
 int compare_check(const struct compare_values *values)
 {
     if (values->cut != NULL && values->part.n_parts == 0)
-        return cli_usage_error(cmd_compare.name, "--cut needs --part");
+        return cli_usage_error("compare", "--cut needs --part");
     if (values->part.n_parts > 0 && !values->answer.json)
-        return cli_usage_error(cmd_compare.name, "--part needs --json");
+        return cli_usage_error("compare", "--part needs --json");
     if (values->part.n_parts > 0 && values->merge.n > 0)
-        return cli_usage_error(cmd_compare.name, "--part and --merge cannot be given together");
+        return cli_usage_error("compare", "--part and --merge cannot be given together");
     if (values->part.n_parts > 0 && values->answer.quiet)
-        return cli_usage_error(cmd_compare.name, "--part and --quiet cannot be given together");
+        return cli_usage_error("compare", "--part and --quiet cannot be given together");
     if (values->verify_digests && values->trust_digests)
-        return cli_usage_error(cmd_compare.name,
-                               "--verify-digests and --trust-digests cannot be given together");
+        return cli_usage_error("compare", "--verify-digests and --trust-digests cannot be given together");
     return 0;
 }
 

@@ -180,3 +180,19 @@ int cli_errors_end(int exit_code)
         print_document();
     return exit_code;
 }
+
+json_t *cli_text(const char *text)
+{
+    json_t *value = json_string(text != NULL ? text : "");
+    if (value != NULL)
+        return value;
+    char *clean = strdup(text);
+    if (clean == NULL)
+        cli_errors_lost_memory();
+    for (char *at = clean; at != NULL && *at != '\0'; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    value = clean != NULL ? json_string(clean) : NULL;
+    free(clean);
+    return value;
+}

@@ -9,22 +9,6 @@
 #include "cli/terminal/terminal.h"
 #include "npudiff/report/report.h"
 
-json_t *cli_text(const char *text)
-{
-    json_t *value = json_string(text != NULL ? text : "");
-    if (value != NULL)
-        return value;
-    char *clean = strdup(text);
-    if (clean == NULL)
-        cli_errors_lost_memory();
-    for (char *at = clean; at != NULL && *at != '\0'; at++)
-        if ((unsigned char)*at >= 0x80)
-            *at = '?';
-    value = clean != NULL ? json_string(clean) : NULL;
-    free(clean);
-    return value;
-}
-
 void cli_row_append(json_t *rows, json_t *row)
 {
     if (json_array_append_new(rows, row) != 0)
@@ -69,40 +53,6 @@ void cli_print_document(const char *json)
 }
 
 /* Prints the object with the error as its last member. */
-static void print_with_error(const char *object, const json_t *error)
-{
-    size_t n = strlen(object);
-    char *text = json_dumps(error, JSON_INDENT(2));
-    if (text == NULL) {
-        cli_errors_lost_memory();
-        return;
-    }
-    while (n > 0 && object[n - 1] != '}')
-        n--;
-    n -= 2; /* and the line break before it */
-    printf("%.*s,\n  \"error\": ", (int)n, object);
-    for (const char *at = text; *at != '\0'; at++)
-        printf(*at == '\n' ? "\n  " : "%c", *at);
-    cli_print_document("\n}\n");
-    free(text);
-}
-
-int cli_print_made(enum nd_status status, char *text, bool is_json, const struct nd_error *err)
-{
-    if (status != ND_OK)
-        return cli_report_error(err);
-    json_t *error = is_json && strncmp(text, "{\n", 2) == 0 ? cli_errors_first() : NULL;
-    if (!is_json)
-        fputs(text, stdout);
-    else if (error == NULL || cli_errors_has_lost_memory())
-        cli_print_document(text);
-    else
-        print_with_error(text, error);
-    json_decref(error);
-    free(text);
-    return 0;
-}
-
 int cli_print_rows(enum nd_document kind, const char *name, json_t *rows,
                    const struct nd_report_column *columns, bool is_json)
 {

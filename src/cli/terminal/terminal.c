@@ -160,3 +160,37 @@ const struct cli_option cli_answer_screen[] = {
     ROW_QUIET_ANSWER,
     {.name = NULL},
 };
+
+static void print_with_error(const char *object, const json_t *error)
+{
+    size_t n = strlen(object);
+    char *text = json_dumps(error, JSON_INDENT(2));
+    if (text == NULL) {
+        cli_errors_lost_memory();
+        return;
+    }
+    while (n > 0 && object[n - 1] != '}')
+        n--;
+    n -= 2; /* and the line break before it */
+    printf("%.*s,\n  \"error\": ", (int)n, object);
+    for (const char *at = text; *at != '\0'; at++)
+        printf(*at == '\n' ? "\n  " : "%c", *at);
+    cli_print_document("\n}\n");
+    free(text);
+}
+
+int cli_print_made(enum nd_status status, char *text, bool is_json, const struct nd_error *err)
+{
+    if (status != ND_OK)
+        return cli_report_error(err);
+    json_t *error = is_json && strncmp(text, "{\n", 2) == 0 ? cli_errors_first() : NULL;
+    if (!is_json)
+        fputs(text, stdout);
+    else if (error == NULL || cli_errors_has_lost_memory())
+        cli_print_document(text);
+    else
+        print_with_error(text, error);
+    json_decref(error);
+    free(text);
+    return 0;
+}

@@ -13,6 +13,7 @@
 #include "core/tensors/scales.h"
 #include "explain/findings/findings_internal.h"
 #include "explain/plan/replay.h"
+#include "explain/stages.h"
 
 /* Doubles of floats that were kept, appended to x. */
 static double *widen(const struct nd_float_look *look, double *x)
@@ -643,4 +644,22 @@ enum nd_status nd_explain_examine_captures(const struct nd_plan *plan, struct nd
     free(x.floats);
     free(x.histories);
     return status;
+}
+
+/* The explanation as an object: what it says before anything is evaluated, and how it is freed. */
+
+enum nd_status nd_explain_add_finding(struct nd_explained_device *device, size_t step, const char *kind,
+                                      double amount, char *text, struct nd_error *err)
+{
+    struct nd_explained_finding *grown =
+        text != NULL ? realloc(device->findings, (device->n_findings + 1) * sizeof *grown) : NULL;
+    if (grown == NULL) {
+        free(text);
+        return nd_fail_memory(err);
+    }
+    device->findings = grown;
+    grown[device->n_findings++] = (struct nd_explained_finding){
+        .step = step,
+        .fault = {.kind = kind, .text = text, .channel = SIZE_MAX, .amount = amount, .explained = (double)NAN}};
+    return ND_OK;
 }

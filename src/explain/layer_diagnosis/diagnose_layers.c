@@ -92,25 +92,6 @@ static enum nd_status nd_layer_diagnosis_find_reach(struct nd_layer_diagnosis *d
 
 /* ---- which tensors ---- */
 
-/* The input of the model that the tensor quantises, in whatever shape, or SIZE_MAX. */
-static size_t input_of(const struct nd_plan *plan, size_t step)
-{
-    size_t input = nd_exact_input_behind(plan->graph, plan->steps[step].tensor), n_input, n_tensor;
-    if (input == SIZE_MAX)
-        return SIZE_MAX;
-    const struct nd_model_io *io = nd_model_input(plan->model, input);
-    bool is_whole = io->dtype == ND_DTYPE_F32 && nd_shape_n_elems(&io->shape, &n_input, NULL) == ND_OK &&
-                    nd_shape_n_elems(&plan->shapes[step], &n_tensor, NULL) == ND_OK && n_input == n_tensor;
-    return is_whole ? input : SIZE_MAX;
-}
-
-bool nd_explain_is_input_quantiser(const struct nd_plan *plan, size_t step)
-{
-    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
-    return nd_dtype_is_integer(tensor->dtype) && nd_dtype_size_bytes(tensor->dtype) <= 2 &&
-           tensor->quant.n > 0 && input_of(plan, step) != SIZE_MAX;
-}
-
 /* ---- arithmetic that is known ---- */
 
 enum method { BY_DIVISION, BY_PRODUCT, BY_HALF, BY_DOUBLE };
@@ -272,7 +253,7 @@ static enum nd_status take_samples(struct nd_input_layer_diagnosis *input, size_
                                    struct counts *counts, struct nd_error *err)
 {
     struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
-    size_t which = input_of(diagnosis->job->plan, diagnosis->step);
+    size_t which = nd_explain_quantised_input(diagnosis->job->plan, diagnosis->step);
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < diagnosis->n_samples && status == ND_OK; i++) {
         status = nd_layer_diagnosis_load_sample(diagnosis, i, err);

@@ -10,10 +10,6 @@
 /* The quantiser of a model's input, alone or behind operators that only change the shape: its exact values are
  * the probe's own floats. */
 
-/* A tensor of quantised values of at most 16 bits that a QuantizeLinear makes of an input of float32, in
- * whatever shape. */
-bool nd_explain_is_input_quantiser(const struct nd_plan *plan, size_t step);
-
 /* Rounds x, in steps of the input, as QuantizeLinear is known to do on devices that have nothing wrong: ONNX's
  * own arithmetic first. Returns the whole number without zero point, before it is clipped. */
 enum { ND_N_INPUT_ARITHMETICS = 8 };

@@ -247,11 +247,6 @@ struct need {
     double single_bytes; /* of a sample, where devices are read one after another */
 };
 
-bool nd_plan_reads_together(const struct nd_plan *plan, size_t step)
-{
-    return plan->steps[step].is_model_output || plan->steps[step].substituted_from != SIZE_MAX;
-}
-
 static void add_qvalues(const struct nd_plan *plan, size_t step, struct need *need)
 {
     double most = 0, sum = 0;
@@ -303,11 +298,6 @@ static void nd_plan_take_memory(struct nd_plan *plan, const struct nd_explain_op
 {
     const size_t default_bytes = (size_t)1 << 30;
     plan->memory_bytes = (double)(options->memory_bytes > 0 ? options->memory_bytes : default_bytes);
-}
-
-size_t nd_plan_share(const struct nd_plan *plan, size_t n)
-{
-    return (size_t)(plan->memory_bytes / (double)n);
 }
 
 static double kept_bytes(const struct nd_exact_graph *graph)
@@ -619,18 +609,6 @@ void nd_plan_deinit(struct nd_plan *plan)
     free(plan->shapes);
     nd_exact_graph_destroy(&plan->graph);
     nd_exact_graph_destroy(&plan->float_graph);
-}
-
-/* ---- what is asked of a plan ---- */
-
-const struct nd_model_layer *nd_plan_layer(const struct nd_plan *plan, size_t step)
-{
-    return nd_model_layer_of_tensor(plan->model, plan->steps[step].tensor);
-}
-
-const struct nd_tensor *nd_plan_tensor(const struct nd_plan *plan, size_t step)
-{
-    return nd_model_tensor(plan->model, plan->steps[step].tensor);
 }
 
 bool nd_plan_has_qvalues(const struct nd_plan *plan)

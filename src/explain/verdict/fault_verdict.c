@@ -569,3 +569,21 @@ enum nd_status nd_explain_fault_verdict(const struct nd_explain_job *job, size_t
     return note_defect(job, device, step, size,
                        layer->fault.kind != NULL ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED, err);
 }
+
+size_t nd_explain_quantised_input(const struct nd_plan *plan, size_t step)
+{
+    size_t input = nd_exact_input_behind(plan->graph, plan->steps[step].tensor), n_input, n_tensor;
+    if (input == SIZE_MAX)
+        return SIZE_MAX;
+    const struct nd_model_io *io = nd_model_input(plan->model, input);
+    bool is_whole = io->dtype == ND_DTYPE_F32 && nd_shape_n_elems(&io->shape, &n_input, NULL) == ND_OK &&
+                    nd_shape_n_elems(&plan->shapes[step], &n_tensor, NULL) == ND_OK && n_input == n_tensor;
+    return is_whole ? input : SIZE_MAX;
+}
+
+bool nd_explain_is_input_quantiser(const struct nd_plan *plan, size_t step)
+{
+    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
+    return nd_dtype_is_integer(tensor->dtype) && nd_dtype_size_bytes(tensor->dtype) <= 2 &&
+           tensor->quant.n > 0 && nd_explain_quantised_input(plan, step) != SIZE_MAX;
+}

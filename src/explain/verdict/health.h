@@ -1,10 +1,11 @@
 /* The verdict of each device, from what is known of its layers. docs/science/verdicts.md has the rules and
  * where each constant is from.
  *
- *     nd_explain_decide_layers   settles the state of the layers that known arithmetic explains
- *     layer diagnosis/diagnose_layers.c     looks at the others: which fault predicts their values, how large
- * the error is nd_explain_fault_verdict          decides what may be said of one of these
- * nd_explain_find_health sums up */
+ *     nd_explain_decide_layers            decides the state of the layers that known arithmetic explains
+ *     layer_diagnosis/diagnose_layers.c   looks at the others: which fault predicts their values, how
+ *                                         large the error is
+ *     nd_explain_fault_verdict            decides what may be said of one of these
+ *     nd_explain_find_health              sums up */
 #ifndef ND_EXPLAIN_HEALTH_H
 #define ND_EXPLAIN_HEALTH_H
 
@@ -15,6 +16,13 @@
 /* Fills state and why_follows of all layers of the devices, after they have been judged. ND_ERR_MEMORY, and the
  * errors of nd_capture_read_repeat. */
 enum nd_status nd_explain_decide_layers(const struct nd_explain_job *job, struct nd_error *err);
+
+/* A tensor of quantised values of at most 16 bits that a QuantizeLinear makes of an input of float32, in
+ * whatever shape. */
+bool nd_explain_is_input_quantiser(const struct nd_plan *plan, size_t step);
+
+/* The input of the model that the tensor quantises, in whatever shape, or SIZE_MAX. */
+size_t nd_explain_quantised_input(const struct nd_plan *plan, size_t step);
 
 /* Whether the layer has no explanation so far, or its arithmetic is known and is not followed. */
 bool nd_explain_needs_layer_diagnosis(const struct nd_explain_job *job, size_t device, size_t step);

@@ -179,36 +179,6 @@ struct nd_tensor_value nd_tensor_value_of(enum nd_policy_gate gate, const struct
     }
 }
 
-const char *nd_case_verdict_name(enum nd_case_verdict verdict)
-{
-    static const char *const names[] = {"passed",       "warned",         "failed",
-                                        "inconclusive", "not comparable", "device failed"};
-    return names[verdict];
-}
-
-enum nd_exit nd_case_exit_code(enum nd_case_verdict verdict)
-{
-    static const enum nd_exit qvalues[] = {ND_EXIT_SAME,         ND_EXIT_SAME,           ND_EXIT_DIFFERS,
-                                           ND_EXIT_INCONCLUSIVE, ND_EXIT_NOT_COMPARABLE, ND_EXIT_DEVICE_FAILED};
-    return qvalues[verdict];
-}
-
-enum nd_case_verdict nd_case_verdict_worse(enum nd_case_verdict a, enum nd_case_verdict b)
-{
-    enum nd_exit of_a = nd_case_exit_code(a), of_b = nd_case_exit_code(b);
-    if (of_a == of_b)
-        return a > b ? a : b; /* passed and warned */
-    return nd_exit_worse(of_a, of_b) == of_a ? a : b;
-}
-
-enum nd_case_verdict nd_case_verdict_of_answer(enum nd_answer_kind kind)
-{
-    static const enum nd_case_verdict verdicts[] = {[ND_ANSWER_INCONCLUSIVE] = ND_CASE_INCONCLUSIVE,
-                                                    [ND_ANSWER_YES] = ND_CASE_PASSED,
-                                                    [ND_ANSWER_NO] = ND_CASE_FAILED};
-    return verdicts[kind];
-}
-
 /* The verdict becomes the worse of what it was and this one. */
 static void nd_judging_conclude(struct nd_case *out, enum nd_case_verdict verdict)
 {

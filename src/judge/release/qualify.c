@@ -218,12 +218,6 @@ enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, str
     return status;
 }
 
-void nd_qualified_deinit(struct nd_qualified *result)
-{
-    nd_arena_destroy(result->owner);
-    *result = (struct nd_qualified){0};
-}
-
 enum { MAX_RESULT_BYTES = 1 << 30 };
 
 void nd_qualify_result_deinit(struct nd_qualify_result *result)

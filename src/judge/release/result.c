@@ -338,14 +338,6 @@ static enum nd_status check_policy(struct nd_qualification *q, struct nd_error *
     return nd_policy_check(&q->campaign.policy, &scope, q->campaign.path, err);
 }
 
-size_t nd_qualify_find_cell(const struct nd_qualify_model *model, size_t n_devices, const char *to)
-{
-    for (size_t d = 0; d < n_devices; d++)
-        if (strcmp(model->cells[d].label, to) == 0)
-            return d;
-    return strcmp(to, ND_REFERENCE_FLOAT) == 0 ? model->float64 : model->quantised;
-}
-
 static enum nd_status check_reference(const struct nd_qualification *q, struct nd_error *err)
 {
     if (strcmp(q->campaign.reference, ND_REFERENCE_QUANTISED) == 0)
@@ -524,16 +516,6 @@ static void nd_qualify_add_prepared_findings(const struct nd_qualification *q,
         findings->items[findings->n++] =
             nd_arena_printf(q->arena, "binary prepared with SDK %s, run with SDK %s", sdk, version);
     add_chipset_finding(q, &cell->binary, cell->device.chipset, findings);
-}
-
-const char *nd_qualify_text(const struct nd_qualification *q, const char *text)
-{
-    json_t *clean = nd_json_string(text);
-    if (clean == NULL)
-        nd_arena_fail(q->arena);
-    const char *copy = nd_arena_text(q->arena, json_string_value(clean));
-    json_decref(clean);
-    return copy;
 }
 
 static struct nd_qualified_texts texts_of(const struct nd_qualification *q, const struct nd_texts *texts)
@@ -732,4 +714,10 @@ void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualified *out)
         judge_all(q, out);
     out->verdict = verdict_name((enum nd_exit)out->exit_code);
     nd_qualify_suggest(q, out);
+}
+
+void nd_qualified_deinit(struct nd_qualified *result)
+{
+    nd_arena_destroy(result->owner);
+    *result = (struct nd_qualified){0};
 }

@@ -233,3 +233,54 @@ enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__Node
     struct nd_op_call op_call = {.node = node, .opset = call->opset, .n_inputs = n_inputs, .inputs = inputs};
     return run(call, &op_call, out, err);
 }
+
+enum nd_status nd_linear_make(struct nd_linear_result *result, const struct nd_shape *shape,
+                              struct nd_error *err)
+{
+    size_t n;
+    enum nd_status status = nd_shape_n_elems(shape, &n, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_ratio *v = nd_calloc(n, sizeof *v);
+    if (v == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        v[i].denominator.parts[0] = 1;
+    *result = (struct nd_linear_result){.shape = *shape, .n = n, .v = v};
+    return ND_OK;
+}
+
+enum nd_status nd_linear_make_quick(struct nd_linear_result *result, const struct nd_shape *shape,
+                                    enum nd_quick_kind kind, struct nd_error *err)
+{
+    size_t n;
+    enum nd_status status = nd_shape_n_elems(shape, &n, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_quick *quick = nd_calloc(1, sizeof *quick);
+    if (quick == NULL)
+        return nd_fail_memory(err);
+    *quick = (struct nd_quick){.kind = kind,
+                               .n = n,
+                               .n_inner = n > 0 ? n : 1,
+                               .sign = 1,
+                               .divisor = 1,
+                               .low = -HUGE_VAL,
+                               .high = HUGE_VAL};
+    *result = (struct nd_linear_result){.shape = *shape, .n = n, .quick = quick};
+    return ND_OK;
+}
+
+enum nd_status nd_linear_make_line(struct nd_linear_result *result, struct nd_array *x, double factor,
+                                   struct nd_error *err)
+{
+    enum nd_status status = nd_linear_make_quick(result, &x->shape, ND_QUICK_LINE, err);
+    if (status == ND_OK)
+        status = nd_quick_make_lines(result->quick, 1, err);
+    if (status != ND_OK)
+        return status;
+    result->quick->lines[0].factor = nd_wide_from(factor);
+    result->quick->x = result->quick->own_x = x->x;
+    *x = (struct nd_array){0};
+    return ND_OK;
+}

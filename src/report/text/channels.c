@@ -2,7 +2,7 @@
 
 #include "core/memory.h"
 #include "report/text/compare.h"
-#include "report/text/format.h"
+#include "report/text/table.h"
 
 /* Channels of a table, unless all are asked for. */
 enum { MAX_CHANNELS = 16 };

@@ -9,7 +9,7 @@
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/report/report.h"
-#include "report/json/qualification.h"
+#include "report/text/qualification.h"
 #include "report/text/tree.h"
 
 static void put_cell(struct nd_strbuf *out, const char *text, bool is_last)

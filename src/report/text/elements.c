@@ -4,7 +4,7 @@
 
 #include "core/memory.h"
 #include "report/text/compare.h"
-#include "report/text/format.h"
+#include "report/text/table.h"
 
 /* Whether a pattern says more than the share of differing elements does. */
 static bool is_telling(enum nd_pattern pattern)

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "report/text/compare.h"
-#include "report/text/format.h"
+#include "report/text/table.h"
 
 /* Indexed by enum nd_matrix_metric. A metric without symmetry is shown only from an earlier device to a later
  * one, as it was computed. */

@@ -7,7 +7,6 @@
 
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
-#include "report/text/format.h"
 #include "report/text/table.h"
 #include "report/workflows/emit.h"
 

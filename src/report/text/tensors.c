@@ -1,7 +1,6 @@
 #include <stdio.h>
 
 #include "report/text/compare.h"
-#include "report/text/format.h"
 #include "report/text/table.h"
 
 /* Columns in front of those of the devices. */

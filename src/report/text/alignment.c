@@ -1,4 +1,4 @@
-/* What `npudiff align` made, as text. */
+/* What `npudiff align` made, as JSON and as text. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +33,6 @@ static struct accuracy_change accuracy_change_of(const struct nd_alignment *alig
     return (struct accuracy_change){100 * nd_paired_difference(&table), 100 * interval.low, 100 * interval.high,
                                     confidence};
 }
-
-/* What `npudiff align` made, as JSON. */
 
 static const char *end_word(enum nd_align_end end)
 {

@@ -1,3 +1,4 @@
+/* The worst channels of each pair that differs. docs/reference/metrics.md#per-channel. */
 #include <stdlib.h>
 
 #include "core/memory.h"

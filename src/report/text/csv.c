@@ -1,3 +1,4 @@
+/* A campaign's result as CSV: a row for each case. docs/reference/campaign.md. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

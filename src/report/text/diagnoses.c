@@ -1,3 +1,5 @@
+/* What makes values differ, how errors grow, and where the comparison is wrong.
+ * docs/reference/diagnoses.md and docs/reference/metrics.md#predicate. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

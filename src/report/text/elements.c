@@ -1,3 +1,4 @@
+/* Where differing elements are, and which are the worst. docs/reference/metrics.md#structure and #worst. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What arithmetics of whole layers say of devices: the arithmetic that a device has, what it costs, what is not
- * known, and why two devices differ. */
+/* The long text of `npudiff explain`: a row for each layer, the arithmetic that a device has, what it costs,
+ * what is not known, and why two devices differ. docs/science/verdicts.md. */
 #include "report/text/explain.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* The golden store and triage for people. */
+/* The golden store and triage, as JSON and for people. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -49,8 +49,6 @@ static const char *upgrade_accuracy(const struct nd_golden_upgrade *upgrade, cha
                  upgrade->n_samples, upgrade->n_right_after, upgrade->n_samples, upgrade->p_value);
     return buf;
 }
-
-/* The golden store and triage as JSON. */
 
 /* ---- parts ---- */
 

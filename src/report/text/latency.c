@@ -1,3 +1,4 @@
+/* Series of latencies as JSON (docs/reference/json.md) and as text. docs/science/latency.md. */
 #include <math.h>
 #include <stdint.h>
 

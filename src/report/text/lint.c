@@ -1,4 +1,4 @@
-/* What `npudiff lint` found, as text. */
+/* What `npudiff lint` found, as JSON, as SARIF and as text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,6 @@
 #include "npudiff/npudiff.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
-
-/* What `npudiff lint` found, as JSON and as SARIF. */
 
 static json_t *text_or_null(const char *text)
 {

@@ -1,3 +1,4 @@
+/* Where nodes ran and what the cuts cost, as JSON (docs/reference/json.md) and as text. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

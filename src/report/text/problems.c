@@ -1,3 +1,5 @@
+/* What fails its gate, what could not be compared, and what is odd about a device.
+ * docs/reference/metrics.md#gates. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

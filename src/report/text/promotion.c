@@ -1,4 +1,4 @@
-/* What `npudiff promote` found, as text: the layers that get more bits, then the devices. */
+/* What `npudiff promote` found, as JSON and as text: the layers that get more bits, then the devices. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +6,6 @@
 
 #include "core/documents/json_out.h"
 #include "report/text/tree.h"
-
-/* What `npudiff promote` found, as JSON. */
 
 static json_t *count(size_t n)
 {

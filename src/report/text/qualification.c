@@ -1,3 +1,4 @@
+/* A campaign's result as text: devices, accuracy, targets, findings. docs/reference/campaign.md. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>

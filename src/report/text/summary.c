@@ -1,3 +1,4 @@
+/* What the default texts of all commands have in common: wrapped sentences, and the command to paste next. */
 #include "report/text/summary.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* What `npudiff sweep` found, as text: a row for each setting. */
+/* What `npudiff sweep` found, as JSON and as text: a row for each setting. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +6,6 @@
 
 #include "core/documents/json_out.h"
 #include "report/text/tree.h"
-
-/* What `npudiff sweep` found, as JSON. */
 
 static json_t *count(size_t n)
 {

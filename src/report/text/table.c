@@ -1,3 +1,4 @@
+/* Tables of text with aligned columns, and numbers as the text report shows them. */
 #include "report/text/table.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* A table of text with aligned columns. */
+/* A table of text with aligned columns, and numbers as its cells and sentences show them. */
 #ifndef ND_REPORT_TABLE_H
 #define ND_REPORT_TABLE_H
 

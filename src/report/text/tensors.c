@@ -1,3 +1,4 @@
+/* One row for each tensor, one column for each test device. docs/guides/reading-the-output.md. */
 #include <stdio.h>
 
 #include "report/text/compare.h"

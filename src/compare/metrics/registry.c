@@ -1,5 +1,5 @@
-/* The list of metrics, and what is done with all of them. A metric is an object, a line here, a state in states.h
- * and a section of docs/reference/metrics.md. */
+/* The list of metrics, and what is done with all of them. A metric is an object, a line here, a state in
+ * states.h and a section of docs/reference/metrics.md. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

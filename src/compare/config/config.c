@@ -1,4 +1,5 @@
-/* What captures say of how their results were made, and in what they differ. */
+/* What captures say of how their results were made, in what they differ, and which settings are known to change
+ * results. docs/reference/capture-format.md. */
 #include "compare/config/config.h"
 
 #include <jansson.h>

@@ -49,8 +49,8 @@ static bool tensor_is_equal(const void *context, size_t a, size_t b)
 }
 
 /* All common samples of all probes have equal digests, and there is at least one. */
-static enum nd_status has_equal_digests(const struct nd_matching *alignment, size_t tensor, size_t a, size_t b,
-                                        bool *equal, struct nd_error *err)
+static enum nd_status has_equal_digests(const struct nd_aligned_captures *alignment, size_t tensor, size_t a,
+                                        size_t b, bool *equal, struct nd_error *err)
 {
     size_t n_total = 0;
     *equal = false;
@@ -77,8 +77,8 @@ static enum nd_status has_equal_digests(const struct nd_matching *alignment, siz
     return ND_OK;
 }
 
-static enum nd_status compare_digests(const struct nd_matching *alignment, size_t tensor, size_t a, size_t b,
-                                      bool *equal, struct nd_error *err)
+static enum nd_status compare_digests(const struct nd_aligned_captures *alignment, size_t tensor, size_t a,
+                                      size_t b, bool *equal, struct nd_error *err)
 {
     bool is_alike;
     *equal = false;
@@ -87,7 +87,7 @@ static enum nd_status compare_digests(const struct nd_matching *alignment, size_
     return status == ND_OK && is_alike ? has_equal_digests(alignment, tensor, a, b, equal, err) : status;
 }
 
-static bool has_samples(const struct nd_matching *alignment, size_t tensor, size_t capture)
+static bool has_samples(const struct nd_aligned_captures *alignment, size_t tensor, size_t capture)
 {
     for (size_t p = 0; p < alignment->n_probes && nd_aligned_tensor(alignment, tensor, capture) != NULL; p++) {
         const struct nd_capture_probe *probe = nd_aligned_probe(alignment, p, capture);
@@ -98,7 +98,7 @@ static bool has_samples(const struct nd_matching *alignment, size_t tensor, size
 }
 
 /* Fills class_id of compared->devices. */
-static enum nd_status find_classes_of_tensor(const struct nd_matching *alignment, size_t tensor,
+static enum nd_status find_classes_of_tensor(const struct nd_aligned_captures *alignment, size_t tensor,
                                              struct nd_compared_tensor *compared, struct nd_error *err)
 {
     size_t n = alignment->n_captures;
@@ -263,7 +263,7 @@ void nd_compare_options_init_sized(struct nd_compare_options *options, size_t st
 }
 
 /* Gates and classes: what digests and options alone decide. */
-static enum nd_status prepare_tensors(const struct nd_matching *alignment,
+static enum nd_status prepare_tensors(const struct nd_aligned_captures *alignment,
                                       const struct nd_compare_options *options,
                                       struct nd_comparison *comparison, struct nd_error *err)
 {
@@ -332,7 +332,7 @@ static void note_options(const struct nd_compare_options *options, struct nd_com
 }
 
 /* Everything that needs the values of tensors. */
-static enum nd_status compare_values(const struct nd_matching *alignment,
+static enum nd_status compare_values(const struct nd_aligned_captures *alignment,
                                      const struct nd_compare_options *options, struct nd_comparison *comparison,
                                      struct nd_error *err)
 {
@@ -360,7 +360,7 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     if (status != ND_OK)
         return status;
     options = &own;
-    struct nd_matching alignment = {0};
+    struct nd_aligned_captures alignment = {0};
     status = check_options(options, n, err);
     if (status != ND_OK)
         return status;

@@ -1,4 +1,5 @@
-/* Reading parts, and putting them together. */
+/* Reads what must be read, on all threads or from parts, and fills the pairs of every tensor.
+ * docs/reference/metrics.md#elements, #sums and #parts. */
 #include "compare/engine/engine.h"
 
 #include <jansson.h>
@@ -28,7 +29,7 @@ struct nd_tensor_work {
 };
 
 struct nd_delivery {
-    const struct nd_matching *alignment;
+    const struct nd_aligned_captures *alignment;
     const struct nd_compare_options *options;
     struct nd_comparison *comparison;
     struct nd_tensor_work *tensors; /* [n_edges] */
@@ -187,13 +188,13 @@ enum nd_status nd_parts_check(const struct nd_parts *parts, const struct nd_comp
     return ND_OK;
 }
 
-static bool is_in_job(const struct nd_job *job, uint64_t probe, uint64_t sample, uint64_t index)
+static bool is_in_job(const struct nd_compare_job *job, uint64_t probe, uint64_t sample, uint64_t index)
 {
     return probe == job->probe && sample < job->end_sample && index < job->n_elems;
 }
 
 /* Whether the tensor has all places that the state names: who reports them counts on it. */
-static bool has_places(const struct nd_job *job, const struct nd_pair_state *state)
+static bool has_places(const struct nd_compare_job *job, const struct nd_pair_state *state)
 {
     const struct nd_first *first = &state->bits.first, *permuted = &state->structure.permutation;
     bool has_all = !first->is_set || is_in_job(job, first->probe, first->sample, first->index) ||
@@ -206,8 +207,8 @@ static bool has_places(const struct nd_job *job, const struct nd_pair_state *sta
     return has_all;
 }
 
-static enum nd_status load_state(const struct nd_parts *parts, size_t part, const struct nd_job *job, size_t p,
-                                 struct nd_job_pair *pair, struct nd_error *err)
+static enum nd_status load_state(const struct nd_parts *parts, size_t part, const struct nd_compare_job *job,
+                                 size_t p, struct nd_compare_job_pair *pair, struct nd_error *err)
 {
     const json_t *tensor = json_array_get(json_object_get(parts->roots[part], "tensors"), job->tensor);
     const json_t *state = json_array_get(json_array_get(json_object_get(tensor, "pairs"), p), job->probe);
@@ -229,7 +230,7 @@ static enum nd_status load_state(const struct nd_parts *parts, size_t part, cons
 }
 
 /* Adds what the parts hold to the states of the job's pairs. */
-static enum nd_status nd_parts_load(const struct nd_parts *parts, struct nd_job *job, size_t n_pairs,
+static enum nd_status nd_parts_load(const struct nd_parts *parts, struct nd_compare_job *job, size_t n_pairs,
                                     struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -297,8 +298,8 @@ static enum nd_status nd_parts_load_top1(const struct nd_parts *parts, struct nd
 }
 
 /* jobs: all of them, planned. The caller runs nd_delivery_deinit whatever happens. */
-static enum nd_status nd_delivery_init(struct nd_delivery *delivery, struct nd_job *const *jobs, size_t n_jobs,
-                                       struct nd_error *err)
+static enum nd_status nd_delivery_init(struct nd_delivery *delivery, struct nd_compare_job *const *jobs,
+                                       size_t n_jobs, struct nd_error *err)
 {
     struct nd_comparison *comparison = delivery->comparison;
     delivery->tensors = nd_calloc(comparison->n_tensors, sizeof *delivery->tensors);
@@ -341,7 +342,7 @@ static void nd_delivery_deinit(struct nd_delivery *delivery)
 }
 
 /* What the workers found, into the state that knows the samples. */
-static enum nd_status gather(struct nd_job *job, struct nd_error *err)
+static enum nd_status gather(struct nd_compare_job *job, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t w = 0; w < job->n_workers; w++) {
@@ -360,12 +361,13 @@ static enum nd_status gather(struct nd_job *job, struct nd_error *err)
     return status;
 }
 
-static uint64_t count_stuck(const struct nd_job *job, const struct nd_job_pair *pair, size_t stream)
+static uint64_t count_stuck(const struct nd_compare_job *job, const struct nd_compare_job_pair *pair,
+                            size_t stream)
 {
     size_t n_samples = job->end_sample - job->first_sample;
     uint64_t n = 0;
     for (size_t i = 0; i < n_samples; i++) {
-        const struct nd_span *span = &job->spans[stream * n_samples + i];
+        const struct nd_value_span *span = &job->spans[stream * n_samples + i];
         n += (pair->context.is_mixed || atomic_load(&pair->seen[i])) && !span->has_others &&
              span->min == span->max;
     }
@@ -373,7 +375,7 @@ static uint64_t count_stuck(const struct nd_job *job, const struct nd_job_pair *
 }
 
 /* What is no number, in all samples of a pair of which both sides were read. Quantised values are numbers. */
-static void count_numbers(const struct nd_job *job, const struct nd_job_pair *pair)
+static void count_numbers(const struct nd_compare_job *job, const struct nd_compare_job_pair *pair)
 {
     size_t n_samples = job->end_sample - job->first_sample;
     size_t n_common = pair->n_common < job->end_sample ? pair->n_common : job->end_sample;
@@ -397,10 +399,10 @@ static void count_numbers(const struct nd_job *job, const struct nd_job_pair *pa
 }
 
 /* What only whole samples tell. */
-static void count_whole_samples(struct nd_job *job)
+static void count_whole_samples(struct nd_compare_job *job)
 {
     for (size_t p = 0; p < job->n_pairs; p++) {
-        struct nd_job_pair *pair = &job->pairs[p];
+        struct nd_compare_job_pair *pair = &job->pairs[p];
         if (job->best != NULL)
             count_numbers(job, pair);
         if (job->spans != NULL) {
@@ -416,11 +418,11 @@ static void count_whole_samples(struct nd_job *job)
 
 /* ND_E_CAPTURE_DIGEST when a sample of the job differs by its digests and not in one element: one of the two is
  * wrong, and calling the samples equal would trust the wrong half of a damaged file. */
-static enum nd_status nd_deliver_check(const struct nd_job *job, struct nd_error *err)
+static enum nd_status nd_deliver_check(const struct nd_compare_job *job, struct nd_error *err)
 {
-    const struct nd_matching *a = job->alignment;
+    const struct nd_aligned_captures *a = job->alignment;
     for (size_t p = 0; p < job->n_pairs; p++) {
-        const struct nd_job_pair *pair = &job->pairs[p];
+        const struct nd_compare_job_pair *pair = &job->pairs[p];
         size_t end = pair->n_common < job->end_sample ? pair->n_common : job->end_sample;
         for (size_t s = job->first_sample; s < end && pair->has_values && !pair->context.is_mixed; s++)
             if (!atomic_load(&pair->seen[s - job->first_sample]) &&
@@ -437,7 +439,7 @@ static enum nd_status nd_deliver_check(const struct nd_job *job, struct nd_error
 }
 
 static enum nd_status add_total(struct nd_tensor_work *work, size_t n_pairs, size_t p,
-                                const struct nd_job_pair *pair, struct nd_error *err)
+                                const struct nd_compare_job_pair *pair, struct nd_error *err)
 {
     if (work->totals == NULL) {
         work->totals = nd_calloc(n_pairs, sizeof *work->totals);
@@ -451,11 +453,11 @@ static enum nd_status add_total(struct nd_tensor_work *work, size_t n_pairs, siz
     return nd_pair_state_merge(work->totals[p], pair->state, err);
 }
 
-static enum nd_status deliver_pair(struct nd_delivery *delivery, struct nd_job *job, size_t p,
+static enum nd_status deliver_pair(struct nd_delivery *delivery, struct nd_compare_job *job, size_t p,
                                    struct nd_error *err)
 {
     struct nd_comparison *comparison = delivery->comparison;
-    struct nd_job_pair *pair = &job->pairs[job->pair_of[p]];
+    struct nd_compare_job_pair *pair = &job->pairs[job->pair_of[p]];
     struct nd_compared_part *part = &comparison->tensors[job->tensor].pairs[p].probes[job->probe];
     if (comparison->cut != ND_CUT_NONE) {
         part->state = nd_pair_state_format(pair->state);
@@ -489,7 +491,7 @@ static struct nd_output_row *find_row(struct nd_output_rows *rows, size_t tensor
     return NULL;
 }
 
-static enum nd_status deliver_classes(struct nd_delivery *delivery, const struct nd_job *job,
+static enum nd_status deliver_classes(struct nd_delivery *delivery, const struct nd_compare_job *job,
                                       struct nd_error *err)
 {
     struct nd_output_row *row = find_row(&delivery->rows, job->tensor, job->probe);
@@ -508,7 +510,7 @@ static enum nd_status deliver_classes(struct nd_delivery *delivery, const struct
 
 /* A job whose tiles are all done: fills the parts of its probe and, with the last job of a tensor, the totals;
  * frees its states. One call at a time. */
-static enum nd_status nd_deliver(struct nd_delivery *delivery, struct nd_job *job, struct nd_error *err)
+static enum nd_status nd_deliver(struct nd_delivery *delivery, struct nd_compare_job *job, struct nd_error *err)
 {
     size_t n_pairs = delivery->comparison->n_pairs;
     enum nd_status status = gather(job, err);
@@ -531,12 +533,12 @@ static enum nd_status nd_deliver(struct nd_delivery *delivery, struct nd_job *jo
 enum { DEFAULT_MEMORY = 512 << 20, WORKER_MEMORY = 3 << 20 };
 
 struct engine {
-    const struct nd_matching *alignment;
+    const struct nd_aligned_captures *alignment;
     const struct nd_compare_options *options;
     struct nd_comparison *comparison;
     size_t n_workers;
     struct nd_worker **workers;
-    struct nd_job **jobs;
+    struct nd_compare_job **jobs;
     size_t n_jobs, jobs_capacity;
     size_t *first_tile; /* [n_jobs + 1]: tiles are numbered over all jobs */
     pthread_mutex_t lock;
@@ -592,7 +594,7 @@ static enum nd_status fit_memory(struct engine *engine, struct nd_error *err)
 {
     size_t budget = engine->options->memory_bytes > 0 ? engine->options->memory_bytes : DEFAULT_MEMORY,
            most = 0;
-    const struct nd_job *largest = NULL;
+    const struct nd_compare_job *largest = NULL;
     for (size_t i = 0; i < engine->n_jobs; i++)
         if (nd_job_memory(engine->jobs[i]) > most) {
             largest = engine->jobs[i];
@@ -644,7 +646,7 @@ static enum nd_status run_task(void *context, size_t worker, size_t task, struct
 {
     struct engine *engine = context;
     size_t j = find_job(engine, task);
-    struct nd_job *job = engine->jobs[j];
+    struct nd_compare_job *job = engine->jobs[j];
     const struct nd_compare_options *options = engine->options;
     if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
         return nd_fail(err, ND_E_CANCELLED, NULL, "the comparison was stopped on request");
@@ -682,9 +684,9 @@ static enum nd_status run(struct engine *engine, struct nd_error *err)
     return status;
 }
 
-enum nd_status nd_engine_run(const struct nd_matching *alignment, const struct nd_compare_options *options,
-                             const struct nd_kernels *kernels, struct nd_comparison *comparison,
-                             struct nd_error *err)
+enum nd_status nd_engine_run(const struct nd_aligned_captures *alignment,
+                             const struct nd_compare_options *options, const struct nd_kernels *kernels,
+                             struct nd_comparison *comparison, struct nd_error *err)
 {
     struct engine engine = {.alignment = alignment, .options = options, .comparison = comparison};
     engine.n_workers = options->n_threads > 0 ? options->n_threads : nd_parallel_n_threads();

@@ -9,8 +9,8 @@
 
 /* comparison is described (devices, probes, tensors with their pairs); fills differences, coverage, reasons and
  * top1. */
-enum nd_status nd_engine_run(const struct nd_matching *alignment, const struct nd_compare_options *options,
-                             const struct nd_kernels *kernels, struct nd_comparison *comparison,
-                             struct nd_error *err);
+enum nd_status nd_engine_run(const struct nd_aligned_captures *alignment,
+                             const struct nd_compare_options *options, const struct nd_kernels *kernels,
+                             struct nd_comparison *comparison, struct nd_error *err);
 
 #endif

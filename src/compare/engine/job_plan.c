@@ -26,26 +26,26 @@ enum { CACHED_BYTES = 256 << 10 };
  * and thread (chosen). */
 enum { JOINT_ELEMS = 1 << 20, JOINT_PAIRS = 4 };
 
-static size_t n_job_samples(const struct nd_job *job)
+static size_t n_job_samples(const struct nd_compare_job *job)
 {
     return job->end_sample - job->first_sample;
 }
 
-bool nd_job_is_equal(const struct nd_job *job, size_t a, size_t b, size_t sample)
+bool nd_job_is_equal(const struct nd_compare_job *job, size_t a, size_t b, size_t sample)
 {
     if (a == b)
         return true;
-    const struct nd_matching *al = job->alignment;
+    const struct nd_aligned_captures *al = job->alignment;
     return job->alike[a * job->n_streams + b] &&
            nd_aligned_is_equal(al, job->tensor, job->probe, job->streams[a].capture, job->streams[b].capture,
                                sample);
 }
 
 /* Whether the stream's samples are those of the capture too, so that one of them stands for both. */
-static enum nd_status is_same_stream(const struct nd_job *job, const struct nd_stream *stream,
+static enum nd_status is_same_stream(const struct nd_compare_job *job, const struct nd_stream *stream,
                                      const struct nd_stream *wanted, bool *is_same, struct nd_error *err)
 {
-    const struct nd_matching *al = job->alignment;
+    const struct nd_aligned_captures *al = job->alignment;
     *is_same = stream->capture == wanted->capture && stream->is_real == wanted->is_real;
     if (stream->capture == wanted->capture || job->verify_digests || stream->is_real || wanted->is_real ||
         stream->n_samples != wanted->n_samples || stream->has_values != wanted->has_values)
@@ -61,10 +61,10 @@ static enum nd_status is_same_stream(const struct nd_job *job, const struct nd_s
 /* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
  * of captures, each made when there is none yet; and, when all are there, sample counts, tiles and memory for
  * results. */
-static enum nd_status nd_job_find_stream(struct nd_job *job, size_t capture, bool is_real, size_t *out,
+static enum nd_status nd_job_find_stream(struct nd_compare_job *job, size_t capture, bool is_real, size_t *out,
                                          struct nd_error *err)
 {
-    const struct nd_matching *al = job->alignment;
+    const struct nd_aligned_captures *al = job->alignment;
     const struct nd_tensor *tensor = nd_aligned_tensor(al, job->tensor, capture);
     struct nd_stream wanted = {.capture = capture,
                                .tensor = nd_aligned_values(al, job->tensor, job->probe, capture),
@@ -89,8 +89,8 @@ static enum nd_status nd_job_find_stream(struct nd_job *job, size_t capture, boo
     return ND_OK;
 }
 
-static enum nd_status nd_job_add_pair(struct nd_job *job, const struct nd_job_options *options, size_t p,
-                                      size_t n_common, bool is_mixed, struct nd_error *err)
+static enum nd_status nd_job_add_pair(struct nd_compare_job *job, const struct nd_job_options *options,
+                                      size_t p, size_t n_common, bool is_mixed, struct nd_error *err)
 {
     const struct nd_compared_pair *captures = &options->pairs[p];
     size_t ref, test;
@@ -104,8 +104,8 @@ static enum nd_status nd_job_add_pair(struct nd_job *job, const struct nd_job_op
             job->pair_of[p] = i;
             return ND_OK;
         }
-    struct nd_job_pair *pair = &job->pairs[job->n_pairs];
-    *pair = (struct nd_job_pair){
+    struct nd_compare_job_pair *pair = &job->pairs[job->n_pairs];
+    *pair = (struct nd_compare_job_pair){
         .ref = ref,
         .test = test,
         .n_common = n_common,
@@ -120,7 +120,8 @@ static enum nd_status nd_job_add_pair(struct nd_job *job, const struct nd_job_op
 }
 
 /* What digests say about the pair's samples. Those of mixed pairs say nothing: they are counted when read. */
-static enum nd_status count_samples(struct nd_job *job, struct nd_job_pair *pair, struct nd_error *err)
+static enum nd_status count_samples(struct nd_compare_job *job, struct nd_compare_job_pair *pair,
+                                    struct nd_error *err)
 {
     pair->seen = nd_calloc(n_job_samples(job), sizeof *pair->seen);
     if (pair->seen == NULL)
@@ -141,8 +142,8 @@ static size_t round_up(size_t n, size_t step)
     return (n + step - 1) / step * step;
 }
 
-void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const struct nd_compare_options *options,
-                    size_t *first, size_t *end)
+void nd_cut_samples(const struct nd_aligned_captures *alignment, size_t probe,
+                    const struct nd_compare_options *options, size_t *first, size_t *end)
 {
     size_t n = 0;
     for (size_t c = 0; c < alignment->n_captures; c++) {
@@ -158,7 +159,7 @@ void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const str
 }
 
 /* Tiles begin at chunks where that is possible, so that few chunks are decoded twice. */
-static void cut_tiles(struct nd_job *job)
+static void cut_tiles(struct nd_compare_job *job)
 {
     size_t sample_bytes = 0, chunk_elems = 0;
     for (size_t i = 0; i < job->n_streams; i++) {
@@ -193,10 +194,10 @@ static void cut_tiles(struct nd_job *job)
         (round_up(end, job->samples_per_tile) / job->samples_per_tile - first) * job->tiles_per_sample;
 }
 
-static bool must_read(const struct nd_job *job)
+static bool must_read(const struct nd_compare_job *job)
 {
     for (size_t i = 0; i < job->n_pairs; i++) {
-        const struct nd_job_pair *pair = &job->pairs[i];
+        const struct nd_compare_job_pair *pair = &job->pairs[i];
         if (pair->has_values &&
             (pair->first_differing != SIZE_MAX || pair->context.is_mixed || job->verify_digests))
             return true;
@@ -205,7 +206,7 @@ static bool must_read(const struct nd_job *job)
 }
 
 /* NULL when out of memory. */
-static struct nd_job_digests *create_digests(const struct nd_job *job)
+static struct nd_job_digests *create_digests(const struct nd_compare_job *job)
 {
     struct nd_job_digests *digests = nd_calloc(1, sizeof *digests);
     size_t n;
@@ -234,7 +235,7 @@ static void destroy_digests(struct nd_job_digests **digests)
     *digests = NULL;
 }
 
-static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_options *options,
+static enum nd_status nd_job_prepare(struct nd_compare_job *job, const struct nd_compare_options *options,
                                      struct nd_error *err)
 {
     nd_cut_samples(job->alignment, job->probe, options, &job->first_sample, &job->end_sample);
@@ -277,15 +278,16 @@ static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare
     for (size_t i = 0; i < n_cells && job->best != NULL; i++)
         job->best[i].index = -1;
     for (size_t i = 0; i < n_cells && job->spans != NULL; i++)
-        job->spans[i] = (struct nd_span){.min = INFINITY, .max = -INFINITY};
+        job->spans[i] = (struct nd_value_span){.min = INFINITY, .max = -INFINITY};
     atomic_store(&job->n_tiles_left, job->n_tiles);
     return ND_OK;
 }
 
-static struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t tensor, size_t probe,
-                                    const struct nd_job_options *options, const struct nd_shape *shape)
+static struct nd_compare_job *nd_job_create(const struct nd_aligned_captures *alignment, size_t tensor,
+                                            size_t probe, const struct nd_job_options *options,
+                                            const struct nd_shape *shape)
 {
-    struct nd_job *job = nd_calloc(1, sizeof *job);
+    struct nd_compare_job *job = nd_calloc(1, sizeof *job);
     if (job == NULL)
         return NULL;
     job->alignment = alignment;
@@ -312,9 +314,9 @@ static struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t 
     return job;
 }
 
-void nd_job_destroy(struct nd_job **job)
+void nd_job_destroy(struct nd_compare_job **job)
 {
-    struct nd_job *j = *job;
+    struct nd_compare_job *j = *job;
     if (j == NULL)
         return;
     for (size_t w = 0; j->states != NULL && w < j->n_workers; w++) {
@@ -340,7 +342,7 @@ void nd_job_destroy(struct nd_job **job)
     *job = NULL;
 }
 
-size_t nd_job_memory(const struct nd_job *job)
+size_t nd_job_memory(const struct nd_compare_job *job)
 {
     size_t total = 0;
     for (size_t i = 0; i < job->n_streams && job->n_tiles > 0; i++) {
@@ -355,11 +357,11 @@ size_t nd_job_memory(const struct nd_job *job)
 
 /* What planning one tensor and probe works with. */
 struct plan {
-    const struct nd_matching *alignment;
+    const struct nd_aligned_captures *alignment;
     const struct nd_job_options *options;
     size_t tensor, probe;
     bool is_output, is_scanned;
-    struct nd_job ***jobs;
+    struct nd_compare_job ***jobs;
     size_t *n_jobs, *capacity;
     size_t first_job; /* of this tensor and probe */
 };
@@ -388,7 +390,7 @@ static enum nd_status cover(const struct plan *plan, const struct nd_compared_pa
 }
 
 /* The job of this tensor and probe for tensors of that shape; made when there is none yet. */
-static enum nd_status find_job(struct plan *plan, const struct nd_shape *shape, struct nd_job **out,
+static enum nd_status find_job(struct plan *plan, const struct nd_shape *shape, struct nd_compare_job **out,
                                struct nd_error *err)
 {
     for (size_t i = plan->first_job; i < *plan->n_jobs; i++)
@@ -398,7 +400,8 @@ static enum nd_status find_job(struct plan *plan, const struct nd_shape *shape, 
         }
     if (!nd_grow((void **)plan->jobs, plan->capacity, *plan->n_jobs + 1, sizeof **plan->jobs))
         return nd_fail_memory(err);
-    struct nd_job *job = nd_job_create(plan->alignment, plan->tensor, plan->probe, plan->options, shape);
+    struct nd_compare_job *job =
+        nd_job_create(plan->alignment, plan->tensor, plan->probe, plan->options, shape);
     if (job == NULL)
         return nd_fail_memory(err);
     (*plan->jobs)[(*plan->n_jobs)++] = job;
@@ -413,7 +416,7 @@ static enum nd_status add_pair(struct plan *plan, size_t p, size_t n_common, boo
                                struct nd_error *err)
 {
     const struct nd_tensor *ref = nd_aligned_tensor(plan->alignment, plan->tensor, plan->options->pairs[p].ref);
-    struct nd_job *job;
+    struct nd_compare_job *job;
     enum nd_status status = find_job(plan, &ref->shape, &job, err);
     return status == ND_OK ? nd_job_add_pair(job, plan->options, p, n_common, is_mixed, err) : status;
 }
@@ -421,13 +424,13 @@ static enum nd_status add_pair(struct plan *plan, size_t p, size_t n_common, boo
 /* Outputs are looked at on every device that has them, whether or not there is anything beside them. */
 static enum nd_status add_scanned(struct plan *plan, size_t capture, struct nd_error *err)
 {
-    const struct nd_matching *a = plan->alignment;
+    const struct nd_aligned_captures *a = plan->alignment;
     const struct nd_tensor *tensor = nd_aligned_tensor(a, plan->tensor, capture);
     const struct nd_capture_probe *probe = nd_aligned_probe(a, plan->probe, capture);
     if (tensor == NULL || probe == NULL || probe->n_samples == 0 || tensor->dtype == ND_DTYPE_NONE ||
         tensor->shape.rank < 0 || !nd_aligned_has_values(a, plan->tensor, plan->probe, capture))
         return ND_OK;
-    struct nd_job *job;
+    struct nd_compare_job *job;
     enum nd_status status = find_job(plan, &tensor->shape, &job, err);
     if (status != ND_OK || !job->is_scanned)
         return status;
@@ -440,10 +443,10 @@ static enum nd_status add_scanned(struct plan *plan, size_t capture, struct nd_e
     return ND_OK;
 }
 
-enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t tensor, size_t probe,
+enum nd_status nd_jobs_plan(const struct nd_aligned_captures *alignment, size_t tensor, size_t probe,
                             const struct nd_job_options *options, struct nd_compared_tensor *compared,
-                            const bool *is_mixed, struct nd_job ***jobs, size_t *n_jobs, size_t *capacity,
-                            struct nd_error *err)
+                            const bool *is_mixed, struct nd_compare_job ***jobs, size_t *n_jobs,
+                            size_t *capacity, struct nd_error *err)
 {
     struct plan plan = {.alignment = alignment,
                         .options = options,

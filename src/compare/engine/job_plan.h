@@ -24,7 +24,7 @@ struct nd_stream {
     size_t chunk_bytes; /* 0: contiguous */
 };
 
-struct nd_job_pair {
+struct nd_compare_job_pair {
     size_t ref, test; /* streams; the same one when they are equal */
     size_t n_common;  /* samples on both sides */
     bool has_values;  /* on both sides */
@@ -35,7 +35,7 @@ struct nd_job_pair {
 };
 
 /* The least and largest value of a sample that several units share. */
-struct nd_span {
+struct nd_value_span {
     double min, max;
     bool has_others; /* NaN or infinity */
 };
@@ -56,8 +56,8 @@ struct nd_job_digests {
     struct nd_part_digest *of;
 };
 
-struct nd_job {
-    const struct nd_matching *alignment;
+struct nd_compare_job {
+    const struct nd_aligned_captures *alignment;
     const struct nd_kernels *kernels;
     size_t tensor, probe;
     bool is_scanned;     /* all samples are read: a model output, or a float tensor where none is compared */
@@ -70,7 +70,7 @@ struct nd_job {
     size_t n_streams, n_pairs;
     struct nd_stream *streams;
     bool *alike; /* [n_streams * n_streams]: same type and quantisation, so that bytes can be compared */
-    struct nd_job_pair *pairs;
+    struct nd_compare_job_pair *pairs;
     size_t *pair_of;   /* [pairs of captures]: index into pairs, or SIZE_MAX */
     size_t *stream_of; /* [captures]: the stream of its values as they are, or SIZE_MAX */
     /* The work: tiles are numbered by sample, then by part of a sample. */
@@ -80,7 +80,7 @@ struct nd_job {
     pthread_mutex_t lock;
     atomic_size_t n_tiles_left;
     struct nd_job_digests *digests; /* where samples are split, and what is read is checked, else NULL */
-    struct nd_span *spans;          /* [n_streams * n_samples] where samples are split, else NULL */
+    struct nd_value_span *spans;    /* [n_streams * n_samples] where samples are split, else NULL */
     struct nd_best *best;           /* [n_streams * n_samples], of what is scanned, else NULL */
     struct nd_pair_state ***states; /* [n_workers] of [n_pairs], made when a worker first comes */
     size_t n_workers;
@@ -97,22 +97,22 @@ struct nd_job_options {
 };
 
 /* The samples [*first, *end) of a probe that belong to this part of the comparison. */
-void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const struct nd_compare_options *options,
-                    size_t *first, size_t *end);
+void nd_cut_samples(const struct nd_aligned_captures *alignment, size_t probe,
+                    const struct nd_compare_options *options, size_t *first, size_t *end);
 
 /* The jobs of one tensor and probe, appended to *jobs: one per shape that is of interest. Fills the coverage
  * and reasons of the pairs' parts; a pair whose total has a reason cannot be compared. is_mixed[pair]: as
  * section 12 has it. */
-enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t tensor, size_t probe,
+enum nd_status nd_jobs_plan(const struct nd_aligned_captures *alignment, size_t tensor, size_t probe,
                             const struct nd_job_options *options, struct nd_compared_tensor *compared,
-                            const bool *is_mixed, struct nd_job ***jobs, size_t *n_jobs, size_t *capacity,
-                            struct nd_error *err);
-void nd_job_destroy(struct nd_job **job);
+                            const bool *is_mixed, struct nd_compare_job ***jobs, size_t *n_jobs,
+                            size_t *capacity, struct nd_error *err);
+void nd_job_destroy(struct nd_compare_job **job);
 
 /* Bytes of buffers that one worker needs for the job. */
-size_t nd_job_memory(const struct nd_job *job);
+size_t nd_job_memory(const struct nd_compare_job *job);
 
 /* Whether sample `sample` of two streams has equal digests, where that says anything. */
-bool nd_job_is_equal(const struct nd_job *job, size_t a, size_t b, size_t sample);
+bool nd_job_is_equal(const struct nd_compare_job *job, size_t a, size_t b, size_t sample);
 
 #endif

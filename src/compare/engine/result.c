@@ -36,7 +36,7 @@ static void list_changes(const struct nd_config_diff *diff, struct nd_strbuf *ou
 }
 
 /* Fills configured_as and configuration. ND_ERR_MEMORY. */
-static enum nd_status nd_devices_describe_configuration(const struct nd_matching *alignment,
+static enum nd_status nd_devices_describe_configuration(const struct nd_aligned_captures *alignment,
                                                         struct nd_compared_device *devices,
                                                         struct nd_error *err)
 {
@@ -203,8 +203,8 @@ static void nd_compared_device_deinit(struct nd_compared_device *device)
     *device = (struct nd_compared_device){0};
 }
 
-static enum nd_status describe_devices(const struct nd_matching *alignment, struct nd_comparison *comparison,
-                                       struct nd_error *err)
+static enum nd_status describe_devices(const struct nd_aligned_captures *alignment,
+                                       struct nd_comparison *comparison, struct nd_error *err)
 {
     comparison->devices = nd_calloc(alignment->n_captures, sizeof *comparison->devices);
     if (comparison->devices == NULL)
@@ -219,8 +219,8 @@ static enum nd_status describe_devices(const struct nd_matching *alignment, stru
     return status == ND_OK ? nd_devices_number_labels(comparison->devices, comparison->n_devices, err) : status;
 }
 
-static enum nd_status describe_probes(const struct nd_matching *alignment, struct nd_comparison *comparison,
-                                      struct nd_error *err)
+static enum nd_status describe_probes(const struct nd_aligned_captures *alignment,
+                                      struct nd_comparison *comparison, struct nd_error *err)
 {
     comparison->probes = nd_calloc(alignment->n_probes, sizeof *comparison->probes);
     if (comparison->probes == NULL)
@@ -240,7 +240,7 @@ static enum nd_status describe_probes(const struct nd_matching *alignment, struc
     return ND_OK;
 }
 
-static enum nd_status describe_on_devices(const struct nd_matching *alignment, size_t e,
+static enum nd_status describe_on_devices(const struct nd_aligned_captures *alignment, size_t e,
                                           struct nd_comparison *comparison, struct nd_error *err)
 {
     struct nd_compared_tensor *tensor = &comparison->tensors[e];
@@ -265,7 +265,7 @@ static enum nd_status describe_on_devices(const struct nd_matching *alignment, s
     return ND_OK;
 }
 
-static const struct nd_tensor *first_description(const struct nd_matching *alignment, size_t e)
+static const struct nd_tensor *first_description(const struct nd_aligned_captures *alignment, size_t e)
 {
     const struct nd_tensor *first = NULL;
     for (size_t c = 0; c < alignment->n_captures; c++) {
@@ -277,7 +277,7 @@ static const struct nd_tensor *first_description(const struct nd_matching *align
     return first;
 }
 
-static enum nd_status describe_tensor(const struct nd_matching *alignment, size_t e,
+static enum nd_status describe_tensor(const struct nd_aligned_captures *alignment, size_t e,
                                       struct nd_comparison *comparison, struct nd_error *err)
 {
     struct nd_compared_tensor *tensor = &comparison->tensors[e];
@@ -308,7 +308,7 @@ static enum nd_status describe_tensor(const struct nd_matching *alignment, size_
     return status == ND_OK ? describe_on_devices(alignment, e, comparison, err) : status;
 }
 
-enum nd_status nd_result_describe(const struct nd_matching *alignment, bool all_pairs,
+enum nd_status nd_result_describe(const struct nd_aligned_captures *alignment, bool all_pairs,
                                   struct nd_comparison *comparison, struct nd_error *err)
 {
     size_t n = alignment->n_captures;

@@ -53,13 +53,13 @@ struct nd_tile_range {
 static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
                                      struct nd_view_scratch *scratch, const unsigned char **out,
                                      struct nd_error *err);
-static const unsigned char *tile_bytes(const struct nd_worker *w, const struct nd_job *job,
+static const unsigned char *tile_bytes(const struct nd_worker *w, const struct nd_compare_job *job,
                                        const struct nd_tile_range *range, size_t stream, size_t sample,
                                        size_t first);
 
 /* What is no number in a sample, or in the part of it that is here; of a model output also its largest value.
  */
-static void find_best(struct nd_worker *w, struct nd_job *job, const struct nd_tile_range *range, size_t sample)
+static void find_best(struct nd_worker *w, struct nd_compare_job *job, const struct nd_tile_range *range, size_t sample)
 {
     size_t n_samples = job->end_sample - job->first_sample;
     for (size_t i = 0; i < job->n_streams; i++) {
@@ -78,7 +78,7 @@ static void find_best(struct nd_worker *w, struct nd_job *job, const struct nd_t
     }
 }
 
-static enum nd_status load_reals(struct nd_worker *w, const struct nd_job *job,
+static enum nd_status load_reals(struct nd_worker *w, const struct nd_compare_job *job,
                                  const struct nd_tile_range *range, size_t stream, size_t sample,
                                  struct nd_error *err)
 {
@@ -99,7 +99,7 @@ static enum nd_status load_reals(struct nd_worker *w, const struct nd_job *job,
     return ND_OK;
 }
 
-static enum nd_status compare_distributions(struct nd_worker *w, struct nd_job *job,
+static enum nd_status compare_distributions(struct nd_worker *w, struct nd_compare_job *job,
                                             const struct nd_tile_range *range, size_t sample,
                                             struct nd_error *err)
 {
@@ -115,7 +115,7 @@ static enum nd_status compare_distributions(struct nd_worker *w, struct nd_job *
         if (w->of[i].is_needed && w->of[i].same == i)
             status = load_reals(w, job, range, i, sample, err);
     for (size_t p = 0; p < job->n_pairs && status == ND_OK; p++) {
-        const struct nd_job_pair *pair = &job->pairs[p];
+        const struct nd_compare_job_pair *pair = &job->pairs[p];
         if (pair->has_values && sample < pair->n_common && w->of[pair->ref].is_needed &&
             w->of[pair->test].is_needed)
             nd_distribution_add(&job->states[w->index][p]->distribution,
@@ -126,7 +126,7 @@ static enum nd_status compare_distributions(struct nd_worker *w, struct nd_job *
 }
 
 /* One sample of a model output, whose streams are marked as needed. */
-static enum nd_status nd_tile_outputs(struct nd_worker *w, struct nd_job *job,
+static enum nd_status nd_tile_outputs(struct nd_worker *w, struct nd_compare_job *job,
                                       const struct nd_tile_range *range, size_t sample, struct nd_error *err)
 {
     find_best(w, job, range, sample);
@@ -159,7 +159,7 @@ static bool wait_for_turn(struct nd_job_digests *digests, const struct nd_part_d
 }
 
 /* Adds this layer's part of a sample. *is_whole: it was the last, and *digest is that of the sample. */
-static enum nd_status add_part(struct nd_job *job, struct nd_part_digest *of, size_t part,
+static enum nd_status add_part(struct nd_compare_job *job, struct nd_part_digest *of, size_t part,
                                const unsigned char *bytes, size_t n_bytes, struct nd_digest *digest,
                                bool *is_whole, struct nd_error *err)
 {
@@ -184,7 +184,7 @@ static enum nd_status add_part(struct nd_job *job, struct nd_part_digest *of, si
 
 /* Holds what is read of the sample that is marked against the digests that the captures state:
  * ND_E_CAPTURE_DIGEST when a capture is damaged. */
-static enum nd_status nd_tile_check_digests(const struct nd_worker *w, struct nd_job *job,
+static enum nd_status nd_tile_check_digests(const struct nd_worker *w, struct nd_compare_job *job,
                                             const struct nd_tile_range *range, size_t sample,
                                             struct nd_error *err)
 {
@@ -213,10 +213,10 @@ static enum nd_status nd_tile_check_digests(const struct nd_worker *w, struct nd
 
 /* Reading what digests say is equal. docs/reference/metrics.md#elements. */
 
-static enum nd_status fail_verification(const struct nd_job *job, size_t a, size_t b, size_t sample,
+static enum nd_status fail_verification(const struct nd_compare_job *job, size_t a, size_t b, size_t sample,
                                         struct nd_error *err)
 {
-    const struct nd_matching *al = job->alignment;
+    const struct nd_aligned_captures *al = job->alignment;
     return nd_fail(
         err, ND_E_CAPTURE_DIGEST, al->tensor_names[job->tensor],
         "tensor '%s', probe '%s', sample %zu: the digests in '%s' and '%s' are equal, but the data is not",
@@ -225,7 +225,7 @@ static enum nd_status fail_verification(const struct nd_job *job, size_t a, size
 }
 
 /* The stream before i that sample `sample` of it should be equal to, or i. */
-static size_t first_equal(const struct nd_job *job, size_t i, size_t sample)
+static size_t first_equal(const struct nd_compare_job *job, size_t i, size_t sample)
 {
     for (size_t k = 0; k < i; k++)
         if (job->streams[k].has_values && sample < job->streams[k].n_samples &&
@@ -235,7 +235,7 @@ static size_t first_equal(const struct nd_job *job, size_t i, size_t sample)
 }
 
 /* Where the stored bytes are equal nothing needs to be inflated. */
-static enum nd_status verify_sample(struct nd_worker *w, const struct nd_job *job,
+static enum nd_status verify_sample(struct nd_worker *w, const struct nd_compare_job *job,
                                     const struct nd_tile_range *range, size_t a, size_t b, size_t sample,
                                     struct nd_error *err)
 {
@@ -255,7 +255,7 @@ static enum nd_status verify_sample(struct nd_worker *w, const struct nd_job *jo
 }
 
 /* Reads what digests say is equal: ND_E_CAPTURE_DIGEST when it is not. */
-static enum nd_status nd_tile_verify(struct nd_worker *w, const struct nd_job *job,
+static enum nd_status nd_tile_verify(struct nd_worker *w, const struct nd_compare_job *job,
                                      const struct nd_tile_range *range, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -306,7 +306,7 @@ void nd_worker_destroy(struct nd_worker **worker)
     *worker = NULL;
 }
 
-static struct nd_tile_range range_of(const struct nd_job *job, size_t tile)
+static struct nd_tile_range range_of(const struct nd_compare_job *job, size_t tile)
 {
     size_t group = job->first_sample / job->samples_per_tile + tile / job->tiles_per_sample;
     size_t part = tile % job->tiles_per_sample;
@@ -323,13 +323,13 @@ static struct nd_tile_range range_of(const struct nd_job *job, size_t tile)
     return range;
 }
 
-static bool is_wanted(const struct nd_job *job, const struct nd_job_pair *pair, size_t sample)
+static bool is_wanted(const struct nd_compare_job *job, const struct nd_compare_job_pair *pair, size_t sample)
 {
     return pair->has_values && sample < pair->n_common &&
            (pair->context.is_mixed || !nd_job_is_equal(job, pair->ref, pair->test, sample));
 }
 
-static void need(struct nd_worker *w, const struct nd_job *job, size_t stream, size_t sample)
+static void need(struct nd_worker *w, const struct nd_compare_job *job, size_t stream, size_t sample)
 {
     size_t same = stream;
     for (size_t i = 0; i < stream && same == stream; i++)
@@ -342,7 +342,7 @@ static void need(struct nd_worker *w, const struct nd_job *job, size_t stream, s
 }
 
 /* Which streams are read for this sample. */
-static void mark_sample(struct nd_worker *w, const struct nd_job *job, size_t sample)
+static void mark_sample(struct nd_worker *w, const struct nd_compare_job *job, size_t sample)
 {
     for (size_t i = 0; i < job->n_streams; i++) {
         w->of[i].is_needed = false;
@@ -371,7 +371,7 @@ static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t firs
     return status;
 }
 
-static enum nd_status view_stream(struct nd_worker *w, const struct nd_job *job,
+static enum nd_status view_stream(struct nd_worker *w, const struct nd_compare_job *job,
                                   const struct nd_tile_range *range, size_t i, struct nd_error *err)
 {
     const struct nd_stream *s = &job->streams[i];
@@ -390,7 +390,7 @@ static enum nd_status view_stream(struct nd_worker *w, const struct nd_job *job,
     return nd_stream_view(s, first_byte, n_bytes, &w->of[i].view, &w->of[i].bytes, err);
 }
 
-static enum nd_status view_all(struct nd_worker *w, const struct nd_job *job, const struct nd_tile_range *range,
+static enum nd_status view_all(struct nd_worker *w, const struct nd_compare_job *job, const struct nd_tile_range *range,
                                struct nd_error *err)
 {
     for (size_t i = 0; i < job->n_streams; i++) {
@@ -413,7 +413,7 @@ static enum nd_status view_all(struct nd_worker *w, const struct nd_job *job, co
 }
 
 /* Elements from `first` of the sample, of a stream that is read for it. */
-static const unsigned char *tile_bytes(const struct nd_worker *w, const struct nd_job *job,
+static const unsigned char *tile_bytes(const struct nd_worker *w, const struct nd_compare_job *job,
                                        const struct nd_tile_range *range, size_t stream, size_t sample,
                                        size_t first)
 {
@@ -425,7 +425,7 @@ static const unsigned char *tile_bytes(const struct nd_worker *w, const struct n
 
 /* The first stream that holds the same n elements: of streams that are equal in the sample that is known, else
  * bytes are compared with those of the streams that stand for themselves. */
-static size_t find_equal(const struct nd_worker *w, const struct nd_job *job, const struct nd_tile_range *range,
+static size_t find_equal(const struct nd_worker *w, const struct nd_compare_job *job, const struct nd_tile_range *range,
                          size_t i, size_t sample, size_t first, size_t n, enum level level)
 {
     if (w->of[i].same != i)
@@ -445,7 +445,7 @@ static size_t find_equal(const struct nd_worker *w, const struct nd_job *job, co
 enum { GROUP_ELEMS = 16 * ND_BLOCK };
 
 /* Most blocks are equal: several are compared at once, which also reads each file in longer runs. */
-static void compare_group(struct nd_worker *w, const struct nd_job *job, const struct nd_tile_range *range,
+static void compare_group(struct nd_worker *w, const struct nd_compare_job *job, const struct nd_tile_range *range,
                           size_t sample, size_t first, size_t n)
 {
     for (size_t i = 0; i < job->n_streams; i++)
@@ -454,7 +454,7 @@ static void compare_group(struct nd_worker *w, const struct nd_job *job, const s
 }
 
 /* Blocks that are equal share what is known of one side. */
-static void load_block(struct nd_worker *w, const struct nd_job *job, const struct nd_tile_range *range,
+static void load_block(struct nd_worker *w, const struct nd_compare_job *job, const struct nd_tile_range *range,
                        size_t sample, size_t first, size_t n)
 {
     for (size_t i = 0; i < job->n_streams; i++) {
@@ -473,7 +473,7 @@ static void load_block(struct nd_worker *w, const struct nd_job *job, const stru
     }
 }
 
-static struct nd_side_view view_side(struct nd_worker *w, const struct nd_job *job,
+static struct nd_side_view view_side(struct nd_worker *w, const struct nd_compare_job *job,
                                      const struct nd_tile_range *range, size_t stream,
                                      const struct nd_pair_block *block)
 {
@@ -487,12 +487,12 @@ static struct nd_side_view view_side(struct nd_worker *w, const struct nd_job *j
     return (struct nd_side_view){bytes, w->of[rep].x, &w->of[rep].side_block};
 }
 
-static void compare_block(struct nd_worker *w, struct nd_job *job, const struct nd_tile_range *range,
+static void compare_block(struct nd_worker *w, struct nd_compare_job *job, const struct nd_tile_range *range,
                           size_t sample, size_t first, size_t n)
 {
     load_block(w, job, range, sample, first, n);
     for (size_t k = 0; k < w->n_wanted; k++) {
-        struct nd_job_pair *pair = &job->pairs[w->wanted[k]];
+        struct nd_compare_job_pair *pair = &job->pairs[w->wanted[k]];
         if (w->of[pair->ref].equal_in[IN_BLOCK] == w->of[pair->test].equal_in[IN_BLOCK])
             continue;
         struct nd_pair_block block = {.probe = job->probe, .sample = sample, .first = first, .n = n};
@@ -511,7 +511,7 @@ static void compare_block(struct nd_worker *w, struct nd_job *job, const struct 
 
 /* A sample is stuck when all its elements have one value; of a split one that is known when all its parts are.
  */
-static void note_span(struct nd_worker *w, struct nd_job *job, size_t stream, size_t sample)
+static void note_span(struct nd_worker *w, struct nd_compare_job *job, size_t stream, size_t sample)
 {
     struct nd_side_state *side = &w->of[stream].side;
     bool has_others = side->n_nan + side->n_inf > 0;
@@ -520,7 +520,7 @@ static void note_span(struct nd_worker *w, struct nd_job *job, size_t stream, si
         return;
     }
     pthread_mutex_lock(&job->lock);
-    struct nd_span *span =
+    struct nd_value_span *span =
         &job->spans[stream * (job->end_sample - job->first_sample) + sample - job->first_sample];
     span->min = side->min < span->min ? side->min : span->min;
     span->max = side->max > span->max ? side->max : span->max;
@@ -531,10 +531,10 @@ static void note_span(struct nd_worker *w, struct nd_job *job, size_t stream, si
 /* Samples of so many elements are never split, of whatever type they are. */
 enum { MAX_PERMUTED = 1 << 18 };
 
-static void look_for_permutation(struct nd_worker *w, struct nd_job *job, const struct nd_tile_range *range,
+static void look_for_permutation(struct nd_worker *w, struct nd_compare_job *job, const struct nd_tile_range *range,
                                  size_t p, size_t sample)
 {
-    const struct nd_job_pair *pair = &job->pairs[p];
+    const struct nd_compare_job_pair *pair = &job->pairs[p];
     const struct nd_layout *layout = &pair->context.ref;
     if (sample != pair->first_differing || job->n_elems > MAX_PERMUTED || pair->context.is_mixed)
         return;
@@ -545,7 +545,7 @@ static void look_for_permutation(struct nd_worker *w, struct nd_job *job, const 
                   (struct nd_first){.is_set = true, .probe = job->probe, .sample = sample, .note = number});
 }
 
-static enum nd_status compare_sample(struct nd_worker *w, struct nd_job *job, const struct nd_tile_range *range,
+static enum nd_status compare_sample(struct nd_worker *w, struct nd_compare_job *job, const struct nd_tile_range *range,
                                      size_t sample, struct nd_error *err)
 {
     mark_sample(w, job, sample);
@@ -573,7 +573,7 @@ static enum nd_status compare_sample(struct nd_worker *w, struct nd_job *job, co
     return ND_OK;
 }
 
-static enum nd_status make_states(const struct nd_worker *w, struct nd_job *job, struct nd_error *err)
+static enum nd_status make_states(const struct nd_worker *w, struct nd_compare_job *job, struct nd_error *err)
 {
     if (job->states[w->index] != NULL)
         return ND_OK;
@@ -589,7 +589,7 @@ static enum nd_status make_states(const struct nd_worker *w, struct nd_job *job,
     return ND_OK;
 }
 
-enum nd_status nd_tile_run(struct nd_worker *worker, struct nd_job *job, size_t tile, struct nd_error *err)
+enum nd_status nd_tile_run(struct nd_worker *worker, struct nd_compare_job *job, size_t tile, struct nd_error *err)
 {
     struct nd_tile_range range = range_of(job, tile);
     enum nd_status status = make_states(worker, job, err);

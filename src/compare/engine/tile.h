@@ -14,6 +14,7 @@ void nd_worker_destroy(struct nd_worker **worker);
 
 /* Adds tile `unit` of the job to the states of this worker. ND_E_CAPTURE_DIGEST: with verify_digests, equal
  * digests over unequal bytes. What reading a capture returns; ND_ERR_MEMORY. */
-enum nd_status nd_tile_run(struct nd_worker *worker, struct nd_job *job, size_t tile, struct nd_error *err);
+enum nd_status nd_tile_run(struct nd_worker *worker, struct nd_compare_job *job, size_t tile,
+                           struct nd_error *err);
 
 #endif

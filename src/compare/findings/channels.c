@@ -1,3 +1,4 @@
+/* Each coordinate of one axis compared as a tensor of its own. docs/reference/metrics.md#per-channel. */
 #include "compare/findings/channels.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@ enum { MAX_CHANNELS = 65536, DEFAULT_MEMORY = 512 << 20 };
 
 /* One pair of captures at one tensor. */
 struct work {
-    const struct nd_matching *alignment;
+    const struct nd_aligned_captures *alignment;
     const struct nd_compare_options *options;
     const struct nd_kernels *kernels;
     size_t tensor, ref, test;
@@ -74,7 +75,7 @@ static void gather(const struct work *w, const unsigned char *sample, size_t ele
 
 static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, struct nd_error *err)
 {
-    const struct nd_matching *a = w->alignment;
+    const struct nd_aligned_captures *a = w->alignment;
     const struct nd_probe_values ref = nd_aligned_values(a, w->tensor, probe, w->ref),
                                  test = nd_aligned_values(a, w->tensor, probe, w->test);
     bool is_mixed = w->contexts[0].is_mixed;
@@ -177,7 +178,7 @@ static bool set_axis(struct work *w, const struct nd_shape *shape)
 }
 
 struct context {
-    const struct nd_matching *alignment;
+    const struct nd_aligned_captures *alignment;
     const struct nd_compare_options *options;
     const struct nd_kernels *kernels;
     struct nd_comparison *comparison;
@@ -211,7 +212,7 @@ static enum nd_status compare_tensor(void *context, size_t worker, size_t e, str
     return status;
 }
 
-enum nd_status nd_channels_compare(const struct nd_matching *alignment,
+enum nd_status nd_channels_compare(const struct nd_aligned_captures *alignment,
                                    const struct nd_compare_options *options, const struct nd_kernels *kernels,
                                    struct nd_comparison *comparison, struct nd_error *err)
 {

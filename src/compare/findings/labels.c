@@ -1,3 +1,5 @@
+/* Labels that are wrong: the same bytes, called by other types, scales or zero points.
+ * docs/reference/metrics.md#labels. */
 #include "compare/findings/labels.h"
 
 #include <inttypes.h>
@@ -49,7 +51,7 @@ struct counts {
 };
 
 struct looking {
-    const struct nd_matching *alignment;
+    const struct nd_aligned_captures *alignment;
     const struct nd_tensor *ref, *test;
     enum nd_dtype floats; /* one side calls the bytes so, the other bare integers; else ND_DTYPE_NONE */
     bool is_bare;         /* only one side states a scale: quantised values are held against quantised values */
@@ -144,7 +146,7 @@ static void count(struct looking *l, const void *ref, const void *test, size_t n
 
 static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_samples, struct nd_error *err)
 {
-    const struct nd_matching *a = l->alignment;
+    const struct nd_aligned_captures *a = l->alignment;
     size_t sample_bytes = l->n_elems * l->elem_bytes; /* of a stored tensor, so it fits */
     size_t n_at_once = sample_bytes > 0 && sample_bytes < BLOCK_BYTES ? BLOCK_BYTES / sample_bytes : 1;
     n_at_once = n_at_once < n_samples ? n_at_once : n_samples;
@@ -354,8 +356,8 @@ static bool is_candidate(const struct nd_tensor *ref, const struct nd_tensor *te
     return is_one_axis && nd_shape_equal(&ref->shape, &test->shape);
 }
 
-static enum nd_status look(const struct nd_matching *alignment, struct nd_comparison *comparison, size_t tensor,
-                           struct nd_compared_pair *pair, struct nd_error *err)
+static enum nd_status look(const struct nd_aligned_captures *alignment, struct nd_comparison *comparison,
+                           size_t tensor, struct nd_compared_pair *pair, struct nd_error *err)
 {
     struct looking l = {.alignment = alignment,
                         .ref = nd_aligned_tensor(alignment, tensor, pair->ref),
@@ -388,7 +390,7 @@ static enum nd_status look(const struct nd_matching *alignment, struct nd_compar
     return status;
 }
 
-enum nd_status nd_labels_find(const struct nd_matching *alignment, struct nd_comparison *comparison,
+enum nd_status nd_labels_find(const struct nd_aligned_captures *alignment, struct nd_comparison *comparison,
                               struct nd_error *err)
 {
     enum nd_status status = ND_OK;

@@ -9,7 +9,7 @@
  * they are the same bytes, and the labels give them other real values, pair->label says so (and is the reason,
  * too). Where the labels give them the same real values, the pair is compared: nothing differs. After the
  * engine, before the verdicts. ND_ERR_MEMORY, and the errors of reading. */
-enum nd_status nd_labels_find(const struct nd_matching *alignment, struct nd_comparison *comparison,
+enum nd_status nd_labels_find(const struct nd_aligned_captures *alignment, struct nd_comparison *comparison,
                               struct nd_error *err);
 
 #endif

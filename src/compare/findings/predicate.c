@@ -1,3 +1,4 @@
+/* Which few words tell the wrong cells from the right ones. docs/reference/metrics.md#predicate. */
 #include "compare/findings/predicate.h"
 
 #include <inttypes.h>

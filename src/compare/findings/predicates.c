@@ -24,7 +24,7 @@ static const size_t max_elems = (size_t)1 << 20;
 static const size_t block_bytes = (size_t)4 << 20;
 
 struct reader {
-    const struct nd_matching *alignment;
+    const struct nd_aligned_captures *alignment;
     size_t tensor, test, probe, n_elems, sample_bytes;
     size_t block;            /* samples that are read at once, 1 or more */
     unsigned char *bytes[2]; /* of a block */
@@ -121,8 +121,9 @@ static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *
  * in units of the reference's spread over all of them; infinite where one side alone is not finite. Quantised
  * values are compared as quantised values. *is_known: both captures keep all values, and the reference is not
  * one value. sizes: [n]. ND_ERR_MEMORY, or what reading gives. */
-static enum nd_status nd_sample_sizes_read(const struct nd_matching *alignment, size_t tensor, size_t test,
-                                           size_t n, double *sizes, bool *is_known, struct nd_error *err)
+static enum nd_status nd_sample_sizes_read(const struct nd_aligned_captures *alignment, size_t tensor,
+                                           size_t test, size_t n, double *sizes, bool *is_known,
+                                           struct nd_error *err)
 {
     struct reader r = {.alignment = alignment, .tensor = tensor, .test = test};
     enum nd_status status = open_reader(&r, n, err);
@@ -390,8 +391,9 @@ static enum nd_status find_and_note(struct nd_comparison *comparison, const stru
     return status;
 }
 
-static enum nd_status search_tensors(const struct nd_matching *alignment, struct nd_comparison *comparison,
-                                     size_t test, bool *is_wrong, struct nd_error *err)
+static enum nd_status search_tensors(const struct nd_aligned_captures *alignment,
+                                     struct nd_comparison *comparison, size_t test, bool *is_wrong,
+                                     struct nd_error *err)
 {
     struct nd_cells cells = {.is_wrong = is_wrong, .is_inherited = !alignment->unknown_models, .n_searches = 1};
     size_t n_wrong = 0;
@@ -418,8 +420,8 @@ static enum nd_status search_tensors(const struct nd_matching *alignment, struct
 
 /* Which samples are grossly wrong among others that differ by rounding, in place of which differ; false in
  * *is_of_size: the sizes do not part them, or are not known. */
-static enum nd_status part_by_size(const struct nd_matching *alignment, size_t test, size_t tensor, size_t n,
-                                   bool *is_wrong, bool *is_of_size, struct nd_error *err)
+static enum nd_status part_by_size(const struct nd_aligned_captures *alignment, size_t test, size_t tensor,
+                                   size_t n, bool *is_wrong, bool *is_of_size, struct nd_error *err)
 {
     double *sizes = nd_calloc(n, sizeof *sizes);
     bool *is_gross = nd_calloc(n, sizeof *is_gross), is_known = false;
@@ -440,8 +442,9 @@ static enum nd_status part_by_size(const struct nd_matching *alignment, size_t t
 
 /* The samples of a tensor that differ; where some are grossly wrong among others that differ by rounding,
  * these. */
-static enum nd_status search_samples(const struct nd_matching *alignment, struct nd_comparison *comparison,
-                                     size_t test, size_t tensor, size_t n_searches, struct nd_error *err)
+static enum nd_status search_samples(const struct nd_aligned_captures *alignment,
+                                     struct nd_comparison *comparison, size_t test, size_t tensor,
+                                     size_t n_searches, struct nd_error *err)
 {
     size_t n_samples = comparison->tensors[tensor].pairs[test - 1].total.difference.n_samples;
     bool *is_wrong = nd_calloc(n_samples, sizeof *is_wrong);
@@ -472,8 +475,9 @@ static enum nd_status search_samples(const struct nd_matching *alignment, struct
 }
 
 /* Samples may be told apart: by digests, or by the sizes of their differences. */
-static enum nd_status is_searched(const struct nd_matching *alignment, const struct nd_comparison *comparison,
-                                  size_t test, size_t tensor, bool *out, struct nd_error *err)
+static enum nd_status is_searched(const struct nd_aligned_captures *alignment,
+                                  const struct nd_comparison *comparison, size_t test, size_t tensor, bool *out,
+                                  struct nd_error *err)
 {
     const struct nd_compared_pair *pair = &comparison->tensors[tensor].pairs[test - 1];
     const struct nd_difference *d = &pair->total.difference;
@@ -486,8 +490,8 @@ static enum nd_status is_searched(const struct nd_matching *alignment, const str
 }
 
 /* The first tensor that has something to say. In a model, later tensors inherit the samples of the first. */
-static enum nd_status search_all_samples(const struct nd_matching *alignment, struct nd_comparison *comparison,
-                                         size_t test, struct nd_error *err)
+static enum nd_status search_all_samples(const struct nd_aligned_captures *alignment,
+                                         struct nd_comparison *comparison, size_t test, struct nd_error *err)
 {
     size_t tensors[MAX_SAMPLE_SEARCHES], n = 0, n_before = comparison->n_predicates;
     size_t limit = alignment->unknown_models ? MAX_SAMPLE_SEARCHES : 1;
@@ -503,8 +507,9 @@ static enum nd_status search_all_samples(const struct nd_matching *alignment, st
     return status;
 }
 
-enum nd_status nd_predicates_find(const struct nd_matching *alignment, const struct nd_compare_options *options,
-                                  struct nd_comparison *comparison, struct nd_error *err)
+enum nd_status nd_predicates_find(const struct nd_aligned_captures *alignment,
+                                  const struct nd_compare_options *options, struct nd_comparison *comparison,
+                                  struct nd_error *err)
 {
     bool *is_wrong = nd_calloc(comparison->n_tensors, sizeof *is_wrong);
     enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);

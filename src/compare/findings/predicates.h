@@ -13,8 +13,9 @@
 bool nd_sample_sizes_part(const double *sizes, size_t n, bool *is_gross);
 
 /* Fills comparison->predicates; verdicts are known. ND_ERR_MEMORY. */
-enum nd_status nd_predicates_find(const struct nd_matching *alignment, const struct nd_compare_options *options,
-                                  struct nd_comparison *comparison, struct nd_error *err);
+enum nd_status nd_predicates_find(const struct nd_aligned_captures *alignment,
+                                  const struct nd_compare_options *options, struct nd_comparison *comparison,
+                                  struct nd_error *err);
 
 /* Whether a pair is grossly wrong: it fails its gate, or without gates differs by more than any rounding. */
 bool nd_predicates_is_wrong(const struct nd_difference *difference, bool has_gates);

@@ -1,3 +1,5 @@
+/* What a device does when it is asked twice: own noise, and outputs that do not depend on the input.
+ * docs/reference/metrics.md#repeats. */
 #include "compare/findings/repeats.h"
 
 #include <math.h>
@@ -14,7 +16,7 @@ double nd_repeats_bound(uint64_t k, uint64_t n)
 }
 
 /* All samples gave one output although they were fed differently. */
-static bool is_stuck(const struct nd_matching *a, size_t tensor, size_t probe, size_t capture)
+static bool is_stuck(const struct nd_aligned_captures *a, size_t tensor, size_t probe, size_t capture)
 {
     const struct nd_capture_probe *described = nd_aligned_probe(a, probe, capture);
     const struct nd_digest *inputs = a->inputs[probe * a->n_captures + capture];
@@ -30,7 +32,7 @@ static bool is_stuck(const struct nd_matching *a, size_t tensor, size_t probe, s
     return inputs != NULL && described->n_samples > 1 && !are_inputs_equal;
 }
 
-static bool is_repeat_equal(const struct nd_matching *a, size_t tensor, size_t probe, size_t capture,
+static bool is_repeat_equal(const struct nd_aligned_captures *a, size_t tensor, size_t probe, size_t capture,
                             size_t sample, size_t repeat)
 {
     const struct nd_probe_values item = nd_aligned_values(a, tensor, probe, capture);
@@ -40,14 +42,14 @@ static bool is_repeat_equal(const struct nd_matching *a, size_t tensor, size_t p
                            nd_aligned_digest(a, tensor, probe, capture, sample));
 }
 
-static size_t count_runs(const struct nd_matching *a, size_t tensor, size_t probe, size_t capture,
+static size_t count_runs(const struct nd_aligned_captures *a, size_t tensor, size_t probe, size_t capture,
                          size_t sample)
 {
     const struct nd_probe_values item = nd_aligned_values(a, tensor, probe, capture);
     return nd_capture_n_runs(item.capture, item.probe, item.tensor, sample);
 }
 
-void nd_repeats_count(const struct nd_matching *alignment, size_t tensor, size_t capture,
+void nd_repeats_count(const struct nd_aligned_captures *alignment, size_t tensor, size_t capture,
                       struct nd_tensor_on_device *on)
 {
     for (size_t p = 0; p < alignment->n_probes; p++) {
@@ -70,7 +72,7 @@ void nd_repeats_count(const struct nd_matching *alignment, size_t tensor, size_t
 
 /* The repeats of one tensor on one device. */
 struct work {
-    const struct nd_matching *alignment;
+    const struct nd_aligned_captures *alignment;
     size_t tensor, capture;
     struct nd_pair_context context;
     struct nd_pair_state *state;
@@ -80,7 +82,7 @@ struct work {
 static enum nd_status add_sample(struct work *w, size_t p, size_t sample, size_t n_repeats,
                                  struct nd_error *err)
 {
-    const struct nd_matching *a = w->alignment;
+    const struct nd_aligned_captures *a = w->alignment;
     const struct nd_probe_values tensor = nd_aligned_values(a, w->tensor, p, w->capture);
     bool is_read = false;
     enum nd_status status = ND_OK;
@@ -99,7 +101,7 @@ static enum nd_status add_sample(struct work *w, size_t p, size_t sample, size_t
 
 static enum nd_status measure(struct work *w, struct nd_difference *out, struct nd_error *err)
 {
-    const struct nd_matching *a = w->alignment;
+    const struct nd_aligned_captures *a = w->alignment;
     w->state = nd_pair_state_create(&w->context, err);
     w->first = nd_tensor_alloc(w->context.ref.sample_bytes);
     w->repeat = nd_tensor_alloc(w->context.ref.sample_bytes);
@@ -121,7 +123,7 @@ static enum nd_status measure(struct work *w, struct nd_difference *out, struct 
     return status;
 }
 
-static bool has_values(const struct nd_matching *a, size_t tensor, size_t capture)
+static bool has_values(const struct nd_aligned_captures *a, size_t tensor, size_t capture)
 {
     bool has_some = false;
     for (size_t p = 0; p < a->n_probes; p++) {
@@ -187,9 +189,9 @@ static void judge_pairs(struct nd_comparison *comparison, struct nd_compared_ten
     }
 }
 
-enum nd_status nd_repeats_measure(const struct nd_matching *alignment, const struct nd_compare_options *options,
-                                  const struct nd_kernels *kernels, struct nd_comparison *comparison,
-                                  struct nd_error *err)
+enum nd_status nd_repeats_measure(const struct nd_aligned_captures *alignment,
+                                  const struct nd_compare_options *options, const struct nd_kernels *kernels,
+                                  struct nd_comparison *comparison, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {

@@ -52,7 +52,7 @@ void nd_output_rows_deinit(struct nd_output_rows *rows)
 
 /* One row at work. */
 struct work {
-    const struct nd_matching *alignment;
+    const struct nd_aligned_captures *alignment;
     const struct nd_output_row *row;
 };
 
@@ -79,7 +79,7 @@ static bool do_labels_conflict(const struct nd_capture_probe *a, const struct nd
 static enum nd_status find_labels(const struct work *work, size_t n_classes, const int64_t **labels,
                                   char **reason, struct nd_error *err)
 {
-    const struct nd_matching *a = work->alignment;
+    const struct nd_aligned_captures *a = work->alignment;
     const struct nd_capture_probe *best = NULL;
     *labels = NULL;
     for (size_t c = 0; c < a->n_captures; c++) {
@@ -163,7 +163,7 @@ static enum nd_status fill_entry(const struct work *work, struct nd_top1 *entry,
     return status;
 }
 
-enum nd_status nd_accuracy_count(const struct nd_matching *alignment, const struct nd_output_rows *rows,
+enum nd_status nd_accuracy_count(const struct nd_aligned_captures *alignment, const struct nd_output_rows *rows,
                                  struct nd_comparison *comparison, struct nd_error *err)
 {
     comparison->top1 = nd_calloc(rows->n, sizeof *comparison->top1);

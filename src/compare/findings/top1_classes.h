@@ -45,7 +45,7 @@ enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t tensor, si
 void nd_output_rows_deinit(struct nd_output_rows *rows);
 
 /* Fills comparison->top1, one entry per row, with counts over the rows' samples. */
-enum nd_status nd_accuracy_count(const struct nd_matching *alignment, const struct nd_output_rows *rows,
+enum nd_status nd_accuracy_count(const struct nd_aligned_captures *alignment, const struct nd_output_rows *rows,
                                  struct nd_comparison *comparison, struct nd_error *err);
 
 /* Shares, p-values and significance from the counts; and whether every capture, the reference too, is right no

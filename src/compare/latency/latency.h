@@ -1,5 +1,4 @@
-/* The parts of the examination of latencies: latency.c (summary, verdict), latency.c (levels, modes, who
- * is slow), latency.c (captures), latency_read.c and latency_read.c (lists of other tools). */
+/* What the examination of a series of latencies works with. docs/science/latency.md. */
 #ifndef ND_LATENCY_LATENCY_H
 #define ND_LATENCY_LATENCY_H
 

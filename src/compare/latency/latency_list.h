@@ -1,4 +1,4 @@
-/* A list of latencies while it is read: latency_read.c (text, CSV, NumPy), latency_read.c. */
+/* A list of latencies while it is read (latency_read.c): text, CSV, NumPy, JSON. */
 #ifndef ND_LATENCY_LATENCY_LIST_H
 #define ND_LATENCY_LATENCY_LIST_H
 

@@ -1,3 +1,4 @@
+/* Lists of latencies of other tools: text, CSV, NumPy, JSON. docs/science/latency.md. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Whether two captures fed a probe alike. docs/reference/metrics.md#alignment. */
+/* What is compared with what: probes that were fed alike, tensors, and those that the user selects.
+ * docs/reference/metrics.md#alignment. */
 #include "compare/matching/matching.h"
 
 #include <fnmatch.h>
@@ -66,8 +67,8 @@ static const char *probe_name(const struct nd_capture *capture, size_t i)
 static const struct item_kind tensor_kind = {nd_capture_n_tensors, tensor_name, nd_capture_find_tensor};
 static const struct item_kind probe_kind = {nd_capture_n_probes, probe_name, nd_capture_find_probe};
 
-static bool is_in_earlier_capture(const struct nd_matching *a, const struct item_kind *kind, size_t capture,
-                                  const char *name)
+static bool is_in_earlier_capture(const struct nd_aligned_captures *a, const struct item_kind *kind,
+                                  size_t capture, const char *name)
 {
     for (size_t c = 0; c < capture; c++)
         if (kind->find(a->captures[c], name) != SIZE_MAX)
@@ -75,7 +76,7 @@ static bool is_in_earlier_capture(const struct nd_matching *a, const struct item
     return false;
 }
 
-static enum nd_status align_items(const struct nd_matching *a, const struct item_kind *kind,
+static enum nd_status align_items(const struct nd_aligned_captures *a, const struct item_kind *kind,
                                   const char ***names, size_t **table, size_t *n_items, struct nd_error *err)
 {
     size_t capacity = 0, n = 0;
@@ -100,7 +101,8 @@ static enum nd_status align_items(const struct nd_matching *a, const struct item
 }
 
 /* Captures that do not say it (imports) are compared with any, and the comparison notes that. */
-static enum nd_status check_models(struct nd_matching *a, bool allow, bool *different, struct nd_error *err)
+static enum nd_status check_models(struct nd_aligned_captures *a, bool allow, bool *different,
+                                   struct nd_error *err)
 {
     const char *ref = NULL;
     size_t first = 0;
@@ -127,7 +129,7 @@ static enum nd_status check_models(struct nd_matching *a, bool allow, bool *diff
     return ND_OK;
 }
 
-static enum nd_status digest_inputs(struct nd_matching *a, struct nd_error *err)
+static enum nd_status digest_inputs(struct nd_aligned_captures *a, struct nd_error *err)
 {
     a->inputs = nd_calloc(a->n_probes * a->n_captures, sizeof *a->inputs); /* the table of this size exists */
     if (a->inputs == NULL)
@@ -146,7 +148,7 @@ static enum nd_status digest_inputs(struct nd_matching *a, struct nd_error *err)
 }
 
 /* Some captures say what a probe fed and others do not: nothing tells that they saw the same. */
-static void note_unknown_inputs(struct nd_matching *a)
+static void note_unknown_inputs(struct nd_aligned_captures *a)
 {
     for (size_t p = 0; p < a->n_probes; p++) {
         size_t n_known = 0, n_unknown = 0;
@@ -165,9 +167,9 @@ static void note_unknown_inputs(struct nd_matching *a)
 }
 
 enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t n, bool allow_different_models,
-                                struct nd_matching *out, bool *different_models, struct nd_error *err)
+                                struct nd_aligned_captures *out, bool *different_models, struct nd_error *err)
 {
-    struct nd_matching a = {.captures = captures, .n_captures = n};
+    struct nd_aligned_captures a = {.captures = captures, .n_captures = n};
     enum nd_status status = check_models(&a, allow_different_models, different_models, err);
     if (status == ND_OK)
         status = align_items(&a, &tensor_kind, &a.tensor_names, &a.tensors, &a.n_tensors, err);
@@ -184,7 +186,7 @@ enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t
     return status;
 }
 
-void nd_matching_deinit(struct nd_matching *alignment)
+void nd_matching_deinit(struct nd_aligned_captures *alignment)
 {
     for (size_t i = 0; alignment->inputs != NULL && i < alignment->n_probes * alignment->n_captures; i++)
         free(alignment->inputs[i]);
@@ -193,45 +195,47 @@ void nd_matching_deinit(struct nd_matching *alignment)
     free(alignment->probes);
     free(alignment->tensor_names);
     free(alignment->probe_names);
-    *alignment = (struct nd_matching){0};
+    *alignment = (struct nd_aligned_captures){0};
 }
 
-const struct nd_tensor *nd_aligned_tensor(const struct nd_matching *alignment, size_t tensor, size_t capture)
+const struct nd_tensor *nd_aligned_tensor(const struct nd_aligned_captures *alignment, size_t tensor,
+                                          size_t capture)
 {
     size_t i = alignment->tensors[tensor * alignment->n_captures + capture];
     return i == SIZE_MAX ? NULL : nd_capture_tensor(alignment->captures[capture], i);
 }
 
-const struct nd_capture_probe *nd_aligned_probe(const struct nd_matching *alignment, size_t probe,
+const struct nd_capture_probe *nd_aligned_probe(const struct nd_aligned_captures *alignment, size_t probe,
                                                 size_t capture)
 {
     size_t i = alignment->probes[probe * alignment->n_captures + capture];
     return i == SIZE_MAX ? NULL : nd_capture_probe(alignment->captures[capture], i);
 }
 
-struct nd_probe_values nd_aligned_values(const struct nd_matching *alignment, size_t tensor, size_t probe,
-                                         size_t capture)
+struct nd_probe_values nd_aligned_values(const struct nd_aligned_captures *alignment, size_t tensor,
+                                         size_t probe, size_t capture)
 {
     size_t n = alignment->n_captures;
     return (struct nd_probe_values){alignment->captures[capture], alignment->probes[probe * n + capture],
                                     alignment->tensors[tensor * n + capture]};
 }
 
-bool nd_aligned_has_values(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t capture)
+bool nd_aligned_has_values(const struct nd_aligned_captures *alignment, size_t tensor, size_t probe,
+                           size_t capture)
 {
     const struct nd_probe_values item = nd_aligned_values(alignment, tensor, probe, capture);
     return nd_capture_has_outputs(item.capture, item.probe, item.tensor);
 }
 
-struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t tensor, size_t probe,
+struct nd_digest nd_aligned_digest(const struct nd_aligned_captures *alignment, size_t tensor, size_t probe,
                                    size_t capture, size_t sample)
 {
     const struct nd_probe_values item = nd_aligned_values(alignment, tensor, probe, capture);
     return nd_capture_digest(item.capture, item.probe, item.tensor, sample, 0);
 }
 
-bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t a, size_t b,
-                         size_t sample)
+bool nd_aligned_is_equal(const struct nd_aligned_captures *alignment, size_t tensor, size_t probe, size_t a,
+                         size_t b, size_t sample)
 {
     const struct nd_digest *of_a = nd_aligned_tensor_digest(alignment, tensor, probe, a),
                            *of_b = nd_aligned_tensor_digest(alignment, tensor, probe, b);
@@ -240,7 +244,7 @@ bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t tensor, siz
                            nd_aligned_digest(alignment, tensor, probe, b, sample));
 }
 
-const struct nd_digest *nd_aligned_tensor_digest(const struct nd_matching *alignment, size_t tensor,
+const struct nd_digest *nd_aligned_tensor_digest(const struct nd_aligned_captures *alignment, size_t tensor,
                                                  size_t probe, size_t capture)
 {
     const struct nd_probe_values item = nd_aligned_values(alignment, tensor, probe, capture);
@@ -295,7 +299,8 @@ enum nd_status nd_align_is_alike(const struct nd_tensor *a, const struct nd_tens
     return status;
 }
 
-static bool is_fed_alike(const struct nd_matching *a, size_t probe, size_t ref, size_t test, size_t n_samples)
+static bool is_fed_alike(const struct nd_aligned_captures *a, size_t probe, size_t ref, size_t test,
+                         size_t n_samples)
 {
     const struct nd_digest *x = a->inputs[probe * a->n_captures + ref];
     const struct nd_digest *y = a->inputs[probe * a->n_captures + test];
@@ -305,8 +310,8 @@ static bool is_fed_alike(const struct nd_matching *a, size_t probe, size_t ref, 
     return true;
 }
 
-enum nd_status nd_align_samples(const struct nd_matching *alignment, size_t probe, size_t ref, size_t test,
-                                size_t *n_common, char **reason, struct nd_error *err)
+enum nd_status nd_align_samples(const struct nd_aligned_captures *alignment, size_t probe, size_t ref,
+                                size_t test, size_t *n_common, char **reason, struct nd_error *err)
 {
     const struct nd_capture_probe *r = nd_aligned_probe(alignment, probe, ref);
     const struct nd_capture_probe *t = nd_aligned_probe(alignment, probe, test);
@@ -329,7 +334,7 @@ enum nd_status nd_align_samples(const struct nd_matching *alignment, size_t prob
 }
 
 /* Whether any capture says that it is an output of the model: an import may not know. */
-static bool is_output(const struct nd_matching *a, size_t tensor)
+static bool is_output(const struct nd_aligned_captures *a, size_t tensor)
 {
     for (size_t c = 0; c < a->n_captures; c++) {
         const struct nd_tensor *one = nd_aligned_tensor(a, tensor, c);
@@ -339,7 +344,7 @@ static bool is_output(const struct nd_matching *a, size_t tensor)
     return false;
 }
 
-static size_t mark(const struct nd_matching *a, const char *pattern, bool *chosen)
+static size_t mark(const struct nd_aligned_captures *a, const char *pattern, bool *chosen)
 {
     size_t n = 0;
     bool is_word = strcmp(pattern, "outputs") == 0;
@@ -354,7 +359,8 @@ static size_t mark(const struct nd_matching *a, const char *pattern, bool *chose
     return n;
 }
 
-static enum nd_status fail_no_match(const struct nd_matching *a, const char *pattern, struct nd_error *err)
+static enum nd_status fail_no_match(const struct nd_aligned_captures *a, const char *pattern,
+                                    struct nd_error *err)
 {
     struct nd_strbuf examples = {0};
     char meant[ND_DID_YOU_MEAN_BYTES];
@@ -376,7 +382,7 @@ static enum nd_status fail_no_match(const struct nd_matching *a, const char *pat
 }
 
 /* Every pattern has to match: a misspelt name would otherwise pass as nothing to complain of. */
-static enum nd_status mark_all(const struct nd_matching *a, const char *spec, bool *chosen,
+static enum nd_status mark_all(const struct nd_aligned_captures *a, const char *spec, bool *chosen,
                                struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -390,7 +396,7 @@ static enum nd_status mark_all(const struct nd_matching *a, const char *spec, bo
     return status;
 }
 
-enum nd_status nd_matching_select(struct nd_matching *a, const char *spec, struct nd_error *err)
+enum nd_status nd_matching_select(struct nd_aligned_captures *a, const char *spec, struct nd_error *err)
 {
     if (spec == NULL || strcmp(spec, "all") == 0)
         return ND_OK;
@@ -413,7 +419,7 @@ enum nd_status nd_matching_select(struct nd_matching *a, const char *spec, struc
     return ND_OK;
 }
 
-static size_t mark_probes(const struct nd_matching *a, const char *pattern, bool *chosen)
+static size_t mark_probes(const struct nd_aligned_captures *a, const char *pattern, bool *chosen)
 {
     size_t n = 0;
     for (size_t p = 0; p < a->n_probes; p++)
@@ -424,7 +430,8 @@ static size_t mark_probes(const struct nd_matching *a, const char *pattern, bool
     return n;
 }
 
-static enum nd_status fail_no_probe(const struct nd_matching *a, const char *pattern, struct nd_error *err)
+static enum nd_status fail_no_probe(const struct nd_aligned_captures *a, const char *pattern,
+                                    struct nd_error *err)
 {
     struct nd_strbuf names = {0};
     for (size_t p = 0; p < a->n_probes && p < 5; p++)
@@ -439,7 +446,7 @@ static enum nd_status fail_no_probe(const struct nd_matching *a, const char *pat
 }
 
 /* Of the tables of probes only the rows that are chosen. */
-static void keep_probes(struct nd_matching *a, const bool *chosen)
+static void keep_probes(struct nd_aligned_captures *a, const bool *chosen)
 {
     size_t n = 0, width = a->n_captures;
     for (size_t p = 0; p < a->n_probes; p++) {
@@ -455,7 +462,7 @@ static void keep_probes(struct nd_matching *a, const bool *chosen)
     a->n_probes = n;
 }
 
-enum nd_status nd_matching_select_probes(struct nd_matching *a, const char *const *patterns, size_t n,
+enum nd_status nd_matching_select_probes(struct nd_aligned_captures *a, const char *const *patterns, size_t n,
                                          struct nd_error *err)
 {
     if (n == 0)

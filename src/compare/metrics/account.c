@@ -335,13 +335,13 @@ const struct nd_metric nd_metric_numbers = {
 /* What is only the rounding of quantised value to float. docs/reference/metrics.md#mixed-types. */
 
 static const struct nd_metric_field dequantised_fields[] = {
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_dequantised, n), 0},
-    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_dequantised, max_steps), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_dequantised_elements, n), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_dequantised_elements, max_steps), 0},
 };
 
 void nd_dequantised_note(struct nd_pair_state *state, const struct nd_pair_block *block)
 {
-    struct nd_dequantised *sum = &state->dequantised;
+    struct nd_dequantised_elements *sum = &state->dequantised;
     sum->n += block->dequantised.n;
     if (block->dequantised.n > 0 && block->dequantised.max_steps > sum->max_steps)
         sum->max_steps = block->dequantised.max_steps;

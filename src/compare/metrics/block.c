@@ -1,3 +1,5 @@
+/* One block of two tensors, worked out once for all metrics: what differs, by how much, and what is only
+ * rounding. docs/reference/metrics.md#elements, #accounting and #mixed-types. */
 #include "compare/metrics/block.h"
 
 #include <assert.h>
@@ -181,7 +183,7 @@ static bool is_dequantised(const struct nd_float_format *stored, const struct de
  * float is the dequantised quantised value but for rounding, and says how many and by how much. bytes, x and
  * first of the block are given. */
 static void mask_dequantised(const struct nd_pair_context *context, const struct nd_pair_block *block,
-                             uint8_t *mask, struct nd_dequantised *out)
+                             uint8_t *mask, struct nd_dequantised_elements *out)
 {
     bool is_ref_qvalue = !context->ref.is_float;
     const struct nd_layout *layout = is_ref_qvalue ? &context->ref : &context->test;
@@ -189,7 +191,7 @@ static void mask_dequantised(const struct nd_pair_context *context, const struct
     const struct nd_side_view *qvalues = is_ref_qvalue ? &block->ref : &block->test;
     const struct nd_side_view *floats = is_ref_qvalue ? &block->test : &block->ref;
     double x[ND_BLOCK];
-    *out = (struct nd_dequantised){.max_steps = -INFINITY};
+    *out = (struct nd_dequantised_elements){.max_steps = -INFINITY};
     if (layout->is_float || layout->n_channels == 0 || !other->is_float)
         return;
     context->kernels->load[layout->kind](qvalues->bytes, block->n, 0, x);
@@ -383,7 +385,7 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
                           struct nd_pair_block *block)
 {
     assert(block->n <= ND_BLOCK);
-    block->dequantised = (struct nd_dequantised){0};
+    block->dequantised = (struct nd_dequantised_elements){0};
     size_t n_differing = mask_block(context, scratch, block);
     if (n_differing == 0)
         return 0;

@@ -46,7 +46,7 @@ struct nd_side_view {
 
 /* Elements whose quantised value and float differ by no more than the rounding of quantised value to float.
  * Section 12. */
-struct nd_dequantised {
+struct nd_dequantised_elements {
     uint64_t n;
     double max_steps; /* the largest difference of them, in steps of the quantised value; -infinity: none */
 };
@@ -71,8 +71,8 @@ struct nd_pair_block {
     size_t n_test_only;                      /* elements that are finite in the reference only */
     struct nd_joint *joint; /* given: that of the state, or NULL. Then there are no distances, and of the sums
                                only max_abs */
-    struct nd_dequantised dequantised; /* they do not differ: test.x is ref.x there */
-    struct nd_block_scratch *scratch;  /* of the lists below */
+    struct nd_dequantised_elements dequantised; /* they do not differ: test.x is ref.x there */
+    struct nd_block_scratch *scratch;           /* of the lists below */
 };
 
 enum { ND_BLOCK_WORDS = ND_BLOCK / 64 };

@@ -1,5 +1,5 @@
 /* Model outputs as probabilities. docs/reference/metrics.md#distributions. Samples are added whole, by
- * unit.c. */
+ * tile.c. */
 #include "compare/metrics/distribution.h"
 
 #include <math.h>

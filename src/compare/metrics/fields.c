@@ -1,3 +1,5 @@
+/* The fields of states of metrics: empty, merged without an order, written to parts and read from them.
+ * docs/reference/metrics.md#parts. */
 #include "compare/metrics/fields.h"
 
 #include <inttypes.h>

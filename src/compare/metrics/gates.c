@@ -1,3 +1,4 @@
+/* Rules for tensors, as the user gives them, and the gate of one tensor. docs/reference/metrics.md#gates. */
 #include "compare/metrics/gates.h"
 
 #include <fnmatch.h>

@@ -1,3 +1,5 @@
+/* How a side of a pair is stored, and what its values mean: types, scales, zero points.
+ * docs/reference/metrics.md#sums and #mixed-types. */
 #include "compare/metrics/layout.h"
 
 #include <float.h>

@@ -1,3 +1,4 @@
+/* Whether a sample is the other one with its axes exchanged. docs/reference/metrics.md#structure. */
 #include "compare/metrics/permutation.h"
 
 #include <string.h>

@@ -87,7 +87,7 @@ struct nd_pair_state {
     struct nd_signal_state signal;
     struct nd_account_state account;
     struct nd_numbers_state numbers;
-    struct nd_dequantised dequantised;
+    struct nd_dequantised_elements dequantised;
     struct nd_structure_state structure;
     struct nd_worst_state worst;
     struct nd_tolerance_state tolerance;

@@ -1,3 +1,4 @@
+/* Reads ONNX Runtime's profile, a JSON array of events. The format is described in ort_profile.h. */
 #include "compare/placement/ort_profile.h"
 
 #include <jansson.h>

@@ -1,4 +1,5 @@
-/* Where each node ran, from the assignment, the profile and the file of the provider. docs/X */
+/* Where each node ran, from the assignment, the profile and the file of the provider. docs/science/fallback.md.
+ */
 #include "compare/placement/placement.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Reads the CSV that Qualcomm's provider writes of a profile. The format is described in qnn_csv.h. */
 #include "compare/placement/qnn_csv.h"
 
 #include <math.h>

@@ -50,6 +50,9 @@ struct nd_page_part {
     struct nd_page_group *groups; /* of the comparison */
 };
 
+/* Finds the groups of a comparison. ND_ERR_MEMORY. */
+enum nd_status nd_page_find_groups(struct nd_page_part *part, struct nd_error *err);
+
 struct nd_page {
     struct nd_strbuf *out; /* the views */
     struct nd_json data;   /* what scripts need: an object with one member for each view */
@@ -57,10 +60,6 @@ struct nd_page {
     bool has_chart;        /* ... and the one that draws series */
     size_t n_tables;
 };
-
-/* Finds the groups of a comparison. ND_ERR_MEMORY. */
-enum nd_status nd_page_find_groups(struct nd_page_part *part, struct nd_error *err);
-void nd_page_part_deinit(struct nd_page_part *part);
 
 /* ---- views ----
  *
@@ -76,12 +75,7 @@ void nd_view_where(struct nd_page *page, const struct nd_page_part *part);
 
 /* Parts of the verdict that are long enough for files of their own. */
 void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part);
-void nd_view_golden(struct nd_page *page, const struct nd_page_part *part);
 void nd_view_history(struct nd_page *page, const struct nd_page_part *part);
-void nd_view_changed(struct nd_page *page, const struct nd_page_part *part);
-void nd_view_latency(struct nd_page *page, const struct nd_page_part *part);
-/* Of the error budget. Nothing without a float model. */
-void nd_view_quantisation(struct nd_page *page, const struct nd_page_part *part);
 
 /* ---- writing ---- */
 
@@ -96,11 +90,6 @@ void nd_html_text(struct nd_page *page, const char *text);
 
 /* A name: the same, kept apart from the direction of the text around it, and in a typeface of its own. */
 void nd_html_name(struct nd_page *page, const char *name);
-
-/* A command to paste; arguments that a shell would take apart are quoted by nd_html_argument. */
-void nd_html_command_begin(struct nd_page *page);
-void nd_html_argument(struct nd_page *page, const char *argument);
-void nd_html_command_end(struct nd_page *page);
 
 /* Begins a view: <section> with its heading. id: "tensors". */
 void nd_html_section(struct nd_page *page, const struct nd_page_part *part, const char *id, const char *title);
@@ -160,9 +149,6 @@ bool nd_doc_is(const json_t *object, const char *key);
 /* A whole number from 0 to limit - 1, else SIZE_MAX. */
 size_t nd_doc_index(const json_t *object, const char *key, size_t limit);
 
-/* Which document it is; ND_PAGE_N_DOCUMENTS: none that a page can be made of. */
-enum nd_page_document nd_doc_kind(const json_t *document);
-
 /* Rows of all devices in a table of layers. Chosen: so many that a browser opens at once. */
 enum { ND_PAGE_MAX_ROWS = 4000, ND_PAGE_MIN_ROWS = 100 };
 
@@ -186,17 +172,5 @@ const char *nd_page_device_label(const struct nd_page_part *part, const json_t *
 
 /* Of identical devices of an explanation the first stands for all: whether device d is that one. */
 bool nd_doc_is_leader(const json_t *device, size_t d);
-
-/* ---- what is put into the page (assets.S) ---- */
-
-struct nd_asset {
-    const char *text;
-    size_t n_bytes;
-};
-struct nd_asset nd_asset_style(void);
-struct nd_asset nd_asset_script(void);
-struct nd_asset nd_asset_chart_style(void);
-struct nd_asset nd_asset_chart(void);
-struct nd_asset nd_asset_graph(void);
 
 #endif

@@ -21,6 +21,61 @@ static const struct {
 };
 enum { N_VIEWS = sizeof views / sizeof views[0] };
 
+/* Which document it is; ND_PAGE_N_DOCUMENTS: none that a page can be made of. */
+static enum nd_page_document kind_of(const json_t *document)
+{
+    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_QUALIFICATION) == 0)
+        return ND_PAGE_QUALIFICATION;
+    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_ALIGNMENT) == 0 ||
+        strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_PROMOTION) == 0)
+        return ND_PAGE_CHANGED;
+    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_HISTORY) == 0)
+        return ND_PAGE_HISTORY;
+    if (nd_doc_get(document, ND_KEY_PARTINGS) != NULL)
+        return ND_PAGE_COMPARISON;
+    if (nd_doc_get(document, ND_KEY_IMAGES) != NULL)
+        return ND_PAGE_IMAGES;
+    if (nd_doc_get(document, ND_KEY_OUTPUT_EFFECT_SAMPLES) != NULL)
+        return ND_PAGE_EXPLANATION;
+    if (nd_doc_get(document, ND_KEY_OPERATORS) != NULL)
+        return ND_PAGE_PLACEMENT;
+    if (nd_doc_get(document, ND_KEY_SERIES) != NULL)
+        return ND_PAGE_LATENCY;
+    if (nd_doc_get(document, ND_KEY_CHECKS) != NULL || nd_doc_get(document, ND_KEY_MATRIX) != NULL ||
+        nd_doc_get(document, ND_KEY_N_EQUAL) != NULL)
+        return ND_PAGE_GOLDEN;
+    return ND_PAGE_N_DOCUMENTS;
+}
+
+static void deinit_part(struct nd_page_part *part)
+{
+    for (size_t i = 0; i < part->n_groups; i++)
+        free(part->groups[i].label);
+    free(part->groups);
+    part->groups = NULL;
+    part->n_groups = 0;
+}
+
+/* A file that assets.S holds. */
+struct nd_asset {
+    const char *text;
+    size_t n_bytes;
+};
+
+#define ASSET(name)                                                                                            \
+    extern const char nd_asset_file_##name##_begin[], nd_asset_file_##name##_end[];                            \
+    static struct nd_asset asset_##name(void)                                                                  \
+    {                                                                                                          \
+        return (struct nd_asset){nd_asset_file_##name##_begin,                                                 \
+                                 (size_t)(nd_asset_file_##name##_end - nd_asset_file_##name##_begin)};         \
+    }
+
+ASSET(style)
+ASSET(script)
+ASSET(chart_style)
+ASSET(chart)
+ASSET(graph)
+
 /* Texts that are put in as they are. A browser runs what has one of these digests and nothing else. */
 struct inline_text {
     const char *element; /* "script" or "style" */
@@ -207,14 +262,14 @@ static enum nd_status make(const struct nd_page_part *parts, size_t n_parts, con
     char *views_text = nd_strbuf_take(&html), *data_text = nd_strbuf_take(&json);
     struct whole_page whole = {
         .parts = parts, .n_parts = n_parts, .title = title, .views = views_text, .data = data_text};
-    add_text(&whole, "style", nd_asset_style());
+    add_text(&whole, "style", asset_style());
     if (page.has_chart) {
-        add_text(&whole, "style", nd_asset_chart_style());
-        add_text(&whole, "script", nd_asset_chart());
+        add_text(&whole, "style", asset_chart_style());
+        add_text(&whole, "script", asset_chart());
     }
     if (page.has_graph)
-        add_text(&whole, "script", nd_asset_graph());
-    add_text(&whole, "script", nd_asset_script());
+        add_text(&whole, "script", asset_graph());
+    add_text(&whole, "script", asset_script());
     enum nd_status status =
         views_text != NULL && data_text != NULL ? put_together(&whole, out, err) : nd_fail_memory(err);
     free(views_text);
@@ -240,7 +295,7 @@ static enum nd_status sort_document(struct nd_page_part *parts, size_t *n_parts,
                                     const struct nd_report_document *document, const json_t *tree,
                                     struct nd_error *err)
 {
-    enum nd_page_document kind = nd_doc_kind(tree);
+    enum nd_page_document kind = kind_of(tree);
     if (kind == ND_PAGE_N_DOCUMENTS)
         return nd_fail(
             err, ND_E_REPORT_DOCUMENT, document->name,
@@ -300,7 +355,7 @@ enum nd_status nd_report_page(const struct nd_report_document *documents, size_t
     if (status == ND_OK)
         status = make(parts, n_parts, title != NULL ? title : title_of(&parts[0]), out, err);
     for (size_t p = 0; p < n_parts; p++)
-        nd_page_part_deinit(&parts[p]);
+        deinit_part(&parts[p]);
     for (size_t i = 0; i < n; i++)
         json_decref(trees[i]);
     free(trees);

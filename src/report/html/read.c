@@ -56,31 +56,6 @@ size_t nd_doc_index(const json_t *object, const char *key, size_t limit)
     return n >= 0 && (uint64_t)n < limit ? (size_t)n : SIZE_MAX;
 }
 
-enum nd_page_document nd_doc_kind(const json_t *document)
-{
-    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_QUALIFICATION) == 0)
-        return ND_PAGE_QUALIFICATION;
-    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_ALIGNMENT) == 0 ||
-        strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_PROMOTION) == 0)
-        return ND_PAGE_CHANGED;
-    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_HISTORY) == 0)
-        return ND_PAGE_HISTORY;
-    if (nd_doc_get(document, ND_KEY_PARTINGS) != NULL)
-        return ND_PAGE_COMPARISON;
-    if (nd_doc_get(document, ND_KEY_IMAGES) != NULL)
-        return ND_PAGE_IMAGES;
-    if (nd_doc_get(document, ND_KEY_OUTPUT_EFFECT_SAMPLES) != NULL)
-        return ND_PAGE_EXPLANATION;
-    if (nd_doc_get(document, ND_KEY_OPERATORS) != NULL)
-        return ND_PAGE_PLACEMENT;
-    if (nd_doc_get(document, ND_KEY_SERIES) != NULL)
-        return ND_PAGE_LATENCY;
-    if (nd_doc_get(document, ND_KEY_CHECKS) != NULL || nd_doc_get(document, ND_KEY_MATRIX) != NULL ||
-        nd_doc_get(document, ND_KEY_N_EQUAL) != NULL)
-        return ND_PAGE_GOLDEN;
-    return ND_PAGE_N_DOCUMENTS;
-}
-
 const json_t *nd_doc_pair(const json_t *tensor, size_t device)
 {
     const json_t *pairs = nd_doc_get(tensor, ND_KEY_PAIRS), *pair;
@@ -154,15 +129,6 @@ enum nd_status nd_page_find_groups(struct nd_page_part *part, struct nd_error *e
         part->n_groups++;
     }
     return ND_OK;
-}
-
-void nd_page_part_deinit(struct nd_page_part *part)
-{
-    for (size_t i = 0; i < part->n_groups; i++)
-        free(part->groups[i].label);
-    free(part->groups);
-    part->groups = NULL;
-    part->n_groups = 0;
 }
 
 static bool has_capture(const json_t *devices, const struct nd_page_group *group, const char *capture)

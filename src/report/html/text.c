@@ -77,43 +77,6 @@ void nd_html_name(struct nd_page *page, const char *name)
 
 /* ---- commands ---- */
 
-void nd_html_command_begin(struct nd_page *page)
-{
-    nd_html_puts(page, "<code class=\"command\" dir=\"ltr\">npudiff");
-}
-
-void nd_html_argument(struct nd_page *page, const char *argument)
-{
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=@,+%";
-    nd_html_puts(page, " ");
-    if (argument[0] != '\0' && strspn(argument, plain) == strlen(argument)) {
-        nd_html_text(page, argument);
-        return;
-    }
-    nd_html_puts(page, "&#39;");
-    for (const char *c = argument; *c != '\0';) {
-        size_t n = strcspn(c, "'");
-        char *piece = strndup(c, n);
-        if (piece == NULL) {
-            page->out->failed = true;
-            return;
-        }
-        nd_html_text(page, piece);
-        free(piece);
-        c += n;
-        if (*c == '\'') {
-            nd_html_puts(page, "&#39;\\&#39;&#39;");
-            c++;
-        }
-    }
-    nd_html_puts(page, "&#39;");
-}
-
-void nd_html_command_end(struct nd_page *page)
-{
-    nd_html_puts(page, "</code>");
-}
-
 /* ---- sections ---- */
 
 void nd_html_section(struct nd_page *page, const struct nd_page_part *part, const char *id, const char *title)

@@ -5,6 +5,321 @@
 
 #include "report/html/html.h"
 
+/* Captures against a golden store: what is as it was accepted, and what changed between the two, such as the
+ * SDK. */
+
+enum { MAX_TENSORS = 20 };
+
+/* The check itself: of `golden check --runtime` it is a member of a row of the matrix. */
+static const json_t *check_of(const json_t *row)
+{
+    const json_t *check = nd_doc_get(row, ND_KEY_CHECK);
+    return json_is_object(check) ? check : row;
+}
+
+static const char *state_of(const char *verdict)
+{
+    if (strcmp(verdict, "same") == 0)
+        return "ok";
+    return strncmp(verdict, "failed", 6) == 0 || strcmp(verdict, "broken") == 0 ? "fail" : "note";
+}
+
+static void put_changes(struct nd_page *page, const json_t *check)
+{
+    const json_t *list = nd_doc_get(check, ND_KEY_CHANGED), *change;
+    size_t i;
+    if (json_array_size(list) == 0)
+        return;
+    nd_html_scroll(page, "What changed", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>What changed since it was accepted</caption>");
+    nd_html_heads(page, "Of|Setting|Accepted|Now|Follows from");
+    json_array_foreach(list, i, change)
+    {
+        nd_html_puts(page, "<tr>");
+        nd_html_cell(page, nd_doc_text(change, ND_KEY_AXIS));
+        nd_html_puts(page, "<th scope=\"row\">");
+        nd_html_name(page, nd_doc_text(change, ND_KEY_KEY));
+        nd_html_puts(page, "</th>");
+        nd_html_cell(page, nd_doc_text(change, ND_KEY_REF));
+        nd_html_cell(page, nd_doc_text(change, ND_KEY_TEST));
+        nd_html_cell(page, nd_doc_text(change, ND_KEY_FOLLOWS_FROM));
+        nd_html_puts(page, "</tr>\n");
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
+}
+
+static void put_tensor(struct nd_page *page, const json_t *tensor)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    double share = nd_doc_number(tensor, ND_KEY_SHARE), lsb = nd_doc_number(tensor, ND_KEY_MAX_LSB);
+    nd_html_puts(page, "<tr><th scope=\"row\">");
+    nd_html_name(page, nd_doc_text(tensor, ND_KEY_NAME));
+    nd_html_puts(page, "</th>");
+    nd_html_cell(page, nd_doc_text(tensor, ND_KEY_OP_TYPES));
+    nd_html_cell_number(page, isnan(share) ? "not stored" : nd_html_percent(share, buf), share);
+    nd_html_cell_number(page, isnan(lsb) ? "" : nd_html_count(lsb, buf), lsb);
+    nd_html_puts(page, "</tr>\n");
+}
+
+static void put_tensors(struct nd_page *page, const json_t *check)
+{
+    const json_t *list = nd_doc_get(check, ND_KEY_DIFFERENT), *tensor;
+    size_t i, n = json_array_size(list);
+    if (n == 0)
+        return;
+    nd_html_scroll(page, "Tensors that differ", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Tensors that differ from the accepted ones");
+    if (n > MAX_TENSORS)
+        nd_html_printf(page, ": the first %d of %zu", MAX_TENSORS, n);
+    nd_html_puts(page, "</caption>");
+    nd_html_heads(page, "Tensor|Operator|#Values that differ|#Largest, LSB");
+    json_array_foreach(list, i, tensor)
+    {
+        if (i < MAX_TENSORS)
+            put_tensor(page, tensor);
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
+}
+
+static void put_check(struct nd_page *page, const json_t *row)
+{
+    const json_t *check = check_of(row), *entry = nd_doc_get(check, ND_KEY_ENTRY);
+    const char *verdict = nd_doc_text(check, ND_KEY_VERDICT);
+    double n = nd_doc_number(check, ND_KEY_N_COMPARED), n_equal = nd_doc_number(check, ND_KEY_N_EQUAL);
+    nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">", state_of(verdict));
+    nd_html_text(page, verdict);
+    nd_html_puts(page, " <span class=\"of\">");
+    nd_html_name(page, nd_doc_text(check, ND_KEY_CAPTURE));
+    nd_html_puts(page, "</span></p>\n");
+    if (entry != NULL && json_is_object(entry)) {
+        nd_html_puts(page, "<p>Against ");
+        nd_html_name(page, nd_doc_text(entry, ND_KEY_LABEL));
+        nd_html_puts(page, " (");
+        nd_html_text(page, nd_doc_text(entry, ND_KEY_CHIPSET));
+        nd_html_puts(page, ", ");
+        nd_html_text(page, nd_doc_text(entry, ND_KEY_SDK));
+        nd_html_puts(page, ")");
+        if (!isnan(n) && !isnan(n_equal))
+            nd_html_printf(page, ": %.0f of %.0f tensors are equal", n_equal, n);
+        nd_html_puts(page, ".</p>\n");
+    }
+    nd_html_puts(page, "</div>\n");
+    put_tensors(page, check);
+    put_changes(page, check);
+}
+
+static void put_golden(struct nd_page *page, const struct nd_page_part *part)
+{
+    const json_t *golden = part->documents[ND_PAGE_GOLDEN], *row;
+    const json_t *list = nd_doc_get(golden, ND_KEY_CHECKS);
+    size_t i;
+    if (!json_is_array(list))
+        list = nd_doc_get(golden, ND_KEY_MATRIX);
+    if (!json_is_array(list)) {
+        put_check(page, golden);
+        return;
+    }
+    json_array_foreach(list, i, row) put_check(page, row);
+}
+
+/* A model before and after `align` or `promote`: what its outputs are worth, and the layers that were changed.
+ */
+
+static void put_real(struct nd_page *page, double value)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    nd_html_cell_number(page, nd_html_real(value, buf), value);
+}
+
+static void put_named(struct nd_page *page, const char *name)
+{
+    nd_html_puts(page, "<tr><th scope=\"row\">");
+    nd_html_name(page, name);
+    nd_html_puts(page, "</th>");
+}
+
+static void end_table(struct nd_page *page)
+{
+    nd_html_puts(page, "</tbody></table></div>\n");
+}
+
+/* Right classes of so many: "" without labels. */
+static void put_right(struct nd_page *page, const json_t *of, const char *key)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    double n = nd_doc_number(of, key), all = nd_doc_number(of, ND_KEY_LABELLED);
+    nd_html_cell_number(page, all > 0 && !isnan(n) ? nd_html_count(n, buf) : "", n);
+}
+
+/* Outputs before and after. `of`: has how many were right. */
+static void put_before_after(struct nd_page *page, const char *name, double before_db, double after_db,
+                             const json_t *of)
+{
+    put_named(page, name);
+    put_real(page, before_db);
+    put_real(page, after_db);
+    put_right(page, of, ND_KEY_RIGHT_BEFORE);
+    put_right(page, of, ND_KEY_RIGHT_AFTER);
+    nd_html_puts(page, "</tr>\n");
+}
+
+static void put_change_card(struct nd_page *page, const json_t *document, bool is_good)
+{
+    const char *output = nd_doc_text(document, ND_KEY_OUTPUT);
+    nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">", is_good ? "ok" : "note");
+    nd_html_text(page, nd_doc_text(document, ND_KEY_RESULT));
+    nd_html_puts(page, " <span class=\"of\">");
+    nd_html_name(page, nd_doc_text(document, ND_KEY_MODEL));
+    nd_html_puts(page, "</span></p>\n");
+    if (output[0] != '\0') {
+        nd_html_puts(page, "<p>Written to ");
+        nd_html_name(page, output);
+        nd_html_puts(page, ".</p>\n");
+    }
+    nd_html_puts(page, "</div>\n");
+}
+
+/* ---- promote ---- */
+
+static void put_changed_devices(struct nd_page *page, const json_t *document)
+{
+    const json_t *device;
+    size_t i;
+    nd_html_scroll(page, "Before and after", false);
+    nd_html_puts(page,
+                 "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the outputs "
+                 "to the float model, in dB, and right classes</caption>");
+    nd_html_heads(page, "Device|#Before|#After|#Right before|#Right after");
+    json_array_foreach(nd_doc_get(document, ND_KEY_DEVICES), i, device)
+    {
+        put_before_after(page, nd_doc_text(device, ND_KEY_DEVICE), nd_doc_number(device, ND_KEY_BEFORE_DB),
+                         nd_doc_number(device, ND_KEY_AFTER_DB), device);
+    }
+    end_table(page);
+}
+
+static void put_promoted_layers(struct nd_page *page, const json_t *document)
+{
+    const json_t *layer;
+    size_t i;
+    nd_html_scroll(page, "Layers that were promoted", false);
+    nd_html_puts(page,
+                 "<table class=\"sortable\"><caption>Layers that get more bits, each beside those before it; "
+                 "gains in dB, cost in percent of the model's bytes or multiply-adds</caption>");
+    nd_html_heads(page, "Layer|Operators|Change|#Predicted|#Measured|#Cost, %");
+    json_array_foreach(nd_doc_get(document, ND_KEY_LAYERS), i, layer)
+    {
+        if (strcmp(nd_doc_text(layer, ND_KEY_FATE), "kept") != 0)
+            continue;
+        put_named(page, nd_doc_text(layer, ND_KEY_TENSOR));
+        nd_html_cell(page, nd_doc_text(layer, ND_KEY_OPERATORS));
+        nd_html_cell(page, nd_doc_text(layer, ND_KEY_LAYER_CHANGE));
+        put_real(page, nd_doc_number(layer, ND_KEY_PREDICTED_DB));
+        put_real(page, nd_doc_number(layer, ND_KEY_MEASURED_DB));
+        put_real(page, nd_doc_number(nd_doc_get(layer, ND_KEY_LAYER_COST), ND_KEY_PERCENT));
+        nd_html_puts(page, "</tr>\n");
+    }
+    end_table(page);
+}
+
+/* ---- align ---- */
+
+static void put_accuracy_cost(struct nd_page *page, const json_t *document)
+{
+    const json_t *cost = nd_doc_get(document, ND_KEY_ACCURACY_COST), *output;
+    const char *groups = nd_doc_text(nd_doc_get(document, ND_KEY_VERIFICATION), ND_KEY_GROUPS_TEXT);
+    size_t i;
+    if (groups[0] != '\0') {
+        nd_html_puts(page, "<p>After, the devices form these groups: ");
+        nd_html_text(page, groups);
+        nd_html_puts(page, ".</p>\n");
+    }
+    if (json_array_size(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS)) == 0)
+        return;
+    nd_html_scroll(page, "Before and after", false);
+    nd_html_puts(page,
+                 "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the outputs, "
+                 "in dB, and right classes, in exact arithmetic</caption>");
+    nd_html_heads(page, "Output|#Before|#After|#Right before|#Right after");
+    json_array_foreach(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS), i, output)
+    {
+        put_before_after(page, nd_doc_text(output, ND_KEY_TENSOR), nd_doc_number(output, ND_KEY_SQNR_BEFORE_DB),
+                         nd_doc_number(output, ND_KEY_SQNR_AFTER_DB), cost);
+    }
+    end_table(page);
+}
+
+static void put_aligned_layers(struct nd_page *page, const json_t *document)
+{
+    const json_t *layer;
+    size_t i;
+    nd_html_scroll(page, "Layers and what is proven", true);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Layers after: whether all arithmetics give the same "
+                       "values</caption>");
+    nd_html_heads(page, "Layer|Operators|State|Why not proven");
+    json_array_foreach(nd_doc_get(document, ND_KEY_LAYERS), i, layer)
+    {
+        put_named(page, nd_doc_text(layer, ND_KEY_TENSOR));
+        nd_html_cell(page, nd_doc_text(layer, ND_KEY_OPERATORS));
+        nd_html_cell(page, nd_doc_text(layer, ND_KEY_STATE));
+        nd_html_cell(page, nd_doc_text(layer, ND_KEY_REASON));
+        nd_html_puts(page, "</tr>\n");
+    }
+    end_table(page);
+}
+
+static void put_changed(struct nd_page *page, const struct nd_page_part *part)
+{
+    const json_t *document = part->documents[ND_PAGE_CHANGED];
+    const char *result = nd_doc_text(document, ND_KEY_RESULT);
+    put_change_card(page, document, strcmp(result, "promoted") == 0 || strcmp(result, "aligned") == 0);
+    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_PROMOTION) == 0) {
+        put_changed_devices(page, document);
+        put_promoted_layers(page, document);
+    } else {
+        put_accuracy_cost(page, document);
+        put_aligned_layers(page, document);
+    }
+}
+
+/* A command to paste; arguments that a shell would take apart are quoted by put_argument. */
+static void begin_command(struct nd_page *page)
+{
+    nd_html_puts(page, "<code class=\"command\" dir=\"ltr\">npudiff");
+}
+
+static void put_argument(struct nd_page *page, const char *argument)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=@,+%";
+    nd_html_puts(page, " ");
+    if (argument[0] != '\0' && strspn(argument, plain) == strlen(argument)) {
+        nd_html_text(page, argument);
+        return;
+    }
+    nd_html_puts(page, "&#39;");
+    for (const char *c = argument; *c != '\0';) {
+        size_t n = strcspn(c, "'");
+        char *piece = strndup(c, n);
+        if (piece == NULL) {
+            page->out->failed = true;
+            return;
+        }
+        nd_html_text(page, piece);
+        free(piece);
+        c += n;
+        if (*c == '\'') {
+            nd_html_puts(page, "&#39;\\&#39;&#39;");
+            c++;
+        }
+    }
+    nd_html_puts(page, "&#39;");
+}
+
+static void end_command(struct nd_page *page)
+{
+    nd_html_puts(page, "</code>");
+}
+
 enum { MAX_FINDINGS = 12 };
 
 /* ---- what is known of a device ---- */
@@ -341,17 +656,17 @@ static void put_reduce(struct nd_page *page, const json_t *explanation)
     if (layer == NULL)
         layer = json_array_get(nd_doc_get(device, ND_KEY_UNEXPLAINED), 0);
     nd_html_puts(page, "<p>Next, to make a small reproducer for the vendor: ");
-    nd_html_command_begin(page);
+    begin_command(page);
     nd_html_puts(page, " reduce");
-    nd_html_argument(page, nd_doc_text(explanation, ND_KEY_MODEL));
+    put_argument(page, nd_doc_text(explanation, ND_KEY_MODEL));
     nd_html_puts(page, " -d");
-    nd_html_argument(page, nd_doc_text(device, ND_KEY_URI));
+    put_argument(page, nd_doc_text(device, ND_KEY_URI));
     nd_html_puts(page, " -o reproducer --differs 1lsb");
     if (layer != NULL) {
         nd_html_puts(page, " --tensor");
-        nd_html_argument(page, nd_doc_text(layer, ND_KEY_LAYER));
+        put_argument(page, nd_doc_text(layer, ND_KEY_LAYER));
     }
-    nd_html_command_end(page);
+    end_command(page);
     nd_html_puts(page, "</p>\n");
 }
 
@@ -363,14 +678,14 @@ static void put_next(struct nd_page *page, const struct nd_page_part *part)
     const char *verdict = nd_doc_text(explanation, ND_KEY_VERDICT);
     if (explanation == NULL && strcmp(nd_doc_text(comparison, ND_KEY_VERDICT), "differs") == 0) {
         nd_html_puts(page, "<p>Next: is it the quantisation or the chip? ");
-        nd_html_command_begin(page);
+        begin_command(page);
         nd_html_puts(page, " explain --quantised MODEL.onnx");
         json_array_foreach(nd_doc_get(comparison, ND_KEY_DEVICES), i, device)
         {
             if (i < 6)
-                nd_html_argument(page, nd_doc_text(device, ND_KEY_CAPTURE));
+                put_argument(page, nd_doc_text(device, ND_KEY_CAPTURE));
         }
-        nd_html_command_end(page);
+        end_command(page);
         nd_html_puts(page, "</p>\n");
     } else if (strcmp(verdict, "faulty") == 0 || strcmp(verdict, "unexplained") == 0) {
         put_reduce(page, explanation);
@@ -412,11 +727,11 @@ void nd_view_verdict(struct nd_page *page, const struct nd_page_part *part)
     if (part->documents[ND_PAGE_QUALIFICATION] != NULL)
         nd_view_campaign(page, part);
     if (part->documents[ND_PAGE_GOLDEN] != NULL)
-        nd_view_golden(page, part);
+        put_golden(page, part);
     if (part->documents[ND_PAGE_HISTORY] != NULL)
         nd_view_history(page, part);
     if (part->documents[ND_PAGE_CHANGED] != NULL)
-        nd_view_changed(page, part);
+        put_changed(page, part);
     if (has_comparison || part->documents[ND_PAGE_EXPLANATION] != NULL)
         put_card(page, part);
     if (has_comparison)

@@ -384,6 +384,75 @@ static json_t *share(uint64_t n, uint64_t total, bool is_known)
     return is_known && total > 0 ? json_real((double)n / (double)total) : json_null();
 }
 
+static json_t *execution_evidence_json(const struct nd_explained_execution *execution)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < execution->n_evidence; i++) {
+        const struct nd_execution_evidence *evidence = &execution->evidence[i];
+        nd_tree_append(list, json_pack("{s:s, s:s, s:f, s:o}", "kind", evidence->kind, "for",
+                                       evidence->is_for_npu ? "npu" : "not-npu", "weight", evidence->weight,
+                                       "text", nd_json_string(evidence->text)));
+    }
+    return list;
+}
+
+static json_t *execution_json(const struct nd_explained_execution *execution)
+{
+    return json_pack("{s:s, s:b, s:f, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "verdict",
+                     nd_execution_name(execution->verdict), "contradictory", execution->is_contradictory,
+                     "balance", execution->balance, "evidence", execution_evidence_json(execution),
+                     "why_unknown", execution->why_unknown, "deciding", (json_int_t)execution->n_deciding,
+                     "off", (json_int_t)execution->n_off, "far", (json_int_t)execution->n_far, "layers_npu",
+                     (json_int_t)execution->n_npu, "layers_not_npu", (json_int_t)execution->n_not_npu,
+                     "layers_unknown", (json_int_t)execution->n_unknown, "called_npu",
+                     execution->is_called_npu);
+}
+
+/* Why such devices differ. */
+static json_t *losses_json(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < device->n_losses; i++) {
+        const struct nd_explained_layer *layer = &device->layers[device->losses[i]];
+        nd_tree_append(list, json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "layer",
+                                       nd_json_string(e->steps[device->losses[i]].name), "op_type",
+                                       nd_json_string(e->steps[device->losses[i]].op_types), "arithmetic",
+                                       layer->arithmetic, "max", layer->introduced.max, "differing",
+                                       (json_int_t)layer->introduced.n_differing, "values",
+                                       (json_int_t)layer->n_qvalues));
+    }
+    return list;
+}
+
+static json_t *because_json(const struct nd_explained_difference *difference)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < difference->n_because; i++) {
+        const struct nd_explained_reason *reason = &difference->because[i];
+        nd_tree_append(list,
+                       json_pack("{s:s, s:[s, s], s:o}", "property", reason->name, "text", reason->texts[0],
+                                 reason->texts[1], "op_types", nd_json_string(reason->op_types)));
+    }
+    return list;
+}
+
+static json_t *differences_json(const struct nd_explanation *e)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < e->n_differences; i++) {
+        const struct nd_explained_difference *difference = &e->differences[i];
+        nd_tree_append(list, json_pack("{s:[I, I], s:[s, s], s:o, s:I, s:o, s:I, s:I}", "devices",
+                                       (json_int_t)difference->devices[0], (json_int_t)difference->devices[1],
+                                       "arithmetic", difference->arithmetics[0], difference->arithmetics[1],
+                                       "because", because_json(difference), "layers",
+                                       (json_int_t)difference->n_layers, "op_types",
+                                       nd_json_string(difference->op_types != NULL ? difference->op_types : ""),
+                                       "differing", (json_int_t)difference->n_differing, "values",
+                                       (json_int_t)difference->n_qvalues));
+    }
+    return list;
+}
+
 static json_t *arithmetics(const struct nd_explained_layer *layer)
 {
     json_t *list = json_array();
@@ -481,7 +550,7 @@ static json_t *layer_json_of_explain(const struct nd_explanation *e, const struc
     nd_tree_set(row, "quality", decomposition(&layer->quality));
     nd_tree_set(row, "no_reference_from", text_or_null(unreached));
     nd_tree_set(row, "lacks_float", json_boolean(step->lacks_float));
-    nd_tree_set(row, "execution", nd_explain_execution_json(&layer->execution));
+    nd_tree_set(row, "execution", execution_json(&layer->execution));
     return row;
 }
 
@@ -571,9 +640,9 @@ static json_t *device_json_of_explain(const struct nd_explanation *e, const stru
                      nd_json_string(device->capture), "verdict", nd_health_name(device->health), "failure",
                      device->failure != NULL ? nd_json_string(device->failure) : json_null(), "arithmetic",
                      text_or_null(device->arithmetic), "possible_arithmetic", arithmetics, "losses",
-                     nd_explain_losses_json(e, device), "findings", findings_json(e, device), "faulty", faulty,
-                     "sources", sources, "mean_squared_error", mean_square(device), "execution",
-                     nd_explain_execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
+                     losses_json(e, device), "findings", findings_json(e, device), "faulty", faulty, "sources",
+                     sources, "mean_squared_error", mean_square(device), "execution",
+                     execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
                      "not_examined", (json_int_t)device->n_not_examined, "layers", layers, "label",
                      nd_json_string(device->label), "environment", environment);
 }
@@ -597,7 +666,7 @@ static json_t *explanation_json(const struct nd_explanation *e)
                      e->float_model != NULL ? nd_json_string(e->float_model) : json_null(), "probe",
                      e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples",
                      (json_int_t)e->n_samples, "effect_samples", (json_int_t)e->n_output_effect_samples,
-                     "majority", majority_json(&e->majority), "differences", nd_explain_differences_json(e),
+                     "majority", majority_json(&e->majority), "differences", differences_json(e),
                      "quantisation", nd_explain_quantisation_json(e), "devices", devices);
 }
 

@@ -2,9 +2,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/error.h"
+#include "core/files/new_file.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/report/report.h"
 #include "report/text/tree.h"
@@ -728,4 +730,14 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
     nd_json_close(&json, '}');
     nd_strbuf_append(&buf, "\n", 1);
     return nd_text_end(&buf, out, err);
+}
+
+enum nd_status nd_document_write(const char *path, const char *text, bool replace, struct nd_error *err)
+{
+    return nd_file_put_new(path, text, strlen(text), replace, err);
+}
+
+bool nd_document_is_stream(const char *path)
+{
+    return nd_path_is_stream(path);
 }

@@ -1,4 +1,5 @@
-#include "report/json/qualification.h"
+/* A campaign's result as JSON, and the files of it in a folder. docs/reference/json.md. */
+#include "report/text/qualification.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +9,6 @@
 #include "judge/release/qualify.h"
 #include "npudiff/report/report.h"
 #include "report/text/tree.h"
-
-const struct nd_qualified_gate *nd_qualified_gate_of(const struct nd_qualified *result,
-                                                     const struct nd_qualified_case *one)
-{
-    static const struct nd_qualified_gate none = {.gate = "", .text = "", .line = SIZE_MAX};
-    return one->gate < result->gates.n ? &result->gates.items[one->gate] : &none;
-}
-
-bool nd_qualified_is_about(const struct nd_qualified_case *one, const struct nd_qualified_model *model,
-                           const struct nd_qualified_device *device)
-{
-    return strcmp(one->model, model->name) == 0 && strcmp(one->device, device->label) == 0;
-}
 
 /* ---- JSON ---- */
 

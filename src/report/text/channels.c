@@ -1,8 +1,9 @@
+/* The worst channels of each pair that differs. docs/reference/metrics.md#per-channel. */
 #include <stdlib.h>
 
 #include "core/memory.h"
 #include "report/text/compare.h"
-#include "report/text/format.h"
+#include "report/text/table.h"
 
 /* Channels of a table, unless all are asked for. */
 enum { MAX_CHANNELS = 16 };

@@ -1,4 +1,5 @@
-/* Compare: see the header. */
+/* The text of a comparison: its sections in order, and those of devices, classes, sizes and top-1.
+ * docs/reference/metrics.md. */
 #include "report/text/compare.h"
 
 #include <math.h>
@@ -8,260 +9,9 @@
 
 #include "core/error.h"
 #include "core/text/options.h"
-#include "report/text/format.h"
 #include "report/text/summary.h"
+#include "report/text/table.h"
 #include "report/text/tree.h"
-
-static void nd_text_classes(const struct nd_text_report *report);
-static void nd_text_devices(const struct nd_text_report *report);
-static void nd_text_first_differences(const struct nd_text_report *report);
-static void nd_text_magnitudes(const struct nd_text_report *report);
-static void nd_text_top1(const struct nd_text_report *report);
-
-enum { DEFAULT_WIDTH = 120, MIN_WIDTH = 80 };
-
-size_t nd_text_list_limit(const struct nd_text_report *report)
-{
-    return report->all_tensors ? SIZE_MAX : report->is_brief ? ND_TEXT_BRIEF_LINES : ND_TEXT_LIST_LINES;
-}
-
-void nd_text_put_more(const struct nd_text_report *report, size_t n)
-{
-    if (n > nd_text_list_limit(report))
-        nd_strbuf_printf(report->out, "  and %zu more\n", n - nd_text_list_limit(report));
-}
-
-void nd_text_put_wrapped(const struct nd_text_report *report, const char *text, size_t indent)
-{
-    char *clean = nd_clean_text(text);
-    if (clean == NULL)
-        report->out->failed = true;
-    else
-        nd_wrap_append(report->out, clean, indent, report->width);
-    free(clean);
-}
-
-/* Takes from the widest key until the keys leave enough of the line to the other columns. */
-static void fit_keys(struct nd_table *table, size_t n_keys, size_t limit)
-{
-    enum { MIN_KEY = 8 };
-    for (;;) {
-        size_t used = 0, widest = 0, width = 0;
-        for (size_t i = 0; i < n_keys; i++) {
-            size_t columns = nd_table_width(table, i);
-            used += 2 + columns;
-            widest = columns > width ? i : widest;
-            width = columns > width ? columns : width;
-        }
-        if (used <= limit || width <= MIN_KEY)
-            return;
-        table->max_width[widest] = width - 1;
-    }
-}
-
-void nd_text_put_table(const struct nd_text_report *report, struct nd_table *table, size_t n_title_cells,
-                       size_t n_keys, const char *title)
-{
-    if (table->n_cells > n_title_cells) {
-        size_t n_newlines = strspn(title, "\n");
-        nd_strbuf_append(report->out, title, n_newlines);
-        if (title[n_newlines] != '\0') {
-            nd_text_put_wrapped(report, title + n_newlines, 2);
-            nd_strbuf_puts(report->out, "\n");
-        }
-        table->line_width = report->width;
-        fit_keys(table, n_keys, report->width * 11 / 20);
-        nd_table_render_panels(table, n_keys, report->out);
-    }
-    report->out->failed = report->out->failed || table->failed;
-    nd_table_deinit(table);
-}
-
-void nd_text_add_titles(struct nd_table *table, const char *const *titles)
-{
-    for (size_t i = 0; i < table->n_columns; i++)
-        nd_table_add(table, titles[i]);
-}
-
-void nd_text_add_count(struct nd_table *table, uint64_t n)
-{
-    nd_table_addf(table, "%llu", (unsigned long long)n);
-}
-
-void nd_text_add_short(struct nd_table *table, double value)
-{
-    char number[ND_NUMBER_BYTES];
-    nd_table_add(table, nd_format_short(value, number));
-}
-
-void nd_text_add_short_if(struct nd_table *table, bool exists, double value)
-{
-    char number[ND_NUMBER_BYTES];
-    nd_table_add(table, exists ? nd_format_short(value, number) : "-");
-}
-
-void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value)
-{
-    char number[ND_NUMBER_BYTES];
-    nd_table_add(table, exists ? nd_format_near_one(value, number) : "-");
-}
-
-/* Of a pair that counts. */
-static bool has_verdict(const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
-                        enum nd_verdict verdict)
-{
-    for (size_t t = 1; t < c->n_devices; t++)
-        if (tensor->pairs[t - 1].verdict == verdict && !tensor->pairs[t - 1].is_unrecorded_input)
-            return true;
-    return false;
-}
-
-static bool is_unrecorded(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
-{
-    size_t t = 1;
-    while (t < c->n_devices && !tensor->pairs[t - 1].is_unrecorded_input)
-        t++;
-    return t < c->n_devices;
-}
-
-/* What is said of a tensor: one thing for all tests, so that no tensor is counted twice in a sentence. What
- * could not be compared is counted apart. */
-enum said { SAID_DIFFERS, SAID_NAN, SAID_WITHIN, SAID_DEQUANTISED, SAID_OTHER_TYPE, SAID_EQUAL, N_SAID };
-
-static enum said what_is_said(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
-{
-    bool is_different = false, is_dequantised = false;
-    for (size_t t = 1; t < c->n_devices; t++) {
-        const struct nd_difference *d = &tensor->pairs[t - 1].total.difference;
-        is_different = is_different || d->n_samples_differing > 0;
-        is_dequantised = is_dequantised || d->n_dequantised > 0;
-    }
-    return has_verdict(c, tensor, ND_VERDICT_DIFFERS)        ? SAID_DIFFERS
-           : has_verdict(c, tensor, ND_VERDICT_INCONCLUSIVE) ? SAID_NAN
-           : !has_verdict(c, tensor, ND_VERDICT_WITHIN)      ? SAID_EQUAL
-           : is_different                                    ? SAID_WITHIN
-           : is_dequantised                                  ? SAID_DEQUANTISED
-                                                             : SAID_OTHER_TYPE;
-}
-
-/* What the verdict means here, in one half sentence on the last line. What does not fit there is left out: it
- * has been said above. */
-static void put_verdict(const struct nd_text_report *report)
-{
-    enum { PART_BYTES = 128 };
-    const struct nd_comparison *c = report->comparison;
-    size_t n_failed = 0, n_not_comparable = 0, n_unrecorded = 0, n[N_SAID] = {0};
-    for (size_t i = 0; i < c->n_devices; i++)
-        n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
-    for (size_t e = 0; e < c->n_tensors; e++) {
-        n[what_is_said(c, &c->tensors[e])]++;
-        n_not_comparable += has_verdict(c, &c->tensors[e], ND_VERDICT_NOT_COMPARABLE);
-        n_unrecorded += is_unrecorded(c, &c->tensors[e]);
-    }
-    const struct {
-        size_t n;
-        size_t of;
-        const char *what;
-    } parts[] = {
-        {n_failed, c->n_devices, "devices failed"},
-        {n[SAID_DIFFERS], c->n_tensors, c->has_gates ? "tensors fail their gate" : "tensors differ"},
-        {n[SAID_NAN], c->n_tensors, "tensors have samples that are NaN on both sides"},
-        {n[SAID_WITHIN], c->n_tensors, "tensors differ only within their gate"},
-        {n[SAID_DEQUANTISED], c->n_tensors, "tensors are equal after dequantisation"},
-        {n[SAID_OTHER_TYPE], c->n_tensors, "tensors have equal values in different types"},
-        {n_not_comparable, c->n_tensors, "tensors not or only partly comparable"},
-        {n_unrecorded, c->n_tensors, "tensors are model inputs that not every capture has"},
-    };
-    struct nd_strbuf line = {0};
-    const char *separator = " (";
-    nd_strbuf_printf(&line, "verdict: %s", nd_verdict_name(c->verdict));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char part[PART_BYTES];
-        if (parts[i].n == 0)
-            continue;
-        snprintf(part, sizeof part, "%s%zu of %zu %s", separator, parts[i].n, parts[i].of, parts[i].what);
-        bool is_fitting = line.len + strlen(part) + strlen("; ...)") <= report->width;
-        nd_strbuf_puts(&line, is_fitting ? part : "; ...");
-        separator = "; ";
-        if (!is_fitting)
-            break;
-    }
-    if (separator[0] == ' ' && c->broken_top1 != SIZE_MAX) {
-        nd_strbuf_puts(&line, " (the reference is broken");
-        separator = "; ";
-    }
-    if (separator[0] == ' ' && c->n_tensors == 1)
-        nd_strbuf_printf(&line, " (the tensor is bit-equal on all %zu devices", c->n_devices);
-    else if (separator[0] == ' ')
-        nd_strbuf_printf(&line, " (all %zu tensors are bit-equal on all %zu devices", c->n_tensors,
-                         c->n_devices);
-    if (c->n_tensors_left_out > 0)
-        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_tensors_left_out,
-                         c->n_tensors_left_out == 1 ? "" : "s");
-    report->out->failed = report->out->failed || line.failed;
-    nd_strbuf_printf(report->out, "\n%s)\n", line.text != NULL ? line.text : "");
-    nd_strbuf_deinit(&line);
-}
-
-/* All tables. */
-static void put_sections(const struct nd_text_report *report)
-{
-    nd_text_devices(report);
-    nd_text_numbers(report);
-    nd_text_classes(report);
-    nd_text_first_differences(report);
-    nd_text_predicates(report);
-    nd_text_tensors(report);
-    nd_text_gates(report);
-    nd_text_not_repeatable(report);
-    nd_text_repeats(report);
-    nd_text_stuck(report);
-    nd_text_magnitudes(report);
-    nd_text_signal(report);
-    nd_text_structure(report);
-    nd_text_diagnoses(report);
-    nd_text_worst(report);
-    nd_text_channels(report);
-    nd_text_matrices(report);
-    nd_text_top1(report);
-    nd_text_problems(report);
-    put_verdict(report);
-}
-
-enum nd_status nd_report_text(const struct nd_comparison *comparison, const struct nd_report_options *options,
-                              char **out, struct nd_error *err)
-{
-    struct nd_report_options own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_strbuf buf = {0};
-    struct nd_text_report report = {.comparison = comparison,
-                                    .is_brief = own.is_brief,
-                                    .model = own.model,
-                                    .model_path = own.model_path,
-                                    .all_tensors = own.all_tensors,
-                                    .details = own.details,
-                                    .worst = own.worst || own.details,
-                                    .matrices = own.matrices,
-                                    .n_matrices = own.n_matrices,
-                                    .width = DEFAULT_WIDTH,
-                                    .out = &buf};
-    if (own.is_brief)
-        report.width = nd_summary_width(own.width);
-    else if (own.width > 0)
-        report.width = own.width > MIN_WIDTH ? own.width : MIN_WIDTH;
-    for (size_t i = 0; i < report.n_matrices; i++) {
-        status = nd_matrix_check(&report.matrices[i], comparison, err);
-        if (status != ND_OK)
-            return status;
-    }
-    if (own.is_brief)
-        nd_text_brief(&report);
-    else
-        put_sections(&report);
-    return nd_text_end(&buf, out, err);
-}
 
 static void put_classes(const struct nd_text_report *report, const char *title, const char *classes)
 {
@@ -292,8 +42,8 @@ static void put_odd_ones(const struct nd_text_report *report)
     nd_strbuf_deinit(&line);
 }
 
-/* text_classes.c: who agrees with whom, and where it starts. */
-static void nd_text_classes(const struct nd_text_report *report)
+/* Who agrees with whom, and where it starts. */
+static void put_all_classes(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     bool has_short = false;
@@ -327,14 +77,6 @@ static void put_place(const struct nd_comparison *c, const struct nd_compared_te
     }
     nd_strbuf_printf(out, ", element %zu", first->index);
     nd_text_put_coordinates(out, &tensor->shape, first);
-}
-
-void nd_text_put_coordinates(struct nd_strbuf *out, const struct nd_shape *shape,
-                             const struct nd_difference_place *place)
-{
-    for (int i = 0; i < shape->rank; i++)
-        nd_strbuf_printf(out, "%s%lld%s", i == 0 ? " [" : ",", (long long)place->coordinates[i],
-                         i == shape->rank - 1 ? "]" : "");
 }
 
 static void add_line(struct nd_table *table, struct nd_strbuf *line)
@@ -405,22 +147,13 @@ static void put_partings(const struct nd_text_report *report)
     nd_text_put_more(report, n);
 }
 
-/* text_classes.c: who agrees with whom, and where it starts. */
-static void nd_text_first_differences(const struct nd_text_report *report)
+/* Who agrees with whom, and where it starts. */
+static void put_first_differences(const struct nd_text_report *report)
 {
     if (report->comparison->first_tensor == SIZE_MAX)
         return;
     put_from_reference(report);
     put_partings(report);
-}
-
-bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t tensor, size_t test)
-{
-    const struct nd_compared_part *total = &comparison->tensors[tensor].pairs[test - 1].total;
-    bool is_wanted =
-        comparison->tensors[tensor].is_model_output || comparison->devices[test].first_tensor == tensor;
-    return is_wanted && total->coverage != ND_COVERAGE_NONE && total->difference.has_values &&
-           total->difference.n_differing > 0;
 }
 
 static void add_integer_row(struct nd_table *table, const struct nd_difference *d)
@@ -467,8 +200,8 @@ static void add_rows(const struct nd_text_report *report, struct nd_table *table
         }
 }
 
-/* text_details.c: steps and floats at the outputs and at the first difference. */
-static void nd_text_magnitudes(const struct nd_text_report *report)
+/* Steps and floats at the outputs and at the first difference. */
+static void put_magnitudes(const struct nd_text_report *report)
 {
     static const char *const integer_titles[] = {"tensor", "device", "<-3",    "-3",      "-2",
                                                  "-1",     "0",      "+1",     "+2",      "+3",
@@ -593,8 +326,8 @@ static void put_unlabelled(const struct nd_text_report *report)
     nd_strbuf_deinit(&title);
 }
 
-/* text_top1.c: accuracy and agreement. */
-static void nd_text_top1(const struct nd_text_report *report)
+/* Accuracy and agreement. */
+static void put_top1(const struct nd_text_report *report)
 {
     for (size_t i = 0; i < report->comparison->n_top1; i++)
         if (report->comparison->top1[i].has_labels)
@@ -612,45 +345,8 @@ static void put_number(struct nd_strbuf *out, size_t n, const char *what, const 
     nd_strbuf_printf(out, "%zu %s%s%s", n, what, n == 1 ? "" : "s", end);
 }
 
-/* Only where something fell back: everything on the NPU is what was asked for. */
-static void put_npu_share(const struct nd_text_report *report, const struct nd_compared_device *device)
-{
-    const struct nd_npu_share *share = &device->npu_share;
-    size_t n = share->n_npu + share->n_off;
-    if (!device->is_npu || share->n_off == 0)
-        return;
-    char time[48] = "";
-    if (!isnan(share->time))
-        snprintf(time, sizeof time, ", %.3g %% of the time", 100 * share->time);
-    nd_summary_put(report->out, report->width, 2, 4,
-                   "%s: %zu of %zu operators (%.3g %%)%s on the NPU; 'npudiff placement' says which not",
-                   device->label, share->n_npu, n, 100 * share->nodes, time);
-}
-
-/* Only where options differ that are known to change bits. */
-static void put_configuration(const struct nd_text_report *report, const struct nd_compared_device *device)
-{
-    if (device->configuration == NULL || device->configuration[0] == '\0')
-        return;
-    nd_summary_put(report->out, report->width, 2, 4,
-                   "%s is configured differently from '%s', in what is known to change bits: %s", device->label,
-                   report->comparison->devices[device->configured_as].label, device->configuration);
-}
-
-/* What the captures leave open, so that nobody takes "same" for more than it says. */
-static void put_unknown(const struct nd_text_report *report)
-{
-    const struct nd_comparison *c = report->comparison;
-    if (c->unknown_models)
-        nd_summary_put(report->out, report->width, 2, 4, "%s",
-                       "note: not every capture says of which model it is; tensors are matched by name alone");
-    if (c->unknown_inputs)
-        nd_summary_put(report->out, report->width, 2, 4, "%s",
-                       "note: not every capture says what it was fed; the inputs are taken to be the same");
-}
-
-/* text_devices.c: who was compared; what is odd about a device (it ran on the CPU, ...); which failed. */
-static void nd_text_devices(const struct nd_text_report *report)
+/* Who was compared; what is odd about a device (it ran on the CPU, ...); which failed. */
+static void put_devices(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     size_t n_samples = 0;
@@ -686,27 +382,330 @@ static void nd_text_devices(const struct nd_text_report *report)
     nd_text_failures(report);
 }
 
-void nd_text_device_notes(const struct nd_text_report *report)
+static bool has_differing_values(const struct nd_compared_part *part)
 {
-    const struct nd_comparison *c = report->comparison;
-    put_unknown(report);
-    for (size_t i = 0; i < c->n_devices; i++)
-        put_npu_share(report, &c->devices[i]);
-    for (size_t i = 0; i < c->n_devices; i++)
-        put_configuration(report, &c->devices[i]);
+    return part->coverage != ND_COVERAGE_NONE && part->difference.has_values &&
+           part->difference.n_differing > 0;
 }
 
-void nd_text_failures(const struct nd_text_report *report)
+/* A pair of values at a model output that differ. */
+static bool has_signal(const struct nd_compared_tensor *tensor, const struct nd_compared_pair *pair)
+{
+    return tensor->is_model_output && has_differing_values(&pair->total);
+}
+
+/* What the rows of the table need columns for. */
+struct columns {
+    bool has_pairs;        /* of tests with one another */
+    bool has_probes;       /* several of them: each has a signal of its own */
+    bool has_distribution; /* at any output */
+};
+
+static struct columns needed_columns(const struct nd_comparison *c)
+{
+    struct columns columns = {.has_pairs = c->n_pairs > c->n_devices - 1, .has_probes = c->n_probes > 1};
+    for (size_t e = 0; e < c->n_tensors; e++)
+        for (size_t i = 0; i < c->n_pairs; i++)
+            columns.has_distribution =
+                columns.has_distribution || (has_signal(&c->tensors[e], &c->tensors[e].pairs[i]) &&
+                                             c->tensors[e].pairs[i].total.difference.distribution.exists);
+    return columns;
+}
+
+/* The mean divergence, with the samples that have none; the mean number of common top classes. */
+static void add_distribution(struct nd_table *table, const struct nd_distribution *d)
+{
+    char number[ND_NUMBER_BYTES];
+    if (!d->exists) {
+        nd_table_add(table, "-");
+        nd_table_add(table, "-");
+        return;
+    }
+    bool has_mean = d->n_samples > d->n_infinite + d->n_invalid;
+    const char *mean = has_mean ? nd_format_short(d->kl, number) : "-";
+    if (d->n_infinite > 0)
+        nd_table_addf(table, "%s +%llu inf", mean, (unsigned long long)d->n_infinite);
+    else
+        nd_table_add(table, mean);
+    nd_table_addf(table, "%s/%llu", nd_format_short(d->topk_overlap * (double)d->top_k, number),
+                  (unsigned long long)d->top_k);
+}
+
+static void add_row(struct nd_table *table, const struct nd_comparison *c, const struct columns *columns,
+                    const struct nd_compared_tensor *tensor, const struct nd_compared_pair *pair, size_t probe)
+{
+    const struct nd_difference *d =
+        columns->has_probes ? &pair->probes[probe].difference : &pair->total.difference;
+    nd_table_add(table, tensor->name);
+    if (columns->has_pairs)
+        nd_table_add(table, c->devices[pair->ref].label);
+    nd_table_add(table, c->devices[pair->test].label);
+    if (columns->has_probes)
+        nd_table_add(table, c->probes[probe].name);
+    for (size_t i = 0; i < nd_n_measures(); i++) {
+        const struct nd_measure *measure = nd_measure(i);
+        bool is_known = measure->column != NULL && nd_measure_is_known(measure, d);
+        if (measure->column != NULL && measure->form == ND_MEASURED_NEAR_ONE)
+            nd_text_add_near_one_if(table, is_known, nd_measure_value(measure, d));
+        else if (measure->column != NULL)
+            nd_text_add_short_if(table, is_known, nd_measure_value(measure, d));
+    }
+    if (columns->has_distribution)
+        add_distribution(table, &d->distribution);
+}
+
+static void add_signal_titles(struct nd_table *table, const struct columns *columns)
+{
+    nd_table_add(table, "output");
+    if (columns->has_pairs)
+        nd_table_add(table, "against");
+    nd_table_add(table, "device");
+    if (columns->has_probes)
+        nd_table_add(table, "probe");
+    for (size_t i = 0; i < nd_n_measures(); i++)
+        if (nd_measure(i)->column != NULL)
+            nd_table_add(table, nd_measure(i)->column);
+    if (columns->has_distribution) {
+        nd_table_add(table, "KL");
+        nd_table_add(table, "top-k");
+    }
+}
+
+static void put_signal(const struct nd_text_report *report)
+{
+    enum { DISTRIBUTION = 2 };
+    const struct nd_comparison *c = report->comparison;
+    const struct columns columns = needed_columns(c);
+    size_t n_keys = 2u + columns.has_pairs + columns.has_probes, n = 0, n_measured = 0;
+    for (size_t i = 0; i < nd_n_measures(); i++)
+        n_measured += nd_measure(i)->column != NULL;
+    struct nd_table table = {.n_columns = n_keys + n_measured + (columns.has_distribution ? DISTRIBUTION : 0),
+                             .is_left = {true, true, n_keys > 2, n_keys > 3}};
+    table.max_width[0] = columns.has_pairs ? report->width / 4 : ND_TEXT_NAME_MAX;
+    for (size_t i = 1; i < n_keys; i++)
+        table.max_width[i] = columns.has_pairs ? report->width / 8 : ND_TEXT_LABEL_MAX;
+    add_signal_titles(&table, &columns);
+    for (size_t e = 0; e < c->n_tensors; e++)
+        for (size_t i = 0; i < c->n_pairs; i++) {
+            const struct nd_compared_pair *pair = &c->tensors[e].pairs[i];
+            if (!has_signal(&c->tensors[e], pair))
+                continue;
+            /* All tests, but of the pairs among them only so many as a list has. */
+            if (pair->ref != 0 && n++ >= nd_text_list_limit(report))
+                continue;
+            for (size_t p = 0; p < c->n_probes; p++)
+                if (!columns.has_probes || has_differing_values(&pair->probes[p]))
+                    add_row(&table, c, &columns, &c->tensors[e], pair, p);
+        }
+    const char *title = columns.has_distribution
+                            ? "\nsignal at the model outputs (|e|: absolute error in real units; KL in nats):"
+                            : "\nsignal at the model outputs (|e|: absolute error in real units):";
+    nd_text_put_table(report, &table, table.n_columns, n_keys, title);
+    nd_text_put_more(report, n);
+}
+
+/* Appends "NaN 0 -> 3" where the two sides do not have the same number. */
+static void put_change(struct nd_strbuf *line, const char *what, uint64_t ref, uint64_t test)
+{
+    if (ref != test)
+        nd_strbuf_printf(line, "%s%s %llu -> %llu", line->len > 0 ? ", " : "", what, (unsigned long long)ref,
+                         (unsigned long long)test);
+}
+
+static void put_sides(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    for (size_t i = 0; i < c->n_devices; i++) {
-        if (c->devices[i].status != ND_CAPTURE_FAILED)
-            continue;
-        nd_strbuf_puts(report->out, "  ");
-        nd_text_put_wrapped(report, c->devices[i].label, 4);
-        nd_strbuf_puts(report->out, " failed");
-        nd_strbuf_puts(report->out, c->devices[i].failure[0] != '\0' ? ": " : "");
-        nd_text_put_wrapped(report, c->devices[i].failure, 4);
-        nd_strbuf_puts(report->out, "\n");
+    struct nd_table table = {.n_columns = 3,
+                             .is_left = {true, true, true},
+                             .max_width = {ND_TEXT_NAME_MAX * 3 / 4, ND_TEXT_LABEL_MAX * 3 / 4}};
+    for (size_t e = 0; e < c->n_tensors; e++)
+        for (size_t t = 1; t < c->n_devices; t++) {
+            const struct nd_compared_pair *pair = &c->tensors[e].pairs[t - 1];
+            const struct nd_side *ref = &pair->total.difference.ref_side;
+            const struct nd_side *test = &pair->total.difference.test_side;
+            struct nd_strbuf line = {0};
+            if (!has_signal(&c->tensors[e], pair))
+                continue;
+            put_change(&line, "NaN", ref->n_nan, test->n_nan);
+            put_change(&line, "infinite", ref->n_inf, test->n_inf);
+            put_change(&line, "saturated", ref->n_saturated, test->n_saturated);
+            put_change(&line, "zero", ref->n_zero, test->n_zero);
+            put_change(&line, "subnormal", ref->n_subnormal, test->n_subnormal);
+            put_change(&line, "samples of one value", ref->n_stuck_samples, test->n_stuck_samples);
+            if (line.len > 0) {
+                nd_table_add(&table, c->tensors[e].name);
+                nd_table_add(&table, c->devices[t].label);
+                nd_table_add(&table, line.text);
+            }
+            table.failed = table.failed || line.failed;
+            nd_strbuf_deinit(&line);
+        }
+    nd_text_put_table(report, &table, 0, 2,
+                      "\nspecial values at the model outputs (reference -> test, in the samples that differ):");
+}
+
+/* Errors, similarity and special values at the outputs. */
+static void put_signal_and_sides(const struct nd_text_report *report)
+{
+    put_signal(report);
+    put_sides(report);
+}
+
+enum { DEFAULT_WIDTH = 120, MIN_WIDTH = 80 };
+
+/* Of a pair that counts. */
+static bool has_verdict(const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
+                        enum nd_verdict verdict)
+{
+    for (size_t t = 1; t < c->n_devices; t++)
+        if (tensor->pairs[t - 1].verdict == verdict && !tensor->pairs[t - 1].is_unrecorded_input)
+            return true;
+    return false;
+}
+
+static bool is_unrecorded(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
+{
+    size_t t = 1;
+    while (t < c->n_devices && !tensor->pairs[t - 1].is_unrecorded_input)
+        t++;
+    return t < c->n_devices;
+}
+
+/* What is said of a tensor: one thing for all tests, so that no tensor is counted twice in a sentence. What
+ * could not be compared is counted apart. */
+enum said { SAID_DIFFERS, SAID_NAN, SAID_WITHIN, SAID_DEQUANTISED, SAID_OTHER_TYPE, SAID_EQUAL, N_SAID };
+
+static enum said what_is_said(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
+{
+    bool is_different = false, is_dequantised = false;
+    for (size_t t = 1; t < c->n_devices; t++) {
+        const struct nd_difference *d = &tensor->pairs[t - 1].total.difference;
+        is_different = is_different || d->n_samples_differing > 0;
+        is_dequantised = is_dequantised || d->n_dequantised > 0;
     }
+    return has_verdict(c, tensor, ND_VERDICT_DIFFERS)        ? SAID_DIFFERS
+           : has_verdict(c, tensor, ND_VERDICT_INCONCLUSIVE) ? SAID_NAN
+           : !has_verdict(c, tensor, ND_VERDICT_WITHIN)      ? SAID_EQUAL
+           : is_different                                    ? SAID_WITHIN
+           : is_dequantised                                  ? SAID_DEQUANTISED
+                                                             : SAID_OTHER_TYPE;
+}
+
+/* What the verdict means here, in one half sentence on the last line. What does not fit there is left out: it
+ * has been said above. */
+static void put_verdict(const struct nd_text_report *report)
+{
+    enum { PART_BYTES = 128 };
+    const struct nd_comparison *c = report->comparison;
+    size_t n_failed = 0, n_not_comparable = 0, n_unrecorded = 0, n[N_SAID] = {0};
+    for (size_t i = 0; i < c->n_devices; i++)
+        n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        n[what_is_said(c, &c->tensors[e])]++;
+        n_not_comparable += has_verdict(c, &c->tensors[e], ND_VERDICT_NOT_COMPARABLE);
+        n_unrecorded += is_unrecorded(c, &c->tensors[e]);
+    }
+    const struct {
+        size_t n;
+        size_t of;
+        const char *what;
+    } parts[] = {
+        {n_failed, c->n_devices, "devices failed"},
+        {n[SAID_DIFFERS], c->n_tensors, c->has_gates ? "tensors fail their gate" : "tensors differ"},
+        {n[SAID_NAN], c->n_tensors, "tensors have samples that are NaN on both sides"},
+        {n[SAID_WITHIN], c->n_tensors, "tensors differ only within their gate"},
+        {n[SAID_DEQUANTISED], c->n_tensors, "tensors are equal after dequantisation"},
+        {n[SAID_OTHER_TYPE], c->n_tensors, "tensors have equal values in different types"},
+        {n_not_comparable, c->n_tensors, "tensors not or only partly comparable"},
+        {n_unrecorded, c->n_tensors, "tensors are model inputs that not every capture has"},
+    };
+    struct nd_strbuf line = {0};
+    const char *separator = " (";
+    nd_strbuf_printf(&line, "verdict: %s", nd_verdict_name(c->verdict));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        char part[PART_BYTES];
+        if (parts[i].n == 0)
+            continue;
+        snprintf(part, sizeof part, "%s%zu of %zu %s", separator, parts[i].n, parts[i].of, parts[i].what);
+        bool is_fitting = line.len + strlen(part) + strlen("; ...)") <= report->width;
+        nd_strbuf_puts(&line, is_fitting ? part : "; ...");
+        separator = "; ";
+        if (!is_fitting)
+            break;
+    }
+    if (separator[0] == ' ' && c->broken_top1 != SIZE_MAX) {
+        nd_strbuf_puts(&line, " (the reference is broken");
+        separator = "; ";
+    }
+    if (separator[0] == ' ' && c->n_tensors == 1)
+        nd_strbuf_printf(&line, " (the tensor is bit-equal on all %zu devices", c->n_devices);
+    else if (separator[0] == ' ')
+        nd_strbuf_printf(&line, " (all %zu tensors are bit-equal on all %zu devices", c->n_tensors,
+                         c->n_devices);
+    if (c->n_tensors_left_out > 0)
+        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_tensors_left_out,
+                         c->n_tensors_left_out == 1 ? "" : "s");
+    report->out->failed = report->out->failed || line.failed;
+    nd_strbuf_printf(report->out, "\n%s)\n", line.text != NULL ? line.text : "");
+    nd_strbuf_deinit(&line);
+}
+
+/* All tables. */
+static void put_sections(const struct nd_text_report *report)
+{
+    put_devices(report);
+    nd_text_numbers(report);
+    put_all_classes(report);
+    put_first_differences(report);
+    nd_text_predicates(report);
+    nd_text_tensors(report);
+    nd_text_gates(report);
+    nd_text_not_repeatable(report);
+    nd_text_repeats(report);
+    nd_text_stuck(report);
+    put_magnitudes(report);
+    put_signal_and_sides(report);
+    nd_text_structure(report);
+    nd_text_diagnoses(report);
+    nd_text_worst(report);
+    nd_text_channels(report);
+    nd_text_matrices(report);
+    put_top1(report);
+    nd_text_problems(report);
+    put_verdict(report);
+}
+
+enum nd_status nd_report_text(const struct nd_comparison *comparison, const struct nd_report_options *options,
+                              char **out, struct nd_error *err)
+{
+    struct nd_report_options own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_strbuf buf = {0};
+    struct nd_text_report report = {.comparison = comparison,
+                                    .is_brief = own.is_brief,
+                                    .model = own.model,
+                                    .model_path = own.model_path,
+                                    .all_tensors = own.all_tensors,
+                                    .details = own.details,
+                                    .worst = own.worst || own.details,
+                                    .matrices = own.matrices,
+                                    .n_matrices = own.n_matrices,
+                                    .width = DEFAULT_WIDTH,
+                                    .out = &buf};
+    if (own.is_brief)
+        report.width = nd_summary_width(own.width);
+    else if (own.width > 0)
+        report.width = own.width > MIN_WIDTH ? own.width : MIN_WIDTH;
+    for (size_t i = 0; i < report.n_matrices; i++) {
+        status = nd_matrix_check(&report.matrices[i], comparison, err);
+        if (status != ND_OK)
+            return status;
+    }
+    if (own.is_brief)
+        nd_text_brief(&report);
+    else
+        put_sections(&report);
+    return nd_text_end(&buf, out, err);
 }

@@ -24,47 +24,44 @@ enum { ND_TEXT_LIST_LINES = 12, ND_TEXT_BRIEF_LINES = 3 };
 /* Longer names and labels lose their middle in tables. */
 enum { ND_TEXT_NAME_MAX = 32, ND_TEXT_LABEL_MAX = 30 };
 
-/* text_brief.c: all of the default text, of parts of the sections below. */
+/* All of the default text, of parts of the sections below. */
 void nd_text_brief(const struct nd_text_report *report);
 
-/* text_devices.c: who was compared; what is odd about a device (it ran on the CPU, ...); which failed. */
+/* What is odd about a device (it ran on the CPU, ...); which failed. */
 void nd_text_device_notes(const struct nd_text_report *report);
 void nd_text_failures(const struct nd_text_report *report);
 
-/* text_numbers.c: what is not a number, before any verdict. And the samples of a tensor that are NaN in every
+/* What is not a number, before any verdict. And the samples of a tensor that are NaN in every
  * value on both sides: the most of any test. */
 void nd_text_numbers(const struct nd_text_report *report);
 uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_tensor *tensor);
 
-/* text_edges.c: one row per tensor, one column per test device. */
+/* One row per tensor, one column per test device. */
 void nd_text_tensors(const struct nd_text_report *report);
 
-/* text_repeats.c: what repeats of a device say. A sentence for each device that does not repeat itself; all
+/* What repeats of a device say. A sentence for each device that does not repeat itself; all
  * tables. */
 void nd_text_not_repeatable(const struct nd_text_report *report);
 void nd_text_repeats(const struct nd_text_report *report);
 /* Outputs that do not depend on the input. */
 void nd_text_stuck(const struct nd_text_report *report);
 
-/* text_problems.c: what fails its gate, and what could not be compared. */
+/* What fails its gate, and what could not be compared. */
 void nd_text_gates(const struct nd_text_report *report);
 void nd_text_problems(const struct nd_text_report *report);
 
-/* text_signal.c: errors, similarity and special values at the outputs. */
-void nd_text_signal(const struct nd_text_report *report);
-
-/* text_elements.c: where the differing elements are, and which are the worst. */
+/* Where the differing elements are, and which are the worst. */
 void nd_text_structure(const struct nd_text_report *report);
 void nd_text_worst(const struct nd_text_report *report);
 
-/* text_diagnoses.c: what makes values differ, and how errors grow. */
+/* What makes values differ, and how errors grow. */
 void nd_text_diagnoses(const struct nd_text_report *report);
 void nd_text_predicates(const struct nd_text_report *report);
 
-/* text_channels.c: the worst channels of each pair that differs. */
+/* The worst channels of each pair that differs. */
 void nd_text_channels(const struct nd_text_report *report);
 
-/* text_matrix.c: every device against every other. */
+/* Every device against every other. */
 void nd_text_matrices(const struct nd_text_report *report);
 
 /* Whether that tensor is spelled out for that test: it differs there, and is a model output or where the test's

@@ -1,3 +1,4 @@
+/* A campaign's result as CSV: a row for each case. docs/reference/campaign.md. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/report/report.h"
-#include "report/json/qualification.h"
+#include "report/text/qualification.h"
 #include "report/text/tree.h"
 
 static void put_cell(struct nd_strbuf *out, const char *text, bool is_last)

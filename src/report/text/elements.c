@@ -1,10 +1,11 @@
+/* Where differing elements are, and which are the worst. docs/reference/metrics.md#structure and #worst. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
 #include "report/text/compare.h"
-#include "report/text/format.h"
+#include "report/text/table.h"
 
 /* Whether a pattern says more than the share of differing elements does. */
 static bool is_telling(enum nd_pattern pattern)

@@ -1,4 +1,5 @@
 /* The default texts of `npudiff encodings`: the answer first, then the tensors that fit one screen. */
+#include <jansson.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,8 +9,9 @@
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "npudiff/compare/config.h"
+#include "npudiff/model/encodings.h"
 #include "npudiff/report/report.h"
-#include "report/text/encoding_rows.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
 

@@ -9,34 +9,6 @@
 
 enum { N_LISTED = 12 };
 
-/* ---- JSON ---- */
-
-static json_t *evidence_json(const struct nd_explained_execution *execution)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < execution->n_evidence; i++) {
-        const struct nd_execution_evidence *evidence = &execution->evidence[i];
-        nd_tree_append(list, json_pack("{s:s, s:s, s:f, s:o}", "kind", evidence->kind, "for",
-                                       evidence->is_for_npu ? "npu" : "not-npu", "weight", evidence->weight,
-                                       "text", nd_json_string(evidence->text)));
-    }
-    return list;
-}
-
-json_t *nd_explain_execution_json(const struct nd_explained_execution *execution)
-{
-    return json_pack("{s:s, s:b, s:f, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "verdict",
-                     nd_execution_name(execution->verdict), "contradictory", execution->is_contradictory,
-                     "balance", execution->balance, "evidence", evidence_json(execution), "why_unknown",
-                     execution->why_unknown, "deciding", (json_int_t)execution->n_deciding, "off",
-                     (json_int_t)execution->n_off, "far", (json_int_t)execution->n_far, "layers_npu",
-                     (json_int_t)execution->n_npu, "layers_not_npu", (json_int_t)execution->n_not_npu,
-                     "layers_unknown", (json_int_t)execution->n_unknown, "called_npu",
-                     execution->is_called_npu);
-}
-
-/* ---- text ---- */
-
 static void put_side(struct nd_strbuf *out, const struct nd_explained_execution *execution, bool is_for_npu,
                      size_t width)
 {

@@ -1,5 +1,5 @@
-/* What arithmetics of whole layers say of devices: the arithmetic that a device has, what it costs, what is not
- * known, and why two devices differ. */
+/* The long text of `npudiff explain`: a row for each layer, the arithmetic that a device has, what it costs,
+ * what is not known, and why two devices differ. docs/science/verdicts.md. */
 #include "report/text/explain.h"
 
 #include <inttypes.h>
@@ -233,105 +233,11 @@ static void nd_explain_put_differences(struct nd_strbuf *out, const struct nd_ex
         put_difference(out, e, &e->differences[i], width);
 }
 
-/* ---- JSON ---- */
-
-json_t *nd_explain_losses_json(const struct nd_explanation *e, const struct nd_explained_device *device)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < device->n_losses; i++) {
-        const struct nd_explained_layer *layer = &device->layers[device->losses[i]];
-        nd_tree_append(list, json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "layer",
-                                       nd_json_string(e->steps[device->losses[i]].name), "op_type",
-                                       nd_json_string(e->steps[device->losses[i]].op_types), "arithmetic",
-                                       layer->arithmetic, "max", layer->introduced.max, "differing",
-                                       (json_int_t)layer->introduced.n_differing, "values",
-                                       (json_int_t)layer->n_qvalues));
-    }
-    return list;
-}
-
-static json_t *because_json(const struct nd_explained_difference *difference)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < difference->n_because; i++) {
-        const struct nd_explained_reason *reason = &difference->because[i];
-        nd_tree_append(list,
-                       json_pack("{s:s, s:[s, s], s:o}", "property", reason->name, "text", reason->texts[0],
-                                 reason->texts[1], "op_types", nd_json_string(reason->op_types)));
-    }
-    return list;
-}
-
-json_t *nd_explain_differences_json(const struct nd_explanation *e)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < e->n_differences; i++) {
-        const struct nd_explained_difference *difference = &e->differences[i];
-        nd_tree_append(list, json_pack("{s:[I, I], s:[s, s], s:o, s:I, s:o, s:I, s:I}", "devices",
-                                       (json_int_t)difference->devices[0], (json_int_t)difference->devices[1],
-                                       "arithmetic", difference->arithmetics[0], difference->arithmetics[1],
-                                       "because", because_json(difference), "layers",
-                                       (json_int_t)difference->n_layers, "op_types",
-                                       nd_json_string(difference->op_types != NULL ? difference->op_types : ""),
-                                       "differing", (json_int_t)difference->n_differing, "values",
-                                       (json_int_t)difference->n_qvalues));
-    }
-    return list;
-}
-
 /* What an explanation says of layers whose values are floats. */
 
 static const char *type_of(const struct nd_explained_floats *floats)
 {
     return floats->digits == 11 ? "float16" : "float32";
-}
-
-/* The first layer in which not every value is the exact one, rounded once. */
-static size_t find_first(const struct nd_explanation *e, const struct nd_explained_device *device,
-                         size_t *n_layers, size_t *n_exact)
-{
-    size_t first = SIZE_MAX;
-    *n_layers = *n_exact = 0;
-    for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_floats *f = &device->layers[s].floats;
-        if (f->n == 0)
-            continue;
-        bool is_exact = f->n_rounded + f->n_overflown == f->n;
-        ++*n_layers;
-        *n_exact += is_exact;
-        first = first == SIZE_MAX && !is_exact ? s : first;
-    }
-    return first;
-}
-
-void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *e,
-                           const struct nd_explained_device *device, size_t width)
-{
-    size_t n_layers, n_exact, first = find_first(e, device, &n_layers, &n_exact);
-    size_t greatest = nd_explain_greatest(e, device);
-    char share[32];
-    if (n_layers == 0 || nd_explain_has_qvalues(e))
-        return;
-    if (greatest != SIZE_MAX && device->layers[greatest].floats.n > 0) {
-        const struct nd_explained_floats *f = &device->layers[greatest].floats;
-        nd_summary_put(out, width, 2, 4,
-                       "greatest effect: the error of '%s' (%s) alone changes the outputs by %.2g%% (%.0f dB)",
-                       e->steps[greatest].name, e->steps[greatest].op_types, 100 * f->effect,
-                       -20 * log10(f->effect));
-    }
-    if (first == SIZE_MAX) {
-        nd_summary_put(out, width, 2, 4,
-                       "every value of %zu layers is the exact result of the layer's own inputs, rounded once",
-                       n_layers);
-        return;
-    }
-    const struct nd_explained_floats *f = &device->layers[first].floats;
-    nd_summary_put(
-        out, width, 2, 4,
-        "in %zu of %zu layers every value is the exact result, rounded once; the first of the others is "
-        "'%s' (%s): all but %s of its values",
-        n_exact, n_layers, e->steps[first].name, e->steps[first].op_types,
-        nd_explain_share(f->n - f->n_rounded, f->n, share));
 }
 
 static void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -359,14 +265,6 @@ static void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_e
 enum { N_WORST = 3, N_LISTED = 12 };
 
 /* ---- sentences ---- */
-
-bool nd_explain_has_qvalues(const struct nd_explanation *e)
-{
-    for (size_t s = 0; s < e->n_steps; s++)
-        if (e->steps[s].is_layer)
-            return true;
-    return e->n_steps == 0;
-}
 
 static void put_sentence(struct nd_strbuf *out, const struct nd_explanation *e,
                          const struct nd_explained_device *device, size_t width)
@@ -491,106 +389,7 @@ static void put_arithmetic(struct nd_strbuf *out, const struct nd_explanation *e
             n_known, n_layers);
 }
 
-void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanation *e,
-                                 const struct nd_explained_device *device, size_t width, size_t most)
-{
-    size_t n = 0;
-    for (size_t s = 0; s < e->n_steps; s++) {
-        if (device->layers[s].is_examined)
-            continue;
-        if (++n <= most)
-            nd_explain_put_wrapped(out, width, 2, "not examined: '%s' (%s): %s", e->steps[s].name,
-                                   e->steps[s].op_types, device->layers[s].why_not);
-    }
-    if (n > most)
-        nd_strbuf_printf(out, "  and %zu more not examined\n", n - most);
-}
-
-void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e,
-                           const struct nd_explained_device *device, size_t width)
-{
-    size_t n = 0, worst = 0;
-    for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_layer *layer = &device->layers[s], *known = &device->layers[worst];
-        if (!layer->is_within_step || layer->tie_rule != NULL)
-            continue;
-        if (n++ == 0 ||
-            layer->introduced.n_differing * known->n_qvalues > known->introduced.n_differing * layer->n_qvalues)
-            worst = s;
-    }
-    char share[32];
-    if (n > 0)
-        nd_explain_put_wrapped(
-            out, width, 2,
-            "%zu layer%s by 1 LSB from exact rounding, as float arithmetic does (harmless); %s '%s' (%s), %s "
-            "of "
-            "its values",
-            n, n == 1 ? " differs" : "s differ", n == 1 ? "it is" : "most in", e->steps[worst].name,
-            e->steps[worst].op_types,
-            nd_explain_share(device->layers[worst].introduced.n_differing, device->layers[worst].n_qvalues,
-                             share));
-}
-
 /* ---- the report ---- */
-
-void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width)
-{
-    const struct nd_explained_observer *observer = &device->observer;
-    if (observer->n_changed > 0)
-        nd_explain_put_wrapped(
-            out, width, 2,
-            "observing changes the outputs of %zu of %zu samples: what is said of layers is of another graph; "
-            "capture with --prefixes to see those of this one",
-            observer->n_changed, observer->n_samples);
-    else if (observer->n_samples > 0)
-        nd_explain_put_wrapped(out, width, 2,
-                               "observing changes nothing: the outputs of %zu samples are bit-equal without it",
-                               observer->n_samples);
-}
-
-static bool is_same_finding(const struct nd_explained_finding *a, const struct nd_explained_finding *b)
-{
-    return a->fault.kind == b->fault.kind && strcmp(a->fault.text, b->fault.text) == 0;
-}
-
-/* How many say the same from this one on; 0: one before it says so. */
-static size_t count_alike(const struct nd_explained_device *device, size_t i)
-{
-    size_t n = 0;
-    for (size_t k = 0; k < device->n_findings; k++) {
-        if (!is_same_finding(&device->findings[k], &device->findings[i]))
-            continue;
-        if (k < i)
-            return 0;
-        n++;
-    }
-    return n;
-}
-
-/* What the capture itself says; it puts the rest in doubt and comes first. */
-void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation *e,
-                             const struct nd_explained_device *device, size_t width, size_t most)
-{
-    size_t n_printed = 0;
-    for (size_t i = 0; i < device->n_findings && n_printed < most; i++) {
-        const struct nd_explained_fault *fault = &device->findings[i].fault;
-        const struct nd_explained_step *step = &e->steps[device->findings[i].step];
-        size_t n = count_alike(device, i);
-        char channel[64] = "", more[64] = "";
-        if (n == 0)
-            continue;
-        if (fault->channel != SIZE_MAX)
-            snprintf(channel, sizeof channel, " (channel %zu)", fault->channel);
-        if (n > 1)
-            snprintf(more, sizeof more, " and %zu more", n - 1);
-        nd_explain_put_wrapped(out, width, 2, "the capture of '%s' (%s)%s: %s%s: %s%s%s", step->name,
-                               step->op_types, more, fault->kind, channel, fault->text,
-                               fault->rival != NULL ? "; or " : "", fault->rival != NULL ? fault->rival : "");
-        n_printed++;
-    }
-    if (n_printed == most)
-        nd_strbuf_printf(out, "  %zu findings in all: --json lists them\n", device->n_findings);
-}
 
 static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, size_t d, size_t width,
                        bool with_layers)
@@ -655,48 +454,6 @@ static void put_majority(struct nd_strbuf *out, const struct nd_explanation *e, 
         nd_explain_put_wrapped(out, width, 0,
                                "no majority: %s; each device is compared with the quantised reference",
                                e->majority.why_not != NULL ? e->majority.why_not : "nothing was captured");
-}
-
-/* Layers that are not evaluated, and whose values stand for theirs. */
-static void put_taken(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
-{
-    for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_step *step = &e->steps[s];
-        if (step->substituted_from == SIZE_MAX)
-            continue;
-        const struct nd_explained_device *donor = &e->devices[step->substituted_from];
-        nd_explain_put_wrapped(
-            out, width, 0,
-            "'%s' (%s) is not evaluated: its values come from the capture of '%s'. The layers "
-            "after it are judged as if these values were right; what it adds itself is not known",
-            step->name, step->op_types, donor->uri);
-    }
-}
-
-/* What cannot be said of any device. */
-void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
-{
-    size_t n = 0, first = SIZE_MAX;
-    put_taken(out, e, width);
-    for (size_t s = 0; s < e->n_steps; s++) {
-        if (e->steps[s].unreached_from == SIZE_MAX)
-            continue;
-        first = n++ == 0 ? e->steps[s].unreached_from : first;
-    }
-    if (n > 0)
-        nd_explain_put_wrapped(
-            out, width, 0,
-            "no reference after '%s' (%s): of %zu of %zu layers only what they introduce is known, not "
-            "what earlier layers pass on",
-            e->steps[first].name, e->steps[first].op_types, n, e->n_steps);
-    for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_step *step = &e->steps[s];
-        bool is_unreached = step->unreached_from != SIZE_MAX;
-        if (step->is_model_output && (is_unreached || step->lacks_float))
-            nd_explain_put_wrapped(out, width, 0, "nothing is said of the error of output '%s': %s", step->name,
-                                   is_unreached ? "it has no reference"
-                                                : "the float model cannot be evaluated so far");
-    }
 }
 
 static void put_text(struct nd_strbuf *out, const struct nd_explanation *e, size_t width, bool with_layers)

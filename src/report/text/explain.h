@@ -53,12 +53,6 @@ void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation
 /* Only one sentence of that. */
 void nd_explain_put_execution_line(struct nd_strbuf *out, const struct nd_explanation *explanation,
                                    const struct nd_explained_device *device, size_t width);
-json_t *nd_explain_execution_json(const struct nd_explained_execution *execution);
-
-/* Why such devices differ. */
-json_t *nd_explain_losses_json(const struct nd_explanation *explanation,
-                               const struct nd_explained_device *device);
-json_t *nd_explain_differences_json(const struct nd_explanation *explanation);
 
 /* What the quantisation costs, by layer: one paragraph; everything; as JSON (null without a float model). */
 void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *explanation,

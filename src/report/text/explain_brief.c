@@ -19,6 +19,25 @@ static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_expla
 /* The verdict of a device, first line first: what the layers' values say, and what of the error at the outputs
  * is the chip's. */
 
+/* "proven: the fault predicts every wrong value; ...", of a faulty or unexplained layer: how sure the cause is,
+ * what speaks for it, and what else it may be. */
+static void say_evidence(const struct nd_explained_layer *layer, struct nd_strbuf *out)
+{
+    const struct nd_explained_fault *fault = &layer->fault;
+    bool is_fault = layer->state == ND_LAYER_FAULTY;
+    const char *certainty = is_fault ? nd_certainty_name(layer->certainty) : NULL;
+    nd_strbuf_printf(out, "%s%s%s", certainty != NULL ? certainty : "", certainty != NULL ? ": " : "",
+                     layer->evidence);
+    if (is_fault && fault->rival != NULL)
+        nd_strbuf_printf(out, "; '%s' explains the values as well", fault->rival);
+    else if (is_fault && fault->kind == NULL)
+        nd_strbuf_puts(out, "; which fault it is, is not known");
+    else if (layer->certainty == ND_CERTAINTY_UNKNOWN)
+        nd_strbuf_puts(out, "; no known fault predicts these values");
+    else if (layer->certainty == ND_CERTAINTY_GUESS && fault->kind != NULL)
+        nd_strbuf_printf(out, "; a guess, not proven: %s", fault->text);
+}
+
 struct layers {
     size_t n, n_follow, n_unexplained,
         n_not_examined;       /* operators with their quantisers, and inputs' quantisers */
@@ -235,7 +254,7 @@ static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
         const struct nd_explained_step *step = &e->steps[device->faulty[i]];
         const struct nd_explained_layer *layer = &device->layers[device->faulty[i]];
         struct nd_strbuf evidence = {0};
-        nd_explain_say_evidence(layer, &evidence);
+        say_evidence(layer, &evidence);
         nd_explain_put_wrapped(out, width, 2, "faulty: '%s' (%s), %s: %s", step->name, step->op_types,
                                layer->fault.kind != NULL ? layer->fault.kind : "of no known kind",
                                evidence.text != NULL ? evidence.text : "");
@@ -256,7 +275,7 @@ static void put_unexplained(struct nd_strbuf *out, const struct nd_explanation *
         const struct nd_explained_step *step = &e->steps[device->unexplained[i]];
         const struct nd_explained_layer *layer = &device->layers[device->unexplained[i]];
         struct nd_strbuf evidence = {0};
-        nd_explain_say_evidence(layer, &evidence);
+        say_evidence(layer, &evidence);
         nd_explain_put_wrapped(out, width, 2, "unexplained: '%s' (%s): %s", step->name, step->op_types,
                                evidence.text != NULL ? evidence.text : "");
         out->failed = out->failed || evidence.failed;
@@ -522,7 +541,7 @@ static void put_faulty_of_explain_brief(const struct brief *b, const struct nd_e
 {
     const struct nd_explained_layer *layer = &device->layers[device->faulty[0]];
     struct nd_strbuf evidence = {0};
-    nd_explain_say_evidence(layer, &evidence);
+    say_evidence(layer, &evidence);
     b->out->failed = b->out->failed || evidence.failed;
     nd_summary_put(b->out, b->width, 2, 4, "evidence: %s", evidence.text != NULL ? evidence.text : "");
     nd_strbuf_deinit(&evidence);

@@ -32,8 +32,4 @@ double nd_explain_effect_share(const struct nd_explanation *e, const struct nd_e
 /* The layer with the greatest effect on the outputs; SIZE_MAX: none has any, or none was measured. */
 size_t nd_explain_greatest(const struct nd_explanation *e, const struct nd_explained_device *device);
 
-/* "proven: the fault predicts every wrong value; ...", of a faulty or unexplained layer: how sure the cause is,
- * what speaks for it, and what else it may be. */
-void nd_explain_say_evidence(const struct nd_explained_layer *layer, struct nd_strbuf *out);
-
 #endif

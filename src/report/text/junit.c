@@ -8,7 +8,7 @@
 #include "core/text/print.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
-#include "report/json/qualification.h"
+#include "report/text/qualification.h"
 
 struct counts {
     size_t tests, failures, errors, skipped;

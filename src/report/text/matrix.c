@@ -1,8 +1,9 @@
+/* Every device against every other, by one metric. docs/reference/metrics.md. */
 #include <string.h>
 
 #include "core/error.h"
 #include "report/text/compare.h"
-#include "report/text/format.h"
+#include "report/text/table.h"
 
 static enum nd_status fail_metric(const char *text, struct nd_error *err)
 {

@@ -1,8 +1,12 @@
+/* What fails its gate, what could not be compared, and what is odd about a device.
+ * docs/reference/metrics.md#gates. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "report/text/compare.h"
-#include "report/text/format.h"
+#include "report/text/summary.h"
+#include "report/text/table.h"
 
 static void put_failing(const struct nd_text_report *report)
 {
@@ -216,4 +220,66 @@ void nd_text_problems(const struct nd_text_report *report)
     if (is_help_at_hand(c))
         nd_strbuf_puts(report->out,
                        "  to compare only what all have: --tensors outputs, or --tensors NAME,...\n");
+}
+
+/* Only where something fell back: everything on the NPU is what was asked for. */
+static void put_npu_share(const struct nd_text_report *report, const struct nd_compared_device *device)
+{
+    const struct nd_npu_share *share = &device->npu_share;
+    size_t n = share->n_npu + share->n_off;
+    if (!device->is_npu || share->n_off == 0)
+        return;
+    char time[48] = "";
+    if (!isnan(share->time))
+        snprintf(time, sizeof time, ", %.3g %% of the time", 100 * share->time);
+    nd_summary_put(report->out, report->width, 2, 4,
+                   "%s: %zu of %zu operators (%.3g %%)%s on the NPU; 'npudiff placement' says which not",
+                   device->label, share->n_npu, n, 100 * share->nodes, time);
+}
+
+/* Only where options differ that are known to change bits. */
+static void put_configuration(const struct nd_text_report *report, const struct nd_compared_device *device)
+{
+    if (device->configuration == NULL || device->configuration[0] == '\0')
+        return;
+    nd_summary_put(report->out, report->width, 2, 4,
+                   "%s is configured differently from '%s', in what is known to change bits: %s", device->label,
+                   report->comparison->devices[device->configured_as].label, device->configuration);
+}
+
+/* What the captures leave open, so that nobody takes "same" for more than it says. */
+static void put_unknown(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    if (c->unknown_models)
+        nd_summary_put(report->out, report->width, 2, 4, "%s",
+                       "note: not every capture says of which model it is; tensors are matched by name alone");
+    if (c->unknown_inputs)
+        nd_summary_put(report->out, report->width, 2, 4, "%s",
+                       "note: not every capture says what it was fed; the inputs are taken to be the same");
+}
+
+void nd_text_device_notes(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    put_unknown(report);
+    for (size_t i = 0; i < c->n_devices; i++)
+        put_npu_share(report, &c->devices[i]);
+    for (size_t i = 0; i < c->n_devices; i++)
+        put_configuration(report, &c->devices[i]);
+}
+
+void nd_text_failures(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    for (size_t i = 0; i < c->n_devices; i++) {
+        if (c->devices[i].status != ND_CAPTURE_FAILED)
+            continue;
+        nd_strbuf_puts(report->out, "  ");
+        nd_text_put_wrapped(report, c->devices[i].label, 4);
+        nd_strbuf_puts(report->out, " failed");
+        nd_strbuf_puts(report->out, c->devices[i].failure[0] != '\0' ? ": " : "");
+        nd_text_put_wrapped(report, c->devices[i].failure, 4);
+        nd_strbuf_puts(report->out, "\n");
+    }
 }

@@ -1,3 +1,4 @@
+/* A campaign's result as text: devices, accuracy, targets, findings. docs/reference/campaign.md. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -8,9 +9,22 @@
 #include "core/error.h"
 #include "core/text/print.h"
 #include "npudiff/report/report.h"
-#include "report/json/qualification.h"
+#include "report/text/qualification.h"
 #include "report/text/table.h"
 #include "report/text/tree.h"
+
+const struct nd_qualified_gate *nd_qualified_gate_of(const struct nd_qualified *result,
+                                                     const struct nd_qualified_case *one)
+{
+    static const struct nd_qualified_gate none = {.gate = "", .text = "", .line = SIZE_MAX};
+    return one->gate < result->gates.n ? &result->gates.items[one->gate] : &none;
+}
+
+bool nd_qualified_is_about(const struct nd_qualified_case *one, const struct nd_qualified_model *model,
+                           const struct nd_qualified_device *device)
+{
+    return strcmp(one->model, model->name) == 0 && strcmp(one->device, device->label) == 0;
+}
 
 enum { WIDTH = 120 };
 

@@ -6,7 +6,7 @@
 
 #include "core/text/print.h"
 #include "npudiff/report/report.h"
-#include "report/json/qualification.h"
+#include "report/text/qualification.h"
 #include "report/text/summary.h"
 #include "report/text/table.h"
 #include "report/text/tree.h"

@@ -11,7 +11,6 @@
 #include "core/text/print.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/report/report.h"
-#include "report/text/format.h"
 #include "report/text/summary.h"
 #include "report/text/table.h"
 #include "report/text/tree.h"

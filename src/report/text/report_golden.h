@@ -8,23 +8,14 @@
 
 enum { ND_UPGRADE_BYTES = 256 };
 
-/* "3/50": tensors that differ. */
-const char *nd_upgrade_changed(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
-
-/* The operators of the tensors that differ, each once, in graph order. */
-const char *nd_upgrade_operators(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
-
-/* "48/50 -> 47/50, p 1", or "". */
-const char *nd_upgrade_accuracy(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
-
-/* golden_history.c: a short name for a value, "a" for 0; "-" for SIZE_MAX. */
+/* A short name for a value, "a" for 0; "-" for SIZE_MAX. */
 enum { ND_HISTORY_LETTER_BYTES = 16 };
 const char *nd_history_letter(size_t value, char buf[static ND_HISTORY_LETTER_BYTES]);
 
-/* json_golden.c: the member "problems" of a store. */
+/* The member "problems" of a store. */
 void nd_report_put_problems(struct nd_json *json, const struct nd_golden *store);
 
-/* text_changes.c: a line with what changed of the axis; what people call it; whether a key changed. */
+/* A line with what changed of the axis; what people call it; whether a key changed. */
 const char *nd_golden_axis_name(const char *axis);
 
 #endif

@@ -1,3 +1,4 @@
+/* What the default texts of all commands have in common: wrapped sentences, and the command to paste next. */
 #include "report/text/summary.h"
 
 #include <stdarg.h>
@@ -7,7 +8,6 @@
 
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
-#include "report/text/format.h"
 #include "report/text/table.h"
 #include "report/workflows/emit.h"
 

@@ -1,7 +1,7 @@
+/* One row for each tensor, one column for each test device. docs/guides/reading-the-output.md. */
 #include <stdio.h>
 
 #include "report/text/compare.h"
-#include "report/text/format.h"
 #include "report/text/table.h"
 
 /* Columns in front of those of the devices. */

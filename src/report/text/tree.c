@@ -1,3 +1,4 @@
+/* What writers have in common that build a tree of JSON, and how every writer ends. */
 #include "report/text/tree.h"
 
 #include <stdio.h>

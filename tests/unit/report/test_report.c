@@ -12,7 +12,7 @@
 #include "core/files/file.h"
 #include "core/files/new_file.h"
 #include "npudiff/report/report.h"
-#include "report/text/format.h"
+#include "report/text/table.h"
 
 enum { N = 6 };
 

@@ -1,3 +1,4 @@
+/* Sums of doubles without rounding, and their text in parts. docs/reference/metrics.md#sums and #parts. */
 #include "compare/metrics/kernels/exact_sum.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Float types: their ranges, and how many of their values apart two numbers are. docs/reference/metrics.md#ulp.
+ */
 #include "compare/metrics/kernels/float_format.h"
 
 #include <float.h>

@@ -1,3 +1,4 @@
+/* Which instruction sets there are, and which of them this processor has. docs/reference/metrics.md#sums. */
 #include "compare/metrics/kernels/kernels.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* How often values of which size were seen, quantiles of them, and their text in parts.
+ * docs/reference/metrics.md#errors and #parts. */
 #include "compare/metrics/kernels/log_histogram.h"
 
 #include <assert.h>

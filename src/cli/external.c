@@ -1,3 +1,4 @@
+/* Commands that are programs of their own, found as git finds them: `npudiff fingerprint` is `npudiff-lab`. */
 #include "cli/external.h"
 
 #include <limits.h>

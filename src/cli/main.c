@@ -1,3 +1,4 @@
+/* The command npudiff: finds the command that is named, and runs it. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -275,7 +275,7 @@ static enum nd_status evaluate(struct nd_evaluation *evaluation, const struct nd
     if (options->n_merge > 0)
         status = nd_evaluation_parts_load(evaluation, options->merge, options->n_merge, err);
     else if (plan->n_samples > 0 && nd_plan_has_qvalues(plan))
-        status = nd_evaluate(evaluation, (struct nd_span){0, plan->n_samples}, options, err);
+        status = nd_evaluate(evaluation, (struct nd_sample_span){0, plan->n_samples}, options, err);
     if (status == ND_OK)
         nd_evaluate_finish(evaluation);
     return status;

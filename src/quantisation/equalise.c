@@ -1,3 +1,4 @@
+/* Cross-layer equalisation of a pair: factors, and what the outputs say of them. */
 #include "quantisation/equalise.h"
 
 #include <math.h>

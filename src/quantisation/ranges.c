@@ -1,3 +1,4 @@
+/* The best quantiser of one scale for given values. */
 #include "quantisation/ranges.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* The weights and biases of a layer, before and after their quantisation. */
 #include "quantisation/weights.h"
 
 #include <math.h>

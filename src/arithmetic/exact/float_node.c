@@ -1,3 +1,4 @@
+/* Evaluates one node of a float graph by itself, from given inputs. float_node.h says for whom. */
 #include "arithmetic/exact/float_node.h"
 
 #include <string.h>

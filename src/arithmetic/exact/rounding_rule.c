@@ -1,3 +1,5 @@
+/* What a device does between the exact value of a layer and its quantised value. rounding_rule.h has the
+ * formulas. */
 #include "arithmetic/exact/rounding_rule.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Tensors of doubles: made, copied, freed. array.h says who owns what. */
 #include "arithmetic/operators/array.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Goes through up to three tensors at once, each with strides of its own. */
 #include "arithmetic/operators/walk.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* The windows of convolutions and pools: what of an input each output element reads. */
 #include "arithmetic/operators/window.h"
 
 #include <string.h>

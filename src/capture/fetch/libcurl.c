@@ -1,3 +1,4 @@
+/* Loads libcurl when a name of a server is first read. */
 #include "capture/fetch/libcurl.h"
 
 #if ND_HAVE_CURL_H

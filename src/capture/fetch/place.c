@@ -1,3 +1,4 @@
+/* Where the name of a file on a server or in a bucket leads to. docs/guides/servers.md. */
 #include "capture/fetch/place.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Decodes a stored chunk: shuffle and deflate. docs/reference/capture-format.md. */
 #include "capture/hdf5/chunk_decode.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Confines the child process that runs libhdf5 on strangers' files. docs/architecture.md#confined. */
 #include "capture/hdf5/confine.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* What writing and reading share of libhdf5: its lock, its errors, its types. */
 #include "capture/hdf5/libhdf5.h"
 
 #include <pthread.h>

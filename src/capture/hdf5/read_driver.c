@@ -1,3 +1,4 @@
+/* A driver through which libhdf5 reads a file that it did not open itself. */
 #include "capture/hdf5/read_driver.h"
 
 #include <stdlib.h>

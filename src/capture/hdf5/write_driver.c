@@ -1,3 +1,4 @@
+/* A driver through which libhdf5 writes; failed writes are kept and reported at the end. */
 #include "capture/hdf5/write_driver.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* The list of findings in a log: joined, counted, sorted. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Matches a line of a log with the patterns of known messages. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Attributes of a capture that is being made: added, replaced, found. */
 #include "capture/read/attr_list.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The digest of everything that a capture holds. docs/reference/capture-format.md. */
 #include "capture/read/content.h"
 
 #include <stdio.h>

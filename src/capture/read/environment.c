@@ -1,3 +1,4 @@
+/* The label of a capture, and the machine and versions that it was made with. */
 #include "capture/read/environment.h"
 
 #include <stdlib.h>

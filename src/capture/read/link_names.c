@@ -1,3 +1,4 @@
+/* Names of tensors, probes and logs as names of HDF5 links, and back. */
 #include "capture/read/link_names.h"
 
 #include <stdlib.h>

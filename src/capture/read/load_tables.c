@@ -1,3 +1,4 @@
+/* Reads the tables of a capture, and refuses what contradicts itself. docs/reference/capture-format.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The columns of the tables of a capture. docs/reference/capture-format.md. */
 #include "capture/read/schema.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Writes a capture: begins, attributes, tables, logs, commits. docs/reference/capture-format.md. */
 #include "capture/write/write.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture/hdf5/index.h"
 #include "capture/read/capture_internal.h"
 #include "capture/read/content.h"
 #include "capture/read/link_names.h"
@@ -16,7 +18,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "capture/hdf5/index.h"
 
 /* Written first with zeros so that commit only overwrites bytes in place and the file's structure stays as it
  * is. */

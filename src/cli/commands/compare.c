@@ -1,3 +1,4 @@
+/* `npudiff compare`: options, parts, output, exit code. docs/reference/metrics.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* `npudiff devices`: which devices there are here, and what a URI resolves to. docs/reference/devices.md. */
 #include <stdio.h>
 #include <string.h>
 

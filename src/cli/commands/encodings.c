@@ -1,3 +1,4 @@
+/* `npudiff encodings`: extracts, compares and applies quantisation parameters. */
 #include <stdio.h>
 #include <string.h>
 

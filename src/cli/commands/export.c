@@ -1,3 +1,4 @@
+/* `npudiff export`: results as files for other tools. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* `npudiff export model-explorer`: node data for Google's Model Explorer. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* Exports the scales of a model that a command wrote, for other quantisers. */
 #include "cli/commands/export_scales.h"
 
 #include "cli/terminal/errors.h"

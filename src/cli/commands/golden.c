@@ -1,3 +1,4 @@
+/* `npudiff golden`: accepted captures in a store. docs/reference/store.md. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* `npudiff golden check --runtime`: what a different runtime changes. docs/guides/sdk-upgrade.md. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

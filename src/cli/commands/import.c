@@ -1,3 +1,4 @@
+/* `npudiff import`: captures from files of other tools. docs/reference/import-map.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

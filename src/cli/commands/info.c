@@ -1,3 +1,4 @@
+/* `npudiff info` and `ls`: what a capture or a folder holds. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

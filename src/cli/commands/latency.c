@@ -1,3 +1,4 @@
+/* `npudiff latency`: options, lists of numbers, exit code. docs/science/latency.md. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* `npudiff lint`: options, fixes, SARIF, exit code. docs/reference/lint.md. */
 #include <stdio.h>
 #include <stdlib.h>
 

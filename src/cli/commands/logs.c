@@ -1,3 +1,4 @@
+/* `npudiff logs`: what the lines of a log mean. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

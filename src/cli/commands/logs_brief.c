@@ -1,3 +1,4 @@
+/* The default text of `npudiff logs`: one line for each kind of finding. */
 #include "cli/commands/logs_brief.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* `npudiff placement`: where each node ran. docs/science/fallback.md. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

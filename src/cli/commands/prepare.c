@@ -1,3 +1,4 @@
+/* `npudiff prepare`: the folder for a run of qnn-net-run. docs/reference/prepared-folder.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* `npudiff probes`: the inputs that there are, and what a description comes to. docs/reference/probes.md. */
 #include "cli/options/commands.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"

@@ -1,3 +1,4 @@
+/* `npudiff qualify`: a campaign, its plan and its parts. docs/reference/campaign.md. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* `npudiff report`: one HTML page of captures, results or a campaign. */
 #include <stdio.h>
 #include <stdlib.h>
 

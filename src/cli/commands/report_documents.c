@@ -1,3 +1,4 @@
+/* The results that a report shows: read from files, or made from captures. */
 #include "cli/commands/report_documents.h"
 
 #include <stdio.h>
@@ -5,16 +6,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/options/capture_paths.h"
 #include "cli/options/dim_options.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
+#include "cli/terminal/rows.h"
+#include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
 #include <jansson.h>
 #include <unistd.h>
-#include "cli/options/capture_paths.h"
-#include "cli/terminal/rows.h"
-#include "npudiff/capture/capture.h"
 
 enum { OUTPUT_EFFECT_SAMPLES = 16 }; /* as `npudiff explain` takes by default */
 

@@ -1,3 +1,4 @@
+/* Writes the HTML report of a command that has --report. */
 #include "cli/commands/report_file.h"
 
 #include <stdlib.h>

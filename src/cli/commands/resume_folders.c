@@ -1,3 +1,4 @@
+/* Which captures --resume continues, keeps, or refuses. */
 #include "cli/commands/resume_folders.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* The commands that `npudiff run` runs, one after the other. */
 #include "cli/commands/run_stages.h"
 
 #include <jansson.h>

@@ -1,3 +1,4 @@
+/* `npudiff runtimes`: installed runtimes, added, checked, removed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

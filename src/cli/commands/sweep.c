@@ -1,3 +1,4 @@
+/* `npudiff sweep`: which settings of a provider change results. */
 #include <stdlib.h>
 #include <string.h>
 

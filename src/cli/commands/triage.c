@@ -1,3 +1,4 @@
+/* `npudiff triage`: a capture or bundle against the store. docs/guides/field-triage.md. */
 #include "cli/commands/golden.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/rows.h"

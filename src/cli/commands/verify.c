@@ -1,3 +1,4 @@
+/* `npudiff verify`: whether a capture or certificate is whole. docs/reference/certificate.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

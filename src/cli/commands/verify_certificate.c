@@ -1,3 +1,4 @@
+/* `npudiff verify CERT.json ALIGNED.onnx`. docs/reference/certificate.md. */
 #include "cli/commands/verify_certificate.h"
 
 #include <stdio.h>

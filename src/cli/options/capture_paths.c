@@ -1,3 +1,4 @@
+/* Where captures and datasheets are written, by default and by -o. */
 #include "cli/options/capture_paths.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* What the options of `npudiff compare` come to, and which of them contradict each other. */
 #include "cli/options/compare_setup.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Candidates for the completion of shells. */
 #include "cli/options/complete.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* Models that options name or captures state, and --dim NAME=N. */
 #include "cli/options/dim_options.h"
 
 #include <stdlib.h>

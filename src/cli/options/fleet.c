@@ -1,3 +1,4 @@
+/* Captures one model on several devices, with a line of progress for each. */
 #include "cli/options/fleet.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* The probes and the devices that a command line names. */
 #include "cli/options/workload.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* What a command says when it fails, as text or as JSON. docs/reference/errors.md. */
 #include "cli/terminal/errors.h"
 
 #include <jansson.h>
@@ -195,4 +196,12 @@ json_t *cli_text(const char *text)
     value = clean != NULL ? json_string(clean) : NULL;
     free(clean);
     return value;
+}
+
+void cli_print_document(const char *json)
+{
+    if (cli_errors_has_lost_memory())
+        return; /* its place takes the error */
+    fputs(json, stdout);
+    cli_errors_has_document();
 }

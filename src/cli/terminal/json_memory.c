@@ -1,3 +1,4 @@
+/* Counts the memory of JSON trees, so that a lack of it is an error. */
 #include "cli/terminal/json_memory.h"
 
 #include <jansson.h>

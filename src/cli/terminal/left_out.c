@@ -1,3 +1,4 @@
+/* The tensors that a capture lacks, with its own reasons. */
 #include "cli/terminal/left_out.h"
 
 #include <stdlib.h>

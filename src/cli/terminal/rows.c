@@ -1,3 +1,4 @@
+/* Lists for people and for programs, from one set of rows. */
 #include "cli/terminal/rows.h"
 
 #include <stdint.h>
@@ -44,15 +45,6 @@ void cli_print_json(enum nd_document kind, const json_t *members)
         cli_print_made(ND_OK, text, true, NULL);
 }
 
-void cli_print_document(const char *json)
-{
-    if (cli_errors_has_lost_memory())
-        return; /* its place takes the error */
-    fputs(json, stdout);
-    cli_errors_has_document();
-}
-
-/* Prints the object with the error as its last member. */
 int cli_print_rows(enum nd_document kind, const char *name, json_t *rows,
                    const struct nd_report_column *columns, bool is_json)
 {

@@ -1,3 +1,4 @@
+/* Standard output and error without control sequences of strangers. */
 #include "cli/terminal/safe_output.h"
 
 #include <errno.h>

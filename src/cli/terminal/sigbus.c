@@ -1,3 +1,4 @@
+/* What becomes of a command when a file that it reads is cut meanwhile. */
 #include "cli/terminal/sigbus.h"
 
 #include <signal.h>

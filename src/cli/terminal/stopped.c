@@ -1,3 +1,4 @@
+/* What a command says when Ctrl-C stopped it. */
 #include "cli/terminal/stopped.h"
 
 #include <stdbool.h>

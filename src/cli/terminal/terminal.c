@@ -1,3 +1,4 @@
+/* Width, colours and pager of a terminal, and what is printed there. */
 #include "cli/terminal/terminal.h"
 
 #include <stdint.h>
@@ -161,6 +162,7 @@ const struct cli_option cli_answer_screen[] = {
     {.name = NULL},
 };
 
+/* Prints the object with the error as its last member. */
 static void print_with_error(const char *object, const json_t *error)
 {
     size_t n = strlen(object);

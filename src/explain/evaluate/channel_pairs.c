@@ -1,3 +1,5 @@
+/* Pairs of layers whose weights can be scaled against each other, channel by channel. docs/science/theory.md.
+ */
 #include "explain/evaluate/channel_pairs.h"
 
 #include <math.h>

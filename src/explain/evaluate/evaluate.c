@@ -70,8 +70,8 @@ static void count_element(struct nd_evaluator *w, size_t step, size_t i, const s
 }
 
 /* evaluate.c: what chipsets have in common, the plurality of their quantised values, element by element.
- * Lineages vote, not devices. docs/science/theory.md#majority. Of the sample at hand: fills the majority's part of
- * the sums of outputs. */
+ * Lineages vote, not devices. docs/science/theory.md#majority. Of the sample at hand: fills the majority's part
+ * of the sums of outputs. */
 static void nd_count_counts(struct nd_evaluator *w)
 {
     const struct nd_plan *plan = w->reader.plan;
@@ -813,7 +813,7 @@ static void share_results(struct nd_evaluation *evaluation, size_t device)
                n * sizeof *evaluation->sums);
 }
 
-enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_span span,
+enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_sample_span span,
                            const struct nd_explain_options *options, struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;

@@ -1,3 +1,4 @@
+/* The sums of an evaluation: made, added, merged. evaluation.h says what they count. */
 #include "explain/evaluate/evaluation.h"
 
 #include <stdlib.h>

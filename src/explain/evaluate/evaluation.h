@@ -62,7 +62,7 @@ void nd_evaluation_deinit(struct nd_evaluation *evaluation);
 
 /* Fills what it has of these samples. Of options: progress and is_cancelled. Errors are those of reading
  * captures and of nd_exact_graph_run. */
-enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_span span,
+enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_sample_span span,
                            const struct nd_explain_options *options, struct nd_error *err);
 /* Once all samples are there: completes the tallies, and what captures with the same quantised values share. */
 void nd_evaluate_finish(struct nd_evaluation *evaluation);

@@ -158,10 +158,10 @@ static void nd_codec_tallies(struct nd_codec *codec, size_t n_steps, struct nd_q
 
 enum { PART_FORMAT = 3, DIGEST_BYTES = 16, PLACE_BYTES = 24, HEAD_BYTES = DIGEST_BYTES + PLACE_BYTES };
 
-struct nd_span nd_part_span(size_t n_samples, size_t part, size_t n_parts)
+struct nd_sample_span nd_part_span(size_t n_samples, size_t part, size_t n_parts)
 {
     size_t each = n_samples / n_parts, more = n_samples % n_parts;
-    return (struct nd_span){part * each + (part < more ? part : more), each + (part < more)};
+    return (struct nd_sample_span){part * each + (part < more ? part : more), each + (part < more)};
 }
 
 /* ---- what a part is of ---- */
@@ -313,7 +313,7 @@ enum nd_status nd_evaluation_part_format(struct nd_evaluation *evaluation, size_
                                          char **out, struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
-    const struct nd_span span = nd_part_span(plan->n_samples, part, n_parts);
+    const struct nd_sample_span span = nd_part_span(plan->n_samples, part, n_parts);
     json_t *samples = json_array(), *tallies = json_array();
     bool is_whole = samples != NULL && tallies != NULL;
     for (size_t i = 0; is_whole && i < span.n; i++) {
@@ -427,7 +427,7 @@ static enum nd_status add_part(struct merge *merge, const char *path, struct nd_
     if (status == ND_OK) {
         size_t part = (size_t)integer_of(root, "part");
         const json_t *samples = json_object_get(root, "evaluated");
-        const struct nd_span span = nd_part_span(merge->evaluation->plan->n_samples, part, merge->n);
+        const struct nd_sample_span span = nd_part_span(merge->evaluation->plan->n_samples, part, merge->n);
         bool is_whole = json_array_size(samples) == span.n;
         merge->paths[part] = path;
         for (size_t i = 0; status == ND_OK && is_whole && i < span.n; i++) {

@@ -7,7 +7,7 @@
 #include "explain/evaluate/evaluation.h"
 
 /* The samples of part `part` of n_parts: as many as of every other part, or one less. */
-struct nd_span nd_part_span(size_t n_samples, size_t part, size_t n_parts);
+struct nd_sample_span nd_part_span(size_t n_samples, size_t part, size_t n_parts);
 
 /* The text (JSON) of part `part` of n_parts, whose samples are evaluated, in new memory. ND_ERR_MEMORY. */
 enum nd_status nd_evaluation_part_format(struct nd_evaluation *evaluation, size_t part, size_t n_parts,

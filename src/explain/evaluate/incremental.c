@@ -1,3 +1,4 @@
+/* After a change of one tensor, computes again only what depends on it. */
 #include "explain/evaluate/incremental.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Quantised values in their own width, while they wait for their use. */
 #include "explain/evaluate/packed.h"
 
 #include <stdlib.h>

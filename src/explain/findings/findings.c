@@ -276,7 +276,7 @@ static enum nd_status say_encoding(const struct nd_examination *x, size_t device
 
 static enum nd_status say_type(const struct nd_examination *x, size_t device, size_t step, struct nd_error *err)
 {
-    const struct nd_look *look = nd_look_of(x, device, step);
+    const struct nd_finding_look *look = nd_look_of(x, device, step);
     const struct nd_qvalue_look *qvalues = &look->qvalues;
     struct nd_finding f =
         finding_of(ND_FAULT_WRONG_TYPE, 0,
@@ -309,7 +309,7 @@ static enum nd_status say_saturation(const struct nd_examination *x, size_t devi
 static enum nd_status check_constant(const struct nd_examination *x, size_t device, size_t step,
                                      bool *is_constant, struct nd_error *err)
 {
-    const struct nd_look *look = nd_look_of(x, device, step);
+    const struct nd_finding_look *look = nd_look_of(x, device, step);
     struct nd_array values = {0};
     enum nd_status status = ND_OK;
     *is_constant = nd_look_finds_constant(&look->qvalues, nd_plan_tensor(x->plan, step)->dtype);
@@ -364,7 +364,7 @@ static struct nd_diagnosis ask_others(const struct nd_examination *x, size_t dev
 static void add_others(const struct nd_examination *x, size_t device, size_t step, struct nd_value_look *look)
 {
     for (size_t s = step; s-- > 0 && look->n_others < ND_LOOK_OTHERS;) {
-        const struct nd_look *other = nd_look_of(x, device, s);
+        const struct nd_finding_look *other = nd_look_of(x, device, s);
         if (other->kind != ND_LOOK_AS_FLOATS || !nd_shape_equal(&x->plan->shapes[s], &x->plan->shapes[step]))
             continue;
         look->names[look->n_others] = x->plan->steps[s].name;
@@ -381,7 +381,7 @@ static bool is_grid(enum nd_fault_kind kind)
 static enum nd_status say_values(const struct nd_examination *x, size_t device, size_t step, bool has_grid,
                                  struct nd_error *err)
 {
-    const struct nd_look *look = nd_look_of(x, device, step);
+    const struct nd_finding_look *look = nd_look_of(x, device, step);
     struct nd_value_look values = {
         .n_samples = x->n_samples,
         .shape = x->plan->shapes[step],
@@ -410,7 +410,7 @@ static bool is_wide_float(enum nd_dtype dtype)
 static enum nd_status say_floats(const struct nd_examination *x, size_t device, size_t step,
                                  struct nd_error *err)
 {
-    const struct nd_look *look = nd_look_of(x, device, step);
+    const struct nd_finding_look *look = nd_look_of(x, device, step);
     struct nd_diagnosis diagnosis = {0};
     if (look->kind == ND_LOOK_AS_FLOATS) {
         bool is_wide =
@@ -480,7 +480,7 @@ static void find_look(const struct nd_examination *x, size_t device, size_t step
 {
     const struct nd_plan_source *source = &x->plan->sources[device];
     const struct nd_tensor *wanted = nd_plan_tensor(x->plan, step);
-    struct nd_look *look = nd_look_of(x, device, step);
+    struct nd_finding_look *look = nd_look_of(x, device, step);
     look->place = (struct nd_probe_values){
         source->capture, source->probe,
         source->is_failed ? SIZE_MAX : nd_capture_find_tensor(source->capture, wanted->name)};
@@ -517,7 +517,7 @@ static enum nd_status read_values(const struct nd_examination *x, size_t device,
 static enum nd_status look_at(const struct nd_examination *x, size_t device, size_t step,
                               const struct nd_array *ref, struct nd_error *err)
 {
-    struct nd_look *look = nd_look_of(x, device, step);
+    struct nd_finding_look *look = nd_look_of(x, device, step);
     bool is_qvalue = look->kind == ND_LOOK_AS_QVALUES || look->kind == ND_LOOK_AS_OTHER_SIGN;
     if (!is_qvalue && look->kind != ND_LOOK_AS_FLOATS)
         return ND_OK;
@@ -538,8 +538,8 @@ static enum nd_status look_at(const struct nd_examination *x, size_t device, siz
 static bool take_over_look(const struct nd_examination *x, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &x->plan->sources[device], *same = &x->plan->sources[source->same_as];
-    struct nd_look *look = nd_look_of(x, device, step);
-    const struct nd_look *other = nd_look_of(x, source->same_as, step);
+    struct nd_finding_look *look = nd_look_of(x, device, step);
+    const struct nd_finding_look *other = nd_look_of(x, source->same_as, step);
     bool is_same = source->same_as != device && look->kind == other->kind && look->kind != ND_LOOK_AS_FLOATS &&
                    look->place.tensor == source->tensors[step] && other->place.tensor == same->tensors[step];
     if (is_same)
@@ -587,7 +587,7 @@ static enum nd_status look_beside_reference(struct nd_examination *x, struct nd_
 static enum nd_status read_qvalue_floats(const struct nd_examination *x, size_t device, size_t step,
                                          struct nd_error *err)
 {
-    struct nd_look *look = nd_look_of(x, device, step);
+    struct nd_finding_look *look = nd_look_of(x, device, step);
     enum nd_dtype dtype = nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype;
     size_t n = x->plan->n_samples < MAX_FLOAT_SAMPLES ? x->plan->n_samples : MAX_FLOAT_SAMPLES;
     struct nd_array values = {0};

@@ -75,7 +75,7 @@ enum nd_look_kind {
     ND_LOOK_AS_FLOATS,        /* floats where the model has floats */
 };
 
-struct nd_look {
+struct nd_finding_look {
     enum nd_look_kind kind;
     struct nd_probe_values place; /* its tensor is SIZE_MAX where the capture has none */
     struct nd_qvalue_look qvalues;
@@ -85,13 +85,13 @@ struct nd_look {
 struct nd_examination {
     const struct nd_plan *plan;
     struct nd_explained_device *devices; /* [n_devices] */
-    struct nd_look *looks;               /* [n_devices][n_steps] */
+    struct nd_finding_look *looks;       /* [n_devices][n_steps] */
     struct nd_float_look *floats;        /* [n_steps] the reference's, of tensors without quantised values */
     size_t n_samples, sample;            /* of the reference; the one at hand */
     struct nd_values_history *histories; /* [n_devices] */
 };
 
-static inline struct nd_look *nd_look_of(const struct nd_examination *x, size_t device, size_t step)
+static inline struct nd_finding_look *nd_look_of(const struct nd_examination *x, size_t device, size_t step)
 {
     return &x->looks[device * x->plan->n_steps + step];
 }

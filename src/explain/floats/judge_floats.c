@@ -1,3 +1,4 @@
+/* Judges layers whose values are floats, by what rounding allows. docs/science/verdicts.md. */
 #include "explain/floats/judge_floats.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Which known defect of an SDK a layer has. The table: arithmetic/known/defects.def. */
 #include "explain/known/defects.h"
 
 #include <string.h>

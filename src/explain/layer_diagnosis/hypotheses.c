@@ -1,3 +1,4 @@
+/* What a device may have computed in a layer instead: the rival values that diagnosis is shown. */
 #include "explain/layer_diagnosis/hypotheses.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Which sum of pairs in 16 bits gives the values of a layer. docs/reference/diagnoses.md. */
 #include "explain/layer_diagnosis/pair_sums.h"
 
 #include <stdio.h>

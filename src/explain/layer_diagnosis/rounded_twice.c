@@ -1,3 +1,4 @@
+/* Whether a mean or sum is rounded twice. docs/reference/diagnoses.md. */
 #include "explain/layer_diagnosis/rounded_twice.h"
 
 #include <math.h>

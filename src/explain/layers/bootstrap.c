@@ -1,3 +1,4 @@
+/* Intervals of error shares, by drawing samples again. docs/science/statistics.md. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -47,7 +47,7 @@ struct nd_question {
 };
 
 /* Samples that follow each other. */
-struct nd_span {
+struct nd_sample_span {
     size_t first, n;
 };
 

@@ -1,3 +1,4 @@
+/* The steps of a plan: tensors of the graphs matched with those of the captures. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Reads one tensor of one sample of a capture, as an array. */
 #include "explain/plan/read_tensor.h"
 
 #include <stdlib.h>

@@ -86,7 +86,7 @@ void nd_inputs_destroy(const struct nd_model *model, struct nd_array **inputs);
 /* Each thread has a state of its own, which begins with a struct nd_reader. */
 struct nd_replay {
     const struct nd_plan *plan;
-    struct nd_span span; /* the samples */
+    struct nd_sample_span span; /* the samples */
     size_t state_bytes;
     void *context; /* handed to the functions */
     /* Makes a zeroed state but for its reader. */

@@ -1,3 +1,4 @@
+/* What one zeroed sample shows of a model: shapes, and what cannot be evaluated. */
 #include "explain/plan/survey.h"
 
 #include <stdlib.h>

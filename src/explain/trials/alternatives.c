@@ -1,3 +1,4 @@
+/* What a provider may make of a layer other than one operator with the model's encodings. */
 #include "explain/trials/alternatives.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Where the constants of a layer are, and what they were before they were quantised. */
 #include "improve/align/align_constants.h"
 
 #include <stdlib.h>

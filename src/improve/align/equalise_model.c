@@ -1,3 +1,4 @@
+/* Writes a model whose layers are scaled against each other. docs/science/align.md. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* What real inputs multiply the weights of layers with. docs/science/align.md. */
 #include "improve/align/observed.h"
 
 #include <stdlib.h>

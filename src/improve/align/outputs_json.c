@@ -1,3 +1,4 @@
+/* What certificates and reports say of the outputs of an aligned model. */
 #include "improve/align/outputs_json.h"
 
 #include "core/documents/json_out.h"

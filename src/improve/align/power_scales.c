@@ -1,3 +1,4 @@
+/* Scales with which a product is multiplied by a power of two. docs/science/align.md. */
 #include "improve/align/power_scales.h"
 
 #include <math.h>

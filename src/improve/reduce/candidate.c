@@ -304,7 +304,7 @@ static void feed_deinit(struct feed *feed)
     free(feed->arrays);
 }
 
-static enum nd_status fill_input(struct nd_candidate *candidate, const struct nd_reducer *reducer, size_t i,
+static enum nd_status fill_input(struct nd_smaller_model *candidate, const struct nd_reducer *reducer, size_t i,
                                  struct feed *feed, struct nd_error *err)
 {
     const struct nd_model_io *input = nd_model_input(candidate->model, i);
@@ -325,15 +325,15 @@ static enum nd_status fill_input(struct nd_candidate *candidate, const struct nd
                                             .size_bytes = total};
     for (size_t s = 0; status == ND_OK && s < recorded->n_samples; s++) {
         bool is_found = false;
-        const struct nd_wanted wanted = {input->name, s, input->dtype,
-                                         (unsigned char *)feed->data[i] + s * size, size};
+        const struct nd_wanted_record wanted = {input->name, s, input->dtype,
+                                                (unsigned char *)feed->data[i] + s * size, size};
         status = nd_recorded_read(recorded, &wanted, &is_found, err);
         candidate->is_all_recorded = candidate->is_all_recorded && is_found;
     }
     return status;
 }
 
-static enum nd_status write_inputs(struct nd_candidate *candidate, const struct nd_reducer *reducer,
+static enum nd_status write_inputs(struct nd_smaller_model *candidate, const struct nd_reducer *reducer,
                                    const char *path, struct nd_error *err)
 {
     struct feed feed = {.n = nd_model_n_inputs(candidate->model)};
@@ -349,7 +349,7 @@ static enum nd_status write_inputs(struct nd_candidate *candidate, const struct 
     return status;
 }
 
-static enum nd_status make_probe(struct nd_candidate *candidate, const struct nd_reducer *reducer,
+static enum nd_status make_probe(struct nd_smaller_model *candidate, const struct nd_reducer *reducer,
                                  struct nd_error *err)
 {
     if (nd_model_n_inputs(candidate->model) == 0) {
@@ -378,14 +378,14 @@ static bool has_wanted(const struct nd_reducer *reducer, const struct nd_model_c
     return reducer->wanted_node == SIZE_MAX;
 }
 
-enum nd_status nd_candidate_init(struct nd_candidate *candidate, const struct nd_reducer *reducer,
+enum nd_status nd_candidate_init(struct nd_smaller_model *candidate, const struct nd_reducer *reducer,
                                  const struct nd_model_cut *part, const char *folder, struct nd_error *err)
 {
     struct nd_model_cut cut = *part;
     cut.known = reducer->recorded.known;
     cut.n_known = reducer->recorded.n_known;
     cut.output = reducer->wanted_tensor;
-    *candidate = (struct nd_candidate){.folder = nd_strdup(folder)};
+    *candidate = (struct nd_smaller_model){.folder = nd_strdup(folder)};
     if (candidate->folder == NULL)
         return nd_fail_memory(err);
     if (!has_wanted(reducer, &cut))
@@ -407,15 +407,15 @@ enum nd_status nd_candidate_init(struct nd_candidate *candidate, const struct nd
     return status;
 }
 
-void nd_candidate_deinit(struct nd_candidate *candidate)
+void nd_candidate_deinit(struct nd_smaller_model *candidate)
 {
     nd_probe_destroy(&candidate->probe);
     nd_model_destroy(&candidate->model);
     free(candidate->folder);
-    *candidate = (struct nd_candidate){0};
+    *candidate = (struct nd_smaller_model){0};
 }
 
-struct nd_session nd_candidate_session(const struct nd_candidate *candidate, const struct nd_device *device,
+struct nd_session nd_candidate_session(const struct nd_smaller_model *candidate, const struct nd_device *device,
                                        const char *tensors, const char *name)
 {
     return (struct nd_session){.model = candidate->model,
@@ -456,7 +456,7 @@ static enum nd_status worst_output(const struct nd_reducer *reducer, const struc
     return status;
 }
 
-static enum nd_status judge_difference(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+static enum nd_status judge_difference(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                                        const struct nd_capture *capture, struct nd_reduction_difference *out,
                                        struct nd_error *err)
 {
@@ -476,7 +476,7 @@ static enum nd_status judge_difference(struct nd_reducer *reducer, const struct 
     return status;
 }
 
-static enum nd_status judge(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+static enum nd_status judge(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                             const struct nd_run *run, enum nd_trial *trial,
                             struct nd_reduction_difference *difference, struct nd_error *err)
 {
@@ -499,7 +499,7 @@ static enum nd_status judge(struct nd_reducer *reducer, const struct nd_candidat
     return status;
 }
 
-enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                                 size_t reserve, enum nd_trial *trial,
                                 struct nd_reduction_difference *difference, struct nd_error *err)
 {
@@ -535,7 +535,7 @@ enum nd_status nd_reducer_try(void *context, const size_t *parts, size_t n, enum
                               struct nd_error *err)
 {
     struct nd_reducer *reducer = context;
-    struct nd_candidate candidate = {0};
+    struct nd_smaller_model candidate = {0};
     struct nd_reduction_difference difference;
     struct nd_error problem = {0};
     size_t *nodes = NULL;

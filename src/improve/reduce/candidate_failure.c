@@ -1,3 +1,4 @@
+/* Whether two failures are the same one, and which nodes a failure names. */
 #include "improve/reduce/candidate_failure.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* How far a device's values are from what they should be. */
 #include "improve/reduce/difference.h"
 
 #include <math.h>
@@ -107,7 +108,7 @@ enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const
             locate(test, &probe, &sample);
         if (probe >= nd_capture_n_probes(test) || sample >= nd_capture_probe(test, probe)->n_samples)
             break;
-        const struct nd_wanted wanted = {known->onnx_name, s, known->dtype, ref, n_bytes};
+        const struct nd_wanted_record wanted = {known->onnx_name, s, known->dtype, ref, n_bytes};
         status = nd_recorded_read(recorded, &wanted, &is_known, err);
         if (status != ND_OK || !is_known)
             break;

@@ -1,3 +1,4 @@
+/* What tensors of the whole model held when a reference ran it. */
 #include "improve/reduce/recorded.h"
 
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static bool locate(const struct nd_recorded *recorded, size_t *probe, size_t *sa
     return false;
 }
 
-static bool read_probe(const struct nd_recorded *recorded, const struct nd_wanted *wanted)
+static bool read_probe(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted)
 {
     size_t p, sample = wanted->sample, size_bytes = wanted->size_bytes;
     if (!locate(recorded, &p, &sample))
@@ -72,7 +73,7 @@ static bool read_probe(const struct nd_recorded *recorded, const struct nd_wante
 
 /* Of the probe's own samples. */
 static enum nd_status read_narrowed(const struct nd_capture *capture, size_t probe, size_t tensor,
-                                    size_t sample, const struct nd_wanted *wanted, struct nd_error *err)
+                                    size_t sample, const struct nd_wanted_record *wanted, struct nd_error *err)
 {
     float *out = wanted->out;
     size_t n = wanted->size_bytes / sizeof *out;
@@ -87,8 +88,8 @@ static enum nd_status read_narrowed(const struct nd_capture *capture, size_t pro
     return status;
 }
 
-static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c, const struct nd_wanted *wanted,
-                                   bool *is_found, struct nd_error *err)
+static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
+                                   const struct nd_wanted_record *wanted, bool *is_found, struct nd_error *err)
 {
     const struct nd_capture *capture = recorded->captures[c];
     size_t probe = 0, sample = wanted->sample, tensor = nd_recorded_find(capture, wanted->tensor),
@@ -111,7 +112,7 @@ static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
     return status;
 }
 
-enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted *wanted,
+enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted,
                                 bool *is_found, struct nd_error *err)
 {
     enum nd_status status = ND_OK;

@@ -27,7 +27,7 @@ enum nd_status nd_recorded_add(struct nd_recorded *recorded, struct nd_capture *
 void nd_recorded_deinit(struct nd_recorded *recorded);
 
 /* One sample of a tensor. */
-struct nd_wanted {
+struct nd_wanted_record {
     const char *tensor; /* its name in the ONNX graph */
     size_t sample;
     enum nd_dtype dtype; /* float64 becomes float32 where that is asked for, nothing else is converted */
@@ -36,7 +36,7 @@ struct nd_wanted {
 };
 
 /* *is_found false: nobody recorded it, and wanted->out is all zeros. */
-enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted *wanted,
+enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted,
                                 bool *is_found, struct nd_error *err);
 
 /* The index of the tensor that records the tensor, or SIZE_MAX. */

@@ -73,7 +73,7 @@ static void put_confirmation(struct nd_strbuf *out, const struct nd_reduction *r
 }
 
 static void put_inputs(struct nd_strbuf *out, const struct nd_reduction *reduction,
-                       const struct nd_candidate *candidate)
+                       const struct nd_smaller_model *candidate)
 {
     if (strcmp(reduction->inputs, "zeros") == 0)
         nd_strbuf_puts(out, "No reference could run the whole model; what is not an input of it is zero.\n");
@@ -86,7 +86,7 @@ static void put_inputs(struct nd_strbuf *out, const struct nd_reduction *reducti
 
 /* README.txt in the folder of the reproducer. */
 static enum nd_status nd_reducer_write_readme(const struct nd_reducer *reducer,
-                                              const struct nd_candidate *candidate, const char *path,
+                                              const struct nd_smaller_model *candidate, const char *path,
                                               struct nd_error *err)
 {
     const struct nd_reduction *out = reducer->out;
@@ -152,7 +152,7 @@ static const char *fallback_flag(const struct nd_reducer *reducer)
 }
 
 /* In the folder of the reproducer. URIs may hold what a shell would take, but no quotes. */
-static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                                    struct nd_error *err)
 {
     struct nd_strbuf text = {0};
@@ -170,7 +170,7 @@ static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_c
 /* ---- once more ---- */
 
 /* The reproducer on a reference: what it should give. It may well be that nobody can run it. */
-static enum nd_status expect(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+static enum nd_status expect(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                              struct nd_error *err)
 {
     const struct nd_device *device = reducer->reference != NULL ? reducer->reference : &reducer->cpu;
@@ -193,7 +193,7 @@ static enum nd_status expect(struct nd_reducer *reducer, const struct nd_candida
 }
 
 /* "SM8350.h5": the label as far as a file name should hold it. */
-static enum nd_status name_capture(const struct nd_reducer *reducer, const struct nd_candidate *candidate,
+static enum nd_status name_capture(const struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                                    struct nd_error *err)
 {
     char name[64];
@@ -233,7 +233,7 @@ static enum nd_status publish(const struct nd_reducer *reducer, struct nd_error 
 /* Runs what was found once more, and puts the reproducer into its folder. */
 static enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_error *err)
 {
-    struct nd_candidate candidate = {0};
+    struct nd_smaller_model candidate = {0};
     enum nd_trial trial = ND_TRIAL_STOP;
     size_t *nodes = NULL, n_nodes = 0;
     char *readme = NULL, *folder = reducer->staging != NULL ? nd_strdup(reducer->staging)

@@ -53,7 +53,7 @@ enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_sessio
                               struct nd_error *err);
 
 /* A part written as a model of its own, with its inputs as a probe. */
-struct nd_candidate {
+struct nd_smaller_model {
     char *folder; /* its own; holds reproducer.onnx and inputs.npz */
     struct nd_model *model;
     struct nd_probe *probe;
@@ -63,12 +63,12 @@ struct nd_candidate {
 /* Cuts the nodes of `part` out (nodes, n_nodes and is_open count) into `folder`, which is made.
  * ND_ERR_UNSUPPORTED or ND_ERR_NOT_FOUND where they cannot be a model of their own. Call nd_candidate_deinit in
  * any case; it leaves the folder. */
-enum nd_status nd_candidate_init(struct nd_candidate *candidate, const struct nd_reducer *reducer,
+enum nd_status nd_candidate_init(struct nd_smaller_model *candidate, const struct nd_reducer *reducer,
                                  const struct nd_model_cut *part, const char *folder, struct nd_error *err);
-void nd_candidate_deinit(struct nd_candidate *candidate);
+void nd_candidate_deinit(struct nd_smaller_model *candidate);
 
 /* A run of the candidate, into its folder. It is borrowed. */
-struct nd_session nd_candidate_session(const struct nd_candidate *candidate, const struct nd_device *device,
+struct nd_session nd_candidate_session(const struct nd_smaller_model *candidate, const struct nd_device *device,
                                        const char *tensors, const char *name);
 
 /* What --tensors is where only failures count: "none", so that the device gets the part as it is; a device that
@@ -77,7 +77,7 @@ const char *nd_reducer_plain_tensors(const struct nd_reducer *reducer);
 
 /* Runs the candidate on the device under test, and judges it: does it do the same? Keeps the captures in its
  * folder where keep is set. *trial is ND_TRIAL_STOP when there is no session left, but for `reserve` ones. */
-enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                                 size_t reserve, enum nd_trial *trial,
                                 struct nd_reduction_difference *difference, struct nd_error *err);
 

@@ -293,7 +293,7 @@ static enum nd_status search_layers(struct nd_reducer *reducer, const unsigned *
 static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *nodes, size_t n_nodes,
                                     struct nd_error *err)
 {
-    struct nd_candidate candidate = {0};
+    struct nd_smaller_model candidate = {0};
     struct nd_run run = {0};
     struct nd_error problem = {0};
     char *folder = nd_path_join(reducer->folder, "inside");

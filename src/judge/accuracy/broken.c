@@ -1,3 +1,4 @@
+/* Whether the reference of a campaign is broken itself. */
 #include "judge/accuracy/broken.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* How far outputs are from a target tensor, and whether one device is farther than another.
+ * docs/science/statistics.md. */
 #include "judge/accuracy/target.h"
 
 #include <assert.h>

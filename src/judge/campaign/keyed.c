@@ -1,3 +1,4 @@
+/* Files of a campaign that are made once, and made again when what they were made from has changed. */
 #include "judge/campaign/keyed.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Reads the policy of a campaign: its gates. docs/reference/campaign.md. */
 #include "judge/campaign/policy.h"
 
 #include <math.h>

@@ -40,12 +40,12 @@ static bool is_quantiser(const struct nd_capture_node *node)
 }
 
 static void nd_qualify_find_fallback(const struct nd_qualify_cell *cell, const struct nd_texts *allow,
-                                     struct nd_fallback *out)
+                                     struct nd_qualified_fallback *out)
 {
     const struct nd_capture_node *quantiser = NULL, *other = NULL;
     size_t n_allowed = 0, n_quantisers = 0, n_others = 0;
     const char *moved = nd_capture_string(cell->capture, "runtime", "moved_by_recording");
-    *out = (struct nd_fallback){.n_nodes = nd_capture_n_nodes(cell->capture)};
+    *out = (struct nd_qualified_fallback){.n_nodes = nd_capture_n_nodes(cell->capture)};
     for (size_t i = 0; i < out->n_nodes && nd_device_is_npu(cell->device.kind); i++) {
         const struct nd_capture_node *node = nd_capture_node(cell->capture, i);
         if (strcmp(node->provider, "CPUExecutionProvider") != 0 || is_io_quantisation(cell->model, node->name))
@@ -80,7 +80,7 @@ enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const 
                                         struct nd_qualify_cell *cell, struct nd_error *err)
 {
     static const struct nd_texts none = {0};
-    struct nd_fallback found;
+    struct nd_qualified_fallback found;
     struct nd_strbuf text = {0};
     if (cell->failure != NULL || has_gate(q, model->campaign->name, cell->label))
         return ND_OK;
@@ -99,7 +99,7 @@ void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct
                                   struct nd_qualified_texts *findings)
 {
     static const struct nd_texts none = {0};
-    struct nd_fallback found;
+    struct nd_qualified_fallback found;
     nd_qualify_find_fallback(cell, &none, &found);
     if (found.n_moved > 0)
         findings->items[findings->n++] =
@@ -447,7 +447,7 @@ static void judge_latency(struct nd_judging *j)
 static void judge_fallback(struct nd_judging *j)
 {
     struct nd_case *out = j->out;
-    struct nd_fallback found;
+    struct nd_qualified_fallback found;
     if (!nd_judging_governs(j, NULL, NULL))
         return;
     out->applies = true;

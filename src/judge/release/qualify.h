@@ -154,7 +154,7 @@ enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err)
 /* ---- qualify_fallback.c ---- */
 
 /* Nodes of an NPU device's capture that run on the CPU, without those that quantise inputs and outputs. */
-struct nd_fallback {
+struct nd_qualified_fallback {
     size_t n_nodes;                      /* of the capture */
     size_t n_fell_back;                  /* that are not allowed to */
     const struct nd_capture_node *first; /* of them; NULL: there are none */

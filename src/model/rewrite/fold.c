@@ -29,7 +29,7 @@ struct nd_fold_chain {
 };
 
 struct nd_folder {
-    struct nd_requantiser r;
+    struct nd_model_requantiser r;
     size_t n_folded;
 };
 
@@ -44,7 +44,7 @@ struct coded {
     size_t size_bytes;
 };
 
-static enum nd_status add_coded(struct nd_requantiser *r, const char *base, const struct coded *coded,
+static enum nd_status add_coded(struct nd_model_requantiser *r, const char *base, const struct coded *coded,
                                 char **after, struct nd_error *err)
 {
     char *qvalues;
@@ -75,7 +75,7 @@ struct qvalues {
     int64_t *n_channels;
 };
 
-static bool make_room(struct nd_requantiser *r, const struct nd_fold_chain *chain, struct qvalues *out)
+static bool make_room(struct nd_model_requantiser *r, const struct nd_fold_chain *chain, struct qvalues *out)
 {
     float *scales = nd_requantiser_keep(r, 2 * sizeof *scales);
     int64_t *zero_points = nd_requantiser_keep(r, 2 * sizeof *zero_points);
@@ -112,8 +112,8 @@ static bool make_qvalues(const struct nd_fold_chain *chain, float input_scale, s
 }
 
 /* The ConvTranspose with the new constants, which makes what the BatchNormalization made. */
-static enum nd_status add_product(struct nd_requantiser *r, const struct nd_fold_chain *chain, char *weights,
-                                  char *bias, struct nd_error *err)
+static enum nd_status add_product(struct nd_model_requantiser *r, const struct nd_fold_chain *chain,
+                                  char *weights, char *bias, struct nd_error *err)
 {
     const struct nd_graph *graph = &r->model->graph;
     Onnx__NodeProto *copy = nd_requantiser_keep(r, sizeof *copy);
@@ -138,7 +138,7 @@ static enum nd_status add_product(struct nd_requantiser *r, const struct nd_fold
 static enum nd_status nd_fold_layer(struct nd_folder *f, const struct nd_fold_chain *chain, float input_scale,
                                     struct nd_error *err)
 {
-    struct nd_requantiser *r = &f->r;
+    struct nd_model_requantiser *r = &f->r;
     const char *base = r->model->graph.nodes[chain->norm].proto->output[0];
     struct qvalues qvalues = {.of_bias = NULL};
     char *weights, *bias;
@@ -361,7 +361,7 @@ static enum nd_status fold_one(struct nd_folder *f, size_t norm, struct nd_error
 
 /* Constants, and what dequantises them, that only nodes read which the copy lacks. Backwards, as what a node
  * reads comes before it. */
-static void drop_constants(struct nd_requantiser *r)
+static void drop_constants(struct nd_model_requantiser *r)
 {
     const struct nd_graph *graph = &r->model->graph;
     for (size_t n = graph->n_nodes; n-- > 0;) {

@@ -11,7 +11,7 @@
 enum { SLOTS = 3 }; /* a node reads quantised values or floats, a scale, a zero point */
 
 struct recoder {
-    struct nd_requantiser r;
+    struct nd_model_requantiser r;
     const struct nd_recoded_node *nodes;
     size_t n_nodes;
     const struct nd_recoded_node **of_node; /* [graph.n_nodes], NULL: it stays */

@@ -21,7 +21,7 @@ static char *text_of(const char *text)
     return (char *)(uintptr_t)text;
 }
 
-enum nd_status nd_requantiser_init(struct nd_requantiser *r, size_t n_items, struct nd_error *err)
+enum nd_status nd_requantiser_init(struct nd_model_requantiser *r, size_t n_items, struct nd_error *err)
 {
     size_t n_nodes, n_initializers, n_tensors = r->model->graph.n_tensors;
     if (!nd_size_mul(n_items, 2, &n_nodes) || !nd_size_mul(n_items, 3, &n_initializers))
@@ -36,7 +36,7 @@ enum nd_status nd_requantiser_init(struct nd_requantiser *r, size_t n_items, str
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
-void nd_requantiser_deinit(struct nd_requantiser *r)
+void nd_requantiser_deinit(struct nd_model_requantiser *r)
 {
     for (size_t i = 0; i < r->n_kept; i++)
         free(r->kept[i]);
@@ -49,10 +49,10 @@ void nd_requantiser_deinit(struct nd_requantiser *r)
     free(r->new_nodes);
     free(r->new_behind);
     free(r->new_initializers);
-    *r = (struct nd_requantiser){0};
+    *r = (struct nd_model_requantiser){0};
 }
 
-void *nd_requantiser_keep(struct nd_requantiser *r, size_t size_bytes)
+void *nd_requantiser_keep(struct nd_model_requantiser *r, size_t size_bytes)
 {
     if (!nd_grow((void **)&r->kept, &r->kept_capacity, r->n_kept + 1, sizeof *r->kept))
         return NULL;
@@ -62,7 +62,7 @@ void *nd_requantiser_keep(struct nd_requantiser *r, size_t size_bytes)
     return block;
 }
 
-static char *joined(struct nd_requantiser *r, const char *base, const char *suffix)
+static char *joined(struct nd_model_requantiser *r, const char *base, const char *suffix)
 {
     size_t n = strlen(base) + strlen(suffix) + 1;
     char *name = nd_requantiser_keep(r, n);
@@ -73,8 +73,8 @@ static char *joined(struct nd_requantiser *r, const char *base, const char *suff
 
 /* ---- initializers ---- */
 
-enum nd_status nd_requantiser_add_initializer(struct nd_requantiser *r, const struct nd_new_initializer *added,
-                                              struct nd_error *err)
+enum nd_status nd_requantiser_add_initializer(struct nd_model_requantiser *r,
+                                              const struct nd_new_initializer *added, struct nd_error *err)
 {
     Onnx__TensorProto *tensor = nd_requantiser_keep(r, sizeof *tensor);
     if (tensor == NULL)
@@ -92,7 +92,7 @@ enum nd_status nd_requantiser_add_initializer(struct nd_requantiser *r, const st
     return ND_OK;
 }
 
-enum nd_status nd_requantiser_new_name(struct nd_requantiser *r, const char *tensor, const char *suffix,
+enum nd_status nd_requantiser_new_name(struct nd_model_requantiser *r, const char *tensor, const char *suffix,
                                        char **out, struct nd_error *err)
 {
     char *name = joined(r, tensor, suffix);
@@ -106,8 +106,8 @@ enum nd_status nd_requantiser_new_name(struct nd_requantiser *r, const char *ten
     return ND_OK;
 }
 
-enum nd_status nd_requantiser_add_parameters(struct nd_requantiser *r, const struct nd_quantised_tensor *item,
-                                             struct nd_error *err)
+enum nd_status nd_requantiser_add_parameters(struct nd_model_requantiser *r,
+                                             const struct nd_quantised_tensor *item, struct nd_error *err)
 {
     char *scale_name, *zero_name;
     size_t n = item->quant->n, size = nd_dtype_size_bytes(item->dtype);
@@ -142,7 +142,8 @@ static bool needs_contrib(const struct nd_model *model, const struct nd_quantise
     return model->opset < (is_wide ? 21 : axis >= 0 ? 13 : 10);
 }
 
-static enum nd_status set_axis(struct nd_requantiser *r, Onnx__NodeProto *proto, int axis, struct nd_error *err)
+static enum nd_status set_axis(struct nd_model_requantiser *r, Onnx__NodeProto *proto, int axis,
+                               struct nd_error *err)
 {
     Onnx__AttributeProto *attribute = nd_requantiser_keep(r, sizeof *attribute);
     Onnx__AttributeProto **list = nd_requantiser_keep(r, sizeof *list);
@@ -160,7 +161,7 @@ static enum nd_status set_axis(struct nd_requantiser *r, Onnx__NodeProto *proto,
     return ND_OK;
 }
 
-enum nd_status nd_requantiser_add_node(struct nd_requantiser *r, const struct nd_quantised_tensor *item,
+enum nd_status nd_requantiser_add_node(struct nd_model_requantiser *r, const struct nd_quantised_tensor *item,
                                        const struct nd_new_node *node, struct nd_error *err)
 {
     Onnx__NodeProto *proto = nd_requantiser_keep(r, sizeof *proto);
@@ -194,7 +195,7 @@ enum nd_status nd_requantiser_add_node(struct nd_requantiser *r, const struct nd
 /* ---- the copy ---- */
 
 /* The node with the tensors under the names that they have in the copy. */
-static Onnx__NodeProto *renamed(struct nd_requantiser *r, size_t index)
+static Onnx__NodeProto *renamed(struct nd_model_requantiser *r, size_t index)
 {
     const struct nd_graph_node *node = &r->model->graph.nodes[index];
     const size_t *uses = &r->model->graph.uses[node->first_use],
@@ -221,7 +222,7 @@ static Onnx__NodeProto *renamed(struct nd_requantiser *r, size_t index)
 }
 
 /* A weight that is only read as quantised values goes. */
-static bool is_still_read(const struct nd_requantiser *r, size_t tensor)
+static bool is_still_read(const struct nd_model_requantiser *r, size_t tensor)
 {
     const struct nd_graph_tensor *t = &r->model->graph.tensors[tensor];
     if (r->read_as[tensor] == NULL || t->output != ND_NO_INDEX)
@@ -236,7 +237,7 @@ static bool is_still_read(const struct nd_requantiser *r, size_t tensor)
 }
 
 /* A node that is dropped, or a Constant node whose weight is only read as quantised values. */
-static bool is_superseded(const struct nd_requantiser *r, size_t index)
+static bool is_superseded(const struct nd_model_requantiser *r, size_t index)
 {
     if (r->is_dropped != NULL && r->is_dropped[index])
         return true;
@@ -246,7 +247,7 @@ static bool is_superseded(const struct nd_requantiser *r, size_t index)
 }
 
 /* New nodes in front of all, then every old node with the new ones that belong behind it. */
-static bool order_nodes(struct nd_requantiser *r, Onnx__GraphProto *graph)
+static bool order_nodes(struct nd_model_requantiser *r, Onnx__GraphProto *graph)
 {
     size_t n = 0, n_old = r->model->graph.n_nodes;
     size_t *first = nd_requantiser_keep(r, (n_old + 2) * sizeof *first);
@@ -277,7 +278,7 @@ static bool order_nodes(struct nd_requantiser *r, Onnx__GraphProto *graph)
     return true;
 }
 
-static bool choose_sources(struct nd_requantiser *r, Onnx__GraphProto *graph)
+static bool choose_sources(struct nd_model_requantiser *r, Onnx__GraphProto *graph)
 {
     const Onnx__GraphProto *old = r->model->proto->graph;
     graph->initializer = nd_requantiser_keep(r, (old->n_initializer + r->n_new_initializers) * sizeof(void *));
@@ -299,7 +300,7 @@ static bool choose_sources(struct nd_requantiser *r, Onnx__GraphProto *graph)
 }
 
 /* What the model declares of the tensors inside, but for those of another type. */
-static bool choose_declarations(struct nd_requantiser *r, Onnx__GraphProto *graph)
+static bool choose_declarations(struct nd_model_requantiser *r, Onnx__GraphProto *graph)
 {
     const Onnx__GraphProto *old = r->model->proto->graph;
     if (r->forgets == NULL)
@@ -314,7 +315,7 @@ static bool choose_declarations(struct nd_requantiser *r, Onnx__GraphProto *grap
     return graph->value_info != NULL;
 }
 
-static bool import_contrib(struct nd_requantiser *r, Onnx__ModelProto *model)
+static bool import_contrib(struct nd_model_requantiser *r, Onnx__ModelProto *model)
 {
     const Onnx__ModelProto *old = r->model->proto;
     for (size_t i = 0; i < old->n_opset_import; i++)
@@ -333,7 +334,7 @@ static bool import_contrib(struct nd_requantiser *r, Onnx__ModelProto *model)
     return true;
 }
 
-enum nd_status nd_requantiser_write(struct nd_requantiser *r, const char *path, struct nd_error *err)
+enum nd_status nd_requantiser_write(struct nd_model_requantiser *r, const char *path, struct nd_error *err)
 {
     Onnx__ModelProto model = *r->model->proto;
     Onnx__GraphProto graph = *r->model->proto->graph;
@@ -433,7 +434,7 @@ static enum nd_status quantise_weight(const struct nd_quantised_tensor *item,
     return ND_OK;
 }
 
-static enum nd_status add_weight(struct nd_requantiser *r, const struct nd_quantised_tensor *item,
+static enum nd_status add_weight(struct nd_model_requantiser *r, const struct nd_quantised_tensor *item,
                                  size_t tensor, const struct nd_float_constant *weight, struct nd_error *err)
 {
     char *qvalues_name, *after;
@@ -468,8 +469,9 @@ static enum nd_status add_weight(struct nd_requantiser *r, const struct nd_quant
 
 /* ---- activations ---- */
 
-static enum nd_status check_activation(const struct nd_requantiser *r, const struct nd_quantised_tensor *item,
-                                       size_t tensor, struct nd_error *err)
+static enum nd_status check_activation(const struct nd_model_requantiser *r,
+                                       const struct nd_quantised_tensor *item, size_t tensor,
+                                       struct nd_error *err)
 {
     const struct nd_graph *graph = &r->model->graph;
     const Onnx__TypeProto__Tensor *type = nd_onnx_tensor_type(graph->tensors[tensor].value_info);
@@ -491,8 +493,9 @@ static enum nd_status check_activation(const struct nd_requantiser *r, const str
 }
 
 /* The dimension of an activation's channels has to be declared when it has several scales. */
-static enum nd_status activation_axis(const struct nd_requantiser *r, const struct nd_quantised_tensor *item,
-                                      size_t tensor, int *axis, struct nd_error *err)
+static enum nd_status activation_axis(const struct nd_model_requantiser *r,
+                                      const struct nd_quantised_tensor *item, size_t tensor, int *axis,
+                                      struct nd_error *err)
 {
     struct nd_shape shape;
     const Onnx__TypeProto__Tensor *type = nd_onnx_tensor_type(r->model->graph.tensors[tensor].value_info);
@@ -511,7 +514,7 @@ static enum nd_status activation_axis(const struct nd_requantiser *r, const stru
 
 /* Inside, what reads the tensor reads its dequantised quantised values instead; a graph output, and what a
  * subgraph reads, keeps its name and what makes it writes another. */
-static enum nd_status add_activation(struct nd_requantiser *r, const struct nd_quantised_tensor *item,
+static enum nd_status add_activation(struct nd_model_requantiser *r, const struct nd_quantised_tensor *item,
                                      size_t tensor, struct nd_error *err)
 {
     const struct nd_graph *graph = &r->model->graph;
@@ -543,8 +546,8 @@ static enum nd_status add_activation(struct nd_requantiser *r, const struct nd_q
 
 /* ---- the copy ---- */
 
-static enum nd_status add_item(struct nd_requantiser *r, const struct nd_quantised_tensor *item, size_t tensor,
-                               struct nd_error *err)
+static enum nd_status add_item(struct nd_model_requantiser *r, const struct nd_quantised_tensor *item,
+                               size_t tensor, struct nd_error *err)
 {
     struct nd_float_constant weight = {0};
     bool is_weight = false;
@@ -570,8 +573,8 @@ static enum nd_status check_model(const struct nd_model *model, struct nd_error 
 }
 
 /* Which items belong to the tensors: parameters before all nodes, activations behind what makes them. */
-static enum nd_status add_items(struct nd_requantiser *r, const struct nd_quantised_tensor *items, size_t n,
-                                struct nd_error *err)
+static enum nd_status add_items(struct nd_model_requantiser *r, const struct nd_quantised_tensor *items,
+                                size_t n, struct nd_error *err)
 {
     const struct nd_graph *graph = &r->model->graph;
     enum nd_status status = ND_OK;
@@ -592,7 +595,7 @@ static enum nd_status add_items(struct nd_requantiser *r, const struct nd_quanti
 enum nd_status nd_model_write_quantised(const struct nd_model *model, const struct nd_quantised_tensor *items,
                                         size_t n_items, const char *path, struct nd_error *err)
 {
-    struct nd_requantiser r = {.model = model};
+    struct nd_model_requantiser r = {.model = model};
     enum nd_status status = check_model(model, err);
     if (status == ND_OK)
         status = nd_requantiser_init(&r, n_items, err);

@@ -11,7 +11,7 @@ struct nd_new_node {
     int axis; /* -1: per tensor */
 };
 
-struct nd_requantiser {
+struct nd_model_requantiser {
     const struct nd_model *model;
     void **kept; /* blocks of memory that the copy refers to */
     size_t n_kept, kept_capacity;
@@ -34,14 +34,14 @@ struct nd_requantiser {
 };
 
 /* Zeroed but for model before. Call nd_requantiser_deinit in any case. */
-enum nd_status nd_requantiser_init(struct nd_requantiser *r, size_t n_items, struct nd_error *err);
-void nd_requantiser_deinit(struct nd_requantiser *r);
+enum nd_status nd_requantiser_init(struct nd_model_requantiser *r, size_t n_items, struct nd_error *err);
+void nd_requantiser_deinit(struct nd_model_requantiser *r);
 
 /* Zeroed memory that lives as long as the copy; NULL: out of memory. */
-void *nd_requantiser_keep(struct nd_requantiser *r, size_t size_bytes);
+void *nd_requantiser_keep(struct nd_model_requantiser *r, size_t size_bytes);
 
 /* tensor and suffix as one name; ND_E_MODEL_UNSUPPORTED when the model has such a tensor already. */
-enum nd_status nd_requantiser_new_name(struct nd_requantiser *r, const char *tensor, const char *suffix,
+enum nd_status nd_requantiser_new_name(struct nd_model_requantiser *r, const char *tensor, const char *suffix,
                                        char **out, struct nd_error *err);
 
 /* Borrowed: name, dims and data live as long as the copy. */
@@ -53,19 +53,19 @@ struct nd_new_initializer {
     const void *data;
     size_t size_bytes;
 };
-enum nd_status nd_requantiser_add_initializer(struct nd_requantiser *r, const struct nd_new_initializer *added,
-                                              struct nd_error *err);
+enum nd_status nd_requantiser_add_initializer(struct nd_model_requantiser *r,
+                                              const struct nd_new_initializer *added, struct nd_error *err);
 
 /* "<tensor>_scale" and "<tensor>_zero_point". */
-enum nd_status nd_requantiser_add_parameters(struct nd_requantiser *r, const struct nd_quantised_tensor *item,
-                                             struct nd_error *err);
+enum nd_status nd_requantiser_add_parameters(struct nd_model_requantiser *r,
+                                             const struct nd_quantised_tensor *item, struct nd_error *err);
 
 /* A QuantizeLinear or DequantizeLinear with these parameters, called "<tensor>_<operator>", behind r->behind.
  * It is of domain com.microsoft where the default one of the model's opset cannot do it: so nothing else
  * changes its meaning. */
-enum nd_status nd_requantiser_add_node(struct nd_requantiser *r, const struct nd_quantised_tensor *item,
+enum nd_status nd_requantiser_add_node(struct nd_model_requantiser *r, const struct nd_quantised_tensor *item,
                                        const struct nd_new_node *node, struct nd_error *err);
 
-enum nd_status nd_requantiser_write(struct nd_requantiser *r, const char *path, struct nd_error *err);
+enum nd_status nd_requantiser_write(struct nd_model_requantiser *r, const char *path, struct nd_error *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* Copies of a quantised model in which some tensors have 16 bits: which operators compute at 16 bits,
- * conversions at their borders, and biases in steps of the new scales. docs/reference/commands.md#npudiff-promote. */
+ * conversions at their borders, and biases in steps of the new scales.
+ * docs/reference/commands.md#npudiff-promote. */
 #include "model/rewrite/widen.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@
 enum { ND_WIDE_STEPS = 256 };
 
 struct nd_widener {
-    struct nd_requantiser r;
+    struct nd_model_requantiser r;
     const struct nd_widening *what;
     struct nd_wide_parts parts;
 };

@@ -437,7 +437,7 @@ static size_t check_outputs(const struct whole *whole, const struct nd_capture *
 static bool run_layer(struct whole *whole, size_t p, size_t *n_outputs)
 {
     struct nd_error err = {0};
-    struct nd_candidate candidate = {0};
+    struct nd_smaller_model candidate = {0};
     struct nd_run run = {0};
     size_t *nodes = NULL;
     struct nd_model_cut part = {0};

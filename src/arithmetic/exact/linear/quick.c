@@ -1,3 +1,5 @@
+/* The exact values of a linear layer in whole numbers of doubles, where these hold them. quick.h has the
+ * conditions. */
 #include "arithmetic/exact/linear/quick.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Convolutions of doubles as products of matrices, block by block. */
 #define ELEMENT double
 #include "arithmetic/operators/kernels/conv_columns_template.h"
 

@@ -1,3 +1,4 @@
+/* Convolutions of 8-bit quantised values by 8-bit weights, in exact whole numbers. */
 #include "arithmetic/operators/kernels/conv_bytes.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Chooses the compiled kernels for products of matrices that this processor can run. */
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 
 #include <pthread.h>

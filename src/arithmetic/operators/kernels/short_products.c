@@ -1,3 +1,4 @@
+/* Products of 16-bit whole numbers, summed in exact whole numbers. */
 #include "arithmetic/operators/kernels/short_products.h"
 
 #include <math.h>

@@ -67,7 +67,7 @@ def alignment(model, aligned):
     counts, price, seen = aligned["counts"], aligned["accuracy_cost"], aligned["verification"]
     which = "every tensor" if seen["tensors_equal"] == seen["tensors"] else f"{seen['tensors_equal']} of {seen['tensors']} tensors"
     return (f"{model}, aligned: {seen['groups']}, {which}; {counts['proven']} of {counts['layers']} layers are proven; "
-            f"{accuracy cost['right_after']} of {accuracy cost['labelled']} right, {accuracy cost['right_before']} before.")
+            f"{price['right_after']} of {price['labelled']} right, {price['right_before']} before.")
 
 
 def main():

@@ -90,14 +90,6 @@ struct nd_accumulator_readings {
  * so.) False where a number is none of these; zeros, infinities and NaN pass. out may not be trusted then. */
 bool nd_accumulator_undo_one_up(const float *values, size_t n, float *out);
 
-/* Of outputs that are converted already: is_one_up is left to the caller. */
-void nd_accumulator_read(const struct nd_accumulator_battery *battery, const float *const *outputs,
-                         struct nd_accumulator_readings *out);
-
-/* All accumulators that are tried: every type, rounding, alignment, product, flushing, overflow and output type
- * with every named order. Freed by the caller. ND_ERR_MEMORY. */
-enum nd_status nd_accumulator_family(struct nd_accumulator **items, size_t *n, struct nd_error *err);
-
 struct nd_accumulator_findings {
     struct nd_accumulator_readings readings;
     struct nd_accumulator *items; /* not excluded, in the order of the hypotheses; owned */
@@ -149,8 +141,5 @@ struct nd_accumulator_property_of {
 };
 /* All of them, [n]; static. */
 const struct nd_accumulator_property_of *nd_accumulator_properties(size_t *n);
-
-/* Equal as nd_accumulator_identify has it. */
-bool nd_accumulator_is_same_output(float a, float b);
 
 #endif

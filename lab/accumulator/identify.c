@@ -1,4 +1,5 @@
-/* Which accumulators the outputs of the battery do not exclude, and whether that holds on random vectors. */
+/* Which accumulators the outputs of the battery do not exclude, and whether that holds on random vectors.
+ * accumulator.h has the family and the battery. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -6,12 +7,319 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/random.h"
 #include "lab/accumulator/accumulator.h"
 #include "lab/experiment/candidates.h"
 
-enum { N_TERMS = ND_BATTERY_TERMS, NEAREST_ROWS = 96 };
+/* Whether it matters that the first product is rounded: not where it is already, and not by adders of many. */
+static bool can_be_from_zero(const struct nd_accumulator *item)
+{
+    bool is_short = item->sum != ND_SUM_EXACT && item->sum != ND_SUM_F32;
+    return is_short && item->product != item->sum &&
+           (item->order.kind != ND_SUM_FUSED || item->order.width == 2);
+}
 
-bool nd_accumulator_is_same_output(float a, float b)
+static const struct nd_sum_order orders[] = {
+    {ND_SUM_SEQUENTIAL, 0}, {ND_SUM_REVERSED, 0}, {ND_SUM_PAIRWISE, 0}, {ND_SUM_HALVING, 0},
+    {ND_SUM_LANES, 4},      {ND_SUM_LANES, 8},    {ND_SUM_LANES, 16},   {ND_SUM_BLOCKS, 4},
+    {ND_SUM_BLOCKS, 8},     {ND_SUM_BLOCKS, 16},  {ND_SUM_FUSED, 4},    {ND_SUM_FUSED, 8},
+    {ND_SUM_FUSED, 16},     {ND_SUM_FUSED, 32},   {ND_SUM_LANES, 2},    {ND_SUM_TREES, 4},
+    {ND_SUM_TREES, 8},      {ND_SUM_TREES, 16},   {ND_SUM_FUSED, 2},
+};
+enum { N_ORDERS = sizeof orders / sizeof *orders };
+
+/* What follows the sum. */
+static void add_outputs(struct nd_candidates *list, struct nd_accumulator item)
+{
+    static const struct {
+        enum nd_sum_type type;
+        enum nd_rounding rounding;
+    } outputs[] = {{ND_SUM_F16, ND_ROUND_HALF_EVEN},
+                   {ND_SUM_F32, ND_ROUND_HALF_EVEN},
+                   {ND_SUM_F16, ND_ROUND_TO_ZERO},
+                   {ND_SUM_BF16, ND_ROUND_HALF_EVEN}};
+    for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++)
+        for (unsigned flags = 0; flags < 16; flags++) {
+            item.output = outputs[o].type;
+            item.output_rounding = outputs[o].rounding;
+            item.is_flushing_inputs = flags & 1;
+            item.is_flushing_sums = flags & 2;
+            item.is_flushing_output = flags & 4;
+            item.overflow = flags & 8 ? ND_SUM_TO_LARGEST : ND_SUM_TO_INFINITY;
+            bool is_half = item.output == ND_SUM_F16,
+                 is_half_sum = item.sum == ND_SUM_F16 || item.product == ND_SUM_F16;
+            /* What would change nothing. */
+            if ((item.is_flushing_output && !is_half) || (item.is_flushing_sums && !is_half_sum) ||
+                (item.overflow == ND_SUM_TO_LARGEST && !is_half && !is_half_sum))
+                continue;
+            nd_candidates_keep(list, &item);
+        }
+}
+
+static void add_orders(struct nd_candidates *list, struct nd_accumulator item)
+{
+    static const enum nd_sum_type products[] = {ND_SUM_EXACT, ND_SUM_F16, ND_SUM_BF16};
+    for (size_t p = 0; p < sizeof products / sizeof *products; p++)
+        for (size_t o = 0; o < (item.sum == ND_SUM_EXACT ? 1 : N_ORDERS); o++) {
+            item.product = products[p];
+            item.order = orders[o];
+            item.is_from_zero = false;
+            add_outputs(list, item);
+            item.is_from_zero = can_be_from_zero(&item);
+            if (item.is_from_zero)
+                add_outputs(list, item);
+        }
+}
+
+/* All accumulators that are tried: every type, rounding, alignment, product, flushing, overflow and output type
+ * with every named order. Freed by the caller. ND_ERR_MEMORY. */
+static enum nd_status nd_accumulator_family(struct nd_accumulator **items, size_t *n, struct nd_error *err)
+{
+    static const enum nd_sum_type sums[] = {ND_SUM_F32, ND_SUM_F16, ND_SUM_BF16, ND_SUM_TF32, ND_SUM_13BITS};
+    static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_TO_ZERO, ND_ROUND_HALF_AWAY};
+    struct nd_accumulator *all = NULL;
+    size_t n_all = 0;
+    struct nd_candidates list = {
+        .arithmetics = (void **)&all, .n_arithmetics = &n_all, .arithmetic_bytes = sizeof *all};
+    add_orders(&list, (struct nd_accumulator){.sum = ND_SUM_EXACT, .extra_bits = -1});
+    for (size_t s = 0; s < sizeof sums / sizeof *sums; s++)
+        for (size_t r = 0; r < sizeof roundings / sizeof *roundings; r++)
+            for (int extra_bits = -1; extra_bits <= 3; extra_bits++)
+                add_orders(&list, (struct nd_accumulator){
+                                      .sum = sums[s], .rounding = roundings[r], .extra_bits = extra_bits});
+    enum nd_status status = nd_candidates_end(&list, err);
+    if (status == ND_OK) {
+        *items = all;
+        *n = n_all;
+    }
+    return status;
+}
+
+/* ---- random vectors that tell accumulators apart ---- */
+
+enum { N_TERMS = ND_BATTERY_TERMS };
+
+/* low to high, both included. */
+static int between(uint64_t *state, int low, int high)
+{
+    return low + (int)(nd_splitmix_next(state) % (uint64_t)(high - low + 1));
+}
+
+/* +-1.xxx 2^exponent, of n_bits fraction bits; below 2^-14 cut to what half precision has there. */
+static float half_number(uint64_t *state, int exponent, int n_bits)
+{
+    uint64_t random = nd_splitmix_next(state);
+    int fraction = (int)(random >> 32 & 1023) & ~((1 << (10 - n_bits)) - 1), significand = 1024 + fraction;
+    if (exponent < -14) {
+        significand >>= exponent < -25 ? 11 : -14 - exponent;
+        exponent = -14;
+    }
+    return ldexpf((float)(random & 1 ? -significand : significand), exponent - 10);
+}
+
+/* A number, its negative somewhere else, and small ones between. */
+static void fill_cancelling(uint64_t *state, float *x)
+{
+    int top = between(state, 0, 15);
+    for (int i = 0; i < N_TERMS; i++)
+        x[i] = half_number(state, top - between(state, 4, 24), 10);
+    for (int k = 0; k < 3; k++) {
+        int i = between(state, 0, N_TERMS - 1), j = between(state, 0, N_TERMS - 1);
+        x[i] = half_number(state, top, 10);
+        x[j] = -x[i];
+    }
+}
+
+static void fill_row(uint64_t *state, uint64_t kind, float *x)
+{
+    static const struct {
+        int low, high, n_bits;
+    } kinds[] = {{-6, -1, 10}, {-8, 8, 10},    {-26, 2, 10}, {-4, 4, 1},
+                 {10, 15, 10}, {-18, -10, 10}, {-14, 14, 3}};
+    if (kind >= sizeof kinds / sizeof *kinds) {
+        fill_cancelling(state, x);
+        return;
+    }
+    for (int i = 0; i < N_TERMS; i++)
+        x[i] = half_number(state, between(state, kinds[kind].low, kinds[kind].high), kinds[kind].n_bits);
+    /* With gaps, so that few terms meet. */
+    if (nd_splitmix_next(state) % 4 == 0)
+        for (int i = 0; i < N_TERMS; i++)
+            x[i] = nd_splitmix_next(state) % 4 == 0 ? x[i] : 0;
+}
+
+static uint64_t start(uint64_t seed, uint64_t index, uint64_t stream)
+{
+    uint64_t state = seed;
+    state = nd_splitmix_next(&state) ^ index;
+    return nd_splitmix_next(&state) ^ stream;
+}
+
+void nd_accumulator_random_weights(uint64_t seed, uint64_t index, float w[ND_BATTERY_TERMS])
+{
+    uint64_t state = start(seed, index, 1);
+    for (int i = 0; i < N_TERMS; i++)
+        switch (index % 4) {
+        case 0:
+            w[i] = 1;
+            break;
+        case 1:
+            w[i] = half_number(&state, between(&state, -3, 0), 10);
+            break;
+        case 2:
+            w[i] = half_number(&state, between(&state, -12, 2), 10);
+            break;
+        default:
+            w[i] = half_number(&state, between(&state, -6, 6), 0);
+        }
+}
+
+void nd_accumulator_random_rows(uint64_t seed, uint64_t index, size_t n_rows, float *x)
+{
+    uint64_t state = start(seed, index, 2);
+    for (size_t i = 0; i < n_rows; i++)
+        fill_row(&state, nd_splitmix_next(&state) % 10, x + i * N_TERMS);
+}
+
+/* ---- what the battery shows by itself ---- */
+
+enum { N_COUNTED = N_TERMS - 2, N_PAIRS = N_TERMS * (N_TERMS - 1) / 2, MIN_EXPONENT = 5 };
+
+/* How many units of 2^-14 came out, or -1 when that is not a count. Adders of 24 bits that cut may leave a rest
+ * of the two large terms, some times 2^-9 = 32 units (the last bit of 24 below 2^15): it is taken away. A
+ * larger rest is of a shorter sum, and may have swallowed units. */
+static int count_of(float output)
+{
+    double units = (double)output * 0x1p14;
+    if (!(fabs(units) < 2048) || units != floor(units))
+        return -1;
+    long rest = (long)units % N_TERMS;
+    rest += rest < 0 ? N_TERMS : 0;
+    return rest <= N_COUNTED ? (int)rest : -1;
+}
+
+/* A count without a rest is worth more than one with it. */
+static bool is_clean(float output)
+{
+    return output >= 0 && output <= N_COUNTED * 0x1p-14F;
+}
+
+/* l of every pair, from that of the two orders that is a count. How many were read. */
+static size_t read_joins(const struct nd_accumulator_block *block, const float *outputs,
+                         uint8_t l[N_TERMS * N_TERMS])
+{
+    float by_pair[N_TERMS * N_TERMS];
+    size_t n_read = 0;
+    for (size_t i = 0; i < N_TERMS * N_TERMS; i++)
+        by_pair[i] = NAN;
+    for (size_t r = 0; r < block->n_rows; r++)
+        if (block->rows[r].probe == ND_PROBE_ORDER)
+            by_pair[block->rows[r].positions[0] * N_TERMS + block->rows[r].positions[1]] = outputs[r];
+    for (size_t i = 0; i < N_TERMS; i++)
+        for (size_t j = 0; j <= i; j++) {
+            float a = by_pair[i * N_TERMS + j], b = by_pair[j * N_TERMS + i];
+            int of_a = count_of(a), of_b = count_of(b);
+            int count = is_clean(a) && is_clean(b) ? (of_a > of_b ? of_a : of_b)
+                        : is_clean(a)              ? of_a
+                        : is_clean(b)              ? of_b
+                        : of_a >= 0                ? of_a
+                                                   : of_b;
+            n_read += i != j && count >= 0;
+            l[i * N_TERMS + j] = l[j * N_TERMS + i] = (uint8_t)(i == j ? 1 : N_TERMS - (count < 0 ? 0 : count));
+        }
+    return n_read;
+}
+
+/* The size of blocks of neighbours within which nothing is lost, while something is between them. */
+static int exact_block(const uint8_t l[N_TERMS * N_TERMS])
+{
+    for (int size = N_TERMS; size >= 4; size /= 2) {
+        bool is_block = true;
+        for (int i = 0; i < N_TERMS && is_block; i++)
+            for (int j = 0; j < N_TERMS && is_block; j++)
+                is_block = i == j || (l[i * N_TERMS + j] == 2) == (i / size == j / size);
+        if (is_block)
+            return size;
+    }
+    return 0;
+}
+
+static void read_widths(const struct nd_accumulator_block *block, const float *outputs,
+                        struct nd_accumulator_readings *out)
+{
+    out->min_width = 1000;
+    out->max_width = MIN_EXPONENT;
+    for (size_t r = 0; r < block->n_rows;) {
+        int width = MIN_EXPONENT;
+        bool is_whole = true;
+        const struct nd_accumulator_row *first = &block->rows[r];
+        if (first->probe != ND_PROBE_WIDTH) {
+            r++;
+            continue;
+        }
+        for (; r < block->n_rows && block->rows[r].probe == ND_PROBE_WIDTH &&
+               memcmp(block->rows[r].positions, first->positions, sizeof first->positions) == 0;
+             r++) {
+            is_whole = is_whole && outputs[r] == ldexpf(0x1p15F, -block->rows[r].exponent);
+            width = is_whole ? block->rows[r].exponent : width;
+        }
+        out->min_width = width < out->min_width ? width : out->min_width;
+        out->max_width = width > out->max_width ? width : out->max_width;
+    }
+}
+
+static void read_range(const struct nd_accumulator_block *block, const float *outputs,
+                       struct nd_accumulator_readings *out)
+{
+    for (size_t r = 0; r < block->n_rows; r++) {
+        if (block->rows[r].probe != ND_PROBE_RANGE)
+            continue;
+        out->n_range++;
+        out->n_infinite += isinf(outputs[r]) != 0;
+        out->n_nan += isnan(outputs[r]) != 0;
+        out->n_wide += outputs[r] == 0x1p15F;
+        /* 65504 - 32768, and 65504 that nothing was taken from. */
+        out->n_largest += outputs[r] == 32736 || outputs[r] == 65504;
+    }
+}
+
+bool nd_accumulator_undo_one_up(const float *values, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        int64_t factor;
+        out[i] = values[i];
+        if (values[i] == 0 || isnan(values[i]) || isinf(values[i]))
+            continue;
+        int exponent = ilogbf(values[i]) < -14 ? -14 : ilogbf(values[i]);
+        out[i] = copysignf(fabsf(values[i]) - ldexpf(1, exponent - 23), values[i]);
+        if (fabsf(out[i]) == 65536)
+            out[i] = copysignf(INFINITY, values[i]);
+        else if (!nd_accumulator_factors(&out[i], 1, &factor))
+            return false;
+    }
+    return true;
+}
+
+/* Of outputs that are converted already: is_one_up is left to the caller. */
+static void nd_accumulator_read(const struct nd_accumulator_battery *battery, const float *const *outputs,
+                                struct nd_accumulator_readings *out)
+{
+    uint8_t l[N_TERMS * N_TERMS];
+    const struct nd_accumulator_block *ones = &battery->blocks[0];
+    *out = (struct nd_accumulator_readings){0};
+    out->n_pairs_read = read_joins(ones, outputs[0], l);
+    out->has_tree = out->n_pairs_read == N_PAIRS && nd_sum_tree_from_joins(l, N_TERMS, &out->tree);
+    out->exact_block = out->has_tree || out->n_pairs_read < N_PAIRS ? 0 : exact_block(l);
+    read_widths(ones, outputs[0], out);
+    read_range(ones, outputs[0], out);
+}
+
+/* Which accumulators the outputs of the battery do not exclude, and whether that holds on random vectors. */
+
+enum { NEAREST_ROWS = 96 };
+
+/* Equal as nd_accumulator_identify has it. */
+static bool nd_accumulator_is_same_output(float a, float b)
 {
     return a == b || (isnan(a) && isnan(b));
 }

@@ -1,3 +1,4 @@
+/* The default text of `npudiff fingerprint`: what was identified, one row for operators that compute alike. */
 #include "lab/cli/brief.h"
 
 #include <stdio.h>

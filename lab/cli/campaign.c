@@ -1,3 +1,5 @@
+/* `npudiff fingerprint --campaign`: datasheets of several devices and runtimes in one folder
+ * (docs/reference/datasheet.md#campaigns). */
 #include "lab/cli/campaign.h"
 
 #include <dirent.h>

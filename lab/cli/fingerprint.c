@@ -1,3 +1,5 @@
+/* The command `npudiff fingerprint`: takes a datasheet (docs/reference/datasheet.md), compares two, or joins
+ * parts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

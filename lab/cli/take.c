@@ -1,3 +1,4 @@
+/* Takes one datasheet, alone or as a cell of a campaign. */
 #include "lab/cli/take.h"
 
 #include <errno.h>

@@ -41,11 +41,6 @@ struct nd_ask {
     struct nd_ask_operand operands[ND_ASK_MAX_OPERANDS];
 };
 
-/* Quantised values in, quantised values out: quantised values [n_samples] times x. n_samples is 1 with an
- * operand that is an input. As nd_trial_run. */
-enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, const double *qvalues,
-                             size_t n_samples, struct nd_trial_result *out, struct nd_error *err);
-
 /* What the operator gives in double precision, before it is quantised: values [n_samples] times y, of which
  * there is room. in_float32: of the float32 numbers that quantised values are dequantised to; else of the exact
  * ones. Errors as of nd_op_run. */

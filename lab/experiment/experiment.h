@@ -145,7 +145,7 @@ void nd_tell_undecided(struct nd_experiment *experiment, json_t *entry, const ch
 /* What arithmetics may differ in: if those that are left do in one of the fields, it is undecided. */
 struct nd_issue {
     const char *what, *probe; /* NULL: the end of a list */
-    struct nd_field {
+    struct nd_tell_field {
         size_t offset, size_bytes;
     } fields[10]; /* up to the first of 0 bytes */
 };

@@ -8,8 +8,6 @@
 #include "lab/experiment/threshold_sweep.h"
 
 enum nd_linear_form { ND_FORM_MATMUL, ND_FORM_GEMM, ND_FORM_CONV };
-/* "MatMul", "Gemm", "Conv". */
-const char *nd_linear_form_name(enum nd_linear_form form);
 
 /* Borrowed. A convolution is 1x1 and has its terms in channels, its rows along the width. */
 struct nd_product {

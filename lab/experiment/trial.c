@@ -1,3 +1,5 @@
+/* Runs models that were made to order on the device whose arithmetic is in question, and keeps what it
+ * answered. */
 #include "lab/experiment/trial.h"
 
 #include <stdio.h>
@@ -12,7 +14,7 @@
 
 enum { MAX_INPUTS = 4 };
 
-static enum nd_status input_bytes(const struct nd_trial *trial, size_t i, size_t *sample_bytes,
+static enum nd_status input_bytes(const struct nd_bench_trial *trial, size_t i, size_t *sample_bytes,
                                   size_t *all_bytes, struct nd_error *err)
 {
     const struct nd_trial_input *input = &trial->inputs[i];
@@ -23,7 +25,7 @@ static enum nd_status input_bytes(const struct nd_trial *trial, size_t i, size_t
 }
 
 /* What a trial is known by: model, inputs, device, runtime. */
-static enum nd_status name_trial(const struct nd_bench *bench, const struct nd_trial *trial,
+static enum nd_status name_trial(const struct nd_bench *bench, const struct nd_bench_trial *trial,
                                  const char *model_path, char key[ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
     struct nd_strbuf text = {0};
@@ -45,7 +47,7 @@ static enum nd_status name_trial(const struct nd_bench *bench, const struct nd_t
     return status;
 }
 
-static enum nd_status fill_probe(const struct nd_trial *trial, struct nd_probe_input inputs[MAX_INPUTS],
+static enum nd_status fill_probe(const struct nd_bench_trial *trial, struct nd_probe_input inputs[MAX_INPUTS],
                                  struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -81,7 +83,7 @@ static bool refuse(const struct nd_bench *bench, const struct nd_model *model, s
 }
 
 /* out is only written where there is nothing to capture. */
-static enum nd_status run_model(const struct nd_bench *bench, const struct nd_trial *trial,
+static enum nd_status run_model(const struct nd_bench *bench, const struct nd_bench_trial *trial,
                                 const char *model_path, const char *capture_path, struct nd_trial_result *out,
                                 struct nd_error *err)
 {
@@ -167,8 +169,8 @@ static bool is_unstable(const struct nd_capture *capture, size_t tensor)
     return false;
 }
 
-static enum nd_status read_capture(const struct nd_bench *bench, const struct nd_trial *trial, const char *path,
-                                   struct nd_trial_result *out, struct nd_error *err)
+static enum nd_status read_capture(const struct nd_bench *bench, const struct nd_bench_trial *trial,
+                                   const char *path, struct nd_trial_result *out, struct nd_error *err)
 {
     struct nd_capture *capture = NULL;
     enum nd_status status = nd_capture_open(path, &capture, err);
@@ -189,7 +191,7 @@ static enum nd_status read_capture(const struct nd_bench *bench, const struct nd
 }
 
 /* Whether a trial that was kept can be used: a damaged one is run again. */
-static bool is_kept(const struct nd_bench *bench, const struct nd_trial *trial, const char *path,
+static bool is_kept(const struct nd_bench *bench, const struct nd_bench_trial *trial, const char *path,
                     struct nd_trial_result *out)
 {
     if (!nd_path_exists(path))
@@ -200,8 +202,8 @@ static bool is_kept(const struct nd_bench *bench, const struct nd_trial *trial, 
     return false;
 }
 
-enum nd_status nd_trial_run(struct nd_bench *bench, const struct nd_trial *trial, struct nd_trial_result *out,
-                            struct nd_error *err)
+enum nd_status nd_trial_run(struct nd_bench *bench, const struct nd_bench_trial *trial,
+                            struct nd_trial_result *out, struct nd_error *err)
 {
     struct nd_trial_result result = {0};
     char key[ND_SHA256_HEX_BYTES], name[ND_SHA256_HEX_BYTES + 8];

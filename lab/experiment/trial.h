@@ -25,7 +25,7 @@ struct nd_trial_input {
     const void *data;
 };
 
-struct nd_trial {
+struct nd_bench_trial {
     const struct nd_compose *model;
     const char *output; /* the tensor that is asked for: the model's output */
     size_t n_samples;
@@ -49,8 +49,8 @@ struct nd_trial_result {
 
 /* ND_OK also where the device failed. Errors are what keeps a trial from being run: ND_ERR_IO, ND_ERR_MEMORY, a
  * model that cannot be read. On ND_OK *out needs nd_trial_deinit. One thread per bench. */
-enum nd_status nd_trial_run(struct nd_bench *bench, const struct nd_trial *trial, struct nd_trial_result *out,
-                            struct nd_error *err);
+enum nd_status nd_trial_run(struct nd_bench *bench, const struct nd_bench_trial *trial,
+                            struct nd_trial_result *out, struct nd_error *err);
 void nd_trial_deinit(struct nd_trial_result *result);
 
 #endif

@@ -34,7 +34,6 @@ struct nd_bias_arithmetic {
 };
 
 enum { ND_BIAS_NAME_BYTES = 160 };
-const char *nd_bias_name(const struct nd_bias_arithmetic *arithmetic, char buf[ND_BIAS_NAME_BYTES]);
 
 /* One column and what it shares with others. */
 struct nd_bias_column {
@@ -47,9 +46,6 @@ struct nd_bias_column {
     double zero;                               /* z_y / M */
     double zero_fold; /* what the arithmetic that requantises makes of that; 0: it folds none */
 };
-/* What is added to the accumulator, the zero point with it where that is folded. The column is the one for the
- * program's rescale. */
-double nd_bias_shift(const struct nd_bias_arithmetic *arithmetic, const struct nd_bias_column *column);
 
 /* The shifts with which a requantiser gives all quantised values of accumulators, which it does between two:
  * its quantised values rise with the shift. low > high: there is none. low is -HUGE_VAL (high HUGE_VAL) without
@@ -81,8 +77,5 @@ struct nd_bias {
     uint64_t n_qvalues;
     struct nd_bias_findings found;
 };
-/* Biases of Conv with uint8 codes: uint8 weights of any zero point, or int8 ones with a scale per channel. All
- * but weights and is_per_channel is 0 before. */
-void nd_bias_take(struct nd_experiment *experiment, struct nd_bias *bias);
 
 #endif

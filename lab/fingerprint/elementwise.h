@@ -27,8 +27,6 @@
 #include "lab/experiment/trial.h"
 
 enum nd_elementwise_op { ND_ELEMENTWISE_ADD, ND_ELEMENTWISE_SUB, ND_ELEMENTWISE_MUL };
-/* "Add", "Sub", "Mul". */
-const char *nd_elementwise_op_name(enum nd_elementwise_op op);
 
 struct nd_elementwise_scales {
     enum nd_elementwise_op op;
@@ -42,8 +40,6 @@ enum nd_scaling_key { ND_KEY_NONE, ND_KEY_SUM, ND_KEY_MAX, ND_KEY_PRODUCT };
 
 /* What becomes of a D that needs more bits: another k, one less at a time; the low bits of it; the greatest. */
 enum nd_offset_limit { ND_OFFSET_LOWERS_K, ND_OFFSET_WRAPS, ND_OFFSET_SATURATES };
-/* "by a smaller k", "wrapping", "saturating". */
-const char *nd_offset_limit_name(enum nd_offset_limit limit);
 
 struct nd_elementwise_arithmetic {
     enum nd_elementwise_kind kind;
@@ -77,7 +73,6 @@ struct nd_elementwise_ready {
 /* False where the arithmetic has no numbers for these scales. */
 bool nd_elementwise_prepare(const struct nd_elementwise_arithmetic *arithmetic,
                             const struct nd_elementwise_scales *scales, struct nd_elementwise_ready *out);
-uint8_t nd_elementwise_qvalue(const struct nd_elementwise_ready *ready, int64_t a, int64_t b);
 
 /* Quantised values of all pairs, [a][b]. Borrowed. */
 struct nd_elementwise_grid {
@@ -103,8 +98,6 @@ enum nd_status nd_elementwise_solve(const struct nd_elementwise_grid *grids, siz
  * known yet (some of a product have room for a limit of D, some are ties). */
 enum { ND_ELEMENTWISE_GRIDS = 14 };
 struct nd_elementwise_scales nd_elementwise_choose(enum nd_elementwise_op op, size_t i);
-/* Random ones. */
-struct nd_elementwise_scales nd_elementwise_draw(enum nd_elementwise_op op, uint64_t *seed);
 /* Those among random ones under which the arithmetics that are left disagree most; false: they agree everywhere
  * that was looked at. */
 bool nd_elementwise_next(enum nd_elementwise_op op, const struct nd_elementwise_findings *findings,

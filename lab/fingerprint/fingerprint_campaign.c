@@ -1,4 +1,8 @@
-/* Datasheets of several devices and runtimes as one table: docs/reference/datasheet.md#campaigns. */
+/* Datasheets of several devices and runtimes as one table, and where an operator's arithmetic changes from one
+ * of them to the next: docs/reference/datasheet.md#campaigns. */
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +10,157 @@
 #include "core/documents/json_out.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "lab/fingerprint/campaign.h"
 #include "lab/fingerprint/sheet.h"
+
+/* What stands in a cell instead of the number of an arithmetic. */
+enum {
+    ND_CELL_EMPTY = -1,   /* no datasheet, or the operator is not in it */
+    ND_CELL_UNKNOWN = -2, /* no arithmetic and no digests, or it changes from run to run */
+    ND_CELL_FAILED = -3,  /* the device refused or broke off */
+};
+
+struct nd_campaign_operator {
+    const char *section; /* borrowed from a datasheet */
+    const json_t *entry; /* the first: its "operator" and "types" */
+    json_t *claims;      /* [number of the arithmetic]; owned */
+    int *cells;          /* [n_devices * n_runtimes], device by device; owned */
+};
+
+/* Devices in the order of their architectures, runtimes in that of their versions. */
+struct nd_sheet_grid {
+    char **devices, **runtimes; /* [n_...], owned */
+    const char *
+        *titles; /* [n_devices]: the architecture, where only one device has it; borrowed; owned array */
+    size_t n_devices, n_runtimes;
+    size_t *sheet_of; /* [n_devices * n_runtimes]: number of the datasheet, SIZE_MAX: none; owned */
+    struct nd_campaign_operator *operators;
+    size_t n_operators, operators_capacity;
+};
+
+/* From one place of an axis to a later one. The axis runs along runtimes, with devices beside it, or the other
+ * way round. */
+struct step {
+    bool is_runtime;
+    size_t from, to;
+};
+
+static size_t length(const struct nd_sheet_grid *c, bool is_runtime)
+{
+    return is_runtime ? c->n_runtimes : c->n_devices;
+}
+
+static int cell_at(const struct nd_sheet_grid *c, const struct nd_campaign_operator *operator, bool is_runtime,
+                   size_t along, size_t beside)
+{
+    size_t device = is_runtime ? beside : along, runtime = is_runtime ? along : beside;
+    return operator->cells[device * c->n_runtimes + runtime];
+}
+
+/* The step is one of this operator in this line: both ends tell, and nothing between them does. */
+static bool has_step(const struct nd_sheet_grid *c, const struct nd_campaign_operator *operator,
+                     const struct step * step, size_t beside)
+{
+    for (size_t k = step->from; k <= step->to; k++) {
+        bool is_end = k == step->from || k == step->to;
+        if ((cell_at(c, operator, step->is_runtime, k, beside) >= 0) != is_end)
+            return false;
+    }
+    return true;
+}
+
+static json_t *name_operator(const struct nd_campaign_operator *operator)
+{
+    return json_pack("{s:s, s:s, s:s, s:[]}", "section", operator->section, "operator",
+                     nd_sheet_text(operator->entry, "operator"), "types",
+                     nd_sheet_text(operator->entry, "types"), "where");
+}
+
+/* What the step does to one operator: counts it as the same, or adds it to those that changed with the names of
+ * the lines in which it does. */
+static bool add_operator(const struct nd_sheet_grid *c, const struct nd_campaign_operator *operator,
+                         const struct step * step, size_t *n_same, json_t *changed)
+{
+    json_t *row = NULL;
+    bool is_seen = false, is_whole = true;
+    for (size_t b = 0; is_whole && b < length(c, !step->is_runtime); b++) {
+        if (!has_step(c, operator, step, b))
+            continue;
+        is_seen = true;
+        if (cell_at(c, operator, step->is_runtime, step->from, b) ==
+            cell_at(c, operator, step->is_runtime, step->to, b))
+            continue;
+        if (row == NULL && (row = name_operator(operator)) != NULL)
+            is_whole = json_array_append_new(changed, row) == 0;
+        is_whole = is_whole && row != NULL &&
+                   json_array_append_new(json_object_get(row, "where"),
+                                         json_string(step->is_runtime ? c->titles[b] : c->runtimes[b])) == 0;
+    }
+    *n_same += is_seen && row == NULL;
+    return is_whole;
+}
+
+/* Appends the step, where any operator has it; a step between neighbours always stands. False: memory is out.
+ */
+static bool add_step(const struct nd_sheet_grid *c, const struct step *step, json_t *steps)
+{
+    json_t *changed = json_array();
+    size_t n_same = 0;
+    bool is_whole = changed != NULL;
+    for (size_t o = 0; is_whole && o < c->n_operators; o++)
+        is_whole = add_operator(c, &c->operators[o], step, &n_same, changed);
+    size_t n_changed = json_array_size(changed);
+    if (is_whole && (step->to == step->from + 1 || n_changed > 0)) {
+        char *const *names = step->is_runtime ? c->runtimes : c->devices;
+        is_whole =
+            json_array_append_new(
+                steps,
+                json_pack("{s:s, s:s, s:s, s:I, s:I, s:O}", "along", step->is_runtime ? "runtime" : "device",
+                          "from", step->is_runtime ? names[step->from] : c->titles[step->from], "to",
+                          step->is_runtime ? names[step->to] : c->titles[step->to], "n_same",
+                          (json_int_t)n_same, "n_not_known", (json_int_t)(c->n_operators - n_same - n_changed),
+                          "changed", changed)) == 0;
+    }
+    json_decref(changed);
+    return is_whole;
+}
+
+/* The steps, an array of docs/reference/schemas/datasheet_campaign.json; NULL: memory is out. */
+static json_t *nd_campaign_steps(const struct nd_sheet_grid *campaign)
+{
+    json_t *steps = json_array();
+    bool is_whole = steps != NULL;
+    for (int axis = 0; axis < 2; axis++) {
+        struct step step = {.is_runtime = axis == 0};
+        size_t n = length(campaign, step.is_runtime);
+        for (step.from = 0; step.from < n; step.from++)
+            for (step.to = step.from + 1; is_whole && step.to < n; step.to++)
+                is_whole = add_step(campaign, &step, steps);
+    }
+    if (is_whole)
+        return steps;
+    json_decref(steps);
+    return NULL;
+}
+
+/* Whether the operator has the same arithmetic in all cells that tell; *is_known: at least two cells do. */
+static bool nd_campaign_is_same(const struct nd_sheet_grid *campaign,
+                                const struct nd_campaign_operator *operator, bool * is_known)
+{
+    size_t n = campaign->n_devices * campaign->n_runtimes, n_known = 0;
+    bool is_same = true;
+    int first = ND_CELL_EMPTY;
+    for (size_t i = 0; i < n; i++) {
+        if (operator->cells[i]<0)
+            continue;
+        is_same = is_same && (n_known == 0 || operator->cells[i] == first);
+        first = n_known == 0 ? operator->cells[i] : first;
+        n_known++;
+    }
+    *is_known = n_known > 1;
+    return is_same;
+}
+
+/* Datasheets of several devices and runtimes as one table: docs/reference/datasheet.md#campaigns. */
 
 /* One datasheet, and where in the grid it stands. */
 struct sheet {
@@ -20,7 +173,7 @@ struct sheet {
 struct reading {
     struct sheet *sheets; /* [n] */
     size_t n;
-    struct nd_campaign campaign;
+    struct nd_sheet_grid campaign;
 };
 
 /* ---- the axes ---- */
@@ -87,7 +240,7 @@ static const char *title_of(const struct reading *r, size_t device)
 /* Orders the datasheets, and makes the axes of their devices and runtimes. */
 static enum nd_status make_axes(struct reading *r, struct nd_error *err)
 {
-    struct nd_campaign *c = &r->campaign;
+    struct nd_sheet_grid *c = &r->campaign;
     qsort(r->sheets, r->n, sizeof *r->sheets, by_device);
     c->devices = nd_calloc(r->n, sizeof *c->devices);
     c->runtimes = nd_calloc(r->n, sizeof *c->runtimes);
@@ -104,7 +257,7 @@ static enum nd_status make_axes(struct reading *r, struct nd_error *err)
     return ND_OK;
 }
 
-static size_t cell_of(const struct nd_campaign *c, const struct sheet *sheet)
+static size_t cell_of(const struct nd_sheet_grid *c, const struct sheet *sheet)
 {
     return place_of(c->devices, c->n_devices, sheet->device) * c->n_runtimes +
            place_of(c->runtimes, c->n_runtimes, sheet->runtime);
@@ -112,7 +265,7 @@ static size_t cell_of(const struct nd_campaign *c, const struct sheet *sheet)
 
 static enum nd_status make_grid(struct reading *r, struct nd_error *err)
 {
-    struct nd_campaign *c = &r->campaign;
+    struct nd_sheet_grid *c = &r->campaign;
     size_t n = c->n_devices * c->n_runtimes;
     c->sheet_of = nd_calloc(n, sizeof *c->sheet_of);
     if (c->sheet_of == NULL)
@@ -142,7 +295,7 @@ static json_t *device_facts_of(const json_t *entry)
     return NULL;
 }
 
-static struct nd_campaign_operator *find_operator(struct nd_campaign *c, const char *section,
+static struct nd_campaign_operator *find_operator(struct nd_sheet_grid *c, const char *section,
                                                   const json_t *entry)
 {
     for (size_t o = 0; o < c->n_operators; o++)
@@ -190,7 +343,7 @@ static bool number_of(struct nd_campaign_operator *operator, const json_t * entr
     return json_array_append_new(operator->claims, device_facts) == 0;
 }
 
-static bool add_sheet(struct nd_campaign *c, const struct sheet *sheet)
+static bool add_sheet(struct nd_sheet_grid *c, const struct sheet *sheet)
 {
     const char *section;
     json_t *entries, *entry;
@@ -219,7 +372,7 @@ static json_t *texts(const char *const *items, size_t n)
 
 static json_t *tell_cells(const struct reading *r)
 {
-    const struct nd_campaign *c = &r->campaign;
+    const struct nd_sheet_grid *c = &r->campaign;
     json_t *cells = json_array();
     for (size_t i = 0; cells != NULL && i < c->n_devices * c->n_runtimes; i++) {
         const struct sheet *sheet = c->sheet_of[i] != SIZE_MAX ? &r->sheets[c->sheet_of[i]] : NULL;
@@ -252,7 +405,7 @@ static json_t *tell_arithmetic(const struct nd_campaign_operator *operator)
     return list;
 }
 
-static json_t *tell_operator(const struct nd_campaign *c, const struct nd_campaign_operator *operator)
+static json_t *tell_operator(const struct nd_sheet_grid *c, const struct nd_campaign_operator *operator)
 {
     bool is_known, is_same = nd_campaign_is_same(c, operator, & is_known);
     json_t *letters = json_object();
@@ -274,7 +427,7 @@ static json_t *tell_operator(const struct nd_campaign *c, const struct nd_campai
 
 static enum nd_status write_document(const struct reading *r, char **json, bool *is_same, struct nd_error *err)
 {
-    const struct nd_campaign *c = &r->campaign;
+    const struct nd_sheet_grid *c = &r->campaign;
     json_t *operators = json_array();
     *is_same = true;
     for (size_t o = 0; operators != NULL && o < c->n_operators; o++) {
@@ -300,7 +453,7 @@ static enum nd_status write_document(const struct reading *r, char **json, bool 
 
 static void deinit(struct reading *r)
 {
-    struct nd_campaign *c = &r->campaign;
+    struct nd_sheet_grid *c = &r->campaign;
     for (size_t i = 0; r->sheets != NULL && i < r->n; i++) {
         json_decref(r->sheets[i].tree);
         free(r->sheets[i].device);

@@ -24,7 +24,6 @@ struct nd_word_arithmetic {
 };
 
 enum { ND_WORD_MAX_DROPPED = 12, ND_WORD_NAME_BYTES = ND_REQUANTISE_NAME_BYTES + 96 };
-const char *nd_word_name(const struct nd_word_arithmetic *arithmetic, char buf[ND_WORD_NAME_BYTES]);
 
 /* Sums of products that a device was asked about under one multiplier. Borrowed. */
 struct nd_word_qvalues {
@@ -35,9 +34,6 @@ struct nd_word_qvalues {
     const double *zeros;   /* [n]: of z_x w */
     const double *qvalues; /* [n] */
 };
-/* How many of the first n quantised values the arithmetic gives. */
-uint64_t nd_word_count_right(const struct nd_word_arithmetic *arithmetic, const struct nd_word_qvalues *qvalues,
-                             size_t n);
 
 struct nd_word_findings {
     struct nd_word_arithmetic *arithmetics; /* owned */

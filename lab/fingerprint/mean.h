@@ -56,7 +56,4 @@ struct nd_mean_findings {
 enum nd_status nd_mean_solve(const struct nd_mean_sample *samples, size_t n, bool may_be_staged,
                              struct nd_mean_findings *out, struct nd_error *err);
 
-uint64_t nd_mean_count_wrong(const struct nd_mean_arithmetic *arithmetic, const struct nd_mean_sample *samples,
-                             size_t n, uint64_t enough);
-
 #endif

@@ -1,8 +1,8 @@
+/* Arithmetics from a real number to a quantised value: scalar.h defines the family. */
 #include "lab/fingerprint/scalar.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char *const value_names[ND_N_SCALAR_VALUES] = {
     "exact",           "float32-quotient", "float32-reciprocal", "half-quotient",

@@ -33,7 +33,7 @@ nd_section nd_section_pool_u8;   /* section_pool.c */
 nd_section nd_section_quantise;  /* section_quantise.c */
 nd_section nd_section_normalise; /* section_normalise.c */
 
-nd_section nd_section_bias;            /* section_bias.c */
+nd_section nd_section_bias;            /* bias.c */
 nd_section nd_section_weights;         /* weights.c */
 nd_section nd_section_accumulator_f16; /* section_accumulator.c */
 

@@ -11,14 +11,8 @@
  * is not known, or its content is not that of its digest. */
 enum nd_status nd_sheet_read(const struct nd_datasheet *from, json_t **out, struct nd_error *err);
 
-/* The text of a datasheet's file, in new memory; the sheet gets its digest. ND_ERR_MEMORY. */
-enum nd_status nd_sheet_format(json_t *sheet, char **out, struct nd_error *err);
-
 /* The text member, "" when there is none. */
 const char *nd_sheet_text(const json_t *object, const char *key);
-
-/* The entry of the same operator and types, or NULL. */
-const json_t *nd_sheet_find(const json_t *entries, const json_t *like);
 
 /* The arithmetic that an entry claims, without counts and without what was asked. NULL: memory is out. */
 json_t *nd_sheet_claim(const json_t *entry);

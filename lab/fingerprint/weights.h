@@ -28,11 +28,7 @@ struct nd_weight_arithmetic {
 };
 
 enum { ND_WEIGHT_NAME_BYTES = 128 };
-const char *nd_weight_name(const struct nd_weight_arithmetic *arithmetic, char buf[ND_WEIGHT_NAME_BYTES]);
 
-/* r of weights that reach from least to most, of the column or the tensor as the scope has it. */
-double nd_weight_ratio(const struct nd_weight_arithmetic *arithmetic, double least, double most);
-double nd_weight_qvalue(const struct nd_weight_arithmetic *arithmetic, double r, double w);
 /* All columns [n_columns][n_terms] of w; w8 of the same size, r [n_columns]. */
 void nd_weight_fit(const struct nd_weight_arithmetic *arithmetic, const double *w, size_t n_columns,
                    size_t n_terms, double *w8, double *r);

@@ -1,3 +1,4 @@
+/* Memory of one result: all of it is freed at once. */
 #include "core/arena.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Reports a failure: nd_fail where it is found, nd_error_context on the way up. */
 #include "core/error.h"
 
 #include <stdarg.h>

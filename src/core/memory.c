@@ -1,3 +1,4 @@
+/* Checked sizes and allocation. */
 #include "core/memory.h"
 
 #include <stdint.h>

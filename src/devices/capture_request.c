@@ -1,4 +1,4 @@
-/* The sessions of a capture: which file each reads, and what it exposes. */
+/* What an agent is asked for: the sessions of a capture, which file each reads, and what it exposes. */
 #include "devices/capture_request.h"
 
 #include <errno.h>
@@ -14,11 +14,10 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
-#include "devices/device_options.h"
+#include "devices/device.h"
 #include "devices/emulator/emulate.h"
 #include "model/graph/parts.h"
 #include "model/rewrite/native.h"
-#include "model/rewrite/whole.h"
 #include "npudiff/devices/device.h"
 
 static json_t *dims_of(const struct nd_shape *shape)
@@ -102,7 +101,7 @@ static char *nd_runner_job_text(const struct nd_capture_job *capture)
     return text;
 }
 
-static void free_passes(struct nd_job *job)
+static void free_passes(struct nd_agent_job *job)
 {
     for (size_t p = 0; p < job->n_passes; p++) {
         free(job->passes[p].model);
@@ -215,7 +214,7 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const 
 enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
                                          const struct nd_planned_pass *planned, struct nd_error *err)
 {
-    struct nd_job *job = &capture->job;
+    struct nd_agent_job *job = &capture->job;
     free_passes(job);
     job->passes = nd_calloc(n_passes, sizeof *job->passes);
     job->tensors = nd_calloc(capture->n_tensors, sizeof *job->tensors);
@@ -234,9 +233,9 @@ enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t 
 }
 
 enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *tensors, size_t n,
-                                    struct nd_job *trial, struct nd_error *err)
+                                    struct nd_agent_job *trial, struct nd_error *err)
 {
-    struct nd_job job = capture->job; /* shares everything but its pass */
+    struct nd_agent_job job = capture->job; /* shares everything but its pass */
     job.n_probes = 0;
     job.tensors = NULL;
     job.n_tensors = 0;
@@ -252,7 +251,7 @@ enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const 
     return status;
 }
 
-void nd_capture_job_free_trial(struct nd_job *trial)
+void nd_capture_job_free_trial(struct nd_agent_job *trial)
 {
     free_passes(trial);
 }
@@ -357,9 +356,9 @@ static enum nd_status check_profile(const struct nd_capture_job *capture, struct
     return status;
 }
 
-static bool add_option(struct nd_job *job, const char *key, const char *value)
+static bool add_option(struct nd_agent_job *job, const char *key, const char *value)
 {
-    struct nd_job_pair *pair = &job->provider_options[job->n_provider_options++];
+    struct nd_agent_option *pair = &job->provider_options[job->n_provider_options++];
     pair->key = nd_strdup(key);
     pair->value = nd_strdup(value);
     return pair->key != NULL && pair->value != NULL;
@@ -367,11 +366,11 @@ static bool add_option(struct nd_job *job, const char *key, const char *value)
 
 /* Options of ONNX Runtime's session, such as ep.context_enable, by their own prefixes; all others are the
  * provider's. */
-static bool add_device_option(struct nd_job *job, const char *key, const char *value)
+static bool add_device_option(struct nd_agent_job *job, const char *key, const char *value)
 {
     if (strncmp(key, "ep.", 3) != 0 && strncmp(key, "session.", 8) != 0)
         return add_option(job, key, value);
-    struct nd_job_pair *pair = &job->config[job->n_config++];
+    struct nd_agent_option *pair = &job->config[job->n_config++];
     pair->key = nd_strdup(key);
     pair->value = nd_strdup(value);
     return pair->key != NULL && pair->value != NULL;
@@ -409,7 +408,7 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
 {
     const struct nd_device *device = capture->device;
     const struct nd_capture_options *options = capture->options;
-    struct nd_job *job = &capture->job;
+    struct nd_agent_job *job = &capture->job;
     bool is_npu = nd_device_is_npu(device->kind);
     enum nd_optimisation optimisation = ND_OPTIMISATION_DISABLE;
     nd_optimisation_from_name(device->optimisation,
@@ -449,7 +448,7 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
 
 static enum nd_status fill_io_nodes(struct nd_capture_job *capture, struct nd_error *err)
 {
-    struct nd_job *job = &capture->job;
+    struct nd_agent_job *job = &capture->job;
     size_t n_nodes = nd_model_n_nodes(capture->model);
     job->io_nodes = nd_calloc(n_nodes, sizeof *job->io_nodes);
     bool is_whole = job->io_nodes != NULL;
@@ -466,7 +465,7 @@ static enum nd_status fill_io_nodes(struct nd_capture_job *capture, struct nd_er
 
 static enum nd_status fill_probes(struct nd_capture_job *capture, struct nd_error *err)
 {
-    struct nd_job *job = &capture->job;
+    struct nd_agent_job *job = &capture->job;
     size_t n_targets = nd_model_n_inputs(capture->model);
     job->targets = nd_calloc(n_targets, sizeof *job->targets);
     job->probes = nd_calloc(capture->n_probes, sizeof *job->probes);

@@ -25,8 +25,8 @@ struct nd_capture_job {
     char *moved;     /* nodes that fell to the CPU only because tensors were recorded, one a line, or NULL */
     char *left_out;  /* tensors that no session shows: name, tab and reason, one a line; NULL: none */
     size_t n_left_out;
-    size_t n_tried;    /* sessions that were tried before the run that counts; 0: it was the first */
-    struct nd_job job; /* complete but for passes and tensors, which nd_capture_job_set_passes makes */
+    size_t n_tried;          /* sessions that were tried before the run that counts; 0: it was the first */
+    struct nd_agent_job job; /* complete but for passes and tensors, which nd_capture_job_set_passes makes */
 };
 
 /* Whether the model is run as it is, outputs and all (--tensors none). */
@@ -61,8 +61,8 @@ enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const
 /* A job that only tries the placement of a session exposing n of the model's tensors: no samples. Freed by the
  * caller with nd_capture_job_free_trial. */
 enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *tensors, size_t n,
-                                    struct nd_job *trial, struct nd_error *err);
-void nd_capture_job_free_trial(struct nd_job *trial);
+                                    struct nd_agent_job *trial, struct nd_error *err);
+void nd_capture_job_free_trial(struct nd_agent_job *trial);
 
 /* Samples of all probes. */
 size_t nd_capture_job_n_samples(const struct nd_capture_job *capture);

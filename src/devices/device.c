@@ -1,196 +1,303 @@
-/* The profile of an emulated device (emulator/emulate.h): from the URI or from a YAML file. */
-#include "devices/device.h"
-
+/* A device by its URI: its kind, its options, its runtime, and what follows when the machine it is on has been
+ * asked. docs/reference/devices.md lists the URIs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yaml.h>
 
-#include "core/documents/yaml_limits.h"
+#include "arithmetic/exact/linear/rounding.h"
+#include "core/documents/yaml_map.h"
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/names.h"
 #include "core/text/strbuf.h"
-#include "devices/device_options.h"
-#include "devices/emulator/emulate.h"
+#include "devices/agent/runtime/runtime.h"
+#include "devices/capture_request.h"
+#include "devices/device.h"
+#include "devices/emulator/profile.h"
 #include "devices/phones/phones.h"
 #include "devices/phones/remote_uri.h"
+#include "devices/runners/find_runner.h"
 #include "devices/runtimes/sdk.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/devices/device.h"
 
-/* What a profile file said, for the capture. */
-struct nd_profile_file {
-    char *text; /* NULL: the profile was in the URI */
-    char sha256[65];
-};
-enum { ND_PROFILE_MAX_BYTES = 32768 };
+static enum nd_status nd_exec_apply_option(struct nd_device *device, const char *uri, const char *key,
+                                           const char *value, struct nd_error *err);
+
+/* Adds the option, or gives it another value where it stands. */
+static enum nd_status nd_device_set_option(struct nd_device *device, const char *key, const char *value,
+                                           struct nd_error *err)
+{
+    for (size_t i = 0; i < device->n_options; i++) {
+        if (strcmp(device->option_keys[i], key) != 0)
+            continue;
+        char *copy = nd_strdup(value);
+        if (copy == NULL)
+            return nd_fail_memory(err);
+        free(device->option_values[i]);
+        device->option_values[i] = copy;
+        return ND_OK;
+    }
+    size_t n = device->n_options + 1;
+    char **keys = realloc(device->option_keys, n * sizeof *keys);
+    if (keys != NULL)
+        device->option_keys = keys;
+    char **values = realloc(device->option_values, n * sizeof *values);
+    if (values != NULL)
+        device->option_values = values;
+    if (keys == NULL || values == NULL)
+        return nd_fail_memory(err);
+    keys[n - 1] = nd_strdup(key);
+    values[n - 1] = nd_strdup(value);
+    device->n_options = n;
+    return keys[n - 1] != NULL && values[n - 1] != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* References have one option, and the float one has none. */
+static enum nd_status apply_reference_option(struct nd_device *device, const char *uri, const char *key,
+                                             const char *value, struct nd_error *err)
+{
+    enum nd_rounding rounding;
+    if (device->kind != ND_DEVICE_EXACT || strcmp(key, "rounding") != 0)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': unknown option '%s'; %s", uri, key,
+                       device->kind == ND_DEVICE_EXACT ? "exact has 'rounding'" : "float64 has none");
+    if (!nd_rounding_from_name(value, &rounding))
+        return nd_fail(
+            err, ND_E_DEVICE_UNKNOWN, uri,
+            "device '%s': rounding is half-even, half-away, half-up, half-down, floor, ceil or to-zero, "
+            "not '%s'",
+            uri, value);
+    return nd_device_set_option(device, key, value, err);
+}
+
+/* One key=value of the URI's query. */
+static enum nd_status apply_option(struct nd_device *device, const char *uri, const char *key,
+                                   const char *value, struct nd_error *err)
+{
+    uint64_t n;
+    enum nd_optimisation level;
+    if (nd_device_is_reference(device->kind))
+        return apply_reference_option(device, uri, key, value, err);
+    if (device->kind == ND_DEVICE_EXEC && strcmp(key, "threads") != 0)
+        return nd_exec_apply_option(device, uri, key, value, err);
+    if (strcmp(key, "optimisation") == 0) {
+        if (!nd_optimisation_from_name(value, &level))
+            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                           "device '%s': optimisation is 'disable', 'basic', 'extended' or 'all', not '%s'",
+                           uri, value);
+        free(device->optimisation);
+        device->optimisation = nd_strdup(value);
+        return device->optimisation != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    if (strcmp(key, "threads") == 0) {
+        if (!nd_parse_u64(value, &n) || n < 1 || n > 1024)
+            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                           "device '%s': threads is a number from 1 to 1024, not '%s'", uri, value);
+        device->n_threads = (int)n;
+        return ND_OK;
+    }
+    if (device->kind == ND_DEVICE_CPU)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': unknown option '%s'; a cpu has 'optimisation' and 'threads'", uri, key);
+    if (strcmp(key, "soc_model") == 0 || strcmp(key, "backend_path") == 0 || strcmp(key, "backend_type") == 0)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': option '%s' follows from the device itself",
+                       uri, key);
+    return nd_device_set_option(device, key, value, err);
+}
+
+/* The options of a URI's query ("a=b&c=d", which is cut up). ND_E_DEVICE_UNKNOWN. */
+static enum nd_status nd_device_apply_query(struct nd_device *device, const char *uri, char *query,
+                                            struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    char *rest = query;
+    char *pair;
+    while (status == ND_OK && (pair = strsep(&rest, "&")) != NULL) {
+        char *equals = strchr(pair, '=');
+        if (equals == NULL || equals == pair)
+            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': '%s' is not of the form option=value",
+                           uri, pair);
+        *equals = '\0';
+        status = apply_option(device, uri, pair, equals + 1, err);
+    }
+    return status;
+}
+
+/* Options that neither name a file nor load a library, as the QNN provider of QAIRT 2.47 to 2.51 knows them. */
+static bool is_harmless(const char *key)
+{
+    static const char *const harmless[] = {
+        "device_id",
+        "disable_file_mapped_weights",
+        "enable_block_quant_weight_optimization",
+        "enable_htp_fp16_clamp_overflow",
+        "enable_htp_fp16_precision",
+        "enable_htp_graph_splitting",
+        "enable_htp_monolithic_lstm",
+        "enable_htp_shared_memory_allocator",
+        "enable_htp_spill_fill_buffer",
+        "enable_vtcm_backup_buffer_sharing",
+        "extended_udma",
+        "htp_arch",
+        "htp_bf16_enable",
+        "htp_graph_finalization_optimization_mode",
+        "htp_graph_splitting_num_prepare_threads",
+        "htp_performance_mode",
+        "htp_reused_io_limit_mb",
+        "htp_share_resource_optimization",
+        "num_graph_prepare_threads",
+        "offload_graph_io_quantization",
+        "profiling_level",
+        "qnn_context_priority",
+        "rpc_control_latency",
+        "session.disable_cpu_ep_fallback",
+        "skip_backend_op_validation",
+        "skip_qnn_version_check",
+        "soc_model",
+        "vtcm_mb",
+    };
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        if (strcmp(key, harmless[i]) == 0)
+            return true;
+    return false;
+}
+
+/* ND_E_DEVICE_OPTION when an option is not known to be harmless: it may name a file that is written, or a
+ * library. */
+static enum nd_status nd_device_check_options(const struct nd_device *device, const char *uri,
+                                              struct nd_error *err)
+{
+    if (!nd_device_is_npu(device->kind))
+        return ND_OK; /* others have options of ours alone */
+    for (size_t i = 0; i < device->n_options; i++) {
+        const char *key = device->option_keys[i];
+        bool is_ours = strcmp(key, "backend_path") == 0; /* a URI cannot give it */
+        if (!is_ours && !is_harmless(key))
+            return nd_fail(
+                err, ND_E_DEVICE_OPTION, uri,
+                "device '%s': option '%s' may name a file or load a library: it is taken only from a "
+                "command with --trust-options",
+                uri, key);
+    }
+    return ND_OK;
+}
+
+/* What the provider of an NPU is told unless the URI says otherwise, as far as runtime and chipset are known;
+ * nothing for other devices. Explicit, since defaults have changed between versions. */
+static enum nd_status nd_device_default_options(struct nd_device *device, struct nd_error *err)
+{
+    const struct nd_chipset *chipset = device->chipset;
+    enum nd_status status = ND_OK;
+    if (!nd_device_is_npu(device->kind))
+        return ND_OK;
+    if (device->runtime.backend_library != NULL)
+        status = nd_device_set_option(device, "backend_path", device->runtime.backend_library, err);
+    if (status == ND_OK && chipset != NULL) {
+        char soc_model[16];
+        snprintf(soc_model, sizeof soc_model, "%d", chipset->soc_model);
+        status = nd_device_set_option(device, "soc_model", soc_model, err);
+    }
+    if (status == ND_OK)
+        status = nd_device_set_option(device, "offload_graph_io_quantization", "1", err);
+    /* v68 has no half precision, and refuses the option. */
+    if (status == ND_OK && chipset != NULL && strcmp(chipset->arch, "v68") != 0)
+        status = nd_device_set_option(device, "enable_htp_fp16_precision", "1", err);
+    return status;
+}
+
+/* ---- exec:RUNNER[?key=value&...]: any arithmetic that speaks the runner's protocol as a device ---- */
+
+static const char scheme[] = "exec:";
+
+/* Whether the URI is of this form. */
+static bool nd_exec_is_uri(const char *uri)
+{
+    return strncmp(uri, scheme, strlen(scheme)) == 0;
+}
+
+/* ND_E_DEVICE_OPTION for a URI that names a file, as the runner or in an option. */
+static enum nd_status nd_exec_check(const char *uri, struct nd_error *err)
+{
+    if (strchr(uri, '/') == NULL)
+        return ND_OK;
+    return nd_fail(
+        err, ND_E_DEVICE_OPTION, uri,
+        "device '%s' names a file: that is taken only from a command with --trust-options; a runner in "
+        "$NPUDIFF_RUNNERS or PATH needs its name alone",
+        uri);
+}
+
+/* One option of the query. ND_E_DEVICE_UNKNOWN. */
+static enum nd_status nd_exec_apply_option(struct nd_device *device, const char *uri, const char *key,
+                                           const char *value, struct nd_error *err)
+{
+    if (strcmp(key, ND_OFF_GRID_OPTION) == 0 && strcmp(value, "round") != 0)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': " ND_OFF_GRID_OPTION " is 'round', not '%s'", uri, value);
+    return nd_device_set_option(device, key, value, err);
+}
+
+/* The arithmetic, by its name or its path. */
+static enum nd_status find(struct nd_device *device, const char *uri, const char *what, struct nd_error *err)
+{
+    struct nd_runtime_info *runtime = &device->runtime;
+    if (strchr(what, '/') != NULL)
+        return nd_runner_use_path(what, &runtime->id, &runtime->ort_library, err);
+    if (!nd_runner_is_name(what))
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': '%s' is no name of a runner: small letters, digits, '-' and '_'; 'npudiff "
+                       "devices' lists those there are",
+                       uri, what);
+    enum nd_status status = nd_runner_find(what, &runtime->ort_library, err);
+    if (status == ND_OK && (runtime->id = nd_strdup(what)) == NULL)
+        status = nd_fail_memory(err);
+    return status;
+}
+
+static enum nd_status name(struct nd_device *device, const char *uri, bool is_path, const char *query,
+                           struct nd_error *err)
+{
+    struct nd_strbuf canonical = {0};
+    nd_strbuf_printf(&canonical, "%s%s%s%s", scheme, is_path ? device->runtime.ort_library : device->runtime.id,
+                     query != NULL ? "?" : "", query != NULL ? query : "");
+    device->uri = nd_strbuf_take(&canonical);
+    device->label = nd_strdup(uri);
+    device->optimisation = nd_strdup("default");
+    bool is_whole = device->uri != NULL && device->label != NULL && device->optimisation != NULL;
+    return is_whole ? ND_OK : nd_fail_memory(err);
+}
+
+/* Reads such a URI. The name of a runner is looked for; what has a '/' is a path. ND_E_RUNNER_MISSING,
+ * ND_E_RUNNER_START, ND_E_DEVICE_UNKNOWN: no name, or an option that is not of the form key=value. */
+static enum nd_status nd_exec_parse(const char *uri, struct nd_device *out, struct nd_error *err)
+{
+    struct nd_device device = {.kind = ND_DEVICE_EXEC, .n_threads = 1};
+    char *text = nd_strdup(uri + strlen(scheme));
+    if (text == NULL)
+        return nd_fail_memory(err);
+    char *query = strchr(text, '?');
+    if (query != NULL)
+        *query++ = '\0';
+    enum nd_status status = find(&device, uri, text, err);
+    if (status == ND_OK)
+        status = name(&device, uri, strchr(text, '/') != NULL, query, err);
+    if (status == ND_OK && query != NULL)
+        status = nd_device_apply_query(&device, uri, query, err);
+    free(text);
+    if (status == ND_OK)
+        *out = device;
+    else
+        nd_device_deinit(&device);
+    return status;
+}
+
+/* The profile of an emulated device (emulator/emulate.h): from the URI or from a YAML file. */
 
 static enum nd_status nd_device_find_own_npu(struct nd_device *device, const char *uri, struct nd_error *err);
 static enum nd_status nd_device_suits_elsewhere(const struct nd_device *device, const char *uri,
                                                 struct nd_error *err);
 static enum nd_status nd_runtime_name(const char *id, struct nd_runtime_info *out, struct nd_error *err);
-
-/* A file being read. */
-struct profile {
-    const char *path;
-    yaml_document_t *document;
-    struct nd_emulation *out;
-    struct nd_error *err;
-};
-
-static const char *scalar_text(const yaml_node_t *node)
-{
-    return (const char *)node->data.scalar.value;
-}
-
-static enum nd_status fail_at(const struct profile *profile, const yaml_mark_t *mark, const char *what,
-                              const char *text)
-{
-    return nd_fail(profile->err, ND_E_DEVICE_PROFILE, profile->path, "%s:%zu:%zu: %s%s%s%s", profile->path,
-                   mark->line + 1, mark->column + 1, what, text != NULL ? " '" : "", text != NULL ? text : "",
-                   text != NULL ? "'" : "");
-}
-
-static enum nd_status add_item(const struct profile *profile, const yaml_node_t *node, const char *prefix)
-{
-    if (node->type != YAML_SCALAR_NODE || strlen(scalar_text(node)) != node->data.scalar.length)
-        return fail_at(profile, &node->start_mark, *prefix != '\0' ? "a number is needed" : "an item is a text",
-                       NULL);
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s", prefix, scalar_text(node));
-    char *item = nd_strbuf_take(&text);
-    enum nd_status status =
-        item != NULL ? nd_emulation_add(profile->out, item, profile->err) : nd_fail_memory(profile->err);
-    if (status == ND_ERR_USAGE)
-        nd_error_context(profile->err, "%s:%zu:%zu", profile->path, node->start_mark.line + 1,
-                         node->start_mark.column + 1);
-    free(item);
-    return status;
-}
-
-static enum nd_status add_items(const struct profile *profile, const yaml_node_t *list)
-{
-    if (list->type != YAML_SEQUENCE_NODE || list->data.sequence.items.start == list->data.sequence.items.top)
-        return fail_at(profile, &list->start_mark, "'items' is a list of one text or more", NULL);
-    enum nd_status status = ND_OK;
-    for (const yaml_node_item_t *item = list->data.sequence.items.start;
-         item < list->data.sequence.items.top && status == ND_OK; item++)
-        status = add_item(profile, yaml_document_get_node(profile->document, *item), "");
-    return status;
-}
-
-static enum nd_status read_mapping(const struct profile *profile, const yaml_node_t *root)
-{
-    static const char *const keys[] = {"items", "seed"};
-    bool is_there[] = {false, false};
-    enum nd_status status = ND_OK;
-    for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start;
-         pair < root->data.mapping.pairs.top && status == ND_OK; pair++) {
-        const yaml_node_t *key = yaml_document_get_node(profile->document, pair->key);
-        const yaml_node_t *value = yaml_document_get_node(profile->document, pair->value);
-        size_t k = 0;
-        while (k < 2 && (key->type != YAML_SCALAR_NODE || strcmp(scalar_text(key), keys[k]) != 0))
-            k++;
-        if (k == 2)
-            return fail_at(profile, &key->start_mark, "keys are 'items' and 'seed', not",
-                           key->type == YAML_SCALAR_NODE ? scalar_text(key) : "");
-        if (is_there[k])
-            return fail_at(profile, &key->start_mark, "there is a second", keys[k]);
-        is_there[k] = true;
-        status = k == 0 ? add_items(profile, value) : add_item(profile, value, "seed=");
-    }
-    if (status == ND_OK && !is_there[0])
-        status = fail_at(profile, &root->start_mark, "there are no", keys[0]);
-    return status;
-}
-
-static enum nd_status fail_yaml(const struct profile *profile, const yaml_parser_t *parser)
-{
-    if (parser->error == YAML_MEMORY_ERROR)
-        return nd_fail_memory(profile->err);
-    return fail_at(profile, &parser->problem_mark,
-                   parser->problem != NULL ? parser->problem : "this is no YAML", NULL);
-}
-
-static enum nd_status read_yaml(struct profile *profile, const char *text, size_t n_bytes)
-{
-    yaml_parser_t parser;
-    yaml_document_t document;
-    struct nd_yaml_excess excess;
-    if (!nd_yaml_check_text(text, n_bytes, &excess))
-        return nd_fail_memory(profile->err);
-    if (excess.problem != NULL)
-        return fail_at(profile, &excess.mark, excess.problem, NULL);
-    if (yaml_parser_initialize(&parser) == 0)
-        return nd_fail_memory(profile->err);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, n_bytes);
-    if (yaml_parser_load(&parser, &document) == 0) {
-        enum nd_status status = fail_yaml(profile, &parser);
-        yaml_parser_delete(&parser);
-        return status;
-    }
-    profile->document = &document;
-    static const yaml_mark_t begin;
-    const yaml_node_t *root = yaml_document_get_root_node(&document);
-    enum nd_status status = root != NULL && root->type == YAML_MAPPING_NODE
-                                ? read_mapping(profile, root)
-                                : fail_at(profile, root != NULL ? &root->start_mark : &begin,
-                                          "a mapping with 'items' is needed", NULL);
-    yaml_document_delete(&document);
-    if (status == ND_OK) {
-        if (yaml_parser_load(&parser, &document) == 0) {
-            status = fail_yaml(profile, &parser);
-        } else {
-            root = yaml_document_get_root_node(&document);
-            if (root != NULL)
-                status = fail_at(profile, &root->start_mark, "there is a second document", NULL);
-            yaml_document_delete(&document);
-        }
-    }
-    yaml_parser_delete(&parser);
-    return status;
-}
-
-static bool is_file_name(const char *what)
-{
-    return nd_stem_bytes(what, ".yaml") > 0 || nd_stem_bytes(what, ".yml") > 0;
-}
-
-/* `what` follows "emu:" in the URI: items, or the path of a .yaml or .yml file, a mapping of `items` (a list of
- * texts) and `seed`. ND_E_DEVICE_PROFILE: the message says what is wrong, of a file with line and column;
- * ND_E_FILE_OPEN, ND_E_FILE_READ. Both are the caller's on success. */
-static enum nd_status nd_profile_read(const char *what, struct nd_emulation *out, struct nd_profile_file *file,
-                                      struct nd_error *err)
-{
-    struct nd_emulation emulation = {0};
-    struct nd_profile_file found = {0};
-    void *bytes = NULL;
-    size_t n_bytes = 0;
-    *file = found;
-    if (!is_file_name(what))
-        return nd_emulation_parse(what, out, err);
-    enum nd_status status = nd_file_read(what, ND_PROFILE_MAX_BYTES, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        nd_sha256_bytes(bytes, n_bytes, found.sha256);
-    if (status == ND_OK && (found.text = strndup(bytes, n_bytes)) == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK) {
-        struct profile profile = {.path = what, .out = &emulation, .err = err};
-        status = read_yaml(&profile, found.text, strlen(found.text));
-    }
-    free(bytes);
-    if (status == ND_OK) {
-        *out = emulation;
-        *file = found;
-    } else {
-        nd_emulation_deinit(&emulation);
-        free(found.text);
-    }
-    return status;
-}
 
 const struct nd_device_syntax *nd_device_syntaxes(void)
 {
@@ -237,11 +344,6 @@ bool nd_device_is_reference(enum nd_device_kind kind)
 bool nd_device_is_npu(enum nd_device_kind kind)
 {
     return kind == ND_DEVICE_HTP_SIM || kind == ND_DEVICE_HTP;
-}
-
-const char *nd_device_agent_suffix(enum nd_device_kind kind)
-{
-    return nd_device_is_evaluated(kind) ? "-exact" : kind == ND_DEVICE_EXEC ? "-exec" : "";
 }
 
 bool nd_device_is_evaluated(enum nd_device_kind kind)

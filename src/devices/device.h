@@ -1,7 +1,7 @@
-/* Devices on other machines: what of them can be said when their URI is read, and what only when the machine
- * has been asked. */
-#ifndef ND_DEVICE_RESOLVE_H
-#define ND_DEVICE_RESOLVE_H
+/* Devices: their options, and what of one on another machine can be said only when the machine has been asked.
+ */
+#ifndef ND_DEVICES_DEVICE_H
+#define ND_DEVICES_DEVICE_H
 
 #include "devices/phones/device_facts.h"
 #include "npudiff/devices/device.h"
@@ -12,5 +12,8 @@
  * what the URI asks for (ND_ERR_DEVICE); ND_E_RUNTIME_MISSING. The caller frees *out with nd_device_deinit. */
 enum nd_status nd_device_resolve(const struct nd_device *device, const struct nd_device_facts *device_facts,
                                  struct nd_device *out, struct nd_error *err);
+
+/* Whether npudiff evaluates the device itself, without a runtime, by npudiff-agent-exact. */
+bool nd_device_is_evaluated(enum nd_device_kind kind);
 
 #endif

@@ -1,3 +1,4 @@
+/* Tasks on several devices at once: those of one machine follow each other. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

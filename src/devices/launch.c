@@ -1,4 +1,4 @@
-/* Launch: see the header. */
+/* Starts an agent on this machine, and watches a run by the spool that it writes. */
 #include "devices/launch.h"
 
 #include <errno.h>
@@ -13,8 +13,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
-#include "core/processes/child.h"
+#include "core/processes/process.h"
 #include "core/processes/process_tree.h"
 #include "devices/agent/spool/job_file.h"
 

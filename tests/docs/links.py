@@ -1,7 +1,7 @@
 """Finds links and citations that lead nowhere: in Markdown pages, and in comments of the code that cite docs/.
 
 An anchor is a heading as GitHub spells it (`## How it ends` is #how-it-ends) or an explicit `<a id="name"></a>`.
-A comment cites a page as `docs/science/theory.md#vote`, several sections of it as
+A comment cites a page as `docs/science/theory.md#majority`, several sections of it as
 `docs/reference/metrics.md#bits, #ulp and #errors`; a citation may run over lines.
 """
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Encodings that the real AIMET made (tools/make_encodings.py), applied and run: the codes are those of AIMET's own simulation.
+"""Encodings that the real AIMET made (tools/oracles/make_encodings.py), applied and run: the codes are those of AIMET's own simulation.
 And HTP configurations that go with captures."""
 import json
 

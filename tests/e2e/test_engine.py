@@ -14,7 +14,7 @@ import numpy as np
 from support import Capture, Scratch, capture, compare_bytes, main, npudiff, pair_of
 from write_capture import Chunked, Contiguous, Edge, write_capture
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/oracles"))
 import compare_oracle
 import make_compare_oracle
 

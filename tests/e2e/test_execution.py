@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Where units were computed: real runs of which a part is on the CPU, told by values alone, held against their placement;
-a CPU run that calls itself an NPU's; and what contradicts itself. A small part of tools/score_fallback."""
+a CPU run that calls itself an NPU's; and what contradicts itself. A small part of tools/studies/score_fallback."""
 import json
 import os
 import random

@@ -212,7 +212,7 @@ class Uncovered(Scratch):
     def test_text_says_so(self):
         text = npudiff("explain", "--quantised", self.MODEL, self.shared / "gen1.h5", "--float", self.FLOAT, "-v", "--width",
                        400, expect=4)
-        self.assertIn("'sample' (RoiAlign) is not evaluated: its values are taken from the capture of", text)
+        self.assertIn("'sample' (RoiAlign) is not evaluated: its values come from the capture of", text)
         self.assertIn("nothing is said of the error of output 'y'", text)
         self.assertIn("not examined: 'sample' (RoiAlign): RoiAlign cannot be evaluated", text)
         self.assertNotIn("of its output error", text)

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "tools/oracles"))
 
 import known_defects
 import onnx_bytes
@@ -325,7 +325,7 @@ class Found(Scratch):
             self.assertTrue((y == parts).all(), device)
             self.assertGreater((np.abs(y - codes["cpu"]["y"].reshape(y.shape)) > 2)[:, :8].mean(), 0.5, device)
             layer = self.faulty(model, device, "y")
-            self.assertIn("a Concat takes over the codes of a SpaceToDepth", layer["known_defect"])
+            self.assertIn("a Concat takes over the quantised values of a SpaceToDepth", layer["known_defect"])
             self.assertEqual((layer["unexplained"], layer["certainty"]), (0, "proven"), device)
             self.assertIn("the defect predicts every value", layer["evidence"])
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The golden store on real runtimes: what an SDK changed is found and blamed on the SDK, what it did not change is the same;
-bundles give the first answer and tell nothing. And tools/score_golden, in small."""
+bundles give the first answer and tell nothing. And tools/studies/score_golden, in small."""
 import json
 import pathlib
 import subprocess
@@ -12,7 +12,7 @@ from support import MODELS, Scratch, capture, main, npudiff, some_digits, text
 
 OLD, NEW = "qairt-2.50.40", "qairt-2.51.0"
 CHIPSETS = ["gen1", "gen3"]
-TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools/studies"
 MUL = f"mul={MODELS / 'mul-probe.npz'}"
 
 

@@ -24,7 +24,7 @@ def power_model(scale):
 
 class HeldAgainstTheCpu(Scratch):
     def test_every_operator_has_a_case(self):
-        """A new operator must be added to tools/exact_ops_cases.py; then it is held here, too."""
+        """A new operator must be added to tools/oracles/exact_ops_cases.py; then it is held here, too."""
         self.assertEqual([str(o) for o in oc.with_cases().values() if not o.cases], [])
 
     def test_one_case_of_every_operator_in_one_type_of_each_kind(self):

@@ -19,7 +19,7 @@ IMPORTS = GOLDEN / "imports"
 CNN = MODELS / "cnn.w8a8.onnx"
 TYPES = ["float32", "float64", "float16", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bool"]
 NAMES = ["logits", "a/b", "x%2Fy", "ünï code", "conv1:0", "a b", "Ω"]
-SEED = int(os.environ.get("ND_SEED", "20261122"))  # others: tools/seeds
+SEED = int(os.environ.get("ND_SEED", "20261122"))  # others: tools/studies/seeds
 
 
 def link(name):

@@ -303,7 +303,7 @@ class Tensors(Case):
         x = self.npz("x.npz", x=off)
         self.refuse("numpy", x, "--map", self.yaml("map.yaml", {"tensors": [item]}),
                     says=["1 of 200", "element 83", "map.yaml:1:", "scale 0.0173"])
-        self.refuse("numpy", x, "--map", self.yaml("map.yaml", {"tensors": [item | {"holds": "codes"}]}), says=["holds uint8 codes", "element"])
+        self.refuse("numpy", x, "--map", self.yaml("map.yaml", {"tensors": [item | {"holds": "codes"}]}), says=["holds uint8 quantised values", "element"])
         bare = {k: v for k, v in item.items() if k != "codes"}
         self.refuse("numpy", x, "--map", self.yaml("map.yaml", {"tensors": [bare]}), says=["'codes'"])
         self.refuse("numpy", x, "--map", self.yaml("map.yaml", {"tensors": [{"name": "x", "codes": "uint8"}]}), says=["nothing states their scale"])

@@ -9,13 +9,13 @@ import sys
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/studies"))
 import defects_main
 import qnn_folders
 from support import MODELS, NPUDIFF, Capture, Scratch, capture, compare, info, main, npudiff
 
 STAND_IN = pathlib.Path(__file__).resolve().parents[1] / "support" / "qnn_net_run.py"
-SEED = int(os.environ.get("ND_SEED", "20261122"))  # others: tools/seeds, tools/defects
+SEED = int(os.environ.get("ND_SEED", "20261122"))  # others: tools/studies/seeds, tools/studies/defects
 N_DEFECTS = 300
 
 

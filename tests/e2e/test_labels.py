@@ -107,14 +107,14 @@ class Labels(unittest.TestCase):
         self.ref = self.make("ref", codes, SCALE, 128)
         for scale, zero in ((SCALE * 2, 100), (SCALE * 0.8, 20), (SCALE, 4000)):
             pair = self.pair(rough, scale, zero, code=1)
-            for part in ("nearly the same codes: ", "steps apart", f"scale {scale:g}, zero point {zero} in 'test'", "one label is wrong"):
+            for part in ("nearly the same quantised values: ", "steps apart", f"scale {scale:g}, zero point {zero} in 'test'", "one label is wrong"):
                 self.assertIn(part, pair["label"])
         for scale, zero in ((SCALE, 129), (SCALE * 1.002, 128)):  # less than what the device is off by: nobody is accused
             self.assertIsNone(self.pair(rough, scale, zero, code=3)["label"])
         recalibrated = np.clip((rough - 128.0) / 1.3 + 128, 0, 65535).round().astype(np.uint16)
         self.assertIsNone(self.pair(recalibrated, SCALE * 1.3, 128, code=3)["label"])
         self.ref = self.make("ref", codes)
-        self.assertIn("nearly the same codes: ", self.pair(rough.view(np.int16), code=1)["label"])
+        self.assertIn("nearly the same quantised values: ", self.pair(rough.view(np.int16), code=1)["label"])
 
 
     def test_floats_called_something_else(self):

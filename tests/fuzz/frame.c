@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "devices/agent/runner/frame.h"
+#include "devices/agent/runner/connection.h"
 #include "fuzz/fuzz.h"
 
 enum { MAX_BYTES = 60000, MAX_DATA_BYTES = 1 << 20 }; /* a pipe holds 64 KiB */

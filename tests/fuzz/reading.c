@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "devices/agent/runner/frame.h"
+#include "devices/agent/runner/connection.h"
 #include "fuzz/fuzz.h"
 #include "improve/align/certificate/certificate.h"
 #include "judge/campaign/campaign.h"

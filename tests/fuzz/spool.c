@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[4096];
     struct nd_spool_index index;
     struct nd_spool_kept kept;
-    struct nd_job job;
+    struct nd_agent_job job;
     snprintf(path, sizeof path, "%s/again.nds", fuzz_folder());
     write_again(path, data, size);
     if (nd_spool_index_open(path, &request, &index, NULL) == ND_OK)

@@ -78,7 +78,7 @@ static inline void fake_output(size_t probe, size_t tensor, size_t sample, size_
 /* ---- the job ---- */
 
 struct fake_job {
-    struct nd_job job;
+    struct nd_agent_job job;
     struct nd_job_pass passes[FAKE_PASSES];
     struct nd_job_tensor tensors[FAKE_TENSORS];
     struct nd_job_probe probes[FAKE_PROBES];
@@ -163,7 +163,7 @@ static inline void fake_pause(long ms)
 
 /* ---- a whole spool ---- */
 
-static inline enum nd_status fake_run_pass(const struct nd_job *job, const struct fake_options *options,
+static inline enum nd_status fake_run_pass(const struct nd_agent_job *job, const struct fake_options *options,
                                            size_t pass, struct nd_spool_writer *writer, struct nd_error *err)
 {
     struct fake_views views;

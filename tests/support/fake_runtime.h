@@ -25,7 +25,7 @@ struct nd_runtime {
     int unused;
 };
 
-struct nd_session {
+struct nd_runtime_session {
     size_t n_outputs;
     size_t tensors[FAKE_TENSORS]; /* output -> tensor */
     struct nd_session_io input, outputs[FAKE_TENSORS];
@@ -67,11 +67,11 @@ static inline bool fake_is_check(size_t tensor)
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
-                                 struct nd_session **out, struct nd_error *err)
+                                 struct nd_runtime_session **out, struct nd_error *err)
 {
     (void)runtime;
     size_t pass = (size_t)(options->model_path[0] - '0');
-    struct nd_session *session = nd_calloc(1, sizeof *session);
+    struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
     if (session == NULL)
         return nd_fail_memory(err);
     session->input = (struct nd_session_io){(char *)(uintptr_t) "in", ND_DTYPE_U8, {1, {2}}};
@@ -90,7 +90,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
     return ND_OK;
 }
 
-void nd_session_destroy(struct nd_session **session)
+void nd_session_destroy(struct nd_runtime_session **session)
 {
     for (size_t i = 0; *session != NULL && i < (*session)->n_outputs; i++)
         free((*session)->data[i]);
@@ -98,36 +98,36 @@ void nd_session_destroy(struct nd_session **session)
     *session = NULL;
 }
 
-size_t nd_session_n_inputs(const struct nd_session *session)
+size_t nd_session_n_inputs(const struct nd_runtime_session *session)
 {
     (void)session;
     return 1;
 }
 
-const struct nd_session_io *nd_session_input(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
 {
     (void)i;
     return &session->input;
 }
 
-void nd_session_set_input_shape(struct nd_session *session, size_t i, const struct nd_shape *shape)
+void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
 {
     (void)i;
     session->input.shape = *shape;
 }
 
-size_t nd_session_n_outputs(const struct nd_session *session)
+size_t nd_session_n_outputs(const struct nd_runtime_session *session)
 {
     return session->n_outputs;
 }
 
-const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
 {
     return &session->outputs[i];
 }
 
-enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
-                                    struct nd_error *err)
+enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,
+                                    size_t *n, struct nd_error *err)
 {
     (void)session;
     struct nd_placement *nodes = nd_calloc(2, sizeof *nodes);
@@ -151,19 +151,19 @@ const char *nd_runtime_program(const struct nd_runtime *runtime)
     return "";
 }
 
-void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context)
 {
     (void)session;
     (void)visit;
     (void)context;
 }
 
-void nd_session_repeat(struct nd_session *session)
+void nd_session_repeat(struct nd_runtime_session *session)
 {
     (void)session; /* it counts the runs of a sample itself */
 }
 
-enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err)
 {
     const unsigned char *at = inputs[0];
@@ -189,7 +189,7 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     return ND_OK;
 }
 
-enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
+enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err)
 {
     char count[24];
@@ -204,7 +204,7 @@ enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit
     return ND_OK;
 }
 
-enum nd_status nd_session_end_profile(struct nd_session *session, char **path, struct nd_error *err)
+enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)
 {
     (void)session;
     (void)path;
@@ -229,7 +229,7 @@ struct fake_agent_job {
 
 static inline void fake_agent_job_fill(struct fake_agent_job *fake, const struct fake_options *options)
 {
-    struct nd_job *job = &fake->base.job;
+    struct nd_agent_job *job = &fake->base.job;
     fake_job_fill(&fake->base, options);
     job->profile_prefix = (char *)(uintptr_t) "";
     job->log_severity = 2;

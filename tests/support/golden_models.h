@@ -1,5 +1,5 @@
 /* The models under golden/, loaded. Those of golden/oracle/model and golden/bad/models are made by
- * tools/make_model_cases.py. */
+ * tools/oracles/make_model_cases.py. */
 #ifndef ND_TESTS_GOLDEN_MODELS_H
 #define ND_TESTS_GOLDEN_MODELS_H
 

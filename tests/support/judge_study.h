@@ -8,9 +8,7 @@
 #include <stdlib.h>
 
 #include "core/random.h"
-#include "core/statistics/paired.h"
-#include "core/statistics/resample.h"
-#include "core/statistics/sequential.h"
+#include "core/statistics/evidence.h"
 #include "judge/accuracy/fleet_accuracy.h"
 
 /* What is true of every sample of a study of two devices. */
@@ -46,7 +44,7 @@ static inline bool study_is_within(const struct nd_interval *interval, double va
 /* How many discordant samples pass before the evidence suffices; 0: more than n_looks. */
 static inline uint64_t study_stop(double test_share, uint64_t n_looks, uint64_t *state)
 {
-    struct nd_evidence evidence = {0};
+    struct nd_sequential_evidence evidence = {0};
     for (uint64_t i = 1; i <= n_looks; i++) {
         nd_evidence_add(&evidence, study_uniform(state) < test_share);
         if (nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP))

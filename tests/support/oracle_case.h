@@ -1,4 +1,4 @@
-/* Cases of golden/oracle/compare as tools/make_compare_oracle.py writes them: pairs of tensors, given or by
+/* Cases of golden/oracle/compare as tools/oracles/make_compare_oracle.py writes them: pairs of tensors, given or by
  * recipe. */
 #ifndef ND_TESTS_ORACLE_CASE_H
 #define ND_TESTS_ORACLE_CASE_H

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "compare/metrics/kernels/float_format.h"
-#include "compare/metrics/sample_at_once.h"
+#include "compare/metrics/states.h"
 #include "core/memory.h"
 
 static const enum nd_dtype all_dtypes[] = {

@@ -25,7 +25,7 @@ struct bench {
     struct nd_device device;
     struct nd_remote remote;
     struct nd_job_pass pass;
-    struct nd_job job;
+    struct nd_agent_job job;
     char *root, *agent, *model, *here;
     struct nd_agent_exit exit;
     struct nd_error err;
@@ -56,10 +56,10 @@ static inline void bench_open(struct bench *bench, const char *script)
     bench->device.label = (char *)(uintptr_t) "dev";
     bench->device.runtime.ort_library = write_file("lib/libort.so", "a library", 0600);
     bench->pass.model = bench->model;
-    bench->job = (struct nd_job){.ort_library = bench->device.runtime.ort_library,
-                                 .n_repeats = 1,
-                                 .passes = &bench->pass,
-                                 .n_passes = 1};
+    bench->job = (struct nd_agent_job){.ort_library = bench->device.runtime.ort_library,
+                                       .n_repeats = 1,
+                                       .passes = &bench->pass,
+                                       .n_passes = 1};
     nd_capture_options_init(&bench->options);
     bench->options.agent = bench->agent;
     bench->options.link_limit_s = 1;

@@ -22,7 +22,7 @@ struct bare {
     struct nd_device device;
     struct nd_probe *probe;
     struct nd_runtime *runtime;
-    struct nd_session *session;
+    struct nd_runtime_session *session;
     char *folder;
     uint64_t n_sessions, n_runs; /* n_runs 0: every sample once */
 };

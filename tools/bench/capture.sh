@@ -3,7 +3,7 @@
 # with the same inputs and outputs. Both are run in turn, several times; the ratio of the fastest of each is printed, and
 # where the rest of the capture's time goes. Then the same in processor time, which is what remains comparable when others
 # are at work, for 4 to 256 samples, reruns included, and the most memory that one process had: for the CNN and, where
-# tools/zoo has prepared it, the wake-word model. Usage: tools/bench.sh capture [ROUNDS]
+# tools/studies/zoo has prepared it, the wake-word model. Usage: tools/bench.sh capture [ROUNDS]
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What explaining costs: processor time (user and system) of `npudiff explain`, default options, against that of capturing the
-# same samples on two devices of the simulator; the fastest of several rounds, in which all are run in turn. Where tools/zoo
+# same samples on two devices of the simulator; the fastest of several rounds, in which all are run in turn. Where tools/studies/zoo
 # has prepared the wake-word model, also of that one, with its float model. Usage: tools/bench.sh explain [ROUNDS]
 set -eu
 cd "$(dirname "$0")/../.."

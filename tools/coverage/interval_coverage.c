@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/statistics/binomial.h"
+#include "core/statistics/distributions.h"
 #include "support/judge_study.h"
 
 static double probability(uint64_t k, uint64_t n, double p)
@@ -61,8 +61,8 @@ static void questions(uint64_t n_studies, uint64_t *state)
     printf("\n| question | margin | discordant | samples | difference | yes | no | inconclusive |\n"
            "|---|---|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < 12; i++) {
-        struct nd_question q = {i % 2 == 0 ? ND_QUESTION_NONINFERIOR : ND_QUESTION_EQUIVALENT, 0.01,
-                                ND_QUESTION_ALPHA, ND_QUESTION_POWER};
+        struct nd_paired_question q = {i % 2 == 0 ? ND_QUESTION_NONINFERIOR : ND_QUESTION_EQUIVALENT, 0.01,
+                                       ND_QUESTION_ALPHA, ND_QUESTION_POWER};
         double discordant = discordants[i / 4];
         struct study s = {0, discordant, 0};
         uint64_t least = nd_samples_min(&q), n_kinds[3] = {0};
@@ -73,7 +73,7 @@ static void questions(uint64_t n_studies, uint64_t *state)
             continue; /* there is no such fleet */
         for (uint64_t j = 0; j < n_studies; j++) {
             struct nd_paired table = study_draw(&s, state);
-            struct nd_answer answer;
+            struct nd_paired_answer answer;
             nd_paired_ask(&table, &q, &answer);
             n_kinds[answer.kind]++;
         }

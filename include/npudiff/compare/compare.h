@@ -290,6 +290,49 @@ struct nd_difference {
     struct nd_difference_place first;
 };
 
+/* When a number of a difference means something; it is no number otherwise. */
+enum nd_measure_need {
+    ND_NEEDS_VALUES,     /* the values of all samples that differ are stored */
+    ND_NEEDS_STEPS,      /* quantised values and whole numbers */
+    ND_NEEDS_ULPS,       /* floats */
+    ND_NEEDS_ULP_IN,     /* floats are counted in a type of their own */
+    ND_NEEDS_ERRORS,     /* some element has a difference that is a number */
+    ND_NEEDS_SIGNAL,     /* some element is finite on both sides */
+    ND_NEEDS_GAIN,       /* and the reference is not constant */
+    ND_NEEDS_DIVERGENCE, /* some sample has a divergence */
+};
+
+enum nd_measure_form {
+    ND_MEASURED_COUNT,    /* a uint64_t; all others are a double */
+    ND_MEASURED_SHARE,    /* n_differing of n_elems */
+    ND_MEASURED_REAL,     /* three or four digits in a text */
+    ND_MEASURED_NEAR_ONE, /* in a text, how far from 1 */
+};
+
+/* One number of a difference, described once: documents, tables and matrices iterate over all of them. */
+struct nd_measure {
+    const char *name;   /* its member of a document; NULL: it is part of an object of its own */
+    const char *option; /* METRIC of `compare --matrix`; NULL: it makes no matrix */
+    const char *title;  /* of such a matrix, with the unit */
+    const char *column; /* in the table of signals at the outputs; NULL: it is not there */
+    size_t offset;      /* in struct nd_difference */
+    enum nd_measure_need need;
+    enum nd_measure_form form;
+    bool is_symmetric;    /* between two devices it is the same in both directions */
+    bool is_of_differing; /* over the samples that differ: equal ones have no part in it */
+};
+
+/* All measures of all metrics, in the order of the tables. Static. i < nd_n_measures() (asserted). */
+ND_PUBLIC size_t nd_n_measures(void);
+ND_PUBLIC const struct nd_measure *nd_measure(size_t i);
+
+/* Whether the number means something in this difference, of which samples were compared. */
+ND_PUBLIC bool nd_measure_is_known(const struct nd_measure *measure, const struct nd_difference *difference);
+
+/* The number: a count exactly up to 2^53 as a double; and of one with ND_MEASURED_COUNT all of it. */
+ND_PUBLIC double nd_measure_value(const struct nd_measure *measure, const struct nd_difference *difference);
+ND_PUBLIC uint64_t nd_measure_count(const struct nd_measure *measure, const struct nd_difference *difference);
+
 enum nd_coverage {
     ND_COVERAGE_FULL, /* every probe and every expected sample of both sides was compared */
     ND_COVERAGE_PART, /* only some of them: reason says what is missing */

@@ -169,7 +169,7 @@ ND_PUBLIC enum nd_status nd_latency_read(const char *path, const char *column, c
                                          struct nd_latency_list *out, struct nd_error *err);
 ND_PUBLIC void nd_latency_list_deinit(struct nd_latency_list *list);
 
-/* How often the field's rule calls a healthy series not steady: measured by tools/score_latency. */
+/* How often the field's rule calls a healthy series not steady: measured by tools/studies/score_latency. */
 struct nd_latency_rate {
     const char *series; /* "normal, CV 0.05" */
     size_t n_runs;

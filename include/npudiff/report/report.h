@@ -40,30 +40,14 @@
 extern "C" {
 #endif
 
-/* What a matrix of devices shows of each pair. docs/reference/metrics.md#bits to #distributions. */
-enum nd_matrix_metric {
-    ND_MATRIX_SHARE,
-    ND_MATRIX_DIFFERING,
-    ND_MATRIX_MAX_LSB,
-    ND_MATRIX_MEAN_LSB,
-    ND_MATRIX_MAX_ULP,
-    ND_MATRIX_MAX_ABS,
-    ND_MATRIX_RMSE,
-    ND_MATRIX_SQNR,
-    ND_MATRIX_COSINE,
-    ND_MATRIX_NORM_RATIO,
-    ND_MATRIX_PEARSON,
-    ND_MATRIX_KL,
-};
-
+/* One measure of each pair of devices. docs/reference/metrics.md#bits to #distributions. */
 struct nd_matrix {
-    enum nd_matrix_metric metric;
-    const char *tensor; /* borrowed; NULL: one matrix for every model output */
+    const struct nd_measure *measure; /* one that has an option */
+    const char *tensor;               /* borrowed; NULL: one matrix for every model output */
 };
 
-/* Reads "METRIC" or "METRIC:NAME": METRIC is share, differing, max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr,
- * cosine, norm_ratio, pearson or kl, NAME a tensor; out->tensor points into text. ND_ERR_USAGE: not understood
- * (ND_E_OPTION_VALUE); *out is then unchanged. */
+/* Reads "METRIC" or "METRIC:NAME": METRIC is the option of a measure (nd_measure), NAME a tensor; out->tensor
+ * points into text. ND_ERR_USAGE: not understood (ND_E_OPTION_VALUE); *out is then unchanged. ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_matrix_parse(const char *text, struct nd_matrix *out, struct nd_error *err);
 
 /* ND_ERR_USAGE: the comparison has no tensor of that name (ND_E_OPTION_VALUE). */

@@ -8,8 +8,8 @@
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/ops_shared.h"
+#include "model/graph/constants.h"
 #include "model/graph/loaded.h"
-#include "model/graph/quant.h"
 
 /* What a constant is multiplied by. */
 struct nd_exact_scaling {

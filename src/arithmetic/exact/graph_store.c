@@ -8,7 +8,7 @@
 #include "arithmetic/exact/linear/linear_families.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "model/graph/load.h"
+#include "model/graph/external.h"
 
 static enum nd_status nd_exact_store_make_packed_weights(struct nd_exact_graph *g, size_t t,
                                                          struct nd_error *err);

@@ -1,5 +1,6 @@
 /* What tells arithmetics apart, and how far each is to be believed. docs/science/htp-arithmetic.md has the
  * formulas and the evidence. */
+#include <math.h>
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
@@ -92,6 +93,43 @@ static bool is_wide_depthwise_with_stride(const struct nd_exact_layer *layer)
            x->shape.dims[1] > 1 && nd_op_i(&call, "group", 1) == x->shape.dims[1];
 }
 
+static bool is_constant_number(const struct nd_exact_layer *layer, size_t i)
+{
+    const struct nd_linear_input *input = &layer->call->inputs[i];
+    return layer->origins[i] == ND_EXACT_FROM_CONSTANT && input->values != NULL && input->values->n == 1 &&
+           input->quant != NULL && input->quant->n == 1;
+}
+
+/* Of uint8 layers that are ND_HTP_FIXED or ND_HTP_LAYOUT, as the layout is that the layer before chose, which
+ * is not known: the share of quantised values that may be off by one (nd_layer_arithmetic_doubt), else 0. */
+static double layout_doubt(const struct nd_exact_layer *layer)
+{
+    static const char *const moves[] = {"Identity", "Pad", "Slice", "Split", "Transpose"};
+    const struct nd_linear_call *call = layer->call;
+    const char *op_type = nd_onnx_text(call->node != NULL ? call->node->op_type : NULL);
+    bool divides = strcmp(op_type, "Div") == 0, is_move = false;
+    size_t from = 0;
+    double factor = 1;
+    for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++)
+        is_move = is_move || strcmp(op_type, moves[i]) == 0;
+    if (!is_move) {
+        size_t number = call->n_inputs == 2 && is_constant_number(layer, 1);
+        if (call->n_inputs != 2 || (!divides && strcmp(op_type, "Mul") != 0) ||
+            !is_constant_number(layer, number))
+            return 0;
+        const struct nd_linear_input *input = &call->inputs[number];
+        factor = (input->values->x[0] - (double)input->quant->zero_point[0]) * (double)input->quant->scale[0];
+        factor = divides ? 1 / factor : factor;
+        from = !number;
+    }
+    const struct nd_quant *x = call->n_inputs > 0 ? call->inputs[from].quant : NULL, *y = call->out_quant;
+    if (x == NULL || x->n != 1 || y->n != 1 || layer->origins[from] != ND_EXACT_FROM_LAYER || !(factor > 0) ||
+        (is_move && x->scale[0] == y->scale[0] && x->zero_point[0] == y->zero_point[0]))
+        return 0;
+    /* Twice what the two add before they round down: that share of evenly spread values lies between. */
+    return ldexp(1, (int)fmax(nd_htp_floor_log2((double)x->scale[0] * factor / (double)y->scale[0]), 0) - 6);
+}
+
 double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
                                  const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
 {
@@ -108,7 +146,7 @@ double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
     if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(layer))
         return 1;
     if (layer->dtype == ND_DTYPE_U8 && !is_product(op_type))
-        return nd_htp_layout_doubt(layer);
+        return layout_doubt(layer);
     if (!is_product(op_type) || layer->call->n_inputs < 2 || layer->origins[1] != ND_EXACT_FROM_LAYER)
         return 0;
     if (is_wide)

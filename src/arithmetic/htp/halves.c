@@ -6,18 +6,90 @@
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
-#include "arithmetic/htp/qfloat.h"
 #include "core/memory.h"
 
-enum {
-    HALF_BITS = 10,      /* of float16, behind the leading one */
-    MIN_NORMAL = -14,    /* log2 of the least float16 that has them all */
-    SUBNORMAL_BITS = 24, /* behind the point, of those below */
-    VECTOR_BYTES = 128,  /* of an HVX register */
-};
+enum { VECTOR_BYTES = 128 /* of an HVX register */ };
 
 /* The greatest that is not infinite as float16. */
 static const double max_of_half = 65504;
+
+/* ---- AveragePool ---- */
+
+enum {
+    WINDOW = 3, /* of HALF_POOL_PRODUCT */
+    HALF_BITS = 10,
+};
+
+/* How an AveragePool of float16 is made. */
+enum half_pool {
+    HALF_POOL_UNKNOWN,
+    HALF_POOL_EXACT,   /* 3 x 3 that do not overlap: the average, rounded once */
+    HALF_POOL_PAIRS,   /* 2 x 2 that do not overlap: sums of two, as qf32 */
+    HALF_POOL_PRODUCT, /* 3 x 3 by steps of one: a Conv whose weights are all alike */
+};
+
+static enum half_pool half_pool_of(const struct nd_linear_call *call)
+{
+    enum { PAIR = 2 };
+    int64_t size = nd_htp_window_size(call);
+    if (nd_htp_is_apart(call))
+        return size == PAIR ? HALF_POOL_PAIRS : HALF_POOL_EXACT;
+    /* Of a plane no higher than the window the float16 values are others (measured, see the docs). */
+    const struct nd_shape *x = &call->inputs[0].values->shape;
+    bool is_product =
+        nd_htp_averages_as_product(call) && size == WINDOW && x->dims[2] > WINDOW && x->dims[3] > WINDOW;
+    return is_product ? HALF_POOL_PRODUCT : HALF_POOL_UNKNOWN;
+}
+
+/* The average of two places below one another and the two at their right. */
+static double pairs_of(const double *x, int64_t width)
+{
+    struct nd_qfloat left = nd_qfloat_sum(nd_qfloat_from((float)x[0]), nd_qfloat_from((float)x[width])),
+                     right = nd_qfloat_sum(nd_qfloat_from((float)x[1]), nd_qfloat_from((float)x[width + 1]));
+    return nd_qfloat_value(nd_qfloat_product(nd_qfloat_sum(left, right), nd_qfloat_read(0.25F)));
+}
+
+struct plane {
+    const double *x;
+    int64_t n_rows, n_columns;
+    bool is_exact; /* v69 does not make the sum a float32 */
+};
+
+/* A window that begins at that row and column, both from -1 on: the sum of products with one ninth as a
+ * float16, exact: of v73 rounded to float32. */
+static double product_of(const struct plane *plane, int64_t row, int64_t column)
+{
+    double ninth = nd_multiplier_round(1.0 / (WINDOW * WINDOW), HALF_BITS, ND_ROUND_HALF_EVEN), sum = 0;
+    for (int64_t i = row; i < row + WINDOW; i++)
+        for (int64_t j = column; j < column + WINDOW; j++) {
+            if (i < 0 || i >= plane->n_rows || j < 0 || j >= plane->n_columns)
+                continue;
+            sum += plane->x[i * plane->n_columns + j] * ninth;
+        }
+    return plane->is_exact ? sum : (double)(float)sum;
+}
+
+/* The averages of float16 numbers, not rounded to float16 yet, in the place of exact ones in `made`. */
+static void pool_halves(const struct nd_htp_job *job, const struct nd_array *halves, struct nd_array *made)
+{
+    enum half_pool method = half_pool_of(job->call);
+    if (method != HALF_POOL_PAIRS && method != HALF_POOL_PRODUCT)
+        return;
+    struct plane plane = {.n_rows = halves->shape.dims[2],
+                          .n_columns = halves->shape.dims[3],
+                          .is_exact = job->arithmetic->arch == ND_HTP_V69};
+    int64_t width = made->shape.dims[3], height = made->shape.dims[2];
+    int64_t pad = (height + WINDOW - 1 - plane.n_rows) / 2; /* of steps of one, the same at all sides */
+    for (size_t i = 0; i < made->n; i++) {
+        int64_t column = (int64_t)i % width, row = (int64_t)i / width % height;
+        plane.x = halves->x + (int64_t)i / (width * height) * plane.n_rows * plane.n_columns;
+        made->x[i] = method == HALF_POOL_PAIRS
+                         ? pairs_of(plane.x + 2 * row * plane.n_columns + 2 * column, plane.n_columns)
+                         : product_of(&plane, row - pad, column - pad);
+    }
+}
+
+/* ---- which operators there are, and how they are made ---- */
 
 static const struct method {
     const char *op_type;
@@ -34,23 +106,6 @@ static const struct method {
 static const struct method cut_and_narrowed = {"Slice", false, false};
 /* A MaxPool or Resize that reads float16 of another float operator; others were not looked at. */
 static const struct method chained = {"MaxPool", false, false};
-
-double nd_htp_round_to_half(double v, enum nd_rounding rounding)
-{
-    return v == 0 ? v : copysign(nd_multiplier_round(fabs(v), HALF_BITS, rounding), v);
-}
-
-double nd_htp_as_half(double v)
-{
-    if (fabs(v) < ldexp(1, MIN_NORMAL))
-        return copysign(ldexp(rint(ldexp(fabs(v), SUBNORMAL_BITS)), -SUBNORMAL_BITS), v);
-    return nd_htp_round_to_half(v, ND_ROUND_HALF_EVEN);
-}
-
-static double half_away(double v)
-{
-    return copysign(floor(fabs(v) + 0.5), v);
-}
 
 static bool is_nearest(const struct nd_htp_job *job)
 {
@@ -74,8 +129,7 @@ static const struct method *find_method(const struct nd_htp_job *job)
                     call->inputs[0].values->dtype == ND_DTYPE_F32 && nd_htp_plain_output(job) != NULL;
     for (size_t i = 1; is_known && i < call->n_inputs; i++)
         is_known = call->inputs[i].quant == NULL;
-    if (!is_known ||
-        (strcmp(op_type, "AveragePool") == 0 && nd_htp_half_pool_of(call) == ND_HTP_HALF_POOL_UNKNOWN) ||
+    if (!is_known || (strcmp(op_type, "AveragePool") == 0 && half_pool_of(call) == HALF_POOL_UNKNOWN) ||
         (strcmp(op_type, "Resize") == 0 && !is_nearest(job) &&
          (!nd_htp_is_half_resize(job) || job->layer->origins[0] == ND_EXACT_FROM_LAYER)))
         return NULL;
@@ -91,25 +145,6 @@ static double qvalue_of_input(const struct nd_quant *y, float value)
 {
     float steps = value / y->scale[0];
     return rint((double)steps) + (double)y->zero_point[0];
-}
-
-static double qvalue_of(const struct nd_htp_job *job, float half, bool is_down)
-{
-    const struct nd_quant *y = job->call->out_quant;
-    float inverse = 1 / y->scale[0];
-    if (job->layer->dtype == ND_DTYPE_U16) {
-        struct nd_qfloat product = nd_qfloat_product(nd_qfloat_from(half), nd_qfloat_from(inverse));
-        return half_away(nd_qfloat_value(product)) + (double)y->zero_point[0];
-    }
-    float steps = half * inverse;
-    return (is_down ? floor((double)steps)
-                    : half_away(nd_htp_round_to_half((double)steps, ND_ROUND_HALF_EVEN))) +
-           (double)y->zero_point[0];
-}
-
-double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value)
-{
-    return qvalue_of(job, (float)nd_htp_round_to_half(value, ND_ROUND_HALF_EVEN), false);
 }
 
 static bool round_input(const struct nd_array *x, struct nd_array *halves)
@@ -133,7 +168,7 @@ static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **
     if (is_known)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &made, err);
     if (is_known && status == ND_OK && strcmp(job->call->node->op_type, "AveragePool") == 0)
-        nd_htp_half_pool(job, &halves, &made);
+        pool_halves(job, &halves, &made);
     if (is_known && status == ND_OK && strcmp(job->call->node->op_type, "Resize") == 0 && !is_nearest(job))
         is_known = nd_htp_half_resize(&halves, &made);
     nd_array_deinit(&halves);
@@ -147,10 +182,8 @@ static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **
         method->is_flat && job->layer->dtype == ND_DTYPE_U8 ? made.n - made.n % VECTOR_BYTES : made.n;
     for (size_t i = 0; i < made.n; i++) {
         double value = fmin(fmax(made.x[i], job->call->low), job->call->high);
-        double qvalue =
-            method->is_qvalues
-                ? qvalue_of_input(job->call->out_quant, (float)value)
-                : qvalue_of(job, (float)nd_htp_round_to_half(value, ND_ROUND_HALF_EVEN), i >= n_whole);
+        double qvalue = method->is_qvalues ? qvalue_of_input(job->call->out_quant, (float)value)
+                                           : nd_htp_qvalue_of_half(job, value, i >= n_whole);
         made.x[i] = fmin(fmax(qvalue, bounds.low), bounds.high);
     }
     made.dtype = job->layer->dtype;

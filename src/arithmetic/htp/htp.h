@@ -2,10 +2,10 @@
  * that a layer reads, bit for bit. Formulas, and the evidence for each: docs/science/htp-arithmetic.md.
  *
  *     struct nd_exact_options options = {.struct_size = sizeof options, .make = ..., .given = device_codes};
- *     static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *quantised
- * values, bool *is_made, struct nd_error *err)
+ *     static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
+ *                                bool *is_made, struct nd_error *err)
  *     {
- *         return nd_layer_arithmetic_run(arithmetic, layer, memory, quantised values, is_made, err);
+ *         return nd_layer_arithmetic_run(arithmetic, layer, memory, qvalues, is_made, err);
  *     }
  *
  * With a device's quantised values given, what the arithmetic makes of each layer is compared with what the
@@ -58,9 +58,9 @@ void nd_layer_memory_forget_tensor(struct nd_layer_memory *memory, size_t tensor
 void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor,
                             const struct nd_layer_arithmetic *arithmetic);
 
-/* Makes the quantised values of one layer: quantised values, zeroed before, are an array of the output's shape,
+/* Makes the quantised values of one layer: qvalues, zeroed before, is an array of the output's shape,
  * to be freed by the caller on success and failure. *is_covered false: the arithmetic does not say what the
- * device makes of such a layer, and quantised values are left as they were; that is so for operators,
+ * device makes of such a layer, and qvalues is left as it was; that is so for operators,
  * quantisations and attributes on which there is no evidence. ND_ERR_FORMAT where shapes do not fit,
  * ND_ERR_MEMORY. Threads may call at the same time with a memory each. memory NULL: none, then such a MatMul
  * takes the quantised values for what was calculated. */
@@ -101,6 +101,11 @@ bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer);
 /* Whether a bias of a uint8 product, in steps of the sum, does not fit 32 bits on v73, or on v69, where the
  * zero point of the output is part of it: it wraps (docs/results/found.md#bias). */
 bool nd_layer_wraps_bias(const struct nd_exact_layer *layer);
+
+/* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a quantised value of
+ * that encoding, which is clipped. *is_clipped: by more than a step. Measured with
+ * golden/found/reciprocal.u16.onnx and 46 others of its kind. */
+double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, bool *is_clipped);
 
 /* What is known of two arithmetics on everything that a layer can read: the given inputs show only its shapes.
  */

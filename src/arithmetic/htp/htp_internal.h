@@ -4,6 +4,7 @@
 #define ND_ARITH_HTP_INTERNAL_H
 
 #include <math.h>
+#include <string.h>
 
 #include "arithmetic/exact/linear/linear_families.h"
 #include "arithmetic/htp/htp.h"
@@ -18,46 +19,33 @@ struct nd_htp_job {
     bool *is_covered;
     enum nd_layer_after after; /* made with a product */
     double slope;              /* of it, below zero; of a Relu 0 */
-    bool *wraps;               /* nullable: see nd_htp_scale_gated */
+    bool *wraps;               /* nullable; becomes true where a HardSwish reads a sum that is too large
+                                  (docs/results/found.md#hard-swish-wraps) */
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
-nd_htp_family nd_htp_linear;      /* htp_linear.c: Conv, Gemm, MatMul */
-nd_htp_family nd_htp_bent;        /* htp_linear.c: products with what comes after them */
-nd_htp_family nd_htp_depthwise16; /* htp_depthwise16.c */
-nd_htp_family nd_htp_add;         /* htp_elementwise.c: Add, and uint8 Sub */
-nd_htp_family nd_htp_mul;         /* htp_elementwise.c: uint8 */
-nd_htp_family nd_htp_choose;      /* htp_elementwise.c: Min and Max */
-nd_htp_family nd_htp_negate;      /* htp_rescale.c: uint8 Neg */
-nd_htp_family nd_htp_div;         /* htp_divide.c */
-nd_htp_family nd_htp_reciprocal;
-nd_htp_family nd_htp_mul16;         /* htp_elementwise.c: uint16 */
-nd_htp_family nd_htp_mean;          /* htp_pool.c: GlobalAveragePool, ReduceMean */
-nd_htp_family nd_htp_pool;          /* htp_pool.c: AveragePool */
-nd_htp_family nd_htp_norm;          /* htp_norm.c: LayerNormalization */
-nd_htp_family nd_htp_batch_norm;    /* htp_batch_norm.c */
-nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c */
-nd_htp_family nd_htp_softmax;       /* htp_softmax.c: uint8 */
-nd_htp_family nd_htp_softmax16;     /* htp_softmax.c: uint16 */
-nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */
-nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
-nd_htp_family nd_htp_halves;        /* htp_halves.c: what reads an input of the graph in floats */
-nd_htp_family nd_htp_move;          /* htp_move.c: what moves quantised values or takes the greatest */
-nd_htp_family nd_htp_resize;        /* htp_resize.c */
-nd_htp_family nd_htp_pad;           /* htp_move.c: Pad with another encoding */
-/* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat, Slice, Split, ReduceMax and
- * ReduceMin with another scale */
-nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
-nd_htp_family nd_htp_prelu16;                     /* htp_elementwise16.c */
-nd_htp_family nd_htp_curve16;                     /* htp_table16.c: Tanh, Sigmoid */
-nd_htp_family nd_htp_gelu16;                      /* htp_gelu16.c */
-nd_htp_family nd_htp_choose16;                    /* htp_elementwise.c: uint16 Min and Max */
-nd_htp_family nd_htp_exp16, nd_htp_elu16;         /* htp_exponential16.c */
-nd_htp_family nd_htp_sqrt16, nd_htp_hard_swish16; /* htp_root16.c */
-nd_htp_family nd_htp_reduce16;                    /* htp_reduce16.c: ReduceSum and ReduceMean */
-nd_htp_family nd_htp_silu16; /* htp_table16.c: x Sigmoid(x), of which the layer has x alone */
 
-/* ---- htp.c ---- */
+/* An operator, and what makes the quantised values of its layers. Of uint16 what is of words is asked first;
+ * what that does not cover is asked of the others. */
+struct nd_htp_operator {
+    const char *op_type; /* NULL behind the last one of a table */
+    nd_htp_family *family;
+    bool is_of_words;
+};
+/* The operators of linear.c, elementwise.c, functions16.c, table.c, pool.c, norm.c, softmax.c and move.c. */
+extern const struct nd_htp_operator nd_htp_products[], nd_htp_elements[], nd_htp_functions16[], nd_htp_tables[],
+    nd_htp_means[], nd_htp_norms[], nd_htp_softmaxes[], nd_htp_moves[];
+
+/* What is asked for by more than its operator. */
+nd_htp_family nd_htp_halves;          /* halves.c: what reads an input of the graph in floats */
+nd_htp_family nd_htp_bent;            /* linear.c: products with what comes after them */
+nd_htp_family nd_htp_words_by_number; /* elementwise.c: uint16 Mul, Div and Sub by one number, in blocks */
+nd_htp_family nd_htp_silu16;          /* functions16.c: x Sigmoid(x), of which the layer has x alone */
+nd_htp_family nd_htp_table;           /* table.c: uint8 functions of one input, the others being constants */
+nd_htp_family
+    nd_htp_move16; /* move.c: uint16 Concat, Slice, Split, ReduceMax and ReduceMin with another scale */
+
+/* ---- job.c ---- */
 
 /* Input i as quantised values with one scale and one zero point, or NULL. */
 const struct nd_quant *nd_htp_plain(const struct nd_htp_job *job, size_t i);
@@ -71,232 +59,75 @@ struct nd_htp_bounds {
 };
 struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job);
 struct nd_htp_bounds nd_htp_bounds_between(const struct nd_htp_job *job, double low, double high);
-/* Whether the output is plain and has that scale and zero point. */
-bool nd_htp_writes(const struct nd_htp_job *job, double scale, int64_t zero);
+/* Whether neither a Relu nor a Clip is inside of the layer. */
+bool nd_htp_is_unbounded(const struct nd_htp_job *job);
 
-/* ---- htp_elementwise.c ---- */
-
-/* The quantised value that becomes of two. */
-typedef int64_t nd_htp_pair(const void *parameters, int64_t a, int64_t b);
-/* Makes the quantised values of the layer from inputs 0 and 1, either of which may be broadcast. */
-enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *function, const void *parameters,
-                                const struct nd_htp_bounds *bounds, struct nd_array *out, struct nd_error *err);
-
-/* ---- htp_elementwise16.c ---- */
-
-/* What the provider gives a uint16 Sigmoid and HardSigmoid (zero point 0), and a Tanh (32768), to write with.
- */
-#define ND_HTP_GATE_SCALE 0x1p-16
-#define ND_HTP_TANH_SCALE 0x1p-15
-
+/* Whether all are numbers from 0 to `most`. Inputs that are moved, to see how far an error of theirs reaches,
+ * may be others. */
+bool nd_htp_are_within(const struct nd_array *x, double most);
 /* Whether the first n inputs have quantised values of uint16 and nothing else, and the output is of uint16, all
  * plain. */
 bool nd_htp_are_words(const struct nd_htp_job *job, size_t n);
 /* The same of input 0. */
 bool nd_htp_has_words(const struct nd_htp_job *job);
-/* The quantised value that becomes of x. */
-typedef int64_t nd_htp_word(const void *parameters, int64_t x);
-/* Makes the quantised values of the layer from input 0. */
-enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *function, const void *parameters,
-                                 const struct nd_htp_bounds *bounds, struct nd_error *err);
 
-/* Whether neither a Relu nor a Clip is inside of the layer. */
-bool nd_htp_is_unbounded(const struct nd_htp_job *job);
-
-/* The quantised values of input i, of uint16, in the encoding of the output: what is no word is not known. */
-enum nd_status nd_htp_follow_line16(const struct nd_htp_job *job, size_t i, struct nd_array *out,
-                                    bool *is_known, struct nd_error *err);
-
-/* Input i, of uint16, in the encoding of the output, where the product is cut: quantised values of the output,
- * clipped. False: a quotient of scales that was not looked at. */
-bool nd_htp_rescale_words(const struct nd_htp_job *job, size_t i, struct nd_array *qvalues);
-
-/* ---- htp_scaling16.c ---- */
-
-enum { ND_HTP_FACTOR_BITS = 15 };
-/* m 2^(exponent - 15), m in 2^14 .. 2^15 - 1. */
-struct nd_htp_factor {
-    int64_t m;
-    int exponent;
-};
-/* a / b as the provider has it: a times the inverse of b, each a float32. */
-float nd_htp_quotient(float a, float b);
-/* The factor next to value, half up. False: not positive. */
-bool nd_htp_factor_init(struct nd_htp_factor *factor, float value);
-/* value / 2^right, half up, or cut; right may be negative. */
-int64_t nd_htp_shift(int64_t value, int right);
-int64_t nd_htp_shift_cut(int64_t value, int right);
-
-/* ---- htp_move.c ---- */
-
-/* Whether the axes are the same but for leading ones: then nothing is moved. */
-bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b);
-
-/* ---- htp_move16.c ---- */
-
-/* Quantised values of the layer's input that its operator moved, in the encoding of the output. False: not
- * known, and nothing was done. */
-bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *moved);
-
-/* ---- htp_divide.c ---- */
-
-/* 2^14 / (1 + place 2^-16), nearly. */
-enum { ND_HTP_PLACE_BITS = 16 };
-int64_t nd_htp_inverse(int64_t place);
-
-/* ---- htp_softmax.c ---- */
-
-/* Whether the first input holds quantised values of uint8. Inputs that are moved, to see how far an error of
- * theirs reaches, may hold others. */
-bool nd_htp_has_bytes(const struct nd_htp_job *job);
-
-/* ---- htp_softmax_short.c ---- */
-
-/* Of uint8 quantised values in that scale, in place: rows one behind the other become quantised values with the
- * zero point 0. Whether rows of n are made by the next one, for a scale of the output; and rows of 2, for the
- * scale 2^-8. */
-bool nd_htp_is_short_row(int64_t n, float scale);
-void nd_htp_short_softmax(float scale_x, float scale, size_t n, double *x, size_t count);
-void nd_htp_softmax_of_pairs(float scale_x, double *x, size_t count);
-
-/* ---- htp_layout.c ---- */
-
-/* In which layout the layer's output is, after its inputs were noted. */
-enum nd_htp_layout nd_htp_layout_made(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
-                                      const char *op_type);
+/* Whether input i is one constant number. */
+bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
 /* Whether a reduction is over one axis, which may be negative. */
 bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis);
 
-/* ---- htp_reduce16.c ---- */
+static inline int nd_htp_floor_log2(double v)
+{
+    int exponent;
+    frexp(v, &exponent);
+    return exponent - 1;
+}
 
-/* A sum of quantised values, and what it is multiplied by. */
-struct nd_htp_sums {
-    struct nd_htp_factor factor;
-    int64_t count, zero_x, zero_y;
+static inline double nd_htp_half_away(double v)
+{
+    return copysign(floor(fabs(v) + 0.5), v);
+}
+
+/* ---- qfloat.c ---- */
+
+/* The 32-bit floats of HVX, the vector layer of the HTP, called qf32: what its float instructions give before
+ * they are made IEEE floats. A significand is a whole number of units of 2^-23 and always odd, as its lowest
+ * bit is not stored. docs/science/htp-arithmetic.md#qfloat. */
+
+/* significand 2^exponent. Of an IEEE float the significand is in 1 .. 2, less 2^-23, or 0. */
+struct nd_qfloat {
+    double significand;
+    int exponent;
 };
-/* Whether it is known how uint8 ReduceMean of so many elements is made: with one multiplier for the sum of
- * quantised values less zero points, or, apart, for that of the quantised values and that of the zero points.
- */
-bool nd_htp_is_byte_mean(const struct nd_htp_job *job, size_t count, bool *is_apart);
-/* Whether it is known how a uint8 ReduceSum is made: over axes of one sample. */
-bool nd_htp_is_byte_sum(const struct nd_htp_job *job);
-/* Of a uint8 ReduceMean that is made apart, or a ReduceSum, of so many elements: their sum times the
- * multiplier. False: one that the formula was not held against. */
-bool nd_htp_sums_init(struct nd_htp_sums *s, const struct nd_htp_job *job, size_t count, double multiplier);
-/* Of the sum of quantised values less zero points; not clipped. */
-int64_t nd_htp_scale_bytes(const struct nd_htp_sums *s, int64_t sum);
 
-/* Whether it is a ReduceMean over all axes between the first and the last, of the layout that the device has:
- * the HTP makes it as GlobalAveragePool. */
-bool nd_htp_is_plane_mean(const struct nd_htp_job *job);
+/* A finite float as instructions read it: exact. Its sign is the significand's. */
+struct nd_qfloat nd_qfloat_read(float value);
+/* The float as a qf32: its product with one. */
+struct nd_qfloat nd_qfloat_from(float value);
+struct nd_qfloat nd_qfloat_product(struct nd_qfloat a, struct nd_qfloat b);
+struct nd_qfloat nd_qfloat_sum(struct nd_qfloat a, struct nd_qfloat b);
+/* Exact. */
+static inline struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a)
+{
+    a.significand = -a.significand;
+    return a;
+}
+double nd_qfloat_value(struct nd_qfloat a);
 
-/* ---- htp_gelu16.c ---- */
+/* a + weight (b - a) of float16 numbers, each step a qf16: as a qf32, with units of 2^-10. */
+float nd_qhalf_between(float a, float b, float weight);
 
-/* A signed number of steps times a multiplier of 15 bits, cut towards zero; rounded where the ratio is below a
- * half. */
-struct nd_htp_cutting {
-    int64_t m, zero;
-    int shift;
-};
-/* False: no ratio of which it is known. */
-bool nd_htp_cutting_init(struct nd_htp_cutting *c, float ratio, int64_t zero);
-int64_t nd_htp_cut(const struct nd_htp_cutting *c, int64_t value);
-
-/* ---- htp_rescale.c ---- */
-
-/* How uint8 quantised values become those of another encoding. */
-enum nd_htp_method {
-    ND_HTP_FIXED,       /* with a 15-bit multiplier, as Slice and Transpose do */
-    ND_HTP_LAYOUT,      /* the same where tensors lie in the layout of Conv, as of GlobalMaxPool */
-    ND_HTP_HALVES,      /* by way of real values in float16, as MaxPool and Gather do */
-    ND_HTP_HALVES_DOWN, /* the same, rounded down: the rest of a run that does not fill a vector */
-    ND_HTP_HALF, /* by a quotient of scales, the product rounded to float16: Reshape that moves nothing */
-};
-struct nd_htp_rescaling {
-    enum nd_htp_method method;
-    double ratio, more;    /* rounded to its bits; what is added before the floor beside the half */
-    double scale, inverse; /* ND_HTP_HALVES */
-};
-/* False: scales beyond those of which it is known. */
-bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale,
-                           double out_scale);
-/* Of a quantised value less its zero point: the same in the other encoding, not clipped. */
-double nd_htp_rescale(const struct nd_htp_rescaling *r, double x);
-/* Of ND_HTP_HALVES: the float16 of a quantised value less its zero point, in real numbers. */
-double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n);
-/* All quantised values with that zero point, times sign (1 or -1), as quantised values of the layer, clipped.
- */
-void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
-                        double sign, struct nd_array *qvalues);
-/* Input 0 in the encoding of the output, in that way. */
-enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method,
-                                    struct nd_error *err);
-/* Whether input i is one constant number. */
-bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
-/* uint8 Mul or Div of which input `constant` is one. */
-enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bool divides,
-                               struct nd_error *err);
-
-/* The quotients of scales of which it was drawn how uint16 numbers are made in blocks (QAIRT 2.51.0, gen1 and
- * gen3): with 1/300 and 1/2500 3 and 119 of 1024 quantised values differed. */
-#define ND_HTP_MIN_BY_NUMBER 0x1p-6
-#define ND_HTP_MAX_BY_NUMBER 16
-/* uint16 Mul, Div and Sub by one number, in blocks. */
-enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err);
-
-/* Of uint8 layers that are ND_HTP_FIXED or ND_HTP_LAYOUT, as the layout is that the layer before chose, which
- * is not known: the share of quantised values that may be off by one (nd_layer_arithmetic_doubt), else 0. */
-double nd_htp_layout_doubt(const struct nd_exact_layer *layer);
-
-/* ---- htp_halves.c ---- */
-
-bool nd_htp_reads_floats(const struct nd_exact_layer *layer);
+/* Quantised values as float16. */
 
 /* To a float16 with all bits, whatever its exponent; a zero keeps the sign. */
 double nd_htp_round_to_half(double v, enum nd_rounding rounding);
 /* To float16, half to even; a zero keeps the sign. */
 double nd_htp_as_half(double v);
 /* The quantised value of the layer's output that a number becomes, which is first made a float16; not within
- * its bounds. */
-double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value);
+ * its bounds. is_down: of uint8, rounded down. */
+double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is_down);
 
-/* ---- htp_move16.c ---- */
-
-/* The float16 of a uint16 quantised value that is moved to another encoding. */
-double nd_htp_half_of_word(const struct nd_quant *x, double qvalue, bool is_v81);
-/* Whether scales are such as that is known of. */
-bool nd_htp_are_known_halves(const struct nd_quant *x);
-
-/* ---- htp_resize.c ---- */
-
-/* Whether it is known how the Resize, between elements, is made of float16; and that: as qf16, not rounded to
- * float16 yet, in the place of exact numbers in `made`. False: these are not four times as many. */
-bool nd_htp_is_half_resize(const struct nd_htp_job *job);
-bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made);
-
-/* ---- htp_half_pool.c ---- */
-
-/* How an AveragePool of float16 is made. */
-enum nd_htp_half_pool {
-    ND_HTP_HALF_POOL_UNKNOWN,
-    ND_HTP_HALF_POOL_EXACT,   /* 3 x 3 that do not overlap: the average, rounded once */
-    ND_HTP_HALF_POOL_PAIRS,   /* 2 x 2 that do not overlap: sums of two, as qf32 */
-    ND_HTP_HALF_POOL_PRODUCT, /* 3 x 3 by steps of one: a Conv whose weights are all alike */
-};
-enum nd_htp_half_pool nd_htp_half_pool_of(const struct nd_linear_call *call);
-/* The averages of float16 numbers, not rounded to float16 yet, in the place of exact ones in `made`. */
-void nd_htp_half_pool(const struct nd_htp_job *job, const struct nd_array *halves, struct nd_array *made);
-
-/* ---- htp_pool.c ---- */
-
-/* Whether its windows neither overlap nor reach beyond the plane, and are 2 x 2 or 3 x 3. */
-bool nd_htp_is_apart(const struct nd_linear_call *call);
-/* How many places its windows have along either axis; 0: there is no such number. */
-int64_t nd_htp_window_size(const struct nd_linear_call *call);
-/* Whether it is an AveragePool that is made as a Conv is. */
-bool nd_htp_averages_as_product(const struct nd_linear_call *call);
-
-/* ---- htp_memory.c ---- */
+/* ---- memory.c ---- */
 
 struct nd_htp_weights;
 
@@ -328,6 +159,7 @@ bool nd_htp_is_made_with_matrix(const struct nd_htp_job *job);
  * gives where they are now. */
 const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job);
 const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, struct nd_htp_weights *weights);
+void nd_htp_weights_deinit(struct nd_htp_weights *weights);
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
 /* Whether an operator that moves quantised values hands on what the memory has of them. */
 bool nd_htp_keeps_memory(const char *op_type);
@@ -349,7 +181,52 @@ bool nd_htp_signed_init(struct nd_htp_signed *made, const struct nd_htp_job *job
 /* Takes the bytes: those of the tensor that `job` makes. */
 void nd_htp_signed_remember(struct nd_htp_signed *made, const struct nd_htp_job *job);
 
-/* ---- htp_arithmetic.c ---- */
+/* ---- rescale.c ---- */
+
+/* How uint8 quantised values become those of another encoding. */
+enum nd_htp_method {
+    ND_HTP_FIXED,       /* with a 15-bit multiplier, as Slice and Transpose do */
+    ND_HTP_LAYOUT,      /* the same where tensors lie in the layout of Conv, as of GlobalMaxPool */
+    ND_HTP_HALVES,      /* by way of real values in float16, as MaxPool and Gather do */
+    ND_HTP_HALVES_DOWN, /* the same, rounded down: the rest of a run that does not fill a vector */
+    ND_HTP_HALF, /* by a quotient of scales, the product rounded to float16: Reshape that moves nothing */
+};
+struct nd_htp_rescaling {
+    enum nd_htp_method method;
+    double ratio, more;    /* rounded to its bits; what is added before the floor beside the half */
+    double scale, inverse; /* ND_HTP_HALVES */
+};
+/* False: scales beyond those of which it is known. */
+bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale,
+                           double out_scale);
+/* Of ND_HTP_HALVES: the float16 of a quantised value less its zero point, in real numbers. */
+double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n);
+/* All quantised values with that zero point, times sign (1 or -1), as quantised values of the layer, clipped.
+ */
+void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
+                        double sign, struct nd_array *qvalues);
+
+/* uint16: y = (((d m + half) >> 15) + offset + 4) >> 3 */
+enum {
+    ND_HTP_LINE_BITS = 18,       /* of the multiplier, after the point */
+    ND_HTP_LINE_QVALUE_BITS = 3, /* of the sum, after the point */
+};
+struct nd_htp_line16 {
+    int64_t m, offset;
+};
+/* False: scales that are not known to be handled like this. */
+bool nd_htp_line16_init(struct nd_htp_line16 *line, const struct nd_quant *x, const struct nd_quant *y,
+                        bool is_negative);
+int64_t nd_htp_follow_line16(const struct nd_htp_line16 *line, int64_t d);
+
+/* Input 0 in the encoding of the output, in that way. */
+enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method,
+                                    struct nd_error *err);
+/* Input i times a number that is not zero. */
+enum nd_status nd_htp_multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method,
+                                  double factor, struct nd_error *err);
+
+/* ---- scaling.c ---- */
 
 /* floor(c step (floor((a + beta) / step) + half) + 1/2) + zero: what a sum of products becomes. */
 struct nd_htp_scaling {
@@ -368,7 +245,6 @@ struct nd_htp_slopes {
     struct nd_htp_scaling above, below;
     double half;
 };
-double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const struct nd_htp_bounds *bounds);
 
 /* With a HardSwish: n = floor((a + beta) / step) + 1/2, times a gate that is `middle` where the sum is 0, from
  * 0 to `top`. */
@@ -377,88 +253,6 @@ struct nd_htp_gate {
     double layer; /* of the product of n and the gate, in quantised values */
     double most;  /* of n, of either sign */
 };
-/* *wraps becomes true where an n that is too large makes a quantised value more than 1 from what it should be.
- */
-double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
-                          bool *wraps);
-
-/* ---- htp_weights.c ---- */
-
-/* The second operand of a product as signed 8-bit weights, by column: all that goes into one output channel. */
-struct nd_htp_weights {
-    const struct nd_array *from; /* nd_linear_input.wholes that they were made of, or NULL */
-    struct nd_array view;        /* of w8, which is the one or the other: */
-    struct nd_array w8;          /* owned; empty where the packed weights fit as they are */
-    int16_t *shorts; /* of w8, as nd_linear_input.shorts, where that was made of packed weights; else NULL */
-    double largest;  /* of their magnitudes */
-    size_t n_columns, n_rows, n_inner; /* see nd_htp_place */
-    /* Of a ConvTranspose, else NULL: its columns are those of places from starts[column] to starts[column + 1]
-     */
-    size_t *places, *starts;
-    size_t n_phases; /* 1, or the columns of each output channel: one for each phase of strides */
-    double *r;       /* [n_columns] what the weights were divided by; 1 where they fit */
-    double *sums;    /* [n_columns] of w8 */
-    double scale;    /* of uint16 operands: of the 8-bit quantised values that they become; else 0 */
-};
-/* *is_covered false: not weights that are known to be handled like this. Deinit in any case. */
-enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,
-                                   struct nd_error *err);
-void nd_htp_weights_deinit(struct nd_htp_weights *weights);
-/* The same of one weight that is a column of its own: what becomes of it, and what it was divided by. */
-double nd_htp_fit_weight(double w, double *r);
-
-static inline size_t nd_htp_n_rows(const struct nd_htp_weights *weights, size_t column)
-{
-    return weights->starts != NULL ? weights->starts[column + 1] - weights->starts[column] : weights->n_rows;
-}
-
-/* Where in view.x a column has its row. */
-static inline size_t nd_htp_place(const struct nd_htp_weights *weights, size_t column, size_t row)
-{
-    if (weights->starts != NULL)
-        return weights->places[weights->starts[column] + row];
-    size_t n_inner = weights->n_inner;
-    return column / n_inner * n_inner * weights->n_rows + column % n_inner + row * n_inner;
-}
-
-/* ---- htp_phases.c ---- */
-
-struct nd_htp_phases {
-    size_t stride[2], padding[2]; /* by rows and columns; strides of 1 for everything but a ConvTranspose */
-};
-struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job);
-/* Whether it is a depthwise Conv of uint8 that steps by 2 x 2 places, its kernel 3 x 3 or larger: the HTP makes
- * it in a way of its own, in which weights need not fit 8 bits. */
-bool nd_htp_is_strided_depthwise(const struct nd_exact_layer *layer);
-/* Of an element of the output. */
-size_t nd_htp_phase(const struct nd_htp_phases *phases, size_t row, size_t column);
-/* Whether attributes and weights of a ConvTranspose are such as there is evidence of. */
-bool nd_htp_is_known_transposed(const struct nd_htp_job *job);
-/* The columns of its weights. ND_ERR_MEMORY. */
-enum nd_status nd_htp_find_places(struct nd_htp_weights *weights, const struct nd_htp_job *job,
-                                  struct nd_error *err);
-
-/* ---- htp_bias.c ---- */
-
-/* The biases of a product as the provider hands them to the device. */
-struct nd_htp_biases {
-    const struct nd_linear_call *call;
-    bool is_there, is_rescaled;
-    /* Of weights with a scale per channel: the greatest scale of the accumulator, and with that scale the
-     * greatest absolute bias. */
-    float largest_scale, largest;
-};
-struct nd_htp_biases nd_htp_biases_of(const struct nd_htp_job *job);
-/* The quantised value of a channel and its scale; 0 and 0 without a bias. */
-double nd_htp_bias(const struct nd_htp_biases *biases, size_t channel, double *scale);
-/* Whether the product has no bias, or one such as there is evidence of. */
-bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns);
-
-/* ---- htp_linear.c ---- */
-
-/* Whether the operator is a Conv or ConvTranspose; and whether it is the latter. */
-bool nd_htp_is_conv(const struct nd_htp_job *job);
-bool nd_htp_is_transposed(const struct nd_htp_job *job);
 
 /* What goes into the output channel of a column: the bias is a quantised value. */
 struct nd_htp_column {
@@ -467,7 +261,7 @@ struct nd_htp_column {
     double bias, bias_scale; /* bias_scale 0: no bias */
     /* Of all columns, where weights have scales per channel, else scale_w, and 0 */
     double largest_scale_w;
-    float largest_bias_scale, largest_bias; /* see nd_htp_biases */
+    float largest_bias_scale, largest_bias; /* see struct biases of linear.c */
     bool is_per_channel;
 };
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
@@ -488,17 +282,115 @@ struct nd_htp_scaling nd_htp_scaling_strided(const struct nd_htp_column *column)
 /* Of a sum that keeps all its bits, and weights that were not divided. */
 struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *column);
 
-/* Whether operands, scales and attributes of the product are such as the arithmetics speak of; and whether it
- * is none of htp_depthwise16.c, either. */
-bool nd_htp_is_product(const struct nd_htp_job *job);
-bool nd_htp_is_known_product(const struct nd_htp_job *job);
-/* htp_depthwise16.c: a uint16 Conv of one channel each that moves by two, of the chipsets on which that is an
- * exception. The job is a product. */
-bool nd_htp_is_strided_depthwise16(const struct nd_htp_job *job);
+enum { ND_HTP_FACTOR_BITS = 15 };
+/* m 2^(exponent - 15), m in 2^14 .. 2^15 - 1. */
+struct nd_htp_factor {
+    int64_t m;
+    int exponent;
+};
+/* a / b as the provider has it: a times the inverse of b, each a float32. */
+float nd_htp_quotient(float a, float b);
+/* The factor next to value, half up. False: not positive. */
+bool nd_htp_factor_init(struct nd_htp_factor *factor, float value);
+/* value / 2^right, half up, or cut; right may be negative. */
+int64_t nd_htp_shift(int64_t value, int right);
+int64_t nd_htp_shift_cut(int64_t value, int right);
 
+/* 2^14 / (1 + place 2^-16), nearly. */
+enum { ND_HTP_PLACE_BITS = 16 };
+int64_t nd_htp_inverse(int64_t place);
+
+/* ---- weights.c ---- */
+
+static inline bool nd_htp_is_transposed(const struct nd_htp_job *job)
+{
+    return strcmp(job->call->node->op_type, "ConvTranspose") == 0;
+}
+
+struct nd_htp_phases {
+    size_t stride[2], padding[2]; /* by rows and columns; strides of 1 for everything but a ConvTranspose */
+};
+struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job);
+/* Whether it is a depthwise Conv of uint8 that steps by 2 x 2 places, its kernel 3 x 3 or larger: the HTP makes
+ * it in a way of its own, in which weights need not fit 8 bits. */
+bool nd_htp_is_strided_depthwise(const struct nd_exact_layer *layer);
+/* Of an element of the output. */
+static inline size_t nd_htp_phase(const struct nd_htp_phases *phases, size_t row, size_t column)
+{
+    return (row + phases->padding[0]) % phases->stride[0] * phases->stride[1] +
+           (column + phases->padding[1]) % phases->stride[1];
+}
+/* Whether attributes and weights of a ConvTranspose are such as there is evidence of. */
+bool nd_htp_is_known_transposed(const struct nd_htp_job *job);
+
+/* The second operand of a product as signed 8-bit weights, by column: all that goes into one output channel. */
+struct nd_htp_weights {
+    const struct nd_array *from; /* nd_linear_input.wholes that they were made of, or NULL */
+    struct nd_array view;        /* of w8, which is the one or the other: */
+    struct nd_array w8;          /* owned; empty where the packed weights fit as they are */
+    int16_t *shorts; /* of w8, as nd_linear_input.shorts, where that was made of packed weights; else NULL */
+    double largest;  /* of their magnitudes */
+    size_t n_columns, n_rows, n_inner; /* see nd_htp_place */
+    /* Of a ConvTranspose, else NULL: its columns are those of places from starts[column] to starts[column + 1]
+     */
+    size_t *places, *starts;
+    size_t n_phases; /* 1, or the columns of each output channel: one for each phase of strides */
+    double *r;       /* [n_columns] what the weights were divided by; 1 where they fit */
+    double *sums;    /* [n_columns] of w8 */
+    double scale;    /* of uint16 operands: of the 8-bit quantised values that they become; else 0 */
+};
+/* *is_covered false: not weights that are known to be handled like this. Deinit in any case. */
+enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,
+                                   struct nd_error *err);
+/* The same of one weight that is a column of its own: what becomes of it, and what it was divided by. */
+double nd_htp_fit_weight(double w, double *r);
+
+static inline size_t nd_htp_n_rows(const struct nd_htp_weights *weights, size_t column)
+{
+    return weights->starts != NULL ? weights->starts[column + 1] - weights->starts[column] : weights->n_rows;
+}
+
+/* Where in view.x a column has its row. */
+static inline size_t nd_htp_place(const struct nd_htp_weights *weights, size_t column, size_t row)
+{
+    if (weights->starts != NULL)
+        return weights->places[weights->starts[column] + row];
+    size_t n_inner = weights->n_inner;
+    return column / n_inner * n_inner * weights->n_rows + column % n_inner + row * n_inner;
+}
+
+/* ---- linear.c ---- */
+
+/* Whether operands, scales and attributes of the product are such as the arithmetics speak of; and whether it
+ * is no uint16 depthwise one by steps of two, either. */
+bool nd_htp_is_known_product(const struct nd_htp_job *job);
 /* The scalings of all columns of a product with these weights, without the sums: *out[weights->n_columns] is
  * freed by the caller. *job->is_covered false: the arithmetic does not say it, and *out is left as it was. */
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,
                                       struct nd_htp_scaling **out, struct nd_error *err);
+
+/* ---- pool.c ---- */
+
+/* Whether its windows neither overlap nor reach beyond the plane, and are 2 x 2 or 3 x 3. */
+bool nd_htp_is_apart(const struct nd_linear_call *call);
+/* How many places its windows have along either axis; 0: there is no such number. */
+int64_t nd_htp_window_size(const struct nd_linear_call *call);
+/* Whether it is an AveragePool that is made as a Conv is. */
+bool nd_htp_averages_as_product(const struct nd_linear_call *call);
+
+/* ---- halves.c ---- */
+
+/* Whether it is an operator of halves.c: its first input is in floats. */
+bool nd_htp_reads_floats(const struct nd_exact_layer *layer);
+
+/* ---- move.c ---- */
+
+/* Whether it is known how the Resize, between elements, is made of float16; and that: as qf16, not rounded to
+ * float16 yet, in the place of exact numbers in `made`. False: these are not four times as many. */
+bool nd_htp_is_half_resize(const struct nd_htp_job *job);
+bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made);
+
+/* Whether v81 makes the layer in another way than v73: uint16 that is moved, and in another encoding. */
+bool nd_htp_is_other_on_v81(const struct nd_exact_layer *layer);
 
 #endif

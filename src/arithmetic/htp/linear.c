@@ -1,5 +1,7 @@
-/* Conv, ConvTranspose, Gemm and MatMul of 8-bit weights, constant or calculated.
- * docs/science/htp-arithmetic.md#products-conv-gemm-matmul. */
+/* Conv, ConvTranspose, Gemm and MatMul of 8-bit weights, constant or calculated: which there is evidence of,
+ * their biases, and what their sums become. docs/science/htp-arithmetic.md#products-conv-gemm-matmul, of biases
+ * docs/science/htp-arithmetic.md#biases, of uint16 depthwise ones docs/science/htp-arithmetic.md#depthwise. F
+ * is one operation on float32. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +9,296 @@
 #include "arithmetic/htp/htp_internal.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/tensors/scales.h"
+
+/* ---- which products there is evidence of ---- */
+
+static bool is_op(const struct nd_htp_job *job, const char *op_type)
+{
+    return strcmp(job->call->node->op_type, op_type) == 0;
+}
+
+static bool is_conv(const struct nd_htp_job *job)
+{
+    return is_op(job, "Conv") || nd_htp_is_transposed(job);
+}
+
+static bool is_plain_gemm(const struct nd_htp_job *job)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    return nd_op_f(&op_call, "alpha", 1) == 1 && nd_op_f(&op_call, "beta", 1) == 1 &&
+           nd_op_i(&op_call, "transA", 0) == 0;
+}
+
+/* Scales along the output channels of constant weights, or one scale. */
+static bool has_known_scales(const struct nd_htp_job *job)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_linear_input *w = &job->call->inputs[1];
+    int rank = w->values->shape.rank, axis = w->quant->axis < 0 ? w->quant->axis + rank : w->quant->axis;
+    bool is_first = is_op(job, "Conv") || (is_op(job, "Gemm") && nd_op_i(&op_call, "transB", 0) != 0);
+    if (w->quant->n == 1 || !nd_quant_is_sound(w->quant))
+        return nd_quant_is_sound(w->quant);
+    return job->layer->origins[1] == ND_EXACT_FROM_CONSTANT && axis == (is_first ? 0 : 1) &&
+           (is_conv(job) || rank == 2);
+}
+
+static bool are_known_operands(const struct nd_htp_job *job)
+{
+    const struct nd_linear_input *x = &job->call->inputs[0], *w = &job->call->inputs[1];
+    bool is_constant = job->layer->origins[1] == ND_EXACT_FROM_CONSTANT;
+    if (nd_htp_plain(job, 0) == NULL || nd_htp_plain_output(job) == NULL || !nd_linear_has(job->call, 1) ||
+        w->quant == NULL || w->quant->n == 0 || w->values->n == 0 || x->values->dtype != job->layer->dtype)
+        return false;
+    if (w->values->dtype == ND_DTYPE_U16) /* only what is calculated becomes 8-bit numbers */
+        return !is_constant && x->values->dtype == ND_DTYPE_U16 && w->quant->n == 1 && is_op(job, "MatMul");
+    return w->values->dtype == ND_DTYPE_U8 || (w->values->dtype == ND_DTYPE_I8 && is_constant);
+}
+
+/* Whether operands, scales and attributes of the product are such as the arithmetics speak of. */
+static bool is_product(const struct nd_htp_job *job)
+{
+    size_t n_inputs = job->call->n_inputs;
+    if (n_inputs < 2 || n_inputs > 3 || !are_known_operands(job) || !has_known_scales(job))
+        return false;
+    int rank = job->call->inputs[1].values->shape.rank;
+    if (is_op(job, "Gemm"))
+        return is_plain_gemm(job);
+    if (nd_htp_is_transposed(job))
+        return nd_htp_is_known_transposed(job);
+    return is_op(job, "Conv") ? rank >= 3 : rank >= 2 && job->call->inputs[0].values->shape.rank >= 2;
+}
+
+/* ---- biases ---- */
+
+/* The biases of a product as the provider hands them to the device. */
+struct biases {
+    const struct nd_linear_call *call;
+    bool is_there, is_rescaled;
+    /* Of weights with a scale per channel: the greatest scale of the accumulator, and with that scale the
+     * greatest absolute bias. */
+    float largest_scale, largest;
+};
+
+/* The provider takes the bias scale of a Conv for that of the accumulator up to this distance, whatever the
+ * scales are (its source: `CheckBiasScaleMatch`; measured with QAIRT 2.51). */
+static const float LARGEST_SCALE_DIFFERENCE = 1e-5F;
+
+static float accumulator_scale(const struct nd_linear_call *call, size_t channel)
+{
+    return call->inputs[0].quant->scale[0] * (float)nd_linear_scale(&call->inputs[1], channel);
+}
+
+/* A Conv whose bias scales are not those of the accumulator gets quantised values of the provider's. */
+static bool is_bias_rescaled(const struct nd_htp_job *job)
+{
+    const struct nd_quant *quant = job->call->inputs[2].quant;
+    if (!is_conv(job))
+        return false;
+    if (quant == NULL) /* floats */
+        return true;
+    for (size_t c = 0; c < quant->n; c++)
+        if (fabsf(quant->scale[c] - accumulator_scale(job->call, c)) > LARGEST_SCALE_DIFFERENCE)
+            return true;
+    return false;
+}
+
+/* The quantised value of a channel and its scale; 0 and 0 without a bias. */
+static double bias_of(const struct biases *biases, size_t channel, double *scale)
+{
+    *scale = 0;
+    if (!biases->is_there)
+        return 0;
+    const struct nd_linear_input *input = &biases->call->inputs[2];
+    double qvalue = input->values->x[channel];
+    *scale = nd_linear_scale(input, channel);
+    if (!biases->is_rescaled)
+        return qvalue;
+    float real = (float)(qvalue * *scale);
+    *scale = (double)accumulator_scale(biases->call, channel);
+    return fmin(fmax(round((double)real / *scale), INT32_MIN), INT32_MAX); /* halves away from zero */
+}
+
+static struct biases biases_of(const struct nd_htp_job *job)
+{
+    const struct nd_linear_call *call = job->call;
+    struct biases biases = {.call = call};
+    if (!nd_linear_has(call, 2))
+        return biases;
+    bool has_channels = call->inputs[1].quant->n > 1;
+    biases.is_there = true;
+    biases.is_rescaled = is_bias_rescaled(job);
+    for (size_t c = 0; has_channels && c < call->inputs[1].quant->n; c++)
+        biases.largest_scale = fmaxf(biases.largest_scale, accumulator_scale(call, c));
+    for (size_t c = 0; has_channels && c < call->inputs[2].values->n; c++) {
+        double scale;
+        biases.largest =
+            fmaxf(biases.largest, fabsf((float)bias_of(&biases, c, &scale) * biases.largest_scale));
+    }
+    return biases;
+}
+
+/* Whether the product has no bias, or one such as there is evidence of. */
+static bool is_known_bias(const struct nd_htp_job *job, size_t n_columns)
+{
+    if (!nd_linear_has(job->call, 2))
+        return true;
+    const struct nd_linear_input *bias = &job->call->inputs[2];
+    const struct nd_quant *quant = bias->quant;
+    if (quant == NULL)
+        return is_conv(job) && bias->values->dtype == ND_DTYPE_F32 && bias->values->n == n_columns &&
+               job->layer->origins[2] == ND_EXACT_FROM_CONSTANT;
+    bool is_known = bias->values->dtype == ND_DTYPE_I32 && bias->values->n == n_columns &&
+                    job->layer->origins[2] == ND_EXACT_FROM_CONSTANT &&
+                    (quant->n == n_columns || (quant->n == 1 && job->call->inputs[1].quant->n == 1));
+    for (size_t c = 0; is_known && c < quant->n; c++)
+        is_known = quant->zero_point[c] == 0 && quant->scale[c] > 0 && isfinite(quant->scale[c]);
+    return is_known;
+}
+
+/* The output channel, as if its weights fit 8 bits: else its bias takes fewer bits. */
+static struct nd_htp_column column_of_bias(const struct biases *biases, size_t channel)
+{
+    const struct nd_linear_call *call = biases->call;
+    const struct nd_linear_input *w = &call->inputs[1];
+    struct nd_htp_column column = {.scale_x = (double)call->inputs[0].quant->scale[0],
+                                   .scale_w = nd_linear_scale(w, channel),
+                                   .scale_y = (double)call->out_quant->scale[0],
+                                   .zero_y = (double)call->out_quant->zero_point[0],
+                                   .r = 1,
+                                   .largest_bias_scale = biases->largest_scale,
+                                   .largest_bias = biases->largest,
+                                   .is_per_channel = w->quant->n > 1};
+    for (size_t c = 0; c < w->quant->n; c++)
+        column.largest_scale_w = fmax(column.largest_scale_w, (double)w->quant->scale[c]);
+    column.bias = bias_of(biases, channel, &column.bias_scale);
+    return column;
+}
+
+bool nd_layer_wraps_bias(const struct nd_exact_layer *layer)
+{
+    const struct nd_htp_job job = {.layer = layer, .call = layer->call};
+    if (layer->dtype != ND_DTYPE_U8 || !nd_linear_has(layer->call, 2) || !is_product(&job))
+        return false;
+    size_t n = layer->call->inputs[2].values->n, n_scales = layer->call->inputs[1].quant->n;
+    if (!is_known_bias(&job, n) || (n_scales > 1 && n_scales != n))
+        return false;
+    struct biases biases = biases_of(&job);
+    for (size_t c = 0; c < n; c++) {
+        struct nd_htp_column column = column_of_bias(&biases, c);
+        if (nd_htp_bias_wraps(&column))
+            return true;
+    }
+    return false;
+}
+
+/* ---- uint16 Conv of one channel each that moves by two: sum and weights keep all their bits ---- */
+
+static bool is_two_by_two(const int64_t *sides, size_t n)
+{
+    return n == 2 && sides[0] == 2 && sides[1] == 2;
+}
+
+/* A uint16 Conv of one channel each that moves by two, of the chipsets on which that is an exception. The job
+ * is a product. */
+static bool is_strided_depthwise16(const struct nd_htp_job *job)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_shape *w = &job->call->inputs[1].values->shape;
+    const int64_t *strides;
+    size_t n = nd_op_ints(&op_call, "strides", &strides);
+    int64_t group = nd_op_i(&op_call, "group", 1);
+    bool is_strided = false;
+    for (size_t i = 0; i < n; i++)
+        is_strided = is_strided || strides[i] == 2;
+    if (strcmp(job->call->node->op_type, "Conv") != 0 || job->layer->dtype != ND_DTYPE_U16 || !is_strided ||
+        group < 2 || w->rank < 3 || w->dims[0] != group || w->dims[1] != 1)
+        return false;
+    /* From v73 on windows of 2 x 2 are no exception. */
+    bool is_small = w->rank == 4 && is_two_by_two(&w->dims[2], 2);
+    return !(is_small && job->arithmetic != NULL && job->arithmetic->arch == ND_HTP_V73);
+}
+
+/* Windows that were seen: 3 x 3, and 2 x 2 on v69, by two in either direction. With 5 x 5 sums are off by up to
+ * 25 now and then. */
+static bool are_known_windows(const struct nd_htp_job *job)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_shape *w = &job->call->inputs[1].values->shape;
+    const int64_t *strides, *dilations;
+    size_t n = nd_op_ints(&op_call, "strides", &strides),
+           n_dilations = nd_op_ints(&op_call, "dilations", &dilations);
+    for (size_t i = 0; i < n_dilations; i++)
+        if (dilations[i] != 1)
+            return false;
+    return w->rank == 4 && is_two_by_two(strides, n) && w->dims[2] == w->dims[3] && w->dims[2] <= 3;
+}
+
+/* The whole biases are known where their scales are those of the sums. */
+static bool has_own_bias_scale(const struct nd_htp_job *job, size_t channel, double scale)
+{
+    double sums =
+        (double)(job->call->inputs[0].quant->scale[0] * (float)nd_linear_scale(&job->call->inputs[1], channel));
+    return scale == 0 || scale == sums;
+}
+
+/* The scalings of all channels; false: not known. */
+static bool find_scalings(const struct nd_htp_job *job, struct nd_htp_scaling *scalings)
+{
+    const struct nd_linear_call *call = job->call;
+    const struct nd_linear_input *w = &call->inputs[1];
+    struct biases biases = biases_of(job);
+    struct nd_htp_column column = {.scale_x = (double)call->inputs[0].quant->scale[0],
+                                   .scale_y = (double)call->out_quant->scale[0],
+                                   .zero_y = (double)call->out_quant->zero_point[0],
+                                   .r = 1,
+                                   .is_per_channel = w->quant->n > 1};
+    for (size_t c = 0; c < w->quant->n; c++)
+        column.largest_scale_w = fmax(column.largest_scale_w, (double)w->quant->scale[c]);
+    for (size_t c = 0; c < (size_t)w->values->shape.dims[0]; c++) {
+        column.scale_w = nd_linear_scale(w, c);
+        column.bias = bias_of(&biases, c, &column.bias_scale);
+        scalings[c] = nd_htp_scaling_whole16(&column);
+        if (!has_own_bias_scale(job, c, column.bias_scale))
+            return false;
+    }
+    return true;
+}
+
+static enum nd_status make_depthwise16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (!is_product(job) || !is_strided_depthwise16(job) || !are_known_windows(job) ||
+        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT)
+        return ND_OK;
+    size_t n = (size_t)job->call->inputs[1].values->shape.dims[0];
+    struct nd_array own[3] = {0};
+    const struct nd_array *inputs[2], *sums = NULL;
+    double largest;
+    if (!is_known_bias(job, n))
+        return ND_OK;
+    struct nd_htp_scaling *scalings = nd_calloc(n, sizeof *scalings);
+    enum nd_status status = scalings != NULL ? ND_OK : nd_fail_memory(err);
+    bool is_covered = status == ND_OK && find_scalings(job, scalings);
+    for (size_t i = 0; i < 2 && is_covered && status == ND_OK; i++)
+        status = nd_linear_borrow_packed_weights(job->call, i, &own[i], &inputs[i], &largest, err);
+    if (is_covered && status == ND_OK)
+        status = nd_linear_add_up(job->call, job->call->node, inputs, &own[2], &sums, err);
+    if (is_covered && status == ND_OK)
+        status = nd_array_make(job->qvalues, job->layer->dtype, &sums->shape, err);
+    if (is_covered && status == ND_OK) {
+        struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+        size_t n_inner = nd_dims_product(&sums->shape, 2, sums->shape.rank);
+        for (size_t i = 0; i < sums->n; i++)
+            job->qvalues->x[i] = nd_htp_scale(&scalings[i / n_inner % n], sums->x[i], &bounds);
+        *job->is_covered = true;
+    }
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        nd_array_deinit(&own[i]);
+    free(scalings);
+    return status;
+}
+
+/* ---- products ---- */
 
 struct product {
     const struct nd_htp_job *job;
@@ -17,19 +309,14 @@ struct product {
         *sums; /* quantised values less zero point; the operator on them and the weights */
     size_t n_channels, n_inner, n_matrix; /* of the output, see column_of */
     struct nd_htp_column common;
-    struct nd_htp_biases biases;
+    struct biases biases;
     struct nd_htp_phases phases;
     size_t width; /* of the output, where it has phases */
 };
 
-static bool is_op(const struct nd_htp_job *job, const char *op_type)
-{
-    return strcmp(job->call->node->op_type, op_type) == 0;
-}
-
 bool nd_htp_is_known_product(const struct nd_htp_job *job)
 {
-    return nd_htp_is_product(job) && !nd_htp_is_strided_depthwise16(job);
+    return is_product(job) && !is_strided_depthwise16(job);
 }
 
 /* The operator's attributes mean the same for weights and for what they were made of. Sums of other weights are
@@ -60,10 +347,10 @@ static enum nd_status add_up(struct product *p, struct nd_error *err)
     if (status != ND_OK)
         return status;
     const struct nd_shape *shape = &p->sums->shape;
-    bool is_conv = nd_htp_is_conv(p->job);
-    p->n_channels = (size_t)shape->dims[is_conv ? 1 : shape->rank - 1];
-    p->n_inner = is_conv ? nd_dims_product(shape, 2, shape->rank) : 1;
-    p->n_matrix = is_conv ? 0 : p->n_channels * (size_t)shape->dims[shape->rank - 2];
+    bool has_planes = is_conv(p->job);
+    p->n_channels = (size_t)shape->dims[has_planes ? 1 : shape->rank - 1];
+    p->n_inner = has_planes ? nd_dims_product(shape, 2, shape->rank) : 1;
+    p->n_matrix = has_planes ? 0 : p->n_channels * (size_t)shape->dims[shape->rank - 2];
     p->phases = nd_htp_phases_of(p->job);
     p->width = (size_t)shape->dims[shape->rank - 1];
     return ND_OK;
@@ -102,7 +389,7 @@ static bool find_common(struct product *p)
     for (size_t c = 0; c < p->weights->n_columns && common->is_per_channel; c++)
         if (p->weights->r[c] != 1)
             return false;
-    p->biases = nd_htp_biases_of(p->job);
+    p->biases = biases_of(p->job);
     common->largest_bias_scale = p->biases.largest_scale;
     common->largest_bias = p->biases.largest;
     return true;
@@ -118,7 +405,7 @@ static struct nd_htp_column find_column(const struct product *p, size_t c)
         column.largest_scale_w = p->weights->scale;
     column.r = p->weights->r[c];
     column.sum = p->weights->sums[c];
-    column.bias = nd_htp_bias(&p->biases, channel, &column.bias_scale);
+    column.bias = bias_of(&p->biases, channel, &column.bias_scale);
     return column;
 }
 
@@ -257,6 +544,43 @@ static enum nd_status requantise(const struct product *p, struct nd_error *err)
     return ND_OK;
 }
 
+static double scale_sloped(const struct nd_htp_slopes *slopes, double a, const struct nd_htp_bounds *bounds)
+{
+    const struct nd_htp_scaling *s = a + slopes->above.beta >= 0 ? &slopes->above : &slopes->below;
+    double q = floor((a + s->beta) / s->step);
+    double y = floor(s->c * s->step * (q + s->half) + slopes->half) + s->zero;
+    return nd_within(y, bounds->low, bounds->high);
+}
+
+/* Of a whole number beyond `most` the sign and all bits but the highest two are kept. A defect:
+ * docs/results/found.md#hard-swish-wraps. */
+static double kept_of(double n, double most)
+{
+    double half = most / 2, rest = n - floor(n / half) * half;
+    if (n >= -most && n < most)
+        return n;
+    return n < 0 ? rest - most : rest + half;
+}
+
+/* n and the number that the gate is made of, which may have more bits, without the half that both have. */
+static double gated(const struct nd_htp_gate *gate, double n, double fine, const struct nd_htp_bounds *bounds)
+{
+    double opened = nd_within(floor((fine + 0.5) * gate->slope) + gate->middle, 0, gate->top);
+    double y = floor((n + 0.5) * opened * gate->layer + gate->half) + gate->zero;
+    return nd_within(y, bounds->low, bounds->high);
+}
+
+/* *wraps becomes true where an n that is too large makes a quantised value more than 1 from what it should be.
+ */
+static double scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
+                          bool *wraps)
+{
+    double sum = a + gate->beta, n = floor(sum / gate->step), fine = floor(sum / gate->fine_step);
+    double kept = kept_of(n, gate->most), qvalue = gated(gate, kept, fine == n ? kept : fine, bounds);
+    *wraps |= kept != n && fabs(qvalue - gated(gate, n, fine, bounds)) > 1;
+    return qvalue;
+}
+
 /* A column with what comes after it. */
 struct bent {
     struct nd_htp_slopes slopes;
@@ -287,8 +611,8 @@ static bool requantise_bent(const struct product *p)
         for (size_t i = first; i < first + run; i++) {
             double sum = is_word ? nd_htp_shorten(p->sums->x[i], correction) : p->sums->x[i];
             p->job->qvalues->x[i] = p->job->after == ND_LAYER_AFTER_HARD_SWISH
-                                        ? nd_htp_scale_gated(&bent.gate, sum, &bounds, &wraps)
-                                        : nd_htp_scale_sloped(&bent.slopes, sum, &bounds);
+                                        ? scale_gated(&bent.gate, sum, &bounds, &wraps)
+                                        : scale_sloped(&bent.slopes, sum, &bounds);
         }
     }
     if (p->job->wraps != NULL)
@@ -322,7 +646,7 @@ static enum nd_status find_weights(struct product *p, struct nd_error *err)
     return status;
 }
 
-enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_linear(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct product p = {.job = job};
     if (!nd_htp_is_known_product(job))
@@ -331,8 +655,8 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
     if (status == ND_OK)
         status = add_up(&p, err);
     bool is_covered = status == ND_OK && has_a_column_each(&p) &&
-                      nd_htp_is_known_bias(job, p.weights->n_columns / p.weights->n_phases) &&
-                      find_common(&p) && are_known_multipliers(&p);
+                      is_known_bias(job, p.weights->n_columns / p.weights->n_phases) && find_common(&p) &&
+                      are_known_multipliers(&p);
     if (is_covered)
         status = nd_array_make(job->qvalues, job->layer->dtype, &p.sums->shape, err);
     if (is_covered && status == ND_OK && job->after != ND_LAYER_AFTER_NONE)
@@ -354,7 +678,7 @@ static bool takes_relu(const struct nd_htp_job *job, enum nd_layer_after *after)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     bool is_word = job->layer->dtype == ND_DTYPE_U16;
-    bool is_matrix = !nd_htp_is_conv(job), is_plain = !is_matrix || job->call->inputs[1].quant->n > 1;
+    bool is_matrix = !is_conv(job), is_plain = !is_matrix || job->call->inputs[1].quant->n > 1;
     bool is_depthwise = nd_op_i(&op_call, "group", 1) > 1 && job->call->inputs[1].values->shape.dims[1] == 1;
     if (is_plain == is_word || (is_op(job, "Gemm") && is_plain))
         *after = ND_LAYER_AFTER_NONE;
@@ -369,12 +693,12 @@ enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
     bool is_known = job->arithmetic->arch == ND_HTP_V73 && job->call->n_inputs > 1 &&
                     job->layer->origins[1] == ND_EXACT_FROM_CONSTANT && nd_htp_is_known_product(job) &&
                     (job->layer->dtype == ND_DTYPE_U8 || job->layer->dtype == ND_DTYPE_U16) &&
-                    (nd_htp_is_conv(job) || job->call->inputs[1].values->shape.rank == 2) && job->slope < 1;
+                    (is_conv(job) || job->call->inputs[1].values->shape.rank == 2) && job->slope < 1;
     if (is_known && is_relu)
         is_known = takes_relu(job, &part.after);
     else
-        is_known = is_known && !nd_htp_is_conv(job) && job->slope >= 0;
-    enum nd_status status = is_known ? nd_htp_linear(&part, err) : ND_OK;
+        is_known = is_known && !is_conv(job) && job->slope >= 0;
+    enum nd_status status = is_known ? make_linear(&part, err) : ND_OK;
     /* The Relu is no operation of its own then, either. */
     bool is_open = is_known && is_relu && status == ND_OK && !*job->is_covered;
     return is_open ? ND_ERR_UNSUPPORTED : status;
@@ -385,7 +709,7 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
 {
     struct product p = {.job = job, .weights = weights};
     *job->is_covered = false;
-    if (!nd_htp_is_known_product(job) || !nd_htp_is_known_bias(job, weights->n_columns / weights->n_phases) ||
+    if (!nd_htp_is_known_product(job) || !is_known_bias(job, weights->n_columns / weights->n_phases) ||
         !find_common(&p) || !are_known_multipliers(&p))
         return ND_OK;
     struct nd_htp_scaling *scalings = nd_calloc(weights->n_columns, sizeof *scalings);
@@ -397,3 +721,8 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
     *out = scalings;
     return ND_OK;
 }
+
+const struct nd_htp_operator nd_htp_products[] = {
+    {"Conv", make_depthwise16, true}, {"Conv", make_linear, false},   {"ConvTranspose", make_linear, false},
+    {"Gemm", make_linear, false},     {"MatMul", make_linear, false}, {.op_type = NULL},
+};

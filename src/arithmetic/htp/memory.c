@@ -1,4 +1,7 @@
-/* Second operands of products as their makers made them. */
+/* What layers of one sample made that the quantised values of their tensors do not show: second operands of
+ * products as their makers made them (docs/science/htp-arithmetic.md#operands-that-are-calculated); in which
+ * layout the HTP has a tensor, on which depends how quantised values are brought to another encoding
+ * (docs/science/htp-arithmetic.md#layout). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +72,17 @@ void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor,
 {
     if (tensor < memory->n_tensors)
         nd_array_deinit(&memory->bytes[tensor][arithmetic->arch]);
+}
+
+void nd_htp_weights_deinit(struct nd_htp_weights *weights)
+{
+    nd_array_deinit(&weights->w8);
+    free(weights->shorts);
+    free(weights->r);
+    free(weights->sums);
+    free(weights->places);
+    free(weights->starts);
+    *weights = (struct nd_htp_weights){0};
 }
 
 void nd_layer_memory_destroy(struct nd_layer_memory **memory)
@@ -221,6 +235,63 @@ static bool makes_signed(const struct nd_exact_layer *layer)
            llabs(y->zero_point[0] - SIGNED_ZERO) <= FARTHEST_ZERO;
 }
 
+/* ---- the layout: in blocks, as a Conv writes it, or flat ---- */
+
+/* All of the inputs that are not constant, or one of them is enough. */
+static enum nd_htp_layout inherit(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
+                                  bool takes_all)
+{
+    size_t n[] = {[ND_HTP_UNKNOWN] = 0, [ND_HTP_FLAT] = 0, [ND_HTP_BLOCKED] = 0};
+    for (size_t i = 0; i < layer->call->n_inputs; i++)
+        if (layer->origins[i] != ND_EXACT_FROM_CONSTANT)
+            n[nd_htp_layout_of(memory, layer, i)]++;
+    enum nd_htp_layout first = takes_all ? ND_HTP_FLAT : ND_HTP_BLOCKED,
+                       last = takes_all ? ND_HTP_BLOCKED : ND_HTP_FLAT;
+    return n[first] > 0 ? first : n[ND_HTP_UNKNOWN] > 0 ? ND_HTP_UNKNOWN : last;
+}
+
+/* Over several axes a ReduceMax is another operation. */
+static bool is_greatest_of_planes(const struct nd_exact_layer *layer, const char *op_type)
+{
+    int64_t axis;
+    return strcmp(op_type, "ReduceMax") == 0 && !nd_htp_reduces_one_axis(layer, &axis);
+}
+
+static bool shuffles_channels(const struct nd_exact_layer *layer, const char *op_type)
+{
+    char mode[8];
+    const struct nd_op_call op_call = {.node = layer->call->node, .opset = layer->call->opset};
+    nd_op_text(&op_call, "mode", mode, sizeof mode);
+    return strcmp(op_type, "DepthToSpace") == 0 && strcmp(mode, "CRD") == 0;
+}
+
+/* In which layout the layer's output is, after its inputs were noted. */
+static enum nd_htp_layout layout_made(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
+                                      const char *op_type)
+{
+    static const char *const blocked[] = {
+        "AveragePool",       "BatchNormalization",    "Conv",   "ConvTranspose", "DepthToSpace", "Gemm",
+        "GlobalAveragePool", "InstanceNormalization", "MatMul", "MaxPool",       "Resize",       "Softmax"};
+    static const char *const flat[] = {"Gather", "LayerNormalization", "SpaceToDepth"};
+    static const char *const handed_on[] = {
+        "Add",       "Clip",      "Div",        "Elu",       "Exp",       "Gelu", "HardSigmoid",
+        "HardSwish", "LeakyRelu", "Max",        "Min",       "Mul",       "Neg",  "PRelu",
+        "Pad",       "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Sigmoid",
+        "Slice",     "Split",     "Sqrt",       "Sub",       "Tanh",      "Tile", "Transpose",
+    };
+    if (IS_ONE_OF(op_type, flat) || is_greatest_of_planes(layer, op_type) || shuffles_channels(layer, op_type))
+        return ND_HTP_FLAT;
+    if (IS_ONE_OF(op_type, blocked))
+        return ND_HTP_BLOCKED;
+    /* Other axes of what lies in blocks: a Relu after that is made in one way, a Clip in the other. */
+    if (nd_htp_keeps_memory(op_type) && strcmp(op_type, "Transpose") != 0)
+        return inherit(memory, layer, true) == ND_HTP_FLAT ? ND_HTP_FLAT : ND_HTP_UNKNOWN;
+    bool joins = strcmp(op_type, "Concat") == 0;
+    return joins || IS_ONE_OF(op_type, handed_on) ? inherit(memory, layer, joins) : ND_HTP_UNKNOWN;
+}
+
+/* ---- what is noted of a tensor ---- */
+
 void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_layer *layer)
 {
     if (memory == NULL || layer->tensor >= memory->n_tensors || layer->call->n_inputs == 0)
@@ -231,7 +302,7 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
     memory->is_share[layer->tensor] =
         strcmp(op_type, "Softmax") == 0 || (from < memory->n_tensors && memory->is_share[from]);
     memory->is_laid_out[layer->tensor] = is_laid_out(memory, layer, op_type);
-    memory->layout[layer->tensor] = nd_htp_layout_made(memory, layer, op_type);
+    memory->layout[layer->tensor] = layout_made(memory, layer, op_type);
     memory->is_matrix[layer->tensor] = is_matrix(op_type);
     memory->is_summed[layer->tensor] =
         is_matrix(op_type) || (from < memory->n_tensors && memory->is_summed[from]);

@@ -1,6 +1,10 @@
 /* What moves quantised values, or takes the greatest or least of some: quantised values stay what they are
- * while they mean the same, and uint8 ones are brought to another encoding in the way of the operator.
- * docs/science/htp-arithmetic.md#moves. */
+ * while they mean the same, and are brought to another encoding in the way of the operator
+ * (docs/science/htp-arithmetic.md#moves). Of uint16 (docs/science/htp-arithmetic.md#moves16) by the floats of
+ * the vector layer, and most operators round to float16 between the two scales. Resize
+ * (docs/science/htp-arithmetic.md#resize): to the nearest it is a move; between the elements it is the exact
+ * mean, where that has few bits, and of floats a number between two float16 numbers. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +50,8 @@ static const struct {
     {"Unsqueeze", ND_HTP_HALVES, STILL},
 };
 
-bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
+/* Whether the axes are the same but for leading ones: then nothing is moved. */
+static bool is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
 {
     int i = 0, k = 0;
     while (i < a->rank && a->dims[i] == 1)
@@ -65,7 +70,7 @@ static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_method method, 
     const struct nd_shape *from = &job->call->inputs[0].values->shape;
     const struct nd_quant *x = nd_htp_plain(job, 0);
     struct nd_htp_rescaling r;
-    if (order == STILL && nd_htp_is_same_but_ones(from, &moved->shape)) {
+    if (order == STILL && is_same_but_ones(from, &moved->shape)) {
         method = ND_HTP_HALF;
         order = ANY;
     }
@@ -117,12 +122,131 @@ static bool rescale_transposed(const struct nd_htp_job *job, struct nd_array *mo
     return is_known && rescale_as(job, ND_HTP_FIXED, ANY, moved);
 }
 
-static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
+/* ---- uint16 that was moved, in another encoding ---- */
+
+enum {
+    MAX_WORD_AXES = 5,       /* that were looked at */
+    MAX_STILL_WORD_AXES = 4, /* with one more a leading axis of 1 is a move like another */
+};
+
+enum word_method {
+    WORD_HALVES, /* real values as float16 */
+    WORD_STILL,  /* the same; where no quantised value is moved they are not rounded to float16 */
+    WORD_KEPT,   /* the quantised values are not brought to the other encoding: a defect */
+};
+
+static const struct {
+    const char *op_type;
+    enum word_method method;
+} word_methods[] = {
+    {"Expand", WORD_HALVES}, {"Flatten", WORD_STILL},    {"Gather", WORD_HALVES},     {"MaxPool", WORD_HALVES},
+    {"Reshape", WORD_STILL}, {"Resize", WORD_HALVES},    {"SpaceToDepth", WORD_KEPT}, {"Squeeze", WORD_STILL},
+    {"Tile", WORD_HALVES},   {"Transpose", WORD_HALVES}, {"Unsqueeze", WORD_STILL},
+};
+
+enum { N_WORD_METHODS = sizeof word_methods / sizeof word_methods[0] };
+
+/* Below 1e-7 up to 280 of 65 536 quantised values differ (QAIRT 2.51); above are infinities. */
+static const double min_scale = 0x1p-20, max_of_half = 65504;
+
+/* The real value of a quantised value that is moved to another encoding; and that as a float16. */
+static struct nd_qfloat real_of_word(const struct nd_quant *x, double qvalue, bool is_v81)
+{
+    float n = (float)(qvalue - (double)x->zero_point[0]);
+    struct nd_qfloat whole =
+        is_v81 ? nd_qfloat_from(n) : nd_qfloat_product(nd_qfloat_read(n), nd_qfloat_read(1));
+    return nd_qfloat_product(whole, nd_qfloat_from(x->scale[0]));
+}
+
+static double half_of_word(const struct nd_quant *x, double qvalue, bool is_v81)
+{
+    return nd_htp_as_half(nd_qfloat_value(real_of_word(x, qvalue, is_v81)));
+}
+
+/* Whether scales are such as that is known of. */
+static bool are_known_halves(const struct nd_quant *x)
+{
+    double zero = (double)x->zero_point[0], farthest = fmax(zero, UINT16_MAX - zero);
+    return (double)x->scale[0] >= min_scale && farthest * (double)x->scale[0] <= max_of_half;
+}
+
+struct word_step {
+    const struct nd_quant *x, *y;
+    bool is_still, is_v81;
+};
+
+static double rescale_word(const struct word_step *s, double qvalue)
+{
+    float inverse = 1 / s->y->scale[0];
+    if (s->is_still) {
+        struct nd_qfloat real = real_of_word(s->x, qvalue, s->is_v81);
+        return nd_htp_half_away(nd_qfloat_value(nd_qfloat_product(real, nd_qfloat_read(inverse))));
+    }
+    float half = (float)half_of_word(s->x, qvalue, s->is_v81);
+    return nd_htp_half_away(nd_qfloat_value(nd_qfloat_product(nd_qfloat_from(half), nd_qfloat_from(inverse))));
+}
+
+static size_t word_method_of(const char *op_type)
+{
+    size_t row = 0;
+    while (row < N_WORD_METHODS && strcmp(op_type, word_methods[row].op_type) != 0)
+        row++;
+    return row;
+}
+
+bool nd_htp_is_other_on_v81(const struct nd_exact_layer *layer)
+{
+    const struct nd_linear_call *call = layer->call;
+    return layer->dtype == ND_DTYPE_U16 && call->node != NULL && call->n_inputs > 0 &&
+           word_method_of(nd_onnx_text(call->node->op_type)) < N_WORD_METHODS &&
+           !nd_quant_is_same(call->inputs[0].quant, call->out_quant);
+}
+
+static bool find_word_method(const struct nd_htp_job *job, const struct nd_shape *out, enum word_method *method)
+{
+    const struct nd_shape *in = &job->call->inputs[0].values->shape;
+    size_t row = word_method_of(job->call->node->op_type);
+    if (row == N_WORD_METHODS || in->rank > MAX_WORD_AXES || out->rank > MAX_WORD_AXES)
+        return false;
+    *method = word_methods[row].method;
+    bool is_still = *method == WORD_STILL && in->rank <= MAX_STILL_WORD_AXES &&
+                    out->rank <= MAX_STILL_WORD_AXES && is_same_but_ones(in, out);
+    if (*method == WORD_STILL && !is_still)
+        *method = WORD_HALVES;
+    /* What lies in blocks is brought to the other encoding in other ways, which differ by the operator. */
+    return !is_still || nd_htp_layout_of(job->memory, job->layer, 0) == ND_HTP_FLAT;
+}
+
+/* Quantised values of the layer's input that its operator moved, in the encoding of the output. False: not
+ * known, and nothing was done. */
+static bool rescale_moved_words(const struct nd_htp_job *job, struct nd_array *moved)
+{
+    enum word_method method = WORD_HALVES;
+    const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
+    if (x == NULL || y == NULL || !nd_htp_is_unbounded(job) || !find_word_method(job, &moved->shape, &method))
+        return false;
+    if (method == WORD_KEPT)
+        return true;
+    /* The device gives something else where a Softmax made the quantised values (five layers, 60 to 80 % of
+     * their quantised values).
+     */
+    if (nd_htp_is_share(job, 0))
+        return false;
+    const struct word_step step = {
+        .x = x, .y = y, .is_still = method == WORD_STILL, .is_v81 = job->arithmetic->is_v81};
+    for (size_t i = 0; are_known_halves(x) && i < moved->n; i++)
+        moved->x[i] = fmin(fmax(rescale_word(&step, moved->x[i]) + (double)y->zero_point[0], 0), UINT16_MAX);
+    return are_known_halves(x);
+}
+
+/* ---- moving ---- */
+
+static bool rescale_moved(const struct nd_htp_job *job, struct nd_array *moved)
 {
     if (nd_htp_plain(job, 0) == NULL)
         return false;
     if (job->layer->dtype == ND_DTYPE_U16)
-        return nd_htp_rescale_moved_words(job, moved);
+        return rescale_moved_words(job, moved);
     if (strcmp(job->call->node->op_type, "Transpose") == 0)
         return rescale_transposed(job, moved);
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
@@ -180,7 +304,7 @@ static enum nd_status move(const struct nd_htp_job *job, const struct nd_array *
     enum nd_status status = is_rescaled ? ND_OK : move_memory(job, inputs, err);
     if (status == ND_OK)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &moved, err);
-    if (status != ND_OK || (is_rescaled && !rescale(job, &moved))) {
+    if (status != ND_OK || (is_rescaled && !rescale_moved(job, &moved))) {
         nd_array_deinit(&moved);
         return status;
     }
@@ -193,7 +317,7 @@ static enum nd_status move(const struct nd_htp_job *job, const struct nd_array *
     return ND_OK;
 }
 
-enum nd_status nd_htp_move(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status move_qvalues(const struct nd_htp_job *job, struct nd_error *err)
 {
     bool is_rescaled;
     const struct nd_array **inputs = nd_calloc(job->call->n_inputs, sizeof *inputs);
@@ -204,6 +328,115 @@ enum nd_status nd_htp_move(const struct nd_htp_job *job, struct nd_error *err)
     free(inputs);
     return status;
 }
+
+/* ---- uint16 that is rescaled, then moved ---- */
+
+static bool is_word(const struct nd_linear_input *input)
+{
+    return input->values != NULL && input->quant != NULL && input->quant->n == 1 &&
+           input->quant->scale[0] > 0 && input->values->dtype == ND_DTYPE_U16 &&
+           nd_htp_are_within(input->values, UINT16_MAX);
+}
+
+/* The quantised values of input i, of uint16, in the encoding of the output: what is no word is not known. */
+static enum nd_status follow_line16(const struct nd_htp_job *job, size_t i, struct nd_array *out,
+                                    bool *is_known, struct nd_error *err)
+{
+    const struct nd_linear_input *input = &job->call->inputs[i];
+    struct nd_htp_line16 line;
+    *is_known = is_word(input) && nd_htp_line16_init(&line, input->quant, job->call->out_quant, false);
+    if (!*is_known)
+        return ND_OK;
+    enum nd_status status = nd_array_make(out, ND_DTYPE_U16, &input->values->shape, err);
+    for (size_t k = 0; status == ND_OK && k < out->n; k++)
+        out->x[k] =
+            fmin(fmax((double)nd_htp_follow_line16(&line, (int64_t)input->values->x[k]), 0), UINT16_MAX);
+    return status;
+}
+
+static bool reads_other_encoding(const struct nd_linear_call *call)
+{
+    for (size_t i = 0; i < call->n_inputs; i++)
+        if (call->inputs[i].quant != NULL && call->inputs[i].quant->n == 1 &&
+            (call->inputs[i].quant->scale[0] != call->out_quant->scale[0] ||
+             call->inputs[i].quant->zero_point[0] != call->out_quant->zero_point[0]))
+            return true;
+    return false;
+}
+
+/* How the input of an operator is brought to the encoding of the output: in blocks parts of it, and the
+ * greatest or least of rows, as uint8 in the layout of a Conv is. docs/science/htp-arithmetic.md#moves16. */
+static enum nd_htp_layout layout_for(const struct nd_htp_job *job)
+{
+    enum { RANK = 4, CHANNELS = 1 };
+    const char *op_type = job->call->node->op_type;
+    enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->layer, 0);
+    bool is_reduction = strncmp(op_type, "Reduce", strlen("Reduce")) == 0;
+    if (strcmp(op_type, "Concat") == 0)
+        return ND_HTP_FLAT; /* or the Concat is none by itself */
+    if (!is_reduction || layout == ND_HTP_FLAT)
+        return layout;
+    int64_t axis, rank = job->call->inputs[0].values->shape.rank;
+    if (!nd_htp_reduces_one_axis(job->layer, &axis))
+        return ND_HTP_FLAT;
+    axis = axis < 0 ? axis + rank : axis;
+    bool is_known = rank == RANK && (axis == CHANNELS || axis == RANK - 1);
+    return !is_known ? ND_HTP_UNKNOWN : axis == CHANNELS ? ND_HTP_FLAT : layout;
+}
+
+static enum nd_status bring(const struct nd_htp_job *job, size_t i, struct nd_array *out, bool *is_known,
+                            struct nd_error *err)
+{
+    const struct nd_linear_input *input = &job->call->inputs[i];
+    enum nd_htp_layout layout = layout_for(job);
+    struct nd_htp_rescaling r;
+    if (layout == ND_HTP_FLAT)
+        return follow_line16(job, i, out, is_known, err);
+    *is_known = layout == ND_HTP_BLOCKED && is_word(input) &&
+                nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)input->quant->scale[0],
+                                      (double)job->call->out_quant->scale[0]);
+    enum nd_status status = *is_known ? nd_array_copy(input->values, out, err) : ND_OK;
+    if (*is_known && status == ND_OK)
+        nd_htp_rescale_all(job, &r, (double)input->quant->zero_point[0], 1, out);
+    return status;
+}
+
+/* Concat, Slice, Split, ReduceMax, ReduceMin: the quantised values are rescaled, then moved. With the scale
+ * of the output: move_qvalues. */
+enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_linear_call *call = job->call;
+    if (nd_htp_plain_output(job) == NULL || call->n_inputs == 0 || !nd_htp_is_unbounded(job) ||
+        !reads_other_encoding(call))
+        return ND_OK;
+    struct nd_array *rescaled = nd_calloc(call->n_inputs, sizeof *rescaled), moved = {0};
+    const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);
+    bool is_known = rescaled != NULL && inputs != NULL;
+    enum nd_status status = is_known ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; is_known && status == ND_OK && i < call->n_inputs; i++) {
+        inputs[i] = call->inputs[i].values;
+        if (call->inputs[i].quant != NULL || i == 0) {
+            status = bring(job, i, &rescaled[i], &is_known, err);
+            inputs[i] = &rescaled[i];
+        }
+    }
+    if (is_known && status == ND_OK)
+        status = nd_linear_run(call, call->node, inputs, call->n_inputs, &moved, err);
+    for (size_t i = 0; rescaled != NULL && i < call->n_inputs; i++)
+        nd_array_deinit(&rescaled[i]);
+    free(rescaled);
+    free(inputs);
+    if (status != ND_OK || !is_known) {
+        nd_array_deinit(&moved);
+        return status;
+    }
+    moved.dtype = ND_DTYPE_U16;
+    *job->qvalues = moved;
+    *job->is_covered = true;
+    return ND_OK;
+}
+
+/* ---- Pad ---- */
 
 /* Whether what Pad puts around is the number 0. */
 static bool pads_with_nought(const struct nd_htp_job *job)
@@ -260,7 +493,7 @@ static enum nd_status copy_input(const struct nd_htp_job *job, struct nd_error *
     return status;
 }
 
-enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_padded(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array qvalues = {0}, moved = {0};
     bool is_known = false, is_made = job->layer->origins[0] == ND_EXACT_FROM_LAYER;
@@ -276,7 +509,7 @@ enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
     part.is_covered = &is_known;
     enum nd_status status = ND_OK;
     if (!is_made && job->layer->dtype == ND_DTYPE_U16)
-        status = nd_htp_follow_line16(&part, 0, &qvalues, &is_known, err);
+        status = follow_line16(&part, 0, &qvalues, &is_known, err);
     else
         status = nd_htp_rescale_input(&part, is_made ? ND_HTP_LAYOUT : ND_HTP_FIXED, err);
     if (status == ND_OK && is_known)
@@ -291,3 +524,237 @@ enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
     *job->is_covered = true;
     return ND_OK;
 }
+
+/* ---- Resize ---- */
+
+enum { RANK = 4, FIRST_RESIZED = 2 };
+
+static bool is_attribute(const struct nd_op_call *call, const char *name, const char *value)
+{
+    char text[32];
+    nd_op_text(call, name, text, sizeof text);
+    return strcmp(text, value) == 0;
+}
+
+static bool is_half_pixel(const struct nd_op_call *call)
+{
+    return is_attribute(call, "coordinate_transformation_mode", "") ||
+           is_attribute(call, "coordinate_transformation_mode", "half_pixel") ||
+           is_attribute(call, "coordinate_transformation_mode", "pytorch_half_pixel");
+}
+
+/* Of an opset that has coordinates, and without what was not looked at. */
+static bool is_linear(const struct nd_htp_job *job, const struct nd_op_call *call)
+{
+    enum { MAX_INPUTS = 4, MIN_OPSET = 11 };
+    return is_attribute(call, "mode", "linear") && job->call->opset >= MIN_OPSET && job->call->n_inputs > 0 &&
+           job->call->n_inputs <= MAX_INPUTS && nd_op_i(call, "antialias", 0) == 0 &&
+           nd_op_i(call, "exclude_outside", 0) == 0;
+}
+
+/* Powers of two, so that the mean has few bits: the greatest that was seen to follow. Of uint8 8 is not always
+ * right (measured, see the docs). */
+static const double min_quotient = 0.25, greatest_of_bytes = 4, greatest_of_words = 16;
+
+static bool is_known_quotient(enum nd_dtype dtype, double quotient)
+{
+    int exponent;
+    return frexp(quotient, &exponent) == 0.5 && quotient >= min_quotient &&
+           quotient <= (dtype == ND_DTYPE_U8 ? greatest_of_bytes : greatest_of_words);
+}
+
+/* Whether the sizes are such as there is evidence of, and scales, where the model has these, are their
+ * quotients. */
+static bool are_known_sizes(const struct nd_htp_job *job, const struct nd_shape *out)
+{
+    enum { SCALES = 2 };
+    const struct nd_shape *in = &job->call->inputs[0].values->shape;
+    const struct nd_array *scales = nd_linear_has(job->call, SCALES) ? job->call->inputs[SCALES].values : NULL;
+    if (in->rank != RANK || out->rank != RANK || (scales != NULL && scales->n != 0 && scales->n != RANK))
+        return false;
+    for (size_t axis = 0; axis < RANK; axis++) {
+        double quotient = (double)out->dims[axis] / (double)in->dims[axis];
+        bool is_known = axis < FIRST_RESIZED ? quotient == 1 : is_known_quotient(job->layer->dtype, quotient);
+        if (!is_known || (axis >= FIRST_RESIZED && out->dims[axis] == 1) ||
+            (scales != NULL && scales->n == RANK && scales->x[axis] != quotient))
+            return false;
+    }
+    return true;
+}
+
+/* uint16 that is asymmetric and by 2 x 2 is rounded twice: within the rows, and between them. */
+static bool is_rounded_twice(const struct nd_htp_job *job, const struct nd_shape *out, bool is_asymmetric)
+{
+    const struct nd_shape *in = &job->call->inputs[0].values->shape;
+    bool is_doubled = true;
+    for (size_t axis = FIRST_RESIZED; axis < RANK; axis++)
+        is_doubled = is_doubled && out->dims[axis] == 2 * in->dims[axis];
+    return job->layer->dtype == ND_DTYPE_U16 && is_asymmetric && is_doubled;
+}
+
+static double half_up(double a, double b)
+{
+    return floor((a + b + 1) / 2);
+}
+
+/* Element i of the output, of quantised values of which the last two axes are doubled. */
+static double round_twice(const struct nd_array *x, size_t i)
+{
+    size_t n_rows = (size_t)x->shape.dims[RANK - 2], n_columns = (size_t)x->shape.dims[RANK - 1];
+    size_t column = i % (2 * n_columns), row = i / (2 * n_columns) % (2 * n_rows);
+    size_t right = (column + 1) / 2 < n_columns ? (column + 1) / 2 : n_columns - 1;
+    size_t below = (row + 1) / 2 < n_rows ? (row + 1) / 2 : n_rows - 1;
+    const double *plane = x->x + i / (4 * n_rows * n_columns) * n_rows * n_columns,
+                 *upper = plane + row / 2 * n_columns, *lower = plane + below * n_columns;
+    return half_up(half_up(upper[column / 2], upper[right]), half_up(lower[column / 2], lower[right]));
+}
+
+static enum nd_status interpolate(const struct nd_htp_job *job, struct nd_error *err)
+{
+    enum { MAX_INPUTS = 4 };
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_array *inputs[MAX_INPUTS] = {NULL};
+    struct nd_array x = {0}, mean = {0};
+    double largest, zero = (double)job->call->out_quant->zero_point[0];
+    bool is_asymmetric = is_attribute(&op_call, "coordinate_transformation_mode", "asymmetric");
+    if (!is_asymmetric && !is_half_pixel(&op_call))
+        return ND_OK;
+    for (size_t i = 1; i < job->call->n_inputs; i++)
+        inputs[i] = nd_linear_has(job->call, i) ? job->call->inputs[i].values : NULL;
+    inputs[0] = &x;
+    enum nd_status status = nd_linear_packed_weights(job->call, 0, &x, &largest, err);
+    if (status == ND_OK)
+        status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &mean, err);
+    nd_array_deinit(&x);
+    if (status != ND_OK || !are_known_sizes(job, &mean.shape)) {
+        nd_array_deinit(&mean);
+        return status;
+    }
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    bool is_twice = is_rounded_twice(job, &mean.shape, is_asymmetric);
+    for (size_t i = 0; i < mean.n; i++) {
+        double qvalue = is_twice ? round_twice(job->call->inputs[0].values, i) : floor(mean.x[i] + 0.5) + zero;
+        mean.x[i] = nd_within(qvalue, bounds.low, bounds.high);
+    }
+    mean.dtype = job->layer->dtype;
+    *job->qvalues = mean;
+    *job->is_covered = true;
+    return ND_OK;
+}
+
+bool nd_htp_is_half_resize(const struct nd_htp_job *job)
+{
+    enum { SCALES = 2 };
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_array *scales = nd_linear_has(job->call, SCALES) ? job->call->inputs[SCALES].values : NULL;
+    const struct nd_shape *in = &job->call->inputs[0].values->shape;
+    return is_linear(job, &op_call) && is_half_pixel(&op_call) && in->rank == RANK &&
+           job->call->inputs[0].values->n > 0 && scales != NULL && scales->n == RANK && scales->x[0] == 1 &&
+           scales->x[1] == 1 && scales->x[2] == 2 && scales->x[3] == 2;
+}
+
+/* The two elements of n between which element i of twice as many lies, and how near it is to the second. */
+struct between {
+    size_t first, second;
+    float weight;
+};
+
+static struct between find_between(size_t i, size_t n)
+{
+    struct between b = {.first = i % 2 == 0 ? (i > 0 ? i / 2 - 1 : 0) : i / 2,
+                        .weight = i % 2 == 0 ? 0.75F : 0.25F};
+    b.second = i == 0 || b.first + 1 == n ? b.first : b.first + 1;
+    return b;
+}
+
+/* In one row. The ends are the elements themselves. */
+static float between_columns(const double *row, const struct between *b)
+{
+    float first = (float)row[b->first];
+    if (b->first == b->second)
+        return first;
+    return (float)nd_htp_as_half((double)nd_qhalf_between(first, (float)row[b->second], b->weight));
+}
+
+bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made)
+{
+    if (made->n / 4 != halves->n || made->n % 4 != 0)
+        return false;
+    size_t n_rows = (size_t)halves->shape.dims[RANK - 2], n_columns = (size_t)halves->shape.dims[RANK - 1];
+    for (size_t i = 0; i < made->n; i++) {
+        struct between column = find_between(i % (2 * n_columns), n_columns),
+                       row = find_between(i / (2 * n_columns) % (2 * n_rows), n_rows);
+        const double *plane = halves->x + i / (4 * n_rows * n_columns) * n_rows * n_columns;
+        float above = between_columns(plane + row.first * n_columns, &column),
+              below = between_columns(plane + row.second * n_columns, &column);
+        made->x[i] = (double)(row.first == row.second ? above : nd_qhalf_between(above, below, row.weight));
+    }
+    return true;
+}
+
+/* The quantised values of the input as float16 numbers. False: scales of which it is not known. */
+static bool read_halves(const struct nd_htp_job *job, struct nd_array *qvalues)
+{
+    const struct nd_quant *x = job->call->inputs[0].quant;
+    struct nd_htp_rescaling method;
+    bool is_byte = job->layer->dtype == ND_DTYPE_U8;
+    bool is_known = is_byte ? nd_htp_rescaling_init(&method, ND_HTP_HALVES, (double)x->scale[0],
+                                                    (double)job->call->out_quant->scale[0])
+                            : are_known_halves(x);
+    for (size_t i = 0; is_known && i < qvalues->n; i++)
+        qvalues->x[i] = is_byte ? nd_htp_half_of_byte(&method, qvalues->x[i] - (double)x->zero_point[0])
+                                : half_of_word(x, qvalues->x[i], job->arithmetic->is_v81);
+    return is_known;
+}
+
+/* From one encoding to another, by way of float16. */
+static enum nd_status interpolate_halves(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_array halves = {0}, made = {0};
+    struct nd_shape shape = job->call->inputs[0].values->shape;
+    for (int axis = FIRST_RESIZED; axis < RANK; axis++)
+        shape.dims[axis] *= 2;
+    enum nd_status status = nd_array_copy(job->call->inputs[0].values, &halves, err);
+    bool is_known = status == ND_OK && read_halves(job, &halves);
+    if (is_known)
+        status = nd_array_make(&made, job->layer->dtype, &shape, err);
+    if (is_known && status == ND_OK) {
+        struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+        (void)nd_htp_half_resize(&halves, &made); /* four times as many */
+        for (size_t i = 0; i < made.n; i++)
+            made.x[i] = nd_within(nd_htp_qvalue_of_half(job, made.x[i], false), bounds.low, bounds.high);
+        *job->qvalues = made;
+        *job->is_covered = true;
+    }
+    nd_array_deinit(&halves);
+    return status;
+}
+
+static enum nd_status make_resize(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    if (is_attribute(&op_call, "mode", "") || is_attribute(&op_call, "mode", "nearest"))
+        return move_qvalues(job, err);
+    if (!is_linear(job, &op_call) || !nd_htp_all_are(job, 1, job->layer->dtype))
+        return ND_OK;
+    if (nd_quant_is_same(job->call->inputs[0].quant, job->call->out_quant))
+        return interpolate(job, err);
+    bool is_known = nd_htp_is_half_resize(job) && nd_htp_is_unbounded(job) && !nd_htp_is_share(job, 0);
+    return is_known ? interpolate_halves(job, err) : ND_OK;
+}
+
+const struct nd_htp_operator nd_htp_moves[] = {
+    {"Concat", nd_htp_move16, true},        {"Slice", nd_htp_move16, true},
+    {"Split", nd_htp_move16, true},         {"ReduceMax", nd_htp_move16, true},
+    {"ReduceMin", nd_htp_move16, true},     {"Concat", move_qvalues, false},
+    {"DepthToSpace", move_qvalues, false},  {"Expand", move_qvalues, false},
+    {"Flatten", move_qvalues, false},       {"Gather", move_qvalues, false},
+    {"GlobalMaxPool", move_qvalues, false}, {"Identity", move_qvalues, false},
+    {"MaxPool", move_qvalues, false},       {"ReduceMax", move_qvalues, false},
+    {"ReduceMin", move_qvalues, false},     {"Pad", make_padded, false},
+    {"Reshape", move_qvalues, false},       {"Slice", move_qvalues, false},
+    {"SpaceToDepth", move_qvalues, false},  {"Split", move_qvalues, false},
+    {"Squeeze", move_qvalues, false},       {"Tile", move_qvalues, false},
+    {"Transpose", move_qvalues, false},     {"Unsqueeze", move_qvalues, false},
+    {"Resize", make_resize, false},         {.op_type = NULL},
+};

@@ -1,17 +1,98 @@
-/* LayerNormalization over the last axis: one multiplier of few bits per row, and a bias of whole quantised
- * values. docs/science/htp-arithmetic.md#norms. */
+/* LayerNormalization over the last axis (docs/science/htp-arithmetic.md#norms): one multiplier of few bits per
+ * row, and a bias of whole quantised values. InstanceNormalization: of uint8 real numbers, whose last step is a
+ * float16 in quantised values of the output (docs/science/htp-arithmetic.md#instance-normalization); of uint16
+ * qf32 from the sums of quantised values on (docs/science/htp-arithmetic.md#instance-normalization-16).
+ * BatchNormalization with quantisers of its own (docs/science/htp-arithmetic.md#batch-normalization): one
+ * weight and one bias for each channel, which the provider makes of the four constants. F is one operation on
+ * float32. */
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
-#include "arithmetic/htp/moments.h"
-#include "arithmetic/htp/qfloat.h"
+
+/* ---- mean and inverse deviation as float instructions give them ---- */
+
+enum {
+    SUM_BITS = 16, /* sums of quantised values are cut into two numbers there, before either becomes a float */
+    SQUARE_BITS = 32, /* sums of squares there */
+};
+
+/* More quantised values than this make whole numbers that do not fit 64 bits. */
+enum { MAX_MOMENTS = 16384 };
+
+struct moments {
+    struct nd_qfloat mean, inverse_root; /* the latter of variance and epsilon */
+};
+
+/* The first guess of an inverse root is this less half of the float, both as whole numbers. */
+static const int32_t guess_of_root = 0x5f375a86;
+
+/* The qf32 as an IEEE float, read again: the same value, another exponent. */
+static struct nd_qfloat settled(struct nd_qfloat a)
+{
+    return nd_qfloat_read((float)nd_qfloat_value(a));
+}
+
+/* A whole number of up to 32 bits times a float: its upper and its lower bits are floats of their own. */
+static struct nd_qfloat scaled(int64_t whole, float factor)
+{
+    int64_t upper = whole >> SUM_BITS << SUM_BITS;
+    struct nd_qfloat by = nd_qfloat_read(factor);
+    return nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)upper), by),
+                         nd_qfloat_product(nd_qfloat_read((float)(whole - upper)), by));
+}
+
+/* The same of more bits: the lowest 32 of them as above. */
+static struct nd_qfloat scaled_squares(int64_t whole, float factor)
+{
+    int64_t upper = whole >> SQUARE_BITS << SQUARE_BITS;
+    return nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)upper), nd_qfloat_read(factor)),
+                         scaled(whole - upper, factor));
+}
+
+/* 1 / sqrt(value) of a positive number, after that many steps of Newton's method. Three: off by a few layers in
+ * the last place; two, as uint8 has it: up to 5e-6 too small. */
+static struct nd_qfloat inverse_root(struct nd_qfloat value, int n_steps)
+{
+    float number = (float)nd_qfloat_value(value), guess;
+    int32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    bits = guess_of_root - (bits >> 1);
+    memcpy(&guess, &bits, sizeof guess);
+    struct nd_qfloat root = nd_qfloat_read(guess), middle = nd_qfloat_read(1.5F),
+                     half = settled(nd_qfloat_product(nd_qfloat_read(0.5F), value));
+    for (int i = 0; i < n_steps; i++) {
+        struct nd_qfloat square = settled(nd_qfloat_product(half, root));
+        square = settled(nd_qfloat_product(square, root));
+        root = settled(nd_qfloat_product(root, settled(nd_qfloat_sum(middle, nd_qfloat_minus(square)))));
+    }
+    return root;
+}
+
+/* Of n quantised values, up to MAX_MOMENTS; epsilon in squares of quantised values, above 0. */
+static struct moments moments_of(const double *x, size_t n, float epsilon, int n_steps)
+{
+    int64_t sum = 0, squares = 0, count = (int64_t)n;
+    for (size_t i = 0; i < n; i++) {
+        int64_t qvalue = (int64_t)x[i];
+        sum += qvalue;
+        squares += qvalue * qvalue;
+    }
+    float square_of_n = (float)n * (float)n;
+    struct nd_qfloat variance = settled(scaled_squares(count * squares - sum * sum, 1 / square_of_n));
+    struct nd_qfloat more = settled(nd_qfloat_sum(variance, nd_qfloat_read(epsilon)));
+    return (struct moments){settled(scaled(sum, 1 / (float)n)), inverse_root(more, n_steps)};
+}
+
+/* ---- LayerNormalization ---- */
 
 /* Rows of one element are their bias: the device gives 65535, where the rounded mean gives 65505 (network 43346
  * of tools/studies/strangers). */
 enum { MIN_ROW = 2 };
 
-struct norm {
+struct layer_norm {
     double scale;   /* of the input times that of the weights over that of the output */
     double scale_x; /* of the input */
     double epsilon;
@@ -21,13 +102,13 @@ struct norm {
     size_t n; /* of a row */
 };
 
-static bool is_constant(const struct nd_htp_job *job, size_t i, size_t n)
+static bool is_constant_row(const struct nd_htp_job *job, size_t i, size_t n)
 {
     return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
            job->call->inputs[i].values->n == n;
 }
 
-static bool is_known_layer(const struct nd_htp_job *job)
+static bool is_known_layer_norm(const struct nd_htp_job *job)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     if (job->call->n_inputs < 2 || job->call->n_inputs > 3 || job->call->output != 0 ||
@@ -39,27 +120,27 @@ static bool is_known_layer(const struct nd_htp_job *job)
         return false;
     size_t n = (size_t)shape->dims[shape->rank - 1];
     bool has_bias = nd_linear_has(job->call, 2);
-    return is_constant(job, 1, n) && job->call->inputs[1].values->dtype == ND_DTYPE_U8 &&
-           (!has_bias || (is_constant(job, 2, n) && job->call->inputs[2].values->dtype == ND_DTYPE_I32));
+    return is_constant_row(job, 1, n) && job->call->inputs[1].values->dtype == ND_DTYPE_U8 &&
+           (!has_bias || (is_constant_row(job, 2, n) && job->call->inputs[2].values->dtype == ND_DTYPE_I32));
 }
 
-static struct norm describe(const struct nd_htp_job *job)
+static struct layer_norm describe_layer_norm(const struct nd_htp_job *job)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_linear_input *inputs = job->call->inputs;
-    struct norm norm = {.scale_x = (double)inputs[0].quant->scale[0],
-                        .epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F),
-                        .is_short = job->layer->dtype == ND_DTYPE_U8,
-                        .weight = &inputs[1],
-                        .bias = nd_linear_has(job->call, 2) ? &inputs[2] : NULL,
-                        .scale_y = (double)job->call->out_quant->scale[0],
-                        .zero_y = (double)job->call->out_quant->zero_point[0],
-                        .n = inputs[1].values->n};
+    struct layer_norm norm = {.scale_x = (double)inputs[0].quant->scale[0],
+                              .epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F),
+                              .is_short = job->layer->dtype == ND_DTYPE_U8,
+                              .weight = &inputs[1],
+                              .bias = nd_linear_has(job->call, 2) ? &inputs[2] : NULL,
+                              .scale_y = (double)job->call->out_quant->scale[0],
+                              .zero_y = (double)job->call->out_quant->zero_point[0],
+                              .n = inputs[1].values->n};
     norm.scale = norm.scale_x * (double)inputs[1].quant->scale[0] / norm.scale_y;
     return norm;
 }
 
-static double bias_of(const struct norm *norm, size_t i)
+static double bias_of(const struct layer_norm *norm, size_t i)
 {
     if (norm->bias == NULL)
         return norm->zero_y;
@@ -69,7 +150,7 @@ static double bias_of(const struct norm *norm, size_t i)
 
 /* The mean of whole numbers of that sum. uint8: cut to 64ths, by a product with a reciprocal. uint16: two
  * halves of the sum, each times the reciprocal, as qf32. */
-static double mean_of(const struct norm *norm, double sum)
+static double mean_of(const struct layer_norm *norm, double sum)
 {
     static const double half = 0x1p16;
     float inverse = 1 / (float)norm->n;
@@ -84,21 +165,22 @@ static double mean_of(const struct norm *norm, double sum)
 
 /* What quantised values less their mean are multiplied by: of uint16 with 15 bits, of uint8 cut to a multiple
  * of 2^-16. */
-static double multiplier_of(const struct norm *norm, const double *x, double variance)
+static double multiplier_of(const struct layer_norm *norm, const double *x, double variance)
 {
     enum { SHORT_STEPS = 2, WIDE_STEPS = 3 }; /* of Newton's method */
     float scale = (float)norm->scale_x, square = scale * scale;
     double m = norm->scale / sqrt(variance + norm->epsilon);
-    if (norm->n <= ND_HTP_MAX_MOMENTS && square > 0) {
-        struct nd_htp_moments moments = nd_htp_moments_of(x, norm->n, (float)norm->epsilon / square,
-                                                          norm->is_short ? SHORT_STEPS : WIDE_STEPS);
+    if (norm->n <= MAX_MOMENTS && square > 0) {
+        struct moments moments =
+            moments_of(x, norm->n, (float)norm->epsilon / square, norm->is_short ? SHORT_STEPS : WIDE_STEPS);
         struct nd_qfloat of_scales = nd_qfloat_read(norm->weight->quant->scale[0] / (float)norm->scale_y);
         m = nd_qfloat_value(nd_qfloat_product(moments.inverse_root, of_scales));
     }
     return norm->is_short ? floor(m * 0x1p16) * 0x1p-16 : nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
 }
 
-static void normalise(const struct norm *norm, const double *x, double *y, const struct nd_htp_bounds *bounds)
+static void normalise_row(const struct layer_norm *norm, const double *x, double *y,
+                          const struct nd_htp_bounds *bounds)
 {
     double sum = 0, variance = 0, n = (double)norm->n;
     for (size_t i = 0; i < norm->n; i++)
@@ -116,18 +198,389 @@ static void normalise(const struct norm *norm, const double *x, double *y, const
     }
 }
 
-enum nd_status nd_htp_norm(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_layer_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (!is_known_layer(job))
+    if (!is_known_layer_norm(job))
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
-    struct norm norm = describe(job);
+    struct layer_norm norm = describe_layer_norm(job);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     if (norm.epsilon <= 0)
         return ND_OK;
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     for (size_t row = 0; status == ND_OK && row < x->n; row += norm.n)
-        normalise(&norm, x->x + row, job->qvalues->x + row, &bounds);
+        normalise_row(&norm, x->x + row, job->qvalues->x + row, &bounds);
     *job->is_covered = status == ND_OK;
     return status;
 }
+
+/* ---- InstanceNormalization ---- */
+
+enum {
+    RANK = 4,
+    HALF_BITS = 10, /* of float16 */
+    N_STEPS = 3,    /* of Newton's method, uint16 */
+};
+
+/* The device takes the variance as the difference of the mean square and the squared mean, in float32. Where it
+ * is a smaller part of the latter than this, more quantised values differ than nd_layer_arithmetic_doubt says
+ * (measured, see the docs). */
+static const double min_part = 0x1p-9;
+
+/* uint16: where a quantised value times the gain of its plane may be greater than this, quantised values next
+ * to a half differ by 1.
+ */
+static const double greatest_product = 0x1p20, greatest_qvalue = 65535;
+
+struct plane {
+    double mean, variance; /* of quantised values */
+};
+
+static struct plane plane_of(const double *x, size_t n)
+{
+    struct plane plane = {0};
+    for (size_t i = 0; i < n; i++)
+        plane.mean += x[i];
+    plane.mean /= (double)n;
+    for (size_t i = 0; i < n; i++)
+        plane.variance += (x[i] - plane.mean) * (x[i] - plane.mean);
+    plane.variance /= (double)n;
+    return plane;
+}
+
+static bool is_constant_of(const struct nd_htp_job *job, size_t i, enum nd_dtype dtype, size_t n)
+{
+    return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
+           job->call->inputs[i].values->dtype == dtype && job->call->inputs[i].values->n == n;
+}
+
+static bool is_known_instance_norm(const struct nd_htp_job *job)
+{
+    if (job->call->n_inputs != 3 || !nd_htp_all_are(job, 1, job->layer->dtype))
+        return false;
+    const struct nd_array *x = job->call->inputs[0].values;
+    size_t n = x->shape.rank == RANK ? (size_t)x->shape.dims[1] : 0;
+    return x->n > 0 && n > 0 &&
+           (is_constant_of(job, 1, ND_DTYPE_U8, n) || is_constant_of(job, 1, ND_DTYPE_I8, n)) &&
+           is_constant_of(job, 2, ND_DTYPE_I32, n);
+}
+
+static double real_of(const struct nd_linear_input *input, size_t i)
+{
+    return (input->values->x[i] - (double)input->quant->zero_point[0]) * (double)input->quant->scale[0];
+}
+
+static float float_of(const struct nd_linear_input *input, size_t i)
+{
+    return (float)(input->values->x[i] - (double)input->quant->zero_point[0]) * input->quant->scale[0];
+}
+
+static struct nd_qfloat settled_product(struct nd_qfloat a, struct nd_qfloat b)
+{
+    return settled(nd_qfloat_product(a, b));
+}
+
+static struct nd_qfloat settled_sum(struct nd_qfloat a, struct nd_qfloat b)
+{
+    return settled(nd_qfloat_sum(a, b));
+}
+
+/* n uint16 quantised values of one channel: x times a gain, and an offset. False: numbers of which it is not
+ * known. */
+static bool normalise_words(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_linear_input *inputs = job->call->inputs;
+    float scale = inputs[0].quant->scale[0], epsilon = (float)nd_op_f(&op_call, "epsilon", (double)1e-5F);
+    float square = scale * scale;
+    if (!(epsilon > 0) || !(square > 0) || n > MAX_MOMENTS)
+        return false;
+    struct moments moments = moments_of(x, n, epsilon / square, N_STEPS);
+    struct nd_qfloat inverse = nd_qfloat_read(1 / job->call->out_quant->scale[0]),
+                     zero = nd_qfloat_read((float)job->call->out_quant->zero_point[0]),
+                     weight = nd_qfloat_read(float_of(&inputs[1], channel)),
+                     bias = nd_qfloat_read(float_of(&inputs[2], channel));
+    struct nd_qfloat gain = settled_product(settled_product(weight, inverse), moments.inverse_root);
+    if (!(fabs(nd_qfloat_value(gain)) * greatest_qvalue <= greatest_product))
+        return false;
+    struct nd_qfloat centre = nd_qfloat_product(gain, moments.mean),
+                     offset = settled_sum(settled_product(bias, inverse), nd_qfloat_minus(centre));
+    offset = nd_qfloat_sum(settled_sum(offset, zero), nd_qfloat_read(0)); /* a float becomes a qf32 so */
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    for (size_t i = 0; i < n; i++) {
+        double v = nd_qfloat_value(nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)x[i]), gain), offset));
+        y[i] = fmin(fmax(floor(v + 0.5), bounds.low), bounds.high);
+    }
+    return true;
+}
+
+/* n uint8 quantised values of one channel. False: too little of the variance is left. */
+static bool normalise_bytes(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_linear_input *inputs = job->call->inputs;
+    double scale = (double)inputs[0].quant->scale[0], out_scale = (double)job->call->out_quant->scale[0];
+    double epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F) / (scale * scale);
+    struct plane plane = plane_of(x, n);
+    if (!(epsilon > 0) || (plane.variance > 0 && plane.variance < plane.mean * plane.mean * min_part))
+        return false;
+    double gain = real_of(&inputs[1], channel) / out_scale / sqrt(plane.variance + epsilon);
+    double offset = real_of(&inputs[2], channel) / out_scale + (double)job->call->out_quant->zero_point[0];
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    for (size_t i = 0; i < n; i++) {
+        double v = (x[i] - plane.mean) * gain + offset;
+        if (v != 0)
+            v = copysign(nd_multiplier_round(fabs(v), HALF_BITS, ND_ROUND_HALF_EVEN), v);
+        y[i] = fmin(fmax(floor(v + 0.5), bounds.low), bounds.high);
+    }
+    return true;
+}
+
+static enum nd_status make_instance_norm(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_array qvalues = {0};
+    if (!is_known_instance_norm(job))
+        return ND_OK;
+    const struct nd_array *x = job->call->inputs[0].values;
+    size_t n_channels = (size_t)x->shape.dims[1], n = nd_dims_product(&x->shape, 2, RANK);
+    enum nd_status status = nd_array_make(&qvalues, job->layer->dtype, &x->shape, err);
+    bool is_covered = status == ND_OK;
+    for (size_t i = 0; is_covered && i < x->n; i += n)
+        is_covered = (job->layer->dtype == ND_DTYPE_U16 ? normalise_words : normalise_bytes)(
+            job, i / n % n_channels, x->x + i, n, qvalues.x + i);
+    if (!is_covered) {
+        nd_array_deinit(&qvalues);
+        return status;
+    }
+    *job->qvalues = qvalues;
+    *job->is_covered = true;
+    return ND_OK;
+}
+
+/* ---- BatchNormalization ---- */
+
+enum { FACTOR = 1, BIAS, MEAN, VARIANCE, N_INPUTS, MULTIPLIER_BITS = 14 };
+
+/* The multipliers of which it is known (measured, see the docs): powers of two. */
+enum { MIN_LOG = -10, GREATEST_LOG = -4 };
+
+/* What is added before the floor beside the half: the multiplier's power of two, less that many bits. */
+enum { MORE_BITS8 = 5, MORE_BITS16 = 3 };
+
+static const float MIN_RANGE = 0.0001F;     /* of the provider's encodings */
+static const float DEFAULT_EPSILON = 1e-5F; /* of the operator */
+
+struct batch_norm {
+    const struct nd_htp_job *job;
+    struct nd_array weights, biases; /* quantised values less zero point */
+    double scale_w, scale_b;
+    double m;       /* the multiplier, a float32 */
+    bool overflows; /* the greatest bias does not fit its 32 bits: the device has it with the wrong sign */
+};
+
+/* Real numbers or quantised values with one encoding, constant, one for each channel. */
+static bool is_channel_constant(const struct nd_htp_job *job, size_t i, size_t n)
+{
+    const struct nd_linear_input *input = &job->call->inputs[i];
+    if (job->layer->origins[i] != ND_EXACT_FROM_CONSTANT || input->values->n != n)
+        return false;
+    enum nd_dtype dtype = input->values->dtype;
+    if (input->quant == NULL)
+        return dtype == ND_DTYPE_F32 && i != FACTOR;
+    bool is_byte = dtype == ND_DTYPE_U8 || (dtype == ND_DTYPE_I8 && i == FACTOR);
+    return nd_htp_plain(job, i) != NULL && (is_byte || (dtype == ND_DTYPE_I32 && i == BIAS));
+}
+
+/* No Relu or Clip inside, or a Relu that the zero point 0 makes: of another one the provider makes an operation
+ * of its own, and how the first is quantised is not known. */
+static bool is_one_operation(const struct nd_htp_job *job)
+{
+    const struct nd_linear_call *call = job->call;
+    bool is_relu = call->low == 0 && call->out_quant->zero_point[0] == 0;
+    return (call->low <= -HUGE_VAL || is_relu) && call->high >= HUGE_VAL;
+}
+
+static bool is_known_batch_norm(const struct nd_htp_job *job)
+{
+    const struct nd_linear_call *call = job->call;
+    if (call->n_inputs != N_INPUTS || !nd_htp_all_are(job, 1, job->layer->dtype) || !is_one_operation(job) ||
+        call->inputs[0].values->n == 0 || call->inputs[0].values->shape.rank != RANK)
+        return false;
+    for (size_t i = FACTOR; i < N_INPUTS; i++)
+        if (!nd_linear_has(call, i) ||
+            !is_channel_constant(job, i, (size_t)call->inputs[0].values->shape.dims[1]))
+            return false;
+    return true;
+}
+
+/* The range of an encoding that has all values and 0. */
+static void find_range(const struct nd_array *values, float *low, float *high)
+{
+    double least = 0, greatest = 0;
+    for (size_t i = 0; i < values->n; i++) {
+        least = fmin(least, values->x[i]);
+        greatest = fmax(greatest, values->x[i]);
+    }
+    *low = (float)least;
+    *high = fmaxf((float)greatest, *low + MIN_RANGE);
+}
+
+/* Values become 8-bit quantised values less their zero point. */
+static double encode_bytes(struct nd_array *values)
+{
+    float low, high;
+    find_range(values, &low, &high);
+    double step = ((double)high - (double)low) / UINT8_MAX, scale = (double)(float)step;
+    double zero = (double)rintf((float)fmin(fmax(-(double)low / step, 0), UINT8_MAX));
+    for (size_t i = 0; i < values->n; i++)
+        values->x[i] = fmin(fmax(round(values->x[i] / scale + zero), 0), UINT8_MAX) - zero;
+    return scale;
+}
+
+/* Values become 32-bit quantised values; *overflows: the greatest does not fit, and becomes the least, as the
+ * provider has it. */
+static double encode_words(struct nd_array *values, bool *overflows)
+{
+    float low, high;
+    find_range(values, &low, &high);
+    double scale = (double)(float)((double)fmaxf(-low, high) / INT32_MAX);
+    for (size_t i = 0; i < values->n; i++) {
+        values->x[i] = round(values->x[i] / scale);
+        if (values->x[i] > INT32_MAX) {
+            values->x[i] = INT32_MIN;
+            *overflows = true;
+        }
+    }
+    return scale;
+}
+
+/* Numbers, and no int8 factors below 0 beside uint16 activations, of which the provider makes 16-bit ones. */
+static bool are_usual(const struct batch_norm *norm)
+{
+    const struct nd_linear_input *factor = &norm->job->call->inputs[FACTOR];
+    bool can_be_negative = norm->job->layer->dtype == ND_DTYPE_U8 || factor->values->dtype == ND_DTYPE_U8;
+    for (size_t c = 0; c < norm->weights.n; c++)
+        if (!isfinite(norm->weights.x[c]) || !isfinite(norm->biases.x[c]) ||
+            (norm->weights.x[c] < 0 && !can_be_negative))
+            return false;
+    return true;
+}
+
+/* Mean and variance go into factor and bias, which get encodings of their own. *are_known false: it is not
+ * known what becomes of them. */
+static enum nd_status fuse(struct batch_norm *norm, bool *are_known, struct nd_error *err)
+{
+    const struct nd_linear_call *call = norm->job->call;
+    const struct nd_op_call op_call = {.node = call->node, .opset = norm->job->call->opset};
+    double epsilon = (double)(float)nd_op_f(&op_call, "epsilon", DEFAULT_EPSILON);
+    struct nd_array mean = {0}, variance = {0};
+    enum nd_status status = nd_linear_reals(call, FACTOR, &norm->weights, err);
+    if (status == ND_OK)
+        status = nd_linear_reals(call, BIAS, &norm->biases, err);
+    if (status == ND_OK)
+        status = nd_linear_reals(call, MEAN, &mean, err);
+    if (status == ND_OK)
+        status = nd_linear_reals(call, VARIANCE, &variance, err);
+    for (size_t c = 0; status == ND_OK && c < norm->weights.n; c++) {
+        norm->weights.x[c] /= sqrt(variance.x[c] + epsilon);
+        norm->biases.x[c] -= mean.x[c] * norm->weights.x[c];
+    }
+    *are_known = status == ND_OK && are_usual(norm);
+    if (*are_known) {
+        bool is_byte = call->inputs[BIAS].quant != NULL && call->inputs[BIAS].values->dtype == ND_DTYPE_U8;
+        norm->scale_w = encode_bytes(&norm->weights);
+        norm->scale_b = is_byte ? encode_bytes(&norm->biases) : encode_words(&norm->biases, &norm->overflows);
+    }
+    nd_array_deinit(&mean);
+    nd_array_deinit(&variance);
+    return status;
+}
+
+/* The multiplier; and whether it is one of which it is known. */
+static bool find_multiplier(struct batch_norm *norm)
+{
+    const struct nd_linear_call *call = norm->job->call;
+    norm->m = (double)(call->inputs[0].quant->scale[0] * (float)norm->scale_w / call->out_quant->scale[0]);
+    return norm->m >= ldexp(1, MIN_LOG) && norm->m < ldexp(1, GREATEST_LOG);
+}
+
+/* v73, uint8: a product of one weight. */
+static void make_product(const struct batch_norm *norm, size_t channel, const double *x, size_t n,
+                         double *qvalues)
+{
+    const struct nd_quant *from = norm->job->call->inputs[0].quant, *to = norm->job->call->out_quant;
+    struct nd_htp_column column = {.scale_x = (double)from->scale[0],
+                                   .scale_w = norm->scale_w,
+                                   .scale_y = (double)to->scale[0],
+                                   .zero_x = (double)from->zero_point[0],
+                                   .zero_y = (double)to->zero_point[0],
+                                   .bias = norm->biases.x[channel],
+                                   .bias_scale = norm->scale_b};
+    double w = nd_htp_fit_weight(norm->weights.x[channel], &column.r);
+    struct nd_htp_scaling scaling = nd_htp_scaling8(ND_HTP_V73, &column);
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(norm->job);
+    for (size_t i = 0; i < n; i++)
+        qvalues[i] = nd_htp_scale(&scaling, (x[i] - column.zero_x) * w, &bounds);
+}
+
+/* v69, and uint16: bias and zero point go into the sum, each rounded by itself. */
+static void make_sum(const struct batch_norm *norm, size_t channel, const double *x, size_t n, double *qvalues)
+{
+    const struct nd_quant *from = norm->job->call->inputs[0].quant, *to = norm->job->call->out_quant;
+    float layer = from->scale[0] * (float)norm->scale_w;
+    float bias = (float)norm->biases.x[channel] * (float)norm->scale_b * (1 / layer);
+    float zero = (float)to->zero_point[0] / (float)norm->m;
+    double beta = (double)rintf(bias) + (double)floorf(zero + 0.5F);
+    int more_bits = norm->job->layer->dtype == ND_DTYPE_U8 ? MORE_BITS8 : MORE_BITS16;
+    int exponent;
+    frexp(norm->m, &exponent);
+    double more = ldexp(1, exponent - 1 - more_bits);
+    double c = nd_multiplier_round(norm->m, MULTIPLIER_BITS, ND_ROUND_HALF_UP), w = norm->weights.x[channel];
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(norm->job);
+    for (size_t i = 0; i < n; i++) {
+        double y = floor(((x[i] - (double)from->zero_point[0]) * w + beta) * c + 0.5 + more);
+        qvalues[i] = fmin(fmax(y, bounds.low), bounds.high);
+    }
+}
+
+static enum nd_status make_batch_norm(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct batch_norm norm = {.job = job};
+    bool are_known = false;
+    if (!is_known_batch_norm(job))
+        return ND_OK;
+    const struct nd_array *x = job->call->inputs[0].values;
+    enum nd_status status = fuse(&norm, &are_known, err);
+    bool is_covered = status == ND_OK && are_known && find_multiplier(&norm);
+    if (is_covered)
+        status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
+    bool is_product = job->arithmetic->arch == ND_HTP_V73 && job->layer->dtype == ND_DTYPE_U8;
+    size_t run = nd_dims_product(&x->shape, 2, RANK);
+    for (size_t i = 0; is_covered && status == ND_OK && i < x->n; i += run)
+        (is_product ? make_product : make_sum)(&norm, i / run % norm.weights.n, x->x + i, run,
+                                               job->qvalues->x + i);
+    *job->is_covered = is_covered && status == ND_OK;
+    nd_array_deinit(&norm.weights);
+    nd_array_deinit(&norm.biases);
+    return status;
+}
+
+bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer)
+{
+    const struct nd_htp_job job = {.layer = layer, .call = layer->call};
+    struct batch_norm norm = {.job = &job};
+    bool are_known = false;
+    if (is_known_batch_norm(&job))
+        (void)fuse(&norm, &are_known, NULL); /* without memory nothing is known */
+    nd_array_deinit(&norm.weights);
+    nd_array_deinit(&norm.biases);
+    return are_known && norm.overflows;
+}
+
+const struct nd_htp_operator nd_htp_norms[] = {
+    {"InstanceNormalization", make_instance_norm, true},
+    {"LayerNormalization", make_layer_norm, false},
+    {"InstanceNormalization", make_instance_norm, false},
+    {"BatchNormalization", make_batch_norm, false},
+    {.op_type = NULL},
+};

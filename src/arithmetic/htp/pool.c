@@ -1,11 +1,184 @@
-/* GlobalAveragePool, ReduceMean, AveragePool and uint8 ReduceSum: a sum of all that is averaged, times a
- * multiplier. docs/science/htp-arithmetic.md#means.
- */
+/* Sums and means: ReduceSum, ReduceMean, GlobalAveragePool and AveragePool: a sum of quantised values times a
+ * multiplier. docs/science/htp-arithmetic.md#sums and docs/science/htp-arithmetic.md#means. */
 #include <math.h>
 #include <string.h>
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
+
+enum { MAX_AXES = 4 };
+
+/* Which axes are reduced; false: none, or too many. */
+static bool mark_axes(const struct nd_htp_job *job, bool reduced[MAX_AXES])
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
+    const struct nd_array *given = nd_linear_has(job->call, 1) ? job->call->inputs[1].values : NULL;
+    const int64_t *axes = NULL;
+    size_t n = given != NULL ? given->n : nd_op_ints(&op_call, "axes", &axes);
+    memset(reduced, 0, MAX_AXES * sizeof reduced[0]);
+    for (size_t i = 0; i < n; i++) {
+        int64_t axis = given != NULL ? (int64_t)given->x[i] : axes[i];
+        axis += axis < 0 ? shape->rank : 0;
+        if (axis < 0 || axis >= shape->rank || axis >= MAX_AXES)
+            return false;
+        reduced[axis] = true;
+    }
+    return n > 0 && shape->rank <= MAX_AXES;
+}
+
+/* The same of tensors that were looked at. */
+static bool find_axes(const struct nd_htp_job *job, bool reduced[MAX_AXES])
+{
+    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
+    bool is_known = shape->rank >= 2 && (shape->rank == 2 || shape->dims[0] == 1) && mark_axes(job, reduced);
+    return is_known && !reduced[0]; /* the first one was not looked at */
+}
+
+/* Whether it is a ReduceMean over all axes between the first and the last, of the layout that the device has:
+ * the HTP makes it as GlobalAveragePool. */
+static bool is_plane_mean(const struct nd_htp_job *job)
+{
+    bool reduced[MAX_AXES];
+    if (job->call->n_inputs == 0 || job->call->inputs[0].values == NULL ||
+        strcmp(job->call->node->op_type, "ReduceMean") != 0 || !find_axes(job, reduced))
+        return false;
+    int rank = job->call->inputs[0].values->shape.rank;
+    if (rank == MAX_AXES && nd_htp_is_laid_out(job, 0))
+        return !reduced[1] && reduced[2] && reduced[3];
+    bool all = rank > 2 && !reduced[rank - 1];
+    for (int i = 1; i < rank - 1; i++)
+        all = all && reduced[i];
+    return all;
+}
+
+/* Multipliers that the formulas were held against. */
+static const float min_multiplier = 0x1p-12F, max_multiplier = 8;
+
+/* s_x over s_y, of a mean s_x / n over s_y, a hundred thousandth smaller: each step a float32. Read out of 91
+ * models whose multiplier lies next to a half (gen3, QAIRT 2.51.0). */
+static bool make_factor(float scale, float scale_y, struct nd_htp_factor *out)
+{
+    static const float shrunk = 0.99999F;
+    float value = nd_htp_quotient(scale, scale_y);
+    return value >= min_multiplier && value <= max_multiplier && nd_htp_factor_init(out, value * shrunk);
+}
+
+/* A sum of quantised values, and what it is multiplied by. */
+struct sums {
+    struct nd_htp_factor factor;
+    int64_t count, zero_x, zero_y;
+};
+
+/* Of the sum of quantised values less zero points. The sum and what the zero points add lose their lowest bits
+ * before one is taken from the other: of multipliers below a half few, and the rest is cut one step too high.
+ */
+static int64_t scale_sum(const struct sums *s, int64_t sum)
+{
+    int right = ND_HTP_FACTOR_BITS - s->factor.exponent, first = right;
+    int64_t m = s->factor.m, moved = s->count * s->zero_x;
+    if (s->factor.exponent < 0) {
+        int log;
+        frexp((double)s->count, &log); /* floor(log2(count)) + 1 */
+        first = log > -s->factor.exponent ? log : -s->factor.exponent;
+    }
+    int64_t rest = nd_htp_shift((sum + moved) * m, first) - ((moved * m) >> first);
+    return (rest >> (right - first)) + (first < right) + s->zero_y;
+}
+
+/* Whether it is known how uint8 ReduceMean of so many elements is made: with one multiplier for the sum of
+ * quantised values less zero points, or, apart, for that of the quantised values and that of the zero points.
+ */
+static bool is_byte_mean(const struct nd_htp_job *job, size_t count, bool *is_apart)
+{
+    enum { BATCH, HEIGHT, WIDTH, DEPTH, MAX_TOGETHER = 4 };
+    static const int as_they_are[] = {BATCH, HEIGHT, WIDTH, DEPTH}, laid_out[] = {BATCH, DEPTH, HEIGHT, WIDTH};
+    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
+    bool reduced[MAX_AXES], kept[MAX_AXES] = {false}, gone[MAX_AXES] = {false};
+    if (!mark_axes(job, reduced) || (shape->rank == MAX_AXES && shape->dims[0] != 1))
+        return false;
+    bool is_laid_out = shape->rank == MAX_AXES && nd_htp_is_laid_out(job, 0);
+    for (int i = 0; i < shape->rank; i++) {
+        int axis = (is_laid_out ? laid_out : as_they_are)[MAX_AXES - shape->rank + i];
+        kept[axis] = shape->dims[i] > 1 && !reduced[i];
+        gone[axis] = shape->dims[i] > 1 && reduced[i];
+    }
+    bool is_plane = !gone[DEPTH] && !kept[HEIGHT] && !kept[WIDTH];
+    bool is_short = !gone[HEIGHT] && !gone[WIDTH] && count <= MAX_TOGETHER;
+    *is_apart = !is_plane && !is_short;
+    return true;
+}
+
+/* Whether it is known how a uint8 ReduceSum is made: over axes of one sample. */
+static bool is_byte_sum(const struct nd_htp_job *job)
+{
+    bool reduced[MAX_AXES];
+    return job->layer->dtype == ND_DTYPE_U8 && find_axes(job, reduced);
+}
+
+/* Of a uint8 ReduceMean that is made apart, or a ReduceSum, of so many elements: their sum times the
+ * multiplier. False: one that the formula was not held against. */
+static bool sums_init(struct sums *s, const struct nd_htp_job *job, size_t count, double multiplier)
+{
+    const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
+    if (!(multiplier >= min_multiplier && multiplier <= max_multiplier))
+        return false;
+    *s = (struct sums){.count = (int64_t)count, .zero_x = x->zero_point[0], .zero_y = y->zero_point[0]};
+    double mantissa = frexp(multiplier, &s->factor.exponent);
+    s->factor.m = (int64_t)floor(mantissa * INT16_MAX + 0.5);
+    return true;
+}
+
+/* Of the sum of quantised values less zero points; not clipped. */
+static int64_t scale_bytes(const struct sums *s, int64_t sum)
+{
+    int right = ND_HTP_FACTOR_BITS - s->factor.exponent;
+    int64_t m = s->factor.m, moved = s->factor.exponent >= 0 ? s->count * s->zero_x : 0;
+    return nd_htp_shift((sum + moved) * m, right) - ((moved * m) >> right) + s->zero_y;
+}
+
+static enum nd_status scale_all(const struct nd_htp_job *job, const struct nd_array *values, double factor,
+                                struct sums *s, struct nd_error *err)
+{
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &values->shape, err);
+    for (size_t i = 0; status == ND_OK && i < values->n; i++) {
+        double qvalue = (double)scale_sum(s, llrint(values->x[i] * factor));
+        job->qvalues->x[i] = fmin(fmax(qvalue, bounds.low), bounds.high);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+static enum nd_status reduce_words(const struct nd_htp_job *job, struct nd_error *err)
+{
+    enum { MAX_COUNT = 2048 }; /* that was looked at */
+    struct nd_array x = {0}, reduced = {0};
+    bool axes[MAX_AXES];
+    double largest;
+    if (job->call->n_inputs > 2 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
+        job->call->inputs[0].values->n == 0 || is_plane_mean(job) || !find_axes(job, axes))
+        return ND_OK;
+    const struct nd_array *inputs[] = {&x, nd_linear_has(job->call, 1) ? job->call->inputs[1].values : NULL};
+    enum nd_status status = nd_linear_packed_weights(job->call, 0, &x, &largest, err);
+    if (status == ND_OK)
+        status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &reduced, err);
+    if (status == ND_OK && reduced.n > 0) {
+        bool is_mean = strcmp(job->call->node->op_type, "ReduceMean") == 0;
+        const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
+        struct sums s = {
+            .count = (int64_t)(x.n / reduced.n), .zero_x = from->zero_point[0], .zero_y = to->zero_point[0]};
+        float count = is_mean ? (float)s.count : 1;
+        if (s.count <= MAX_COUNT && make_factor(from->scale[0] / count, to->scale[0], &s.factor))
+            /* The mean of whole numbers is within some ulp: times their count it rounds to their sum. */
+            status = scale_all(job, &reduced, (double)count, &s, err);
+    }
+    nd_array_deinit(&x);
+    nd_array_deinit(&reduced);
+    return status;
+}
+
+/* ---- means ---- */
 
 static double multiplier_of(const struct nd_htp_job *job, double count)
 {
@@ -15,7 +188,7 @@ static double multiplier_of(const struct nd_htp_job *job, double count)
 /* What makes quantised values of sums. */
 struct averages {
     bool is_apart; /* in the way of sums */
-    struct nd_htp_sums sums;
+    struct sums sums;
     struct nd_htp_scaling scaling;
 };
 
@@ -40,22 +213,22 @@ static bool averages_init(struct averages *a, const struct nd_htp_job *job, size
     a->scaling.c = nd_multiplier_round(multiplier, 14, ND_ROUND_HALF_EVEN);
     a->is_apart = is_sum(job);
     if (is_sum(job))
-        return is_known_sum(multiplier, count) && nd_htp_is_byte_sum(job) &&
-               nd_htp_sums_init(&a->sums, job, count, multiplier);
+        return is_known_sum(multiplier, count) && is_byte_sum(job) &&
+               sums_init(&a->sums, job, count, multiplier);
     if (job->layer->dtype != ND_DTYPE_U8 || strcmp(job->call->node->op_type, "ReduceMean") != 0)
         return true;
-    if (!nd_htp_is_byte_mean(job, count, &a->is_apart))
+    if (!is_byte_mean(job, count, &a->is_apart))
         return false;
-    return !a->is_apart || nd_htp_sums_init(&a->sums, job, count, multiplier);
+    return !a->is_apart || sums_init(&a->sums, job, count, multiplier);
 }
 
-enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_mean(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array x = {0}, mean = {0};
     double largest;
     if (job->layer->dtype == ND_DTYPE_U16 && strcmp(job->call->node->op_type, "ReduceMean") == 0 &&
-        !nd_htp_is_plane_mean(job))
-        return ND_OK; /* htp_reduce16.c */
+        !is_plane_mean(job))
+        return ND_OK; /* reduce_words */
     if (job->call->n_inputs > 2 || !nd_htp_all_are(job, 1, job->layer->dtype) ||
         job->call->inputs[0].values->n == 0)
         return ND_OK;
@@ -73,7 +246,7 @@ enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
         /* The mean of whole numbers is within some ulp: times their count it rounds to their sum. */
         for (size_t i = 0; i < mean.n; i++) {
             double sum = rint(mean.x[i] * count);
-            double qvalue = averages.is_apart ? (double)nd_htp_scale_bytes(&averages.sums, (int64_t)sum)
+            double qvalue = averages.is_apart ? (double)scale_bytes(&averages.sums, (int64_t)sum)
                                               : nd_htp_scale(&averages.scaling, sum, &bounds);
             job->qvalues->x[i] = fmin(fmax(qvalue, bounds.low), bounds.high);
         }
@@ -304,7 +477,7 @@ static double qvalue_of(const struct averaging *a, size_t i, double mean)
     return fmin(fmax(floor(sum * scaling->c + 0.5 + a->more) + scaling->zero, a->bounds.low), a->bounds.high);
 }
 
-enum nd_status nd_htp_pool(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_pool(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array x = {0};
     double largest;
@@ -326,3 +499,13 @@ enum nd_status nd_htp_pool(const struct nd_htp_job *job, struct nd_error *err)
     *job->is_covered = true;
     return ND_OK;
 }
+
+const struct nd_htp_operator nd_htp_means[] = {
+    {"ReduceMean", reduce_words, true},
+    {"ReduceSum", reduce_words, true},
+    {"AveragePool", make_pool, false},
+    {"GlobalAveragePool", make_mean, false},
+    {"ReduceMean", make_mean, false},
+    {"ReduceSum", make_mean, false},
+    {.op_type = NULL},
+};

@@ -1,10 +1,11 @@
-/* Sums and products of qf32. The rules of rounding are those that the architecture's public simulator, QEMU's
- * Hexagon target, has; docs/science/htp-arithmetic.md#qfloat says how they were held against the HTP's
- * simulator. */
-#include "arithmetic/htp/qfloat.h"
-
+/* The floats of the HTP: sums and products of qf32, and quantised values as float16
+ * (docs/science/htp-arithmetic.md#floats). The rules of rounding are those that the architecture's public
+ * simulator, QEMU's Hexagon target, has; docs/science/htp-arithmetic.md#qfloat says how they were held against
+ * the HTP's simulator. */
 #include <math.h>
-#include <stdbool.h>
+
+#include "arithmetic/arithmetics/requantise.h"
+#include "arithmetic/htp/htp_internal.h"
 
 /* Of a qf32 and of a qf16. A zero becomes one unit of the least exponent. */
 struct format {
@@ -94,17 +95,6 @@ struct nd_qfloat nd_qfloat_sum(struct nd_qfloat a, struct nd_qfloat b)
     return sum(a, b, wide);
 }
 
-struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a)
-{
-    a.significand = -a.significand;
-    return a;
-}
-
-struct nd_qfloat nd_qfloat_settled(struct nd_qfloat a)
-{
-    return nd_qfloat_read((float)nd_qfloat_value(a));
-}
-
 double nd_qfloat_value(struct nd_qfloat a)
 {
     return ldexp(a.significand, a.exponent);
@@ -117,4 +107,39 @@ float nd_qhalf_between(float a, float b, float weight)
     struct nd_qfloat step = are_negative ? nd_qfloat_minus(sum(from, nd_qfloat_minus(to), half))
                                          : sum(to, nd_qfloat_minus(from), half);
     return (float)nd_qfloat_value(sum(from, product(step, nd_qfloat_read(weight), half), half));
+}
+
+/* ---- float16 ---- */
+
+enum {
+    HALF_BITS = 10,      /* of float16, behind the leading one */
+    MIN_NORMAL = -14,    /* log2 of the least float16 that has them all */
+    SUBNORMAL_BITS = 24, /* behind the point, of those below */
+};
+
+double nd_htp_round_to_half(double v, enum nd_rounding rounding)
+{
+    return v == 0 ? v : copysign(nd_multiplier_round(fabs(v), HALF_BITS, rounding), v);
+}
+
+double nd_htp_as_half(double v)
+{
+    if (fabs(v) < ldexp(1, MIN_NORMAL))
+        return copysign(ldexp(rint(ldexp(fabs(v), SUBNORMAL_BITS)), -SUBNORMAL_BITS), v);
+    return nd_htp_round_to_half(v, ND_ROUND_HALF_EVEN);
+}
+
+double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is_down)
+{
+    float nearest = (float)nd_htp_round_to_half(value, ND_ROUND_HALF_EVEN);
+    const struct nd_quant *y = job->call->out_quant;
+    float inverse = 1 / y->scale[0];
+    if (job->layer->dtype == ND_DTYPE_U16) {
+        struct nd_qfloat product = nd_qfloat_product(nd_qfloat_from(nearest), nd_qfloat_from(inverse));
+        return nd_htp_half_away(nd_qfloat_value(product)) + (double)y->zero_point[0];
+    }
+    float steps = nearest * inverse;
+    return (is_down ? floor((double)steps)
+                    : nd_htp_half_away(nd_htp_round_to_half((double)steps, ND_ROUND_HALF_EVEN))) +
+           (double)y->zero_point[0];
 }

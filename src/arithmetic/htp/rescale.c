@@ -1,5 +1,4 @@
-/* Quantised values of one encoding as quantised values of another, in the ways in which the HTP does it; and
- * the operators that are nothing else: Neg, and Mul and Div by a positive constant.
+/* Quantised values of one encoding as quantised values of another, in the ways in which the HTP does it.
  * docs/science/htp-arithmetic.md#rescaling. */
 #include <math.h>
 #include <string.h>
@@ -15,18 +14,6 @@ enum {
     GREATEST_HALF_LOG = 7 /* 255 times as much is a float16 yet */
 };
 
-static int floor_log2(double v)
-{
-    int exponent;
-    frexp(v, &exponent);
-    return exponent - 1;
-}
-
-static double half_away(double v)
-{
-    return copysign(floor(fabs(v) + 0.5), v);
-}
-
 bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale,
                            double out_scale)
 {
@@ -34,10 +21,10 @@ bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method
     *r = (struct nd_htp_rescaling){.method = method, .ratio = ratio, .inverse = (double)(1 / (float)out_scale)};
     if (!(ratio > 0) || !isfinite(ratio))
         return false;
-    int log = floor_log2(ratio);
+    int log = nd_htp_floor_log2(ratio);
     if (method == ND_HTP_HALVES || method == ND_HTP_HALF) {
         r->scale = nd_htp_round_to_half(scale, ND_ROUND_HALF_EVEN);
-        return floor_log2(scale) >= MIN_HALF_LOG && floor_log2(scale) <= GREATEST_HALF_LOG;
+        return nd_htp_floor_log2(scale) >= MIN_HALF_LOG && nd_htp_floor_log2(scale) <= GREATEST_HALF_LOG;
     }
     r->ratio = nd_multiplier_round(ratio, FIXED_BITS, ND_ROUND_HALF_UP);
     r->more = method == ND_HTP_LAYOUT ? (log < -1 ? 0x1p-8 : 0) : ldexp(1, (log > 0 ? log : 0) - 7);
@@ -49,15 +36,42 @@ double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n)
     return nd_htp_round_to_half(n * r->scale, ND_ROUND_HALF_AWAY);
 }
 
-double nd_htp_rescale(const struct nd_htp_rescaling *r, double x)
+/* Of a quantised value less its zero point: the same in the other encoding, not clipped. */
+static double rescale_steps(const struct nd_htp_rescaling *r, double x)
 {
     if (r->method == ND_HTP_HALF)
-        return half_away(nd_htp_round_to_half(x * r->ratio, ND_ROUND_HALF_EVEN));
+        return nd_htp_half_away(nd_htp_round_to_half(x * r->ratio, ND_ROUND_HALF_EVEN));
     if (r->method == ND_HTP_HALVES_DOWN)
         return floor(nd_htp_half_of_byte(r, x) * r->inverse);
     if (r->method == ND_HTP_HALVES) /* the real value as a float16, and what it is in steps of the output */
-        return half_away(nd_htp_round_to_half(nd_htp_half_of_byte(r, x) * r->inverse, ND_ROUND_HALF_EVEN));
+        return nd_htp_half_away(
+            nd_htp_round_to_half(nd_htp_half_of_byte(r, x) * r->inverse, ND_ROUND_HALF_EVEN));
     return floor(x * r->ratio + 0.5 + r->more);
+}
+
+/* Below it the multiplier of a line has no more bits than a float32. */
+static const float max_of_line = 64;
+
+int64_t nd_htp_follow_line16(const struct nd_htp_line16 *line, int64_t d)
+{
+    enum { SHIFT = ND_HTP_LINE_BITS - ND_HTP_LINE_QVALUE_BITS };
+    int64_t product = (d * line->m + ((int64_t)1 << (SHIFT - 1))) >> SHIFT;
+    return (product + line->offset + (1 << (ND_HTP_LINE_QVALUE_BITS - 1))) >> ND_HTP_LINE_QVALUE_BITS;
+}
+
+bool nd_htp_line16_init(struct nd_htp_line16 *line, const struct nd_quant *x, const struct nd_quant *y,
+                        bool is_negative)
+{
+    float ratio = x->scale[0] / y->scale[0];
+    if (!(ratio > 0 && ratio < max_of_line))
+        return false;
+    line->m = llrint(ldexp((double)ratio, ND_HTP_LINE_BITS));
+    float rounded = (float)ldexp((double)line->m, -ND_HTP_LINE_BITS);
+    float moved = (float)x->zero_point[0] * (is_negative ? -rounded : rounded);
+    float offset = (1 << ND_HTP_LINE_QVALUE_BITS) * ((float)y->zero_point[0] - moved);
+    line->offset = llrintf(offset);
+    line->m = is_negative ? -line->m : line->m;
+    return true;
 }
 
 /* From one encoding to another, and within the bounds of the layer. */
@@ -69,7 +83,7 @@ struct step {
 
 static double rescale(const struct step *s, double qvalue)
 {
-    return nd_within(nd_htp_rescale(s->r, s->sign * (qvalue - s->zero)) + s->out_zero, s->bounds.low,
+    return nd_within(rescale_steps(s->r, s->sign * (qvalue - s->zero)) + s->out_zero, s->bounds.low,
                      s->bounds.high);
 }
 
@@ -110,8 +124,7 @@ void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescal
         qvalues->x[i] = rescale(&step, qvalues->x[i]);
 }
 
-/* Input i times a number that is not zero. */
-static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method,
+enum nd_status nd_htp_multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method,
                                   double factor, struct nd_error *err)
 {
     const struct nd_quant *x = nd_htp_plain(job, i), *y = nd_htp_plain_output(job);
@@ -129,123 +142,5 @@ static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum n
 enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method,
                                     struct nd_error *err)
 {
-    return multiply_by(job, 0, method, 1, err);
-}
-
-enum nd_status nd_htp_negate(const struct nd_htp_job *job, struct nd_error *err)
-{
-    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
-        return ND_OK;
-    return multiply_by(job, 0, ND_HTP_FIXED, -1, err);
-}
-
-bool nd_htp_is_number(const struct nd_htp_job *job, size_t i)
-{
-    return nd_linear_has(job->call, i) && job->call->inputs[i].values->n == 1 &&
-           job->layer->origins[i] == ND_EXACT_FROM_CONSTANT;
-}
-
-/* By a negative constant the simulator goes another way. */
-enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bool divides,
-                               struct nd_error *err)
-{
-    const struct nd_linear_input *number = &job->call->inputs[constant], *other = &job->call->inputs[!constant];
-    double factor =
-        (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
-    if (!(factor > 0) || number->values->shape.rank > other->values->shape.rank)
-        return ND_OK;
-    enum nd_htp_method method = nd_htp_is_laid_out(job, !constant) ? ND_HTP_LAYOUT : ND_HTP_FIXED;
-    return multiply_by(job, !constant, method, divides ? 1 / factor : factor, err);
-}
-
-/* uint16 in blocks: input i by a quotient, a float32, which decides where the multiplier lies half between two
- * numbers, with that zero point in the place of the output's. */
-static enum nd_status rescale_words(const struct nd_htp_job *job, size_t i, float quotient, int64_t zero,
-                                    struct nd_error *err)
-{
-    struct nd_quant quant = *job->call->out_quant;
-    struct nd_linear_call call = *job->call;
-    struct nd_htp_job moved = *job;
-    struct nd_htp_rescaling r;
-    if (!((double)quotient >= ND_HTP_MIN_BY_NUMBER && quotient < ND_HTP_MAX_BY_NUMBER) ||
-        !nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)quotient, 1))
-        return ND_OK;
-    enum nd_status status = nd_array_copy(call.inputs[i].values, job->qvalues, err);
-    if (status != ND_OK)
-        return status;
-    quant.zero_point = &zero;
-    call.out_quant = &quant;
-    moved.call = &call;
-    nd_htp_rescale_all(&moved, &r, (double)call.inputs[i].quant->zero_point[0], 1, job->qvalues);
-    *job->is_covered = true;
-    return ND_OK;
-}
-
-static bool is_by_number(const struct nd_htp_job *job, size_t *constant)
-{
-    const struct nd_linear_call *call = job->call;
-    if (call->n_inputs != 2 || call->node == NULL || !nd_htp_are_words(job, 2) || !nd_htp_is_unbounded(job) ||
-        nd_htp_is_number(job, 0) == nd_htp_is_number(job, 1))
-        return false;
-    *constant = nd_htp_is_number(job, 1);
-    return call->inputs[*constant].values->shape.rank <= call->inputs[!*constant].values->shape.rank &&
-           (*constant == 1 || strcmp(call->node->op_type, "Mul") == 0);
-}
-
-enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err)
-{
-    size_t constant;
-    if (!is_by_number(job, &constant))
-        return ND_OK;
-    const char *op_type = job->call->node->op_type;
-    const struct nd_linear_input *number = &job->call->inputs[constant];
-    const struct nd_quant *x = nd_htp_plain(job, !constant), *y = nd_htp_plain_output(job);
-    float steps = (float)(number->values->x[0] - (double)number->quant->zero_point[0]);
-    float value = steps * number->quant->scale[0];
-    /* x - number: the number is rounded to whole steps of the output, which are put into its zero point. One
-     * above 65535 wraps, a defect of the SDK: not covered, so that its values are not taken for right ones. */
-    double zero = rint((double)y->zero_point[0] - (double)value / (double)y->scale[0]);
-    if (strcmp(op_type, "Sub") == 0)
-        return zero <= UINT16_MAX ? rescale_words(job, 0, x->scale[0] / y->scale[0], (int64_t)zero, err)
-                                  : ND_OK;
-    bool multiplies = strcmp(op_type, "Mul") == 0;
-    if (!(value > 0) || (!multiplies && strcmp(op_type, "Div") != 0))
-        return ND_OK;
-    float scale = multiplies ? x->scale[0] * value : x->scale[0] / value;
-    return rescale_words(job, !constant, scale / y->scale[0], y->zero_point[0], err);
-}
-
-static bool is_constant_number(const struct nd_exact_layer *layer, size_t i)
-{
-    const struct nd_linear_input *input = &layer->call->inputs[i];
-    return layer->origins[i] == ND_EXACT_FROM_CONSTANT && input->values != NULL && input->values->n == 1 &&
-           input->quant != NULL && input->quant->n == 1;
-}
-
-double nd_htp_layout_doubt(const struct nd_exact_layer *layer)
-{
-    static const char *const moves[] = {"Identity", "Pad", "Slice", "Split", "Transpose"};
-    const struct nd_linear_call *call = layer->call;
-    const char *op_type = nd_onnx_text(call->node != NULL ? call->node->op_type : NULL);
-    bool divides = strcmp(op_type, "Div") == 0, is_move = false;
-    size_t from = 0;
-    double factor = 1;
-    for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++)
-        is_move = is_move || strcmp(op_type, moves[i]) == 0;
-    if (!is_move) {
-        size_t number = call->n_inputs == 2 && is_constant_number(layer, 1);
-        if (call->n_inputs != 2 || (!divides && strcmp(op_type, "Mul") != 0) ||
-            !is_constant_number(layer, number))
-            return 0;
-        const struct nd_linear_input *input = &call->inputs[number];
-        factor = (input->values->x[0] - (double)input->quant->zero_point[0]) * (double)input->quant->scale[0];
-        factor = divides ? 1 / factor : factor;
-        from = !number;
-    }
-    const struct nd_quant *x = call->n_inputs > 0 ? call->inputs[from].quant : NULL, *y = call->out_quant;
-    if (x == NULL || x->n != 1 || y->n != 1 || layer->origins[from] != ND_EXACT_FROM_LAYER || !(factor > 0) ||
-        (is_move && x->scale[0] == y->scale[0] && x->zero_point[0] == y->zero_point[0]))
-        return 0;
-    /* Twice what the two add before they round down: that share of evenly spread values lies between. */
-    return ldexp(1, (int)fmax(floor_log2((double)x->scale[0] * factor / (double)y->scale[0]), 0) - 6);
+    return nd_htp_multiply_by(job, 0, method, 1, err);
 }

@@ -1,6 +1,8 @@
-/* From the sum of a column to its code: bias, multiplier and shift.
- * docs/science/htp-arithmetic.md#products-conv-gemm-matmul. F is one operation on float32, and all operations
- * here are such, as far as nothing else is said. */
+/* From the sum of a column to its quantised value: bias, multiplier and shift
+ * (docs/science/htp-arithmetic.md#products-conv-gemm-matmul). F is one operation on float32, and all operations
+ * here are such, as far as nothing else is said. And what functions share: multipliers of 15 bits with a shift,
+ * shifts that round (docs/science/htp-arithmetic.md#exponential), and one over a number
+ * (docs/science/htp-arithmetic.md#division). */
 #include <math.h>
 
 #include "arithmetic/arithmetics/requantise.h"
@@ -8,6 +10,13 @@
 
 /* What the zero point in the accumulator is rounded to, of uint16: parts of what remains of a sum. */
 enum { WORD_STEP = 256 };
+
+double nd_htp_scale(const struct nd_htp_scaling *s, double a, const struct nd_htp_bounds *bounds)
+{
+    double q = floor((a + s->beta) / s->step);
+    double y = floor(s->c * s->step * (q + s->half) + 0.5) + s->zero;
+    return nd_within(y, bounds->low, bounds->high);
+}
 
 /* M, the multiplier, from the scales of the tensors and what each channel has of the greatest. */
 static float multiplier_of(const struct nd_htp_column *c)
@@ -215,4 +224,63 @@ bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct n
                                  .most = ldexp(1, bits - 1)};
     set_slope(gate, by_n, methods[is_word].slope_bits, methods[is_word].max_of_slope);
     return true;
+}
+
+/* ---- multipliers of 15 bits with a shift, and shifts that round ---- */
+
+float nd_htp_quotient(float a, float b)
+{
+    float inverse = 1 / b;
+    return a * inverse;
+}
+
+bool nd_htp_factor_init(struct nd_htp_factor *factor, float value)
+{
+    enum { GREATEST = 1 << ND_HTP_FACTOR_BITS };
+    int exponent; /* value < 2^exponent */
+    if (!(value > 0 && isfinite(value)))
+        return false;
+    double mantissa = frexp((double)value, &exponent);
+    *factor = (struct nd_htp_factor){.m = (int64_t)floor(mantissa * GREATEST + 0.5), .exponent = exponent};
+    if (factor->m == GREATEST) {
+        factor->m /= 2;
+        factor->exponent++;
+    }
+    return true;
+}
+
+/* More bits than these are lost or leave the quantised values in any case. */
+enum { MAX_RIGHT = 60, MAX_LEFT = 30 };
+
+int64_t nd_htp_shift(int64_t value, int right)
+{
+    if (right <= 0)
+        return value * ((int64_t)1 << (-right < MAX_LEFT ? -right : MAX_LEFT));
+    int places = right < MAX_RIGHT ? right : MAX_RIGHT;
+    return (value + ((int64_t)1 << (places - 1))) >> places;
+}
+
+int64_t nd_htp_shift_cut(int64_t value, int right)
+{
+    return right <= 0 ? nd_htp_shift(value, right) : value >> (right < MAX_RIGHT ? right : MAX_RIGHT);
+}
+
+enum { PIECE_BITS = 14, HALF = 1 << (ND_HTP_PLACE_BITS - 1) };
+
+/* 2^14 / (1 + t), by rising powers of t. Read out of all 16384 normal divisors (gen3, QAIRT 2.51.0). */
+static const struct piece {
+    int32_t ones, first, second;
+    int32_t rounds_ones, rounds_first; /* added before 16 bits are cut off */
+} inverse_pieces[] = {
+    {16384, -16043, 11794, HALF, 0},
+    {16116, -13659, 6555, 0, 0},
+    {15527, -11177, 3945, 0, HALF},
+    {14774, -9111, 2530, 0, 0},
+};
+
+int64_t nd_htp_inverse(int64_t place)
+{
+    const struct piece *p = &inverse_pieces[place >> PIECE_BITS];
+    int64_t sum = p->first + ((p->second * place + p->rounds_first) >> ND_HTP_PLACE_BITS);
+    return p->ones + ((sum * place + p->rounds_ones) >> ND_HTP_PLACE_BITS);
 }

@@ -1,5 +1,6 @@
-/* Softmax, uint8 and uint16: powers of two of 15 bits, times one over their sum.
- * docs/science/htp-arithmetic.md#softmax. */
+/* Softmax, uint8 and uint16: powers of two of 15 bits, times one over their sum
+ * (docs/science/htp-arithmetic.md#softmax). uint8 of short rows (docs/science/htp-arithmetic.md#short-softmax):
+ * of 3 to 16 elements powers of 15 bits times one over their sum, of 2 a table of the logistic function. */
 #include <math.h>
 
 #include "arithmetic/htp/htp_internal.h"
@@ -142,7 +143,9 @@ static int64_t axis_of(const struct nd_htp_job *job)
     return rank >= 2 && axis >= 0 && axis < rank && is_one ? axis : -1;
 }
 
-bool nd_htp_has_bytes(const struct nd_htp_job *job)
+/* Whether the first input holds quantised values of uint8. Inputs that are moved, to see how far an error of
+ * theirs reaches, may hold others. */
+static bool has_bytes(const struct nd_htp_job *job)
 {
     if (!nd_htp_all_are(job, 1, ND_DTYPE_U8))
         return false;
@@ -170,6 +173,96 @@ static void make_long_rows(const struct kind *kind, float scale_x, struct softma
         make_row(s, x + row, x + row);
 }
 
+/* ---- uint8 of short rows ---- */
+
+enum {
+    MIN_SHORT_ROW = 3,
+    MAX_SHORT_ROW = 16,
+    MAX_LANES = 4, /* the sum of rows up to this has no lowest bit */
+    POWER_BITS = 15,
+    INVERSE_BITS = 14,
+    SHARE_BITS = 10, /* of a sum: what it has more are bits of a share after the point */
+    DIGIT_BITS = 4,  /* of a distance, whose powers are those of its two digits */
+    N_DIGITS = 1 << DIGIT_BITS,
+};
+
+/* Of the output: with less, the inverse of the scale has more than 15 bits, and rows are made as long ones. */
+static const float min_scale = 0x1p-9F;
+
+/* Whether rows of n are made by make_short_rows, for a scale of the output. */
+static bool is_short_row(int64_t n, float scale)
+{
+    return n >= MIN_SHORT_ROW && n <= MAX_SHORT_ROW && scale >= min_scale;
+}
+
+struct short_rows {
+    size_t n; /* elements of each */
+    int64_t powers[UINT8_MAX + 1];
+    int64_t factor; /* one over the scale of the output, in steps of 2^-6 */
+};
+
+/* The table of one digit, in float32: 32767 times a power, to the nearest. */
+static void fill_digit(float step, int64_t digits[N_DIGITS])
+{
+    for (int i = 0; i < N_DIGITS; i++) {
+        float power = (float)exp((double)((float)-i * step));
+        digits[i] = (int64_t)rintf(power * (float)INT16_MAX);
+    }
+}
+
+static void fill_powers(struct short_rows *rows, float scale)
+{
+    int64_t low[N_DIGITS], high[N_DIGITS];
+    fill_digit(scale, low);
+    fill_digit(scale * (float)N_DIGITS, high);
+    for (int i = 0; i <= UINT8_MAX; i++)
+        rows->powers[i] = nd_htp_shift(high[i >> DIGIT_BITS] * low[i % N_DIGITS], POWER_BITS);
+}
+
+static void make_short_row(const struct short_rows *rows, double *x)
+{
+    double greatest = x[0];
+    int64_t sum = 0;
+    int bits;
+    for (size_t i = 1; i < rows->n; i++)
+        greatest = fmax(greatest, x[i]);
+    for (size_t i = 0; i < rows->n; i++)
+        sum += rows->powers[(size_t)(greatest - x[i])];
+    if (rows->n <= MAX_LANES)
+        sum -= sum & 1;
+    frexp((double)sum, &bits);
+    int64_t place = nd_htp_shift_cut(sum, bits - 1 - ND_HTP_PLACE_BITS) - (1 << ND_HTP_PLACE_BITS);
+    int64_t inverse = nd_htp_shift(nd_htp_inverse(place) * rows->factor, INVERSE_BITS);
+    for (size_t i = 0; i < rows->n; i++) {
+        int64_t share = nd_htp_shift(rows->powers[(size_t)(greatest - x[i])] * inverse, POWER_BITS);
+        x[i] = fmin((double)nd_htp_shift(share, bits - SHARE_BITS), UINT8_MAX);
+    }
+}
+
+/* Of uint8 quantised values in that scale, in place: rows one behind the other become quantised values with the
+ * zero point 0. */
+static void make_short_rows(float scale_x, float scale, size_t n, double *x, size_t count)
+{
+    static const float step = 0x1p-6F; /* of the factor */
+    double factor = floor((double)(1 / step / scale) + 0.5);
+    struct short_rows rows = {.n = n, .factor = (int64_t)fmin(factor, INT16_MAX)};
+    fill_powers(&rows, scale_x);
+    for (size_t first = 0; first < count; first += n)
+        make_short_row(&rows, x + first);
+}
+
+/* The same of rows of 2, for the scale 2^-8. */
+static void make_pairs(float scale_x, double *x, size_t count)
+{
+    for (size_t i = 0; i < count; i += 2) {
+        double distance = (x[i] - x[i + 1]) * (double)scale_x;
+        x[i + 1] = floor(UINT8_MAX / (1 + exp(distance)) + 0.5);
+        x[i] = UINT8_MAX - x[i + 1];
+    }
+}
+
+/* ---- rows of any length ---- */
+
 typedef void make_rows(float scale_x, float scale, size_t n, double *x, size_t count);
 
 static void make_bytes(float scale_x, float scale, size_t n, double *x, size_t count)
@@ -179,9 +272,9 @@ static void make_bytes(float scale_x, float scale, size_t n, double *x, size_t c
                         .most = UINT8_MAX,
                         .n = n};
     if (n == 2)
-        nd_htp_softmax_of_pairs(scale_x, x, count);
-    else if (nd_htp_is_short_row((int64_t)n, scale))
-        nd_htp_short_softmax(scale_x, scale, n, x, count);
+        make_pairs(scale_x, x, count);
+    else if (is_short_row((int64_t)n, scale))
+        make_short_rows(scale_x, scale, n, x, count);
     else
         make_long_rows(&bytes, scale_x, &s, x, count);
 }
@@ -233,7 +326,7 @@ static enum nd_status make_output(const struct nd_htp_job *job, int64_t axis, co
     int64_t n = job->call->inputs[0].values->shape.dims[axis];
     bool is_byte = kind == &bytes;
     struct nd_htp_rescaling r;
-    if (!(is_byte && (n == 2 || nd_htp_is_short_row(n, scale))) && !is_known(job, kind, n, scale))
+    if (!(is_byte && (n == 2 || is_short_row(n, scale))) && !is_known(job, kind, n, scale))
         return ND_OK;
     if (method != NULL && !nd_htp_rescaling_init(&r, *method, (double)scale, (double)scale_y))
         return ND_OK;
@@ -249,11 +342,11 @@ static enum nd_status make_output(const struct nd_htp_job *job, int64_t axis, co
 
 /* Another zero point than 0 and 128 does not count, which is a defect (docs/results/found.md#softmax) and not
  * covered. */
-enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
     enum { MIDDLE = 128 };
     static const enum nd_htp_method of_pairs = ND_HTP_FIXED, of_rows = ND_HTP_LAYOUT;
-    int64_t axis = job->call->n_inputs == 1 && nd_htp_has_bytes(job) ? axis_of(job) : -1;
+    int64_t axis = job->call->n_inputs == 1 && has_bytes(job) ? axis_of(job) : -1;
     if (axis < 0)
         return ND_OK;
     int64_t zero = nd_htp_plain_output(job)->zero_point[0];
@@ -263,7 +356,7 @@ enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err
     return make_output(job, axis, &bytes, is_pair ? &of_pairs : zero == MIDDLE ? &of_rows : NULL, err);
 }
 
-enum nd_status nd_htp_softmax16(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status make_softmax16(const struct nd_htp_job *job, struct nd_error *err)
 {
     static const enum nd_htp_method of_rows = ND_HTP_LAYOUT;
     bool is_usual = job->call->n_inputs == 1 && nd_htp_has_words(job) && nd_htp_is_unbounded(job);
@@ -273,3 +366,9 @@ enum nd_status nd_htp_softmax16(const struct nd_htp_job *job, struct nd_error *e
     bool is_rescaled = nd_htp_plain_output(job)->zero_point[0] != 0;
     return make_output(job, axis, &words, is_rescaled ? &of_rows : NULL, err);
 }
+
+const struct nd_htp_operator nd_htp_softmaxes[] = {
+    {"Softmax", make_softmax16, true},
+    {"Softmax", make_softmax, false},
+    {.op_type = NULL},
+};

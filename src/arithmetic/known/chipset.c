@@ -1,3 +1,5 @@
+/* The chipsets that are known by name, and how a name is looked up: docs/architecture.md#chipset says how to
+ * add one. */
 #include <string.h>
 #include <strings.h>
 

@@ -1,21 +1,57 @@
-/* Layers that a release of an SDK is known to compute wrongly because of what was moved before them: cut,
- * padded, joined, or gathered. docs/results/found.md has the evidence. */
+/* Layers that a release of an SDK is known to compute wrongly, recognised by the operator, its attributes and
+ * what it reads. known/defects.def lists them; docs/results/found.md has the evidence. */
 #include "arithmetic/known/conditions.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "arithmetic/exact/linear/linear_families.h"
-#include "arithmetic/known/conditions_internal.h"
 #include "core/tensors/scales.h"
 
-static bool nd_condition_has_text(const struct nd_exact_layer *layer, const char *name, const char *otherwise,
-                                  const char *value);
-static const struct nd_array *nd_condition_input(const struct nd_exact_layer *layer, size_t i);
-static bool nd_condition_is_named(const char *op_types, const char *const *names, size_t n);
-static bool nd_condition_is_wide(const struct nd_exact_layer *layer);
-static bool nd_condition_reads(const struct nd_model *model, const struct nd_exact_layer *layer,
-                               const char *op_type);
+typedef bool layer_condition(const struct nd_model *model, const struct nd_exact_layer *layer);
+
+/* ---- what conditions ask of a layer; model is nullable everywhere ---- */
+
+/* Input i; NULL: there is none, or its values are not known. Borrowed. */
+static const struct nd_array *input_of(const struct nd_exact_layer *layer, size_t i)
+{
+    return layer->call->n_inputs > i ? layer->call->inputs[i].values : NULL;
+}
+
+/* Whether the layer makes 16 bits. */
+static bool is_wide(const struct nd_exact_layer *layer)
+{
+    return nd_dtype_is_integer(layer->dtype) && nd_dtype_size_bytes(layer->dtype) == 2;
+}
+
+/* Whether the attribute, or otherwise this, is the value. */
+static bool has_text(const struct nd_exact_layer *layer, const char *name, const char *otherwise,
+                     const char *value)
+{
+    const struct nd_op_call call = {.node = layer->call->node, .opset = layer->call->opset};
+    char buf[32];
+    const char *text = nd_op_text(&call, name, buf, sizeof buf);
+    return strcmp(text[0] != '\0' ? text : otherwise, value) == 0;
+}
+
+/* Whether an operator of that type alone makes the first operand. */
+static bool reads(const struct nd_model *model, const struct nd_exact_layer *layer, const char *op_type)
+{
+    size_t tensor = layer->input_tensors[0];
+    const struct nd_model_layer *maker =
+        model != NULL && tensor != SIZE_MAX ? nd_model_layer_of_tensor(model, tensor) : NULL;
+    return maker != NULL && strcmp(maker->op_types, op_type) == 0;
+}
+
+static bool is_named(const char *op_types, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(op_types, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* ---- of operators that read what was cut, padded, moved or joined ---- */
 
 static bool counts_padding(const struct nd_exact_layer *layer)
 {
@@ -23,9 +59,9 @@ static bool counts_padding(const struct nd_exact_layer *layer)
 }
 
 /* An AveragePool that counts its own padding is another thing: is_mean_of_shifted. */
-bool nd_is_mean_of_padded(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_mean_of_padded(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    return !counts_padding(layer) && nd_condition_reads(model, layer, "Pad");
+    return !counts_padding(layer) && reads(model, layer, "Pad");
 }
 
 static bool has_other_encoding(const struct nd_exact_layer *layer, size_t i)
@@ -42,7 +78,7 @@ static bool is_input_among_three(const struct nd_model *model, const struct nd_e
            strcmp(nd_model_tensor(model, tensor)->op_types, "input") == 0 && has_other_encoding(layer, i);
 }
 
-bool nd_is_concat_with_input(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_concat_with_input(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     for (size_t i = 0; i < layer->call->n_inputs; i++)
         if (is_input_among_three(model, layer, i))
@@ -52,9 +88,9 @@ bool nd_is_concat_with_input(const struct nd_model *model, const struct nd_exact
 
 /* golden/found/slice-norm.u8.onnx and fourteen others of its kind: wrong where a Conv made what is sliced, and
  * columns are cut off on the left; right with uint16. */
-bool nd_is_norm_of_slice(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_norm_of_slice(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    return !nd_condition_is_wide(layer) && nd_condition_reads(model, layer, "Slice");
+    return !is_wide(layer) && reads(model, layer, "Slice");
 }
 
 static bool is_padded(const struct nd_exact_layer *layer)
@@ -65,13 +101,13 @@ static bool is_padded(const struct nd_exact_layer *layer)
     for (size_t i = 0; i < n; i++)
         if (pads[i] != 0)
             return true;
-    return n == 0 && !nd_condition_has_text(layer, "auto_pad", "NOTSET", "NOTSET") &&
-           !nd_condition_has_text(layer, "auto_pad", "NOTSET", "VALID");
+    return n == 0 && !has_text(layer, "auto_pad", "NOTSET", "NOTSET") &&
+           !has_text(layer, "auto_pad", "NOTSET", "VALID");
 }
 
 /* golden/found/average-pool.float.u8.onnx and thirteen others of its kind: which sizes are wrong is not known.
  */
-bool nd_is_pool_of_floats(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_pool_of_floats(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
     return layer->call->inputs[0].quant == NULL && is_padded(layer) && !counts_padding(layer);
@@ -80,13 +116,13 @@ bool nd_is_pool_of_floats(const struct nd_model *model, const struct nd_exact_la
 /* golden/found/slice-pool.u8.onnx, pad-pool.u8.onnx and 78 others of their kind: wrong where a Conv or MaxPool
  * made what the Slice or the Pad reads, and the first column (of a Pad: or row) is no multiple of 8. Behind a
  * Slice it is right where a padding counts, behind a Pad where windows overlap. */
-bool nd_is_mean_of_shifted(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_mean_of_shifted(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     if (layer->call->inputs[0].quant == NULL)
         return false;
-    return counts_padding(layer) ? nd_condition_reads(model, layer, "Pad") ||
-                                       (!is_padded(layer) && nd_condition_reads(model, layer, "Slice"))
-                                 : nd_condition_reads(model, layer, "Slice");
+    return counts_padding(layer)
+               ? reads(model, layer, "Pad") || (!is_padded(layer) && reads(model, layer, "Slice"))
+               : reads(model, layer, "Slice");
 }
 
 /* Whether one of the first n indices is that of the last of `rows` rows. */
@@ -102,11 +138,11 @@ static bool takes_last(const struct nd_array *indices, size_t n, size_t rows)
  * 32 at a time, and the others, the last n mod 32 of them, in another way that is right. It is right, too,
  * where the last row starts at a multiple of 128 bytes. With several runs of rows, other rows are wrong as
  * well. */
-bool nd_is_gather_of_last(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_gather_of_last(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     enum { AT_ONCE = 32, VECTOR = 128 };
     (void)model;
-    const struct nd_array *x = nd_condition_input(layer, 0), *indices = nd_condition_input(layer, 1);
+    const struct nd_array *x = input_of(layer, 0), *indices = input_of(layer, 1);
     if (x == NULL || indices == NULL || x->shape.rank < 1 || !nd_dtype_is_integer(layer->dtype))
         return false;
     int rank = x->shape.rank, axis = (int)nd_onnx_attribute_i(layer->call->node, "axis", 0);
@@ -131,7 +167,7 @@ static bool is_moved_input(const struct nd_model *model, size_t tensor, const ch
         const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
         if (strcmp(to->op_types, "input") == 0)
             return true;
-        if (maker == NULL || maker->n_inputs != 1 || !nd_condition_is_named(maker->op_types, names, n) ||
+        if (maker == NULL || maker->n_inputs != 1 || !is_named(maker->op_types, names, n) ||
             !nd_quant_is_same(&nd_model_tensor(model, maker->inputs[0])->quant, &to->quant))
             return false;
         tensor = maker->inputs[0];
@@ -141,16 +177,15 @@ static bool is_moved_input(const struct nd_model *model, size_t tensor, const ch
 
 /* golden/found/pad.u8.onnx and about 75 others of its kind. Pad with a number is right, and so are those of
  * what Gather, Tile, Concat, or another operator that calculates made. */
-bool nd_is_pad_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_pad_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     static const char *const moves[] = {"DepthToSpace", "Identity", "Pad",      "Reshape",
                                         "Resize",       "Slice",    "Transpose"};
     size_t tensor = layer->input_tensors[0];
-    bool copies = nd_condition_has_text(layer, "mode", "constant", "reflect") ||
-                  nd_condition_has_text(layer, "mode", "constant", "edge");
+    bool copies = has_text(layer, "mode", "constant", "reflect") || has_text(layer, "mode", "constant", "edge");
     if (model == NULL || tensor == SIZE_MAX || !copies || !has_other_encoding(layer, 0))
         return false;
-    return nd_condition_reads(model, layer, "SpaceToDepth") || nd_condition_reads(model, layer, "ReduceMax") ||
+    return reads(model, layer, "SpaceToDepth") || reads(model, layer, "ReduceMax") ||
            is_moved_input(model, tensor, moves, sizeof moves / sizeof moves[0]);
 }
 
@@ -168,7 +203,7 @@ static bool is_moved_and_kept(const struct nd_model *model, const struct nd_exac
         (layer->call->inputs[i].quant->zero_point[0] == 0 && layer->call->out_quant->zero_point[0] != 0))
         return false;
     return strcmp(maker->op_types, "SpaceToDepth") == 0 ||
-           (nd_condition_is_named(maker->op_types, last, sizeof last / sizeof last[0]) &&
+           (is_named(maker->op_types, last, sizeof last / sizeof last[0]) &&
             is_moved_input(model, tensor, moves, sizeof moves / sizeof moves[0]));
 }
 
@@ -176,10 +211,10 @@ const struct nd_array *nd_layer_kept_qvalues(const struct nd_model *model, const
                                              size_t i)
 {
     bool may_be = is_moved_and_kept(model, layer, i) || is_input_among_three(model, layer, i);
-    return may_be ? nd_condition_input(layer, i) : NULL;
+    return may_be ? input_of(layer, i) : NULL;
 }
 
-bool nd_is_concat_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_concat_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     for (size_t i = 0; i < layer->call->n_inputs; i++)
         if (is_moved_and_kept(model, layer, i))
@@ -189,19 +224,19 @@ bool nd_is_concat_of_kept(const struct nd_model *model, const struct nd_exact_la
 
 /* golden/found/max-pool.u8.onnx and 28 others of its kind: wrong where the input of the Pad lies in blocks, and
  * the Pad adds columns on the left. */
-bool nd_is_pool_of_padded(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_pool_of_padded(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    return is_padded(layer) && nd_condition_reads(model, layer, "Pad");
+    return is_padded(layer) && reads(model, layer, "Pad");
 }
 
 /* golden/found/pads.u16.onnx and those that docs/results/found.md lists. */
-bool nd_is_pad_of_pad(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_pad_of_pad(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    return nd_condition_reads(model, layer, "Pad");
+    return reads(model, layer, "Pad");
 }
 
 /* golden/found/depth-to-space.u8.onnx, space-to-depth.u8.onnx and those that docs/results/found.md lists. */
-bool nd_is_depth_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
+static bool is_depth_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     size_t tensor = layer->input_tensors[0];
     bool is_to_depth =
@@ -210,62 +245,32 @@ bool nd_is_depth_of_kept(const struct nd_model *model, const struct nd_exact_lay
            (is_to_depth || is_moved_input(model, tensor, NULL, 0));
 }
 
-/* Input i; NULL: there is none, or its values are not known. Borrowed. */
-static const struct nd_array *nd_condition_input(const struct nd_exact_layer *layer, size_t i)
-{
-    return layer->call->n_inputs > i ? layer->call->inputs[i].values : NULL;
-}
-
-/* Whether the layer makes 16 bits. */
-static bool nd_condition_is_wide(const struct nd_exact_layer *layer)
-{
-    return nd_dtype_is_integer(layer->dtype) && nd_dtype_size_bytes(layer->dtype) == 2;
-}
+/* ---- of other operators ---- */
 
 static bool is_depthwise_1x1(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    const struct nd_array *x = nd_condition_input(layer, 0), *w = nd_condition_input(layer, 1);
+    const struct nd_array *x = input_of(layer, 0), *w = input_of(layer, 1);
     return x != NULL && w != NULL && x->shape.rank == 4 && w->shape.rank == 4 && x->shape.dims[1] > 1 &&
            w->shape.dims[1] == 1 && w->shape.dims[2] == 1 && w->shape.dims[3] == 1;
-}
-
-/* Whether the attribute, or otherwise this, is the value. */
-static bool nd_condition_has_text(const struct nd_exact_layer *layer, const char *name, const char *otherwise,
-                                  const char *value)
-{
-    const struct nd_op_call call = {.node = layer->call->node, .opset = layer->call->opset};
-    char buf[32];
-    const char *text = nd_op_text(&call, name, buf, sizeof buf);
-    return strcmp(text[0] != '\0' ? text : otherwise, value) == 0;
 }
 
 static bool is_resize_to_floor(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    return nd_condition_has_text(layer, "mode", "nearest", "nearest") &&
-           nd_condition_has_text(layer, "coordinate_transformation_mode", "half_pixel", "half_pixel") &&
-           nd_condition_has_text(layer, "nearest_mode", "round_prefer_floor", "floor");
-}
-
-/* Whether an operator of that type alone makes the first operand. */
-static bool nd_condition_reads(const struct nd_model *model, const struct nd_exact_layer *layer,
-                               const char *op_type)
-{
-    size_t tensor = layer->input_tensors[0];
-    const struct nd_model_layer *maker =
-        model != NULL && tensor != SIZE_MAX ? nd_model_layer_of_tensor(model, tensor) : NULL;
-    return maker != NULL && strcmp(maker->op_types, op_type) == 0;
+    return has_text(layer, "mode", "nearest", "nearest") &&
+           has_text(layer, "coordinate_transformation_mode", "half_pixel", "half_pixel") &&
+           has_text(layer, "nearest_mode", "round_prefer_floor", "floor");
 }
 
 /* golden/found/transposed-sum.u8.onnx and twelve others of its kind: nothing is wrong where the constant is the
  * first operand, one number for several channels, or where a Relu is part of the layer. */
 static bool is_sum_of_transposed(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    const struct nd_array *x = nd_condition_input(layer, 0), *constant = nd_condition_input(layer, 1);
+    const struct nd_array *x = input_of(layer, 0), *constant = input_of(layer, 1);
     return x != NULL && constant != NULL && layer->origins[1] == ND_EXACT_FROM_CONSTANT && x->shape.rank == 4 &&
            constant->n == (size_t)x->shape.dims[1] && isinf(layer->call->low) && isinf(layer->call->high) &&
-           nd_condition_reads(model, layer, "ConvTranspose");
+           reads(model, layer, "ConvTranspose");
 }
 
 /* Of one row the largest share and the least differ by no more than this factor; chosen: the nine values that
@@ -276,10 +281,9 @@ static const double nearly_equal = 2;
 static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    const struct nd_array *x = nd_condition_input(layer, 0);
+    const struct nd_array *x = input_of(layer, 0);
     const struct nd_quant *quant = layer->call->inputs[0].quant;
-    if (!nd_condition_is_wide(layer) || x == NULL || quant == NULL || quant->n != 1 || x->shape.rank < 1 ||
-        x->n == 0)
+    if (!is_wide(layer) || x == NULL || quant == NULL || quant->n != 1 || x->shape.rank < 1 || x->n == 0)
         return false;
     size_t n = (size_t)x->shape.dims[x->shape.rank - 1];
     for (size_t row = 0; n > 1 && row + n <= x->n; row += n) {
@@ -303,8 +307,8 @@ static bool is_norm_that_loses_a_sign(const struct nd_model *model, const struct
 static bool is_concat_of_saturated(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    for (size_t k = 0; nd_condition_is_wide(layer) && k < layer->call->n_inputs; k++) {
-        const struct nd_array *x = nd_condition_input(layer, k);
+    for (size_t k = 0; is_wide(layer) && k < layer->call->n_inputs; k++) {
+        const struct nd_array *x = input_of(layer, k);
         double low, high;
         if (x == NULL || layer->call->inputs[k].quant == NULL)
             continue;
@@ -314,14 +318,6 @@ static bool is_concat_of_saturated(const struct nd_model *model, const struct nd
                 return true;
     }
     return false;
-}
-
-double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, bool *is_clipped)
-{
-    double low, high, steps = rint(1 / (double)x->scale[0]), zero = (double)x->zero_point[0];
-    nd_qvalue_range(dtype, &low, &high);
-    *is_clipped = steps + zero > high + 1;
-    return fmin(steps + zero, high) - zero;
 }
 
 static bool is_reciprocal_of_fine(const struct nd_model *model, const struct nd_exact_layer *layer)
@@ -358,7 +354,7 @@ static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact
     size_t tensor = layer->input_tensors[0];
     const struct nd_model_layer *maker = NULL;
     if (model == NULL || tensor == SIZE_MAX ||
-        (nd_condition_is_wide(layer) ? !cuts_below && !cuts_above : cuts_below == cuts_above))
+        (is_wide(layer) ? !cuts_below && !cuts_above : cuts_below == cuts_above))
         return false;
     maker = nd_model_layer_of_tensor(model, tensor);
     if (maker != NULL && strcmp(maker->op_types, "Transpose") == 0 && maker->n_inputs > 0)
@@ -373,14 +369,6 @@ static bool is_product_whose_bias_wraps(const struct nd_model *model, const stru
 {
     (void)model;
     return nd_layer_wraps_bias(layer);
-}
-
-static bool nd_condition_is_named(const char *op_types, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(op_types, names[i]) == 0)
-            return true;
-    return false;
 }
 
 /* The only tensor that the layer reads beside constants is made by this one; NULL: there are several. */
@@ -440,10 +428,9 @@ static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd
 static bool is_tanh_of_rows(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     enum { ROWS = 16 };
-    const struct nd_array *x = nd_condition_input(layer, 0);
+    const struct nd_array *x = input_of(layer, 0);
     (void)model;
-    return nd_condition_is_wide(layer) && x != NULL && x->shape.rank >= 2 &&
-           x->shape.dims[x->shape.rank - 2] == ROWS;
+    return is_wide(layer) && x != NULL && x->shape.rank >= 2 && x->shape.dims[x->shape.rank - 2] == ROWS;
 }
 
 /* Whether the layer is x Sigmoid(x), x from a convolution or a norm of one. */
@@ -474,10 +461,10 @@ static bool is_gate_of_silu(const struct nd_model *model, size_t tensor)
  * Conv that reads the product. */
 static bool is_silu_that_races(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    enum { RANK = 4, HEIGHT = 2, AT_ONCE_of_conditions = 8 };
-    const struct nd_array *x = nd_condition_input(layer, 0);
-    if (model == NULL || !nd_condition_is_wide(layer) || x == NULL || x->shape.rank != RANK ||
-        x->shape.dims[HEIGHT] % AT_ONCE_of_conditions == 0)
+    enum { RANK = 4, HEIGHT = 2, AT_ONCE = 8 };
+    const struct nd_array *x = input_of(layer, 0);
+    if (model == NULL || !is_wide(layer) || x == NULL || x->shape.rank != RANK ||
+        x->shape.dims[HEIGHT] % AT_ONCE == 0)
         return false;
     const struct nd_model_layer *self = nd_model_layer_of_tensor(model, layer->tensor);
     size_t read = layer->input_tensors[0];
@@ -493,7 +480,7 @@ static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_e
     enum { KEPT = 128, SHORTEST = 3 };
     (void)model;
     const struct nd_quant *quant = layer->call->out_quant;
-    const struct nd_array *x = nd_condition_input(layer, 0);
+    const struct nd_array *x = input_of(layer, 0);
     if (layer->dtype != ND_DTYPE_U8 || quant == NULL || quant->n != 1 || x == NULL || x->shape.rank < 1)
         return false;
     int axis = (int)nd_onnx_attribute_i(layer->call->node, "axis", -1);
@@ -508,7 +495,7 @@ bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *laye
 #define ND_OPERATORS(...) __VA_ARGS__
     static const struct {
         const char *op_types[3]; /* up to NULL */
-        nd_condition *has;
+        layer_condition *has;
     } rows[] = {
 #define ND_DEFECT(condition, function, operators, ...) {{ND_OPERATORS operators}, function},
 #include "arithmetic/known/defects.def"

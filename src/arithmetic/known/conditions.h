@@ -13,11 +13,6 @@ enum nd_layer_condition {
     ND_N_LAYER_CONDITIONS
 };
 
-/* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a quantised value of
- * that encoding, which is clipped. *is_clipped: by more than a step. Measured with
- * golden/found/reciprocal.u16.onnx and 46 others of its kind. */
-double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, bool *is_clipped);
-
 /* Whether the layer is such a one, by its operator and what it reads of the sample at hand. model may be NULL:
  * then nothing is known of what a Pad makes, or which tensors are inputs. Any thread. */
 bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *layer,

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/graph/load.h"
+#include "model/graph/external.h"
 
 /* The type of that number, where it is one of ours. */
 static enum nd_dtype dtype_of(int64_t elem_type)

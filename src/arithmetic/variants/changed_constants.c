@@ -1,9 +1,12 @@
+/* What a product by constants gives when these are not the model's, or are read in another way: exact values,
+ * or those of an arithmetic. docs/reference/diagnoses.md has the faults that do so. */
 #include "arithmetic/variants/changed_constants.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/linear/linear_families.h"
 #include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/ops_shared.h"
 #include "core/error.h"
@@ -196,23 +199,23 @@ static void changed_deinit(struct changed *c)
     free(c->quant.scale);
 }
 
-/* ---- what comes out ---- */
-
 /* By exact values. Left empty where the operator or its quantisation is not covered. */
-static enum nd_status round_exact(const struct changed *c, const struct nd_rounding_rule *usual,
+static enum nd_status round_exact(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
                                   struct nd_array *qvalues, struct nd_error *err)
 {
     struct nd_linear_result result;
     struct nd_error problem = {0};
-    enum nd_status status = nd_linear_layer(&c->call, &result, &problem);
+    const struct nd_quant *quant = layer->call->out_quant;
+    enum nd_status status = nd_linear_layer(layer->call, &result, &problem);
     if (status == ND_ERR_MEMORY)
         return nd_fail_memory(err);
     if (status != ND_OK)
         return ND_OK;
-    status = nd_array_make(qvalues, c->layer.dtype, &result.shape, err);
-    for (size_t i = 0; status == ND_OK && i < result.n; i++)
-        qvalues->x[i] = nd_rounding_rule_qvalue(usual, &result.v[i], (double)c->call.out_quant->zero_point[0],
-                                                c->layer.dtype);
+    if (quant->n == 1)
+        status = nd_array_make(qvalues, layer->dtype, &result.shape, err);
+    for (size_t i = 0; status == ND_OK && quant->n == 1 && i < result.n; i++)
+        qvalues->x[i] =
+            nd_rounding_rule_qvalue(usual, &result.v[i], (double)quant->zero_point[0], layer->dtype);
     nd_linear_deinit(&result);
     return status;
 }
@@ -231,7 +234,7 @@ enum nd_status nd_layer_changed(const struct nd_exact_layer *layer,
     if (status == ND_OK && c.is_other && layer_arithmetic != NULL)
         status = nd_layer_arithmetic_run(layer_arithmetic, &c.layer, NULL, qvalues, &is_covered, err);
     if (status == ND_OK && c.is_other && !is_covered)
-        status = round_exact(&c, usual, qvalues, err);
+        status = round_exact(&c.layer, usual, qvalues, err);
     changed_deinit(&c);
     if (status != ND_OK)
         nd_array_deinit(qvalues);
@@ -314,4 +317,149 @@ void nd_product_parts_deinit(struct nd_product_parts *parts)
 {
     nd_array_deinit(&parts->products);
     nd_array_deinit(&parts->moved);
+}
+
+/* ---- a matrix of weights whose bytes are read in the other order ---- */
+
+enum { MAX_MATRIX_INPUTS = 8 };
+
+/* The place of the weights in the layer's inputs, or SIZE_MAX. */
+static bool has_matrix(const struct nd_exact_layer *layer)
+{
+    const struct nd_linear_call *call = layer->call;
+    const char *op = call->node != NULL ? call->node->op_type : "";
+    if ((strcmp(op, "Gemm") != 0 && strcmp(op, "MatMul") != 0) || call->n_inputs <= WEIGHTS ||
+        call->n_inputs > MAX_MATRIX_INPUTS || layer->origins[WEIGHTS] != ND_EXACT_FROM_CONSTANT)
+        return false;
+    const struct nd_array *weights = call->inputs[WEIGHTS].values;
+    return weights != NULL && weights->shape.rank == 2 && weights->shape.dims[0] > 1 &&
+           weights->shape.dims[1] > 1;
+}
+
+/* The bytes of the transposed matrix, in the shape of the matrix. */
+static enum nd_status transpose(const struct nd_array *from, struct nd_array *to, bool *is_other,
+                                struct nd_error *err)
+{
+    size_t n_rows = (size_t)from->shape.dims[0], n_columns = (size_t)from->shape.dims[1];
+    enum nd_status status = nd_array_make(to, from->dtype, &from->shape, err);
+    *is_other = false;
+    for (size_t r = 0; status == ND_OK && r < n_rows; r++)
+        for (size_t c = 0; c < n_columns; c++) {
+            size_t at = c * n_rows + r;
+            to->x[at] = from->x[r * n_columns + c];
+            *is_other = *is_other || to->x[at] != from->x[at];
+        }
+    return status;
+}
+
+enum nd_status nd_layer_transposed(const struct nd_exact_layer *layer,
+                                   const struct nd_layer_arithmetic *layer_arithmetic,
+                                   const struct nd_rounding_rule *usual, struct nd_array *qvalues,
+                                   struct nd_error *err)
+{
+    struct nd_array turned = {0};
+    struct nd_linear_input inputs[MAX_MATRIX_INPUTS];
+    bool is_other = false, is_covered = false;
+    *qvalues = (struct nd_array){0};
+    if (!has_matrix(layer))
+        return ND_OK;
+    enum nd_status status = transpose(layer->call->inputs[WEIGHTS].values, &turned, &is_other, err);
+    struct nd_linear_call call = *layer->call;
+    memcpy(inputs, call.inputs, call.n_inputs * sizeof *inputs);
+    inputs[WEIGHTS].values = &turned;
+    inputs[WEIGHTS].packed_weights = NULL;
+    call.shared = NULL;
+    call.inputs = inputs;
+    struct nd_exact_layer changed = *layer;
+    changed.call = &call;
+    if (status == ND_OK && is_other && layer_arithmetic != NULL)
+        status = nd_layer_arithmetic_run(layer_arithmetic, &changed, NULL, qvalues, &is_covered, err);
+    if (status == ND_OK && is_other && !is_covered)
+        status = round_exact(&changed, usual, qvalues, err);
+    nd_array_deinit(&turned);
+    if (status != ND_OK)
+        nd_array_deinit(qvalues);
+    return status;
+}
+
+/* ---- the scales of weights along another axis ---- */
+
+static bool has_scales_along_axis(const struct nd_exact_layer *layer)
+{
+    static const char *const names[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    const struct nd_linear_call *call = layer->call;
+    bool is_product = false;
+    for (size_t i = 0; call->node != NULL && i < sizeof names / sizeof *names; i++)
+        is_product = is_product || strcmp(call->node->op_type, names[i]) == 0;
+    if (!is_product || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS || call->out_quant->n != 1)
+        return false;
+    const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
+    return layer->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT && weights->values != NULL &&
+           weights->quant != NULL && weights->quant->n > 1;
+}
+
+/* The first other axis of the same length; -1: none. */
+static int find_axis(const struct nd_linear_input *weights, int *own)
+{
+    const struct nd_shape *shape = &weights->values->shape;
+    *own = weights->quant->axis < 0 ? weights->quant->axis + shape->rank : weights->quant->axis;
+    for (int axis = 0; axis < shape->rank; axis++)
+        if (axis != *own && (size_t)shape->dims[axis] == weights->quant->n)
+            return axis;
+    return -1;
+}
+
+/* All inputs as real numbers, the weights by the other axis. */
+static enum nd_status make_reals(const struct nd_linear_call *call, struct nd_array *reals, size_t *n,
+                                 struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (*n = 0; *n < call->n_inputs && status == ND_OK; (*n)++)
+        if (call->inputs[*n].values != NULL)
+            status = nd_linear_reals(call, *n, &reals[*n], err);
+    return status;
+}
+
+static void round_reals(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
+                        struct nd_array *qvalues)
+{
+    const struct nd_linear_call *call = layer->call;
+    double scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
+    for (size_t i = 0; i < qvalues->n; i++) {
+        const struct nd_ratio ratio = nd_ratio_of(fmin(fmax(qvalues->x[i], call->low), call->high), scale);
+        qvalues->x[i] = nd_rounding_rule_qvalue(usual, &ratio, zero, layer->dtype);
+    }
+}
+
+enum nd_status nd_layer_other_axis(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
+                                   struct nd_array *qvalues, int *own, int *other, struct nd_error *err)
+{
+    struct nd_array reals[MAX_INPUTS] = {{.n = 0}};
+    const struct nd_array *pointers[MAX_INPUTS] = {NULL};
+    struct nd_linear_input inputs[MAX_INPUTS];
+    struct nd_error problem = {0};
+    size_t n = 0;
+    *qvalues = (struct nd_array){0};
+    if (!has_scales_along_axis(layer) || (*other = find_axis(&layer->call->inputs[WEIGHTS], own)) < 0)
+        return ND_OK;
+    struct nd_linear_call call = *layer->call;
+    memcpy(inputs, call.inputs, call.n_inputs * sizeof *inputs);
+    struct nd_quant quant = *inputs[WEIGHTS].quant;
+    quant.axis = *other;
+    inputs[WEIGHTS].quant = &quant;
+    inputs[WEIGHTS].packed_weights = NULL;
+    call.shared = NULL;
+    call.inputs = inputs;
+    enum nd_status status = make_reals(&call, reals, &n, &problem);
+    for (size_t i = 0; i < n; i++)
+        pointers[i] = call.inputs[i].values != NULL ? &reals[i] : NULL;
+    if (status == ND_OK)
+        status = nd_linear_run(&call, call.node, pointers, n, qvalues, &problem);
+    if (status == ND_OK)
+        round_reals(layer, usual, qvalues);
+    else
+        nd_array_deinit(qvalues);
+    for (size_t i = 0; i < MAX_INPUTS; i++)
+        nd_array_deinit(&reals[i]);
+    return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
 }

@@ -1,5 +1,6 @@
-/* What a product by constants gives when these are not the model's: a bias that was lost, weights whose scale
- * or zero point is another one, kernels in another order. */
+/* What a product by constants gives when these are not the model's, or are read in another way: a bias that was
+ * lost, weights whose scale or zero point is another one, kernels in another order, a matrix transposed, scales
+ * along another axis. */
 #ifndef ND_ARITH_CHANGED_CONSTANTS_H
 #define ND_ARITH_CHANGED_CONSTANTS_H
 
@@ -25,10 +26,10 @@ struct nd_changed_constants {
     double amount;
 };
 
-/* The quantised values of the layer so, by unit_program (NULL, or where it does not cover that: the exact
- * values, rounded by `usual`). codes->n is 0 where the change does not fit the layer (one channel's weights of
- * a ConvTranspose in groups, no bias, kernels that are not square), or changes no constant. The caller frees
- * *quantised values. ND_ERR_MEMORY; what cannot be evaluated is no error. */
+/* The quantised values of the layer so, by layer_arithmetic (NULL, or where it does not cover that: the exact
+ * values, rounded by `usual`). qvalues->n is 0 where the change does not fit the layer (one channel's weights
+ * of a ConvTranspose in groups, no bias, kernels that are not square), or changes no constant. The caller frees
+ * *qvalues. ND_ERR_MEMORY; what cannot be evaluated is no error. */
 enum nd_status nd_layer_changed(const struct nd_exact_layer *layer,
                                 const struct nd_layer_arithmetic *layer_arithmetic,
                                 const struct nd_rounding_rule *usual, const struct nd_changed_constants *change,
@@ -50,5 +51,23 @@ struct nd_product_parts {
 enum nd_status nd_layer_product_parts(const struct nd_exact_layer *layer, double shift,
                                       struct nd_product_parts *out, struct nd_error *err);
 void nd_product_parts_deinit(struct nd_product_parts *parts);
+
+/* A converter wrote the matrix of a Gemm or MatMul transposed, and its shape says nothing of it (square ones,
+ * above all). The quantised values of the layer so, by layer_arithmetic (NULL: the exact values, rounded by
+ * `usual`). qvalues->n is 0 where the layer is no Gemm or MatMul with a constant matrix of weights, or where
+ * transposing it changes nothing. The caller frees *qvalues. ND_ERR_MEMORY; what cannot be evaluated is no
+ * error. */
+enum nd_status nd_layer_transposed(const struct nd_exact_layer *layer,
+                                   const struct nd_layer_arithmetic *layer_arithmetic,
+                                   const struct nd_rounding_rule *usual, struct nd_array *qvalues,
+                                   struct nd_error *err);
+
+/* A backend counts channels along one axis of the weights, and the model's scales belong to another of the same
+ * length. The quantised values of the layer so, worked out in doubles and rounded by `usual`; *own is the axis
+ * of the scales, *other the one that was taken. qvalues->n is 0 where the layer is no Conv, ConvTranspose, Gemm
+ * or MatMul with constant weights that have a scale for each place along an axis, or where no other axis is as
+ * long. The caller frees *qvalues. ND_ERR_MEMORY; what cannot be evaluated is no error. */
+enum nd_status nd_layer_other_axis(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
+                                   struct nd_array *qvalues, int *own, int *other, struct nd_error *err);
 
 #endif

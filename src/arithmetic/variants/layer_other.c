@@ -1,3 +1,5 @@
+/* Layers made in another way than one operator with the model's encodings (layer_other.h): what it is, by the
+ * rules of docs/science/htp-arithmetic.md. */
 #include "arithmetic/variants/layer_other.h"
 
 #include <math.h>

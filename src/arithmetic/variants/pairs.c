@@ -1,6 +1,9 @@
+/* What a layer gives when two products of 8 bit quantised values are added in 16 bits before they reach the
+ * accumulator. pairs.h has the formula. */
 #include "arithmetic/variants/pairs.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +11,38 @@
 #include "arithmetic/operators/window.h"
 #include "core/error.h"
 #include "core/memory.h"
+
+/* ---- the ways ---- */
+
+#define ORDERED(order)                                                                                         \
+    {false, true, 1, order}, {true, false, 8, order}, {true, true, 1, order}, {false, true, 8, order},         \
+        {true, false, 1, order}, {true, true, 8, order}, {false, false, 1, order},                             \
+    {                                                                                                          \
+        false, false, 8, order                                                                                 \
+    }
+static const struct nd_pair_sum pair_sums[ND_N_PAIR_SUMS] = {
+    ORDERED(ND_PAIR_CHANNELS_FASTEST), ORDERED(ND_PAIR_POSITIONS_FASTEST), ORDERED(ND_PAIR_CHANNELS_PADDED)};
+
+const struct nd_pair_sum *nd_pair_sums(void)
+{
+    return pair_sums;
+}
+
+const char *nd_pair_sum_text(const struct nd_pair_sum *sum, bool has_orders, char buf[ND_PAIR_SUM_TEXT_BYTES])
+{
+    static const char *const orders[] = {[ND_PAIR_CHANNELS_FASTEST] = "; k counts channels fastest",
+                                         [ND_PAIR_POSITIONS_FASTEST] = "; k counts kernel positions fastest",
+                                         [ND_PAIR_CHANNELS_PADDED] =
+                                             "; k counts the channels of one kernel position"};
+    const char *known = sum->is_unsigned && !sum->is_wrapping && sum->distance == 1 ? ", as on x86 without VNNI"
+                        : !sum->is_unsigned && sum->is_wrapping && sum->distance == 8
+                            ? ", as smull with smlal does"
+                            : "";
+    snprintf(buf, ND_PAIR_SUM_TEXT_BYTES, "two products (k and k + %d) are added in 16 bits and %s%s%s",
+             sum->distance, sum->is_wrapping ? "wrap" : "saturate", known,
+             has_orders ? orders[sum->order] : "");
+    return buf;
+}
 
 /* ---- the operands, as matrices of raw quantised values ---- */
 
@@ -343,7 +378,7 @@ static enum nd_status find_exact(struct pairs *p, bool *is_covered, struct nd_er
 
 static enum nd_status try_all(struct pairs *p, nd_pair_sum_found *found, void *context, struct nd_error *err)
 {
-    const struct nd_pair_sum *sums = nd_pair_sums();
+    const struct nd_pair_sum *sums = pair_sums;
     struct nd_array qvalues = {0}, plain = {0};
     enum nd_status status = nd_array_make(&plain, p->layer->dtype, &p->exact.shape, err);
     if (status == ND_OK)

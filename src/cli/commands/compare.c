@@ -388,8 +388,8 @@ static const struct cli_option options[] = {
              "also compare the devices with each other, not only with the reference"),
     OPT_LIST(0, "matrix", struct compare_values, matrices, CLI_A_TEXT("METRIC[:NAME]"),
              "print a table of every device against every other one, at the model's outputs or at tensor NAME; "
-             "METRIC is share, differing, max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr, cosine, norm_ratio, "
-             "pearson or kl; implies --all-pairs; may be repeated"),
+             "METRIC is the name of a metric, such as share, max_lsb, sqnr or kl (another word lists all); "
+             "implies --all-pairs; may be repeated"),
     OPT_CHOICE(0, "ulp-in", struct compare_values, ulp_in, "TYPE", float_types,
                "also count ULP in the type that the device computes in: float64, float32, float16, bfloat16, "
                "float8_e4m3fn or float8_e5m2"),

@@ -11,7 +11,7 @@
 #include "compare/engine/job_plan.h"
 #include "compare/engine/part.h"
 #include "compare/engine/tile.h"
-#include "compare/metrics/joint.h"
+#include "compare/metrics/states.h"
 #include "core/documents/json_out.h"
 #include "core/error.h"
 #include "core/memory.h"

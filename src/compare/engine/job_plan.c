@@ -1,4 +1,5 @@
-/* From pairs of captures to jobs. */
+/* From pairs of captures to jobs: which tensors are read, and which stand beside which.
+ * docs/reference/metrics.md#alignment and #parts. */
 #include "compare/engine/job_plan.h"
 
 #include <math.h>
@@ -6,10 +7,11 @@
 #include <string.h>
 
 #include "capture/read/view.h"
-#include "compare/engine/format_text.h"
-#include "compare/metrics/joint.h"
+#include "compare/matching/matching.h"
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/tensors/digest_stream.h"
 
 /* Work is handed out in pieces of about this size. A sample up to it is never split, so that what needs a whole
  * sample does not depend on how the file is laid out. */
@@ -202,9 +204,36 @@ static bool must_read(const struct nd_job *job)
     return job->is_scanned;
 }
 
-/* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
- * of captures, each made when there is none yet; and, when all are there, sample counts, tiles and memory for
- * results. */
+/* NULL when out of memory. */
+static struct nd_job_digests *create_digests(const struct nd_job *job)
+{
+    struct nd_job_digests *digests = nd_calloc(1, sizeof *digests);
+    size_t n;
+    if (digests == NULL || !nd_size_mul(job->n_streams, job->end_sample - job->first_sample, &n) ||
+        (digests->of = nd_calloc(n, sizeof *digests->of)) == NULL) {
+        free(digests);
+        return NULL;
+    }
+    digests->n = n;
+    pthread_mutex_init(&digests->lock, NULL);
+    pthread_cond_init(&digests->turn, NULL);
+    return digests;
+}
+
+static void destroy_digests(struct nd_job_digests **digests)
+{
+    struct nd_job_digests *d = *digests;
+    if (d == NULL)
+        return;
+    for (size_t i = 0; i < d->n; i++)
+        nd_digest_stream_destroy(&d->of[i].stream);
+    pthread_mutex_destroy(&d->lock);
+    pthread_cond_destroy(&d->turn);
+    free(d->of);
+    free(d);
+    *digests = NULL;
+}
+
 static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_options *options,
                                      struct nd_error *err)
 {
@@ -241,7 +270,7 @@ static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare
     if (job->tiles_per_sample > 1)
         job->spans = nd_calloc(n_cells, sizeof *job->spans);
     if (job->tiles_per_sample > 1 && !job->trust_digests)
-        job->digests = nd_job_digests_create(job);
+        job->digests = create_digests(job);
     if ((job->is_scanned && job->best == NULL) || (job->tiles_per_sample > 1 && job->spans == NULL) ||
         (job->tiles_per_sample > 1 && !job->trust_digests && job->digests == NULL))
         return nd_fail_memory(err);
@@ -253,9 +282,6 @@ static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare
     return ND_OK;
 }
 
-/* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
- * of captures, each made when there is none yet; and, when all are there, sample counts, tiles and memory for
- * results. */
 static struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t tensor, size_t probe,
                                     const struct nd_job_options *options, const struct nd_shape *shape)
 {
@@ -308,7 +334,7 @@ void nd_job_destroy(struct nd_job **job)
     free(j->alike);
     free(j->best);
     free(j->spans);
-    nd_job_digests_destroy(&j->digests);
+    destroy_digests(&j->digests);
     pthread_mutex_destroy(&j->lock);
     free(j);
     *job = NULL;

@@ -40,6 +40,22 @@ struct nd_span {
     bool has_others; /* NaN or infinity */
 };
 
+/* Of one stream and sample. */
+struct nd_part_digest {
+    struct nd_digest_stream *stream; /* from the first part to the last */
+    size_t n_added;                  /* parts */
+};
+
+/* Digests of samples that several tiles read. XXH3 takes bytes in order only: a unit waits until the one before
+ * it has added its part. That ends, as tiles are begun in order and add their parts before anything else. */
+struct nd_job_digests {
+    pthread_mutex_t lock;
+    pthread_cond_t turn; /* a part was added, or a tile has failed */
+    bool has_failed;
+    size_t n; /* streams times samples */
+    struct nd_part_digest *of;
+};
+
 struct nd_job {
     const struct nd_matching *alignment;
     const struct nd_kernels *kernels;
@@ -92,14 +108,6 @@ enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t tensor, 
                             const bool *is_mixed, struct nd_job ***jobs, size_t *n_jobs, size_t *capacity,
                             struct nd_error *err);
 void nd_job_destroy(struct nd_job **job);
-
-/* Digests of samples that several tiles read. XXH3 takes bytes in order only: a unit waits until the one before
- * it has added its part. That ends, as tiles are begun in order and add their parts before anything else. */
-struct nd_job_digests;
-
-/* NULL when out of memory. */
-struct nd_job_digests *nd_job_digests_create(const struct nd_job *job);
-void nd_job_digests_destroy(struct nd_job_digests **digests);
 
 /* Bytes of buffers that one worker needs for the job. */
 size_t nd_job_memory(const struct nd_job *job);

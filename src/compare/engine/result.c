@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "capture/read/environment.h"
-#include "compare/engine/format_text.h"
 #include "compare/findings/repeats.h"
 #include "compare/matching/matching.h"
 #include "core/error.h"

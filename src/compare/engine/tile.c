@@ -1,25 +1,61 @@
-/* What is looked for in model outputs: the largest value, and what they say as probabilities.
- * docs/reference/metrics.md#distributions and #top-1. */
+/* One piece of a job, by one thread: reads it, checks it and compares it. docs/reference/metrics.md#elements,
+ * #sums, #distributions and #top-1. */
 #include "compare/engine/tile.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/engine/tile_internal.h"
+#include "capture/read/view.h"
 #include "compare/metrics/account.h"
-#include "compare/metrics/joint.h"
+#include "compare/metrics/distribution.h"
 #include "compare/metrics/permutation.h"
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/digest_stream.h"
 
+/* Of several blocks at once, or of one. */
+enum level { IN_GROUP, IN_BLOCK };
+
+/* What a worker knows of one stream. */
+struct stream_work {
+    struct nd_view_scratch view;
+    size_t first, end;          /* samples of the tile that are read */
+    const unsigned char *bytes; /* of them */
+    bool is_needed;             /* for the sample at hand */
+    size_t same;                /* the first stream that is equal to it in the sample at hand */
+    size_t equal_in[2];         /* indexed by enum level: the first stream that is equal to it there */
+    bool is_loaded;             /* of the block at hand: x holds the values */
+    double x[ND_BLOCK];
+    struct nd_side_block side_block;
+    struct nd_side_state side; /* of the sample at hand */
+    struct nd_probabilities probabilities;
+    double *reals; /* of one sample of an output; owned */
+};
+
+struct nd_worker {
+    size_t index, n_streams, n_pairs;
+    struct stream_work *of; /* [n_streams] */
+    size_t *wanted;         /* indexed by 0 .. n_wanted - 1: pairs to compare in the sample at hand */
+    size_t n_wanted;
+    struct nd_view_scratch verify[2];
+    size_t reals_capacity;
+    struct nd_block_scratch scratch;
+};
+
+/* Elements [first, end) of samples [first_sample, end_sample); more than one sample only when they are whole.
+ */
+struct nd_tile_range {
+    size_t first_sample, end_sample, first, end;
+};
+
 static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
                                      struct nd_view_scratch *scratch, const unsigned char **out,
                                      struct nd_error *err);
-static const unsigned char *nd_layer_bytes(const struct nd_worker *w, const struct nd_job *job,
-                                           const struct nd_tile_range *range, size_t stream, size_t sample,
-                                           size_t first);
+static const unsigned char *tile_bytes(const struct nd_worker *w, const struct nd_job *job,
+                                       const struct nd_tile_range *range, size_t stream, size_t sample,
+                                       size_t first);
 
 /* What is no number in a sample, or in the part of it that is here; of a model output also its largest value.
  */
@@ -28,14 +64,13 @@ static void find_best(struct nd_worker *w, struct nd_job *job, const struct nd_t
     size_t n_samples = job->end_sample - job->first_sample;
     for (size_t i = 0; i < job->n_streams; i++) {
         const struct nd_stream *s = &job->streams[i];
-        if (!s->is_scanned || !w->is_needed[i])
+        if (!s->is_scanned || !w->of[i].is_needed)
             continue;
-        struct nd_best best = {.index = -1, .specials = {w->sides[i].n_nan, w->sides[i].n_inf}};
+        struct nd_best best = {.index = -1, .specials = {w->of[i].side.n_nan, w->of[i].side.n_inf}};
         if (job->is_output) {
             best.specials = (struct nd_specials){0};
-            nd_best_offer(&best, &s->layout, job->kernels,
-                          nd_layer_bytes(w, job, range, i, sample, range->first), range->first,
-                          range->end - range->first);
+            nd_best_offer(&best, &s->layout, job->kernels, tile_bytes(w, job, range, i, sample, range->first),
+                          range->first, range->end - range->first);
         }
         pthread_mutex_lock(&job->lock);
         nd_best_merge(&job->best[i * n_samples + sample - job->first_sample], &best);
@@ -48,18 +83,19 @@ static enum nd_status load_reals(struct nd_worker *w, const struct nd_job *job,
                                  struct nd_error *err)
 {
     const struct nd_layout *layout = &job->streams[stream].layout;
-    const unsigned char *bytes = nd_layer_bytes(w, job, range, stream, sample, 0);
-    if (w->reals[stream] == NULL && (w->reals[stream] = nd_calloc(w->reals_capacity, sizeof(double))) == NULL)
+    const unsigned char *bytes = tile_bytes(w, job, range, stream, sample, 0);
+    if (w->of[stream].reals == NULL &&
+        (w->of[stream].reals = nd_calloc(w->reals_capacity, sizeof(double))) == NULL)
         return nd_fail_memory(err);
-    double *reals = w->reals[stream];
+    double *reals = w->of[stream].reals;
     for (size_t first = 0; first < job->n_elems; first += ND_BLOCK) {
         size_t left = job->n_elems - first, n = left < ND_BLOCK ? left : ND_BLOCK;
         nd_layout_load(layout, job->kernels, bytes + first * layout->elem_bytes, first, n, reals + first);
         for (size_t i = first; i < first + n; i++)
             reals[i] *= layout->unit;
     }
-    w->probabilities[stream] = (struct nd_probabilities){.n = job->n_elems, .values = reals};
-    nd_probabilities_describe(&w->probabilities[stream]);
+    w->of[stream].probabilities = (struct nd_probabilities){.n = job->n_elems, .values = reals};
+    nd_probabilities_describe(&w->of[stream].probabilities);
     return ND_OK;
 }
 
@@ -69,20 +105,22 @@ static enum nd_status compare_distributions(struct nd_worker *w, struct nd_job *
 {
     if (w->reals_capacity < job->n_elems) {
         for (size_t i = 0; i < w->n_streams; i++) {
-            free(w->reals[i]);
-            w->reals[i] = NULL;
+            free(w->of[i].reals);
+            w->of[i].reals = NULL;
         }
         w->reals_capacity = job->n_elems;
     }
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < job->n_streams && status == ND_OK; i++)
-        if (w->is_needed[i] && w->same[i] == i)
+        if (w->of[i].is_needed && w->of[i].same == i)
             status = load_reals(w, job, range, i, sample, err);
     for (size_t p = 0; p < job->n_pairs && status == ND_OK; p++) {
         const struct nd_job_pair *pair = &job->pairs[p];
-        if (pair->has_values && sample < pair->n_common && w->is_needed[pair->ref] && w->is_needed[pair->test])
-            nd_distribution_add(&job->states[w->index][p]->distribution, &w->probabilities[w->same[pair->ref]],
-                                &w->probabilities[w->same[pair->test]]);
+        if (pair->has_values && sample < pair->n_common && w->of[pair->ref].is_needed &&
+            w->of[pair->test].is_needed)
+            nd_distribution_add(&job->states[w->index][p]->distribution,
+                                &w->of[w->of[pair->ref].same].probabilities,
+                                &w->of[w->of[pair->test].same].probabilities);
     }
     return status;
 }
@@ -98,49 +136,6 @@ static enum nd_status nd_tile_outputs(struct nd_worker *w, struct nd_job *job,
 
 /* What is read, held against the digests that the captures state. docs/reference/metrics.md#elements. */
 
-/* Of one stream and sample. */
-struct part_digest {
-    struct nd_digest_stream *stream; /* from the first part to the last */
-    size_t n_added;                  /* parts */
-};
-
-struct nd_job_digests {
-    pthread_mutex_t lock;
-    pthread_cond_t turn; /* a part was added, or a tile has failed */
-    bool has_failed;
-    size_t n; /* streams times samples */
-    struct part_digest *of;
-};
-
-struct nd_job_digests *nd_job_digests_create(const struct nd_job *job)
-{
-    struct nd_job_digests *digests = nd_calloc(1, sizeof *digests);
-    size_t n;
-    if (digests == NULL || !nd_size_mul(job->n_streams, job->end_sample - job->first_sample, &n) ||
-        (digests->of = nd_calloc(n, sizeof *digests->of)) == NULL) {
-        free(digests);
-        return NULL;
-    }
-    digests->n = n;
-    pthread_mutex_init(&digests->lock, NULL);
-    pthread_cond_init(&digests->turn, NULL);
-    return digests;
-}
-
-void nd_job_digests_destroy(struct nd_job_digests **digests)
-{
-    struct nd_job_digests *d = *digests;
-    if (d == NULL)
-        return;
-    for (size_t i = 0; i < d->n; i++)
-        nd_digest_stream_destroy(&d->of[i].stream);
-    pthread_mutex_destroy(&d->lock);
-    pthread_cond_destroy(&d->turn);
-    free(d->of);
-    free(d);
-    *digests = NULL;
-}
-
 /* A tile has failed: none waits for it any more. NULL is ignored. */
 static void nd_job_digests_fail(struct nd_job_digests *digests)
 {
@@ -153,7 +148,7 @@ static void nd_job_digests_fail(struct nd_job_digests *digests)
 }
 
 /* Waits for the parts before this one; false when they will not come, as their tile has failed and says why. */
-static bool wait_for_turn(struct nd_job_digests *digests, const struct part_digest *of, size_t part)
+static bool wait_for_turn(struct nd_job_digests *digests, const struct nd_part_digest *of, size_t part)
 {
     pthread_mutex_lock(&digests->lock);
     while (of->n_added != part && !digests->has_failed)
@@ -164,7 +159,7 @@ static bool wait_for_turn(struct nd_job_digests *digests, const struct part_dige
 }
 
 /* Adds this layer's part of a sample. *is_whole: it was the last, and *digest is that of the sample. */
-static enum nd_status add_part(struct nd_job *job, struct part_digest *of, size_t part,
+static enum nd_status add_part(struct nd_job *job, struct nd_part_digest *of, size_t part,
                                const unsigned char *bytes, size_t n_bytes, struct nd_digest *digest,
                                bool *is_whole, struct nd_error *err)
 {
@@ -196,10 +191,10 @@ static enum nd_status nd_tile_check_digests(const struct nd_worker *w, struct nd
     size_t n_samples = job->end_sample - job->first_sample;
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < job->n_streams && status == ND_OK; i++) {
-        if (!w->is_needed[i] || w->same[i] != i)
+        if (!w->of[i].is_needed || w->of[i].same != i)
             continue;
         const struct nd_stream *s = &job->streams[i];
-        const unsigned char *bytes = nd_layer_bytes(w, job, range, i, sample, range->first);
+        const unsigned char *bytes = tile_bytes(w, job, range, i, sample, range->first);
         size_t n_bytes = (range->end - range->first) * s->layout.elem_bytes;
         struct nd_digest digest;
         bool is_whole = job->tiles_per_sample == 1;
@@ -286,24 +281,8 @@ struct nd_worker *nd_worker_create(size_t index, size_t n_streams, size_t n_pair
     w->n_streams = n_streams;
     w->n_pairs = n_pairs;
     w->wanted = nd_calloc(n_pairs, sizeof *w->wanted);
-    w->views = nd_calloc(n_streams, sizeof *w->views);
-    w->first = nd_calloc(n_streams, sizeof *w->first);
-    w->end = nd_calloc(n_streams, sizeof *w->end);
-    w->bytes = nd_calloc(n_streams, sizeof *w->bytes);
-    w->is_needed = nd_calloc(n_streams, sizeof *w->is_needed);
-    w->same = nd_calloc(n_streams, sizeof *w->same);
-    w->rep = nd_calloc(n_streams, sizeof *w->rep);
-    w->group_rep = nd_calloc(n_streams, sizeof *w->group_rep);
-    w->x = nd_calloc(n_streams, sizeof *w->x);
-    w->is_loaded = nd_calloc(n_streams, sizeof *w->is_loaded);
-    w->side_blocks = nd_calloc(n_streams, sizeof *w->side_blocks);
-    w->sides = nd_calloc(n_streams, sizeof *w->sides);
-    w->probabilities = nd_calloc(n_streams, sizeof *w->probabilities);
-    w->reals = nd_calloc(n_streams, sizeof *w->reals);
-    if (w->views == NULL || w->first == NULL || w->end == NULL || w->bytes == NULL || w->is_needed == NULL ||
-        w->same == NULL || w->rep == NULL || w->x == NULL || w->side_blocks == NULL || w->sides == NULL ||
-        w->probabilities == NULL || w->reals == NULL || w->wanted == NULL || w->is_loaded == NULL ||
-        w->group_rep == NULL) {
+    w->of = nd_calloc(n_streams, sizeof *w->of);
+    if (w->wanted == NULL || w->of == NULL) {
         nd_worker_destroy(&w);
         nd_fail_memory(err);
     }
@@ -315,29 +294,14 @@ void nd_worker_destroy(struct nd_worker **worker)
     struct nd_worker *w = *worker;
     if (w == NULL)
         return;
-    for (size_t i = 0; i < w->n_streams; i++) {
-        if (w->views != NULL)
-            nd_view_scratch_deinit(&w->views[i]);
-        if (w->reals != NULL)
-            free(w->reals[i]);
+    for (size_t i = 0; w->of != NULL && i < w->n_streams; i++) {
+        nd_view_scratch_deinit(&w->of[i].view);
+        free(w->of[i].reals);
     }
     nd_view_scratch_deinit(&w->verify[0]);
     nd_view_scratch_deinit(&w->verify[1]);
-    free(w->views);
-    free(w->first);
-    free(w->end);
-    free(w->bytes);
-    free(w->is_needed);
     free(w->wanted);
-    free(w->same);
-    free(w->rep);
-    free(w->group_rep);
-    free(w->x);
-    free(w->is_loaded);
-    free(w->side_blocks);
-    free(w->sides);
-    free(w->probabilities);
-    free(w->reals);
+    free(w->of);
     free(w);
     *worker = NULL;
 }
@@ -372,17 +336,17 @@ static void need(struct nd_worker *w, const struct nd_job *job, size_t stream, s
         if (job->streams[i].has_values && sample < job->streams[i].n_samples &&
             nd_job_is_equal(job, i, stream, sample))
             same = i;
-    w->same[stream] = same;
-    w->is_needed[stream] = w->is_needed[same] = true;
-    w->same[same] = same;
+    w->of[stream].same = same;
+    w->of[stream].is_needed = w->of[same].is_needed = true;
+    w->of[same].same = same;
 }
 
 /* Which streams are read for this sample. */
 static void mark_sample(struct nd_worker *w, const struct nd_job *job, size_t sample)
 {
     for (size_t i = 0; i < job->n_streams; i++) {
-        w->is_needed[i] = false;
-        w->same[i] = i;
+        w->of[i].is_needed = false;
+        w->of[i].same = i;
     }
     w->n_wanted = 0;
     for (size_t p = 0; p < job->n_pairs; p++)
@@ -411,67 +375,67 @@ static enum nd_status view_stream(struct nd_worker *w, const struct nd_job *job,
                                   const struct nd_tile_range *range, size_t i, struct nd_error *err)
 {
     const struct nd_stream *s = &job->streams[i];
-    size_t first_byte = w->first[i] * s->layout.sample_bytes + range->first * s->layout.elem_bytes;
-    size_t n_bytes = (w->end[i] - w->first[i] - 1) * s->layout.sample_bytes +
+    size_t first_byte = w->of[i].first * s->layout.sample_bytes + range->first * s->layout.elem_bytes;
+    size_t n_bytes = (w->of[i].end - w->of[i].first - 1) * s->layout.sample_bytes +
                      (range->end - range->first) * s->layout.elem_bytes;
     for (size_t k = 0; k < i; k++) {
         const struct nd_stream *other = &job->streams[k];
-        if (w->bytes[k] != NULL && w->first[k] == w->first[i] && w->end[k] == w->end[i] &&
+        if (w->of[k].bytes != NULL && w->of[k].first == w->of[i].first && w->of[k].end == w->of[i].end &&
             job->alike[k * job->n_streams + i] &&
             nd_capture_is_stored_alike(&other->tensor, &s->tensor, first_byte, n_bytes)) {
-            w->bytes[i] = w->bytes[k];
+            w->of[i].bytes = w->of[k].bytes;
             return ND_OK;
         }
     }
-    return nd_stream_view(s, first_byte, n_bytes, &w->views[i], &w->bytes[i], err);
+    return nd_stream_view(s, first_byte, n_bytes, &w->of[i].view, &w->of[i].bytes, err);
 }
 
 static enum nd_status view_all(struct nd_worker *w, const struct nd_job *job, const struct nd_tile_range *range,
                                struct nd_error *err)
 {
     for (size_t i = 0; i < job->n_streams; i++) {
-        w->first[i] = w->end[i] = 0;
-        w->bytes[i] = NULL;
+        w->of[i].first = w->of[i].end = 0;
+        w->of[i].bytes = NULL;
     }
     for (size_t sample = range->first_sample; sample < range->end_sample; sample++) {
         mark_sample(w, job, sample);
         for (size_t i = 0; i < job->n_streams; i++)
-            if (w->is_needed[i] && w->same[i] == i) {
-                w->first[i] = w->end[i] == 0 ? sample : w->first[i];
-                w->end[i] = sample + 1;
+            if (w->of[i].is_needed && w->of[i].same == i) {
+                w->of[i].first = w->of[i].end == 0 ? sample : w->of[i].first;
+                w->of[i].end = sample + 1;
             }
     }
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < job->n_streams && status == ND_OK; i++)
-        if (w->end[i] > 0)
+        if (w->of[i].end > 0)
             status = view_stream(w, job, range, i, err);
     return status;
 }
 
 /* Elements from `first` of the sample, of a stream that is read for it. */
-static const unsigned char *nd_layer_bytes(const struct nd_worker *w, const struct nd_job *job,
-                                           const struct nd_tile_range *range, size_t stream, size_t sample,
-                                           size_t first)
+static const unsigned char *tile_bytes(const struct nd_worker *w, const struct nd_job *job,
+                                       const struct nd_tile_range *range, size_t stream, size_t sample,
+                                       size_t first)
 {
-    size_t same = w->same[stream];
+    size_t same = w->of[stream].same;
     const struct nd_layout *layout = &job->streams[same].layout;
-    return w->bytes[same] + (sample - w->first[same]) * layout->sample_bytes +
+    return w->of[same].bytes + (sample - w->of[same].first) * layout->sample_bytes +
            (first - range->first) * layout->elem_bytes;
 }
 
 /* The first stream that holds the same n elements: of streams that are equal in the sample that is known, else
  * bytes are compared with those of the streams that stand for themselves. */
 static size_t find_equal(const struct nd_worker *w, const struct nd_job *job, const struct nd_tile_range *range,
-                         size_t i, size_t sample, size_t first, size_t n, const size_t *reps)
+                         size_t i, size_t sample, size_t first, size_t n, enum level level)
 {
-    if (w->same[i] != i)
-        return reps[w->same[i]];
-    const unsigned char *bytes = nd_layer_bytes(w, job, range, i, sample, first);
+    if (w->of[i].same != i)
+        return w->of[w->of[i].same].equal_in[level];
+    const unsigned char *bytes = tile_bytes(w, job, range, i, sample, first);
     size_t n_bytes = n * job->streams[i].layout.elem_bytes;
     for (size_t k = 0; k < i; k++) {
-        if (!w->is_needed[k] || reps[k] != k || !job->alike[k * job->n_streams + i])
+        if (!w->of[k].is_needed || w->of[k].equal_in[level] != k || !job->alike[k * job->n_streams + i])
             continue;
-        const unsigned char *other = nd_layer_bytes(w, job, range, k, sample, first);
+        const unsigned char *other = tile_bytes(w, job, range, k, sample, first);
         if (bytes == other || memcmp(bytes, other, n_bytes) == 0)
             return k;
     }
@@ -485,8 +449,8 @@ static void compare_group(struct nd_worker *w, const struct nd_job *job, const s
                           size_t sample, size_t first, size_t n)
 {
     for (size_t i = 0; i < job->n_streams; i++)
-        if (w->is_needed[i])
-            w->group_rep[i] = find_equal(w, job, range, i, sample, first, n, w->group_rep);
+        if (w->of[i].is_needed)
+            w->of[i].equal_in[IN_GROUP] = find_equal(w, job, range, i, sample, first, n, IN_GROUP);
 }
 
 /* Blocks that are equal share what is known of one side. */
@@ -494,17 +458,18 @@ static void load_block(struct nd_worker *w, const struct nd_job *job, const stru
                        size_t sample, size_t first, size_t n)
 {
     for (size_t i = 0; i < job->n_streams; i++) {
-        if (!w->is_needed[i])
+        if (!w->of[i].is_needed)
             continue;
-        w->rep[i] = w->group_rep[i] != i ? w->rep[w->group_rep[i]]
-                                         : find_equal(w, job, range, i, sample, first, n, w->rep);
-        if (w->rep[i] == i) {
+        w->of[i].equal_in[IN_BLOCK] = w->of[i].equal_in[IN_GROUP] != i
+                                          ? w->of[w->of[i].equal_in[IN_GROUP]].equal_in[IN_BLOCK]
+                                          : find_equal(w, job, range, i, sample, first, n, IN_BLOCK);
+        if (w->of[i].equal_in[IN_BLOCK] == i) {
             const struct nd_layout *layout = &job->streams[i].layout;
-            const unsigned char *bytes = nd_layer_bytes(w, job, range, i, sample, first);
-            nd_side_block_make(layout, job->kernels, bytes, first, n, w->x[i], &w->is_loaded[i],
-                               &w->side_blocks[i]);
+            const unsigned char *bytes = tile_bytes(w, job, range, i, sample, first);
+            nd_side_block_make(layout, job->kernels, bytes, first, n, w->of[i].x, &w->of[i].is_loaded,
+                               &w->of[i].side_block);
         }
-        nd_side_add_block(&w->sides[i], &w->side_blocks[w->rep[i]], n);
+        nd_side_add_block(&w->of[i].side, &w->of[w->of[i].equal_in[IN_BLOCK]].side_block, n);
     }
 }
 
@@ -512,14 +477,14 @@ static struct nd_side_view view_side(struct nd_worker *w, const struct nd_job *j
                                      const struct nd_tile_range *range, size_t stream,
                                      const struct nd_pair_block *block)
 {
-    size_t rep = w->rep[stream];
-    const unsigned char *bytes = nd_layer_bytes(w, job, range, stream, block->sample, block->first);
-    if (!w->is_loaded[rep] && block->joint != NULL)
-        return (struct nd_side_view){bytes, NULL, &w->side_blocks[rep]};
-    if (!w->is_loaded[rep])
-        nd_layout_load(&job->streams[rep].layout, job->kernels, bytes, block->first, block->n, w->x[rep]);
-    w->is_loaded[rep] = true;
-    return (struct nd_side_view){bytes, w->x[rep], &w->side_blocks[rep]};
+    size_t rep = w->of[stream].equal_in[IN_BLOCK];
+    const unsigned char *bytes = tile_bytes(w, job, range, stream, block->sample, block->first);
+    if (!w->of[rep].is_loaded && block->joint != NULL)
+        return (struct nd_side_view){bytes, NULL, &w->of[rep].side_block};
+    if (!w->of[rep].is_loaded)
+        nd_layout_load(&job->streams[rep].layout, job->kernels, bytes, block->first, block->n, w->of[rep].x);
+    w->of[rep].is_loaded = true;
+    return (struct nd_side_view){bytes, w->of[rep].x, &w->of[rep].side_block};
 }
 
 static void compare_block(struct nd_worker *w, struct nd_job *job, const struct nd_tile_range *range,
@@ -528,7 +493,7 @@ static void compare_block(struct nd_worker *w, struct nd_job *job, const struct 
     load_block(w, job, range, sample, first, n);
     for (size_t k = 0; k < w->n_wanted; k++) {
         struct nd_job_pair *pair = &job->pairs[w->wanted[k]];
-        if (w->rep[pair->ref] == w->rep[pair->test])
+        if (w->of[pair->ref].equal_in[IN_BLOCK] == w->of[pair->test].equal_in[IN_BLOCK])
             continue;
         struct nd_pair_block block = {.probe = job->probe, .sample = sample, .first = first, .n = n};
         struct nd_pair_state *state = job->states[w->index][w->wanted[k]];
@@ -548,7 +513,7 @@ static void compare_block(struct nd_worker *w, struct nd_job *job, const struct 
  */
 static void note_span(struct nd_worker *w, struct nd_job *job, size_t stream, size_t sample)
 {
-    struct nd_side_state *side = &w->sides[stream];
+    struct nd_side_state *side = &w->of[stream].side;
     bool has_others = side->n_nan + side->n_inf > 0;
     if (job->spans == NULL) {
         side->n_stuck_samples = !has_others && job->n_elems > 1 && side->min == side->max;
@@ -573,9 +538,9 @@ static void look_for_permutation(struct nd_worker *w, struct nd_job *job, const 
     const struct nd_layout *layout = &pair->context.ref;
     if (sample != pair->first_differing || job->n_elems > MAX_PERMUTED || pair->context.is_mixed)
         return;
-    uint64_t number = nd_permutation_find(&layout->shape, layout->elem_bytes,
-                                          nd_layer_bytes(w, job, range, pair->ref, sample, 0),
-                                          nd_layer_bytes(w, job, range, pair->test, sample, 0));
+    uint64_t number =
+        nd_permutation_find(&layout->shape, layout->elem_bytes, tile_bytes(w, job, range, pair->ref, sample, 0),
+                            tile_bytes(w, job, range, pair->test, sample, 0));
     nd_first_note(&job->states[w->index][p]->structure.permutation,
                   (struct nd_first){.is_set = true, .probe = job->probe, .sample = sample, .note = number});
 }
@@ -588,8 +553,8 @@ static enum nd_status compare_sample(struct nd_worker *w, struct nd_job *job, co
     if (status != ND_OK)
         return status;
     for (size_t i = 0; i < job->n_streams; i++)
-        if (w->is_needed[i])
-            nd_side_init(&w->sides[i]);
+        if (w->of[i].is_needed)
+            nd_side_init(&w->of[i].side);
     for (size_t first = range->first; first < range->end; first += ND_BLOCK) {
         size_t left = range->end - first;
         if ((first - range->first) % GROUP_ELEMS == 0)
@@ -597,12 +562,12 @@ static enum nd_status compare_sample(struct nd_worker *w, struct nd_job *job, co
         compare_block(w, job, range, sample, first, left < ND_BLOCK ? left : ND_BLOCK);
     }
     for (size_t i = 0; i < job->n_streams; i++)
-        if (w->is_needed[i])
+        if (w->of[i].is_needed)
             note_span(w, job, i, sample);
     for (size_t k = 0; k < w->n_wanted; k++) {
         size_t p = w->wanted[k];
-        nd_side_merge(&job->states[w->index][p]->account.ref, &w->sides[job->pairs[p].ref]);
-        nd_side_merge(&job->states[w->index][p]->account.test, &w->sides[job->pairs[p].test]);
+        nd_side_merge(&job->states[w->index][p]->account.ref, &w->of[job->pairs[p].ref].side);
+        nd_side_merge(&job->states[w->index][p]->account.test, &w->of[job->pairs[p].test].side);
         look_for_permutation(w, job, range, p, sample);
     }
     return ND_OK;

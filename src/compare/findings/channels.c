@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/metrics/sample_at_once.h"
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
@@ -111,8 +111,8 @@ static void widen(const struct work *w, size_t c, struct nd_difference_place *pl
 /* The samples of several probes have no signal in common: section 7. */
 static void leave_out_signal(struct nd_difference *d)
 {
-    d->has_signal = d->has_gain = false;
-    d->sqnr_db = d->cosine = d->norm_ratio = d->pearson = d->gain = d->offset = NAN;
+    d->has_signal = false;
+    nd_signal_copy(NULL, d);
 }
 
 static enum nd_status finish(struct work *w, struct nd_compared_pair *pair, struct nd_error *err)

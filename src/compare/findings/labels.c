@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "arithmetic/operators/array.h"
-#include "compare/engine/format_text.h"
+#include "compare/matching/matching.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "compare/metrics/sample_at_once.h"
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/statistics/binomial.h"
+#include "core/statistics/distributions.h"
 
 double nd_repeats_bound(uint64_t k, uint64_t n)
 {

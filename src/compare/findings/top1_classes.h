@@ -48,10 +48,8 @@ void nd_output_rows_deinit(struct nd_output_rows *rows);
 enum nd_status nd_accuracy_count(const struct nd_matching *alignment, const struct nd_output_rows *rows,
                                  struct nd_comparison *comparison, struct nd_error *err);
 
-/* Shares, p-values and significance from the counts. */
+/* Shares, p-values and significance from the counts; and whether every capture, the reference too, is right no
+ * more often than by chance: comparison->broken_top1. */
 void nd_accuracy_conclude(struct nd_comparison *comparison);
-
-/* Whether every capture, the reference too, is right no more often than by chance: comparison->broken_top1. */
-void nd_chance_conclude(struct nd_comparison *comparison);
 
 #endif

@@ -12,6 +12,7 @@
 #include "core/statistics/mixture.h"
 #include "core/statistics/series.h"
 #include "core/text/options.h"
+#include "npudiff/compare/latency.h"
 
 enum { N_PEELS = 3 };
 /* docs/science/latency.md#modes. */
@@ -42,14 +43,14 @@ static double median_of(struct nd_timed *timed, const double *values, size_t fro
 }
 
 /* The runs of level k: from changes[k - 1] up to changes[k]. */
-static void level_bounds(const struct nd_change *changes, size_t n_changes, size_t n, size_t k, size_t *from,
-                         size_t *to)
+static void level_bounds(const struct nd_level_change *changes, size_t n_changes, size_t n, size_t k,
+                         size_t *from, size_t *to)
 {
     *from = k > 0 ? changes[k - 1].at : 0;
     *to = k < n_changes ? changes[k].at : n;
 }
 
-static void remove_levels(struct nd_timed *timed, const struct nd_change *changes, struct nd_latency *out)
+static void remove_levels(struct nd_timed *timed, const struct nd_level_change *changes, struct nd_latency *out)
 {
     double before = NAN;
     for (size_t k = 0; k <= out->n_changes; k++) {
@@ -235,7 +236,7 @@ static enum nd_status nd_latency_find_modes(struct nd_timed *timed, const struct
                                             unsigned char *classes, struct nd_latency *out,
                                             struct nd_error *err)
 {
-    struct nd_change items[ND_LATENCY_MAX_CHANGES];
+    struct nd_level_change items[ND_LATENCY_MAX_CHANGES];
     struct nd_changes changes = {.items = items, .most = ND_LATENCY_MAX_CHANGES};
     struct parting parting = {.tail_low = -INFINITY, .tail_high = INFINITY};
     take_logarithms(timed, options, out->tick_us);
@@ -657,4 +658,29 @@ enum nd_status nd_latency_of_capture(const struct nd_capture *capture, size_t pr
     }
     free(classes);
     return status;
+}
+
+/* Printed by tools/studies/score_latency, of 1000 series each. */
+const struct nd_latency_rate *nd_latency_rule_rates(void)
+{
+    static const struct nd_latency_rate rates[] = {
+        {"normal, CV 0.02", 30, 0},
+        {"normal, CV 0.05", 30, 0.003},
+        {"normal and exponential, 0.02 and 0.05", 30, 0.159},
+        {"normal, CV 0.03, 2 % three times as long", 30, 0.448},
+        {"normal, CV 0.02", 100, 0},
+        {"normal, CV 0.05", 100, 0},
+        {"normal and exponential, 0.02 and 0.05", 100, 0.019},
+        {"normal, CV 0.03, 2 % three times as long", 100, 0.868},
+        {"normal, CV 0.02", 200, 0},
+        {"normal, CV 0.05", 200, 0},
+        {"normal and exponential, 0.02 and 0.05", 200, 0.004},
+        {"normal, CV 0.03, 2 % three times as long", 200, 0.982},
+        {"normal, CV 0.02", 1000, 0},
+        {"normal, CV 0.05", 1000, 0},
+        {"normal and exponential, 0.02 and 0.05", 1000, 0},
+        {"normal, CV 0.03, 2 % three times as long", 1000, 1},
+        {NULL, 0, 0},
+    };
+    return rates;
 }

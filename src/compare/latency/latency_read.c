@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
-#include "record/probes/loader.h"
+#include "record/probes/npy.h"
 #include "record/probes/npz.h"
 
 static enum nd_status nd_list_read_json(struct nd_list *list, const char *text, size_t n_bytes,

@@ -1,9 +1,12 @@
-/* What must be counted before anything is averaged. docs/reference/metrics.md#accounting. */
+/* What is counted before anything is averaged: elements that differ, values that are no numbers, roundings of
+ * quantised values. docs/reference/metrics.md#elements, #accounting and #mixed-types. */
 #include <math.h>
 
 #include "compare/metrics/account.h"
+#include "compare/metrics/kernels/float_format.h"
+#include "compare/metrics/states.h"
 
-static const struct nd_metric_field fields[] = {
+static const struct nd_metric_field account_fields[] = {
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_nan_mismatch), 0},
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_nan_payload), 0},
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_inf_mismatch), 0},
@@ -60,6 +63,19 @@ void nd_side_merge(struct nd_side_state *side, const struct nd_side_state *other
     nd_fields_merge(side_fields, N_SIDE_FIELDS, side, other, NULL); /* these kinds cannot fail */
 }
 
+/* Whether x, of the element at flat index `index`, is at an end of the range of its type (floats: or beyond).
+ */
+static bool is_saturated(const struct nd_layout *layout, size_t index, double x)
+{
+    if (layout->is_float)
+        return fabs(x) >= layout->high;
+    if (!layout->is_real)
+        return x == layout->low - layout->zero || x == layout->high - layout->zero;
+    size_t channel = index / layout->inner % layout->n_channels;
+    double scale = (double)layout->scale[channel], zero = (double)layout->zero_point[channel];
+    return x == scale * (layout->low - zero) || x == scale * (layout->high - zero);
+}
+
 /* Of the elements whose difference is a number: the others have a line of their own. */
 static uint64_t count_saturation(const struct nd_pair_context *context, const struct nd_pair_block *block)
 {
@@ -69,8 +85,8 @@ static uint64_t count_saturation(const struct nd_pair_context *context, const st
     if (layout->is_real || context->is_mixed) {
         for (size_t k = 0; k < block->n_measured; k++) {
             size_t i = measured[k];
-            n += nd_layout_is_saturated(layout, block->first + i, block->ref.x[i]) !=
-                 nd_layout_is_saturated(&context->test, block->first + i, block->test.x[i]);
+            n += is_saturated(layout, block->first + i, block->ref.x[i]) !=
+                 is_saturated(&context->test, block->first + i, block->test.x[i]);
         }
         return n;
     }
@@ -82,8 +98,8 @@ static uint64_t count_saturation(const struct nd_pair_context *context, const st
     return n;
 }
 
-static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
-                   const struct nd_pair_block *block)
+static void update_account(struct nd_pair_state *state, const struct nd_pair_context *context,
+                           const struct nd_pair_block *block)
 {
     struct nd_account_state *account = &state->account;
     for (size_t k = 0; k < block->n_unmeasured; k++) {
@@ -106,11 +122,10 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     account->n_saturation_mismatch += count_saturation(context, block);
 }
 
-static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
-                     const struct nd_cell *cell)
+static void add_account_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                             const struct nd_cell *cell)
 {
-    if (nd_layout_is_saturated(&context->ref, 0, cell->ref) !=
-        nd_layout_is_saturated(&context->test, 0, cell->test))
+    if (is_saturated(&context->ref, 0, cell->ref) != is_saturated(&context->test, 0, cell->test))
         state->account.n_saturation_mismatch += cell->n;
 }
 
@@ -132,8 +147,8 @@ static struct nd_side describe(const struct nd_side_state *state, double unit)
     return side;
 }
 
-static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
-                             struct nd_difference *out, struct nd_error *err)
+static enum nd_status finish_account(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                                     struct nd_difference *out, struct nd_error *err)
 {
     (void)err;
     const struct nd_account_state *account = &state->account;
@@ -147,12 +162,206 @@ static enum nd_status finish(const struct nd_pair_state *state, const struct nd_
     return ND_OK;
 }
 
+static const struct nd_measure account_measures[] = {
+    {.name = "nan_mismatch",
+     .offset = offsetof(struct nd_difference, n_nan_mismatch),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+    {.name = "nan_payload",
+     .offset = offsetof(struct nd_difference, n_nan_payload),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+    {.name = "inf_mismatch",
+     .offset = offsetof(struct nd_difference, n_inf_mismatch),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+    {.name = "zero_sign",
+     .offset = offsetof(struct nd_difference, n_zero_sign),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+    {.name = "saturation_mismatch",
+     .offset = offsetof(struct nd_difference, n_saturation_mismatch),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+};
+
 const struct nd_metric nd_metric_account = {
     .name = "account",
     .offset = offsetof(struct nd_pair_state, account),
-    .fields = fields,
-    .n_fields = sizeof fields / sizeof fields[0],
-    .update = update,
-    .add_cell = add_cell,
-    .finish = finish,
+    .fields = account_fields,
+    .n_fields = sizeof account_fields / sizeof account_fields[0],
+    .update = update_account,
+    .add_cell = add_account_cell,
+    .finish = finish_account,
+    .measures = account_measures,
+    .n_measures = sizeof account_measures / sizeof account_measures[0],
+};
+
+/* Which elements differ at all. docs/reference/metrics.md#elements and #bits. */
+
+static const struct nd_metric_field bits_fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples_differing), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples_unread), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_elems), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_differing), 0},
+    {ND_METRIC_FIELD_FIRST, offsetof(struct nd_bits_state, first), 0},
+};
+
+void nd_bits_add_sample(struct nd_bits_state *state, size_t n_elems, bool differs, bool is_read, size_t probe,
+                        size_t sample)
+{
+    state->n_samples++;
+    state->n_elems += n_elems;
+    if (!differs)
+        return;
+    state->n_samples_differing++;
+    if (is_read)
+        return;
+    state->n_samples_unread++;
+    nd_first_note(&state->first, (struct nd_first){.is_set = true, .probe = probe, .sample = sample});
+}
+
+static void update_bits(struct nd_pair_state *state, const struct nd_pair_context *context,
+                        const struct nd_pair_block *block)
+{
+    (void)context;
+    state->bits.n_differing += block->n_differing;
+    nd_first_note(&state->bits.first, (struct nd_first){.is_set = true,
+                                                        .has_index = true,
+                                                        .probe = block->probe,
+                                                        .sample = block->sample,
+                                                        .index = block->first + block->first_differing});
+}
+
+static enum nd_status finish_bits(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                                  struct nd_difference *out, struct nd_error *err)
+{
+    (void)context;
+    (void)err;
+    const struct nd_bits_state *bits = &state->bits;
+    out->n_differing = bits->n_differing;
+    out->share = bits->n_elems > 0 ? (double)bits->n_differing / (double)bits->n_elems : 0;
+    return ND_OK;
+}
+
+static const struct nd_measure bits_measures[] = {
+    {.name = "differing",
+     .option = "differing",
+     .title = "differing elements",
+     .offset = offsetof(struct nd_difference, n_differing),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT,
+     .is_symmetric = true},
+    {.name = "share",
+     .option = "share",
+     .title = "share of differing elements",
+     .offset = offsetof(struct nd_difference, share),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_SHARE,
+     .is_symmetric = true},
+};
+
+const struct nd_metric nd_metric_bits = {
+    .name = "bits",
+    .offset = offsetof(struct nd_pair_state, bits),
+    .fields = bits_fields,
+    .n_fields = sizeof bits_fields / sizeof bits_fields[0],
+    .update = update_bits,
+    .finish = finish_bits,
+    .measures = bits_measures,
+    .n_measures = sizeof bits_measures / sizeof bits_measures[0],
+};
+
+/* Values that are no numbers, over all samples of what was read whole. docs/reference/metrics.md#accounting.
+ * Samples are added by engine.c. */
+
+static const struct nd_metric_field numbers_fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_elems), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_ref_nan), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_test_nan), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_ref_inf), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_test_inf), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_ref_nan), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_test_nan), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_both_nan), 0},
+};
+
+void nd_numbers_add_sample(struct nd_numbers_state *state, size_t n_elems, const struct nd_specials *ref,
+                           const struct nd_specials *test)
+{
+    bool is_ref_nan = n_elems > 0 && ref->n_nan == n_elems, is_test_nan = n_elems > 0 && test->n_nan == n_elems;
+    state->n_samples++;
+    state->n_elems += n_elems;
+    state->n_ref_nan += ref->n_nan;
+    state->n_test_nan += test->n_nan;
+    state->n_ref_inf += ref->n_inf;
+    state->n_test_inf += test->n_inf;
+    state->n_samples_ref_nan += is_ref_nan;
+    state->n_samples_test_nan += is_test_nan;
+    state->n_samples_both_nan += is_ref_nan && is_test_nan;
+}
+
+static enum nd_status finish_numbers(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                                     struct nd_difference *out, struct nd_error *err)
+{
+    (void)context;
+    (void)err;
+    const struct nd_numbers_state *numbers = &state->numbers;
+    out->numbers = (struct nd_numbers){
+        .is_known = numbers->n_samples > 0,
+        .n_elems = numbers->n_elems,
+        .n_ref_nan = numbers->n_ref_nan,
+        .n_test_nan = numbers->n_test_nan,
+        .n_ref_inf = numbers->n_ref_inf,
+        .n_test_inf = numbers->n_test_inf,
+        .n_samples = numbers->n_samples,
+        .n_samples_ref_nan = numbers->n_samples_ref_nan,
+        .n_samples_test_nan = numbers->n_samples_test_nan,
+        .n_samples_both_nan = numbers->n_samples_both_nan,
+    };
+    return ND_OK;
+}
+
+const struct nd_metric nd_metric_numbers = {
+    .name = "numbers",
+    .offset = offsetof(struct nd_pair_state, numbers),
+    .fields = numbers_fields,
+    .n_fields = sizeof numbers_fields / sizeof numbers_fields[0],
+    .finish = finish_numbers,
+};
+
+/* What is only the rounding of quantised value to float. docs/reference/metrics.md#mixed-types. */
+
+static const struct nd_metric_field dequantised_fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_dequantised, n), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_dequantised, max_steps), 0},
+};
+
+void nd_dequantised_note(struct nd_pair_state *state, const struct nd_pair_block *block)
+{
+    struct nd_dequantised *sum = &state->dequantised;
+    sum->n += block->dequantised.n;
+    if (block->dequantised.n > 0 && block->dequantised.max_steps > sum->max_steps)
+        sum->max_steps = block->dequantised.max_steps;
+}
+
+static enum nd_status finish_dequantised(const struct nd_pair_state *state,
+                                         const struct nd_pair_context *context, struct nd_difference *out,
+                                         struct nd_error *err)
+{
+    (void)context;
+    (void)err;
+    out->n_dequantised = state->dequantised.n;
+    out->dequantised_steps = state->dequantised.n > 0 ? state->dequantised.max_steps : 0;
+    return ND_OK;
+}
+
+const struct nd_metric nd_metric_dequantised = {
+    .name = "dequantised",
+    .offset = offsetof(struct nd_pair_state, dequantised),
+    .fields = dequantised_fields,
+    .n_fields = sizeof dequantised_fields / sizeof dequantised_fields[0],
+    .finish = finish_dequantised,
 };

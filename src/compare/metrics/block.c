@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "compare/metrics/dequantise.h"
-#include "compare/metrics/joint.h"
 #include "compare/metrics/kernels/float_format.h"
 
 static const struct nd_float_format *narrower(const struct nd_layout *a, const struct nd_layout *b)
@@ -62,6 +60,18 @@ static void sum_finite(const struct nd_layout *layout, const struct nd_kernels *
     out->sums.n_tiny = n_tiny;
 }
 
+/* How many of n elements are at an end of the range of their type. */
+static size_t count_saturated(const struct nd_layout *layout, const struct nd_kernels *kernels,
+                              const unsigned char *bytes, size_t n)
+{
+    double x[ND_BLOCK];
+    size_t n_saturated = 0;
+    kernels->load[layout->kind](bytes, n, 0, x);
+    for (size_t i = 0; i < n; i++)
+        n_saturated += x[i] == layout->low || x[i] == layout->high;
+    return n_saturated;
+}
+
 static bool may_saturate(const struct nd_layout *layout, const struct nd_self_sums *sums)
 {
     return layout->is_real || sums->min <= layout->low - layout->zero ||
@@ -102,7 +112,7 @@ void nd_side_block_make(const struct nd_layout *layout, const struct nd_kernels 
         out->n_subnormal = out->sums.n_tiny - out->n_zero;
     }
     if (may_saturate(layout, &out->sums))
-        out->n_saturated = nd_layout_count_saturated(layout, kernels, bytes, n);
+        out->n_saturated = count_saturated(layout, kernels, bytes, n);
 }
 
 /* Section 12: values, and a NaN is like a NaN. */
@@ -116,6 +126,88 @@ static size_t mask_values(const double *ref, const double *test, size_t n, uint8
     return n_differing;
 }
 
+/* A formula: c * s - z * s with a rounded scale has at most five roundings, of s, of the products (with that of
+ * s) and of the result, each of at most u times what is rounded: u |s| (2 |c| + 2 |z| + |c - z|) and terms of
+ * u^2. Twice the sum of the three covers them; (c - z) * s, whose difference is exact, has one rounding. */
+static const double ROUNDINGS = 2;
+
+/* Below the normal numbers a rounding is half of the least number instead: two products and their difference.
+ */
+static const double TINY_ROUNDINGS = 1.5;
+
+/* Whether value is one of the format: a whole number of its steps at that size. */
+static bool is_of_format(const struct nd_float_format *format, double value)
+{
+    int exponent, bits = format->fraction_bits + 1, least;
+    frexp(nd_float_min_normal(format), &least);
+    frexp(value, &exponent);
+    double scaled = ldexp(fabs(value), bits - (exponent > least ? exponent : least));
+    return fabs(value) <= nd_float_max(format) && scaled == floor(scaled);
+}
+
+/* One quantised value and the float beside it. */
+struct dequantised {
+    double qvalue, zero, scale, value;
+};
+
+static bool is_within_roundings(const struct nd_float_format *format, const struct dequantised *d)
+{
+    double unit = ldexp(1, -format->fraction_bits - 1), scale = fabs(d->scale);
+    double tiny = ldexp(nd_float_min_normal(format), -format->fraction_bits);
+    double error = fabs(d->value - d->scale * (d->qvalue - d->zero));
+    double bound = ROUNDINGS * unit * scale * (fabs(d->qvalue) + fabs(d->zero) + fabs(d->qvalue - d->zero));
+    /* Beyond half a step it may as well be another quantised value. */
+    return error <= bound + TINY_ROUNDINGS * tiny && error < 0.5 * scale;
+}
+
+/* stored: the type of the float. It may have been computed in a narrower one, of which all its values then are.
+ */
+static bool is_dequantised(const struct nd_float_format *stored, const struct dequantised *d)
+{
+    static const enum nd_dtype narrower[] = {ND_DTYPE_F32, ND_DTYPE_F16};
+    if (nd_float_distance_in(stored, d->scale * (d->qvalue - d->zero), d->value) == 0 ||
+        is_within_roundings(stored, d))
+        return true;
+    for (size_t i = 0; i < sizeof narrower / sizeof narrower[0]; i++) {
+        const struct nd_float_format *format = nd_float_format(narrower[i]);
+        if (format->fraction_bits < stored->fraction_bits && is_of_format(format, d->value) &&
+            is_within_roundings(format, d))
+            return true;
+    }
+    return false;
+}
+
+/* Elements n of a block of a mixed pair, of which mask holds 1 where the real values differ. Clears it where a
+ * float is the dequantised quantised value but for rounding, and says how many and by how much. bytes, x and
+ * first of the block are given. */
+static void mask_dequantised(const struct nd_pair_context *context, const struct nd_pair_block *block,
+                             uint8_t *mask, struct nd_dequantised *out)
+{
+    bool is_ref_qvalue = !context->ref.is_float;
+    const struct nd_layout *layout = is_ref_qvalue ? &context->ref : &context->test;
+    const struct nd_layout *other = is_ref_qvalue ? &context->test : &context->ref;
+    const struct nd_side_view *qvalues = is_ref_qvalue ? &block->ref : &block->test;
+    const struct nd_side_view *floats = is_ref_qvalue ? &block->test : &block->ref;
+    double x[ND_BLOCK];
+    *out = (struct nd_dequantised){.max_steps = -INFINITY};
+    if (layout->is_float || layout->n_channels == 0 || !other->is_float)
+        return;
+    context->kernels->load[layout->kind](qvalues->bytes, block->n, 0, x);
+    for (size_t i = 0; i < block->n; i++) {
+        size_t channel = (block->first + i) / layout->inner % layout->n_channels;
+        struct dequantised d = {.qvalue = x[i],
+                                .zero = (double)layout->zero_point[channel],
+                                .scale = (double)layout->scale[channel],
+                                .value = floats->x[i]};
+        if (!mask[i] || !isfinite(d.value) || !is_dequantised(context->ulp_format, &d))
+            continue;
+        double steps = fabs((d.value - d.scale * (d.qvalue - d.zero)) / d.scale);
+        mask[i] = 0;
+        out->n++;
+        out->max_steps = steps > out->max_steps ? steps : out->max_steps;
+    }
+}
+
 /* Quantised values against floats: what is only rounding is equal from here on. */
 static size_t mask_mixed(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
                          struct nd_pair_block *block)
@@ -123,7 +215,7 @@ static size_t mask_mixed(const struct nd_pair_context *context, struct nd_block_
     size_t n_differing = mask_values(block->ref.x, block->test.x, block->n, scratch->mask);
     if (n_differing == 0 || (context->ref.is_float && context->test.is_float))
         return n_differing;
-    nd_dequantise_mask(context, block, scratch->mask, &block->dequantised);
+    mask_dequantised(context, block, scratch->mask, &block->dequantised);
     return n_differing - block->dequantised.n;
 }
 
@@ -279,6 +371,14 @@ static void measure_distances(const struct nd_pair_context *context, struct nd_b
     }
 }
 
+/* The n <= ND_BLOCK pairs of bytes of a block; *out: as nd_kernels.join. */
+static void add_joint(struct nd_joint *joint, const struct nd_pair_context *context, const unsigned char *ref,
+                      const unsigned char *test, size_t n, struct nd_error_values *out)
+{
+    joint->n_elems += n;
+    context->kernels->join(ref, test, n, context->ref.kind == ND_ELEM_I8, joint->cells, out);
+}
+
 size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
                           struct nd_pair_block *block)
 {
@@ -301,7 +401,7 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
     block->test_clean = block->is_clean ? block->test.x : scratch->test_clean;
     block->errors = &scratch->errors;
     if (block->joint != NULL) {
-        nd_joint_add(block->joint, context, block->ref.bytes, block->test.bytes, block->n, &scratch->errors);
+        add_joint(block->joint, context, block->ref.bytes, block->test.bytes, block->n, &scratch->errors);
         block->sums = (struct nd_diff_sums){.max_abs = scratch->errors.max_absolute};
         return n_differing;
     }

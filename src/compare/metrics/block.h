@@ -6,7 +6,18 @@
 #include "compare/metrics/gates.h"
 #include "compare/metrics/layout.h"
 
-struct nd_joint;
+enum { ND_JOINT_QVALUES = 256 };
+
+/* Pairs of bytes, counted. Where much of a large tensor differs this is quicker than adding up what each
+ * element says: all that has no order is worked out once for each pair of quantised values, and multiplied.
+ * Sums of whole numbers are exact, so that the results are the same to the bit. docs/reference/metrics.md#sums.
+ */
+struct nd_joint {
+    struct nd_joint_cell
+        cells[ND_JOINT_QVALUES * ND_JOINT_QVALUES]; /* first, so that none lies in two cache lines */
+    double x[ND_JOINT_QVALUES];                     /* by the byte */
+    uint64_t n_elems;
+};
 
 /* What the two tensors of a pair have in common. */
 struct nd_pair_context {
@@ -17,7 +28,7 @@ struct nd_pair_context {
     const struct nd_float_format *ulp_in;     /* NULL: not asked for */
     struct nd_gate_values gate;
     size_t n_worst;
-    bool may_join; /* enough of it, and it fits: joint.h */
+    bool may_join; /* enough of it, and it fits: nd_joint_fits */
 };
 
 /* One side's block alone. Sums are over its finite elements, as if the others were +0. */

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "core/statistics/softmath.h"
+#include "core/statistics/distributions.h"
 
 static const struct nd_metric_field fields[] = {
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_samples), 0},
@@ -121,10 +121,20 @@ static enum nd_status finish(const struct nd_pair_state *state, const struct nd_
     return ND_OK;
 }
 
+static const struct nd_measure distribution_measures[] = {
+    {.option = "kl",
+     .title = "KL divergence in nats",
+     .offset = offsetof(struct nd_difference, distribution.kl),
+     .need = ND_NEEDS_DIVERGENCE,
+     .form = ND_MEASURED_REAL},
+};
+
 const struct nd_metric nd_metric_distribution = {
     .name = "distribution",
     .offset = offsetof(struct nd_pair_state, distribution),
     .fields = fields,
     .n_fields = sizeof fields / sizeof fields[0],
     .finish = finish,
+    .measures = distribution_measures,
+    .n_measures = sizeof distribution_measures / sizeof distribution_measures[0],
 };

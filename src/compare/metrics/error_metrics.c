@@ -1,10 +1,12 @@
-/* Absolute and relative errors. docs/reference/metrics.md#errors. */
+/* How large the differences are: errors, the tolerance that they need, their energies.
+ * docs/reference/metrics.md#errors, #worst and #signal. */
 #include <math.h>
+#include <string.h>
 
 #include "compare/metrics/states.h"
 #include "core/error.h"
 
-static const struct nd_metric_field fields[] = {
+static const struct nd_metric_field error_fields[] = {
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_error_state, n_absolute), 0},
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_error_state, n_relative), 0},
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_error_state, n_undefined), 0},
@@ -61,8 +63,8 @@ static void count_sizes(struct nd_log_histogram *histogram, const struct nd_pair
 }
 
 /* Of elements that do not differ every sum takes up a 0. Section 2 is about their order. */
-static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
-                   const struct nd_pair_block *block)
+static void update_error(struct nd_pair_state *state, const struct nd_pair_context *context,
+                         const struct nd_pair_block *block)
 {
     (void)context;
     struct nd_error_state *error = &state->error;
@@ -85,8 +87,8 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     nd_exact_add(&error->sum_signed, block->sums.sum_signed);
 }
 
-static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
-                     const struct nd_cell *cell)
+static void add_error_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                           const struct nd_cell *cell)
 {
     (void)context;
     struct nd_error_state *error = &state->error;
@@ -132,8 +134,8 @@ static uint64_t count_equal_nan(const struct nd_pair_state *state)
     return (n_nan - account->n_nan_mismatch) / 2 - account->n_nan_payload;
 }
 
-static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
-                             struct nd_difference *out, struct nd_error *err)
+static enum nd_status finish_error(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                                   struct nd_difference *out, struct nd_error *err)
 {
     const struct nd_error_state *error = &state->error;
     if (error->absolute.failed || error->relative.failed)
@@ -165,9 +167,384 @@ static enum nd_status finish(const struct nd_pair_state *state, const struct nd_
 const struct nd_metric nd_metric_error = {
     .name = "error",
     .offset = offsetof(struct nd_pair_state, error),
-    .fields = fields,
-    .n_fields = sizeof fields / sizeof fields[0],
-    .update = update,
-    .add_cell = add_cell,
-    .finish = finish,
+    .fields = error_fields,
+    .n_fields = sizeof error_fields / sizeof error_fields[0],
+    .update = update_error,
+    .add_cell = add_error_cell,
+    .finish = finish_error,
+};
+
+/* What fails the gates, and the smallest tolerance under which nothing would. docs/reference/metrics.md#worst
+ * and #gates. */
+
+static const struct nd_metric_field tolerance_fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_tolerance_state, n_failing), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_tolerance_state, atol), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_tolerance_state, rtol), 0},
+};
+
+/* The least double q with error <= q * size in double arithmetic. The product grows with q, and doubles of one
+ * sign are ordered as their bits are. */
+static double min_ratio(double error, double size)
+{
+    if (size == 0)
+        return error > 0 ? INFINITY : 0;
+    uint64_t low = 0, high;
+    double ratio = INFINITY;
+    memcpy(&high, &ratio, sizeof high); /* infinity * size is enough */
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        memcpy(&ratio, &middle, sizeof ratio);
+        if (error <= ratio * size)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    memcpy(&ratio, &high, sizeof ratio);
+    return ratio;
+}
+
+static bool passes(const struct nd_gate_values *gate, uint64_t distance, double error, double size)
+{
+    if ((gate->has_lsb && distance > gate->lsb) || (gate->has_ulp && distance > gate->ulp))
+        return false;
+    return !gate->has_tolerance || error <= gate->atol + gate->rtol * size;
+}
+
+static uint64_t count_failing(const struct nd_gate_values *gate, double unit, const struct nd_pair_block *block)
+{
+    if (gate->bitwise)
+        return block->n_differing;
+    uint64_t n_failing = 0;
+    const uint16_t *measured = nd_pair_block_measured(block);
+    for (size_t k = 0; k < block->n_measured; k++) {
+        size_t i = measured[k];
+        double error = unit * fabs(block->test.x[i] - block->ref.x[i]), size = fabs(unit * block->ref.x[i]);
+        n_failing += !passes(gate, block->distance != NULL ? block->distance[i] : 0, error, size);
+    }
+    for (size_t k = 0; k < block->n_unmeasured; k++) {
+        size_t i = block->unmeasured[k];
+        n_failing += !isnan(block->ref.x[i]) || !isnan(block->test.x[i]);
+    }
+    return n_failing;
+}
+
+/* False where the largest relative error is well below the tolerance. The tolerance is held against products
+ * with the unit, each of which is off by at most 2^-53 of itself: with a whole d or a float's, and a float's
+ * unit, none of them is subnormal that matters. */
+static bool may_exceed(const struct nd_pair_context *context, const struct nd_pair_block *block, double rtol)
+{
+    const double margin = 1 - 0x1p-40;
+    bool is_double = context->ref.kind == ND_ELEM_F64 || context->test.kind == ND_ELEM_F64 ||
+                     context->is_mixed || context->ref.is_real || !isfinite(context->ref.unit);
+    return is_double || block->errors->n_undefined > 0 || !(block->errors->max_relative < rtol * margin);
+}
+
+static void update_tolerance(struct nd_pair_state *state, const struct nd_pair_context *context,
+                             const struct nd_pair_block *block)
+{
+    struct nd_tolerance_state *tolerance = &state->tolerance;
+    double unit = fabs(context->ref.unit), rtol = tolerance->rtol > 0 ? tolerance->rtol : 0;
+    if (block->joint != NULL)
+        return;
+    tolerance->n_failing += count_failing(&context->gate, unit, block);
+    if (block->n_measured == 0)
+        return;
+    double largest =
+        unit * block->sums.max_abs; /* rounding keeps the order: it is the largest of the products */
+    tolerance->atol = largest > tolerance->atol ? largest : tolerance->atol;
+    bool is_more = rtol < INFINITY && may_exceed(context, block, rtol) &&
+                   context->kernels->exceeds(block->ref_clean, block->test_clean, block->n, unit, rtol);
+    const uint16_t *measured = is_more ? nd_pair_block_measured(block) : NULL;
+    for (size_t k = 0; k < block->n_measured && is_more; k++) {
+        size_t i = measured[k];
+        double error = unit * fabs(block->test.x[i] - block->ref.x[i]), size = fabs(unit * block->ref.x[i]);
+        if (error >
+            rtol * size) /* it needs more than all others so far (inf * 0 is no number: nothing needs more) */
+            rtol = min_ratio(error, size);
+    }
+    tolerance->rtol = rtol;
+}
+
+static void add_tolerance_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                               const struct nd_cell *cell)
+{
+    struct nd_tolerance_state *tolerance = &state->tolerance;
+    double unit = fabs(context->ref.unit), d = fabs(cell->test - cell->ref);
+    double error = unit * d, size = fabs(unit * cell->ref), rtol = tolerance->rtol > 0 ? tolerance->rtol : 0;
+    if (context->gate.bitwise || !passes(&context->gate, (uint64_t)d, error, size))
+        tolerance->n_failing += cell->n;
+    tolerance->atol = error > tolerance->atol ? error : tolerance->atol;
+    tolerance->rtol = error > rtol * size ? min_ratio(error, size) : rtol;
+}
+
+static enum nd_status finish_tolerance(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                                       struct nd_difference *out, struct nd_error *err)
+{
+    (void)err;
+    const struct nd_tolerance_state *tolerance = &state->tolerance;
+    out->n_failing = tolerance->n_failing;
+    out->tolerance = (struct nd_tolerance){
+        .is_possible = state->account.n_nan_mismatch + state->account.n_inf_mismatch == 0,
+        .has_lsb = !context->ref.is_float && !context->is_mixed,
+        .has_ulp = context->ulp_format != NULL &&
+                   (!context->is_mixed || context->ref.is_float == context->test.is_float),
+        .lsb = state->steps.max,
+        .ulp = state->ulp.max,
+        .atol = tolerance->atol > 0 ? tolerance->atol : 0,
+        .rtol = tolerance->rtol > 0 ? tolerance->rtol : 0,
+    };
+    return ND_OK;
+}
+
+static const struct nd_measure tolerance_measures[] = {
+    {.name = "failing",
+     .offset = offsetof(struct nd_difference, n_failing),
+     .need = ND_NEEDS_VALUES,
+     .form = ND_MEASURED_COUNT},
+};
+
+const struct nd_metric nd_metric_tolerance = {
+    .name = "tolerance",
+    .offset = offsetof(struct nd_pair_state, tolerance),
+    .fields = tolerance_fields,
+    .n_fields = sizeof tolerance_fields / sizeof tolerance_fields[0],
+    .update = update_tolerance,
+    .add_cell = add_tolerance_cell,
+    .finish = finish_tolerance,
+    .measures = tolerance_measures,
+    .n_measures = sizeof tolerance_measures / sizeof tolerance_measures[0],
+};
+
+/* Energies of the signal and of the difference. docs/reference/metrics.md#signal. */
+
+static const struct nd_metric_field signal_fields[] = {
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_signal_state, sum_squares), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_signal_state, sum_ref_signed), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_signal_state, n_test_only), 0},
+};
+
+/* What was added, or will be before the sum is looked at, is taken out: -value, but infinities do not cancel.
+ */
+static void take_out(struct nd_exact_sum *sum, double value)
+{
+    if (isfinite(value)) {
+        nd_exact_add(sum, -value);
+        return;
+    }
+    sum->n_nan -= isnan(value) != 0;
+    sum->n_pos_inf -= value > 0;
+    sum->n_neg_inf -= value < 0;
+}
+
+/* Takes the block's sum over its finite elements out of the side's, and puts in the one over the elements that
+ * are finite on both sides. Both steps are exact. */
+static void correct_side(struct nd_side_state *side, const struct nd_self_sums *all,
+                         const struct nd_self_sums *both)
+{
+    take_out(&side->sum, all->sum);
+    nd_exact_add(&side->sum, both->sum);
+    take_out(&side->sum_squares, all->sum_squares);
+    nd_exact_add(&side->sum_squares, both->sum_squares);
+}
+
+static void update_signal(struct nd_pair_state *state, const struct nd_pair_context *context,
+                          const struct nd_pair_block *block)
+{
+    (void)context;
+    if (block->joint != NULL)
+        return;
+    nd_exact_add(&state->signal.sum_squares, block->sums.sum_squares);
+    nd_exact_add(&state->signal.sum_ref_signed, block->sums.sum_ref_signed);
+    if (block->is_clean)
+        return;
+    state->signal.n_test_only += block->n_test_only;
+    correct_side(&state->account.ref, &block->ref.block->sums, &block->ref_both);
+    correct_side(&state->account.test, &block->test.block->sums, &block->test_both);
+}
+
+static void add_signal_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                            const struct nd_cell *cell)
+{
+    (void)context;
+    double d = cell->test - cell->ref, n = (double)cell->n; /* the products are below 2^53: exact */
+    nd_exact_add(&state->signal.sum_squares, d * d * n);
+    nd_exact_add(&state->signal.sum_ref_signed, cell->ref * d * n);
+}
+
+struct energies {
+    double n, ref, test, difference, cross; /* n, S_r, S_t, S_d, C */
+    double ref_sum, test_sum;               /* R, T */
+};
+
+static double within_one(double value)
+{
+    return value > 1 ? 1 : value < -1 ? -1 : value;
+}
+
+static double cosine_of(const struct energies *e)
+{
+    if (e->ref == 0 || e->test == 0)
+        return e->ref == 0 && e->test == 0 ? 1 : 0;
+    return within_one((e->ref + e->cross) / (sqrt(e->ref) * sqrt(e->test)));
+}
+
+/* Where squares overflowed there is no telling. */
+static bool is_constant(double variance, double squares)
+{
+    return isfinite(squares) && variance <= 0x1p-40 * squares;
+}
+
+static void correlate(const struct energies *e, struct nd_difference *out)
+{
+    double ref_variance = e->ref - e->ref_sum * e->ref_sum / e->n;
+    double test_variance = e->test - e->test_sum * e->test_sum / e->n;
+    double covariance = e->ref + e->cross - e->ref_sum * e->test_sum / e->n;
+    bool ref_varies = !is_constant(ref_variance, e->ref), test_varies = !is_constant(test_variance, e->test);
+    out->pearson = ref_varies && test_varies
+                       ? within_one(covariance / (sqrt(ref_variance) * sqrt(test_variance)))
+                   : ref_varies || test_varies ? 0
+                                               : 1;
+    out->has_gain = ref_varies;
+    if (!ref_varies)
+        return;
+    out->gain = covariance / ref_variance;
+    out->offset = (e->test_sum - out->gain * e->ref_sum) / e->n;
+}
+
+/* Whether there is nothing to measure: samples differ, and no element of them is finite on both sides; or none
+ * differs, and it is known that every element of them is NaN or infinite. */
+static bool is_without_numbers(const struct nd_pair_state *state, double n)
+{
+    const struct nd_numbers_state *numbers = &state->numbers;
+    if (state->account.ref.n_elems > 0)
+        return n == 0;
+    return numbers->n_elems > 0 && numbers->n_ref_nan + numbers->n_ref_inf == numbers->n_elems;
+}
+
+static enum nd_status finish_signal(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                                    struct nd_difference *out, struct nd_error *err)
+{
+    (void)err;
+    const struct nd_side_state *ref = &state->account.ref, *test = &state->account.test;
+    struct energies e = {
+        .n = (double)(ref->n_elems - ref->n_nan - ref->n_inf - state->signal.n_test_only),
+        .ref = nd_exact_round(&ref->sum_squares),
+        .test = nd_exact_round(&test->sum_squares),
+        .difference = nd_exact_round(&state->signal.sum_squares),
+        .cross = nd_exact_round(&state->signal.sum_ref_signed),
+        .ref_sum = nd_exact_round(&ref->sum),
+        .test_sum = nd_exact_round(&test->sum),
+    };
+    out->has_signal = !is_without_numbers(state, e.n);
+    if (!out->has_signal) {
+        out->sqnr_db = out->cosine = out->norm_ratio = out->pearson = out->gain = out->offset = NAN;
+        return ND_OK;
+    }
+    out->sqnr_db = e.difference == 0 ? INFINITY : e.ref == 0 ? -INFINITY : 10 * log10(e.ref / e.difference);
+    out->cosine = out->norm_ratio = out->pearson = out->gain = 1;
+    out->has_gain = true;
+    if (e.difference == 0 || e.n == 0)
+        return ND_OK;
+    out->cosine = cosine_of(&e);
+    out->norm_ratio = e.ref > 0 ? sqrt(e.test / e.ref) : INFINITY; /* both 0: nothing would differ */
+    correlate(&e, out);
+    out->offset *= context->ref.unit;
+    return ND_OK;
+}
+
+static const struct nd_measure signal_measures[] = {
+    {.name = "sqnr_db",
+     .option = "sqnr",
+     .title = "SQNR in dB",
+     .column = "SQNR dB",
+     .offset = offsetof(struct nd_difference, sqnr_db),
+     .need = ND_NEEDS_SIGNAL,
+     .form = ND_MEASURED_REAL,
+     .is_of_differing = true},
+    {.name = "cosine",
+     .option = "cosine",
+     .title = "cosine",
+     .column = "cosine",
+     .offset = offsetof(struct nd_difference, cosine),
+     .need = ND_NEEDS_SIGNAL,
+     .form = ND_MEASURED_NEAR_ONE,
+     .is_symmetric = true,
+     .is_of_differing = true},
+    {.name = "norm_ratio",
+     .option = "norm_ratio",
+     .title = "norm of the test / norm of the reference",
+     .column = "norm ratio",
+     .offset = offsetof(struct nd_difference, norm_ratio),
+     .need = ND_NEEDS_SIGNAL,
+     .form = ND_MEASURED_NEAR_ONE,
+     .is_of_differing = true},
+    {.name = "pearson",
+     .option = "pearson",
+     .title = "Pearson correlation",
+     .column = "Pearson",
+     .offset = offsetof(struct nd_difference, pearson),
+     .need = ND_NEEDS_SIGNAL,
+     .form = ND_MEASURED_NEAR_ONE,
+     .is_symmetric = true,
+     .is_of_differing = true},
+    {.name = "gain",
+     .offset = offsetof(struct nd_difference, gain),
+     .need = ND_NEEDS_GAIN,
+     .form = ND_MEASURED_REAL},
+    {.name = "offset",
+     .offset = offsetof(struct nd_difference, offset),
+     .need = ND_NEEDS_GAIN,
+     .form = ND_MEASURED_REAL},
+    {.column = "median |e|",
+     .offset = offsetof(struct nd_difference, abs.median),
+     .need = ND_NEEDS_ERRORS,
+     .form = ND_MEASURED_REAL},
+    {.column = "p99 |e|",
+     .offset = offsetof(struct nd_difference, abs.p99),
+     .need = ND_NEEDS_ERRORS,
+     .form = ND_MEASURED_REAL},
+    {.name = "max_abs",
+     .option = "max_abs",
+     .title = "largest |error| in real units",
+     .column = "max |e|",
+     .offset = offsetof(struct nd_difference, abs.max),
+     .need = ND_NEEDS_ERRORS,
+     .form = ND_MEASURED_REAL,
+     .is_symmetric = true},
+    {.name = "mean_abs",
+     .offset = offsetof(struct nd_difference, abs.mean),
+     .need = ND_NEEDS_ERRORS,
+     .form = ND_MEASURED_REAL},
+    {.name = "signed_mean",
+     .offset = offsetof(struct nd_difference, signed_mean),
+     .need = ND_NEEDS_ERRORS,
+     .form = ND_MEASURED_REAL},
+    {.name = "share_above",
+     .offset = offsetof(struct nd_difference, share_above),
+     .need = ND_NEEDS_ERRORS,
+     .form = ND_MEASURED_REAL},
+    {.name = "share_below",
+     .offset = offsetof(struct nd_difference, share_below),
+     .need = ND_NEEDS_ERRORS,
+     .form = ND_MEASURED_REAL},
+    {.name = "rmse",
+     .option = "rmse",
+     .title = "RMSE in real units",
+     .offset = offsetof(struct nd_difference, rmse),
+     .need = ND_NEEDS_ERRORS,
+     .form = ND_MEASURED_REAL,
+     .is_symmetric = true},
+};
+
+const struct nd_metric nd_metric_signal = {
+    .name = "signal",
+    .offset = offsetof(struct nd_pair_state, signal),
+    .fields = signal_fields,
+    .n_fields = sizeof signal_fields / sizeof signal_fields[0],
+    .update = update_signal,
+    .add_cell = add_signal_cell,
+    .finish = finish_signal,
+    .measures = signal_measures,
+    .n_measures = sizeof signal_measures / sizeof signal_measures[0],
 };

@@ -53,10 +53,6 @@ struct nd_worst_list {
     struct nd_worst *items; /* [capacity], sorted */
 };
 
-/* Entries of the field, and where entry i lies in the state. */
-size_t nd_field_count(const struct nd_metric_field *field);
-size_t nd_field_offset(const struct nd_metric_field *field, size_t i);
-
 /* state must be all zeros; identities are put where zero is none. */
 void nd_fields_init(const struct nd_metric_field *fields, size_t n, void *state);
 void nd_fields_deinit(const struct nd_metric_field *fields, size_t n, void *state);

@@ -99,31 +99,9 @@ void nd_layout_load(const struct nd_layout *layout, const struct nd_kernels *ker
         make_real(layout, first, n, x);
 }
 
-size_t nd_layout_count_saturated(const struct nd_layout *layout, const struct nd_kernels *kernels,
-                                 const unsigned char *bytes, size_t n)
-{
-    double x[ND_BLOCK];
-    size_t n_saturated = 0;
-    kernels->load[layout->kind](bytes, n, 0, x);
-    for (size_t i = 0; i < n; i++)
-        n_saturated += x[i] == layout->low || x[i] == layout->high;
-    return n_saturated;
-}
-
 bool nd_layout_is_narrow(const struct nd_layout *layout)
 {
     return !layout->is_float && layout->elem_bytes < 8 && !layout->is_real && fabs(layout->zero) <= 0x1p31;
-}
-
-bool nd_layout_is_saturated(const struct nd_layout *layout, size_t index, double x)
-{
-    if (layout->is_float)
-        return fabs(x) >= layout->high;
-    if (!layout->is_real)
-        return x == layout->low - layout->zero || x == layout->high - layout->zero;
-    size_t channel = index / layout->inner % layout->n_channels;
-    double scale = (double)layout->scale[channel], zero = (double)layout->zero_point[channel];
-    return x == scale * (layout->low - zero) || x == scale * (layout->high - zero);
 }
 
 bool nd_layout_is_less(const struct nd_layout *layout, const unsigned char *a, const unsigned char *b, size_t i)

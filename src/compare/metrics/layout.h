@@ -37,17 +37,9 @@ void nd_layout_make_real(struct nd_layout *layout);
 void nd_layout_load(const struct nd_layout *layout, const struct nd_kernels *kernels,
                     const unsigned char *bytes, size_t first, size_t n, double *x);
 
-/* How many of n elements are at an end of the range of their type. */
-size_t nd_layout_count_saturated(const struct nd_layout *layout, const struct nd_kernels *kernels,
-                                 const unsigned char *bytes, size_t n);
-
 /* Whether x is a quantised value less its zero point such that differences, and their sums of a block, are
  * whole numbers below 2^53, and so exact. */
 bool nd_layout_is_narrow(const struct nd_layout *layout);
-
-/* Whether x, of the element at flat index `index`, is at an end of the range of its type (floats: or beyond).
- */
-bool nd_layout_is_saturated(const struct nd_layout *layout, size_t index, double x);
 
 /* Whether integer i at a is less than the one at b. */
 bool nd_layout_is_less(const struct nd_layout *layout, const unsigned char *a, const unsigned char *b,

@@ -1,5 +1,5 @@
-/* The state of every metric of one pair of tensors, and the interface of a metric. One file each;
- * the list is in registry.c. */
+/* The state of every metric of one pair of tensors, and the interface of a metric. The list is in
+ * registry.c. */
 #ifndef ND_METRICS_STATES_H
 #define ND_METRICS_STATES_H
 
@@ -106,6 +106,8 @@ struct nd_metric {
     size_t offset; /* of its state in struct nd_pair_state */
     const struct nd_metric_field *fields;
     size_t n_fields;
+    const struct nd_measure *measures; /* what it makes of a difference */
+    size_t n_measures;
     /* Any of them may be NULL. init: memory that depends on the pair. update: one block of which at least one
      * element differs. finish: the results, when all values were read. */
     enum nd_status (*init)(struct nd_pair_state *state, const struct nd_pair_context *context,
@@ -130,13 +132,14 @@ enum nd_status nd_pair_state_merge(struct nd_pair_state *state, const struct nd_
                                    struct nd_error *err);
 void nd_pair_state_update(struct nd_pair_state *state, const struct nd_pair_context *context,
                           const struct nd_pair_block *block);
-void nd_pair_state_add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
-                            const struct nd_cell *cell);
 /* New text, NULL when out of memory; and back (ND_ERR_FORMAT when malformed) into an empty state. */
 char *nd_pair_state_format(const struct nd_pair_state *state);
 enum nd_status nd_pair_state_parse(struct nd_pair_state *state, const char *text, struct nd_error *err);
 enum nd_status nd_pair_state_finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
                                     struct nd_difference *out, struct nd_error *err);
+
+/* What needs a signal, taken from another difference; NULL: there is none, and all are NaN. */
+void nd_signal_copy(const struct nd_difference *from, struct nd_difference *to);
 
 /* The values of one side of a sample that are no numbers. */
 struct nd_specials {
@@ -153,5 +156,21 @@ void nd_dequantised_note(struct nd_pair_state *state, const struct nd_pair_block
 /* Adds one sample of which nothing is read: equal, or of unknown values. */
 void nd_bits_add_sample(struct nd_bits_state *state, size_t n_elems, bool differs, bool is_read, size_t probe,
                         size_t sample);
+
+/* The counts of the state, made when there is none; NULL where the pair has none (context->may_join), or when
+ * out of memory: the block is then added up element by element. */
+struct nd_joint *nd_joint_of(struct nd_pair_state *state, const struct nd_pair_context *context);
+
+/* Adds what they hold to the metrics and frees it. Before a state is merged, formatted or finished. */
+void nd_joint_settle(struct nd_pair_state *state, const struct nd_pair_context *context);
+
+/* Whether a pair of these layouts fit: quantised values of one byte whose sums are whole numbers. */
+bool nd_joint_fits(const struct nd_pair_context *context);
+
+/* Adds a sample that is known to differ, or (differs false) to be equal and is not looked at. ref and test hold
+ * whole samples of the context's layouts. ND_ERR_MEMORY. */
+enum nd_status nd_sample_compare(struct nd_pair_state *state, const struct nd_pair_context *context,
+                                 bool differs, const unsigned char *ref, const unsigned char *test,
+                                 size_t probe, size_t sample, struct nd_error *err);
 
 #endif

@@ -1,10 +1,12 @@
-/* Differences of quantised values and other integers in steps (LSB). docs/reference/metrics.md#steps. */
+/* Differences in steps: of quantised values and other integers (LSB), and of floats (ULP).
+ * docs/reference/metrics.md#steps and #ulp. */
 #include <math.h>
 #include <string.h>
 
+#include "compare/metrics/kernels/float_format.h"
 #include "compare/metrics/states.h"
 
-static const struct nd_metric_field fields[] = {
+static const struct nd_metric_field steps_fields[] = {
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_steps_state, histogram), ND_LSB_BUCKETS},
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_steps_state, tail), 2 * ND_LSB_TAIL},
     {ND_METRIC_FIELD_MAX, offsetof(struct nd_steps_state, max), 0},
@@ -136,8 +138,8 @@ static void add_bits(struct nd_steps_state *steps, const struct nd_layout *layou
     }
 }
 
-static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
-                   const struct nd_pair_block *block)
+static void update_steps(struct nd_pair_state *state, const struct nd_pair_context *context,
+                         const struct nd_pair_block *block)
 {
     const struct nd_layout *layout = &context->ref;
     if (!applies(context) || block->joint != NULL)
@@ -148,8 +150,8 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
         add_bits(&state->steps, layout, block);
 }
 
-static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
-                     const struct nd_cell *cell)
+static void add_steps_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                           const struct nd_cell *cell)
 {
     (void)context;
     struct nd_steps_state *steps = &state->steps;
@@ -161,8 +163,8 @@ static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *
     nd_exact_add(&steps->sum_signed, d * (double)cell->n);
 }
 
-static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
-                             struct nd_difference *out, struct nd_error *err)
+static enum nd_status finish_steps(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                                   struct nd_difference *out, struct nd_error *err)
 {
     (void)err;
     if (!applies(context))
@@ -179,12 +181,121 @@ static enum nd_status finish(const struct nd_pair_state *state, const struct nd_
     return ND_OK;
 }
 
+static const struct nd_measure steps_measures[] = {
+    {.name = "max_lsb",
+     .option = "max_lsb",
+     .title = "largest difference in LSB",
+     .offset = offsetof(struct nd_difference, max_lsb),
+     .need = ND_NEEDS_STEPS,
+     .form = ND_MEASURED_COUNT,
+     .is_symmetric = true},
+    {.name = "mean_lsb",
+     .option = "mean_lsb",
+     .title = "mean difference in LSB",
+     .offset = offsetof(struct nd_difference, mean_lsb),
+     .need = ND_NEEDS_STEPS,
+     .form = ND_MEASURED_REAL,
+     .is_symmetric = true},
+    {.name = "signed_mean_lsb",
+     .offset = offsetof(struct nd_difference, signed_mean_lsb),
+     .need = ND_NEEDS_STEPS,
+     .form = ND_MEASURED_REAL},
+};
+
 const struct nd_metric nd_metric_steps = {
     .name = "steps",
     .offset = offsetof(struct nd_pair_state, steps),
-    .fields = fields,
-    .n_fields = sizeof fields / sizeof fields[0],
-    .update = update,
-    .add_cell = add_cell,
-    .finish = finish,
+    .fields = steps_fields,
+    .n_fields = sizeof steps_fields / sizeof steps_fields[0],
+    .update = update_steps,
+    .add_cell = add_steps_cell,
+    .finish = finish_steps,
+    .measures = steps_measures,
+    .n_measures = sizeof steps_measures / sizeof steps_measures[0],
+};
+
+/* How many floats apart; quantised values against floats: how many steps of the quantised value.
+ * docs/reference/metrics.md#ulp and #mixed-types. */
+
+static const struct nd_metric_field ulp_fields[] = {
+    {ND_METRIC_FIELD_MAX, offsetof(struct nd_ulp_state, max), 0},
+    {ND_METRIC_FIELD_MAX, offsetof(struct nd_ulp_state, max_in), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_ulp_state, max_steps), 0},
+};
+
+/* The side that has quantised values where the other has floats; NULL: both have the same, or floats. */
+static const struct nd_layout *coded_side(const struct nd_pair_context *context)
+{
+    if (!context->is_mixed || context->ref.is_float == context->test.is_float)
+        return NULL;
+    return context->ref.is_float ? &context->test : &context->ref;
+}
+
+static void add_steps(struct nd_ulp_state *ulp, const struct nd_layout *coded,
+                      const struct nd_pair_block *block)
+{
+    const uint16_t *measured = nd_pair_block_measured(block);
+    for (size_t k = 0; k < block->n_measured; k++) {
+        size_t i = measured[k], channel = (block->first + i) / coded->inner % coded->n_channels;
+        double scale = fabs((double)coded->scale[channel]);
+        double steps = fabs(block->test.x[i] - block->ref.x[i]) / scale;
+        ulp->max_steps = scale > 0 && steps > ulp->max_steps ? steps : ulp->max_steps;
+    }
+}
+
+static void update_ulp(struct nd_pair_state *state, const struct nd_pair_context *context,
+                       const struct nd_pair_block *block)
+{
+    struct nd_ulp_state *ulp = &state->ulp;
+    if (context->ulp_format != NULL && block->max_distance > ulp->max)
+        ulp->max = block->max_distance;
+    const struct nd_layout *coded = coded_side(context);
+    if (coded != NULL && coded->n_channels > 0)
+        add_steps(ulp, coded, block);
+    if (context->ulp_in == NULL)
+        return;
+    const uint16_t *measured = nd_pair_block_measured(block);
+    for (size_t k = 0; k < block->n_measured; k++) {
+        size_t i = measured[k];
+        uint64_t distance = nd_float_distance_in(context->ulp_in, context->ref.unit * block->ref.x[i],
+                                                 context->test.unit * block->test.x[i]);
+        ulp->max_in = distance > ulp->max_in ? distance : ulp->max_in;
+    }
+}
+
+static enum nd_status finish_ulp(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                                 struct nd_difference *out, struct nd_error *err)
+{
+    (void)err;
+    out->max_ulp = state->ulp.max;
+    out->has_steps = coded_side(context) != NULL;
+    out->max_steps = state->ulp.max_steps > 0 ? state->ulp.max_steps : 0;
+    out->has_ulp_in = context->ulp_in != NULL;
+    out->max_ulp_in = state->ulp.max_in;
+    return ND_OK;
+}
+
+static const struct nd_measure ulp_measures[] = {
+    {.name = "max_ulp",
+     .option = "max_ulp",
+     .title = "largest difference in ULP",
+     .offset = offsetof(struct nd_difference, max_ulp),
+     .need = ND_NEEDS_ULPS,
+     .form = ND_MEASURED_COUNT,
+     .is_symmetric = true},
+    {.name = "max_ulp_in",
+     .offset = offsetof(struct nd_difference, max_ulp_in),
+     .need = ND_NEEDS_ULP_IN,
+     .form = ND_MEASURED_COUNT},
+};
+
+const struct nd_metric nd_metric_ulp = {
+    .name = "ulp",
+    .offset = offsetof(struct nd_pair_state, ulp),
+    .fields = ulp_fields,
+    .n_fields = sizeof ulp_fields / sizeof ulp_fields[0],
+    .update = update_ulp,
+    .finish = finish_ulp,
+    .measures = ulp_measures,
+    .n_measures = sizeof ulp_measures / sizeof ulp_measures[0],
 };

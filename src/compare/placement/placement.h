@@ -37,7 +37,10 @@ bool nd_placing_problem(struct nd_placing *placing, const char *fmt, ...) ND_PRI
 /* Where a provider is, for this device. */
 enum nd_where nd_placing_where(const struct nd_placing *placing, const char *provider);
 
-/* placement_pieces.c: pieces and cuts, and what they cost. Needs the model. */
+/* Matches the nodes of the assignment, of the profiles and of the model. */
+enum nd_status nd_placing_match(struct nd_placing *placing, struct nd_error *err);
+
+/* Pieces and cuts, and what they cost. Needs the model. */
 enum nd_status nd_placing_cut(struct nd_placing *placing, struct nd_error *err);
 
 #endif

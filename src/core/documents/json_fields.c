@@ -1,3 +1,4 @@
+/* Writes and reads structs as JSON by tables that say which member has which key (json_fields.h). */
 #include "core/documents/json_fields.h"
 
 #include <limits.h>
@@ -23,7 +24,7 @@ struct range {
 
 /* ---- writing ---- */
 
-static bool is_unknown(const struct nd_field *field, const void *at)
+static bool is_unknown(const struct nd_json_field *field, const void *at)
 {
     switch (field->kind) {
     case ND_FIELD_TEXT:
@@ -40,7 +41,7 @@ static bool is_unknown(const struct nd_field *field, const void *at)
     }
 }
 
-static bool is_empty_list(const struct nd_field *field, const void *at)
+static bool is_empty_list(const struct nd_json_field *field, const void *at)
 {
     return field->kind == ND_FIELD_TEXTS && ((const struct texts *)at)->n == 0;
 }
@@ -53,7 +54,7 @@ static void put_object(struct nd_json *json, const char *key, const struct nd_me
     nd_json_close(json, '}');
 }
 
-static void put_list(struct nd_json *json, const struct nd_field *field, const struct list *list)
+static void put_list(struct nd_json *json, const struct nd_json_field *field, const struct list *list)
 {
     nd_json_open(json, field->key, '[');
     for (size_t i = 0; i < list->n; i++)
@@ -77,7 +78,7 @@ static void put_counts(struct nd_json *json, const char *key, const struct count
     nd_json_close(json, '}');
 }
 
-static void put_known(struct nd_json *json, const struct nd_field *field, const void *at)
+static void put_known(struct nd_json *json, const struct nd_json_field *field, const void *at)
 {
     switch (field->kind) {
     case ND_FIELD_WORD:
@@ -114,7 +115,7 @@ static void put_known(struct nd_json *json, const struct nd_field *field, const 
 
 void nd_json_put_members(struct nd_json *json, const struct nd_members *members, const void *object)
 {
-    for (const struct nd_field *field = members->fields; field->key != NULL; field++) {
+    for (const struct nd_json_field *field = members->fields; field->key != NULL; field++) {
         const void *at = (const char *)object + field->offset;
         if (members->is_sparse && (is_unknown(field, at) || is_empty_list(field, at)))
             continue;
@@ -178,7 +179,7 @@ static void get_counts(const json_t *value, struct counts *out, struct nd_arena 
         (struct nd_named_count){nd_arena_text(arena, key), count_of(item)};
 }
 
-static void get(const json_t *value, const struct nd_field *field, void *at, struct nd_arena *arena)
+static void get(const json_t *value, const struct nd_json_field *field, void *at, struct nd_arena *arena)
 {
     switch (field->kind) {
     case ND_FIELD_WORD:
@@ -217,6 +218,6 @@ static void get(const json_t *value, const struct nd_field *field, void *at, str
 void nd_json_get_members(const json_t *tree, const struct nd_members *members, void *object,
                          struct nd_arena *arena)
 {
-    for (const struct nd_field *field = members->fields; field->key != NULL; field++)
+    for (const struct nd_json_field *field = members->fields; field->key != NULL; field++)
         get(json_object_get(tree, field->key), field, (char *)object + field->offset, arena);
 }

@@ -32,7 +32,7 @@ struct nd_named_count {
     size_t n;
 };
 
-struct nd_field {
+struct nd_json_field {
     const char *key;
     enum nd_field_kind kind;
     size_t offset;
@@ -40,8 +40,8 @@ struct nd_field {
 };
 struct nd_members {
     size_t bytes;
-    const struct nd_field *fields; /* ends with a NULL key */
-    bool is_sparse;                /* what is null or an empty list is left out when writing */
+    const struct nd_json_field *fields; /* ends with a NULL key */
+    bool is_sparse;                     /* what is null or an empty list is left out when writing */
 };
 
 /* A member of struct S; one that has a table of its own, or whose items have; and an object that JSON has
@@ -59,7 +59,7 @@ struct nd_members {
         .key = (key_), .kind = ND_FIELD_PART, .members = &(members_)                                           \
     }
 #define ND_MEMBERS(name_, ...)                                                                                 \
-    static const struct nd_field name_##_fields[] = {__VA_ARGS__, {.key = NULL}};                              \
+    static const struct nd_json_field name_##_fields[] = {__VA_ARGS__, {.key = NULL}};                         \
     static const struct nd_members name_ = {.bytes = sizeof(S), .fields = name_##_fields}
 
 /* Appends the members of a struct to the object that is open. */

@@ -1,3 +1,4 @@
+/* Writes JSON as it is visited, straight into a string, without a tree in memory. */
 #include "core/documents/json_out.h"
 
 #include <math.h>

@@ -1,10 +1,11 @@
 /* YAML mappings into structs: every key is known, occurs once and has its type, or the error says line and
  * column. For campaigns (docs/reference/campaign.md) and for what describes an import
- * (docs/reference/import-map.md). */
+ * (docs/reference/import-map.md). And the limits on what a hostile file may cost. */
 #ifndef ND_BASE_YAML_MAP_H
 #define ND_BASE_YAML_MAP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <yaml.h>
 
 #include "core/error.h"
@@ -22,8 +23,8 @@ struct nd_yaml {
     bool is_loaded;
 };
 
-/* One document, whose root is a mapping. text must not hold NUL. A text that was made to cost much is refused
- * (base/yaml_limits.h). */
+/* One document, whose root is a mapping. text must not hold NUL. A text that was made to cost much is refused:
+ * the limits are below. */
 enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *file, const char *text,
                             size_t n_bytes, struct nd_error *err);
 /* The same of the file itself; one over 64 MiB is refused. ND_ERR_IO. */
@@ -86,5 +87,17 @@ const yaml_node_t *nd_yaml_item(struct nd_yaml *yaml, const yaml_node_t *list, s
 /* "FILE:LINE:COLUMN: ..." */
 enum nd_status nd_yaml_fail(const struct nd_yaml *yaml, const yaml_mark_t *mark, struct nd_error *err,
                             const char *fmt, ...) ND_PRINTF(4, 5);
+
+/* ---- limits of a YAML document, so that one that was made to cost much costs nothing ---- */
+
+/* What is wrong, and where. */
+struct nd_yaml_excess {
+    const char *problem; /* NULL: nothing; static text */
+    yaml_mark_t mark;
+};
+
+/* Before the text is parsed: how deep lists and mappings lie in each other, how many anchors and tag directives
+ * there are. What is no YAML is left to the parser. False when out of memory. */
+bool nd_yaml_check_text(const char *text, size_t n_bytes, struct nd_yaml_excess *excess);
 
 #endif

@@ -1,3 +1,4 @@
+/* Whole files and folders: reads, complete writes, paths, and clocks. */
 #include "core/files/file.h"
 
 #include <errno.h>

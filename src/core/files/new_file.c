@@ -1,10 +1,12 @@
-#include "core/files/new_file.h"
-
+/* Files and folders in the making. A file appears under its name when it is whole. Folders for one run do not
+ * outlive the process that made them for long: each has a file that its process keeps locked, and whoever makes
+ * the next one removes those that nobody holds. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
+#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/tensor.h"
@@ -49,16 +52,17 @@ bool nd_path_is_stream(const char *path)
            (stat(path, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)));
 }
 
-/* Locks of an open file description: a lock goes with the process that holds it, however it ends. flock() would
+/* Locks fd, which is open for writing, until it is closed. True also where the file system knows no locks.
+ * Locks of an open file description: a lock goes with the process that holds it, however it ends. flock() would
  * get into the way of libhdf5, which may lock the file so. */
-bool nd_file_lock(int fd)
+static bool nd_file_lock(int fd)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int rc = fcntl(fd, F_OFD_SETLK, &whole);
     return rc == 0 || errno == EINVAL || errno == ENOLCK || errno == EOPNOTSUPP;
 }
 
-enum nd_writer nd_file_writer(int fd)
+static enum nd_writer nd_file_writer(int fd)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
@@ -126,7 +130,8 @@ static bool remove_abandoned(int folder, const char *stem)
     return is_busy;
 }
 
-bool nd_file_is_at(int folder, const char *name, int fd)
+/* Whether the name still leads to fd. It does not when a cleaner came between creating and locking. */
+static bool nd_file_is_at(int folder, const char *name, int fd)
 {
     struct stat named, opened;
     return fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &opened) == 0 &&
@@ -310,4 +315,350 @@ enum nd_status nd_file_put_new(const char *path, const void *data, size_t size_b
 enum nd_status nd_file_put(const char *path, const void *data, size_t size_bytes, struct nd_error *err)
 {
     return nd_file_put_new(path, data, size_bytes, true, err);
+}
+
+static const char template[] = "npudiff-XXXXXX";
+static const char lock_name[] = ".npudiff-lock";
+static const char purpose_name[] = ".npudiff-for"; /* holds the purpose */
+enum { MAX_PURPOSE = 4096 };
+
+/* A folder of this process, which may be known by several paths. */
+struct held {
+    dev_t device;
+    ino_t inode;
+    int fd; /* of its lock */
+    struct held *next;
+};
+static struct held *all_held;
+static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_mark(const char *name)
+{
+    return strcmp(name, lock_name) == 0 || strcmp(name, purpose_name) == 0;
+}
+
+/* Everything in the folder, by its descriptor, which this closes: who puts a link in the place of a folder
+ * meanwhile makes nothing go that lies outside. Lock and purpose, in the outermost folder, are left. */
+static void remove_below(int folder, bool is_outermost)
+{
+    DIR *dir = fdopendir(folder);
+    for (struct dirent *entry = NULL; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || (is_outermost && is_mark(name)) ||
+            unlinkat(folder, name, 0) == 0)
+            continue;
+        int below = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below >= 0)
+            remove_below(below, false);
+        unlinkat(folder, name, AT_REMOVEDIR);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    else
+        close(folder);
+}
+
+static bool is_empty_but_for_marks(int folder)
+{
+    int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = again >= 0 ? fdopendir(again) : NULL;
+    bool is_empty = dir != NULL;
+    for (struct dirent *entry = NULL; is_empty && (entry = readdir(dir)) != NULL;)
+        is_empty =
+            strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_mark(entry->d_name);
+    if (dir != NULL)
+        closedir(dir);
+    else if (again >= 0)
+        close(again);
+    return is_empty;
+}
+
+/* The lock goes last, and before it the purpose: a folder of which something stays, as its process is killed,
+ * is found by the next run, and known by the one that asks for it. */
+static void remove_tree(const char *path)
+{
+    enum { ATTEMPTS = 2 }; /* where memory or descriptors were short for a moment */
+    bool is_empty = false;
+    for (int i = 0; i < ATTEMPTS && !is_empty; i++) {
+        int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int held = folder >= 0 ? fcntl(folder, F_DUPFD_CLOEXEC, 0) : -1;
+        if (folder >= 0)
+            remove_below(folder, true);
+        is_empty = held >= 0 && is_empty_but_for_marks(held);
+        if (is_empty && (unlinkat(held, purpose_name, 0) == 0 || errno == ENOENT))
+            unlinkat(held, lock_name, 0);
+        if (held >= 0)
+            close(held);
+    }
+    rmdir(path);
+}
+
+static bool is_temporary(const char *name)
+{
+    size_t n_begin = strcspn(template, "X");
+    return strncmp(name, template, n_begin) == 0 && strlen(name) == strlen(template) &&
+           strspn(name + n_begin, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") ==
+               strlen(template) - n_begin;
+}
+
+/* What is looked for among the folders of killed processes. */
+struct search {
+    const char *base;
+    const char *purpose; /* NULL: none */
+    bool takes_over;     /* one of this purpose is not removed but taken */
+    char *taken;         /* its path */
+    const char *own;     /* path of a folder that is not looked at; NULL: none */
+    bool is_busy;        /* a process that lives has a folder of this purpose */
+};
+
+/* A folder of another purpose may be asked for yet; for so long. Chosen. */
+static const double kept_s = 24 * 3600;
+
+/* Whether the folder has a purpose; *is_same: the one that is looked for; *is_young: it may be asked for yet.
+ */
+static bool has_purpose(int folder, const char *purpose, bool *is_same, bool *is_young)
+{
+    char text[MAX_PURPOSE];
+    struct stat info;
+    int fd = openat(folder, purpose_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    ssize_t n = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? read(fd, text, sizeof text) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return false;
+    *is_same = purpose != NULL && strlen(purpose) == (size_t)n && memcmp(purpose, text, (size_t)n) == 0;
+    *is_young = difftime(time(NULL), info.st_mtime) < kept_s;
+    return true;
+}
+
+static bool remember(const struct stat *folder, int fd)
+{
+    struct held *held = nd_calloc(1, sizeof *held);
+    if (held == NULL)
+        return false;
+    *held = (struct held){.device = folder->st_dev, .inode = folder->st_ino, .fd = fd};
+    pthread_mutex_lock(&held_lock);
+    held->next = all_held;
+    all_held = held;
+    pthread_mutex_unlock(&held_lock);
+    return true;
+}
+
+/* Nobody else holds fd, the lock of the folder: takes it over, removes it or leaves it. True: fd is kept. */
+static bool settle(struct search *search, int folder, int fd, const char *path)
+{
+    struct stat info;
+    bool is_same = false, is_young = false;
+    bool is_for_something = has_purpose(folder, search->purpose, &is_same, &is_young);
+    if (is_same && search->takes_over && search->taken == NULL && fstat(folder, &info) == 0) {
+        search->taken = nd_strdup(path);
+        return search->taken != NULL && remember(&info, fd);
+    }
+    if (!is_for_something || is_same || !is_young)
+        remove_tree(path);
+    return false;
+}
+
+/* A process between fork and exec has the lock of its host, which may have been killed just now: so long it is
+ * waited for, where the folder is the one that is asked for. Chosen: 4 of 200 kills at load 20 met such a
+ * process (docs/results/faults.md). */
+enum { FORKED_MS = 500, LOOK_AGAIN_MS = 10 };
+
+static bool is_writer_gone(int fd, int folder, struct search *search)
+{
+    bool is_same = false, is_young;
+    int waited_ms = 0;
+    enum nd_writer writer;
+    while ((writer = nd_file_writer(fd)) != ND_WRITER_GONE) {
+        bool is_asked_for = has_purpose(folder, search->purpose, &is_same, &is_young) && is_same;
+        if (!is_asked_for || waited_ms >= FORKED_MS) {
+            search->is_busy = search->is_busy || (is_asked_for && writer == ND_WRITER_LIVES);
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000}, NULL);
+        waited_ms += LOOK_AGAIN_MS;
+    }
+    return true;
+}
+
+/* A folder without a lock is just being made, after so long by nobody. Chosen. */
+static const double made_s = 60;
+
+/* Only what is ours and has a lock that nobody holds. Of those without one only what is old and empty: its
+ * process was killed before it had a lock. */
+static void look_if_abandoned(struct search *search, int parent, const char *name)
+{
+    struct stat info;
+    int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool is_ours = folder >= 0 && fstat(folder, &info) == 0 && info.st_uid == geteuid();
+    int fd = is_ours ? openat(folder, lock_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (is_ours && fd < 0 && errno == ENOENT && difftime(time(NULL), info.st_mtime) > made_s)
+        unlinkat(parent, name, AT_REMOVEDIR);
+    char *path = fd >= 0 ? nd_path_join(search->base, name) : NULL;
+    bool is_own = path != NULL && search->own != NULL && strcmp(path, search->own) == 0;
+    bool is_abandoned = path != NULL && !is_own && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                        is_writer_gone(fd, folder, search);
+    if ((!is_abandoned || !settle(search, folder, fd, path)) && fd >= 0)
+        close(fd);
+    free(path);
+    if (folder >= 0)
+        close(folder);
+}
+
+static void look_for_abandoned(struct search *search)
+{
+    DIR *dir = opendir(search->base);
+    for (struct dirent *entry = NULL; dir != NULL && (entry = readdir(dir)) != NULL;)
+        if (is_temporary(entry->d_name))
+            look_if_abandoned(search, dirfd(dir), entry->d_name);
+    if (dir != NULL)
+        closedir(dir);
+}
+
+/* Best effort: a folder that cannot be locked stays where its process is killed. False when somebody has
+ * removed it between making and locking. */
+static bool hold(const char *path)
+{
+    struct stat info;
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = folder >= 0 && fstat(folder, &info) == 0
+                 ? openat(folder, lock_name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
+                 : -1;
+    bool is_there = fd < 0 || (nd_file_lock(fd) && nd_file_is_at(folder, lock_name, fd));
+    if (folder >= 0)
+        close(folder);
+    if (fd >= 0 && (!is_there || !remember(&info, fd)))
+        close(fd);
+    return is_there;
+}
+
+static void release(const struct stat *info)
+{
+    struct held *found = NULL;
+    pthread_mutex_lock(&held_lock);
+    for (struct held **at = &all_held; *at != NULL && found == NULL;) {
+        if ((*at)->device == info->st_dev && (*at)->inode == info->st_ino) {
+            found = *at;
+            *at = found->next;
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    pthread_mutex_unlock(&held_lock);
+    if (found != NULL)
+        close(found->fd);
+    free(found);
+}
+
+/* What cannot be written down is not asked for again. */
+static void write_purpose(const char *path, const char *purpose)
+{
+    char *name = nd_path_join(path, purpose_name);
+    int fd = name != NULL ? open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0 && nd_file_write_all(fd, purpose, strlen(purpose), name, NULL) != ND_OK)
+        unlink(name);
+    if (fd >= 0)
+        close(fd);
+    free(name);
+}
+
+static enum nd_status make(const char *base, char **path, struct nd_error *err)
+{
+
+    for (int i = 0; i < MAX_ATTEMPTS; i++) {
+        char *made = nd_path_join(base, template);
+        if (made == NULL)
+            return nd_fail_memory(err);
+        if (mkdtemp(made) == NULL) {
+            enum nd_status status = nd_fail(err, ND_E_FILE_WRITE, made,
+                                            "cannot create a temporary folder '%s': %s", made, strerror(errno));
+            free(made);
+            return status;
+        }
+        if (hold(made)) {
+            *path = made;
+            return ND_OK;
+        }
+        free(made);
+    }
+    return nd_fail(err, ND_E_FILE_WRITE, base, "temporary folders in '%s' disappear while they are made", base);
+}
+
+static const char *base_folder(void)
+{
+    const char *base = getenv("TMPDIR");
+    return base != NULL && base[0] != '\0' ? base : "/tmp";
+}
+
+/* What is taken over, else a new folder; *path stays NULL where another process has one of this purpose. Two
+ * that begin at the same time find each other, since each looks again when its own folder is there. */
+static enum nd_status make_for(struct search *search, char **path, struct nd_error *err)
+{
+    char *made = NULL;
+    look_for_abandoned(search);
+    if (search->taken != NULL && !search->is_busy) {
+        *path = search->taken;
+        return ND_OK;
+    }
+    if (search->taken != NULL)
+        nd_dir_leave(search->taken);
+    free(search->taken);
+    search->taken = NULL;
+    if (search->is_busy)
+        return ND_OK;
+    enum nd_status status = make(search->base, &made, err);
+    if (status != ND_OK || search->purpose == NULL || strlen(search->purpose) > MAX_PURPOSE) {
+        *path = made;
+        return status;
+    }
+    write_purpose(made, search->purpose);
+    search->own = made;
+    look_for_abandoned(search);
+    search->own = NULL;
+    if (search->is_busy) {
+        nd_dir_remove(made);
+        free(made);
+    } else {
+        *path = made;
+    }
+    return ND_OK;
+}
+
+void nd_dir_remove_for(const char *purpose)
+{
+    struct search search = {.base = base_folder(), .purpose = purpose};
+    look_for_abandoned(&search);
+}
+
+enum nd_status nd_dir_make_for(const char *purpose, bool takes_over, char **path, struct nd_error *err)
+{
+    char *made = NULL;
+    struct search search = {.base = base_folder(), .purpose = purpose, .takes_over = takes_over};
+    enum nd_status status = make_for(&search, &made, err);
+    if (status == ND_OK && made == NULL)
+        return nd_fail(err, ND_E_FILE_BUSY, purpose, "'%s' is being made by another process", purpose);
+    if (status == ND_OK)
+        *path = made;
+    return status;
+}
+
+enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err)
+{
+    return nd_dir_make_for(NULL, false, path, err);
+}
+
+void nd_dir_leave(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0)
+        release(&info);
+}
+
+void nd_dir_remove(const char *path)
+{
+    struct stat info;
+    bool is_there = stat(path, &info) == 0;
+    remove_tree(path);
+    if (is_there)
+        release(&info);
 }

@@ -40,19 +40,12 @@ void nd_new_file_discard(struct nd_new_file *file);
 
 /* ---- files that are locked as long as somebody needs them ---- */
 
-/* Locks fd, which is open for writing, until it is closed. True also where the file system knows no locks. */
-bool nd_file_lock(int fd);
-
 /* Whether the name, without folders, is one that nd_new_file_create gives to what is not finished. */
 bool nd_file_is_temporary(const char *name);
 
 /* Whether somebody else has locked the file; if not, it is locked now. A file system without locks leaves the
  * answer open. */
 enum nd_writer { ND_WRITER_GONE, ND_WRITER_LIVES, ND_WRITER_UNKNOWN };
-enum nd_writer nd_file_writer(int fd);
-
-/* Whether the name still leads to fd. It does not when a cleaner came between creating and locking. */
-bool nd_file_is_at(int folder, const char *name, int fd);
 
 /* Whether path is a pipe, a terminal or another device, /dev/stdout among them, into which bytes are written as
  * they are. */

@@ -1,9 +1,9 @@
+/* One task per index on several threads, with the same outcome whatever the threads do. */
 #include "core/processes/parallel.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,13 +1,31 @@
-/* Running another program and waiting for it: what it printed, how it ended, and limits that hold whatever it
- * does. */
+/* Other programs: started; or run to their end, and what they print is read. */
 #ifndef ND_BASE_PROCESS_H
 #define ND_BASE_PROCESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "core/error.h"
+
+/* Everything is borrowed for the call. */
+struct nd_child {
+    const char *program;     /* a path; with uses_path a name that is looked for in $PATH */
+    const char *const *argv; /* NULL-terminated */
+    const char *folder;      /* it works there; NULL: where this process does */
+    int in, out, errors;     /* its standard input, output and error */
+    bool uses_path;          /* in $PATH, and a text without "#!" is run by the shell */
+    bool has_group;          /* a process group of its own, which bears its process id */
+    bool has_no_core;        /* leaves no core file */
+};
+
+/* Starts it, to die with this process. 0 and its process id, or errno of what went wrong: it could not be
+ * forked, connected, or found and run. The caller waits for it. Thread safe. */
+int nd_child_start(const struct nd_child *child, pid_t *pid);
+
+/* Running another program and waiting for it: what it printed, how it ended, and limits that hold whatever it
+ * does. */
 
 /* Zeroed, with argv, is complete. Everything is borrowed for the call. */
 struct nd_process {

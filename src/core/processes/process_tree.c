@@ -1,3 +1,4 @@
+/* What a process has started, and what that has started: by /proc of Linux; elsewhere there is nothing. */
 #include "core/processes/process_tree.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* Where the level of a series changes, by binary segmentation: docs/science/latency.md#levels. */
 #include "core/statistics/change.h"
 
 #include <math.h>
@@ -100,14 +101,14 @@ static bool take(struct search *s, struct stretch part, size_t *at)
     double p = p_of_step(s, part, k);
     if (!(p < level) || fabs(median_of(s, k, part.to) - median_of(s, part.from, k)) < s->log_step)
         return false;
-    s->changes->items[s->changes->n++] = (struct nd_change){k, p};
+    s->changes->items[s->changes->n++] = (struct nd_level_change){k, p};
     *at = k;
     return true;
 }
 
 static int by_place(const void *a, const void *b)
 {
-    size_t x = ((const struct nd_change *)a)->at, y = ((const struct nd_change *)b)->at;
+    size_t x = ((const struct nd_level_change *)a)->at, y = ((const struct nd_level_change *)b)->at;
     return (x > y) - (x < y);
 }
 
@@ -135,7 +136,7 @@ static enum nd_status segment(struct search *s, struct nd_error *err)
  * that is the smaller one. */
 static void settle(struct search *s)
 {
-    struct nd_change *items = s->changes->items;
+    struct nd_level_change *items = s->changes->items;
     size_t n = s->changes->n;
     if (n == 0)
         return;

@@ -8,14 +8,14 @@
 
 enum { ND_CHANGE_MIN_RUNS = 20 }; /* of every level */
 
-struct nd_change {
+struct nd_level_change {
     size_t at; /* the first of the new level */
     double p;
 };
 
 /* Room for changes, and how many were found. */
 struct nd_changes {
-    struct nd_change *items;
+    struct nd_level_change *items;
     size_t most; /* for which there is room */
     size_t n;
 };

@@ -1,3 +1,4 @@
+/* One kind of run or two, by models of the logarithm of latency: docs/science/latency.md#modes. */
 #include "core/statistics/mixture.h"
 
 #include <assert.h>

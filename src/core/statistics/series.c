@@ -1,10 +1,14 @@
-#include "core/statistics/series.h"
-
+/* Small functions over series of doubles, and what latencies are examined by: the coefficient of variation, the
+ * timer's tick, and the dip of Hartigan and Hartigan. docs/science/latency.md. */
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/memory.h"
+#include "core/random.h"
+#include "core/statistics/series.h"
 
 static int by_value(const void *a, const void *b)
 {
@@ -207,7 +211,7 @@ double nd_series_tick(const double *sorted, size_t n)
     return tick;
 }
 
-/* The 99 % points of sqrt(n) times the dip of uniform series (tools/score_latency dip); between them linear in
+/* The 99 % points of sqrt(n) times the dip of uniform series (tools/studies/score_latency dip); between them linear in
  * 1 / sqrt(n). */
 double nd_series_dip_limit(size_t n)
 {
@@ -223,4 +227,280 @@ double nd_series_dip_limit(size_t n)
             scaled = points[i].scaled + (points[i + 1].scaled - points[i].scaled) * (at - a) / (b - a);
         }
     return scaled / sqrt(size);
+}
+
+enum { N_MOMENTS = 4 };
+
+/* The normal quantile, and the autocorrelation from which blocks are drawn (docs/science/latency.md#summary).
+ */
+static const double z_95 = 1.959963984540054, correlated = 0.3;
+
+size_t nd_series_block(double autocorrelation, size_t n)
+{
+    return autocorrelation > correlated ? (size_t)ceil(2 * cbrt((double)n)) : 1;
+}
+
+/* The CV and the standard error of its logarithm, from sums of powers 1 to 4 of (x - pivot) / pivot. */
+struct estimate {
+    double cv, log_se;
+};
+
+/* docs/science/latency.md#summary: by the delta method, with central moments of the relative values. */
+static struct estimate estimate_of(const double sums[static N_MOMENTS], double n)
+{
+    double a = sums[0] / n, b = sums[1] / n, c = sums[2] / n, d = sums[3] / n;
+    double mean = 1 + a, m2 = b - a * a, m3 = c - 3 * a * b + 2 * a * a * a;
+    double m4 = d - 4 * a * c + 6 * a * a * b - 3 * a * a * a * a;
+    if (!(m2 > 0))
+        return (struct estimate){0, 0};
+    double variance = (m4 / (m2 * m2) - 1) / 4 + m2 / (mean * mean) - m3 / (m2 * mean);
+    return (struct estimate){sqrt(m2 * n / (n - 1)) / mean, sqrt(fmax(variance, 0) / n)};
+}
+
+static void add_powers(double sums[static N_MOMENTS], double value)
+{
+    double square = value * value;
+    sums[0] += value;
+    sums[1] += square;
+    sums[2] += square * value;
+    sums[3] += square * square;
+}
+
+/* A series of n values that is drawn in circular blocks. */
+struct blocks {
+    const double *values;
+    size_t n, size;
+};
+
+/* One draw of as many values as there are. */
+static struct estimate draw(const struct blocks *blocks, uint64_t *state)
+{
+    size_t n = blocks->n;
+    double sums[N_MOMENTS] = {0};
+    for (size_t taken = 0; taken < n;) {
+        /* Unbiased enough: n is far below 2^32. */
+        size_t at = nd_splitmix_below(state, n);
+        for (size_t k = 0; k < blocks->size && taken < n; k++, taken++) {
+            add_powers(sums, blocks->values[at]);
+            at = at + 1 < n ? at + 1 : 0;
+        }
+    }
+    return estimate_of(sums, (double)n);
+}
+
+/* The interval around out->cv, whose standard error is log_se. */
+static enum nd_status bootstrap(const struct blocks *blocks, uint64_t seed, double log_se,
+                                struct nd_series_cv *out, struct nd_error *err)
+{
+    double *t = nd_calloc(ND_CV_DRAWS, sizeof *t);
+    if (t == NULL)
+        return nd_fail_memory(err);
+    size_t n_draws = 0;
+    for (size_t i = 0; i < ND_CV_DRAWS; i++) {
+        struct estimate drawn = draw(blocks, &seed);
+        if (drawn.cv > 0 && drawn.log_se > 0)
+            t[n_draws++] = log(drawn.cv / out->cv) / drawn.log_se;
+    }
+    nd_series_sort(t, n_draws);
+    /* The tails change sides: a draw above its centre says that the centre may be above the truth. */
+    double high = n_draws > 0 ? nd_series_quantile(t, n_draws, 0.025) : NAN;
+    double low = n_draws > 0 ? nd_series_quantile(t, n_draws, 0.975) : NAN;
+    out->low = out->cv * exp(-low * log_se);
+    out->high = out->cv * exp(-high * log_se);
+    free(t);
+    return ND_OK;
+}
+
+enum nd_status nd_series_cv(const double *values, size_t n, size_t block, uint64_t seed,
+                            struct nd_series_cv *out, struct nd_error *err)
+{
+    double sum = 0, sums[N_MOMENTS] = {0};
+    *out = (struct nd_series_cv){NAN, NAN, NAN};
+    if (n < 2)
+        return ND_OK;
+    for (size_t i = 0; i < n; i++)
+        sum += values[i];
+    double pivot = sum / (double)n;
+    double *relative = nd_calloc(n, sizeof *relative);
+    if (relative == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        relative[i] = (values[i] - pivot) / pivot;
+        add_powers(sums, relative[i]);
+    }
+    struct estimate centre = estimate_of(sums, (double)n);
+    /* What is left of a constant series is rounding. */
+    if (centre.cv < 1e-12)
+        centre.cv = 0;
+    *out = (struct nd_series_cv){centre.cv, 0, 0};
+    enum nd_status status = ND_OK;
+    if (centre.cv > 0 && n < ND_CV_MAX_DRAWN) {
+        status = bootstrap(&(struct blocks){relative, n, block}, seed, centre.log_se, out, err);
+    } else if (centre.cv > 0) {
+        double wide = z_95 * centre.log_se * sqrt((double)block);
+        *out = (struct nd_series_cv){centre.cv, centre.cv * exp(-wide), centre.cv * exp(wide)};
+    }
+    free(relative);
+    return status;
+}
+
+/* ---- KEEP ---- */
+
+/* Hartigan and Hartigan (1985), "The dip test of unimodality", with the geometry of Applied Statistics AS 217
+ * and the corrections known since. Distances are counted in steps of the distribution function; positions are
+ * indices of the sorted series. */
+
+struct dip_work {
+    const double *x;
+    size_t n;
+    size_t *below;    /* [j]: the knot before j of the convex minorant of points 0 .. j */
+    size_t *above;    /* [j]: the knot after j of the concave majorant of points j .. n - 1 */
+    size_t *minorant; /* knots of the minorant within [low, high], from high down */
+    size_t *majorant; /* knots of the majorant within [low, high], from low up */
+    size_t n_minorant, n_majorant;
+};
+
+static double steps(size_t from, size_t to)
+{
+    return (double)to - (double)from;
+}
+
+static void find_below(struct dip_work *w)
+{
+    const double *x = w->x;
+    w->below[0] = 0;
+    for (size_t j = 1; j < w->n; j++) {
+        size_t a = j - 1;
+        while (a != 0 && (x[j] - x[a]) * steps(w->below[a], a) >= (x[a] - x[w->below[a]]) * steps(a, j))
+            a = w->below[a];
+        w->below[j] = a;
+    }
+}
+
+static void find_above(struct dip_work *w)
+{
+    const double *x = w->x;
+    size_t last = w->n - 1;
+    w->above[last] = last;
+    for (size_t k = last; k-- > 0;) {
+        size_t a = k + 1;
+        while (a != last && (x[k] - x[a]) * steps(w->above[a], a) >= (x[a] - x[w->above[a]]) * steps(a, k))
+            a = w->above[a];
+        w->above[k] = a;
+    }
+}
+
+static void collect_knots(struct dip_work *w, size_t low, size_t high)
+{
+    size_t n = 0;
+    w->minorant[n++] = high;
+    while (w->minorant[n - 1] > low) {
+        w->minorant[n] = w->below[w->minorant[n - 1]];
+        n++;
+    }
+    w->n_minorant = n;
+    n = 0;
+    w->majorant[n++] = low;
+    while (w->majorant[n - 1] < high) {
+        w->majorant[n] = w->above[w->majorant[n - 1]];
+        n++;
+    }
+    w->n_majorant = n;
+}
+
+/* The largest distance between minorant and majorant, and the knots where it is. */
+static double widest(const struct dip_work *w, size_t *at_minorant, size_t *at_majorant)
+{
+    const double *x = w->x;
+    double d = 0;
+    size_t ix = w->n_minorant - 2, iv = 1;
+    *at_minorant = w->n_minorant - 1;
+    *at_majorant = w->n_majorant - 1;
+    if (w->n_minorant == 2 && w->n_majorant == 2)
+        return 1;
+    do {
+        size_t g = w->minorant[ix], l = w->majorant[iv];
+        if (g > l) {
+            size_t g1 = w->minorant[ix + 1];
+            double dx = steps(g1, l) + 1 - (x[l] - x[g1]) * steps(g1, g) / (x[g] - x[g1]);
+            iv++;
+            if (dx >= d) {
+                d = dx;
+                *at_minorant = ix + 1;
+                *at_majorant = iv - 1;
+            }
+        } else {
+            size_t l1 = w->majorant[iv - 1];
+            double dx = (x[g] - x[l1]) * steps(l1, l) / (x[l] - x[l1]) - (steps(l1, g) - 1);
+            bool is_first = ix == 0;
+            if (dx >= d) {
+                d = dx;
+                *at_minorant = ix;
+                *at_majorant = iv;
+            }
+            ix -= is_first ? 0 : 1;
+        }
+        if (iv > w->n_majorant - 1)
+            iv = w->n_majorant - 1;
+    } while (w->minorant[ix] != w->majorant[iv]);
+    return d;
+}
+
+/* How far the distribution function leaves the chord from point `from` to point `to`, on one side. */
+static double sag(const double *x, size_t from, size_t to, bool is_above)
+{
+    double most = 1;
+    if (to - from < 2 || x[to] <= x[from])
+        return most;
+    double slope = steps(from, to) / (x[to] - x[from]);
+    for (size_t i = from; i <= to; i++) {
+        double chord = (x[i] - x[from]) * slope;
+        double t = is_above ? steps(from, i) + 1 - chord : chord - (steps(from, i) - 1);
+        most = t > most ? t : most;
+    }
+    return most;
+}
+
+static double dip_steps(struct dip_work *w)
+{
+    size_t low = 0, high = w->n - 1, g, l;
+    double dip = 1;
+    for (;;) {
+        collect_knots(w, low, high);
+        double d = widest(w, &g, &l);
+        if (d < dip)
+            return dip;
+        double most = 0;
+        for (size_t j = g; j + 1 < w->n_minorant; j++)
+            most = fmax(most, sag(w->x, w->minorant[j + 1], w->minorant[j], true));
+        for (size_t j = l; j + 1 < w->n_majorant; j++)
+            most = fmax(most, sag(w->x, w->majorant[j], w->majorant[j + 1], false));
+        dip = fmax(dip, most);
+        if (low == w->minorant[g] && high == w->majorant[l])
+            return dip;
+        low = w->minorant[g];
+        high = w->majorant[l];
+    }
+}
+
+enum nd_status nd_series_dip(const double *sorted, size_t n, double *dip, struct nd_error *err)
+{
+    if (n < 4 || sorted[0] >= sorted[n - 1]) {
+        *dip = 0.5 / (double)n;
+        return ND_OK;
+    }
+    size_t *knots = nd_calloc(n, 4 * sizeof *knots);
+    if (knots == NULL)
+        return nd_fail_memory(err);
+    struct dip_work work = {.x = sorted,
+                            .n = n,
+                            .below = knots,
+                            .above = knots + n,
+                            .minorant = knots + 2 * n,
+                            .majorant = knots + 3 * n};
+    find_below(&work);
+    find_above(&work);
+    *dip = dip_steps(&work) / (2 * (double)n);
+    free(knots);
+    return ND_OK;
 }

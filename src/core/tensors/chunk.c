@@ -1,3 +1,4 @@
+/* How a tensor is cut into chunks, and how a chunk is stored: HDF5's SHUFFLE, then DEFLATE (chunk.h). */
 #include "core/tensors/chunk.h"
 
 #include <stdlib.h>

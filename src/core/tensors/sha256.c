@@ -1,3 +1,4 @@
+/* SHA-256 of files and texts, by nettle. */
 #include "core/tensors/sha256.h"
 
 #include <errno.h>

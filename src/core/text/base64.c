@@ -1,3 +1,4 @@
+/* Bytes as text and back: base64 (RFC 4648), by nettle. */
 #include "core/text/base64.h"
 
 #include <nettle/base64.h>

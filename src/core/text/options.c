@@ -1,3 +1,5 @@
+/* Options structs of callers that were compiled against another version of the public headers (options.h has
+ * the rules). */
 #include "core/text/options.h"
 
 #include <assert.h>

@@ -1,12 +1,27 @@
-#include "npudiff/core/parse.h"
-
+/* Numbers from text, in the C locale. */
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/text/c_locale.h"
+#include "npudiff/core/parse.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static locale_t c_locale;
+
+static void make_c_locale(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+locale_t nd_use_c_locale(void)
+{
+    pthread_once(&once, make_c_locale);
+    return uselocale(c_locale);
+}
 
 static bool has_only_digits(const char *text)
 {

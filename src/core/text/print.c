@@ -1,3 +1,4 @@
+/* Numbers and names as they are printed, whatever the locale. */
 #include "core/text/print.h"
 
 #include <float.h>

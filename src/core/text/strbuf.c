@@ -1,3 +1,4 @@
+/* A growing string, which stays failed once memory was out. */
 #include "core/text/strbuf.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* The time as captures, stores and policies state it: UTC, or what SOURCE_DATE_EPOCH says. */
 #include "core/text/utc.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Takes from the agent, by kernel and C library, what runtime and model do not need: they are not ours. */
 #include "devices/agent/confine.h"
 
 #include <stdio.h>
@@ -246,7 +247,7 @@ static bool is_written(const char *key)
     return false;
 }
 
-static bool allow_named(int rules, const struct nd_job_pair *pairs, size_t n, uint64_t access)
+static bool allow_named(int rules, const struct nd_agent_option *pairs, size_t n, uint64_t access)
 {
     bool is_allowed = true;
     for (size_t i = 0; i < n && is_allowed; i++) {
@@ -269,7 +270,7 @@ static bool allow_stop_file(int rules, uint64_t access)
     return is_allowed;
 }
 
-static bool restrict_files(const struct nd_job *job, bool are_programs_free)
+static bool restrict_files(const struct nd_agent_job *job, bool are_programs_free)
 {
     long version = syscall(__NR_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1)
@@ -288,7 +289,7 @@ static bool restrict_files(const struct nd_job *job, bool are_programs_free)
     return is_restricted;
 }
 
-static const char *confine(const struct nd_job *job, bool starts_program)
+static const char *confine(const struct nd_agent_job *job, bool starts_program)
 {
     static char said[64];
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
@@ -307,7 +308,7 @@ static void close_gate(void)
 {
 }
 
-static const char *confine(const struct nd_job *job, bool starts_program)
+static const char *confine(const struct nd_agent_job *job, bool starts_program)
 {
     (void)job;
     (void)starts_program;
@@ -318,7 +319,7 @@ static const char *confine(const struct nd_job *job, bool starts_program)
 /* Of this process. */
 static const char *confined = "nothing";
 
-const char *nd_agent_confine(const struct nd_job *job, bool starts_program)
+const char *nd_agent_confine(const struct nd_agent_job *job, bool starts_program)
 {
     const char *wanted = getenv(ND_CONFINE_VARIABLE);
     bool is_off = wanted != NULL && strcmp(wanted, ND_CONFINE_OFF) == 0;

@@ -16,7 +16,7 @@
  *
  * starts_program: the runtime is a program of its own. Programs can then be started until
  * nd_agent_confine_programs. */
-const char *nd_agent_confine(const struct nd_job *job, bool starts_program);
+const char *nd_agent_confine(const struct nd_agent_job *job, bool starts_program);
 
 /* From now on no program can be started by this process or by one that it has started. Call it when the runtime
  * runs, and before it sees the model. Where programs are forbidden already, this does nothing. */

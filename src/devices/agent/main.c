@@ -20,7 +20,7 @@ static int fail(const struct nd_error *err, int code)
     return code;
 }
 
-static enum nd_status open_spool(const struct nd_job *job, const char *path, bool is_resuming,
+static enum nd_status open_spool(const struct nd_agent_job *job, const char *path, bool is_resuming,
                                  struct nd_spool_writer *writer, struct nd_resume *resume, struct nd_error *err)
 {
     if (is_resuming)
@@ -32,7 +32,7 @@ static enum nd_status open_spool(const struct nd_job *job, const char *path, boo
 static int run(const char *job_path, const char *spool_path, bool is_resuming)
 {
     struct nd_error err = {0};
-    struct nd_job job = {0};
+    struct nd_agent_job job = {0};
     struct nd_resume resume = {0};
     struct nd_spool_writer writer;
     if (nd_job_read(job_path, &job, &err) != ND_OK)

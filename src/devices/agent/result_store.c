@@ -1,5 +1,5 @@
-#include "devices/agent/result_store_internal.h"
-
+/* What a pass gave, on its way into the spool: values, digests, repeats; and what of it an agent that goes on
+ * takes up from the spool again. docs/reference/capture-format.md. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,60 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "core/tensors/chunk.h"
+#include "devices/agent/result_store.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/agent/stop.h"
+
+enum { N_SLOTS = 4 }; /* runs that may wait for the thread */
+
+/* A run that waits for the thread. */
+struct slot {
+    size_t probe;
+    size_t sample;
+    size_t repeat;
+    uint64_t latency_ns;
+    void **data; /* per tensor */
+};
+
+/* What the thread keeps per tensor. */
+struct tensor_state {
+    enum nd_dtype dtype;
+    struct nd_shape shape;
+    size_t sample_bytes;
+    struct nd_chunk_layout layout; /* for the probe in work */
+    unsigned char *open_chunk;     /* samples of a chunk that is not whole yet */
+    size_t n_open;                 /* samples in it */
+    size_t n_acknowledged;         /* of those, stored as fragments already */
+};
+
+struct nd_store_thread {
+    const struct nd_agent_job *job;
+    struct nd_spool_writer *writer;
+    size_t n_tensors;   /* of the pass */
+    size_t *tensor_ids; /* their numbers in the job */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct slot slots[N_SLOTS]; /* a ring: n_waiting of them from first on */
+    size_t first;
+    size_t n_waiting;
+    bool is_ending;
+    bool has_shapes;
+    enum nd_status status;
+    struct nd_error error;
+    /* the thread's own */
+    struct tensor_state *tensors;
+    struct nd_digest *digests;       /* of the run in work */
+    struct nd_digest *first_digests; /* of repeat 0 of the sample in work */
+    unsigned char *encoded;
+    size_t encoded_bytes;
+    size_t probe;  /* in work; SIZE_MAX before the first */
+    size_t n_runs; /* of the sample in work */
+    size_t n_complete;
+    size_t n_acknowledged;
+    uint64_t acknowledged_ns;
+};
 
 enum { ACK_INTERVAL_MS = 400 }; /* so that never more than half a second of work is lost */
 
@@ -124,7 +176,8 @@ static enum nd_status acknowledge(struct nd_store_thread *store, struct nd_error
     return status;
 }
 
-enum nd_status nd_store_begin_probe(struct nd_store_thread *store, size_t probe, struct nd_error *err)
+/* Cuts the tensors into chunks for that probe, none of them begun. */
+static enum nd_status nd_store_begin_probe(struct nd_store_thread *store, size_t probe, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     store->probe = probe;
@@ -274,7 +327,7 @@ static bool choose_tensors(struct nd_store_thread *store, size_t pass)
     return store->tensor_ids != NULL;
 }
 
-enum nd_status nd_store_start(const struct nd_job *job, size_t pass, struct nd_spool_writer *writer,
+enum nd_status nd_store_start(const struct nd_agent_job *job, size_t pass, struct nd_spool_writer *writer,
                               struct nd_store_thread **out, struct nd_error *err)
 {
     struct nd_store_thread *store = nd_calloc(1, sizeof *store);
@@ -312,8 +365,9 @@ static const char *output_name(const struct nd_store_thread *store, size_t tenso
     return store->job->tensors[store->tensor_ids[tensor]].output;
 }
 
-enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t tensor, enum nd_dtype dtype,
-                                  const struct nd_shape *shape, struct nd_error *err)
+/* Fixes what a tensor (of the pass) is and makes the buffers for it. Once per tensor. */
+static enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t tensor, enum nd_dtype dtype,
+                                         const struct nd_shape *shape, struct nd_error *err)
 {
     struct tensor_state *state = &store->tensors[tensor];
     if (shape->rank >= ND_MAX_RANK)
@@ -412,5 +466,71 @@ enum nd_status nd_store_finish(struct nd_store_thread **store, struct nd_error *
         *err = dead->error;
     destroy(dead);
     *store = NULL;
+    return status;
+}
+
+/* The samples of a chunk that was not whole yet. */
+static enum nd_status restore_open_chunk(struct nd_store_thread *store, size_t tensor,
+                                         const struct nd_store_past *past, struct nd_error *err)
+{
+    struct tensor_state *state = &store->tensors[tensor];
+    const struct nd_store_past_tensor *stored = &past->tensors[store->tensor_ids[tensor]];
+    const char *name = store->job->tensors[store->tensor_ids[tensor]].output;
+    size_t n_stored = past->sample + 1, n = state->layout.samples_per_chunk, filled = 0;
+    if (store->job->store == ND_STORE_DIGEST || state->layout.n_chunks == 0 || n == 1)
+        return ND_OK;
+    /* The last chunk of a probe is whole with its last sample, however few it holds. */
+    size_t n_open = n_stored == store->job->probes[past->probe].n_samples ? 0 : n_stored % n;
+    size_t first = n_stored - n_open;
+    for (size_t i = 0; i < stored->n_fragments; i++) {
+        const struct nd_store_fragment *fragment = &stored->fragments[i];
+        if (fragment->first != first + filled || fragment->n > n_open - filled ||
+            fragment->n_bytes != fragment->n * state->sample_bytes)
+            return nd_fail(err, ND_E_SPOOL_RESUME, name, "the spool's samples of '%s' have a gap at sample %zu",
+                           name, first + filled);
+        memcpy(state->open_chunk + filled * state->sample_bytes, fragment->bytes, fragment->n_bytes);
+        filled += fragment->n;
+    }
+    if (filled != n_open)
+        return nd_fail(err, ND_E_SPOOL_RESUME, name,
+                       "the spool acknowledges sample %zu of '%s' but lacks its data", first + filled, name);
+    state->n_open = n_open;
+    state->n_acknowledged = n_open;
+    return ND_OK;
+}
+
+static enum nd_status restore(struct nd_store_thread *store, const struct nd_store_past *past,
+                              struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++) {
+        const struct nd_store_past_tensor *stored = &past->tensors[store->tensor_ids[e]];
+        const char *name = store->job->tensors[store->tensor_ids[e]].output;
+        status = stored->is_known ? nd_store_set_shape(store, e, stored->dtype, &stored->shape, err)
+                                  : nd_fail(err, ND_E_SPOOL_RESUME, name,
+                                            "the spool does not say what output '%s' is", name);
+    }
+    store->has_shapes = status == ND_OK;
+    if (status == ND_OK)
+        status = nd_store_begin_probe(store, past->probe, err);
+    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++)
+        status = restore_open_chunk(store, e, past, err);
+    if (status != ND_OK)
+        return status;
+    if (store->n_tensors > 0)
+        memcpy(store->first_digests, past->first_digests, store->n_tensors * sizeof *store->first_digests);
+    store->n_complete = past->sample + (past->repeat + 1 == past->n_runs ? 1 : 0);
+    store->n_acknowledged = store->n_complete;
+    store->n_runs = past->n_runs;
+    return ND_OK;
+}
+
+/* The thread, which waits for a first run, reads all this only after it has had the lock. */
+enum nd_status nd_store_restore(struct nd_store_thread *store, const struct nd_store_past *past,
+                                struct nd_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    enum nd_status status = restore(store, past, err);
+    pthread_mutex_unlock(&store->lock);
     return status;
 }

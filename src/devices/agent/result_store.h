@@ -9,7 +9,7 @@
 struct nd_store_thread;
 
 /* Starts the thread for one pass. job and writer outlive it. */
-enum nd_status nd_store_start(const struct nd_job *job, size_t pass, struct nd_spool_writer *writer,
+enum nd_status nd_store_start(const struct nd_agent_job *job, size_t pass, struct nd_spool_writer *writer,
                               struct nd_store_thread **out, struct nd_error *err);
 
 /* One run of one sample. views has one entry per tensor of the pass, in order; their bytes are copied before

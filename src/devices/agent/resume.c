@@ -1,3 +1,4 @@
+/* Going on with a run whose agent was interrupted: what its spool holds, and where the next run belongs. */
 #include "devices/agent/resume.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 /* What is read so far, with what only the reading needs. */
 struct reading {
-    const struct nd_job *job;
+    const struct nd_agent_job *job;
     struct nd_resume *resume;
     size_t n_passes;     /* begun */
     size_t n_tensors;    /* of the pass in work */
@@ -41,7 +42,7 @@ static void settle_probe(struct reading *reading)
 static bool take_pass(struct reading *reading, const struct nd_record *record)
 {
     struct nd_resume *resume = reading->resume;
-    const struct nd_job *job = reading->job;
+    const struct nd_agent_job *job = reading->job;
     bool is_next = record->index[0] == reading->n_passes && record->index[0] < job->n_passes;
     bool is_before_complete = reading->n_passes == 0 || resume->probe == job->n_probes;
     if (!is_next || !is_before_complete)
@@ -165,7 +166,7 @@ static bool take_record(struct reading *reading, const struct nd_record *record)
 }
 
 /* What is kept, of which nothing is trusted but that it was written whole. */
-static enum nd_status read_kept(const struct nd_job *job, const char *path, uint64_t kept_bytes,
+static enum nd_status read_kept(const struct nd_agent_job *job, const char *path, uint64_t kept_bytes,
                                 struct nd_resume *resume, struct nd_error *err)
 {
     struct reading reading = {.job = job, .resume = resume};
@@ -194,8 +195,8 @@ static enum nd_status read_kept(const struct nd_job *job, const char *path, uint
 
 /* Nothing is cut before it is certain that the file is a spool of this job. One that was torn within its first
  * record can be no more than a beginning; a machine that lost its power can leave zeros. */
-static enum nd_status check_owner(const struct nd_job *job, const char *path, struct nd_spool_reader *reader,
-                                  struct nd_error *err)
+static enum nd_status check_owner(const struct nd_agent_job *job, const char *path,
+                                  struct nd_spool_reader *reader, struct nd_error *err)
 {
     static const unsigned char zeros[4];
     struct nd_record record;
@@ -211,7 +212,7 @@ static enum nd_status check_owner(const struct nd_job *job, const char *path, st
     return ND_OK;
 }
 
-enum nd_status nd_resume_open(const struct nd_job *job, const char *path, struct nd_spool_writer *writer,
+enum nd_status nd_resume_open(const struct nd_agent_job *job, const char *path, struct nd_spool_writer *writer,
                               struct nd_resume *out, struct nd_error *err)
 {
     struct nd_resume resume = {0};
@@ -252,7 +253,8 @@ void nd_resume_close(struct nd_resume *resume)
     *resume = (struct nd_resume){0};
 }
 
-size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_job *job, size_t probe, size_t sample)
+size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_agent_job *job, size_t probe,
+                        size_t sample)
 {
     for (size_t p = 0; p < probe; p++)
         sample += job->probes[p].n_samples;

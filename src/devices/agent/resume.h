@@ -34,13 +34,14 @@ struct nd_resume {
  * reads that. A missing spool, or one without acknowledgements, is empty then (is_fresh). The writer is open
  * unless has_ended or on failure. ND_E_SPOOL_RESUME for the spool of another job, for a file that is no spool,
  * while another agent writes it, and when records contradict the job; the file is then as it was. */
-enum nd_status nd_resume_open(const struct nd_job *job, const char *path, struct nd_spool_writer *writer,
+enum nd_status nd_resume_open(const struct nd_agent_job *job, const char *path, struct nd_spool_writer *writer,
                               struct nd_resume *out, struct nd_error *err);
 void nd_resume_close(struct nd_resume *resume);
 
 /* How often the sample was run in the pass to go on with, or will be as far as its runs say; 0: it was not run.
  */
-size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_job *job, size_t probe, size_t sample);
+size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_agent_job *job, size_t probe,
+                        size_t sample);
 
 /* Whether that run of the pass to go on with is stored. */
 bool nd_resume_has_run(const struct nd_resume *resume, size_t probe, size_t sample, size_t repeat);

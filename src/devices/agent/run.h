@@ -7,7 +7,7 @@
 
 /* Does the whole job and writes the spool, or what resume (nullable) leaves of it. A failure of the device is
  * itself recorded (ND_RECORD_FAILURE) and returned. */
-enum nd_status nd_agent_run(const struct nd_job *job, const struct nd_resume *resume,
+enum nd_status nd_agent_run(const struct nd_agent_job *job, const struct nd_resume *resume,
                             struct nd_spool_writer *writer, struct nd_error *err);
 
 #endif

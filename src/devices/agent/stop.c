@@ -1,3 +1,4 @@
+/* For tests only: an agent that stops at a point that the test names (stop.h). */
 #include "devices/agent/stop.h"
 
 #include <fcntl.h>

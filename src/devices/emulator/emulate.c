@@ -10,39 +10,6 @@
 #include "core/random.h"
 #include "devices/emulator/emulate_internal.h"
 
-/* Channels of a tensor, random numbers, and faults of quantised values. */
-
-bool nd_emu_has_operator(const char *op_types, const char *op_type)
-{
-    size_t n = strlen(op_type);
-    if (strcmp(op_types, op_type) == 0)
-        return true;
-    for (const char *at = op_types; at != NULL; at = strchr(at, '+')) {
-        at += *at == '+';
-        if (strncmp(at, op_type, n) == 0 && (at[n] == '\0' || at[n] == '+'))
-            return true;
-    }
-    return false;
-}
-
-struct nd_emu_channels nd_emu_channels_of(const struct nd_quant *quant, const struct nd_shape *shape,
-                                          const char *op_types)
-{
-    bool is_conv = nd_emu_has_operator(op_types, "Conv") || nd_emu_has_operator(op_types, "ConvTranspose");
-    int axis = shape->rank - 1;
-    if (quant->n > 1)
-        axis = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
-    else if (shape->rank == 4 || (is_conv && shape->rank >= 3))
-        axis = 1;
-    struct nd_emu_channels channels = {1, 1};
-    if (axis < 0)
-        return channels;
-    channels.n = (size_t)shape->dims[axis];
-    for (int d = axis + 1; d < shape->rank; d++)
-        channels.n_inner *= (size_t)shape->dims[d];
-    return channels;
-}
-
 /* What makes the numbers of one tensor in one run; uniform is in [0, 1). */
 static uint64_t nd_emu_key(uint64_t seed, const char *name, uint64_t run)
 {

@@ -1,5 +1,5 @@
-/* What the files of emulated devices share: emulate_make.c reads items, emulate_make.c finds what they mean in
- * a model, emulate.c has the faults that work on quantised values, emulate.c runs the device. */
+/* What the files of emulated devices share: emulate_items.c reads items, emulate_make.c finds what they mean in
+ * a model and makes the device, emulate.c runs it and has the faults that work on quantised values. */
 #ifndef ND_EMULATOR_EMULATE_INTERNAL_H
 #define ND_EMULATOR_EMULATE_INTERNAL_H
 
@@ -21,6 +21,9 @@ struct nd_emu_binding {
     struct nd_emu_layer *layers; /* [n_edges] */
     size_t n_tensors;
 };
+
+/* As it is written in an item. Static. */
+const char *nd_emu_word_name(enum nd_emu_word word);
 
 /* Whether the two round alike. NULL is half-even. */
 bool nd_emu_is_same_arithmetic(const struct nd_emu_arithmetic *a, const struct nd_emu_arithmetic *b);

@@ -31,7 +31,7 @@ struct output {
     bool is_made;
 };
 
-struct nd_session {
+struct nd_runtime_session {
     struct nd_model *model;
     struct nd_exact_graph *graph;
     enum nd_rounding rounding;
@@ -89,7 +89,7 @@ const char *nd_runtime_program(const struct nd_runtime *runtime)
 
 static const char tensor_prefix[] = "edge.";
 
-static enum nd_status read_options(struct nd_session *session, const struct nd_session_options *options,
+static enum nd_status read_options(struct nd_runtime_session *session, const struct nd_session_options *options,
                                    struct nd_emulator_options *emulated, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -126,7 +126,8 @@ static const char *tensor_name(const struct nd_session_options *options, const s
     return tensor->name;
 }
 
-static enum nd_status create_emulator(struct nd_session *session, const struct nd_session_options *options,
+static enum nd_status create_emulator(struct nd_runtime_session *session,
+                                      const struct nd_session_options *options,
                                       struct nd_emulator_options *emulated, struct nd_error *err)
 {
     size_t n = nd_model_n_tensors(session->model);
@@ -146,7 +147,7 @@ static enum nd_status create_emulator(struct nd_session *session, const struct n
                               err);
 }
 
-static enum nd_status describe_inputs(struct nd_session *session, struct nd_error *err)
+static enum nd_status describe_inputs(struct nd_runtime_session *session, struct nd_error *err)
 {
     session->n_inputs = nd_model_n_inputs(session->model);
     session->ios = nd_calloc(session->n_inputs, sizeof *session->ios);
@@ -176,8 +177,8 @@ static enum nd_status name_tensors(const struct nd_model *model, struct nd_names
     return ND_OK;
 }
 
-static enum nd_status describe_output(struct nd_session *session, const struct nd_names *names, size_t i,
-                                      struct nd_error *err)
+static enum nd_status describe_output(struct nd_runtime_session *session, const struct nd_names *names,
+                                      size_t i, struct nd_error *err)
 {
     const char *name = nd_model_output(session->model, i)->name;
     struct output *output = &session->outputs[i];
@@ -195,7 +196,7 @@ static enum nd_status describe_output(struct nd_session *session, const struct n
 }
 
 /* Floats are handed out as they were computed: in double precision. */
-static enum nd_status describe_outputs(struct nd_session *session, struct nd_error *err)
+static enum nd_status describe_outputs(struct nd_runtime_session *session, struct nd_error *err)
 {
     const struct nd_model *model = session->model;
     struct nd_names names = {0};
@@ -212,10 +213,10 @@ static enum nd_status describe_outputs(struct nd_session *session, struct nd_err
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
-                                 struct nd_session **out, struct nd_error *err)
+                                 struct nd_runtime_session **out, struct nd_error *err)
 {
     (void)runtime;
-    struct nd_session *session = nd_calloc(1, sizeof *session);
+    struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
     if (session == NULL)
         return nd_fail_memory(err);
     struct nd_emulator_options emulated = {0};
@@ -237,9 +238,9 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
     return status;
 }
 
-void nd_session_destroy(struct nd_session **session)
+void nd_session_destroy(struct nd_runtime_session **session)
 {
-    struct nd_session *s = *session;
+    struct nd_runtime_session *s = *session;
     if (s == NULL)
         return;
     for (size_t i = 0; i < s->n_inputs; i++) {
@@ -267,40 +268,40 @@ void nd_session_destroy(struct nd_session **session)
     *session = NULL;
 }
 
-size_t nd_session_n_inputs(const struct nd_session *session)
+size_t nd_session_n_inputs(const struct nd_runtime_session *session)
 {
     return session->n_inputs;
 }
 
-const struct nd_session_io *nd_session_input(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
 {
     return &session->ios[i];
 }
 
-void nd_session_set_input_shape(struct nd_session *session, size_t i, const struct nd_shape *shape)
+void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
 {
     session->ios[i].shape = *shape; /* the model has no open dimensions: it is the same */
 }
 
-size_t nd_session_n_outputs(const struct nd_session *session)
+size_t nd_session_n_outputs(const struct nd_runtime_session *session)
 {
     return session->n_outputs;
 }
 
-const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
 {
     return &session->outputs[i].io;
 }
 
-void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context)
 {
     (void)session;
     (void)visit;
     (void)context;
 }
 
-enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
-                                    struct nd_error *err)
+enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,
+                                    size_t *n, struct nd_error *err)
 {
     size_t n_nodes = nd_model_n_nodes(session->model);
     struct nd_placement *nodes = nd_calloc(n_nodes, sizeof *nodes);
@@ -336,7 +337,7 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
                             enum nd_exact_method method, struct nd_error *err)
 {
     (void)method;
-    struct nd_session *session = context;
+    struct nd_runtime_session *session = context;
     enum nd_status status = ND_OK;
     struct output *output = session->output_of_tensor[tensor];
     for (; output != NULL && status == ND_OK; output = output->next)
@@ -344,13 +345,13 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
     return status;
 }
 
-void nd_session_repeat(struct nd_session *session)
+void nd_session_repeat(struct nd_runtime_session *session)
 {
     if (session->emulator != NULL)
         nd_emulator_repeat(session->emulator);
 }
 
-enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err)
 {
     const struct nd_exact_options options = {.struct_size = sizeof options, .rounding = session->rounding};
@@ -370,7 +371,7 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     return status;
 }
 
-enum nd_status nd_session_end_profile(struct nd_session *session, char **path, struct nd_error *err)
+enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)
 {
     (void)session;
     (void)path;
@@ -378,7 +379,7 @@ enum nd_status nd_session_end_profile(struct nd_session *session, char **path, s
 }
 
 /* One text of each column, a line for every fault. */
-enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
+enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err)
 {
     if (session->emulator == NULL)

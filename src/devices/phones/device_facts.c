@@ -1,6 +1,5 @@
-/* Battery and temperatures, as Android's services or the kernel's files tell them. */
-#include "devices/phones/device_facts.h"
-
+/* What a machine says of itself, its battery and temperatures among it, as Android's services or the kernel's
+ * files tell them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +8,158 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "devices/phones/device_facts_text.h"
+#include "devices/phones/device_facts.h"
 #include "devices/phones/transport.h"
+#include "npudiff/core/parse.h"
+
+/* Whether `at` is where a line of the answer begins. */
+static bool begins_line(struct nd_text_piece answer, const char *at)
+{
+    return at == answer.text || at[-1] == '\n';
+}
+
+/* Takes the next line off `rest`, without its end; false when nothing is left. */
+static bool nd_piece_line(struct nd_text_piece *rest, struct nd_text_piece *line)
+{
+    if (rest->n == 0)
+        return false;
+    const char *end = memchr(rest->text, '\n', rest->n);
+    size_t n = end != NULL ? (size_t)(end - rest->text) : rest->n;
+    *line = (struct nd_text_piece){rest->text, n};
+    n += end != NULL;
+    *rest = (struct nd_text_piece){rest->text + n, rest->n - n};
+    return true;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\0';
+}
+
+/* Without the blanks at both ends. */
+static struct nd_text_piece nd_piece_trim(struct nd_text_piece piece)
+{
+    while (piece.n > 0 && is_blank(piece.text[0])) {
+        piece.text++;
+        piece.n--;
+    }
+    while (piece.n > 0 && is_blank(piece.text[piece.n - 1]))
+        piece.n--;
+    return piece;
+}
+
+/* Whether it begins with `text`, which is then taken off. */
+static bool nd_piece_skip(struct nd_text_piece *piece, const char *text)
+{
+    size_t n = strlen(text);
+    if (piece->n < n || memcmp(piece->text, text, n) != 0)
+        return false;
+    *piece = (struct nd_text_piece){piece->text + n, piece->n - n};
+    return true;
+}
+
+/* Whether it is this text. */
+static bool nd_piece_is(struct nd_text_piece piece, const char *text)
+{
+    return nd_piece_skip(&piece, text) && piece.n == 0;
+}
+
+/* What follows the line "<marker> <name>", up to the next line that begins with the marker. */
+static struct nd_text_piece nd_piece_part(struct nd_text_piece answer, const char *marker, const char *name)
+{
+    size_t n_marker = strlen(marker);
+    struct nd_text_piece found = {0}, rest = answer;
+    while (rest.n > 0) {
+        const char *at = memmem(rest.text, rest.n, marker, n_marker);
+        if (at == NULL)
+            break;
+        bool is_line = begins_line(answer, at);
+        if (found.text != NULL && is_line) {
+            found.n = (size_t)(at - found.text);
+            return found;
+        }
+        struct nd_text_piece line, left = {at + n_marker, (size_t)(answer.text + answer.n - at) - n_marker};
+        rest = left;
+        if (is_line && nd_piece_line(&left, &line) && nd_piece_is(nd_piece_trim(line), name))
+            rest = found = left;
+    }
+    if (found.text != NULL)
+        found.n = (size_t)(answer.text + answer.n - found.text);
+    return found;
+}
+
+/* Bytes of the character that begins here, 0 when it is no UTF-8 (overlong forms, surrogates and what is beyond
+ * U+10FFFF are none). */
+static size_t utf8_bytes(const unsigned char *at, size_t n)
+{
+    unsigned char c = at[0];
+    size_t size = c < 0x80                ? 1
+                  : c >= 0xc2 && c < 0xe0 ? 2
+                  : c >= 0xe0 && c < 0xf0 ? 3
+                  : c >= 0xf0 && c < 0xf5 ? 4
+                                          : 0;
+    if (size == 0 || size > n)
+        return 0;
+    for (size_t i = 1; i < size; i++)
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    if ((c == 0xe0 && at[1] < 0xa0) || (c == 0xed && at[1] > 0x9f) || (c == 0xf0 && at[1] < 0x90) ||
+        (c == 0xf4 && at[1] > 0x8f))
+        return 0;
+    return size;
+}
+
+char *nd_piece_copy(struct nd_text_piece piece, size_t max_bytes)
+{
+    struct nd_strbuf out = {0};
+    piece = nd_piece_trim(piece);
+    for (size_t i = 0; i < piece.n;) {
+        size_t n = utf8_bytes((const unsigned char *)piece.text + i, piece.n - i);
+        unsigned char c = (unsigned char)piece.text[i];
+        /* C1 controls (U+0080 to U+009F) steer terminals like the others. */
+        bool is_control = (n == 1 && (c < 0x20 || c == 0x7f)) ||
+                          (n == 2 && c == 0xc2 && (unsigned char)piece.text[i + 1] < 0xa0);
+        if (out.len + (n > 0 ? n : 1) > max_bytes)
+            break;
+        bool is_space = is_control || piece.text[i] == ' ';
+        if (n == 0)
+            nd_strbuf_puts(&out, "?");
+        else if (is_space && out.len > 0)
+            nd_strbuf_puts(&out, " ");
+        else if (!is_space)
+            nd_strbuf_append(&out, piece.text + i, n);
+        i += n > 0 ? n : 1;
+    }
+    while (out.len > 0 && out.text[out.len - 1] == ' ')
+        out.text[--out.len] = '\0';
+    return nd_strbuf_take(&out);
+}
+
+/* As text of its own; false when it is too long for a number. */
+static bool take_number(struct nd_text_piece piece, char text[48])
+{
+    piece = nd_piece_trim(piece);
+    if (piece.n == 0 || piece.n >= 48 || memchr(piece.text, '\0', piece.n) != NULL)
+        return false;
+    memcpy(text, piece.text, piece.n);
+    text[piece.n] = '\0';
+    return true;
+}
+
+/* A whole number, or a decimal one, and nothing else but blanks around it. */
+static bool nd_piece_i64(struct nd_text_piece piece, int64_t *out)
+{
+    char text[48];
+    return take_number(piece, text) && nd_parse_i64(text, out);
+}
+
+static bool nd_piece_double(struct nd_text_piece piece, double *out)
+{
+    char text[48];
+    return take_number(piece, text) && nd_parse_double(text, out);
+}
+
+/* ---- battery and temperatures, as android's services or the kernel's files tell them ---- */
 
 enum { MAX_LIST_BYTES = 2000, MAX_SENSORS = 64 };
 
@@ -44,7 +193,7 @@ static const char *name_key(char key[64], const struct sink *sink, const char *w
     return key;
 }
 
-static void put_text(struct sink *sink, const char *what, const char *name, struct nd_piece value)
+static void put_text(struct sink *sink, const char *what, const char *name, struct nd_text_piece value)
 {
     char key[64];
     char *text = nd_piece_copy(value, MAX_LIST_BYTES);
@@ -55,7 +204,7 @@ static void put_text(struct sink *sink, const char *what, const char *name, stru
 
 static void put_word(struct sink *sink, const char *what, const char *name, const char *word)
 {
-    put_text(sink, what, name, (struct nd_piece){word, strlen(word)});
+    put_text(sink, what, name, (struct nd_text_piece){word, strlen(word)});
 }
 
 static void put_number(struct sink *sink, const char *what, const char *name, int64_t number)
@@ -85,7 +234,7 @@ struct battery {
     const char *power;
 };
 
-static void read_battery_line(struct nd_piece line, struct battery *battery)
+static void read_battery_line(struct nd_text_piece line, struct battery *battery)
 {
     static const struct {
         const char *key, *power;
@@ -104,7 +253,7 @@ static void read_battery_line(struct nd_piece line, struct battery *battery)
         if (nd_piece_is(line, sources[i].key))
             battery->power = sources[i].power;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        struct nd_piece value = line;
+        struct nd_text_piece value = line;
         if (*numbers[i].value == INT64_MIN && nd_piece_skip(&value, numbers[i].key))
             nd_piece_i64(value, numbers[i].value);
     }
@@ -112,12 +261,12 @@ static void read_battery_line(struct nd_piece line, struct battery *battery)
 
 /* "dumpsys battery": lines "  key: value"; makers add lines of their own, which are left alone. False when it
  * says nothing. */
-static bool read_service_battery(struct nd_piece part, struct sink *sink)
+static bool read_service_battery(struct nd_text_piece part, struct sink *sink)
 {
     /* BatteryManager.BATTERY_STATUS_* of Android. */
     static const char *const states[] = {"", "unknown", "charging", "discharging", "not charging", "full"};
     struct battery battery = {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN, "none"};
-    struct nd_piece line;
+    struct nd_text_piece line;
     while (nd_piece_line(&part, &line))
         read_battery_line(nd_piece_trim(line), &battery);
     if (battery.level < 0 || battery.level > 1000000)
@@ -135,24 +284,24 @@ static bool read_service_battery(struct nd_piece part, struct sink *sink)
 }
 
 /* Takes a word off the line. */
-static struct nd_piece take_word(struct nd_piece *line)
+static struct nd_text_piece take_word(struct nd_text_piece *line)
 {
     *line = nd_piece_trim(*line);
     size_t n = 0;
     while (n < line->n && line->text[n] != ' ')
         n++;
-    struct nd_piece word = {line->text, n};
-    *line = (struct nd_piece){line->text + n, line->n - n};
+    struct nd_text_piece word = {line->text, n};
+    *line = (struct nd_text_piece){line->text + n, line->n - n};
     return word;
 }
 
 /* Lines "PERCENT TENTHS NAME STATE" of /sys/class/power_supply; chargers have no percentage. */
-static void read_supplies(struct nd_piece part, struct sink *sink)
+static void read_supplies(struct nd_text_piece part, struct sink *sink)
 {
-    struct nd_piece line;
+    struct nd_text_piece line;
     while (nd_piece_line(&part, &line)) {
         int64_t percent, tenths;
-        struct nd_piece level = take_word(&line), heat = take_word(&line), name = take_word(&line);
+        struct nd_text_piece level = take_word(&line), heat = take_word(&line), name = take_word(&line);
         if (!nd_piece_i64(level, &percent) || percent < 0 || percent > 100 || name.n == 0 || name.n > 40)
             continue;
         put_number(sink, "battery", "percent", percent);
@@ -173,12 +322,12 @@ static void read_supplies(struct nd_piece part, struct sink *sink)
 struct sensors {
     size_t n;
     struct {
-        struct nd_piece name;
+        struct nd_text_piece name;
         double celsius;
     } items[MAX_SENSORS];
 };
 
-static void add_sensor(struct sensors *sensors, struct nd_piece name, double celsius)
+static void add_sensor(struct sensors *sensors, struct nd_text_piece name, double celsius)
 {
     name = nd_piece_trim(name);
     if (sensors->n == MAX_SENSORS || name.n == 0 || name.n > 64 || !is_plausible(celsius))
@@ -209,9 +358,9 @@ static void put_sensors(struct sink *sink, const struct sensors *sensors, const 
 }
 
 /* "Temperature{mValue=37.2, mType=3, mName=skin, mStatus=0}". Types 6 to 8 are volts, amperes and percent. */
-static void read_temperature(struct nd_piece line, struct sensors *sensors)
+static void read_temperature(struct nd_text_piece line, struct sensors *sensors)
 {
-    struct nd_piece name = {0};
+    struct nd_text_piece name = {0};
     double celsius = -1000;
     int64_t type = -1;
     if (!nd_piece_skip(&line, "Temperature{"))
@@ -219,7 +368,7 @@ static void read_temperature(struct nd_piece line, struct sensors *sensors)
     while (line.n > 0) {
         const char *comma = memchr(line.text, ',', line.n);
         size_t n = comma != NULL ? (size_t)(comma - line.text) : line.n;
-        struct nd_piece field = nd_piece_trim((struct nd_piece){line.text, n});
+        struct nd_text_piece field = nd_piece_trim((struct nd_text_piece){line.text, n});
         if (nd_piece_skip(&field, "mValue="))
             nd_piece_double(field, &celsius);
         else if (nd_piece_skip(&field, "mType="))
@@ -227,7 +376,7 @@ static void read_temperature(struct nd_piece line, struct sensors *sensors)
         else if (nd_piece_skip(&field, "mName="))
             name = field;
         n += comma != NULL;
-        line = (struct nd_piece){line.text + n, line.n - n};
+        line = (struct nd_text_piece){line.text + n, line.n - n};
     }
     if (type < 6 || type > 8)
         add_sensor(sensors, name, celsius);
@@ -235,10 +384,10 @@ static void read_temperature(struct nd_piece line, struct sensors *sensors)
 
 /* "dumpsys thermalservice": the cached temperatures first, then those that the hardware says now, which count
  * where there are any. False when there is no such service. */
-static bool read_service_thermal(struct nd_piece part, struct sink *sink)
+static bool read_service_thermal(struct nd_text_piece part, struct sink *sink)
 {
     struct sensors cached = {0}, now = {0}, *at = &cached;
-    struct nd_piece line;
+    struct nd_text_piece line;
     int64_t status = -1;
     while (nd_piece_line(&part, &line)) {
         line = nd_piece_trim(line);
@@ -256,13 +405,13 @@ static bool read_service_thermal(struct nd_piece part, struct sink *sink)
 }
 
 /* Lines "MILLIDEGREES NAME" of /sys/class/thermal. */
-static void read_zones(struct nd_piece part, struct sink *sink)
+static void read_zones(struct nd_text_piece part, struct sink *sink)
 {
     struct sensors sensors = {0};
-    struct nd_piece line;
+    struct nd_text_piece line;
     while (nd_piece_line(&part, &line)) {
         int64_t milli;
-        struct nd_piece number = take_word(&line);
+        struct nd_text_piece number = take_word(&line);
         if (nd_piece_i64(number, &milli) && milli > -1000000 && milli < 1000000)
             add_sensor(&sensors, line, (double)milli / 1000);
     }
@@ -271,7 +420,7 @@ static void read_zones(struct nd_piece part, struct sink *sink)
 
 /* Adds what the answer says as attributes "battery_<when>_..." and "thermal_<when>_..." of /device. when:
  * "before", "after". False when out of memory. */
-static bool nd_warmth_parse(const char *marker, struct nd_piece answer, const char *when,
+static bool nd_warmth_parse(const char *marker, struct nd_text_piece answer, const char *when,
                             struct nd_attr_list *out)
 {
     struct sink sink = {.out = out, .when = when, .is_whole = true};
@@ -330,14 +479,14 @@ char *nd_device_facts_question_after(const char *marker, int64_t since_s)
 
 struct facts {
     struct nd_attr_list *out;
-    struct nd_piece properties;
+    struct nd_text_piece properties;
     bool is_whole;
 };
 
 /* The value of "[key]: [value]"; empty where there is no such line. */
-static struct nd_piece property(const struct facts *facts, const char *key)
+static struct nd_text_piece property(const struct facts *facts, const char *key)
 {
-    struct nd_piece rest = facts->properties, line;
+    struct nd_text_piece rest = facts->properties, line;
     while (nd_piece_line(&rest, &line)) {
         line = nd_piece_trim(line);
         if (!nd_piece_skip(&line, "[") || !nd_piece_skip(&line, key) || !nd_piece_skip(&line, "]: ["))
@@ -346,11 +495,11 @@ static struct nd_piece property(const struct facts *facts, const char *key)
             line.n--;
         return nd_piece_trim(line);
     }
-    return (struct nd_piece){0};
+    return (struct nd_text_piece){0};
 }
 
 /* One fact, when there is one. */
-static bool put(struct facts *facts, const char *key, struct nd_piece value)
+static bool put(struct facts *facts, const char *key, struct nd_text_piece value)
 {
     char *text = nd_piece_copy(value, MAX_TEXT_BYTES);
     bool is_there = text != NULL && text[0] != '\0';
@@ -366,25 +515,25 @@ static void put_word_of_device_facts(struct facts *facts, const char *key, const
 }
 
 /* The value of KEY=value of /etc/os-release, without its quotes. */
-static struct nd_piece release_value(struct nd_piece release, const char *key)
+static struct nd_text_piece release_value(struct nd_text_piece release, const char *key)
 {
-    struct nd_piece line;
+    struct nd_text_piece line;
     while (nd_piece_line(&release, &line)) {
         line = nd_piece_trim(line);
         if (!nd_piece_skip(&line, key) || !nd_piece_skip(&line, "="))
             continue;
         if (line.n > 1 && (line.text[0] == '"' || line.text[0] == '\'') &&
             line.text[line.n - 1] == line.text[0])
-            line = (struct nd_piece){line.text + 1, line.n - 2};
+            line = (struct nd_text_piece){line.text + 1, line.n - 2};
         return line;
     }
-    return (struct nd_piece){0};
+    return (struct nd_text_piece){0};
 }
 
 /* The first of several properties that is there, and where it is from. */
-static struct nd_piece first_property(const struct facts *facts, const char *const *keys, const char **key)
+static struct nd_text_piece first_property(const struct facts *facts, const char *const *keys, const char **key)
 {
-    struct nd_piece value = {0};
+    struct nd_text_piece value = {0};
     for (; value.n == 0 && *keys != NULL; keys++) {
         value = property(facts, *keys);
         *key = *keys;
@@ -403,12 +552,12 @@ static void put_property(struct facts *facts, const char *name, const char *key)
 }
 
 /* Which SoC: phones say it by a property, Linux on a Snapdragon by a file. */
-static void put_soc(struct facts *facts, struct nd_piece machine, struct nd_device_facts *device_facts)
+static void put_soc(struct facts *facts, struct nd_text_piece machine, struct nd_device_facts *device_facts)
 {
     static const char *const keys[] = {"ro.soc.model", "ro.vendor.qti.soc_model", NULL};
     const char *key = NULL;
     char source[64];
-    struct nd_piece soc = first_property(facts, keys, &key), line = {0};
+    struct nd_text_piece soc = first_property(facts, keys, &key), line = {0};
     snprintf(source, sizeof source, "getprop %s", key);
     if (soc.n == 0) {
         machine = nd_piece_trim(machine);
@@ -434,13 +583,13 @@ static void put_soc(struct facts *facts, struct nd_piece machine, struct nd_devi
 /* "samsung SM-S928B": who made it and what it is called. */
 static void put_phone(struct facts *facts)
 {
-    struct nd_piece maker = property(facts, "ro.product.manufacturer"),
-                    model = property(facts, "ro.product.model");
+    struct nd_text_piece maker = property(facts, "ro.product.manufacturer"),
+                         model = property(facts, "ro.product.model");
     struct nd_strbuf name = {0};
     nd_strbuf_append(&name, maker.text != NULL ? maker.text : "", maker.n);
     nd_strbuf_puts(&name, maker.n > 0 && model.n > 0 ? " " : "");
     nd_strbuf_append(&name, model.text != NULL ? model.text : "", model.n);
-    struct nd_piece both = {name.text, name.len};
+    struct nd_text_piece both = {name.text, name.len};
     if (put(facts, "phone", both))
         put_word_of_device_facts(facts, "phone_source", "getprop ro.product.manufacturer, ro.product.model");
     facts->is_whole = facts->is_whole && !name.failed;
@@ -451,7 +600,7 @@ static void put_phone(struct facts *facts)
     put(facts, "android_sdk", property(facts, "ro.build.version.sdk"));
 }
 
-static void put_firmware(struct facts *facts, struct nd_piece release)
+static void put_firmware(struct facts *facts, struct nd_text_piece release)
 {
     if (property(facts, "ro.build.fingerprint").n > 0)
         put_property(facts, "firmware", "ro.build.fingerprint");
@@ -462,9 +611,9 @@ static void put_firmware(struct facts *facts, struct nd_piece release)
 /* ---- what runs there ---- */
 
 /* Android says it by a property: its kernel may be of more bits than its programs. */
-static void find_abi(struct facts *facts, struct nd_piece machine, struct nd_device_facts *device_facts)
+static void find_abi(struct facts *facts, struct nd_text_piece machine, struct nd_device_facts *device_facts)
 {
-    struct nd_piece abi = property(facts, "ro.product.cpu.abi");
+    struct nd_text_piece abi = property(facts, "ro.product.cpu.abi");
     const char *name = NULL;
     if (abi.n == 0)
         abi = nd_piece_trim(machine);
@@ -481,9 +630,9 @@ static void find_abi(struct facts *facts, struct nd_piece machine, struct nd_dev
     put_word_of_device_facts(facts, "machine_abi", name);
 }
 
-static void put_system(struct facts *facts, struct nd_piece part, struct nd_device_facts *device_facts)
+static void put_system(struct facts *facts, struct nd_text_piece part, struct nd_device_facts *device_facts)
 {
-    struct nd_piece system = {0}, kernel = {0}, machine = {0};
+    struct nd_text_piece system = {0}, kernel = {0}, machine = {0};
     part = nd_piece_trim(part);
     if (nd_piece_line(&part, &system) && nd_piece_line(&part, &kernel))
         nd_piece_line(&part, &machine);
@@ -497,7 +646,7 @@ enum nd_status nd_device_facts_parse(const char *marker, const char *answer, siz
                                      struct nd_device_facts *out, struct nd_error *err)
 {
     struct nd_device_facts device_facts = {0};
-    struct nd_piece whole = {answer, n};
+    struct nd_text_piece whole = {answer, n};
     struct facts facts = {
         .out = &device_facts.facts, .properties = nd_piece_part(whole, marker, "getprop"), .is_whole = true};
     device_facts.is_android = nd_piece_is(nd_piece_trim(nd_piece_part(whole, marker, "linker")), "android");
@@ -519,14 +668,14 @@ enum nd_status nd_device_facts_parse(const char *marker, const char *answer, siz
 }
 
 /* Lines of logcat, and nothing else that went wrong there; the first is cut where the end was kept. */
-static bool keep_logcat(struct nd_piece part, struct nd_device_facts *device_facts)
+static bool keep_logcat(struct nd_text_piece part, struct nd_device_facts *device_facts)
 {
     while (part.n > 0 && (part.text[0] == '\n' || part.text[0] == '\r'))
-        part = (struct nd_piece){part.text + 1, part.n - 1};
+        part = (struct nd_text_piece){part.text + 1, part.n - 1};
     while (part.n > 0 && (part.text[part.n - 1] == '\n' || part.text[part.n - 1] == '\r'))
         part.n--;
     if (part.n >= MAX_LOGCAT_BYTES - 2) {
-        struct nd_piece line;
+        struct nd_text_piece line;
         nd_piece_line(&part, &line);
     }
     if (part.n == 0)
@@ -544,7 +693,7 @@ static bool keep_logcat(struct nd_piece part, struct nd_device_facts *device_fac
 enum nd_status nd_device_facts_parse_after(const char *marker, const char *answer, size_t n,
                                            struct nd_device_facts *device_facts, struct nd_error *err)
 {
-    struct nd_piece whole = {answer, n};
+    struct nd_text_piece whole = {answer, n};
     if (!nd_warmth_parse(marker, whole, "after", &device_facts->warmth))
         return nd_fail_memory(err);
     return device_facts->logcat != NULL || keep_logcat(nd_piece_part(whole, marker, "logcat"), device_facts)

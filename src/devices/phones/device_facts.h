@@ -4,8 +4,12 @@
  * Everything is read by one command before the run and one after it. What does not come, or makes no sense, is
  * left out: an unknown fact stays unknown, and a device that says nothing of itself can still be captured.
  * Texts are cut and cleaned, whatever the device prints: valid UTF-8 without control characters. */
-#ifndef ND_REMOTE_DEVICE_FACTS_H
-#define ND_REMOTE_DEVICE_FACTS_H
+#ifndef ND_DEVICE_FACTS_H
+#define ND_DEVICE_FACTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "capture/read/attr_list.h"
 
@@ -50,5 +54,17 @@ enum nd_status nd_device_facts_parse(const char *marker, const char *answer, siz
                                      struct nd_device_facts *out, struct nd_error *err);
 enum nd_status nd_device_facts_parse_after(const char *marker, const char *answer, size_t n,
                                            struct nd_device_facts *device_facts, struct nd_error *err);
+
+/* Reading what a machine printed of itself: parts, lines and names in bytes that may be anything. */
+
+/* A piece of an answer, borrowed. {NULL, 0} is empty. */
+struct nd_text_piece {
+    const char *text;
+    size_t n;
+};
+
+/* A copy of at most max_bytes as text: bytes that are no UTF-8 become '?', control characters ' ', and blanks
+ * at the ends go. NULL when out of memory; "" when nothing is left. */
+char *nd_piece_copy(struct nd_text_piece piece, size_t max_bytes);
 
 #endif

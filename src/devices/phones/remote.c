@@ -1,3 +1,5 @@
+/* A machine elsewhere on which an agent runs: reached, asked what it is, and left. remote.h says what lies
+ * there. */
 #include "devices/phones/remote.h"
 
 #include <stdio.h>

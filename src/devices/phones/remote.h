@@ -61,7 +61,7 @@ void nd_remote_close(struct nd_remote *remote);
 
 /* One run of an agent there. */
 struct nd_remote_run {
-    const struct nd_job *job;       /* with paths of this machine */
+    const struct nd_agent_job *job; /* with paths of this machine */
     const struct nd_device *device; /* resolved */
     const struct nd_model *model;   /* whose external files lie beside the models of the job */
     const char *folder;             /* of this machine: job.nds, spool.nds and stdout.txt come there */
@@ -91,9 +91,9 @@ void nd_remote_describe_traffic(const struct nd_remote *remote, char *text, size
 
 /* The job as it is there: everything that it reads is sent first. *agent: the path of the agent there. The
  * caller frees *out with nd_remote_job_free, and *agent. */
-enum nd_status nd_remote_job_make(struct nd_remote *remote, const struct nd_remote_run *run, struct nd_job *out,
-                                  char **agent, struct nd_error *err);
-void nd_remote_job_free(struct nd_job *job);
+enum nd_status nd_remote_job_make(struct nd_remote *remote, const struct nd_remote_run *run,
+                                  struct nd_agent_job *out, char **agent, struct nd_error *err);
+void nd_remote_job_free(struct nd_agent_job *job);
 
 /* Asks the machine for the digests of the libraries that the spool names, which is a file here: those that were
  * not sent there. Fills remote->libraries; what cannot be read there stays without. nd_remote_is_of_device

@@ -370,7 +370,7 @@ static enum nd_status collect_beside(struct nd_bundle *bundle, const struct nd_m
 static enum nd_status collect_models(struct nd_bundle *bundle, const struct nd_remote_run *run,
                                      struct nd_error *err)
 {
-    const struct nd_job *job = run->job;
+    const struct nd_agent_job *job = run->job;
     enum nd_status status = ND_OK;
     for (size_t p = 0; p < job->n_passes && status == ND_OK; p++)
         status = nd_bundle_add(bundle, nd_path_base(job->passes[p].model), job->passes[p].model, false, err);
@@ -420,8 +420,8 @@ static enum nd_status translate(const struct nd_bundle *bundle, const char *text
     return status;
 }
 
-static enum nd_status translate_options(const struct nd_remote *remote, const struct nd_job *job,
-                                        struct nd_job *out, struct nd_error *err)
+static enum nd_status translate_options(const struct nd_remote *remote, const struct nd_agent_job *job,
+                                        struct nd_agent_job *out, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     out->provider_options = nd_calloc(job->n_provider_options, sizeof *out->provider_options);
@@ -429,15 +429,15 @@ static enum nd_status translate_options(const struct nd_remote *remote, const st
     if (out->provider_options == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < job->n_provider_options && status == ND_OK; i++) {
-        struct nd_job_pair *pair = &out->provider_options[out->n_provider_options++];
-        *pair = (struct nd_job_pair){.key = job->provider_options[i].key}; /* borrowed */
+        struct nd_agent_option *pair = &out->provider_options[out->n_provider_options++];
+        *pair = (struct nd_agent_option){.key = job->provider_options[i].key}; /* borrowed */
         status = translate(&remote->runtime, job->provider_options[i].value, &pair->value, err);
     }
     return status;
 }
 
-static enum nd_status translate_passes(const struct nd_remote *remote, const struct nd_job *job,
-                                       struct nd_job *out, struct nd_error *err)
+static enum nd_status translate_passes(const struct nd_remote *remote, const struct nd_agent_job *job,
+                                       struct nd_agent_job *out, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     out->passes = nd_calloc(job->n_passes, sizeof *out->passes);
@@ -452,7 +452,7 @@ static enum nd_status translate_passes(const struct nd_remote *remote, const str
     return status;
 }
 
-void nd_remote_job_free(struct nd_job *job)
+void nd_remote_job_free(struct nd_agent_job *job)
 {
     free(job->ort_library);
     free(job->provider_library);
@@ -462,13 +462,13 @@ void nd_remote_job_free(struct nd_job *job)
     for (size_t p = 0; job->passes != NULL && p < job->n_passes; p++)
         free(job->passes[p].model);
     free(job->passes);
-    *job = (struct nd_job){0};
+    *job = (struct nd_agent_job){0};
 }
 
-enum nd_status nd_remote_job_make(struct nd_remote *remote, const struct nd_remote_run *run, struct nd_job *out,
-                                  char **agent, struct nd_error *err)
+enum nd_status nd_remote_job_make(struct nd_remote *remote, const struct nd_remote_run *run,
+                                  struct nd_agent_job *out, char **agent, struct nd_error *err)
 {
-    struct nd_job job = *run->job; /* shares all but what is translated */
+    struct nd_agent_job job = *run->job; /* shares all but what is translated */
     char *agent_there = NULL;
     job.ort_library = NULL;
     job.provider_library = NULL;

@@ -12,7 +12,6 @@
 
 #include "core/files/file.h"
 #include "core/files/new_file.h"
-#include "core/memory.h"
 #include "devices/agent/confine.h"
 #include "devices/agent/spool/job_file.h"
 #include "devices/agent/spool/record_fields.h"
@@ -259,7 +258,7 @@ static enum nd_status name_folder(struct nd_remote_session *session, struct nd_e
 
 static enum nd_status write_files(struct nd_remote_session *session, struct nd_error *err)
 {
-    struct nd_job job;
+    struct nd_agent_job job;
     enum nd_status status = nd_remote_job_make(session->remote, session->run, &job, &session->agent, err);
     if (status != ND_OK)
         return status;

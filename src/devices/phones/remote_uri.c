@@ -1,3 +1,4 @@
+/* Reads the URIs of devices on other machines: docs/reference/devices.md. */
 #include "devices/phones/remote_uri.h"
 
 #include <stdlib.h>

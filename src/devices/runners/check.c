@@ -1,3 +1,5 @@
+/* Checks that a program speaks the protocol of runners (docs/reference/runner.md): small models, and answers
+ * that must be right. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Finds the programs that run models for npudiff: docs/reference/runner.md. */
 #include "devices/runners/find_runner.h"
 
 #include <dirent.h>

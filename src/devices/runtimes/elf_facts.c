@@ -1,3 +1,4 @@
+/* What an ELF file says of itself: for which machine it is, and what it needs. */
 #include "devices/runtimes/elf_facts.h"
 
 #include <elf.h>

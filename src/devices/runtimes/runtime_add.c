@@ -1,6 +1,5 @@
-/* Runtime add: see the header. */
-#include "devices/runtimes/runtime_add.h"
-
+/* Adds and removes runtimes in the folder that holds them: one process at a time, and what comes in is whole.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +20,40 @@
 #include "core/tensors/sha256.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "devices/runtimes/runtime_adding.h"
+#include "devices/runtimes/runtime_add.h"
+#include "devices/runtimes/runtime_pick.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"
 #include "npudiff/devices/device.h"
+
+enum { ND_N_ABIS = 3 };
+
+/* Everything about one call. */
+struct nd_adding {
+    const struct nd_runtime_adding *how;
+    struct nd_runtime_store store;
+    struct nd_runtime_source *sources;
+    size_t n_sources;
+    struct nd_runtime_parts parts;
+    struct nd_pick picks[ND_N_ABIS];
+    struct nd_runtime_info with[ND_N_ABIS]; /* what --with gives an ABI; empty for none */
+    char *provider_version;                 /* NULL: not known */
+    char *build_id;
+    char *id;
+    json_t *origin, *notes, *added;
+};
+
+/* The texts of a list that spaces part ("v73 v75"), as a JSON array; empty for NULL. */
+static json_t *nd_runtime_words(const char *text)
+{
+    json_t *words = json_array();
+    while (text != NULL && *text != '\0') {
+        size_t n = strcspn(text, " ");
+        nd_tree_append(words, json_stringn(text, n));
+        text += n + (text[n] == ' ');
+    }
+    return words;
+}
 
 /* ND_E_CANCELLED once the caller wants to stop. */
 static enum nd_status nd_adding_check(const struct nd_adding *adding, struct nd_error *err)
@@ -711,11 +740,11 @@ enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
         status = nd_runtime_store_open(&adding.store, err);
     if (status == ND_OK)
         status = check_space(&adding, err);
-    adding.parts = (struct nd_parts){.sources = adding.sources,
-                                     .n_sources = adding.n_sources,
-                                     .folder = adding.store.work,
-                                     .is_cancelled = how->is_cancelled,
-                                     .cancel_context = how->cancel_context};
+    adding.parts = (struct nd_runtime_parts){.sources = adding.sources,
+                                             .n_sources = adding.n_sources,
+                                             .folder = adding.store.work,
+                                             .is_cancelled = how->is_cancelled,
+                                             .cancel_context = how->cancel_context};
     if (status == ND_OK)
         status = make_all(&adding, err);
     nd_runtime_store_close(&adding.store);

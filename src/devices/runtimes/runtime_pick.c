@@ -1,3 +1,4 @@
+/* Which of the files in wheels, folders and SDKs make a runtime, ABI by ABI. */
 #include "devices/runtimes/runtime_pick.h"
 
 #include <stdio.h>
@@ -9,7 +10,6 @@
 #include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/print.h"
-#include "core/text/strbuf.h"
 #include "devices/runtimes/runtimes.h"
 
 /* ---- looking into files ---- */
@@ -29,7 +29,7 @@ static bool is_wanted(const char *base)
 }
 
 /* Where the bytes of a file can be read: in place, or taken out of its archive. */
-static enum nd_status place(const struct nd_parts *parts, struct nd_part *part, struct nd_error *err)
+static enum nd_status place(const struct nd_runtime_parts *parts, struct nd_part *part, struct nd_error *err)
 {
     const struct nd_runtime_source *source = &parts->sources[part->source];
     char name[64];
@@ -54,7 +54,7 @@ static void free_part(struct nd_part *part)
 }
 
 /* is_needed: what is no library is an error, not something else. */
-static enum nd_status add_part(struct nd_parts *parts, size_t source, size_t file, bool is_needed,
+static enum nd_status add_part(struct nd_runtime_parts *parts, size_t source, size_t file, bool is_needed,
                                struct nd_error *err)
 {
     struct nd_part part = {.source = source, .file = file, .name = parts->sources[source].files[file].name};
@@ -95,7 +95,7 @@ static enum nd_status add_part(struct nd_parts *parts, size_t source, size_t fil
 
 /* ---- what the parts are linked with ---- */
 
-static bool is_known(const struct nd_parts *parts, size_t source, size_t file)
+static bool is_known(const struct nd_runtime_parts *parts, size_t source, size_t file)
 {
     for (size_t i = 0; i < parts->n; i++)
         if (parts->items[i].source == source && parts->items[i].file == file)
@@ -103,7 +103,7 @@ static bool is_known(const struct nd_parts *parts, size_t source, size_t file)
     return false;
 }
 
-static enum nd_status add_named(struct nd_parts *parts, const char *base, struct nd_error *err)
+static enum nd_status add_named(struct nd_runtime_parts *parts, const char *base, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t s = 0; status == ND_OK && s < parts->n_sources; s++)
@@ -113,7 +113,7 @@ static enum nd_status add_named(struct nd_parts *parts, const char *base, struct
     return status;
 }
 
-enum nd_status nd_parts_find(struct nd_parts *parts, struct nd_error *err)
+enum nd_status nd_parts_find(struct nd_runtime_parts *parts, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t s = 0; status == ND_OK && s < parts->n_sources; s++)
@@ -131,7 +131,7 @@ enum nd_status nd_parts_find(struct nd_parts *parts, struct nd_error *err)
     return status;
 }
 
-void nd_parts_deinit(struct nd_parts *parts)
+void nd_parts_deinit(struct nd_runtime_parts *parts)
 {
     for (size_t i = 0; i < parts->n; i++)
         free_part(&parts->items[i]);
@@ -186,8 +186,9 @@ static int closeness(const struct nd_part *part, const struct nd_part *to)
 
 /* The nearest to `to`, then the last by version: libonnxruntime.so.1.31.1 rather than a link to it. Notes a
  * backend that was not taken. */
-static enum nd_status best(const struct nd_parts *parts, struct nd_pick *pick, bool (*is_it)(const char *base),
-                           const struct nd_part *to, const struct nd_part **out, struct nd_error *err)
+static enum nd_status best(const struct nd_runtime_parts *parts, struct nd_pick *pick,
+                           bool (*is_it)(const char *base), const struct nd_part *to,
+                           const struct nd_part **out, struct nd_error *err)
 {
     const struct nd_part *chosen = NULL, *other = NULL;
     for (size_t i = 0; i < parts->n; i++) {
@@ -246,7 +247,7 @@ static enum nd_status take(struct nd_pick *pick, const struct nd_part *part, str
 }
 
 /* The library of that name for the ABI that is nearest to `to`. */
-static const struct nd_part *nearest(const struct nd_parts *parts, const char *abi, const char *base,
+static const struct nd_part *nearest(const struct nd_runtime_parts *parts, const char *abi, const char *base,
                                      const struct nd_part *to)
 {
     const struct nd_part *found = NULL;
@@ -260,7 +261,8 @@ static const struct nd_part *nearest(const struct nd_parts *parts, const char *a
 }
 
 /* What lies beside the provider and the backend and is loaded by them, without being linked with them. */
-static enum nd_status take_beside(const struct nd_parts *parts, struct nd_pick *pick, struct nd_error *err)
+static enum nd_status take_beside(const struct nd_runtime_parts *parts, struct nd_pick *pick,
+                                  struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < parts->n; i++) {
@@ -276,7 +278,8 @@ static enum nd_status take_beside(const struct nd_parts *parts, struct nd_pick *
 }
 
 /* Code for the NPU itself, which every phone or board needs. */
-static enum nd_status take_skeletons(const struct nd_parts *parts, struct nd_pick *pick, struct nd_error *err)
+static enum nd_status take_skeletons(const struct nd_runtime_parts *parts, struct nd_pick *pick,
+                                     struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     if (pick->backend == NULL || strcmp(pick->abi, "x86_64-linux") == 0)
@@ -290,7 +293,8 @@ static enum nd_status take_skeletons(const struct nd_parts *parts, struct nd_pic
     return status;
 }
 
-static enum nd_status take_linked(const struct nd_parts *parts, struct nd_pick *pick, struct nd_error *err)
+static enum nd_status take_linked(const struct nd_runtime_parts *parts, struct nd_pick *pick,
+                                  struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < pick->n; i++)
@@ -301,7 +305,7 @@ static enum nd_status take_linked(const struct nd_parts *parts, struct nd_pick *
     return status;
 }
 
-enum nd_status nd_pick_choose(const struct nd_parts *parts, struct nd_pick *pick, struct nd_error *err)
+enum nd_status nd_pick_choose(const struct nd_runtime_parts *parts, struct nd_pick *pick, struct nd_error *err)
 {
     enum nd_status status = best(parts, pick, is_backend, NULL, &pick->backend, err);
     if (status == ND_OK)

@@ -16,7 +16,7 @@ struct nd_part {
 };
 
 /* Everything that was found, and a working folder for what is in archives. */
-struct nd_parts {
+struct nd_runtime_parts {
     const struct nd_runtime_source *sources;
     size_t n_sources;
     const char *folder;
@@ -29,8 +29,8 @@ struct nd_parts {
 
 /* Looks into every file whose name may belong to a runtime, and into those that these are linked with.
  * ND_E_RUNTIME_LIBRARY for one that is no library, or a damaged one. */
-enum nd_status nd_parts_find(struct nd_parts *parts, struct nd_error *err);
-void nd_parts_deinit(struct nd_parts *parts);
+enum nd_status nd_parts_find(struct nd_runtime_parts *parts, struct nd_error *err);
+void nd_parts_deinit(struct nd_runtime_parts *parts);
 
 /* What one ABI gets. Borrowed from the parts; NULL: not there. */
 struct nd_pick {
@@ -43,7 +43,7 @@ struct nd_pick {
 
 /* Fills pick for pick->abi; empty (n = 0) when nothing is for it. ND_E_RUNTIME_SOURCE when two sources give the
  * same library. */
-enum nd_status nd_pick_choose(const struct nd_parts *parts, struct nd_pick *pick, struct nd_error *err);
+enum nd_status nd_pick_choose(const struct nd_runtime_parts *parts, struct nd_pick *pick, struct nd_error *err);
 void nd_pick_deinit(struct nd_pick *pick);
 
 #endif

@@ -1,10 +1,10 @@
-/* RECORD of a wheel: a line "PATH,sha256=DIGEST,SIZE" for each of its files. */
+/* Where a runtime is taken from: an archive or a folder. RECORD of a wheel has a line "PATH,sha256=DIGEST,SIZE"
+ * for each of its files. */
 #include "devices/runtimes/runtime_source.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

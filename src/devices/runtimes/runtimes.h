@@ -40,9 +40,6 @@ int nd_runtime_arch_of(const char *name, const char *what);
 /* What a runtime can be used for, as a JSON array: "cpu", "htp", "qnn-net-run". NULL when out of memory. */
 json_t *nd_runtime_uses(const struct nd_runtime_info *info);
 
-/* The texts of a list that spaces part ("v73 v75"), as a JSON array; empty for NULL. */
-json_t *nd_runtime_words(const char *text);
-
 /* The word is an ABI that npudiff has a name for. */
 bool nd_abi_is_known(const char *abi);
 

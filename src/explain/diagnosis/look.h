@@ -26,7 +26,7 @@ enum nd_measure { ND_MEASURE_EXACT, ND_MEASURE_WHOLE, ND_N_MEASURES };
 struct nd_criteria {
     double min_explained;  /* share of the far elements. Whole: a fault that explains less than a third is not
                                 why the tensor is wrong: rows that are constant because their values are all zero
-                                behind a cliff were 6 to 16 % (tools/score_dumps, seed 20261207) */
+                                behind a cliff were 6 to 16 % (tools/studies/score_dumps, seed 20261207) */
     size_t min_far;        /* elements far off, for one value everywhere */
     size_t min_window;     /* elements far off, for a window */
     double largest_window; /* share of a sample */

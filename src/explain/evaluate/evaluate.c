@@ -70,7 +70,7 @@ static void count_element(struct nd_evaluator *w, size_t step, size_t i, const s
 }
 
 /* evaluate.c: what chipsets have in common, the plurality of their quantised values, element by element.
- * Lineages vote, not devices. docs/science/theory.md#vote. Of the sample at hand: fills the majority's part of
+ * Lineages vote, not devices. docs/science/theory.md#majority. Of the sample at hand: fills the majority's part of
  * the sums of outputs. */
 static void nd_count_counts(struct nd_evaluator *w)
 {

@@ -1,7 +1,7 @@
 /* From counts to the set. */
 #include <math.h>
 
-#include "core/statistics/binomial.h"
+#include "core/statistics/distributions.h"
 #include "explain/identify/identify_parts.h"
 
 /* How often what an arithmetic leaves is taken for more than contamination when it is not. */

@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "arithmetic/variants/other_axis.h"
-#include "arithmetic/variants/transposed.h"
+#include "arithmetic/variants/changed_constants.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "explain/verdict/health.h"

@@ -155,7 +155,7 @@ static enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t 
 }
 
 /* What chipsets have in common: the plurality of their quantised values. Lineages vote, not devices, and where
- * they do not agree the majority abstains. docs/science/theory.md#vote. */
+ * they do not agree the majority abstains. docs/science/theory.md#majority. */
 
 /* A group of identical devices: devices whose quantised values are all the same have one vote. */
 static bool counts_in(const struct nd_plan *plan, const struct nd_explanation *out, size_t device, size_t step)
@@ -166,7 +166,7 @@ static bool counts_in(const struct nd_plan *plan, const struct nd_explanation *o
 
 /* Groups of identical devices, and votes by which the commonest quantised value must be ahead on average;
  * chosen: with two groups there is no majority, and a margin of one is a single device
- * (docs/science/theory.md#vote). */
+ * (docs/science/theory.md#majority). */
 enum { MIN_GROUPS = 3, MIN_MARGIN = 2 };
 
 static size_t count_groups(const struct nd_plan *plan, const struct nd_explanation *out)

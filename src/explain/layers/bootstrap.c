@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "core/statistics/resample.h"
+#include "core/statistics/evidence.h"
 #include "explain/stages.h"
 
 enum { N_STATISTICS = 4 };

@@ -307,7 +307,7 @@ static double settled_scale(const struct nd_align_layer *layer, const struct nd_
  * have each for itself. */
 static double rms_of(const struct nd_align_layer *layer, const struct nd_align_now *now, double otherwise)
 {
-    /* Chosen among 1, 0.3, 0.1 and 0.03, of the square, by what five models of tools/zoo lost. */
+    /* Chosen among 1, 0.3, 0.1 and 0.03, of the square, by what five models of tools/studies/zoo lost. */
     static const double share_left = 0.1;
     if (now->seen == NULL)
         return otherwise;

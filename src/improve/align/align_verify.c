@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "improve/align/align_stages.h"
 #include "npudiff/compare/compare.h"
-#include "record/sessions/capture_open.h"
+#include "record/sessions/capture_run.h"
 
 struct verifier {
     struct nd_align_job *job;

@@ -17,8 +17,8 @@
 #include "explain/plan/replay.h"
 #include "explain/trials/alternatives.h"
 #include "improve/align/align_stages.h"
+#include "model/graph/constants.h"
 #include "model/graph/onnx.h"
-#include "model/graph/quant.h"
 #include "npudiff/improve/align.h"
 
 /* Operators whose output holds nothing but values of their inputs. Where both have one scale today the device

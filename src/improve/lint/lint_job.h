@@ -2,8 +2,8 @@
 #ifndef ND_LINT_JOB_H
 #define ND_LINT_JOB_H
 
+#include "model/graph/constants.h"
 #include "model/graph/infer.h"
-#include "model/graph/quant.h"
 #include "npudiff/improve/lint.h"
 
 struct nd_lint_job {

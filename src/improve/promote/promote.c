@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compare/findings/output_noise.h"
+#include "compare/engine/compare.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/options.h"
 #include "npudiff/improve/promote.h"
-#include "record/sessions/capture_open.h"
+#include "record/sessions/capture_run.h"
 
 static enum nd_status nd_promote_tell(const struct nd_promote_job *job, const char *stage, size_t n_done,
                                       size_t n_total, struct nd_error *err);

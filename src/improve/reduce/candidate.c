@@ -11,7 +11,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "devices/device_options.h"
+#include "devices/device.h"
 #include "improve/reduce/candidate_failure.h"
 #include "improve/reduce/difference.h"
 #include "improve/reduce/reducer.h"

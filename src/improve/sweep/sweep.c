@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/findings/output_noise.h"
+#include "compare/engine/compare.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -13,7 +13,7 @@
 #include "improve/sweep/sweep_job.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/improve/sweep.h"
-#include "record/sessions/capture_open.h"
+#include "record/sessions/capture_run.h"
 
 struct run {
     struct nd_sweep_job *job;
@@ -215,7 +215,7 @@ static enum nd_status nd_sweep_run(struct nd_sweep_job *job, struct nd_error *er
 
 /* What a sweep runs. */
 
-/* Of the options that a URI may give (src/devices/device_options.c) those that npudiff/compare/config.h says
+/* Of the options that a URI may give (src/devices/device.c) those that npudiff/compare/config.h says
  * can change bits, and one that is about times alone; each with the values that Qualcomm's provider documents
  * and that differ from its defaults. htp_graph_finalization_optimization_mode is 0,
  * offload_graph_io_quantization and enable_htp_fp16_precision are 1, optimisation is "all" (npudiff's

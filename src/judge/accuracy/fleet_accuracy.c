@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "core/statistics/normal.h"
-#include "core/statistics/resample.h"
+#include "core/statistics/distributions.h"
+#include "core/statistics/evidence.h"
 
 struct nd_patterns {
     size_t n;            /* distinct ones; 0 is always that of agreement of all, whether it occurs or not */

@@ -6,8 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/statistics/paired.h"
-#include "core/statistics/proportion.h"
+#include "core/statistics/evidence.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/core/status.h"
 #include "npudiff/judge/judge.h"

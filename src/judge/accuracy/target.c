@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "core/statistics/resample.h"
-#include "core/statistics/softmath.h"
+#include "core/statistics/distributions.h"
+#include "core/statistics/evidence.h"
 
 enum { N_STATISTICS = 6 };
 

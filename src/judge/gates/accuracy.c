@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/statistics/multiplicity.h"
-#include "core/statistics/sequential.h"
+#include "core/statistics/evidence.h"
 #include "core/text/strbuf.h"
 #include "judge/accuracy/broken.h"
 #include "judge/release/qualify.h"
@@ -213,7 +212,7 @@ static struct nd_qualified_share share_of(const struct nd_proportion *p)
 static void find_evidence(const struct nd_accuracy_study *study, const int64_t *ref, const int64_t *test,
                           struct nd_qualified_pair *out)
 {
-    struct nd_evidence evidence = {0};
+    struct nd_sequential_evidence evidence = {0};
     size_t n = 0; /* samples with a label */
     out->stop = SIZE_MAX;
     for (size_t i = 0; i < study->n_samples; i++) {
@@ -230,16 +229,16 @@ static void find_evidence(const struct nd_accuracy_study *study, const int64_t *
     out->largest_e = exp(evidence.log_e_max);
 }
 
-struct nd_question nd_qualify_question(double margin, double confidence, double power)
+struct nd_paired_question nd_qualify_question(double margin, double confidence, double power)
 {
-    return (struct nd_question){ND_QUESTION_NONINFERIOR, margin, 1 - confidence, power};
+    return (struct nd_paired_question){ND_QUESTION_NONINFERIOR, margin, 1 - confidence, power};
 }
 
 /* What is asked of a device against a reference, and the answer. */
 struct asked {
     size_t rule; /* the gate that asks it; SIZE_MAX: none does, then it is the campaign's question */
-    struct nd_question question;
-    struct nd_answer answer;
+    struct nd_paired_question question;
+    struct nd_paired_answer answer;
 };
 
 static enum nd_case_verdict verdict_of(const struct asked *asked)

@@ -590,7 +590,7 @@ static char *grouped(uint64_t n, char out[static 32])
 }
 
 static void tell_answer(const struct nd_judging *j, const struct nd_paired *table,
-                        const struct nd_answer *answer)
+                        const struct nd_paired_answer *answer)
 {
     struct nd_case *out = j->out;
     char needed[32], given[32], end[120];
@@ -617,10 +617,10 @@ static void judge_study(struct nd_judging *j, const struct nd_accuracy_study *st
         nd_judging_note_not_comparable(out, study->tensor, "the reference or the device has no classes there");
         return;
     }
-    const struct nd_question question =
+    const struct nd_paired_question question =
         nd_qualify_question(j->gate->margin, j->gate->confidence, j->gate->power);
     struct nd_paired table;
-    struct nd_answer answer;
+    struct nd_paired_answer answer;
     uint64_t n_changed_wrong;
     nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
     nd_paired_ask(&table, &question, &answer);

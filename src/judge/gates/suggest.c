@@ -41,12 +41,13 @@ static void add_part(struct bounds *bounds, const struct nd_compared_tensor *ten
 static double margin_of(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device)
 {
     double margin = NAN;
-    const struct nd_question question = nd_qualify_question(0.5, q->campaign.confidence, q->campaign.power);
+    const struct nd_paired_question question =
+        nd_qualify_question(0.5, q->campaign.confidence, q->campaign.power);
     for (size_t i = 0; i < model->n_studies; i++) {
         const struct nd_accuracy_study *study = &model->studies[i];
         const int64_t *test = nd_accuracy_study_classes(study, device);
         struct nd_paired table;
-        struct nd_answer answer;
+        struct nd_paired_answer answer;
         uint64_t unused;
         if (test == NULL || study->quantised == NULL)
             return NAN;

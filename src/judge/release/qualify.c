@@ -109,7 +109,7 @@ ND_MEMBERS(one_case, ND_FIELD("model", WORD, model), ND_FIELD("device", WORD, de
            ND_FIELD("message", WORD, message));
 #undef S
 #define S struct nd_qualified_suggestion
-static const struct nd_field suggested_fields[] = {
+static const struct nd_json_field suggested_fields[] = {
     ND_FIELD("gate", WORD, gate),           ND_FIELD("max", REAL_IF, max),
     ND_FIELD("margin", REAL_IF, margin),    ND_FIELD("confidence", REAL_IF, confidence),
     ND_FIELD("tensors", TEXT, tensors),     ND_FIELD("to", TEXT, to),
@@ -127,13 +127,13 @@ ND_MEMBERS(omission, ND_FIELD("model", WORD, model), ND_FIELD("device", WORD, de
 ND_MEMBERS(counts, ND_FIELD("passed", COUNT, counts[0].n), ND_FIELD("warned", COUNT, counts[1].n),
            ND_FIELD("failed", COUNT, counts[2].n), ND_FIELD("inconclusive", COUNT, counts[3].n),
            ND_FIELD("not comparable", COUNT, counts[4].n), ND_FIELD("device failed", COUNT, counts[5].n));
-static const struct nd_field suggestion_fields[] = {
+static const struct nd_json_field suggestion_fields[] = {
     ND_FIELD_OF("policy", LIST, policy, suggested),
     ND_FIELD_OF("left_out", LIST, left_out, omission),
     {.key = NULL},
 };
 const struct nd_members nd_suggestion_members = {.bytes = sizeof(S), .fields = suggestion_fields};
-static const struct nd_field qualified_fields[] = {
+static const struct nd_json_field qualified_fields[] = {
     ND_FIELD("npudiff", WORD, version),
     ND_FIELD("key", WORD, key),
     ND_FIELD("campaign", WORD, campaign),

@@ -209,7 +209,7 @@ enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_mo
 
 /* What accuracy gates, and the campaign where no gate does, ask: is the device worse by less than the margin?
  */
-struct nd_question nd_qualify_question(double margin, double confidence, double power);
+struct nd_paired_question nd_qualify_question(double margin, double confidence, double power);
 void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_qualify_model *model,
                               struct nd_qualified_model *out);
 

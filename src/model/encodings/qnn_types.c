@@ -1,3 +1,4 @@
+/* Qnn_DataType_t: types of QNN by number and name (QnnTypes.h), and what they are here. */
 #include "model/encodings/qnn_types.h"
 
 #include <string.h>

@@ -1,15 +1,11 @@
-/* Finds the tensors that a capture can record, and what they are called. */
+/* The graph of a model as an index of nodes and tensors, and its nodes in an order in which each reads only
+ * what earlier ones make. */
 #include "model/graph/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/suffix.h"
 #include "core/memory.h"
-#include "core/tensors/scales.h"
-#include "core/text/strbuf.h"
-#include "model/graph/loaded.h"
-#include "model/graph/quant.h"
 
 const char *nd_graph_node_name(const Onnx__NodeProto *node)
 {
@@ -361,12 +357,6 @@ size_t nd_graph_made(const struct nd_graph *graph, size_t node, size_t i)
     return i < n->n_made ? graph->made[n->first_made + i] : ND_NO_INDEX;
 }
 
-/* Whether tensor is a tensor read by a live node, or an output of the graph. */
-static bool nd_graph_is_wanted(const struct nd_graph *graph, size_t tensor)
-{
-    return graph->tensors[tensor].n_readers > 0 || graph->tensors[tensor].output != ND_NO_INDEX;
-}
-
 const Onnx__TensorProto *nd_graph_constant(const struct nd_graph *graph, size_t tensor)
 {
     const struct nd_graph_tensor *t = &graph->tensors[tensor];
@@ -378,278 +368,175 @@ const Onnx__TensorProto *nd_graph_constant(const struct nd_graph *graph, size_t 
     return value != NULL ? value->t : NULL;
 }
 
-struct finder {
-    struct nd_model *model;
-    const size_t *layer_of_node;
-    size_t *natural; /* [n_edges]: the tensor that a tensor is named after */
-    size_t tensors_capacity, types_capacity, natural_capacity;
+/* ---- the order of the nodes ---- */
+
+/* What is there before any node, whatever a node calls its outputs. */
+static bool is_given(const Onnx__GraphProto *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->n_input; i++)
+        if (strcmp(nd_onnx_text(graph->input[i]->name), name) == 0)
+            return true;
+    return false;
+}
+
+/* Which nodes each node needs before it: needs[first[n]] to needs[first[n + 1] - 1]. */
+struct order {
+    Onnx__GraphProto *graph;
+    struct nd_names makers; /* name of a tensor: the node that makes it */
+    size_t *needs, n_needs, capacity;
+    size_t *first; /* [n_node + 1] */
 };
 
-/* What is known of a tensor when it is found. */
-struct found {
-    size_t tensor;  /* whose bytes are recorded */
-    size_t natural; /* the tensor that it stands for */
-    size_t quant;   /* the QuantizeLinear or DequantizeLinear that tells its scale; ND_NO_INDEX */
-    bool is_input;
-};
-
-static size_t first_input(const struct nd_graph *graph, size_t node)
+static enum nd_status name_makers(struct order *order, struct nd_error *err)
 {
-    return graph->uses[graph->nodes[node].first_use];
-}
-
-/* The first live node of that kind that reads the tensor as its data (not as a scale). */
-static size_t reader_of_kind(const struct nd_graph *graph, size_t tensor, enum nd_node_kind kind)
-{
-    const struct nd_graph_tensor *t = &graph->tensors[tensor];
-    for (size_t r = 0; r < t->n_readers; r++) {
-        size_t node = graph->readers[t->first_reader + r];
-        if (graph->nodes[node].kind == kind && first_input(graph, node) == tensor)
-            return node;
-    }
-    return ND_NO_INDEX;
-}
-
-static const Onnx__TypeProto__Tensor *type_of(const struct nd_graph *graph, size_t tensor)
-{
-    return nd_onnx_tensor_type(graph->tensors[tensor].value_info);
-}
-
-/* Quantised values have the shape of what they stand for and of what is made of them: any of these may declare
- * it. */
-static const Onnx__TypeProto__Tensor *find_shape(const struct nd_model *model, const struct found *found)
-{
-    const struct nd_graph *graph = &model->graph;
-    size_t dequantize = reader_of_kind(graph, found->tensor, ND_NODE_DEQUANTIZE);
-    size_t candidates[] = {found->natural, found->tensor,
-                           dequantize != ND_NO_INDEX ? graph->made[graph->nodes[dequantize].first_made]
-                                                     : ND_NO_INDEX};
-    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
-        const Onnx__TypeProto__Tensor *type =
-            candidates[i] != ND_NO_INDEX ? type_of(graph, candidates[i]) : NULL;
-        if (type != NULL && type->shape != NULL)
-            return type;
-    }
-    /* Quantised values made of other quantised values have their shape. */
-    size_t source = model->tensor_of_value[found->natural];
-    return source != ND_NO_INDEX ? model->tensor_types[source] : NULL;
-}
-
-static enum nd_status read_quant(const struct nd_model *model, const struct found *found,
-                                 struct nd_tensor *tensor, struct nd_error *err)
-{
-    const Onnx__TypeProto__Tensor *type = type_of(&model->graph, found->tensor);
-    enum nd_dtype declared =
-        type != NULL && type->has_elem_type ? nd_onnx_dtype(type->elem_type) : ND_DTYPE_NONE;
-    tensor->quant.axis = -1;
-    tensor->dtype = declared;
-    if (found->quant == ND_NO_INDEX)
-        return ND_OK;
-    struct nd_node_quant quant;
-    enum nd_status status = nd_node_quant_read(&model->graph, found->quant, model->path, &quant, err);
-    if (status != ND_OK)
-        return status;
-    tensor->quant = quant.quant;
-    /* A QuantizeLinear makes the type; a DequantizeLinear reads what is there. */
-    if (quant.dtype != ND_DTYPE_NONE &&
-        (model->graph.nodes[found->quant].kind == ND_NODE_QUANTIZE || declared == ND_DTYPE_NONE))
-        tensor->dtype = quant.dtype;
-    if (tensor->dtype != ND_DTYPE_NONE && !nd_dtype_is_of_qvalues(tensor->dtype))
-        nd_quant_deinit(&tensor->quant);
+    const Onnx__GraphProto *graph = order->graph;
+    for (size_t n = 0; n < graph->n_node; n++)
+        for (size_t i = 0; i < graph->node[n]->n_output; i++) {
+            const char *name = nd_onnx_text(graph->node[n]->output[i]);
+            if (name[0] != '\0' && !is_given(graph, name) &&
+                nd_names_find(&order->makers, name) == ND_NO_INDEX && !nd_names_add(&order->makers, name, n))
+                return nd_fail_memory(err);
+        }
     return ND_OK;
 }
 
-static enum nd_status add_found(struct finder *finder, const struct found *found, struct nd_error *err)
+static bool add_need(struct order *order, const char *name)
 {
-    struct nd_model *model = finder->model;
-    const struct nd_graph_tensor *value = &model->graph.tensors[found->tensor];
-    size_t n = model->n_tensors + 1;
-    if (!nd_grow((void **)&model->tensors, &finder->tensors_capacity, n, sizeof *model->tensors) ||
-        !nd_grow((void **)&model->tensor_types, &finder->types_capacity, n, sizeof *model->tensor_types) ||
-        !nd_grow((void **)&finder->natural, &finder->natural_capacity, n, sizeof *finder->natural))
-        return nd_fail_memory(err);
-    struct nd_tensor *tensor = &model->tensors[model->n_tensors];
-    *tensor = (struct nd_tensor){.shape = {.rank = -1}, .is_model_input = found->is_input};
-    enum nd_status status = read_quant(model, found, tensor, err);
-    if (status != ND_OK)
-        return status;
-    const Onnx__NodeProto *producer =
-        value->producer != ND_NO_INDEX ? model->graph.nodes[value->producer].proto : NULL;
-    tensor->onnx_name = nd_strdup(value->name);
-    tensor->node = nd_strdup(producer != NULL ? nd_graph_node_name(producer) : "");
-    /* Of a layer's tensor, nd_layers_find says it better. */
-    tensor->op_types = nd_strdup(found->is_input || producer == NULL ? "input" : producer->op_type);
-    model->tensor_types[model->n_tensors] = find_shape(model, found);
-    finder->natural[model->n_tensors] = found->natural;
-    model->tensor_of_value[found->tensor] = model->n_tensors++;
-    return tensor->onnx_name != NULL && tensor->node != NULL && tensor->op_types != NULL ? ND_OK
-                                                                                         : nd_fail_memory(err);
-}
-
-/* A tensor of quantised values that a QuantizeLinear makes. */
-static enum nd_status add_quantize(struct finder *finder, size_t node, bool is_input, struct nd_error *err)
-{
-    struct nd_model *model = finder->model;
-    size_t source = first_input(&model->graph, node);
-    struct found found = {.tensor = model->graph.made[model->graph.nodes[node].first_made],
-                          .natural = source,
-                          .quant = node,
-                          .is_input = is_input};
-    enum nd_status status = add_found(finder, &found, err);
-    if (status == ND_OK && model->tensor_of_value[source] == ND_NO_INDEX)
-        model->tensor_of_value[source] = model->tensor_of_value[found.tensor];
-    return status;
-}
-
-/* The graph inputs that are quantised, or are quantised values themselves. Floats as they are fed are no
- * tensors. */
-static enum nd_status add_input_tensors(struct finder *finder, struct nd_error *err)
-{
-    struct nd_graph *graph = &finder->model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < graph->proto->n_input && status == ND_OK; i++) {
-        size_t t = nd_names_find(&graph->names, graph->proto->input[i]->name);
-        const struct nd_graph_tensor *tensor = &graph->tensors[t];
-        if (tensor->is_constant)
-            continue;
-        for (size_t r = 0; r < tensor->n_readers && status == ND_OK; r++) {
-            size_t node = graph->readers[tensor->first_reader + r];
-            if (graph->nodes[node].kind == ND_NODE_QUANTIZE && first_input(graph, node) == t &&
-                finder->model->tensor_of_value[graph->made[graph->nodes[node].first_made]] == ND_NO_INDEX)
-                status = add_quantize(finder, node, true, err);
-        }
-        size_t dequantize = reader_of_kind(graph, t, ND_NODE_DEQUANTIZE);
-        if (dequantize != ND_NO_INDEX && finder->model->tensor_of_value[t] == ND_NO_INDEX && status == ND_OK)
-            status = add_found(
-                finder, &(struct found){.tensor = t, .natural = t, .quant = dequantize, .is_input = true}, err);
-    }
-    return status;
-}
-
-/* What an operator makes, unless it is hidden in a unit or a QuantizeLinear makes quantised values of it. */
-static enum nd_status add_plain(struct finder *finder, size_t index, struct nd_error *err)
-{
-    const struct nd_graph *graph = &finder->model->graph;
-    const struct nd_graph_node *node = &graph->nodes[index];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < node->n_made && status == ND_OK; i++) {
-        size_t made = graph->made[node->first_made + i];
-        if (made == ND_NO_INDEX || !nd_graph_is_wanted(graph, made) ||
-            reader_of_kind(graph, made, ND_NODE_QUANTIZE) != ND_NO_INDEX)
-            continue;
-        const Onnx__ValueInfoProto *info = graph->tensors[made].value_info;
-        if (info != NULL && info->type != NULL && info->type->value_case != ONNX__TYPE_PROTO__VALUE__NOT_SET &&
-            nd_onnx_tensor_type(info) == NULL)
-            continue; /* a sequence, a map... */
-        struct found found = {
-            .tensor = made, .natural = made, .quant = reader_of_kind(graph, made, ND_NODE_DEQUANTIZE)};
-        status = add_found(finder, &found, err);
-    }
-    return status;
-}
-
-static enum nd_status add_node_tensors(struct finder *finder, size_t index, struct nd_error *err)
-{
-    struct nd_model *model = finder->model;
-    const struct nd_graph_node *node = &model->graph.nodes[index];
-    if (!node->is_alive || node->is_constant)
-        return ND_OK;
-    size_t made = node->n_made > 0 ? model->graph.made[node->first_made] : ND_NO_INDEX;
-    switch (node->kind) {
-    case ND_NODE_QUANTIZE:
-        return model->tensor_of_value[made] == ND_NO_INDEX ? add_quantize(finder, index, false, err) : ND_OK;
-    case ND_NODE_DEQUANTIZE:
-        model->tensor_of_value[made] = model->tensor_of_value[first_input(&model->graph, index)];
-        return ND_OK;
-    case ND_NODE_OTHER:
-        break;
-    }
-    return finder->layer_of_node[index] == ND_NO_INDEX ? add_plain(finder, index, err) : ND_OK;
-}
-
-/* text without the suffix, in new memory; all of it when it does not end so. */
-static char *without_suffix(const char *text, const char *suffix)
-{
-    size_t n_stem = nd_stem_bytes(text, suffix);
-    return n_stem > 0 ? strndup(text, n_stem) : nd_strdup(text);
-}
-
-/* Gives the tensor a name that it owns if the name is free. False: out of memory. */
-static bool try_name(struct nd_tensor *tensor, struct nd_names *taken, char *name, size_t index)
-{
-    if (name == NULL)
+    size_t maker = nd_names_find(&order->makers, nd_onnx_text(name));
+    if (maker == ND_NO_INDEX)
+        return true;
+    if (!nd_grow((void **)&order->needs, &order->capacity, order->n_needs + 1, sizeof *order->needs))
         return false;
-    if (tensor->name != NULL || nd_names_find(taken, name) != ND_NO_INDEX) {
-        free(name);
-        return true;
-    }
-    tensor->name = name;
-    return nd_names_add(taken, name, index);
+    order->needs[order->n_needs++] = maker;
+    return true;
 }
 
-static bool name_tensor(struct finder *finder, struct nd_names *taken, size_t index)
+/* What the graphs inside of a node read of the graph around them counts, too. */
+static bool add_needs_of_graph(struct order *order, const Onnx__GraphProto *inner);
+
+static bool add_needs_of_node(struct order *order, const Onnx__NodeProto *node)
 {
-    static const char quantize_output[] = "_QuantizeLinear_Output";
-    const struct nd_graph *graph = &finder->model->graph;
-    struct nd_tensor *tensor = &finder->model->tensors[index];
-    const struct nd_graph_tensor *natural = &graph->tensors[finder->natural[index]];
-    /* Quantised values made of a dequantised tensor: what they stand for is named by that tensor's own codes.
-     */
-    bool is_requantised =
-        natural->producer != ND_NO_INDEX && graph->nodes[natural->producer].kind == ND_NODE_DEQUANTIZE;
-    if (tensor->name != NULL)
-        return true;
-    bool has_memory = is_requantised ||
-                      try_name(tensor, taken, without_suffix(natural->name, "_QuantizeLinear_Input"), index);
-    has_memory = has_memory &&
-                 try_name(tensor, taken, without_suffix(tensor->onnx_name, quantize_output), index) &&
-                 try_name(tensor, taken, nd_strdup(tensor->onnx_name), index);
-    for (size_t i = 2; has_memory && tensor->name == NULL; i++) {
-        struct nd_strbuf numbered = {0};
-        nd_strbuf_printf(&numbered, "%s#%zu", tensor->onnx_name, i);
-        has_memory = try_name(tensor, taken, nd_strbuf_take(&numbered), index);
+    bool has_memory = true;
+    for (size_t i = 0; i < node->n_input && has_memory; i++)
+        has_memory = add_need(order, node->input[i]);
+    for (size_t a = 0; a < node->n_attribute && has_memory; a++) {
+        const Onnx__AttributeProto *attribute = node->attribute[a];
+        if (attribute->g != NULL)
+            has_memory = add_needs_of_graph(order, attribute->g);
+        for (size_t g = 0; g < attribute->n_graphs && has_memory; g++)
+            has_memory = add_needs_of_graph(order, attribute->graphs[g]);
     }
     return has_memory;
 }
 
-static enum nd_status name_tensors(struct finder *finder, struct nd_error *err)
+static bool add_needs_of_graph(struct order *order, const Onnx__GraphProto *inner)
 {
-    struct nd_model *model = finder->model;
-    const struct nd_graph *graph = &model->graph;
-    struct nd_names taken = {0};
     bool has_memory = true;
-    /* The names of the graph's outputs go first: nothing else may take them. Among the outputs of one tensor,
-     * floats go before quantised values. */
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; i < graph->proto->n_output && has_memory; i++) {
-            size_t t = nd_names_find(&graph->names, graph->proto->output[i]->name),
-                   tensor = model->tensor_of_value[t];
-            bool is_qvalues =
-                tensor != ND_NO_INDEX && strcmp(model->tensors[tensor].onnx_name, graph->tensors[t].name) == 0;
-            if (tensor != ND_NO_INDEX && is_qvalues == (pass == 1) && graph->tensors[t].input == ND_NO_INDEX)
-                has_memory =
-                    try_name(&model->tensors[tensor], &taken, nd_strdup(graph->tensors[t].name), tensor);
-        }
-    }
-    for (size_t i = 0; i < model->n_tensors && has_memory; i++)
-        has_memory = name_tensor(finder, &taken, i);
-    nd_names_deinit(&taken);
-    return has_memory ? ND_OK : nd_fail_memory(err);
+    for (size_t n = 0; n < inner->n_node && has_memory; n++)
+        has_memory = add_needs_of_node(order, inner->node[n]);
+    for (size_t i = 0; i < inner->n_output && has_memory; i++)
+        has_memory = add_need(order, inner->output[i]->name);
+    return has_memory;
 }
 
-enum nd_status nd_tensors_find(struct nd_model *model, const size_t *layer_of_node, struct nd_error *err)
+struct state {
+    size_t n_seen; /* of its needs */
+    bool waits, is_placed;
+};
+
+static enum nd_status fail_circle(const Onnx__NodeProto *a, const Onnx__NodeProto *b, struct nd_error *err)
 {
-    struct finder finder = {.model = model, .layer_of_node = layer_of_node};
-    model->tensor_of_value = nd_calloc(model->graph.n_tensors, sizeof *model->tensor_of_value);
-    if (model->tensor_of_value == NULL)
-        return nd_fail_memory(err);
-    for (size_t t = 0; t < model->graph.n_tensors; t++)
-        model->tensor_of_value[t] = ND_NO_INDEX;
-    enum nd_status status = add_input_tensors(&finder, err);
-    for (size_t n = 0; n < model->graph.n_nodes && status == ND_OK; n++)
-        status = add_node_tensors(&finder, n, err);
+    return nd_fail(
+        err, ND_E_MODEL_GRAPH, nd_graph_node_name(a),
+        "node '%s' (%s) needs what is made of its own output, through node '%s' (%s): the nodes form a "
+        "circle and cannot be put in order",
+        nd_graph_node_name(a), nd_onnx_text(a->op_type), nd_graph_node_name(b), nd_onnx_text(b->op_type));
+}
+
+/* Each node in its turn, and before it what it needs: a graph in order stays as it is. path holds the nodes
+ * that wait for what they need. */
+static enum nd_status place_nodes(const struct order *order, size_t *path, struct state *states,
+                                  Onnx__NodeProto **placed, struct nd_error *err)
+{
+    Onnx__NodeProto *const *nodes = order->graph->node;
+    size_t n_placed = 0;
+    for (size_t root = 0; root < order->graph->n_node; root++) {
+        size_t depth = 0;
+        if (states[root].is_placed)
+            continue;
+        for (path[depth++] = root; depth > 0;) {
+            size_t n = path[depth - 1];
+            states[n].waits = true;
+            if (order->first[n] + states[n].n_seen == order->first[n + 1]) {
+                placed[n_placed++] = nodes[n];
+                states[n].is_placed = true;
+                depth--;
+                continue;
+            }
+            size_t need = order->needs[order->first[n] + states[n].n_seen++];
+            if (states[need].is_placed)
+                continue;
+            if (states[need].waits)
+                return fail_circle(nodes[need], nodes[n], err);
+            path[depth++] = need;
+        }
+    }
+    return ND_OK;
+}
+
+static bool is_in_order(const struct order *order)
+{
+    for (size_t n = 0; n < order->graph->n_node; n++)
+        for (size_t i = order->first[n]; i < order->first[n + 1]; i++)
+            if (order->needs[i] >= n)
+                return false;
+    return true;
+}
+
+static enum nd_status reorder(struct order *order, struct nd_error *err)
+{
+    size_t n = order->graph->n_node;
+    size_t *path = nd_calloc(n, sizeof *path);
+    struct state *states = nd_calloc(n, sizeof *states);
+    Onnx__NodeProto **placed = nd_calloc(n, sizeof *placed);
+    enum nd_status status = path != NULL && states != NULL && placed != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
-        status = name_tensors(&finder, err);
-    free(finder.natural);
+        status = place_nodes(order, path, states, placed, err);
+    for (size_t i = 0; i < n && status == ND_OK; i++)
+        order->graph->node[i] = placed[i];
+    free(path);
+    free(states);
+    free(placed);
+    return status;
+}
+
+static enum nd_status order_inner(const Onnx__NodeProto *node, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t a = 0; a < node->n_attribute && status == ND_OK; a++) {
+        const Onnx__AttributeProto *attribute = node->attribute[a];
+        if (attribute->g != NULL)
+            status = nd_graph_order(attribute->g, err);
+        for (size_t g = 0; g < attribute->n_graphs && status == ND_OK; g++)
+            status = nd_graph_order(attribute->graphs[g], err);
+    }
+    return status;
+}
+
+enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err)
+{
+    struct order order = {.graph = graph, .first = nd_calloc(graph->n_node + 1, sizeof *order.first)};
+    enum nd_status status = order.first != NULL ? name_makers(&order, err) : nd_fail_memory(err);
+    for (size_t n = 0; n < graph->n_node && status == ND_OK; n++) {
+        status = order_inner(graph->node[n], err);
+        if (status == ND_OK && !add_needs_of_node(&order, graph->node[n]))
+            status = nd_fail_memory(err);
+        order.first[n + 1] = order.n_needs;
+    }
+    if (status == ND_OK && !is_in_order(&order))
+        status = reorder(&order, err);
+    nd_names_deinit(&order.makers);
+    free(order.needs);
+    free(order.first);
     return status;
 }

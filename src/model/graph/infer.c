@@ -5,9 +5,108 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/graph/infer_rules.h"
+/* One output of one node, and what is known so far. */
+struct nd_infer_view {
+    const struct nd_graph *graph;
+    const Onnx__NodeProto *proto;
+    const struct nd_tensor_info *infos; /* [graph->n_tensors] */
+    size_t node;
+    size_t output;
+};
 
-const struct nd_tensor_info nd_infer_unknown = {.shape = {.rank = -1}};
+/* Shape of the output, rank -1 where it does not follow. Attributes and shapes may be anything at all. */
+struct nd_infer_rule {
+    const char *op; /* NULL ends a list; "Reduce*": all that begin so */
+    struct nd_shape (*shape)(const struct nd_infer_view *view);
+};
+
+/* No dimension that follows from arguments is greater; sums and products of a few such do not overflow. */
+#define ND_INFER_MAX_DIM (INT64_C(1) << 40)
+
+/* The axis counted from the front; -1: there is none such, or the rank is not known. */
+static inline int nd_infer_axis(int64_t axis, int rank)
+{
+    return axis < -rank || axis >= rank ? -1 : (int)(axis < 0 ? axis + rank : axis);
+}
+
+static const struct nd_tensor_info nd_infer_unknown = {.shape = {.rank = -1}};
+
+/* Whether the node has an input i that is not left out. */
+static bool nd_infer_has_arg(const struct nd_infer_view *view, size_t i)
+{
+    return i < view->proto->n_input && view->proto->input[i][0] != '\0';
+}
+
+/* ---- arguments that are constants: a few numbers each ---- */
+
+/* NULL: input i is left out or no constant. What lies in a different file has neither raw data nor a list. */
+static const Onnx__TensorProto *constant_of(const struct nd_infer_view *view, size_t i)
+{
+    const struct nd_graph_node *at = &view->graph->nodes[view->node];
+    size_t tensor = i < at->n_inputs ? view->graph->uses[at->first_use + i] : ND_NO_INDEX;
+    return tensor != ND_NO_INDEX ? nd_graph_constant(view->graph, tensor) : NULL;
+}
+
+/* Number of elements when n of them are there, or -1: too many, or none where there should be. */
+static int count(const Onnx__TensorProto *data, size_t n, int capacity)
+{
+    bool is_empty = data->n_dims == 1 && data->dims[0] == 0;
+    return n > (size_t)capacity || (n == 0 && !is_empty) ? -1 : (int)n;
+}
+
+/* The integers (int64, int32) or floats (float32) of input i, where it is a constant inside of the model file;
+ * how many, or -1: no such constant, or more than capacity. */
+static int nd_infer_integers(const struct nd_infer_view *view, size_t i, int64_t *values, int capacity)
+{
+    const Onnx__TensorProto *data = constant_of(view, i);
+    if (data == NULL || (data->data_type != ND_DTYPE_I64 && data->data_type != ND_DTYPE_I32))
+        return -1;
+    bool is_wide = data->data_type == ND_DTYPE_I64;
+    size_t n_listed = is_wide ? data->n_int64_data : data->n_int32_data;
+    size_t size_bytes = is_wide ? sizeof(int64_t) : sizeof(int32_t);
+    int n = count(data, data->has_raw_data ? data->raw_data.len / size_bytes : n_listed, capacity);
+    for (int k = 0; k < n; k++) {
+        int32_t narrow = 0;
+        if (!data->has_raw_data)
+            values[k] = is_wide ? data->int64_data[k] : data->int32_data[k];
+        else
+            memcpy(is_wide ? (void *)&values[k] : &narrow, data->raw_data.data + (size_t)k * size_bytes,
+                   size_bytes);
+        if (data->has_raw_data && !is_wide)
+            values[k] = narrow;
+    }
+    return n;
+}
+
+static int nd_infer_floats(const struct nd_infer_view *view, size_t i, float *values, int capacity)
+{
+    const Onnx__TensorProto *data = constant_of(view, i);
+    if (data == NULL || data->data_type != ND_DTYPE_F32)
+        return -1;
+    int n =
+        count(data, data->has_raw_data ? data->raw_data.len / sizeof *values : data->n_float_data, capacity);
+    if (n > 0)
+        memcpy(values, data->has_raw_data ? (const void *)data->raw_data.data : data->float_data,
+               (size_t)n * sizeof *values);
+    return n;
+}
+
+/* The same of an argument that older operator sets have as attribute and newer ones as input i. 0 where it is
+ * given in neither way. */
+static int nd_infer_argument(const struct nd_infer_view *view, const char *attribute, size_t i, int64_t *values,
+                             int capacity)
+{
+    const Onnx__AttributeProto *given = nd_onnx_attribute(view->proto, attribute);
+    if (given == NULL)
+        return nd_infer_has_arg(view, i) ? nd_infer_integers(view, i, values, capacity) : 0;
+    if (given->n_ints > (size_t)capacity)
+        return -1;
+    if (given->n_ints > 0)
+        memcpy(values, given->ints, given->n_ints * sizeof *values);
+    return (int)given->n_ints;
+}
+
+/* ---- what is known, and what all rules share ---- */
 
 const struct nd_tensor_info *nd_infer_input(const struct nd_graph *graph, size_t node, size_t i,
                                             const struct nd_tensor_info *infos)
@@ -87,11 +186,6 @@ static const struct nd_tensor_info *nd_infer_arg(const struct nd_infer_view *vie
     return nd_infer_input(view->graph, view->node, i, view->infos);
 }
 
-bool nd_infer_has_arg(const struct nd_infer_view *view, size_t i)
-{
-    return i < view->proto->n_input && view->proto->input[i][0] != '\0';
-}
-
 /* Numpy's rule; an operand that is not known makes the result so. */
 static struct nd_shape nd_infer_broadcast(struct nd_shape a, const struct nd_shape *b)
 {
@@ -169,70 +263,6 @@ static bool is_named(const char *op, const char *pattern)
 {
     size_t n = strcspn(pattern, "*");
     return strncmp(op, pattern, n) == 0 && (pattern[n] == '*' || op[n] == '\0');
-}
-
-static struct nd_shape shape_of(const struct nd_infer_view *view)
-{
-    static const struct nd_infer_rule *const lists[] = {nd_infer_compute_rules, nd_infer_axes_rules,
-                                                        nd_infer_size_rules};
-    if (is_shaped_by_first(view->proto))
-        return nd_infer_arg(view, 0)->shape;
-    if (nd_infer_is_elementwise(view->proto))
-        return broadcast_inputs(view);
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        for (const struct nd_infer_rule *rule = lists[i]; rule->op != NULL; rule++)
-            if (is_named(view->proto->op_type, rule->op))
-                return rule->shape(view);
-    return nd_infer_unknown.shape;
-}
-
-static enum nd_dtype dtype_of(const struct nd_infer_view *view)
-{
-    static const char booleans[] = "Equal Greater GreaterOrEqual Less LessOrEqual IsInf IsNaN Not And Or Xor ";
-    const char *op = view->proto->op_type;
-    if (view->graph->nodes[view->node].kind == ND_NODE_QUANTIZE) {
-        int64_t given = nd_onnx_attribute_i(view->proto, "output_dtype", 0);
-        if (given != 0)
-            return nd_onnx_dtype((int32_t)given);
-        return view->proto->n_input > 2 ? nd_infer_arg(view, 2)->dtype : ND_DTYPE_U8;
-    }
-    if (view->graph->nodes[view->node].kind == ND_NODE_DEQUANTIZE || strcmp(op, "Where") == 0)
-        return nd_infer_arg(view, 1)->dtype;
-    if (strcmp(op, "Cast") == 0)
-        return nd_onnx_dtype((int32_t)nd_onnx_attribute_i(view->proto, "to", 0));
-    if (strcmp(op, "ConvInteger") == 0 || strcmp(op, "MatMulInteger") == 0)
-        return ND_DTYPE_I32;
-    return is_one_of(op, booleans) ? ND_DTYPE_BOOL : nd_infer_arg(view, 0)->dtype;
-}
-
-/* Of a node with several outputs all are alike (Split), or nothing is known of those behind the first. */
-static size_t n_inferred(const struct nd_graph_node *node)
-{
-    return strcmp(node->proto->op_type, "Split") == 0 || node->n_made == 0 ? node->n_made : 1;
-}
-
-static void infer_output(const struct nd_infer_view *view, struct nd_tensor_info *info)
-{
-    struct nd_shape shape = info->shape.rank < 0 ? shape_of(view) : info->shape;
-    enum nd_dtype dtype = info->dtype == ND_DTYPE_NONE ? dtype_of(view) : info->dtype;
-    if (strcmp(view->proto->op_type, "Shape") != 0)
-        *info = (struct nd_tensor_info){dtype, shape};
-}
-
-void nd_infer_propagate(const struct nd_model *model, struct nd_tensor_info *infos)
-{
-    for (size_t n = 0; n < model->graph.n_nodes; n++) {
-        const struct nd_graph_node *node = &model->graph.nodes[n];
-        const char *domain = nd_onnx_domain(node->proto->domain);
-        if (domain[0] != '\0' && strcmp(domain, "com.microsoft") != 0)
-            continue;
-        for (size_t i = 0; i < n_inferred(node); i++) {
-            const struct nd_infer_view view = {&model->graph, node->proto, infos, n, i};
-            size_t tensor = model->graph.made[node->first_made + i];
-            if (tensor != ND_NO_INDEX)
-                infer_output(&view, &infos[tensor]);
-        }
-    }
 }
 
 /* Shapes of what sums over windows, rows and letters. */
@@ -408,7 +438,7 @@ static struct nd_shape einsum(const struct nd_infer_view *view)
     return out;
 }
 
-const struct nd_infer_rule nd_infer_compute_rules[] = {
+static const struct nd_infer_rule nd_infer_compute_rules[] = {
     {"AveragePool", pooling},
     {"Conv", convolution},
     {"ConvInteger", convolution},
@@ -589,7 +619,7 @@ static struct nd_shape gather(const struct nd_infer_view *view)
     return out;
 }
 
-const struct nd_infer_rule nd_infer_axes_rules[] = {
+static const struct nd_infer_rule nd_infer_axes_rules[] = {
     {"Concat", concat},       {"Flatten", flatten},     {"Gather", gather},
     {"Reduce*", reduction},   {"Reshape", reshape},     {"Squeeze", squeeze},
     {"Transpose", transpose}, {"Unsqueeze", unsqueeze}, {NULL, NULL},
@@ -785,6 +815,72 @@ static struct nd_shape resize(const struct nd_infer_view *view)
     return resize_to_sizes(view);
 }
 
-const struct nd_infer_rule nd_infer_size_rules[] = {
+static const struct nd_infer_rule nd_infer_size_rules[] = {
     {"Pad", pad}, {"Resize", resize}, {"Slice", slice}, {"Split", split}, {NULL, NULL},
 };
+
+/* ---- node by node ---- */
+
+static struct nd_shape shape_of(const struct nd_infer_view *view)
+{
+    static const struct nd_infer_rule *const lists[] = {nd_infer_compute_rules, nd_infer_axes_rules,
+                                                        nd_infer_size_rules};
+    if (is_shaped_by_first(view->proto))
+        return nd_infer_arg(view, 0)->shape;
+    if (nd_infer_is_elementwise(view->proto))
+        return broadcast_inputs(view);
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        for (const struct nd_infer_rule *rule = lists[i]; rule->op != NULL; rule++)
+            if (is_named(view->proto->op_type, rule->op))
+                return rule->shape(view);
+    return nd_infer_unknown.shape;
+}
+
+static enum nd_dtype dtype_of(const struct nd_infer_view *view)
+{
+    static const char booleans[] = "Equal Greater GreaterOrEqual Less LessOrEqual IsInf IsNaN Not And Or Xor ";
+    const char *op = view->proto->op_type;
+    if (view->graph->nodes[view->node].kind == ND_NODE_QUANTIZE) {
+        int64_t given = nd_onnx_attribute_i(view->proto, "output_dtype", 0);
+        if (given != 0)
+            return nd_onnx_dtype((int32_t)given);
+        return view->proto->n_input > 2 ? nd_infer_arg(view, 2)->dtype : ND_DTYPE_U8;
+    }
+    if (view->graph->nodes[view->node].kind == ND_NODE_DEQUANTIZE || strcmp(op, "Where") == 0)
+        return nd_infer_arg(view, 1)->dtype;
+    if (strcmp(op, "Cast") == 0)
+        return nd_onnx_dtype((int32_t)nd_onnx_attribute_i(view->proto, "to", 0));
+    if (strcmp(op, "ConvInteger") == 0 || strcmp(op, "MatMulInteger") == 0)
+        return ND_DTYPE_I32;
+    return is_one_of(op, booleans) ? ND_DTYPE_BOOL : nd_infer_arg(view, 0)->dtype;
+}
+
+/* Of a node with several outputs all are alike (Split), or nothing is known of those behind the first. */
+static size_t n_inferred(const struct nd_graph_node *node)
+{
+    return strcmp(node->proto->op_type, "Split") == 0 || node->n_made == 0 ? node->n_made : 1;
+}
+
+static void infer_output(const struct nd_infer_view *view, struct nd_tensor_info *info)
+{
+    struct nd_shape shape = info->shape.rank < 0 ? shape_of(view) : info->shape;
+    enum nd_dtype dtype = info->dtype == ND_DTYPE_NONE ? dtype_of(view) : info->dtype;
+    if (strcmp(view->proto->op_type, "Shape") != 0)
+        *info = (struct nd_tensor_info){dtype, shape};
+}
+
+void nd_infer_propagate(const struct nd_model *model, struct nd_tensor_info *infos)
+{
+    for (size_t n = 0; n < model->graph.n_nodes; n++) {
+        const struct nd_graph_node *node = &model->graph.nodes[n];
+        const char *domain = nd_onnx_domain(node->proto->domain);
+        if (domain[0] != '\0' && strcmp(domain, "com.microsoft") != 0)
+            continue;
+        for (size_t i = 0; i < n_inferred(node); i++) {
+            const struct nd_infer_view view = {&model->graph, node->proto, infos, n, i};
+            size_t tensor = model->graph.made[node->first_made + i];
+            if (tensor != ND_NO_INDEX)
+                infer_output(&view, &infos[tensor]);
+        }
+    }
+}

@@ -26,7 +26,7 @@ double nd_infer_elems(const struct nd_tensor_info *info);
 /* Bytes as a runtime holds them; NaN when shape or type is not known. */
 double nd_infer_bytes(const struct nd_tensor_info *info);
 
-/* ---- shared by infer*.c and flops.c ---- */
+/* ---- shared by infer.c and flops.c ---- */
 
 /* What input or output i of the node is known to be: a static "unknown" where it is omitted. */
 const struct nd_tensor_info *nd_infer_input(const struct nd_graph *graph, size_t node, size_t i,

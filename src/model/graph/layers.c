@@ -1,6 +1,5 @@
 /* Which operators lie between DequantizeLinear and QuantizeLinear, and what such a layer reads. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"

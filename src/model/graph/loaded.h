@@ -2,8 +2,8 @@
 #ifndef ND_MODEL_LOADED_H
 #define ND_MODEL_LOADED_H
 
+#include "model/graph/external.h"
 #include "model/graph/graph.h"
-#include "model/graph/load.h"
 #include "model/graph/parts.h"
 
 struct nd_model {

@@ -1,7 +1,438 @@
-/* What a loaded model tells of itself. */
+/* A model: its file is read and indexed, its inputs and outputs have shapes, and dimensions that are only known
+ * when it is used can be set. docs/architecture.md#rooms. */
 #include <assert.h>
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
 #include "model/graph/loaded.h"
+
+typedef Onnx__TensorShapeProto__Dimension dimension;
+
+/* A name has a letter: tools write "?" on every axis that is open, and they are not the same dimension. */
+static bool is_named(const dimension *dim)
+{
+    if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM)
+        return false;
+    const char *name = nd_onnx_text(dim->dim_param);
+    while (*name != '\0' && (unsigned char)*name < 128 && !isalpha((unsigned char)*name))
+        name++;
+    return *name != '\0';
+}
+
+static enum nd_status fill_shape(struct nd_model_io *io, const Onnx__ValueInfoProto *value,
+                                 struct nd_error *err)
+{
+    const Onnx__TypeProto__Tensor *type = nd_onnx_tensor_type(value);
+    enum nd_status status = nd_onnx_shape(type, io->name, &io->shape, err);
+    for (int i = 0; status == ND_OK && i < io->shape.rank; i++)
+        io->dim_params[i] = is_named(type->shape->dim[i]) ? type->shape->dim[i]->dim_param : NULL;
+    return status;
+}
+
+static void fill_io(const struct nd_model *model, const Onnx__ValueInfoProto *value, struct nd_model_io *io)
+{
+    const Onnx__TypeProto__Tensor *type = nd_onnx_tensor_type(value);
+    *io = (struct nd_model_io){.name = nd_onnx_text(value->name), .shape = {.rank = -1}};
+    io->dtype = type != NULL && type->has_elem_type ? nd_onnx_dtype(type->elem_type) : ND_DTYPE_NONE;
+    size_t tensor = model->tensor_of_value[nd_names_find(&model->graph.names, io->name)];
+    if (tensor != ND_NO_INDEX && model->tensors[tensor].quant.n > 0) {
+        io->quant = &model->tensors[tensor].quant;
+        io->quant_dtype = model->tensors[tensor].dtype;
+    }
+}
+
+/* Fills inputs and outputs from the protobuf and the tensors. */
+static enum nd_status nd_model_find_io(struct nd_model *model, struct nd_error *err)
+{
+    const struct nd_graph *graph = &model->graph;
+    model->inputs = nd_calloc(graph->proto->n_input, sizeof *model->inputs);
+    model->outputs = nd_calloc(graph->proto->n_output, sizeof *model->outputs);
+    if (model->inputs == NULL || model->outputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < graph->proto->n_input; i++) {
+        const Onnx__ValueInfoProto *value = graph->proto->input[i];
+        if (graph->tensors[nd_names_find(&graph->names, value->name)].is_constant)
+            continue;
+        if (nd_onnx_tensor_type(value) == NULL)
+            return nd_fail(err, ND_E_MODEL_UNSUPPORTED, value->name, "graph input '%s' is not a tensor",
+                           value->name);
+        fill_io(model, value, &model->inputs[model->n_inputs++]);
+    }
+    for (size_t i = 0; i < graph->proto->n_output; i++) {
+        const Onnx__ValueInfoProto *value = graph->proto->output[i];
+        size_t tensor = model->tensor_of_value[nd_names_find(&graph->names, value->name)];
+        if (tensor != ND_NO_INDEX)
+            model->tensors[tensor].is_model_output = true;
+        fill_io(model, value, &model->outputs[model->n_outputs++]);
+    }
+    return ND_OK;
+}
+
+/* An axis counted from the end is counted from the front once the rank is known, and has as many scales as
+ * elements. */
+static enum nd_status check_axis(struct nd_tensor *tensor, const struct nd_shape *shape, struct nd_error *err)
+{
+    if (tensor->quant.n <= 1 || shape->rank < 0)
+        return ND_OK;
+    int axis = tensor->quant.axis < 0 ? tensor->quant.axis + shape->rank : tensor->quant.axis;
+    if (axis < 0 || axis >= shape->rank)
+        return nd_fail(err, ND_E_MODEL_GRAPH, tensor->onnx_name,
+                       "tensor '%s' is quantised along axis %d of %d dimensions", tensor->onnx_name,
+                       tensor->quant.axis, shape->rank);
+    if (shape->dims[axis] >= 0 && (uint64_t)shape->dims[axis] != tensor->quant.n)
+        return nd_fail(err, ND_E_MODEL_GRAPH, tensor->onnx_name,
+                       "tensor '%s' has %zu scales for the %lld elements of axis %d", tensor->onnx_name,
+                       tensor->quant.n, (long long)shape->dims[axis], axis);
+    tensor->quant.axis = axis;
+    return ND_OK;
+}
+
+/* Reads all shapes anew from the protobuf, after loading and after a dimension was set. ND_E_MODEL_GRAPH where
+ * the quantisation of a tensor contradicts its shape. */
+static enum nd_status nd_model_refresh_shapes(struct nd_model *model, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    size_t n_inputs = 0;
+    for (size_t i = 0; i < model->graph.proto->n_input && status == ND_OK; i++) {
+        const Onnx__ValueInfoProto *value = model->graph.proto->input[i];
+        if (n_inputs < model->n_inputs && strcmp(model->inputs[n_inputs].name, value->name) == 0)
+            status = fill_shape(&model->inputs[n_inputs++], value, err);
+    }
+    for (size_t i = 0; i < model->n_outputs && status == ND_OK; i++)
+        status = fill_shape(&model->outputs[i], model->graph.proto->output[i], err);
+    for (size_t i = 0; i < model->n_tensors && status == ND_OK; i++) {
+        struct nd_tensor *tensor = &model->tensors[i];
+        struct nd_shape shape;
+        status = nd_onnx_shape(model->tensor_types[i], tensor->onnx_name, &shape, err);
+        if (status == ND_OK)
+            status = check_axis(tensor, &shape, err);
+        for (int d = 0; status == ND_OK && d < shape.rank; d++)
+            if (shape.dims[d] < 0)
+                shape.rank = -1; /* a run will tell */
+        if (status == ND_OK)
+            tensor->shape = shape;
+    }
+    return status;
+}
+
+/* The name under which a dynamic dimension of an input is set: its own, or "input:axis". */
+static void label_of(const struct nd_model_io *input, int axis, struct nd_strbuf *out)
+{
+    if (input->dim_params[axis] != NULL)
+        nd_strbuf_puts(out, input->dim_params[axis]);
+    else
+        nd_strbuf_printf(out, "%s:%d", input->name, axis);
+}
+
+/* Whether an earlier dynamic dimension of the inputs has the same name. */
+static bool is_repeated(const struct nd_model *model, size_t input, int axis)
+{
+    const char *name = model->inputs[input].dim_params[axis];
+    for (size_t i = 0; name != NULL && i <= input; i++)
+        for (int d = 0; d < (i < input ? model->inputs[i].shape.rank : axis); d++)
+            if (model->inputs[i].shape.dims[d] < 0 && model->inputs[i].dim_params[d] != NULL &&
+                strcmp(model->inputs[i].dim_params[d], name) == 0)
+                return true;
+    return false;
+}
+
+/* Every dynamic dimension once, in the given spelling with a space before each. */
+static char *list_dynamic(const struct nd_model *model, const char *before, const char *after)
+{
+    struct nd_strbuf list = {0};
+    for (size_t i = 0; i < model->n_inputs; i++)
+        for (int d = 0; d < model->inputs[i].shape.rank; d++) {
+            if (model->inputs[i].shape.dims[d] >= 0 || is_repeated(model, i, d))
+                continue;
+            nd_strbuf_printf(&list, "%s%s", list.len > 0 ? " " : "", before);
+            label_of(&model->inputs[i], d, &list);
+            nd_strbuf_puts(&list, after);
+        }
+    return nd_strbuf_take(&list);
+}
+
+static dimension *input_dimension(const struct nd_model *model, const char *input, int axis)
+{
+    const struct nd_graph_tensor *tensor = &model->graph.tensors[nd_names_find(&model->graph.names, input)];
+    return model->graph.proto->input[tensor->input]->type->tensor_type->shape->dim[axis];
+}
+
+/* The "input:axis" dimension of that name, or NULL. */
+static dimension *find_unnamed(const struct nd_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->n_inputs; i++)
+        for (int d = 0; d < model->inputs[i].shape.rank; d++) {
+            const struct nd_model_io *input = &model->inputs[i];
+            size_t n = strlen(input->name);
+            char axis[16];
+            snprintf(axis, sizeof axis, ":%d", d);
+            if (input->shape.dims[d] < 0 && input->dim_params[d] == NULL &&
+                strncmp(input->name, name, n) == 0 && strcmp(name + n, axis) == 0)
+                return input_dimension(model, input->name, d);
+        }
+    return NULL;
+}
+
+static void fix_dimension(dimension *dim, int64_t n)
+{
+    if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM)
+        free(dim->dim_param);
+    dim->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+    dim->dim_value = n;
+}
+
+/* Fixes the named dimension wherever these values have it. */
+static size_t fix_named(Onnx__ValueInfoProto *const *values, size_t n_values, const char *name, int64_t n)
+{
+    size_t n_fixed = 0;
+    for (size_t i = 0; i < n_values; i++) {
+        const Onnx__TypeProto__Tensor *type = nd_onnx_tensor_type(values[i]);
+        for (size_t d = 0; type != NULL && type->shape != NULL && d < type->shape->n_dim; d++)
+            if (is_named(type->shape->dim[d]) && strcmp(type->shape->dim[d]->dim_param, name) == 0) {
+                fix_dimension(type->shape->dim[d], n);
+                n_fixed++;
+            }
+    }
+    return n_fixed;
+}
+
+static enum nd_status fail_no_dim(const struct nd_model *model, const char *name, struct nd_error *err)
+{
+    char *list = list_dynamic(model, "'", "'");
+    if (list == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status =
+        nd_fail(err, ND_E_MODEL_NO_DIM, name, "no input of '%s' has a dynamic dimension '%s': %s%s",
+                model->path, name, list[0] != '\0' ? "there are " : "all are fixed", list);
+    free(list);
+    return status;
+}
+
+enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_t n, struct nd_error *err)
+{
+    if (n < 1)
+        return nd_fail(err, ND_E_OPTION_VALUE, name, "dimension '%s' must be at least 1, not %lld", name,
+                       (long long)n);
+    /* The caller's text may be the model's own, which goes away here. */
+    char *own_name = nd_strdup(name);
+    if (own_name == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    const Onnx__GraphProto *graph = model->graph.proto;
+    model->has_set_dims = true;
+    size_t n_fixed = fix_named(graph->input, graph->n_input, own_name, n);
+    dimension *unnamed = n_fixed == 0 ? find_unnamed(model, own_name) : NULL;
+    if (unnamed != NULL)
+        fix_dimension(unnamed, n);
+    if (n_fixed > 0) {
+        fix_named(graph->output, graph->n_output, own_name, n);
+        fix_named(graph->value_info, graph->n_value_info, own_name, n);
+    }
+    status = n_fixed > 0 || unnamed != NULL ? nd_model_refresh_shapes(model, err)
+                                            : fail_no_dim(model, own_name, err);
+    free(own_name);
+    return status;
+}
+
+enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_error *err)
+{
+    for (size_t i = 0; i < model->n_inputs; i++)
+        if (model->inputs[i].shape.rank < 0)
+            return nd_fail(err, ND_E_MODEL_DYNAMIC, model->inputs[i].name,
+                           "input '%s' of '%s' declares no shape: give it one in the model",
+                           model->inputs[i].name, model->path);
+    char *list = list_dynamic(model, "--dim ", "=1");
+    if (list == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    if (list[0] != '\0')
+        status = nd_fail(err, ND_E_MODEL_DYNAMIC, model->path,
+                         "'%s' has inputs with dynamic dimensions: give their sizes, for instance %s",
+                         model->path, list);
+    free(list);
+    return status;
+}
+
+/* Protobuf's own limit, so no ONNX file is larger. */
+static const size_t max_file_bytes = INT_MAX;
+
+static enum nd_status read_file(struct nd_model *model, struct nd_error *err)
+{
+    void *bytes = NULL;
+    size_t n = 0;
+    enum nd_status status = nd_file_read(model->path, max_file_bytes, &bytes, &n, err);
+    if (status == ND_OK)
+        status = nd_onnx_decode(model->path, bytes, n, &model->proto, err);
+    if (status == ND_OK)
+        nd_sha256_bytes(bytes, n, model->sha256);
+    free(bytes);
+    return status;
+}
+
+/* Puts the digests of external files into the model's. */
+static enum nd_status mix_external(struct nd_model *model, struct nd_error *err)
+{
+    if (model->external.n == 0)
+        return ND_OK;
+    struct nd_strbuf list = {0};
+    nd_strbuf_printf(&list, "%s\n", model->sha256);
+    for (size_t i = 0; i < model->external.n; i++)
+        nd_strbuf_printf(&list, "%s %s\n", model->external.files[i].location, model->external.files[i].sha256);
+    size_t n = list.len;
+    char *text = nd_strbuf_take(&list);
+    if (text == NULL)
+        return nd_fail_memory(err);
+    nd_sha256_bytes(text, n, model->sha256);
+    free(text);
+    return ND_OK;
+}
+
+static int64_t default_opset(const Onnx__ModelProto *proto)
+{
+    for (size_t i = 0; i < proto->n_opset_import; i++)
+        if (nd_onnx_domain(proto->opset_import[i]->domain)[0] == '\0')
+            return proto->opset_import[i]->version;
+    return 0;
+}
+
+/* Whether the node quantises an input of the graph. */
+static bool quantises_input(const struct nd_graph *graph, const struct nd_graph_node *node)
+{
+    size_t source = node->n_inputs > 0 ? graph->uses[node->first_use] : ND_NO_INDEX;
+    return node->kind == ND_NODE_QUANTIZE && source != ND_NO_INDEX &&
+           graph->tensors[source].input != ND_NO_INDEX && !graph->tensors[source].is_constant;
+}
+
+/* Operators that hand on the values of their first input, at most in another shape or order. */
+static bool hands_on(const Onnx__NodeProto *node)
+{
+    static const char *const names[] = {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(nd_onnx_text(node->op_type), names[i]) == 0 && nd_onnx_domain(node->domain)[0] == '\0')
+            return true;
+    return false;
+}
+
+/* Marks the DequantizeLinear whose floats become an output of the graph, and the nodes between them. */
+static void mark_end(const struct nd_graph *graph, size_t output, bool *is_end)
+{
+    size_t node = graph->tensors[output].producer;
+    while (node != ND_NO_INDEX && !is_end[node] && !graph->nodes[node].is_constant) {
+        bool is_last = graph->nodes[node].kind == ND_NODE_DEQUANTIZE;
+        if (!is_last && (!hands_on(graph->nodes[node].proto) || graph->nodes[node].n_inputs == 0))
+            return;
+        is_end[node] = true;
+        size_t source = nd_graph_used(graph, node, 0);
+        node = is_last || source == ND_NO_INDEX ? ND_NO_INDEX : graph->tensors[source].producer;
+    }
+}
+
+static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
+{
+    const struct nd_graph *graph = &model->graph;
+    model->nodes = nd_calloc(graph->n_nodes, sizeof *model->nodes);
+    bool *is_end = nd_calloc(graph->n_nodes, sizeof *is_end);
+    if (model->nodes == NULL || is_end == NULL) {
+        free(is_end);
+        return nd_fail_memory(err);
+    }
+    for (size_t t = 0; t < graph->n_tensors; t++)
+        if (graph->tensors[t].output != ND_NO_INDEX)
+            mark_end(graph, t, is_end);
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const Onnx__NodeProto *proto = graph->nodes[i].proto;
+        bool is_end_quantiser = is_end[i] && graph->nodes[i].kind == ND_NODE_DEQUANTIZE;
+        model->nodes[i] = (struct nd_model_node){
+            .name = nd_graph_node_name(proto),
+            .op_type = proto->op_type,
+            .domain = nd_onnx_domain(proto->domain),
+            .has_own_name = nd_onnx_text(proto->name)[0] != '\0',
+            .is_io_quantisation = is_end_quantiser || quantises_input(graph, &graph->nodes[i])};
+    }
+    free(is_end);
+    return ND_OK;
+}
+
+static enum nd_status analyse(struct nd_model *model, struct nd_error *err)
+{
+    size_t *layer_of_node = NULL;
+    enum nd_status status = nd_onnx_check_names(&model->proto->base, err);
+    if (status == ND_OK)
+        status = nd_graph_order(model->proto->graph, err);
+    if (status == ND_OK)
+        status = nd_graph_init(&model->graph, model->proto->graph, err);
+    if (status == ND_OK)
+        status = nd_external_init(&model->external, model->proto, model->path, err);
+    if (status == ND_OK)
+        status = mix_external(model, err);
+    if (status == ND_OK)
+        status = list_nodes(model, err);
+    if (status == ND_OK)
+        status = nd_layers_assign(&model->graph, &layer_of_node, err);
+    if (status == ND_OK)
+        status = nd_tensors_find(model, layer_of_node, err);
+    if (status == ND_OK)
+        status = nd_layers_find(model, layer_of_node, err);
+    if (status == ND_OK)
+        status = nd_model_find_io(model, err);
+    if (status == ND_OK)
+        status = nd_model_refresh_shapes(model, err);
+    free(layer_of_node);
+    if (status != ND_OK)
+        nd_error_context(err, "reading '%s'", model->path);
+    return status;
+}
+
+enum nd_status nd_model_load(const char *path, struct nd_model **out, struct nd_error *err)
+{
+    struct nd_model *model = nd_calloc(1, sizeof *model);
+    if (model == NULL)
+        return nd_fail_memory(err);
+    model->path = nd_strdup(path);
+    enum nd_status status = model->path != NULL ? read_file(model, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = analyse(model, err);
+    if (status != ND_OK) {
+        nd_model_destroy(&model);
+        return status;
+    }
+    model->opset = default_opset(model->proto);
+    *out = model;
+    return ND_OK;
+}
+
+void nd_model_destroy(struct nd_model **handle)
+{
+    struct nd_model *model = *handle;
+    if (model == NULL)
+        return;
+    for (size_t i = 0; i < model->n_layers; i++)
+        free((void *)(uintptr_t)model->layers[i].inputs);
+    for (size_t i = 0; i < model->n_tensors; i++)
+        nd_tensor_deinit(&model->tensors[i]);
+    free(model->layers);
+    free(model->layer_of_tensor);
+    free(model->tensors);
+    free(model->tensor_types);
+    free(model->tensor_of_value);
+    free(model->inputs);
+    free(model->outputs);
+    free(model->nodes);
+    nd_external_deinit(&model->external);
+    nd_graph_deinit(&model->graph);
+    onnx__model_proto__free_unpacked(model->proto, NULL);
+    free(model->path);
+    free(model);
+    *handle = NULL;
+}
+
+/* ---- what it tells of itself ---- */
 
 const char *nd_model_path(const struct nd_model *model)
 {

@@ -97,14 +97,11 @@ enum nd_status nd_model_write_recoded(const struct nd_model *model, const struct
 /* Whether the graph has a tensor of that name: an input, a constant, or what a node makes. */
 bool nd_model_has_tensor(const struct nd_model *model, const char *name);
 
-/* Calls visit for every constant that a DequantizeLinear reads, in graph order, until it returns something else
- * than ND_OK; returns that. name is that of the float constant: the DequantizeLinear's output less
- * "_DequantizeLinear_Output" or "_qdq", or that of a float constant that is quantised in the graph. quant.n is
- * 0 as in a tensor's. Everything is borrowed for the call. Errors of reading as nd_model_load. */
-enum nd_status
-nd_model_visit_constants(const struct nd_model *model,
-                         enum nd_status (*visit)(void *context, const char *name, enum nd_dtype dtype,
-                                                 const struct nd_quant *quant, struct nd_error *err),
-                         void *context, struct nd_error *err);
+/* Whether nd_model_set_dim has set any. */
+bool nd_model_has_set_dims(const struct nd_model *model);
+
+/* Writes a copy that differs from the model in nothing but the dimensions that were set. External files and
+ * errors: as nd_model_write_exposed. */
+enum nd_status nd_model_write_whole(const struct nd_model *model, const char *path, struct nd_error *err);
 
 #endif

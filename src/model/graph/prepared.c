@@ -1,3 +1,4 @@
+/* Models that hold, or name, a binary made for one NPU beforehand: EPContext nodes. */
 #include "model/graph/prepared.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Writing small ONNX models, made to order: a probe of one operator, say. */
 #include "model/rewrite/compose.h"
 
 #include <stdio.h>

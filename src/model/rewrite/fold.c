@@ -1,4 +1,4 @@
-/* Fold: see the header. */
+/* Copies of a quantised model in which a BatchNormalization becomes part of the ConvTranspose before it. */
 #include "model/rewrite/fold.h"
 
 #include <math.h>
@@ -7,8 +7,31 @@
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "model/graph/quant.h"
-#include "model/rewrite/folder.h"
+#include "model/graph/constants.h"
+#include "model/rewrite/requantise_model.h"
+
+/* A constant as real numbers. */
+struct nd_fold_constant {
+    double *x; /* owned */
+    size_t n;
+    const int64_t *dims;
+    size_t rank;
+};
+
+/* What becomes one layer. */
+struct nd_fold_chain {
+    size_t norm, add, product; /* nodes; add may be ND_NO_INDEX */
+    size_t between[4];         /* their quantisers */
+    size_t n_between;
+    struct nd_fold_constant weights;
+    double *bias; /* [n_channels] of the new layer */
+    size_t n_channels;
+};
+
+struct nd_folder {
+    struct nd_requantiser r;
+    size_t n_folded;
+};
 
 /* Quantised values of a new constant, and the DequantizeLinear that makes *after of them. */
 struct coded {

@@ -2,7 +2,7 @@
 #ifndef ND_REWRITE_PUT_H
 #define ND_REWRITE_PUT_H
 
-#include "model/graph/load.h"
+#include "model/graph/external.h"
 
 /* Writes the message, and puts external files beside it. ND_E_SIZE_OVERFLOW above the 2 GiB of a protobuf;
  * ND_ERR_IO when it cannot be written, and nothing is left behind then. */

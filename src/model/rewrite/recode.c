@@ -5,7 +5,7 @@
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "model/graph/quant.h"
+#include "model/graph/constants.h"
 #include "model/rewrite/requantise_model.h"
 
 enum { SLOTS = 3 }; /* a node reads quantised values or floats, a scale, a zero point */

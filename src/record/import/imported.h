@@ -17,8 +17,10 @@
 
 #include "core/error.h"
 #include "core/text/names.h"
+#include "npudiff/model/model.h"
 #include "npudiff/record/import.h"
 #include "record/import/statements.h"
+#include "record/probes/npy.h"
 
 enum nd_imported_side { ND_IMPORTED_OUTPUT, ND_IMPORTED_INPUT };
 
@@ -140,9 +142,6 @@ enum nd_status nd_imported_set_quant(struct nd_imported_tensor *tensor, const st
 enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, const char *tensor,
                                 const char *source, struct nd_error *err);
 
-/* Whether there is a fact of the kind that holds for all tensors. */
-bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind);
-
 /* The file says how long the next sample took; NaN: it does not. */
 enum nd_status nd_imported_latency(struct nd_imported *imported, double latency_us, struct nd_error *err);
 
@@ -155,5 +154,29 @@ enum nd_status nd_imported_log(struct nd_imported *imported, const char *name, c
 enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_imported *repeats, size_t n_repeats,
                                  const struct nd_import_options *options, struct nd_import_result *out,
                                  struct nd_error *err);
+
+/* ---- arrays in .npy form, wherever they lie, as imported tensors ---- */
+
+/* Adds the array as nd_imported_add does: sample ND_IMPORTED_ARRAY for one that may hold several.
+ * ND_E_IMPORT_TYPE: a type or rank that imported tensors lack; else as nd_npy_open. */
+enum nd_status nd_npy_add(struct nd_imported *imported, enum nd_imported_side side, const char *name,
+                          size_t sample, struct nd_source *source, struct nd_error *err);
+
+/* ---- which tensor of a model a foreign name means ---- */
+
+/* How a name was understood. */
+enum nd_name_method { ND_NAME_AS_IT_IS, ND_NAME_ONNX, ND_NAME_SANITISED };
+
+/* The tensor of the model that `name` is: a tensor's own name first, then an onnx_name, then the name or
+ * onnx_name that sanitising (every byte but letters and digits becomes '_', with or without a '_' put before a
+ * digit) makes equal to it. is_sanitised: the tool sanitises all names, so that an equal name says no more than
+ * one that sanitising makes equal. ND_E_IMPORT_NOTHING: none; ND_E_IMPORT_MISMATCH: sanitised names of several
+ * (the message lists them). The object of both is name. */
+enum nd_status nd_name_find_tensor(const struct nd_model *model, const char *name, bool is_sanitised,
+                                   size_t *tensor, enum nd_name_method *method, struct nd_error *err);
+
+/* The same among the inputs that have to be fed. */
+enum nd_status nd_name_find_input(const struct nd_model *model, const char *name, bool is_sanitised,
+                                  size_t *input, enum nd_name_method *method, struct nd_error *err);
 
 #endif

@@ -1,3 +1,4 @@
+/* What the user says of the tensors of a foreign file: docs/reference/import-map.md. */
 #include "record/import/map.h"
 
 #include <math.h>

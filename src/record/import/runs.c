@@ -9,9 +9,9 @@
 #include "core/files/suffix.h"
 #include "core/memory.h"
 #include "npudiff/core/parse.h"
-#include "record/import/match_qvalues.h"
-#include "record/import/npy_array.h"
-#include "record/probes/folder.h"
+#include "record/import/imported.h"
+#include "record/import/match_tensor.h"
+#include "record/probes/loader.h"
 
 enum { MAX_TEXT_BYTES = 256 << 20 };
 

@@ -57,11 +57,8 @@ struct nd_statements {
     struct nd_statement of[ND_N_STATED];
 };
 
-void nd_statements_deinit(struct nd_statements *statements);
-
 /* The name of a key, and the attribute that it becomes: *group is NULL where it is no attribute. */
 const char *nd_stated_name(enum nd_stated_key key);
-bool nd_stated_attribute(enum nd_stated_key key, const char **group, const char **attribute, bool *is_number);
 
 /* One value of a fact that an option states. Where the key takes a list, further calls from the same `where`
  * add to it. ND_E_IMPORT_FACT: an unknown key (names the nearest), a value that the key cannot have, or another

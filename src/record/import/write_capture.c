@@ -1,6 +1,4 @@
 /* The capture of an import. */
-#include "record/import/write_capture.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +9,15 @@
 #include "npudiff/core/parse.h"
 #include "record/import/match_tensor.h"
 #include "record/import/runs.h"
+#include "record/import/write_capture.h"
 #include "record/import/write_facts.h"
 #include "record/sessions/failure_logs.h"
+
+/* Whether there is a fact of the kind that holds for all tensors. */
+static bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind)
+{
+    return nd_names_find(&imported->fact_keys, kind) != SIZE_MAX;
+}
 
 static void nd_matched_deinit(struct nd_matched *matched);
 
@@ -126,14 +131,14 @@ struct side {
     const char *first; /* where the first tensor is from */
 };
 
-static struct nd_matching begin(const struct side *side, size_t i)
+static struct nd_import_matching begin(const struct side *side, size_t i)
 {
     struct nd_imported_tensor *tensor = &side->imported->sides[side->side].items[i];
-    return (struct nd_matching){.imported = side->imported,
-                                .options = side->options,
-                                .side = side->side,
-                                .tensor = tensor,
-                                .item = nd_map_find(side->map, side->side, tensor->name)};
+    return (struct nd_import_matching){.imported = side->imported,
+                                       .options = side->options,
+                                       .side = side->side,
+                                       .tensor = tensor,
+                                       .item = nd_map_find(side->map, side->side, tensor->name)};
 }
 
 static enum nd_status match_side(struct side *side, struct nd_matched *out, struct nd_error *err)
@@ -145,7 +150,7 @@ static enum nd_status match_side(struct side *side, struct nd_matched *out, stru
     if (tensors == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        struct nd_matching m = begin(side, i);
+        struct nd_import_matching m = begin(side, i);
         if (m.item != NULL)
             m.item->is_used = true;
         if (m.item != NULL && m.item->is_skipped)
@@ -207,7 +212,7 @@ static enum nd_status nd_match_samples(struct nd_imported *imported, struct nd_m
     for (int s = ND_IMPORTED_OUTPUT; s <= ND_IMPORTED_INPUT; s++) {
         const struct side side = {imported, map, options, (enum nd_imported_side)s, 0, NULL};
         for (size_t i = 0; status == ND_OK && i < imported->sides[s].n; i++) {
-            struct nd_matching m = begin(&side, i);
+            struct nd_import_matching m = begin(&side, i);
             if (m.item == NULL || !m.item->is_skipped)
                 status = nd_match_layout(&m, err);
         }
@@ -629,4 +634,15 @@ enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_importe
     else
         nd_import_result_deinit(&result);
     return status;
+}
+
+void nd_import_result_deinit(struct nd_import_result *result)
+{
+    for (size_t i = 0; i < result->n_facts; i++) {
+        free(result->facts[i].kind);
+        free(result->facts[i].source);
+    }
+    free(result->facts);
+    free(result->cut_short);
+    *result = (struct nd_import_result){0};
 }

@@ -1,103 +1,22 @@
-/* The data of a .npy file. */
-#include "record/probes/loader.h"
-
-#include <stdio.h>
+/* The user's data, an archive or a folder of .npy files, fitted to the inputs of the model
+ * (docs/reference/probes.md). Files whose name starts with a dot are passed over; anything else that is no .npy
+ * or .npz is an error, because nobody could tell what it was meant to be. */
+#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "core/files/file.h"
+#include "core/files/suffix.h"
 #include "core/memory.h"
+#include "core/text/strbuf.h"
 #include "record/probes/build.h"
+#include "record/probes/loader.h"
+#include "record/probes/npz.h"
 
-static void swap_bytes(unsigned char *data, size_t n_elems, size_t size)
-{
-    for (size_t i = 0; i < n_elems; i++, data += size)
-        for (size_t a = 0, b = size - 1; a < b; a++, b--) {
-            unsigned char kept = data[a];
-            data[a] = data[b];
-            data[b] = kept;
-        }
-}
-
-/* Reads elements of which the first index runs fastest, and puts them where they are when the last one does. */
-static enum nd_status read_fortran(struct nd_source *source, const struct nd_npy *npy, unsigned char *to,
-                                   struct nd_error *err)
-{
-    enum { BLOCK_BYTES = 1 << 16 }; /* a multiple of every element's size */
-    size_t size = nd_dtype_size_bytes(npy->dtype), stride[ND_NPY_MAX_RANK], step = 1, target = 0;
-    int64_t index[ND_NPY_MAX_RANK] = {0};
-    unsigned char block[BLOCK_BYTES];
-    enum nd_status status = ND_OK;
-    for (int d = npy->rank - 1; d >= 0; step *= (size_t)npy->dims[d--])
-        stride[d] = step;
-    for (size_t i = 0; i < npy->n_elems; i++) {
-        size_t at = i * size % BLOCK_BYTES, n_left = npy->size_bytes - i * size;
-        if (at == 0)
-            status = nd_source_read(source, block, n_left < BLOCK_BYTES ? n_left : BLOCK_BYTES, err);
-        if (status != ND_OK)
-            return status;
-        memcpy(to + target * size, block + at, size);
-        for (int d = 0; d < npy->rank; d++) {
-            target += stride[d];
-            if (++index[d] < npy->dims[d])
-                break;
-            target -= stride[d] * (size_t)npy->dims[d];
-            index[d] = 0;
-        }
-    }
-    return ND_OK;
-}
-
-/* ND_ERR_FORMAT when one of n bools is neither 0 nor 1. */
-static enum nd_status nd_npy_check_bools(const struct nd_source *source, const void *data, size_t n,
-                                         struct nd_error *err)
-{
-    const unsigned char *bools = data;
-    for (size_t i = 0; i < n; i++)
-        if (bools[i] > 1)
-            return nd_fail(err, ND_E_PROBE_FORMAT, source->path, "%s has the bool %u at element %zu",
-                           source->what, bools[i], i);
-    return ND_OK;
-}
-
-enum nd_status nd_npy_read(struct nd_source *source, const struct nd_npy *npy, void *out, struct nd_error *err)
-{
-    enum nd_status status = npy->is_fortran_order && npy->rank > 1
-                                ? read_fortran(source, npy, out, err)
-                                : nd_source_read(source, out, npy->size_bytes, err);
-    if (status == ND_OK)
-        status = nd_source_finish(source, err);
-    if (status == ND_OK && npy->is_big_endian)
-        swap_bytes(out, npy->n_elems, nd_dtype_size_bytes(npy->dtype));
-    if (status == ND_OK && npy->dtype == ND_DTYPE_BOOL)
-        status = nd_npy_check_bools(source, out, npy->n_elems, err);
-    return status;
-}
-
-char *nd_npy_format_shape(const struct nd_npy *npy, char *buf, size_t buf_size)
-{
-    size_t at = (size_t)snprintf(buf, buf_size, "(");
-    for (int i = 0; i < npy->rank && at < buf_size; i++)
-        at += (size_t)snprintf(buf + at, buf_size - at, i > 0 ? ", %lld" : "%lld", (long long)npy->dims[i]);
-    if (at < buf_size)
-        snprintf(buf + at, buf_size - at, npy->rank == 1 ? ",)" : ")");
-    return buf;
-}
-
-char *nd_npy_format_dtype(const struct nd_npy *npy, char *buf, size_t buf_size)
-{
-    if (npy->dtype != ND_DTYPE_NONE)
-        snprintf(buf, buf_size, "%s", nd_dtype_name(npy->dtype));
-    else if (strcmp(npy->descr, "|O") == 0)
-        snprintf(buf, buf_size, "an object array ('|O', a pickle), which is never loaded");
-    else if (npy->descr[0] == '[')
-        snprintf(buf, buf_size, "a structured type");
-    else
-        snprintf(buf, buf_size, "'%s'", npy->descr);
-    return buf;
-}
-
-enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *probe, bool has_explicit_labels,
-                              struct nd_error *err)
+static enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *probe, bool has_explicit_labels,
+                                     struct nd_error *err)
 {
     struct nd_loader made = {.probe = probe, .has_explicit_labels = has_explicit_labels};
     made.filled = nd_calloc(probe->n_inputs, sizeof *made.filled);
@@ -107,25 +26,12 @@ enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *probe, 
     return ND_OK;
 }
 
-void nd_loader_deinit(struct nd_loader *loader)
+static void nd_loader_deinit(struct nd_loader *loader)
 {
     free(loader->samples_from);
     free(loader->labels);
     free(loader->filled);
     memset(loader, 0, sizeof *loader);
-}
-
-bool nd_loader_is_label_name(const char *name)
-{
-    return strcmp(name, "labels") == 0 || strcmp(name, "label") == 0 || strcmp(name, "y") == 0;
-}
-
-size_t nd_loader_find_input(const struct nd_loader *loader, const char *name)
-{
-    for (size_t i = 0; i < loader->probe->n_inputs; i++)
-        if (strcmp(loader->probe->inputs[i].name, name) == 0)
-            return i;
-    return SIZE_MAX;
 }
 
 /* ---- Types and shapes ---- */
@@ -224,8 +130,10 @@ static enum nd_status agree_on_samples(struct nd_loader *loader, size_t n_sample
     return loader->samples_from != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-enum nd_status nd_loader_read_input(struct nd_loader *loader, size_t input, struct nd_source *source,
-                                    struct nd_error *err)
+/* Reads a .npy source as all samples of an input. The first one sets the number of samples. ND_ERR_FORMAT:
+ * wrong type (ND_E_PROBE_TYPE), wrong shape or another number of samples (ND_E_PROBE_SHAPE), damaged. */
+static enum nd_status nd_loader_read_input(struct nd_loader *loader, size_t input, struct nd_source *source,
+                                           struct nd_error *err)
 {
     struct nd_npy npy;
     size_t n_samples = 0;
@@ -243,8 +151,9 @@ enum nd_status nd_loader_read_input(struct nd_loader *loader, size_t input, stru
 
 /* ---- Sample by sample ---- */
 
-enum nd_status nd_loader_begin_samples(struct nd_loader *loader, size_t n_samples, const char *from,
-                                       struct nd_error *err)
+/* Before the first sample: n_samples are to come, as `from` says. */
+static enum nd_status nd_loader_begin_samples(struct nd_loader *loader, size_t n_samples, const char *from,
+                                              struct nd_error *err)
 {
     enum nd_status status = agree_on_samples(loader, n_samples, from, err);
     for (size_t i = 0; i < loader->probe->n_inputs && status == ND_OK; i++)
@@ -252,7 +161,8 @@ enum nd_status nd_loader_begin_samples(struct nd_loader *loader, size_t n_sample
     return status;
 }
 
-void nd_loader_next_sample(struct nd_loader *loader)
+/* Before each sample: no input is filled. */
+static void nd_loader_next_sample(struct nd_loader *loader)
 {
     memset(loader->filled, 0, loader->probe->n_inputs * sizeof *loader->filled);
 }
@@ -263,8 +173,9 @@ static void *place_of(const struct nd_loader *loader, size_t input, size_t sampl
     return (unsigned char *)made->data + sample * made->sample_bytes;
 }
 
-enum nd_status nd_loader_read_sample(struct nd_loader *loader, size_t input, size_t sample,
-                                     struct nd_source *source, struct nd_error *err)
+/* Reads a .npy source as one sample of an input. */
+static enum nd_status nd_loader_read_sample(struct nd_loader *loader, size_t input, size_t sample,
+                                            struct nd_source *source, struct nd_error *err)
 {
     struct nd_npy npy;
     size_t n_samples = 0;
@@ -280,8 +191,9 @@ enum nd_status nd_loader_read_sample(struct nd_loader *loader, size_t input, siz
     return status;
 }
 
-enum nd_status nd_loader_read_raw(struct nd_loader *loader, size_t input, size_t sample,
-                                  struct nd_source *source, struct nd_error *err)
+/* Reads the bare bytes of one sample of an input. */
+static enum nd_status nd_loader_read_raw(struct nd_loader *loader, size_t input, size_t sample,
+                                         struct nd_source *source, struct nd_error *err)
 {
     const struct nd_probe_input *wanted = &loader->probe->inputs[input];
     char shape[256];
@@ -306,11 +218,654 @@ enum nd_status nd_loader_read_raw(struct nd_loader *loader, size_t input, size_t
 
 /* ---- At the end ---- */
 
-enum nd_status nd_loader_check_filled(const struct nd_loader *loader, const char *where, struct nd_error *err)
+/* ND_ERR_NOT_FOUND (ND_E_PROBE_INPUT) when an input is not filled; `where` is the file or folder that lacks it.
+ */
+static enum nd_status nd_loader_check_filled(const struct nd_loader *loader, const char *where,
+                                             struct nd_error *err)
 {
     for (size_t i = 0; i < loader->probe->n_inputs; i++)
         if (!loader->filled[i])
             return nd_fail(err, ND_E_PROBE_INPUT, where, "'%s' has no data for input '%s'", where,
                            loader->probe->inputs[i].name);
     return ND_OK;
+}
+
+static enum nd_status nd_folder_load(struct nd_loader *loader, const char *path, struct nd_error *err);
+static enum nd_status nd_user_load_npy(struct nd_loader *loader, const char *path, size_t input, size_t sample,
+                                       struct nd_error *err);
+
+/* Labels: integer class indices, one for each sample. */
+
+/* Element i of an integer array; false when it does not fit in int64. */
+static bool widen(enum nd_dtype dtype, const void *data, size_t i, int64_t *out)
+{
+    size_t size = nd_dtype_size_bytes(dtype);
+    uint64_t bits = 0;
+    memcpy(&bits, (const unsigned char *)data + i * size, size);
+    if (nd_dtype_is_signed_integer(dtype)) {
+        uint64_t sign = (uint64_t)1 << (8 * size - 1);
+        bits = (bits ^ sign) - sign;
+    } else if (bits > INT64_MAX) {
+        return false;
+    }
+    memcpy(out, &bits, sizeof *out);
+    return true;
+}
+
+/* All elements of an integer .npy source, in new memory. They are widened where they are, from the back: a wide
+ * element never covers a narrow one that is still to come. */
+static enum nd_status read_integers(struct nd_source *source, const struct nd_npy *npy, int64_t **out,
+                                    struct nd_error *err)
+{
+    int64_t *labels = nd_calloc(npy->n_elems, sizeof *labels);
+    enum nd_status status = labels != NULL ? nd_npy_read(source, npy, labels, err) : nd_fail_memory(err);
+    bool is_read = status == ND_OK;
+    for (size_t i = npy->n_elems; is_read && i-- > 0;)
+        if (!widen(npy->dtype, labels, i, &labels[i])) /* the first element that fails is told */
+            status = nd_fail(err, ND_E_PROBE_LABELS, source->path, "%s has a label above %lld at element %zu",
+                             source->what, (long long)INT64_MAX, i);
+    if (status == ND_OK)
+        *out = labels;
+    else
+        free(labels);
+    return status;
+}
+
+static enum nd_status open_labels(struct nd_source *source, struct nd_npy *npy, struct nd_error *err)
+{
+    char found[96];
+    enum nd_status status = nd_npy_open(source, npy, err);
+    if (status == ND_OK && !nd_dtype_is_integer(npy->dtype))
+        status = nd_fail(err, ND_E_PROBE_LABELS, source->path, "%s for labels is %s, expected an integer type",
+                         source->what, nd_npy_format_dtype(npy, found, sizeof found));
+    return status;
+}
+
+static enum nd_status check_number(const struct nd_loader *loader, struct nd_error *err)
+{
+    if (loader->n_labels == loader->probe->n_samples)
+        return ND_OK;
+    return nd_fail(err, ND_E_PROBE_LABELS, loader->probe->name, "probe '%s' has %zu labels for %zu samples",
+                   loader->probe->name, loader->n_labels, loader->probe->n_samples);
+}
+
+/* Reads a .npy source as the labels of all samples: integers of any type, one dimension. Takes the place of
+ * labels read before. The inputs come first: labels of another number are refused before they are read.
+ * ND_E_PROBE_LABELS. */
+static enum nd_status nd_loader_read_labels(struct nd_loader *loader, struct nd_source *source,
+                                            struct nd_error *err)
+{
+    struct nd_npy npy;
+    char shape[256];
+    int64_t *labels = NULL;
+    enum nd_status status = open_labels(source, &npy, err);
+    if (status != ND_OK)
+        return status;
+    if (npy.rank != 1)
+        return nd_fail(err, ND_E_PROBE_LABELS, source->path,
+                       "%s for labels has shape %s, expected one dimension: a label for each sample",
+                       source->what, nd_npy_format_shape(&npy, shape, sizeof shape));
+    loader->n_labels = npy.n_elems;
+    status = check_number(loader, err);
+    if (status == ND_OK)
+        status = read_integers(source, &npy, &labels, err);
+    if (status != ND_OK)
+        return status;
+    free(loader->labels);
+    loader->labels = labels;
+    return ND_OK;
+}
+
+/* Reads a .npy source as the label of one sample: a scalar or one element. */
+static enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t sample, struct nd_source *source,
+                                           struct nd_error *err)
+{
+    struct nd_npy npy;
+    char shape[256];
+    int64_t *label = NULL;
+    enum nd_status status = open_labels(source, &npy, err);
+    if (status != ND_OK)
+        return status;
+    if (npy.rank > 1 || npy.n_elems != 1)
+        return nd_fail(err, ND_E_PROBE_LABELS, source->path,
+                       "%s has shape %s, expected the label of one sample", source->what,
+                       nd_npy_format_shape(&npy, shape, sizeof shape));
+    if (loader->labels == NULL) {
+        loader->labels = nd_calloc(loader->probe->n_samples, sizeof *loader->labels);
+        if (loader->labels == NULL)
+            return nd_fail_memory(err);
+    }
+    status = read_integers(source, &npy, &label, err);
+    if (status != ND_OK)
+        return status;
+    loader->labels[sample] = *label;
+    loader->n_labels++;
+    free(label);
+    return ND_OK;
+}
+
+/* Hands the labels to the probe. ND_E_PROBE_LABELS when there are labels, but not one for each sample. */
+static enum nd_status nd_loader_finish(struct nd_loader *loader, struct nd_error *err)
+{
+    enum nd_status status = loader->labels != NULL ? check_number(loader, err) : ND_OK;
+    if (status != ND_OK)
+        return status;
+    loader->probe->labels = loader->labels;
+    loader->labels = NULL;
+    return ND_OK;
+}
+
+/* A text list, one sample per line, as QNN's tools read it: items separated by blanks, each PATH or
+ * INPUT:=PATH. Lines that start with '#' or '%' name outputs there and are passed over; paths are relative to
+ * the list's folder. */
+
+static const size_t max_list_bytes = (size_t)64 << 20;
+static const char blanks[] = " \t\r";
+
+struct list {
+    const char *path;
+    char *folder;
+    char *text;
+    size_t n;
+};
+
+static bool is_sample(const char *line)
+{
+    return line[0] != '#' && line[0] != '%' && line[strspn(line, blanks)] != '\0';
+}
+
+/* The line after this one, or NULL. Lines end with a NUL each; so does the text. */
+static char *next_line(const struct list *list, char *line)
+{
+    char *next = line + strlen(line) + 1;
+    return next <= list->text + list->n ? next : NULL;
+}
+
+/* Makes a NUL of every line's end and counts the lines that are samples. */
+static size_t cut_lines(const struct list *list)
+{
+    size_t n_samples = 0;
+    for (size_t i = 0; i < list->n; i++)
+        if (list->text[i] == '\n')
+            list->text[i] = '\0';
+    for (char *line = list->text; line != NULL; line = next_line(list, line))
+        n_samples += is_sample(line);
+    return n_samples;
+}
+
+/* Splits INPUT:=PATH. A bare PATH is for the only input. */
+static enum nd_status find_input(const struct nd_loader *loader, const char *list, char *item, size_t *input,
+                                 const char **path, struct nd_error *err)
+{
+    char *assign = strstr(item, ":=");
+    if (assign == NULL) {
+        if (loader->probe->n_inputs != 1)
+            return nd_fail(err, ND_E_PROBE_FORMAT, list,
+                           "'%s' does not say for which of the %zu inputs it is; write INPUT:=PATH", item,
+                           loader->probe->n_inputs);
+        *input = 0;
+        *path = item;
+        return ND_OK;
+    }
+    *assign = '\0';
+    *input = nd_loader_find_input(loader, item);
+    *path = assign + 2;
+    if (*input == SIZE_MAX)
+        return nd_fail(err, ND_E_PROBE_FORMAT, list, "the model has no input '%s'", item);
+    return ND_OK;
+}
+
+static enum nd_status load_raw(struct nd_loader *loader, const char *path, size_t input, size_t sample,
+                               struct nd_error *err)
+{
+    struct nd_source source = {0};
+    enum nd_status status = nd_source_open(&source, path, err);
+    if (status == ND_OK)
+        status = nd_loader_read_raw(loader, input, sample, &source, err);
+    nd_source_close(&source);
+    return status;
+}
+
+static enum nd_status load_item(struct nd_loader *loader, const struct list *list, char *item, size_t sample,
+                                struct nd_error *err)
+{
+    size_t input = 0;
+    const char *relative = NULL;
+    enum nd_status status = find_input(loader, list->path, item, &input, &relative, err);
+    if (status != ND_OK)
+        return status;
+    char *path = nd_path_join(list->folder, relative);
+    if (path == NULL)
+        status = nd_fail_memory(err);
+    else if (nd_ends_with(path, ".npy"))
+        status = nd_user_load_npy(loader, path, input, sample, err);
+    else if (nd_ends_with(path, ".raw") || nd_ends_with(path, ".bin"))
+        status = load_raw(loader, path, input, sample, err);
+    else
+        status = nd_fail(err, ND_E_PROBE_FORMAT, list->path, "'%s' is none of .npy, .raw and .bin", relative);
+    free(path);
+    return status;
+}
+
+static enum nd_status load_line(struct nd_loader *loader, const struct list *list, char *line, size_t sample,
+                                struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    char *rest = NULL;
+    nd_loader_next_sample(loader);
+    for (char *item = strtok_r(line, blanks, &rest); item != NULL && status == ND_OK;
+         item = strtok_r(NULL, blanks, &rest))
+        status = load_item(loader, list, item, sample, err);
+    return status == ND_OK ? nd_loader_check_filled(loader, list->path, err) : status;
+}
+
+static enum nd_status load_lines(struct nd_loader *loader, const struct list *list, struct nd_error *err)
+{
+    size_t n_samples = cut_lines(list);
+    if (n_samples == 0)
+        return nd_fail(err, ND_E_PROBE_SHAPE, list->path, "list '%s' has no samples", list->path);
+    enum nd_status status = nd_loader_begin_samples(loader, n_samples, list->path, err);
+    size_t number = 0, sample = 0;
+    for (char *line = list->text, *next; line != NULL && status == ND_OK; line = next) {
+        next = next_line(list, line); /* before load_line cuts the line into items */
+        number++;
+        if (!is_sample(line))
+            continue;
+        status = load_line(loader, list, line, sample++, err);
+        if (status != ND_OK)
+            nd_error_context(err, "line %zu of '%s'", number, list->path);
+    }
+    return status;
+}
+
+/* A text list in the grammar of QNN's input lists. */
+static enum nd_status nd_list_load(struct nd_loader *loader, const char *path, struct nd_error *err)
+{
+    struct list list = {.path = path};
+    void *text = NULL;
+    size_t n = 0;
+    enum nd_status status = nd_file_read(path, max_list_bytes, &text, &n, err);
+    if (status != ND_OK)
+        return status;
+    list.text = text;
+    list.n = n;
+    if (memchr(text, '\0', n) != NULL) {
+        status =
+            nd_fail(err, ND_E_PROBE_FORMAT, path,
+                    "'%s' is neither a folder nor a .npy, a .npz or a text list: it holds a zero byte", path);
+        goto out;
+    }
+    list.folder = nd_path_dir(path);
+    status = list.folder != NULL ? load_lines(loader, &list, err) : nd_fail_memory(err);
+out:
+    free(list.folder);
+    free(list.text);
+    return status;
+}
+
+/* ---- .npy ---- */
+
+/* A .npy as one sample of an input, or, when sample is SIZE_MAX, as all of them. */
+static enum nd_status nd_user_load_npy(struct nd_loader *loader, const char *path, size_t input, size_t sample,
+                                       struct nd_error *err)
+{
+    struct nd_source source = {0};
+    enum nd_status status = nd_source_open(&source, path, err);
+    if (status == ND_OK)
+        status = sample == SIZE_MAX ? nd_loader_read_input(loader, input, &source, err)
+                                    : nd_loader_read_sample(loader, input, sample, &source, err);
+    nd_source_close(&source);
+    return status;
+}
+
+static enum nd_status load_only_input(struct nd_loader *loader, const char *path, struct nd_error *err)
+{
+    if (loader->probe->n_inputs != 1)
+        return nd_fail(err, ND_E_PROBE_INPUT, path,
+                       "'%s' is one array, but the model has %zu inputs; a .npz or a folder can hold them all",
+                       path, loader->probe->n_inputs);
+    return nd_user_load_npy(loader, path, 0, SIZE_MAX, err);
+}
+
+/* ---- .npz ---- */
+
+static enum nd_status load_member(struct nd_loader *loader, const struct nd_npz *npz, size_t i, size_t role,
+                                  size_t sample, struct nd_error *err)
+{
+    struct nd_source source = {0};
+    bool is_whole = sample == SIZE_MAX;
+    if (role == ND_ROLE_LABELS && loader->has_explicit_labels)
+        return ND_OK;
+    enum nd_status status = nd_npz_source(npz, i, &source, err);
+    if (status != ND_OK)
+        return status;
+    if (role == ND_ROLE_LABELS)
+        status = is_whole ? nd_loader_read_labels(loader, &source, err)
+                          : nd_loader_read_label(loader, sample, &source, err);
+    else
+        status = is_whole ? nd_loader_read_input(loader, role, &source, err)
+                          : nd_loader_read_sample(loader, role, sample, &source, err);
+    nd_source_close(&source);
+    return status;
+}
+
+static enum nd_status load_goal(struct nd_loader *loader, const struct nd_npz *npz, size_t i,
+                                struct nd_error *err)
+{
+    struct nd_source source = {0};
+    enum nd_status status = nd_npz_source(npz, i, &source, err);
+    if (status == ND_OK)
+        status = nd_loader_read_goal(loader, nd_npz_name(npz, i), &source, err);
+    nd_source_close(&source);
+    return status;
+}
+
+/* The inputs first: they say how many labels and targets there may be. Targets belong to whole probes: in a
+ * file of one sample such a name is one like any other. */
+static enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *path, size_t sample,
+                                       struct nd_error *err)
+{
+    struct nd_npz *npz = NULL;
+    const char **names = NULL;
+    size_t *roles = NULL, *members = NULL, n = 0;
+    enum nd_status status = nd_npz_open(path, &npz, err);
+    if (status != ND_OK)
+        return status;
+    size_t n_arrays = nd_npz_n_arrays(npz);
+    names = nd_calloc(n_arrays, sizeof *names);
+    members = nd_calloc(n_arrays, sizeof *members);
+    if (names == NULL || members == NULL)
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n_arrays; i++) {
+        if (sample == SIZE_MAX && nd_loader_is_goal_name(loader, nd_npz_name(npz, i)))
+            continue;
+        names[n] = nd_npz_name(npz, i);
+        members[n++] = i;
+    }
+    if (status == ND_OK)
+        status = nd_roles_assign(loader, names, n, path, &roles, err);
+    for (int labels = 0; labels < 2; labels++)
+        for (size_t i = 0; i < n && status == ND_OK; i++)
+            if ((roles[i] == ND_ROLE_LABELS) == labels)
+                status = load_member(loader, npz, members[i], roles[i], sample, err);
+    for (size_t i = 0; sample == SIZE_MAX && i < n_arrays && status == ND_OK; i++)
+        if (nd_loader_is_goal_name(loader, nd_npz_name(npz, i)))
+            status = load_goal(loader, npz, i, err);
+    free(roles);
+    free(members);
+    free(names);
+    nd_npz_close(&npz);
+    return status;
+}
+
+/* ---- Labels from a file of their own ---- */
+
+static enum nd_status find_labels(const struct nd_npz *npz, const char *path, size_t *out, struct nd_error *err)
+{
+    size_t n = nd_npz_n_arrays(npz), n_found = 0, found = 0;
+    for (size_t i = 0; i < n; i++)
+        if (nd_loader_is_label_name(nd_npz_name(npz, i))) {
+            n_found++;
+            found = i;
+        }
+    if (n_found != 1 && n != 1)
+        return nd_fail(err, ND_E_PROBE_LABELS, path,
+                       "'%s' has %zu arrays named 'labels', 'label' or 'y'; expected one", path, n_found);
+    *out = n_found == 1 ? found : 0;
+    return ND_OK;
+}
+
+static enum nd_status load_npz_labels(struct nd_loader *loader, const char *path, struct nd_error *err)
+{
+    struct nd_npz *npz = NULL;
+    struct nd_source source = {0};
+    size_t i = 0;
+    enum nd_status status = nd_npz_open(path, &npz, err);
+    if (status == ND_OK)
+        status = find_labels(npz, path, &i, err);
+    if (status == ND_OK)
+        status = nd_npz_source(npz, i, &source, err);
+    if (status == ND_OK)
+        status = nd_loader_read_labels(loader, &source, err);
+    nd_source_close(&source);
+    nd_npz_close(&npz);
+    return status;
+}
+
+/* Labels of all samples from a .npy, or from a .npz with one array or one that is named so. */
+static enum nd_status nd_user_load_labels(struct nd_loader *loader, const char *path, struct nd_error *err)
+{
+    if (nd_ends_with(path, ".npz"))
+        return load_npz_labels(loader, path, err);
+    struct nd_source source = {0};
+    enum nd_status status = nd_source_open(&source, path, err);
+    if (status == ND_OK)
+        status = nd_loader_read_labels(loader, &source, err);
+    nd_source_close(&source);
+    return status;
+}
+
+/* ---- Any kind ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+enum nd_status nd_user_load(struct nd_probe *probe, const char *path, const char *labels_path,
+                            struct nd_error *err)
+{
+    struct nd_loader loader;
+    enum nd_status status = nd_loader_init(&loader, probe, labels_path != NULL, err);
+    if (status != ND_OK)
+        return status;
+    if (is_folder(path))
+        status = nd_folder_load(&loader, path, err);
+    else if (nd_ends_with(path, ".npy"))
+        status = load_only_input(&loader, path, err);
+    else if (nd_ends_with(path, ".npz"))
+        status = nd_user_load_npz(&loader, path, SIZE_MAX, err);
+    else
+        status = nd_list_load(&loader, path, err);
+    if (status == ND_OK && labels_path != NULL)
+        status = nd_user_load_labels(&loader, labels_path, err);
+    if (status == ND_OK)
+        status = nd_loader_finish(&loader, err);
+    nd_loader_deinit(&loader);
+    return status;
+}
+
+/* The files of a folder, sorted bytewise. */
+struct listing {
+    char **names;
+    size_t n;
+    size_t capacity;
+};
+
+static void listing_deinit(struct listing *listing)
+{
+    for (size_t i = 0; i < listing->n; i++)
+        free(listing->names[i]);
+    free(listing->names);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static enum nd_status listing_add(struct listing *listing, const char *path, const char *name,
+                                  struct nd_error *err)
+{
+    if (!nd_ends_with(name, ".npy") && !nd_ends_with(name, ".npz"))
+        return nd_fail(err, ND_E_PROBE_FORMAT, path, "folder '%s' holds '%s', which is neither .npy nor .npz",
+                       path, name);
+    if (!nd_grow((void **)&listing->names, &listing->capacity, listing->n + 1, sizeof *listing->names))
+        return nd_fail_memory(err);
+    listing->names[listing->n] = nd_strdup(name);
+    if (listing->names[listing->n] == NULL)
+        return nd_fail_memory(err);
+    listing->n++;
+    return ND_OK;
+}
+
+static enum nd_status listing_read(struct listing *listing, const char *path, struct nd_error *err)
+{
+    DIR *dir = opendir(path);
+    if (dir == NULL)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open folder '%s': %s", path, strerror(errno));
+    enum nd_status status = ND_OK;
+    while (status == ND_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (entry == NULL) {
+            if (errno != 0)
+                status =
+                    nd_fail(err, ND_E_FILE_READ, path, "cannot read folder '%s': %s", path, strerror(errno));
+            break;
+        }
+        if (entry->d_name[0] != '.')
+            status = listing_add(listing, path, entry->d_name, err);
+    }
+    closedir(dir);
+    if (status == ND_OK && listing->n == 0)
+        status = nd_fail(err, ND_E_PROBE_INPUT, path, "folder '%s' holds no .npy or .npz file", path);
+    if (status == ND_OK)
+        qsort(listing->names, listing->n, sizeof *listing->names, compare_names);
+    return status;
+}
+
+/* The array that a file name stands for: without ".npy", "%2F" back to '/' and "%25" to '%'. In new memory;
+ * NULL when out of memory. Other files keep their name, which is no input's. */
+static char *array_name(const char *file)
+{
+    struct nd_strbuf name = {0};
+    size_t n = strlen(file) - (nd_ends_with(file, ".npy") ? 4 : 0);
+    for (size_t i = 0; i < n; i++) {
+        bool is_slash = strncmp(file + i, "%2F", 3) == 0;
+        bool is_percent = strncmp(file + i, "%25", 3) == 0;
+        nd_strbuf_append(&name, is_slash ? "/" : is_percent ? "%" : file + i, 1);
+        if (is_slash || is_percent)
+            i += 2;
+    }
+    return nd_strbuf_take(&name);
+}
+
+/* Names of the arrays for all files; freed as a listing. */
+static enum nd_status name_arrays(const struct listing *files, struct listing *arrays, struct nd_error *err)
+{
+    arrays->names = nd_calloc(files->n, sizeof *arrays->names);
+    if (arrays->names == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < files->n; i++) {
+        arrays->names[i] = array_name(files->names[i]);
+        if (arrays->names[i] == NULL)
+            return nd_fail_memory(err);
+        arrays->n++;
+    }
+    return ND_OK;
+}
+
+/* ---- One file per input ---- */
+
+static bool has_inputs_by_name(const struct nd_loader *loader, const struct listing *arrays)
+{
+    for (size_t i = 0; i < arrays->n; i++)
+        if (nd_loader_find_input(loader, arrays->names[i]) != SIZE_MAX)
+            return true;
+    return false;
+}
+
+static enum nd_status load_file(struct nd_loader *loader, const char *folder, const char *name, size_t role,
+                                struct nd_error *err)
+{
+    char *file = nd_path_join(folder, name);
+    if (file == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = role == ND_ROLE_LABELS ? nd_user_load_labels(loader, file, err)
+                                                   : nd_user_load_npy(loader, file, role, SIZE_MAX, err);
+    free(file);
+    return status;
+}
+
+static enum nd_status load_inputs(struct nd_loader *loader, const char *path, const struct listing *files,
+                                  const struct listing *arrays, struct nd_error *err)
+{
+    size_t *roles = NULL;
+    enum nd_status status =
+        nd_roles_assign(loader, (const char *const *)arrays->names, arrays->n, path, &roles, err);
+    /* The inputs first: they say how many labels there may be. */
+    for (int labels = 0; labels < (loader->has_explicit_labels ? 1 : 2); labels++)
+        for (size_t i = 0; i < files->n && status == ND_OK; i++)
+            if ((roles[i] == ND_ROLE_LABELS) == labels)
+                status = load_file(loader, path, files->names[i], roles[i], err);
+    free(roles);
+    return status;
+}
+
+/* ---- One file per sample ---- */
+
+static bool is_labels(const char *file, const char *array)
+{
+    return nd_ends_with(file, ".npy") && nd_loader_is_label_name(array);
+}
+
+static enum nd_status load_sample(struct nd_loader *loader, const char *file, size_t sample,
+                                  struct nd_error *err)
+{
+    nd_loader_next_sample(loader);
+    if (nd_ends_with(file, ".npz"))
+        return nd_user_load_npz(loader, file, sample, err);
+    if (loader->probe->n_inputs != 1)
+        return nd_fail(
+            err, ND_E_PROBE_INPUT, file,
+            "'%s' is one array, but the model has %zu inputs; each sample needs a .npz, or each input a "
+            "file of its name",
+            file, loader->probe->n_inputs);
+    return nd_user_load_npy(loader, file, 0, sample, err);
+}
+
+static enum nd_status load_samples(struct nd_loader *loader, const char *path, const struct listing *files,
+                                   const struct listing *arrays, struct nd_error *err)
+{
+    size_t n_labels = 0, labels = 0, sample = 0;
+    for (size_t i = 0; i < files->n; i++)
+        if (is_labels(files->names[i], arrays->names[i])) {
+            n_labels++;
+            labels = i;
+        }
+    if (n_labels > 1)
+        return nd_fail(err, ND_E_PROBE_LABELS, path, "folder '%s' has several files of labels", path);
+    if (n_labels == files->n)
+        return nd_fail(err, ND_E_PROBE_INPUT, path, "folder '%s' has labels, but no samples", path);
+    enum nd_status status = nd_loader_begin_samples(loader, files->n - n_labels, path, err);
+    for (size_t i = 0; i < files->n && status == ND_OK; i++) {
+        if (n_labels == 1 && i == labels)
+            continue;
+        char *file = nd_path_join(path, files->names[i]);
+        status = file != NULL ? load_sample(loader, file, sample++, err) : nd_fail_memory(err);
+        free(file);
+    }
+    if (status != ND_OK || n_labels == 0 || loader->has_explicit_labels)
+        return status;
+    char *file = nd_path_join(path, files->names[labels]);
+    status = file != NULL ? nd_user_load_labels(loader, file, err) : nd_fail_memory(err);
+    free(file);
+    return status;
+}
+
+/* A folder of NAME.npy, or of one .npy or .npz per sample. */
+static enum nd_status nd_folder_load(struct nd_loader *loader, const char *path, struct nd_error *err)
+{
+    struct listing files = {0}, arrays = {0};
+    enum nd_status status = listing_read(&files, path, err);
+    if (status == ND_OK)
+        status = name_arrays(&files, &arrays, err);
+    if (status == ND_OK)
+        status = has_inputs_by_name(loader, &arrays) ? load_inputs(loader, path, &files, &arrays, err)
+                                                     : load_samples(loader, path, &files, &arrays, err);
+    listing_deinit(&files);
+    listing_deinit(&arrays);
+    return status;
 }

@@ -1,11 +1,10 @@
-/* Npz: see the header. */
+/* Bytes read from front to back, of a file, of memory or of a member of NumPy's .npz, a zip archive. */
 #include "record/probes/npz.h"
 
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zip.h>
 

@@ -2,8 +2,6 @@
 #include "record/qnn/net_run.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +11,6 @@
 #include "core/files/file.h"
 #include "core/files/suffix.h"
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 /* What else a run leaves: how far it came, what it printed, and its profile. */
@@ -275,38 +272,6 @@ static enum nd_status nd_qnr_read_logs(struct nd_qnr *run, struct nd_error *err)
     if (status == ND_OK && run->graph != NULL)
         status = add_logs_of(run, run->results, err);
     return status == ND_OK && run->base != NULL ? add_logs_of(run, run->base, err) : status;
-}
-
-enum nd_status nd_qnr_fact(struct nd_qnr *run, const char *kind, const char *tensor, struct nd_error *err,
-                           const char *fmt, ...)
-{
-    char text[1000];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return nd_imported_fact(run->imported, kind, tensor, text, err);
-}
-
-enum nd_status nd_qnr_cut(struct nd_qnr *run, size_t n, struct nd_error *err, const char *fmt, ...)
-{
-    char text[1000];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (n < run->n_complete)
-        run->n_complete = n;
-    struct nd_strbuf all = {0};
-    nd_strbuf_printf(&all, "%s%s%s", run->imported->cut_short != NULL ? run->imported->cut_short : "",
-                     run->imported->cut_short != NULL ? "; " : "", text);
-    free(run->imported->cut_short);
-    run->imported->cut_short = nd_strbuf_take(&all);
-    if (run->imported->cut_short == NULL)
-        return nd_fail_memory(err);
-    if (run->n_complete == 0)
-        return nd_fail(err, ND_E_IMPORT_NOTHING, run->output, "no inference is complete: %s", text);
-    return ND_OK;
 }
 
 static void run_deinit(struct nd_qnr *run)

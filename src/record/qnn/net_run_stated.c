@@ -6,6 +6,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/strbuf.h"
 #include "model/encodings/building.h"
 #include "model/encodings/qnn_types.h"
 #include "record/qnn/net_run.h"
@@ -456,4 +457,36 @@ enum nd_status nd_qnr_read_sidecar(const char *path, const char *name, enum nd_d
     else
         nd_qnr_stated_deinit(&made);
     return status;
+}
+
+enum nd_status nd_qnr_fact(struct nd_qnr *run, const char *kind, const char *tensor, struct nd_error *err,
+                           const char *fmt, ...)
+{
+    char text[1000];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return nd_imported_fact(run->imported, kind, tensor, text, err);
+}
+
+enum nd_status nd_qnr_cut(struct nd_qnr *run, size_t n, struct nd_error *err, const char *fmt, ...)
+{
+    char text[1000];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (n < run->n_complete)
+        run->n_complete = n;
+    struct nd_strbuf all = {0};
+    nd_strbuf_printf(&all, "%s%s%s", run->imported->cut_short != NULL ? run->imported->cut_short : "",
+                     run->imported->cut_short != NULL ? "; " : "", text);
+    free(run->imported->cut_short);
+    run->imported->cut_short = nd_strbuf_take(&all);
+    if (run->imported->cut_short == NULL)
+        return nd_fail_memory(err);
+    if (run->n_complete == 0)
+        return nd_fail(err, ND_E_IMPORT_NOTHING, run->output, "no inference is complete: %s", text);
+    return ND_OK;
 }

@@ -14,9 +14,8 @@
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
-#include "record/import/match_qvalues.h"
+#include "record/import/imported.h"
 #include "record/import/match_tensor.h"
-#include "record/import/tensor_names.h"
 #include "record/probes/npz.h"
 #include "record/qnn/net_run.h"
 

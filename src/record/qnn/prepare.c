@@ -236,7 +236,7 @@ static enum nd_status quantise_sample(const struct nd_prepare_work *work,
                                            .shape = input->shape,
                                            .quant = tensor->quant,
                                            .quant_dtype = tensor->dtype};
-    struct nd_quantiser quantiser;
+    struct nd_probe_quantiser quantiser;
     size_t n = 0;
     if (input->dtype != ND_DTYPE_F32 || tensor->quant == NULL)
         return nd_fail(

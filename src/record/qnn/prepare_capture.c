@@ -258,7 +258,7 @@ static enum nd_status store_row(const struct nd_returned *returned, struct sampl
 }
 
 /* The sample behind that of the run. */
-static void step(const struct nd_job *job, struct nd_store_run *run)
+static void step(const struct nd_agent_job *job, struct nd_store_run *run)
 {
     if (++run->sample < job->probes[run->probe].n_samples)
         return;
@@ -269,7 +269,7 @@ static void step(const struct nd_job *job, struct nd_store_run *run)
 static enum nd_status store_all(const struct nd_returned *returned, struct sample *sample,
                                 struct nd_store_thread *store, struct nd_error *err)
 {
-    const struct nd_job *job = &returned->capture->job;
+    const struct nd_agent_job *job = &returned->capture->job;
     size_t n_results = nd_capture_job_n_samples(returned->capture);
     struct batch batch = {.row_bytes = bytes_of(returned, sample, 0, sample->n)};
     /* qnn-net-run tells no latency of one inference. */

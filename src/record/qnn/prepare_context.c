@@ -4,16 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/capture_request.h"
 #include "devices/launch.h"
 #include "devices/runtimes/sdk.h"
-#include "npudiff/core/parse.h"
 #include "record/qnn/prepare_internal.h"
 
 static const char stripped_model[] = "model.onnx";
@@ -50,7 +47,7 @@ static enum nd_status add_entries(const struct nd_device *from, struct nd_device
  * name, and the same call has to give the same bytes. */
 static enum nd_status localise(struct nd_capture_job *capture, struct nd_error *err)
 {
-    struct nd_job *job = &capture->job;
+    struct nd_agent_job *job = &capture->job;
     char *folder = nd_path_dir(capture->device->runtime.provider_library);
     free(job->passes[0].model);
     job->passes[0].model = nd_strdup(stripped_model);

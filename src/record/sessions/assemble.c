@@ -1,4 +1,5 @@
-/* What was printed and logged while the agent ran, into the capture. */
+/* From the spool of an agent to a capture, with what was printed and logged while it ran
+ * (docs/reference/capture-format.md). */
 #include "record/sessions/assemble.h"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
-/* Assemble outputs: see the header. */
+/* From the records of a spool to the datasets of a capture: values, digests and repeats of each tensor and
+ * probe (docs/reference/capture-format.md). */
 #include "record/sessions/assemble_outputs.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,7 +168,7 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
     case ND_RECORD_END:
         index->has_ended = true;
         return false;       /* nothing comes after it */
-    case ND_RECORD_MISSING: /* missing_tensors.h reads these */
+    case ND_RECORD_MISSING: /* capture_agent.c reads these */
         return true;
     default:
         return false;

@@ -1,15 +1,657 @@
-#include "record/sessions/capture_agent.h"
-
+/* The agents of a capture: one session, run here or on another machine, and what its spool says it did; the
+ * run, whole or in passes (docs/reference/devices.md#passes); and sessions that are only tried, to see where
+ * nodes go. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "core/text/options.h"
 #include "core/text/strbuf.h"
+#include "devices/agent/spool/record_fields.h"
+#include "devices/agent/spool/spool.h"
+#include "devices/capture_request.h"
+#include "devices/device.h"
+#include "devices/launch.h"
 #include "devices/phones/remote.h"
-#include "record/sessions/capture_run.h"
-#include "record/sessions/missing_tensors.h"
-#include "record/sessions/pass_trials.h"
+#include "model/graph/parts.h"
+#include "record/sessions/capture_agent.h"
+#include "record/sessions/pass_plan.h"
+
+static size_t samples_of(const struct nd_capture_job *capture, const struct nd_agent_job *job)
+{
+    return job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0;
+}
+
+bool nd_job_run_has_samples(const char *folder, bool cuts)
+{
+    struct nd_spool_kept kept = {0};
+    char *spool = nd_path_join(folder, "spool.nds");
+    bool has = spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
+               (!cuts || truncate(spool, (off_t)kept.size_bytes) == 0);
+    free(spool);
+    return has;
+}
+
+static enum nd_status write_job(const struct nd_agent_job *job, const char *folder, struct nd_error *err)
+{
+    char *path = nd_path_join(folder, "job.nds");
+    enum nd_status status = path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        unlink(path);
+    if (status == ND_OK)
+        status = nd_job_write(job, path, err);
+    free(path);
+    return status;
+}
+
+/* The agent's last line, without its name. */
+static void read_reason(const char *folder, char *reason, size_t size)
+{
+    static const char name[] = "npudiff-agent: ";
+    char line[256] = "";
+    char *path = nd_path_join(folder, "stdout.txt");
+    if (path != NULL)
+        nd_file_last_line(path, line, sizeof line);
+    bool has_name = strncmp(line, name, sizeof name - 1) == 0;
+    snprintf(reason, size, "%s", nd_said(has_name ? line + sizeof name - 1 : line));
+    free(path);
+}
+
+/* Which of the agents runs such a device: what follows "npudiff-agent" in its name. Static. */
+static const char *nd_device_agent_suffix(enum nd_device_kind kind)
+{
+    return nd_device_is_evaluated(kind) ? "-exact" : kind == ND_DEVICE_EXEC ? "-exec" : "";
+}
+
+static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_agent_job *job,
+                               const char *folder, const struct nd_capture_options *options,
+                               struct nd_agent_exit *exit, struct nd_error *err)
+{
+    char *agent = NULL, anew[sizeof exit->anew] = "";
+    bool is_resuming = options->resume && job == &capture->job && nd_job_run_has_samples(folder, true);
+    enum nd_status status =
+        nd_agent_find(options->agent, nd_device_agent_suffix(capture->device->kind), &agent, err);
+    for (bool again = true; status == ND_OK && again;) {
+        if (!is_resuming)
+            nd_dir_remove(folder);
+        status = write_job(job, folder, err);
+        if (status != ND_OK)
+            break;
+        const struct nd_agent_start start = {
+            .agent = agent,
+            .folder = folder,
+            .options = options,
+            .label = capture->device->label,
+            .is_resuming = is_resuming,
+            .begun_ns = capture->begun_ns,
+            .samples_total = samples_of(capture, job),
+        };
+        status = nd_agent_launch(&start, exit, err);
+        again = status == ND_OK && exit->cannot_resume;
+        if (again)
+            read_reason(folder, anew, sizeof anew);
+        is_resuming = false;
+    }
+    if (status == ND_OK)
+        memcpy(exit->anew, anew, sizeof anew);
+    free(agent);
+    return status;
+}
+
+/* Runs the job in the folder, which is made anew. As nd_agent_launch. With options->resume the capture's own
+ * job goes on with what an earlier agent acknowledged in that folder, or there. */
+static enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_agent_job *job,
+                                 const char *folder, const struct nd_capture_options *options,
+                                 struct nd_agent_exit *exit, struct nd_error *err)
+{
+    if (capture->remote == NULL)
+        return run_here(capture, job, folder, options, exit, err);
+    const struct nd_remote_run run = {
+        .job = job,
+        .device = capture->device,
+        .model = capture->model,
+        .folder = folder,
+        .options = options,
+        .begun_ns = capture->begun_ns,
+        .samples_total = samples_of(capture, job),
+        .is_trial = job != &capture->job,
+    };
+    return nd_remote_run(capture->remote, &run, exit, err);
+}
+
+/* ---- reads from a spool what the last session of a run did ---- */
+
+/* What a spool says of its last session; texts are the spool's. */
+struct session_facts {
+    struct nd_record *nodes;
+    size_t n_nodes, capacity;
+    char stage[32]; /* the last that was entered */
+    bool has_ended;
+    uint64_t failure; /* error id; 0: none */
+    char message[256];
+};
+
+static enum nd_status take_fact(const struct nd_record *record, struct session_facts *facts,
+                                struct nd_error *err)
+{
+    if (record->kind == ND_RECORD_PASS) {
+        facts->n_nodes = 0;
+    } else if (record->kind == ND_RECORD_NODE) {
+        if (!nd_grow((void **)&facts->nodes, &facts->capacity, facts->n_nodes + 1, sizeof *facts->nodes))
+            return nd_fail_memory(err);
+        facts->nodes[facts->n_nodes++] = *record;
+    } else if (record->kind == ND_RECORD_STAGE) {
+        nd_fields_copy(record, "stage", facts->stage, sizeof facts->stage);
+    } else if (record->kind == ND_RECORD_FAILURE) {
+        nd_fields_get_u64(record, "code", &facts->failure);
+        nd_fields_copy(record, "message", facts->message, sizeof facts->message);
+    } else if (record->kind == ND_RECORD_END) {
+        facts->has_ended = true;
+    }
+    return ND_OK;
+}
+
+/* Moves the names of the nodes that fell to *out. */
+static enum nd_status keep_fell_back(const bool *is_fell_back, const char **names, size_t n,
+                                     struct nd_fell_back *out, struct nd_error *err)
+{
+    out->names = nd_calloc(n, sizeof *out->names);
+    if (out->names == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_fell_back[i])
+            continue;
+        out->names[out->n] = nd_strdup(names[i]);
+        if (out->names[out->n] == NULL)
+            return nd_fail_memory(err);
+        out->n++;
+    }
+    return ND_OK;
+}
+
+static enum nd_status find_fell_back(const struct nd_agent_job *job, const struct session_facts *facts,
+                                     struct nd_fell_back *out, struct nd_error *err)
+{
+    static const char *const keys[] = {"provider", "name", "op_type"};
+    size_t n = facts->n_nodes;
+    struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
+    const char **names = nd_calloc(n, sizeof *names);
+    bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
+    char **texts = nd_calloc(3 * n, sizeof *texts);
+    bool is_whole = nodes != NULL && names != NULL && is_fell_back != NULL && texts != NULL;
+    for (size_t i = 0; is_whole && i < 3 * n; i++)
+        is_whole = (texts[i] = nd_fields_text(&facts->nodes[i / 3], keys[i % 3])) != NULL;
+    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; is_whole && i < n; i++) {
+        nodes[i] = (struct nd_job_node){texts[3 * i], texts[3 * i + 1], texts[3 * i + 2]};
+        names[i] = nodes[i].name;
+    }
+    if (status == ND_OK) {
+        nd_job_find_fell_back(job, nodes, n, is_fell_back);
+        status = keep_fell_back(is_fell_back, names, n, out, err);
+    }
+    for (size_t i = 0; texts != NULL && i < 3 * n; i++)
+        free(texts[i]);
+    free(texts);
+    free(nodes);
+    free(names);
+    free(is_fell_back);
+    return status;
+}
+
+/* How a run ended that is no matter of placement. */
+static void judge_end(const struct session_facts *facts, const struct nd_agent_exit *exit,
+                      struct nd_tried *trial, bool *is_of_session)
+{
+    bool has_fell_back = facts->failure == ND_E_DEVICE_FALLBACK;
+    bool is_in_session = strcmp(facts->stage, "session") == 0;
+    if (!facts->has_ended && !has_fell_back)
+        snprintf(trial->reason, sizeof trial->reason, "%.255s",
+                 facts->failure != 0   ? facts->message
+                 : exit->error.id != 0 ? exit->error.message
+                                       : "the agent ended without a word");
+    *is_of_session = facts->has_ended || has_fell_back || is_in_session;
+    trial->is_placed = facts->has_ended || strcmp(facts->stage, "run") == 0;
+    trial->holds = facts->has_ended && trial->fell_back.n == 0;
+}
+
+/* What the session of a run in `folder` did: its last, from its spool. trial->reason is empty where nodes fell.
+ * *is_of_session: it held, or it did not for a reason of the session itself, which another set of tensors may
+ * not have; false: it failed before or behind that. Freed by nd_tried_deinit. */
+static enum nd_status nd_tried_read(const struct nd_agent_job *job, const char *folder,
+                                    const struct nd_agent_exit *exit, struct nd_tried *out, bool *is_of_session,
+                                    struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    struct session_facts facts = {0};
+    struct nd_spool_reader reader = {0};
+    struct nd_record record;
+    char *spool = nd_path_join(folder, "spool.nds");
+    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = nd_spool_reader_open(&reader, spool, err);
+    while (status == ND_OK && nd_spool_next(&reader, &record))
+        status = take_fact(&record, &facts, err);
+    if (status == ND_OK)
+        status = find_fell_back(job, &facts, &trial.fell_back, err);
+    judge_end(&facts, exit, &trial, is_of_session);
+    nd_spool_reader_close(&reader);
+    free(facts.nodes);
+    free(spool);
+    if (status == ND_OK)
+        *out = trial;
+    else
+        nd_tried_deinit(&trial);
+    return status;
+}
+
+/* ---- KEEP ---- */
+
+/* The agents of a capture: the run, whole or in passes, and sessions that are only tried, to see where their
+ * nodes go (docs/reference/capture-format.md). */
+
+struct nd_tries {
+    struct nd_capture_job *capture;
+    unsigned int n;          /* sessions tried */
+    struct nd_fell_back own; /* nodes that fall when nothing but the outputs is recorded: looking is not why */
+    double session_limit_s;  /* for a session to come to be; 0: the capture's own limits */
+    struct nd_digest *outputs; /* [n_outputs] what the first sample gives when nothing else is recorded */
+    size_t n_outputs;          /* of the model */
+    bool do_outputs_hold;      /* their session gives all of them as they are recorded */
+    bool with_sample;          /* a session that gives other outputs does not hold */
+};
+
+/* A session is given up as stuck that takes this many times as long as that of the outputs alone. Chosen. */
+static const double session_factor = 10;
+
+/* Seconds that every session has, however quick that of the outputs was. Chosen. */
+static const double min_session_limit_s = 30;
+
+/* The share of the capture's time limit after which no more sessions are tried. Chosen. */
+static const double trial_share = 0.5;
+
+static void nd_tries_deinit(struct nd_tries *trials)
+{
+    nd_fell_back_deinit(&trials->own);
+    free(trials->outputs);
+    trials->outputs = NULL;
+}
+
+/* ---- trials ---- */
+
+static double elapsed_s(const struct nd_tries *trials)
+{
+    return (double)(nd_clock_awake_ns() - trials->capture->begun_ns) * 1e-9;
+}
+
+static bool nd_tries_have_time(void *context)
+{
+    const struct nd_tries *trials = context;
+    double limit_s = trials->capture->options->time_limit_s;
+    return limit_s <= 0 || elapsed_s(trials) < trial_share * limit_s;
+}
+
+/* What a trial may use; many short sessions are one stage to whoever watches. */
+static struct nd_capture_options limits_of(const struct nd_tries *trials)
+{
+    struct nd_capture_options limits = *trials->capture->options;
+    limits.progress = NULL;
+    limits.session_limit_s = trials->session_limit_s;
+    limits.time_limit_s *= trial_share;
+    return limits;
+}
+
+static enum nd_status run_trial(struct nd_tries *trials, const struct nd_agent_job *job, const char *folder,
+                                struct nd_tried *out, struct nd_error *err)
+{
+    const struct nd_capture_job *capture = trials->capture;
+    const struct nd_capture_options limits = limits_of(trials);
+    struct nd_agent_exit exit = {0};
+    bool is_of_session;
+    enum nd_status status = nd_job_run(capture, job, folder, &limits, &exit, err);
+    /* A trial that never came to run tells nothing. */
+    if (status == ND_OK && (exit.can_resume || (capture->remote != NULL && exit.stage != NULL)))
+        status = nd_fail(err, (enum nd_error_id)exit.error.id, exit.error.object, "%s", exit.error.message);
+    return status == ND_OK ? nd_tried_read(job, folder, &exit, out, &is_of_session, err) : status;
+}
+
+/* ---- outputs of one sample ---- */
+
+/* The digests of a run's first sample; *digests stays NULL where there is none. n: how many there have to be.
+ */
+static enum nd_status read_digests(const char *folder, size_t n, struct nd_digest **digests,
+                                   struct nd_error *err)
+{
+    struct nd_spool_reader reader = {0};
+    struct nd_record record = {0};
+    char *spool = nd_path_join(folder, "spool.nds");
+    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = nd_spool_reader_open(&reader, spool, err);
+    bool is_found = false;
+    while (status == ND_OK && !is_found && nd_spool_next(&reader, &record))
+        is_found = record.kind == ND_RECORD_SAMPLE;
+    if (is_found && record.payload_bytes == n * sizeof **digests) {
+        *digests = nd_calloc(n, sizeof **digests);
+        if (*digests == NULL)
+            status = nd_fail_memory(err);
+        else
+            memcpy(*digests, record.payload, n * sizeof **digests);
+    }
+    nd_spool_reader_close(&reader);
+    free(spool);
+    return status;
+}
+
+static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t tensor, struct nd_agent_job *job,
+                                 struct nd_error *err)
+{
+    struct nd_job_tensor *added = &job->tensors[job->n_tensors];
+    enum nd_status status =
+        nd_capture_job_tensor(capture, nd_model_tensor(capture->model, tensor), tensor, added, err);
+    job->n_tensors += status == ND_OK;
+    return status;
+}
+
+/* Makes the job run the first sample, and record all outputs of the model of it, where with_outputs is set.
+ * Tensors that are shown through floats are recorded, too, of one sample of every probe: of zeros alone, floats
+ * of another encoding could look right. *probes: freed after the job. */
+static enum nd_status add_samples(const struct nd_tries *trials, const size_t *tensors, size_t n_tensors,
+                                  bool with_outputs, struct nd_agent_job *job, struct nd_job_probe **probes,
+                                  struct nd_error *err)
+{
+    const struct nd_capture_job *capture = trials->capture;
+    enum nd_status status = ND_OK;
+    bool is_any_float = false;
+    job->tensors = nd_calloc(n_tensors, sizeof *job->tensors);
+    *probes = nd_calloc(capture->n_probes, sizeof **probes);
+    if (job->tensors == NULL || *probes == NULL)
+        return nd_fail_memory(err);
+    for (int of_outputs = 1; of_outputs >= 0; of_outputs--) /* the outputs come first */
+        for (size_t i = 0; status == ND_OK && i < n_tensors; i++) {
+            bool is_output = with_outputs && nd_model_tensor(capture->model, tensors[i])->is_model_output;
+            bool is_float = capture->as_floats[tensors[i]];
+            is_any_float = is_any_float || is_float;
+            if (is_output == (of_outputs == 1) && (is_output || is_float))
+                status = add_tensor(capture, tensors[i], job, err);
+        }
+    job->n_repeats = 1;
+    job->store = ND_STORE_DIGEST;
+    job->probes = *probes;
+    job->n_probes = job->n_tensors == 0 ? 0 : is_any_float ? capture->n_probes : 1;
+    for (size_t p = 0; p < job->n_probes; p++) {
+        (*probes)[p] = capture->job.probes[p];
+        (*probes)[p].n_samples = (*probes)[p].n_samples > 0;
+        (*probes)[p].n_rerun = 0;
+    }
+    return status;
+}
+
+static bool has_outputs(const struct nd_tries *trials, const size_t *tensors, size_t n_tensors)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_tensors; i++)
+        n += nd_model_tensor(trials->capture->model, tensors[i])->is_model_output;
+    return n == trials->n_outputs;
+}
+
+static bool is_same(const struct nd_tries *trials, const struct nd_digest *digests)
+{
+    for (size_t i = 0; i < trials->n_outputs; i++)
+        if (!nd_digest_equal(trials->outputs[i], digests[i]))
+            return false;
+    return true;
+}
+
+/* One session. digests: of the outputs in the first sample; NULL: not asked for. */
+static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors, size_t n_tensors,
+                                  struct nd_tried *out, struct nd_digest **digests, struct nd_error *err)
+{
+    const struct nd_capture_job *capture = trials->capture;
+    struct nd_job_probe *probes = NULL;
+    struct nd_agent_job job;
+    size_t n_recorded = 0;
+    char name[32];
+    snprintf(name, sizeof name, "trial%u", trials->n++);
+    char *folder = nd_path_join(capture->folder, name);
+    if (folder == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_capture_job_trial(capture, tensors, n_tensors, &job, err);
+    if (status == ND_OK) {
+        job.is_fallback_allowed = true; /* what fell is read, also where some nodes may */
+        status = add_samples(trials, tensors, n_tensors, digests != NULL, &job, &probes, err);
+        if (status == ND_OK)
+            status = run_trial(trials, &job, folder, out, err);
+        n_recorded = job.n_tensors;
+        nd_capture_job_free_trial(&job);
+    }
+    if (status == ND_OK && digests != NULL)
+        status = read_digests(folder, n_recorded, digests, err);
+    if (status == ND_OK) {
+        nd_fell_back_subtract(&out->fell_back, &trials->own);
+        out->holds = out->reason[0] == '\0' && out->fell_back.n == 0;
+    }
+    nd_dir_remove(folder);
+    free(folder);
+    free(probes);
+    return status;
+}
+
+/* nd_session_trial and nd_recording.has_time; context: struct nd_tries. */
+static enum nd_status nd_tries_try(void *context, const size_t *tensors, size_t n_tensors, struct nd_tried *out,
+                                   struct nd_error *err)
+{
+    struct nd_tries *trials = context;
+    struct nd_digest *digests = NULL;
+    bool with_sample = trials->with_sample && has_outputs(trials, tensors, n_tensors);
+    enum nd_status status = try_session(trials, tensors, n_tensors, out, with_sample ? &digests : NULL, err);
+    if (status == ND_OK && out->holds && digests != NULL && !is_same(trials, digests)) {
+        snprintf(out->reason, sizeof out->reason, "recording it changes the outputs of the model");
+        out->holds = false;
+    }
+    free(digests);
+    return status;
+}
+
+/* The session of the outputs alone, with a sample where there is one. */
+static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out, struct nd_digest **digests,
+                                  struct nd_error *err)
+{
+    const struct nd_model *model = trials->capture->model;
+    size_t n = 0;
+    size_t *outputs = nd_calloc(nd_model_n_tensors(model), sizeof *outputs);
+    if (outputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (nd_model_tensor(model, e)->is_model_output)
+            outputs[n++] = e;
+    trials->n_outputs = n;
+    bool has_sample = trials->capture->n_probes > 0 && trials->capture->probes[0]->n_samples > 0;
+    enum nd_status status = try_session(trials, outputs, n, out, has_sample ? digests : NULL, err);
+    free(outputs);
+    return status;
+}
+
+/* nd_recording.use_floats; context: struct nd_tries. */
+static bool nd_tries_use_floats(void *context, size_t tensor, bool as_floats)
+{
+    struct nd_tries *trials = context;
+    return nd_capture_job_use_floats(trials->capture, tensor, as_floats);
+}
+
+/* Of the outputs that the model itself gives as floats. Whether that changes any of them. */
+static bool use_floats_of_outputs(struct nd_tries *trials, bool as_floats)
+{
+    const struct nd_model *model = trials->capture->model;
+    struct nd_dequantised floats;
+    bool is_any = false;
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (nd_model_tensor(model, e)->is_model_output && nd_model_find_dequantised(model, e, &floats) &&
+            strcmp(floats.tensor, nd_model_tensor(model, e)->name) == 0)
+            is_any |= nd_tries_use_floats(trials, e, as_floats);
+    return is_any;
+}
+
+/* Tries the outputs through floats, after codes gave `trial`. A better session replaces *trial and its digests.
+ * It can be better and still fail to give codes: where ONNX Runtime merges two quantisers, the floats are those
+ * of another encoding. Then its nodes count, and the outputs are tried one by one as other tensors are. */
+static enum nd_status try_floats(struct nd_tries *trials, struct nd_tried *trial, struct nd_error *err)
+{
+    struct nd_tried floats = {0};
+    struct nd_digest *digests = NULL;
+    if (!use_floats_of_outputs(trials, true))
+        return ND_OK;
+    enum nd_status status = try_outputs(trials, &floats, &digests, err);
+    bool has_qvalues = floats.reason[0] == '\0';
+    bool is_better = status == ND_OK && (has_qvalues || floats.is_placed) &&
+                     (trial->reason[0] != '\0' || floats.fell_back.n < trial->fell_back.n);
+    if (is_better) {
+        nd_tried_deinit(trial);
+        free(trials->outputs);
+        trials->outputs = digests;
+        trials->do_outputs_hold = has_qvalues;
+        *trial = floats;
+        trial->reason[0] = '\0';
+        if (has_qvalues)
+            return ND_OK;
+    } else {
+        nd_tried_deinit(&floats);
+        free(digests);
+    }
+    use_floats_of_outputs(trials, false);
+    return status;
+}
+
+/* The least that a capture can show: tries the session that exposes the model's outputs alone, and keeps the
+ * nodes that fall there as the device's own, and how long it took as the measure of all others. *holds is false
+ * where there is no such session. Where the codes of the outputs are not to be had without a node that falls,
+ * but their floats are, as the model itself gives them, the outputs are recorded through their floats from then
+ * on. */
+static enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    double begun_s = elapsed_s(trials);
+    trials->do_outputs_hold = true;
+    enum nd_status status = try_outputs(trials, &trial, &trials->outputs, err);
+    double limit_s = session_factor * (elapsed_s(trials) - begun_s);
+    trials->session_limit_s = limit_s > min_session_limit_s ? limit_s : min_session_limit_s;
+    if (status == ND_OK && !trial.holds)
+        status = try_floats(trials, &trial, err);
+    *holds = status == ND_OK && trial.reason[0] == '\0';
+    trials->own = trial.fell_back;
+    trial.fell_back = (struct nd_fell_back){0};
+    nd_tried_deinit(&trial);
+    return status;
+}
+
+/* From now on every session that exposes all outputs of the model also runs the first sample. *is_steady is
+ * false where the session of the outputs alone gives others now than before: then nothing can be told. */
+static enum nd_status nd_tries_use_sample(struct nd_tries *trials, bool *is_steady, struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    struct nd_digest *digests = NULL;
+    enum nd_status status = try_outputs(trials, &trial, &digests, err);
+    *is_steady = status == ND_OK && digests != NULL && trials->outputs != NULL && is_same(trials, digests);
+    trials->with_sample = *is_steady;
+    free(digests);
+    nd_tried_deinit(&trial);
+    return status;
+}
+
+/* Whether the outputs that the first pass of a run recorded for the first sample are those of the session of
+ * the outputs alone; true as well where that is not known. */
+static enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *folder, bool *do_agree,
+                                     struct nd_error *err)
+{
+    const struct nd_capture_job *capture = trials->capture;
+    struct nd_digest *digests = NULL;
+    size_t n = 0, n_seen = 0, n_pass = 0;
+    *do_agree = true;
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        n_pass += capture->pass_of_tensor[e] == 0;
+    enum nd_status status = read_digests(folder, n_pass, &digests, err);
+    for (size_t e = 0; status == ND_OK && digests != NULL && e < capture->n_tensors; e++) {
+        if (capture->pass_of_tensor[e] != 0)
+            continue;
+        if (capture->tensors[e].is_model_output && trials->outputs != NULL && n < trials->n_outputs)
+            *do_agree = nd_digest_equal(digests[n_seen], trials->outputs[n++]) && *do_agree;
+        n_seen++;
+    }
+    /* Of some outputs alone it is not known which they are. */
+    *do_agree = *do_agree || n != trials->n_outputs;
+    free(digests);
+    return status;
+}
+
+static enum nd_status leave_out_missing(const struct nd_capture_job *capture, const struct nd_record *record,
+                                        struct nd_pass_plan *plan, struct nd_error *err)
+{
+    char *output = nd_fields_text(record, "output"), *reason = nd_fields_text(record, "reason");
+    enum nd_status status = output != NULL && reason != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t e = 0; status == ND_OK && e < capture->n_tensors; e++) {
+        if (strcmp(capture->tensors[e].onnx_name, output) != 0 || plan->reasons[e] != NULL)
+            continue;
+        plan->pass_of_tensor[e] = SIZE_MAX;
+        plan->reasons[e] = nd_strdup(reason);
+        status = plan->reasons[e] != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    free(output);
+    free(reason);
+    return status;
+}
+
+/* How many are left; 0 as well where an output of the model is among those left out. */
+static size_t count_left(const struct nd_capture_job *capture, const struct nd_pass_plan *plan)
+{
+    size_t n = 0;
+    for (size_t e = 0; e < capture->n_tensors; e++) {
+        if (plan->reasons[e] != NULL && capture->tensors[e].is_model_output)
+            return 0;
+        n += plan->reasons[e] == NULL;
+    }
+    return n;
+}
+
+static enum nd_status read_missing(const struct nd_capture_job *capture, const char *spool,
+                                   struct nd_pass_plan *plan, struct nd_error *err)
+{
+    struct nd_spool_reader reader = {0};
+    struct nd_record record;
+    enum nd_status status = nd_spool_reader_open(&reader, spool, err);
+    while (status == ND_OK && nd_spool_next(&reader, &record))
+        if (record.kind == ND_RECORD_MISSING)
+            status = leave_out_missing(capture, &record, plan, err);
+    nd_spool_reader_close(&reader);
+    return status;
+}
+
+/* Reads from the run in `folder` which tensors its session could not give, and plans a single session without
+ * them. plan->n_passes is 0 where there is nothing to plan: none is missing, or an output of the model is, or
+ * all are. Freed by nd_pass_plan_deinit, on success only. */
+static enum nd_status nd_plan_without_missing(const struct nd_capture_job *capture, const char *folder,
+                                              struct nd_pass_plan *plan, struct nd_error *err)
+{
+    struct nd_pass_plan made = {.n_tensors = capture->n_tensors};
+    char *spool = nd_path_join(folder, "spool.nds");
+    made.pass_of_tensor = nd_calloc(capture->n_tensors, sizeof *made.pass_of_tensor);
+    made.reasons = nd_calloc(capture->n_tensors, sizeof *made.reasons);
+    made.passes = nd_calloc(1, sizeof *made.passes);
+    bool is_whole = spool != NULL && made.pass_of_tensor != NULL && made.reasons != NULL && made.passes != NULL;
+    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = read_missing(capture, spool, &made, err);
+    size_t n_left = status == ND_OK ? count_left(capture, &made) : 0;
+    made.n_passes = n_left > 0 && n_left < capture->n_tensors ? 1 : 0;
+    free(spool);
+    if (status == ND_OK)
+        *plan = made;
+    else
+        nd_pass_plan_deinit(&made);
+    return status;
+}
 
 void nd_capture_report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s)
 {

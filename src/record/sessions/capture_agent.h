@@ -14,4 +14,8 @@ enum nd_status nd_capture_run_agent(struct nd_capture_job *capture, char **folde
 /* Tells the caller of the capture what it is at. */
 void nd_capture_report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s);
 
+/* Whether an agent that ran in the folder has acknowledged samples there, which another can go on behind. With
+ * cuts what was not acknowledged is cut off, so that whoever follows the spool reads no byte twice. */
+bool nd_job_run_has_samples(const char *folder, bool cuts);
+
 #endif

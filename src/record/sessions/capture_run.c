@@ -1,6 +1,5 @@
-/* What a capture says of its device, model, runtime and host, so that it can be judged years later. */
-#include "record/sessions/capture_run.h"
-
+/* A capture: what it says of its device, model, runtime and host, so that it can be judged years later; its
+ * run, and the file. docs/reference/capture-format.md. */
 #include <errno.h>
 #include <gnu/libc-version.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "capture/read/attr_list.h"
+#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/options.h"
@@ -20,9 +20,8 @@
 #include "devices/agent/spool/spool.h"
 #include "devices/capture_request.h"
 #include "devices/device.h"
-#include "devices/device_options.h"
 #include "devices/launch.h"
-#include "devices/phones/lease.h"
+#include "devices/phones/fleet.h"
 #include "devices/phones/remote.h"
 #include "devices/phones/remote_uri.h"
 #include "npudiff/capture/capture.h"
@@ -30,106 +29,11 @@
 #include "record/qnn/prepare_remote.h"
 #include "record/sessions/assemble.h"
 #include "record/sessions/capture_agent.h"
+#include "record/sessions/capture_run.h"
 
 struct nd_device_facts; /* remote/identity.h */
 
 struct nd_remote;
-
-static size_t samples_of(const struct nd_capture_job *capture, const struct nd_job *job)
-{
-    return job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0;
-}
-
-/* Whether an agent that ran in the folder has acknowledged samples there, which another can go on behind. With
- * cuts what was not acknowledged is cut off, so that whoever follows the spool reads no byte twice. */
-static bool nd_job_run_has_samples(const char *folder, bool cuts)
-{
-    struct nd_spool_kept kept = {0};
-    char *spool = nd_path_join(folder, "spool.nds");
-    bool has = spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
-               (!cuts || truncate(spool, (off_t)kept.size_bytes) == 0);
-    free(spool);
-    return has;
-}
-
-static enum nd_status write_job(const struct nd_job *job, const char *folder, struct nd_error *err)
-{
-    char *path = nd_path_join(folder, "job.nds");
-    enum nd_status status = path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        unlink(path);
-    if (status == ND_OK)
-        status = nd_job_write(job, path, err);
-    free(path);
-    return status;
-}
-
-/* The agent's last line, without its name. */
-static void read_reason(const char *folder, char *reason, size_t size)
-{
-    static const char name[] = "npudiff-agent: ";
-    char line[256] = "";
-    char *path = nd_path_join(folder, "stdout.txt");
-    if (path != NULL)
-        nd_file_last_line(path, line, sizeof line);
-    bool has_name = strncmp(line, name, sizeof name - 1) == 0;
-    snprintf(reason, size, "%s", nd_said(has_name ? line + sizeof name - 1 : line));
-    free(path);
-}
-
-static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_job *job,
-                               const char *folder, const struct nd_capture_options *options,
-                               struct nd_agent_exit *exit, struct nd_error *err)
-{
-    char *agent = NULL, anew[sizeof exit->anew] = "";
-    bool is_resuming = options->resume && job == &capture->job && nd_job_run_has_samples(folder, true);
-    enum nd_status status =
-        nd_agent_find(options->agent, nd_device_agent_suffix(capture->device->kind), &agent, err);
-    for (bool again = true; status == ND_OK && again;) {
-        if (!is_resuming)
-            nd_dir_remove(folder);
-        status = write_job(job, folder, err);
-        if (status != ND_OK)
-            break;
-        const struct nd_agent_start start = {
-            .agent = agent,
-            .folder = folder,
-            .options = options,
-            .label = capture->device->label,
-            .is_resuming = is_resuming,
-            .begun_ns = capture->begun_ns,
-            .samples_total = samples_of(capture, job),
-        };
-        status = nd_agent_launch(&start, exit, err);
-        again = status == ND_OK && exit->cannot_resume;
-        if (again)
-            read_reason(folder, anew, sizeof anew);
-        is_resuming = false;
-    }
-    if (status == ND_OK)
-        memcpy(exit->anew, anew, sizeof anew);
-    free(agent);
-    return status;
-}
-
-enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_job *job, const char *folder,
-                          const struct nd_capture_options *options, struct nd_agent_exit *exit,
-                          struct nd_error *err)
-{
-    if (capture->remote == NULL)
-        return run_here(capture, job, folder, options, exit, err);
-    const struct nd_remote_run run = {
-        .job = job,
-        .device = capture->device,
-        .model = capture->model,
-        .folder = folder,
-        .options = options,
-        .begun_ns = capture->begun_ns,
-        .samples_total = samples_of(capture, job),
-        .is_trial = job != &capture->job,
-    };
-    return nd_remote_run(capture->remote, &run, exit, err);
-}
 
 static bool add_time(struct nd_attr_list *provenance)
 {
@@ -719,6 +623,12 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     status = check_request(workload, path, options, err);
     if (status == ND_OK)
         status = make_folder(path, options->resume, &folder, err);
+    if (status == ND_OK && !options->replace && access(path, F_OK) == 0) {
+        /* Between the check and the folder: this run is as late as one that finds the folder taken. */
+        nd_dir_remove(folder);
+        free(folder);
+        return nd_fail(err, ND_E_FILE_BUSY, path, "'%s' was made by another process just now", path);
+    }
     capture.folder = folder;
     if (status == ND_OK)
         status = run_in_folder(&capture, path, &run_folder, &exit, outcome, err);
@@ -728,4 +638,27 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     free(folder);
     free(run_folder);
     return status;
+}
+
+enum nd_status nd_capture_run_and_open(const struct nd_workload *workload, const char *path,
+                                       const struct nd_capture_options *options, struct nd_capture **out,
+                                       struct nd_error *failure, struct nd_error *err)
+{
+    struct nd_capture_outcome outcome = {0};
+    enum nd_status status = nd_capture_run(workload, path, options, &outcome, err);
+    if (status != ND_OK || !outcome.has_failed)
+        return status == ND_OK ? nd_capture_open(path, out, err) : status;
+    *failure = outcome.failure;
+    failure->status = failure->status != ND_OK ? failure->status : ND_ERR_DEVICE;
+    return ND_OK;
+}
+
+enum nd_status nd_capture_pass_on(const struct nd_error *failure, const struct nd_model *model,
+                                  const struct nd_device *device, struct nd_error *err)
+{
+    if (err != NULL) {
+        *err = *failure;
+        nd_error_context(err, "'%s' on '%s'", nd_model_path(model), device->label);
+    }
+    return failure->status;
 }

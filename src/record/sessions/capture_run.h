@@ -1,14 +1,19 @@
-/* One run of an agent, here or on another machine. */
-#ifndef ND_RECORD_JOB_RUN_H
-#define ND_RECORD_JOB_RUN_H
+/* Captures that the library makes for itself, to read at once. */
+#ifndef ND_RECORD_CAPTURE_RUN_H
+#define ND_RECORD_CAPTURE_RUN_H
 
-#include "devices/capture_request.h"
-#include "devices/launch.h"
+#include "npudiff/capture/capture.h"
+#include "npudiff/devices/device.h"
 
-/* Runs the job in the folder, which is made anew. As nd_agent_launch. With options->resume the capture's own
- * job goes on with what an earlier agent acknowledged in that folder, or there. */
-enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_job *job, const char *folder,
-                          const struct nd_capture_options *options, struct nd_agent_exit *exit,
-                          struct nd_error *err);
+/* nd_capture_run, and opens what it wrote. A device that gives no values is no error: *failure says why, its
+ * status is never ND_OK then, and *out stays as it was. The caller closes *out. */
+enum nd_status nd_capture_run_and_open(const struct nd_workload *workload, const char *path,
+                                       const struct nd_capture_options *options, struct nd_capture **out,
+                                       struct nd_error *failure, struct nd_error *err);
+
+/* Where there is nothing to do without that device: the failure becomes the error, "'MODEL' on 'DEVICE': ...".
+ */
+enum nd_status nd_capture_pass_on(const struct nd_error *failure, const struct nd_model *model,
+                                  const struct nd_device *device, struct nd_error *err);
 
 #endif

@@ -1,19 +1,75 @@
-/* Which tensors of a model are alike: made and read by the same operators, at the same places. The blocks of a
- * network repeat each other, and so do the kinds of their tensors. */
-#include "record/sessions/pass_plan.h"
-
+/* Which tensors the sessions of a capture record: kinds of tensors that are alike, and passes that hold.
+ * pass_plan.h says how. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "npudiff/model/model.h"
-#include "record/sessions/tried.h"
+#include "record/sessions/pass_plan.h"
+
+/* ---- nodes that did not go to the provider ---- */
+
+void nd_fell_back_deinit(struct nd_fell_back *fell_back)
+{
+    for (size_t i = 0; i < fell_back->n; i++)
+        free(fell_back->names[i]);
+    free(fell_back->names);
+    *fell_back = (struct nd_fell_back){0};
+}
+
+bool nd_fell_back_has(const struct nd_fell_back *fell_back, const char *node)
+{
+    for (size_t i = 0; node != NULL && i < fell_back->n; i++)
+        if (strcmp(fell_back->names[i], node) == 0)
+            return true;
+    return false;
+}
+
+static bool has_same_stem(const char *a, const char *b)
+{
+    size_t n = nd_token_stem_bytes(a);
+    return n == nd_token_stem_bytes(b) && memcmp(a, b, n) == 0;
+}
+
+static size_t count_stem(const struct nd_fell_back *fell_back, size_t n, const char *name)
+{
+    size_t n_same = 0;
+    for (size_t i = 0; i < n; i++)
+        n_same += has_same_stem(fell_back->names[i], name);
+    return n_same;
+}
+
+/* From the end on: what is before a node is as it was when the node is looked at. */
+void nd_fell_back_subtract(struct nd_fell_back *fell_back, const struct nd_fell_back *own)
+{
+    for (size_t i = fell_back->n; i-- > 0;) {
+        const char *name = fell_back->names[i];
+        if (count_stem(fell_back, i, name) >= count_stem(own, own->n, name))
+            continue;
+        free(fell_back->names[i]);
+        memmove(&fell_back->names[i], &fell_back->names[i + 1],
+                (fell_back->n - 1 - i) * sizeof fell_back->names[i]);
+        fell_back->n--;
+    }
+}
+
+void nd_tried_deinit(struct nd_tried *trial)
+{
+    nd_fell_back_deinit(&trial->fell_back);
+    *trial = (struct nd_tried){0};
+}
+
+/* ---- passes ---- */
+
+/* Which tensors of a model are alike: made and read by the same operators, at the same places. The blocks of a
+ * network repeat each other, and so do the kinds of their tensors. */
 
 /* Where a set of tensors is split that does not hold. */
 
-struct nd_candidate {
+struct nd_pass_candidate {
     size_t at;   /* position among the recording's tensors */
     size_t kind; /* pass_plan.h */
 };
@@ -24,8 +80,8 @@ struct nd_candidate {
 struct nd_planner {
     const struct nd_recording *of;
     struct nd_pass_plan *plan;
-    size_t *kinds;                   /* of the model's tensors */
-    struct nd_candidate *candidates; /* of the pass in work */
+    size_t *kinds;                        /* of the model's tensors */
+    struct nd_pass_candidate *candidates; /* of the pass in work */
     bool *is_shown;  /* [n_edges]: in the session of the pass in work; its tensors and its checks */
     bool *is_member; /* [n_edges]: recorded by it */
     size_t n_members;
@@ -132,17 +188,18 @@ static void nd_read_kinds(const struct nd_model *model, const size_t *kinds,
     mark_kinds(model, kinds, fell_back, false, is_read);
 }
 
-static bool is_suspect(const struct nd_candidate *x, const bool *is_near, const size_t *n_rejected)
+static bool is_suspect(const struct nd_pass_candidate *x, const bool *is_near, const size_t *n_rejected)
 {
     return is_near != NULL ? is_near[x->kind] : n_rejected[x->kind] > 0;
 }
 
 /* Moves the suspects to the end; how many are in front. */
-static size_t part_suspects(struct nd_candidate *x, size_t n, const bool *is_near, const size_t *n_rejected)
+static size_t part_suspects(struct nd_pass_candidate *x, size_t n, const bool *is_near,
+                            const size_t *n_rejected)
 {
     size_t front = 0;
     for (size_t i = 0; i < n; i++) {
-        struct nd_candidate c = x[i];
+        struct nd_pass_candidate c = x[i];
         if (is_suspect(&c, is_near, n_rejected))
             continue;
         x[i] = x[front];
@@ -153,14 +210,14 @@ static size_t part_suspects(struct nd_candidate *x, size_t n, const bool *is_nea
 
 static int by_kind(const void *a, const void *b)
 {
-    const struct nd_candidate *x = a, *y = b;
+    const struct nd_pass_candidate *x = a, *y = b;
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
     return x->at < y->at ? -1 : 1;
 }
 
 /* Between two kinds, as near to the middle as there is such a place; 0: there is one kind. */
-static size_t part_kinds(struct nd_candidate *x, size_t n)
+static size_t part_kinds(struct nd_pass_candidate *x, size_t n)
 {
     size_t best = 0;
     qsort(x, n, sizeof *x, by_kind);
@@ -174,7 +231,7 @@ static size_t part_kinds(struct nd_candidate *x, size_t n)
 
 /* Moves the candidates of which is_near says that their kind is near what fell to the end; how many are in
  * front. */
-static size_t nd_part_suspects(struct nd_candidate *x, size_t n, const bool *is_near)
+static size_t nd_part_suspects(struct nd_pass_candidate *x, size_t n, const bool *is_near)
 {
     return part_suspects(x, n, is_near, NULL);
 }
@@ -182,7 +239,7 @@ static size_t nd_part_suspects(struct nd_candidate *x, size_t n, const bool *is_
 /* Orders the candidates, of which there are two at least, and returns how many of them are to be tried first: 1
  * to n - 1. The suspects come last: kinds near what fell, then kinds of which some were rejected. Else kinds
  * are split from one another, and those of one kind last. n_accepted, n_rejected: of each kind, until now. */
-static size_t nd_split(struct nd_candidate *x, size_t n, const bool *is_near, const size_t *n_accepted,
+static size_t nd_split(struct nd_pass_candidate *x, size_t n, const bool *is_near, const size_t *n_accepted,
                        const size_t *n_rejected)
 {
     size_t k = nd_part_suspects(x, n, is_near);
@@ -240,7 +297,7 @@ static enum nd_status nd_planner_try_shown(struct nd_planner *p, struct nd_tried
     return p->of->trial(p->of->context, p->scratch, n, out, err);
 }
 
-static enum nd_status nd_planner_try_beside(struct nd_planner *p, const struct nd_candidate *x, size_t n,
+static enum nd_status nd_planner_try_beside(struct nd_planner *p, const struct nd_pass_candidate *x, size_t n,
                                             struct nd_tried *out, struct nd_error *err)
 {
     for (size_t i = 0; i < n; i++)
@@ -252,7 +309,7 @@ static enum nd_status nd_planner_try_beside(struct nd_planner *p, const struct n
 }
 
 /* Makes x members of the pass in work. */
-static void nd_planner_accept(struct nd_planner *p, const struct nd_candidate *x, size_t n)
+static void nd_planner_accept(struct nd_planner *p, const struct nd_pass_candidate *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         p->is_shown[x[i].at] = p->is_member[x[i].at] = true;
@@ -278,7 +335,7 @@ static enum nd_status nd_planner_give_up(struct nd_planner *p, size_t at, const 
 
 /* Tries the tensor in a pass that has nothing yet: alone, in the model cut behind it, where alone_too is set,
  * and else in the whole model with its outputs beside it. *is_taken: the pass has it now. */
-static enum nd_status try_apart(struct nd_planner *p, const struct nd_candidate *x, bool alone_too,
+static enum nd_status try_apart(struct nd_planner *p, const struct nd_pass_candidate *x, bool alone_too,
                                 bool *is_taken, struct nd_error *err)
 {
     struct nd_tried alone = {0}, beside = {0};
@@ -299,7 +356,7 @@ static enum nd_status try_apart(struct nd_planner *p, const struct nd_candidate 
 }
 
 /* The last resort for a tensor whose codes no session shows: the floats that the model makes of them. */
-static enum nd_status try_floats(struct nd_planner *p, const struct nd_candidate *x, bool *is_taken,
+static enum nd_status try_floats(struct nd_planner *p, const struct nd_pass_candidate *x, bool *is_taken,
                                  struct nd_error *err)
 {
     const struct nd_recording *of = p->of;
@@ -314,8 +371,8 @@ static enum nd_status try_floats(struct nd_planner *p, const struct nd_candidate
 
 /* A tensor that does not hold beside what the pass has. Where the pass has nothing yet, the tensor does not
  * even hold alone, in the model cut behind it. */
-static enum nd_status reject(struct nd_planner *p, const struct nd_candidate *x, const struct nd_tried *trial,
-                             struct nd_error *err)
+static enum nd_status reject(struct nd_planner *p, const struct nd_pass_candidate *x,
+                             const struct nd_tried *trial, struct nd_error *err)
 {
     bool is_taken = false;
     p->n_rejected[x->kind]++;
@@ -331,7 +388,7 @@ static enum nd_status reject(struct nd_planner *p, const struct nd_candidate *x,
 
 /* Tensors of one kind that do not hold together, of which single ones do not hold either: they are left to a
  * later pass without a look at each. */
-static bool is_presumed(const struct nd_planner *p, const struct nd_candidate *x, size_t n)
+static bool is_presumed(const struct nd_planner *p, const struct nd_pass_candidate *x, size_t n)
 {
     size_t accepted = p->n_accepted[x[0].kind], rejected = p->n_rejected[x[0].kind];
     for (size_t i = 1; i < n; i++)
@@ -342,7 +399,7 @@ static bool is_presumed(const struct nd_planner *p, const struct nd_candidate *x
 
 /* Takes into the pass what holds of x. known: what a session did that exposes all of it beside what the pass
  * has; NULL: not tried. */
-static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_candidate *x, size_t n,
+static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_pass_candidate *x, size_t n,
                                       const struct nd_tried *known, struct nd_error *err)
 {
     struct nd_tried own = {0};
@@ -403,12 +460,12 @@ static size_t list_candidates(struct nd_planner *p)
     for (size_t i = 0; i < p->of->n_tensors; i++)
         if (p->plan->pass_of_tensor[i] == SIZE_MAX && p->plan->reasons[i] == NULL && !p->is_member[i] &&
             !(p->with_outputs && p->fails_beside[i]))
-            p->candidates[n++] = (struct nd_candidate){i, p->kinds[p->of->tensors[i]]};
+            p->candidates[n++] = (struct nd_pass_candidate){i, p->kinds[p->of->tensors[i]]};
     return n;
 }
 
 /* Shows what the candidates and the members are computed from, as far as pass 0 has it. */
-static void show_sources(struct nd_planner *p, const struct nd_candidate *x, size_t n)
+static void show_sources(struct nd_planner *p, const struct nd_pass_candidate *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         p->is_member[x[i].at] = true;
@@ -529,7 +586,7 @@ static void reopen_first(struct nd_planner *p)
             continue;
         p->plan->pass_of_tensor[i] = SIZE_MAX;
         p->n_seeds += nd_planner_tensor(p, i)->is_model_output;
-        nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->tensors[i]]}, 1);
+        nd_planner_accept(p, &(struct nd_pass_candidate){i, p->kinds[p->of->tensors[i]]}, 1);
     }
 }
 
@@ -573,7 +630,7 @@ static enum nd_status grow_first(struct nd_planner *p, struct nd_error *err)
     begin_pass(p, false);
     for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_tensors; i++)
         if (nd_planner_tensor(p, i)->is_model_output)
-            nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->tensors[i]]}, 1);
+            nd_planner_accept(p, &(struct nd_pass_candidate){i, p->kinds[p->of->tensors[i]]}, 1);
     p->n_seeds = p->n_members;
     size_t n = list_candidates(p);
     if (p->of->first == NULL && n > 0)

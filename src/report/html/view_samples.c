@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/statistics/binomial.h"
+#include "core/statistics/distributions.h"
 #include "report/html/html.h"
 
 static const double level = 0.95; /* chosen: that of the other intervals of npudiff */

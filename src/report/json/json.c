@@ -83,9 +83,7 @@ struct known {
     bool is_compared; /* there were common samples */
     bool has_values;  /* and all that differ are stored */
     bool has_steps;   /* integers */
-    bool has_ulps;    /* floats */
     bool has_errors;  /* some elements have a difference that is a number */
-    bool has_signal;  /* some elements are finite on both sides */
 };
 
 static struct known what_is_known(bool is_compared, const struct nd_difference *d)
@@ -94,9 +92,7 @@ static struct known what_is_known(bool is_compared, const struct nd_difference *
     return (struct known){.is_compared = is_compared,
                           .has_values = has_values,
                           .has_steps = has_values && d->is_integer,
-                          .has_ulps = has_values && !d->is_integer && !d->has_steps && d->has_errors,
-                          .has_errors = has_values && d->has_errors,
-                          .has_signal = has_values && d->has_signal};
+                          .has_errors = has_values && d->has_errors};
 }
 
 /* An array in one line; null for an unknown rank. numbers: [shape->rank]. */
@@ -172,12 +168,15 @@ static void put_counts(struct nd_json *json, struct known known, const struct nd
     nd_json_count_if(json, "samples", known.is_compared, d->n_samples);
     nd_json_count_if(json, "samples_differing", known.is_compared, d->n_samples_differing);
     nd_json_count_if(json, "elements", known.is_compared, d->n_elems);
-    nd_json_count_if(json, "differing", known.has_values, d->n_differing);
-    nd_json_real_if(json, "share", known.has_values, d->share);
-    nd_json_count_if(json, "failing", known.has_values, d->n_failing);
-    nd_json_count_if(json, "max_lsb", known.has_steps, d->max_lsb);
-    nd_json_real_if(json, "mean_lsb", known.has_steps, d->mean_lsb);
-    nd_json_real_if(json, "signed_mean_lsb", known.has_steps, d->signed_mean_lsb);
+    for (size_t i = 0; i < nd_n_measures(); i++) {
+        const struct nd_measure *measure = nd_measure(i);
+        bool is_known = known.is_compared && nd_measure_is_known(measure, d);
+        if (measure->name != NULL && measure->form == ND_MEASURED_COUNT)
+            nd_json_count_if(json, measure->name, is_known, nd_measure_count(measure, d));
+        else if (measure->name != NULL)
+            nd_json_real_if(json, measure->name, is_known, nd_measure_value(measure, d));
+    }
+    nd_json_count_if(json, "nan", known.has_values, d->n_nan_mismatch + d->n_nan_payload);
     if (known.has_steps) {
         put_histogram(json, d);
         put_histogram_tail(json, d);
@@ -185,19 +184,6 @@ static void put_counts(struct nd_json *json, struct known known, const struct nd
         nd_json_null(json, "histogram");
         nd_json_null(json, "histogram_tail");
     }
-    nd_json_count_if(json, "max_ulp", known.has_ulps, d->max_ulp);
-    nd_json_count_if(json, "max_ulp_in", known.has_errors && d->has_ulp_in, d->max_ulp_in);
-    nd_json_real_if(json, "max_abs", known.has_errors, d->abs.max);
-    nd_json_real_if(json, "mean_abs", known.has_errors, d->abs.mean);
-    nd_json_real_if(json, "signed_mean", known.has_errors, d->signed_mean);
-    nd_json_real_if(json, "share_above", known.has_errors, d->share_above);
-    nd_json_real_if(json, "share_below", known.has_errors, d->share_below);
-    nd_json_count_if(json, "nan", known.has_values, d->n_nan_mismatch + d->n_nan_payload);
-    nd_json_count_if(json, "nan_mismatch", known.has_values, d->n_nan_mismatch);
-    nd_json_count_if(json, "nan_payload", known.has_values, d->n_nan_payload);
-    nd_json_count_if(json, "inf_mismatch", known.has_values, d->n_inf_mismatch);
-    nd_json_count_if(json, "zero_sign", known.has_values, d->n_zero_sign);
-    nd_json_count_if(json, "saturation_mismatch", known.has_values, d->n_saturation_mismatch);
 }
 
 static void put_errors(struct nd_json *json, const char *key, const struct nd_error_stats *stats)
@@ -250,7 +236,7 @@ static void put_numbers(struct nd_json *json, bool has_values, const struct nd_n
 /* docs/reference/metrics.md#errors to #accounting. */
 static void put_signal(struct nd_json *json, struct known known, const struct nd_difference *d)
 {
-    bool has_values = known.has_values, has_signal = known.has_signal;
+    bool has_values = known.has_values;
     if (known.has_errors) {
         put_errors(json, "abs", &d->abs);
         nd_json_close(json, '}');
@@ -261,13 +247,6 @@ static void put_signal(struct nd_json *json, struct known known, const struct nd
         nd_json_null(json, "abs");
         nd_json_null(json, "rel");
     }
-    nd_json_real_if(json, "rmse", known.has_errors, d->rmse);
-    nd_json_real_if(json, "sqnr_db", has_signal, d->sqnr_db);
-    nd_json_real_if(json, "cosine", has_signal, d->cosine);
-    nd_json_real_if(json, "norm_ratio", has_signal, d->norm_ratio);
-    nd_json_real_if(json, "pearson", has_signal, d->pearson);
-    nd_json_real_if(json, "gain", has_signal && d->has_gain, d->gain);
-    nd_json_real_if(json, "offset", has_signal && d->has_gain, d->offset);
     put_side(json, "ref_side", has_values, &d->ref_side);
     put_side(json, "test_side", has_values, &d->test_side);
 }

@@ -1,6 +1,6 @@
 #include "report/text/accuracy_change.h"
 
-#include "core/statistics/paired.h"
+#include "core/statistics/evidence.h"
 
 /* Chosen, as in certificates. */
 static const double confidence = 0.95;

@@ -61,29 +61,29 @@ static void add_row(struct nd_table *table, const struct nd_comparison *c, const
     nd_table_add(table, c->devices[pair->test].label);
     if (columns->has_probes)
         nd_table_add(table, c->probes[probe].name);
-    nd_text_add_short_if(table, d->has_signal, d->sqnr_db);
-    nd_text_add_near_one_if(table, d->has_signal, d->cosine);
-    nd_text_add_near_one_if(table, d->has_signal, d->norm_ratio);
-    nd_text_add_near_one_if(table, d->has_signal, d->pearson);
-    nd_text_add_short_if(table, d->has_errors, d->abs.median);
-    nd_text_add_short_if(table, d->has_errors, d->abs.p99);
-    nd_text_add_short_if(table, d->has_errors, d->abs.max);
+    for (size_t i = 0; i < nd_n_measures(); i++) {
+        const struct nd_measure *measure = nd_measure(i);
+        bool is_known = measure->column != NULL && nd_measure_is_known(measure, d);
+        if (measure->column != NULL && measure->form == ND_MEASURED_NEAR_ONE)
+            nd_text_add_near_one_if(table, is_known, nd_measure_value(measure, d));
+        else if (measure->column != NULL)
+            nd_text_add_short_if(table, is_known, nd_measure_value(measure, d));
+    }
     if (columns->has_distribution)
         add_distribution(table, &d->distribution);
 }
 
 static void add_signal_titles(struct nd_table *table, const struct columns *columns)
 {
-    static const char *const titles[] = {"SQNR dB",    "cosine",  "norm ratio", "Pearson",
-                                         "median |e|", "p99 |e|", "max |e|"};
     nd_table_add(table, "output");
     if (columns->has_pairs)
         nd_table_add(table, "against");
     nd_table_add(table, "device");
     if (columns->has_probes)
         nd_table_add(table, "probe");
-    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
-        nd_table_add(table, titles[i]);
+    for (size_t i = 0; i < nd_n_measures(); i++)
+        if (nd_measure(i)->column != NULL)
+            nd_table_add(table, nd_measure(i)->column);
     if (columns->has_distribution) {
         nd_table_add(table, "KL");
         nd_table_add(table, "top-k");
@@ -92,11 +92,13 @@ static void add_signal_titles(struct nd_table *table, const struct columns *colu
 
 static void put_signal(const struct nd_text_report *report)
 {
-    enum { MEASURES = 7, DISTRIBUTION = 2 };
+    enum { DISTRIBUTION = 2 };
     const struct nd_comparison *c = report->comparison;
     const struct columns columns = needed_columns(c);
-    size_t n_keys = 2u + columns.has_pairs + columns.has_probes, n = 0;
-    struct nd_table table = {.n_columns = n_keys + MEASURES + (columns.has_distribution ? DISTRIBUTION : 0),
+    size_t n_keys = 2u + columns.has_pairs + columns.has_probes, n = 0, n_measured = 0;
+    for (size_t i = 0; i < nd_n_measures(); i++)
+        n_measured += nd_measure(i)->column != NULL;
+    struct nd_table table = {.n_columns = n_keys + n_measured + (columns.has_distribution ? DISTRIBUTION : 0),
                              .is_left = {true, true, n_keys > 2, n_keys > 3}};
     table.max_width[0] = columns.has_pairs ? report->width / 4 : ND_TEXT_NAME_MAX;
     for (size_t i = 1; i < n_keys; i++)

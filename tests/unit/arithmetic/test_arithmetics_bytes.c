@@ -1,5 +1,5 @@
 /* uint8 operators, held against what the simulator of the HTP makes of random quantised values
- * (golden/programs/bytes-*, made by tools/make_htp_bytes_oracle.py and tools/make_htp_layers_oracle.py): many
+ * (golden/programs/bytes-*, made by tools/oracles/make_htp_bytes_oracle.py and tools/oracles/make_htp_layers_oracle.py): many
  * operators side by side in a model. */
 #include "support/main.h"
 
@@ -163,7 +163,7 @@ static void expect_group(const char *name)
     expect_parts(name, parts, 0, 0);
 }
 
-/* Of a group on which chipsets may differ (tools/make_htp_layers_oracle.py). */
+/* Of a group on which chipsets may differ (tools/oracles/make_htp_layers_oracle.py). */
 static void expect_layers(const char *name)
 {
     static const char *const parts[] = {"v69", "v73"};

@@ -1,5 +1,5 @@
 /* Arithmetics of layers of bytes, held against what the simulator of the HTP makes of random quantised values
- * (golden/programs, made by tools/make_htp_oracle.py); and biases, which are alike for words. */
+ * (golden/programs, made by tools/oracles/make_htp_oracle.py); and biases, which are alike for words. */
 #include "support/main.h"
 
 #include <string.h>

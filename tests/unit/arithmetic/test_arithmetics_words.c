@@ -22,7 +22,7 @@ static void products_of_calculated_words_are_nearly_exact_on_v69(void **state)
     assert_true(n_wrong <= 9 && n_exact > 600);
 }
 
-/* tools/make_htp16_oracle.py: no formula was fitted to these. */
+/* tools/oracles/make_htp16_oracle.py: no formula was fitted to these. */
 static void functions_of_words_are_bit_exact(void **state)
 {
     (void)state;

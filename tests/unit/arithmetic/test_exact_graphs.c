@@ -1,4 +1,4 @@
-/* Random quantised graphs against golden/oracle/exact_graphs.bin.gz, which tools/make_exact_graphs.py made in
+/* Random quantised graphs against golden/oracle/exact_graphs.bin.gz, which tools/oracles/make_exact_graphs.py made in
  * exact rational arithmetic: every quantised value of every tensor. */
 #include "support/main.h"
 

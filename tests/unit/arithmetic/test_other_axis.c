@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "arithmetic/variants/other_axis.h"
+#include "arithmetic/variants/changed_constants.h"
 #include "support/linear_case.h"
 
 enum { N = 3, ROWS = 4 };

@@ -9,11 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/metrics/joint.h"
 #include "compare/metrics/kernels/exact_sum.h"
 #include "compare/metrics/kernels/float_format.h"
 #include "compare/metrics/kernels/log_histogram.h"
-#include "compare/metrics/sample_at_once.h"
+#include "compare/metrics/states.h"
 
 enum { N_SAMPLES = 3, MAX_ELEMS = 5000 };
 

@@ -1,12 +1,12 @@
 /* What stands on single numbers: exp and ln, bounds of probabilities, distributions, top-1, flips, classes. */
 #include "support/main.h"
 
-#include "compare/findings/groups.h"
+#include "compare/engine/compare.h"
 #include "compare/findings/repeats.h"
 #include "compare/findings/top1_classes.h"
 #include "compare/metrics/distribution.h"
-#include "core/statistics/mcnemar.h"
-#include "core/statistics/softmath.h"
+#include "core/statistics/distributions.h"
+#include "core/statistics/evidence.h"
 #include "support/pair_check.h"
 
 static void assert_within(long double actual, long double expected, long double relative)

@@ -226,7 +226,8 @@ static void matrix_marks_what_leaves_samples_out(void **state)
 {
     (void)state;
     struct fleet f;
-    struct nd_matrix matrix = {ND_MATRIX_COSINE, NULL};
+    struct nd_matrix matrix;
+    assert_int_equal(nd_matrix_parse("cosine", &matrix, NULL), ND_OK);
     fleet_start(&f, 3);
     f.options.all_pairs = true;
     f.captures[0]->tensors[FLEET_LOGITS].is_model_output = false;

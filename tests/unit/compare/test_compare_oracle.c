@@ -1,4 +1,4 @@
-/* The engine against golden/oracle/compare, which tools/make_compare_oracle.py works out from
+/* The engine against golden/oracle/compare, which tools/oracles/make_compare_oracle.py works out from
  * docs/reference/metrics.md in exact arithmetic: every number to the bit, with every set of kernels. */
 #include "support/main.h"
 
@@ -9,8 +9,8 @@
 
 #include "compare/findings/top1_classes.h"
 #include "compare/metrics/permutation.h"
-#include "compare/metrics/sample_at_once.h"
-#include "core/statistics/mcnemar.h"
+#include "compare/metrics/states.h"
+#include "core/statistics/evidence.h"
 #include "support/oracle_case.h"
 
 enum { N_MODES = 2 };

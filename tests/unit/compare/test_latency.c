@@ -120,7 +120,7 @@ static void change_is_found_at_its_place(void **state)
 {
     (void)state;
     double logs[300];
-    struct nd_change items[4];
+    struct nd_level_change items[4];
     struct nd_changes changes = {.items = items, .most = 4};
     uint64_t random = seed;
     for (size_t i = 0; i < 300; i++)
@@ -148,7 +148,7 @@ static void options_of_study(struct nd_latency_options *options)
     options->n_warm_up = 0;
 }
 
-/* A small part of tools/score_latency: the same series, fewer of them. */
+/* A small part of tools/studies/score_latency: the same series, fewer of them. */
 static void verdicts_on_series_of_known_truth_hold(void **state)
 {
     (void)state;

@@ -15,7 +15,7 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/tensors/sha256.h"
-#include "core/text/nearest.h"
+#include "core/text/names.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 

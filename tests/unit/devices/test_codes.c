@@ -14,7 +14,7 @@ static enum nd_status make(const struct nd_job_tensor *tensor, const float *floa
     const struct nd_output_view view = {
         ND_DTYPE_F32, {.rank = 1, .dims = {(int64_t)n}}, floats, n * sizeof *floats};
     struct nd_job_tensor tensors[] = {*tensor};
-    const struct nd_job job = {.tensors = tensors, .n_tensors = 1};
+    const struct nd_agent_job job = {.tensors = tensors, .n_tensors = 1};
     struct nd_agent agent = {.job = &job, .qvalues = qvalues};
     qvalues->floats = &view;
     enum nd_status status = nd_agent_make_codes(&agent, err);

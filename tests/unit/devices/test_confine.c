@@ -48,9 +48,9 @@ static bool can_write(const char *path)
 /* In a process of its own: tries everything, and reports what does not hold of what was said to. */
 static int try_all(const char *outside, const char *named, const char *old)
 {
-    struct nd_job_pair option = {.key = (char *)(uintptr_t) "profiling_file_path"};
+    struct nd_agent_option option = {.key = (char *)(uintptr_t) "profiling_file_path"};
     option.value = nd_path_join(named, "profile.csv");
-    const struct nd_job job = {.provider_options = &option, .n_provider_options = 1};
+    const struct nd_agent_job job = {.provider_options = &option, .n_provider_options = 1};
     int open_file = open(old, O_WRONLY | O_CLOEXEC);
     const char *said = nd_agent_confine(&job, false);
     bool is_network = strstr(said, "network") != NULL, are_programs = strstr(said, "programs") != NULL;
@@ -95,7 +95,7 @@ static void foreign_code_reaches_what_it_needs_and_no_more(void **state)
 /* In a process of its own: 0 where owner, mode, times and attributes of an open file, and of its name, stay. */
 static int try_metadata(const char *path)
 {
-    const struct nd_job job = {0};
+    const struct nd_agent_job job = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (strstr(nd_agent_confine(&job, false), "network") == NULL)
         return 0;
@@ -131,7 +131,7 @@ static void owner_mode_times_and_attributes_stay(void **state)
 /* In a process of its own: 0 where nobody else can be reached. */
 static int try_others(void)
 {
-    const struct nd_job job = {0};
+    const struct nd_agent_job job = {0};
     struct rlimit limit;
     if (strstr(nd_agent_confine(&job, false), "network") == NULL)
         return 0;
@@ -163,7 +163,7 @@ static void what_the_kernel_has_is_used(void **state)
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
-        const struct nd_job job = {0};
+        const struct nd_agent_job job = {0};
         const char *text = nd_agent_confine(&job, false);
         _exit(write(ends[1], text, strlen(text)) > 0 ? 0 : 1);
     }
@@ -181,7 +181,7 @@ static void it_can_be_switched_off(void **state)
     (void)state;
     pid_t child = fork();
     if (child == 0) {
-        const struct nd_job job = {0};
+        const struct nd_agent_job job = {0};
         bool is_off =
             setenv("NPUDIFF_CONFINE", "off", 1) == 0 && strcmp(nd_agent_confine(&job, false), "nothing") == 0;
         _exit(is_off && socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 0 : 1);

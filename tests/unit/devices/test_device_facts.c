@@ -8,7 +8,6 @@
 #include "core/processes/process.h"
 #include "core/text/strbuf.h"
 #include "devices/phones/device_facts.h"
-#include "devices/phones/device_facts_text.h"
 #include "npudiff/devices/device.h"
 #include "support/scratch.h"
 
@@ -302,7 +301,7 @@ static void expect_clean(const struct nd_attr_list *facts)
         if (facts->attrs[i].type != ND_ATTR_STRING)
             continue;
         const char *text = facts->attrs[i].string;
-        struct nd_piece piece = {text, strlen(text)};
+        struct nd_text_piece piece = {text, strlen(text)};
         char *again = nd_piece_copy(piece, 100000);
         assert_string_equal(again, text); /* what is clean stays as it is */
         assert_true(strlen(text) <= 2000);
@@ -334,11 +333,11 @@ static void texts_are_cleaned(void **state)
         {" \r\n", ""},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        char *clean = nd_piece_copy((struct nd_piece){known[i].bytes, strlen(known[i].bytes)}, 256);
+        char *clean = nd_piece_copy((struct nd_text_piece){known[i].bytes, strlen(known[i].bytes)}, 256);
         assert_string_equal(clean, known[i].clean);
         free(clean);
     }
-    char *cut = nd_piece_copy((struct nd_piece){"ab\xc3\x9c", 4}, 3);
+    char *cut = nd_piece_copy((struct nd_text_piece){"ab\xc3\x9c", 4}, 3);
     assert_string_equal(cut, "ab"); /* not within a character */
     free(cut);
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "devices/agent/runner/frame.h"
+#include "devices/agent/runner/connection.h"
 
 static const char whole[] = "NDR1\2\0\0\0\3\0\0\0\0\0\0\0{}abc";
 enum { N_BYTES = sizeof whole - 1 };

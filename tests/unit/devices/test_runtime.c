@@ -202,7 +202,7 @@ static void check_versions(const struct nd_runtime *runtime, const struct nd_run
 static void check_errors(struct nd_runtime *runtime)
 {
     struct nd_error err = {0};
-    struct nd_session *session = NULL;
+    struct nd_runtime_session *session = NULL;
     const struct nd_session_options missing = {.model_path = "/does/not/exist.onnx", .n_threads = 1};
     assert_int_equal(nd_session_create(runtime, &missing, &session, &err), ND_ERR_DEVICE);
     assert_int_equal(err.id, ND_E_RUNTIME_CALL);
@@ -227,7 +227,7 @@ static uint8_t expected_product(const struct nd_model *model, uint8_t a, uint8_t
     return (uint8_t)(code < 0 ? 0 : code > 255 ? 255 : code);
 }
 
-static void check_run(struct nd_session *session, const struct nd_model *model, uint32_t step)
+static void check_run(struct nd_runtime_session *session, const struct nd_model *model, uint32_t step)
 {
     struct nd_error err = {0};
     uint8_t a[N_QVALUES], b[N_QVALUES];
@@ -249,7 +249,7 @@ static void check_run(struct nd_session *session, const struct nd_model *model, 
     assert_true(step == 0 || n_saturated < N_QVALUES / 2); /* the test is one of arithmetic, not of clipping */
 }
 
-static void check_io(const struct nd_session *session)
+static void check_io(const struct nd_runtime_session *session)
 {
     const struct nd_shape shape = {.rank = 2, .dims = {1, N_QVALUES}};
     assert_int_equal(nd_session_n_inputs(session), 2);
@@ -265,7 +265,7 @@ static void check_io(const struct nd_session *session)
 }
 
 /* Without optimisation the session has the nodes of the model, each on the CPU. */
-static void check_placement(const struct nd_session *session, const struct nd_model *model)
+static void check_placement(const struct nd_runtime_session *session, const struct nd_model *model)
 {
     struct nd_error err = {0};
     struct nd_placement *nodes = NULL;
@@ -287,7 +287,7 @@ static void check_placement(const struct nd_session *session, const struct nd_mo
     free(nodes);
 }
 
-static void check_profile(struct nd_session *session)
+static void check_profile(struct nd_runtime_session *session)
 {
     struct nd_error err = {0};
     char *path = NULL;
@@ -308,7 +308,7 @@ static void check_profile(struct nd_session *session)
 static void check_session(struct nd_runtime *runtime)
 {
     struct nd_error err = {0};
-    struct nd_session *session = NULL;
+    struct nd_runtime_session *session = NULL;
     struct nd_model *model = NULL;
     char *path = golden("models/mul.u8.onnx"), *prefix = nd_path_join(folder, "profile");
     expect_ok(nd_model_load(path, &model, &err), &err);
@@ -392,7 +392,7 @@ static void input_of_the_wrong_shape_is_refused_by_the_run(void **state)
     (void)state;
     struct nd_error err = {0};
     struct log_count log = {0};
-    struct nd_session *session = NULL;
+    struct nd_runtime_session *session = NULL;
     struct nd_runtime *runtime = load(installed("qairt-2.51.0"), &log);
     char *path = golden("models/mul.u8.onnx");
     const struct nd_session_options options = {.model_path = path, .n_threads = 1};

@@ -207,7 +207,7 @@ static void fields_survive_and_malformed_ones_end(void **state)
     assert_false(nd_fields_get_u64(&record, "empty", &n));
     for (record.payload_bytes = 0; record.payload_bytes < payload.len; record.payload_bytes++) {
         size_t offset = 0;
-        struct nd_field field;
+        struct nd_record_field field;
         while (nd_fields_next(&record, &offset, &field))
             assert_true(offset <= record.payload_bytes);
     }
@@ -217,10 +217,10 @@ static void fields_survive_and_malformed_ones_end(void **state)
 static const float input_data[2][3] = {{1, 2, 3}, {4, 5, 6}};
 
 /* A job with one of everything. */
-static void fill_job(struct nd_job *job)
+static void fill_job(struct nd_agent_job *job)
 {
-    static struct nd_job_pair option = {(char *)"soc_model", (char *)"57"};
-    static struct nd_job_pair config = {(char *)"key", (char *)"value"};
+    static struct nd_agent_option option = {(char *)"soc_model", (char *)"57"};
+    static struct nd_agent_option config = {(char *)"key", (char *)"value"};
     static char *io_nodes[] = {(char *)"q", (char *)"dq"}, *float_nodes[] = {(char *)"x_dq"};
     static struct nd_job_tensor tensors[] = {
         {.output = (char *)"x_q", .dtype = ND_DTYPE_U8, .scale = 0x1.99999ap-4F, .zero_point = -3},
@@ -232,39 +232,39 @@ static void fill_job(struct nd_job *job)
         .name = (char *)"x", .dtype = ND_DTYPE_F32, .shape = {.rank = 1, .dims = {3}}, .sample_bytes = 12};
     static const void *inputs[] = {input_data};
     static struct nd_job_probe probe = {.name = (char *)"p", .n_samples = 2, .inputs = inputs};
-    *job = (struct nd_job){.ort_library = (char *)"/o.so",
-                           .provider_name = (char *)"P",
-                           .provider_library = (char *)"/p.so",
-                           .optimisation = 99,
-                           .n_threads = 1,
-                           .n_repeats = 3,
-                           .deflate_level = 4,
-                           .store = ND_STORE_DIGEST,
-                           .log_severity = 2,
-                           .is_fallback_allowed = 1,
-                           .is_untouched = 1,
-                           .provider_options = &option,
-                           .n_provider_options = 1,
-                           .config = &config,
-                           .n_config = 1,
-                           .io_nodes = io_nodes,
-                           .n_io_nodes = 2,
-                           .float_nodes = float_nodes,
-                           .n_float_nodes = 1,
-                           .passes = passes,
-                           .n_passes = 2,
-                           .tensors = tensors,
-                           .n_tensors = 2,
-                           .targets = &target,
-                           .n_targets = 1,
-                           .probes = &probe,
-                           .n_probes = 1};
+    *job = (struct nd_agent_job){.ort_library = (char *)"/o.so",
+                                 .provider_name = (char *)"P",
+                                 .provider_library = (char *)"/p.so",
+                                 .optimisation = 99,
+                                 .n_threads = 1,
+                                 .n_repeats = 3,
+                                 .deflate_level = 4,
+                                 .store = ND_STORE_DIGEST,
+                                 .log_severity = 2,
+                                 .is_fallback_allowed = 1,
+                                 .is_untouched = 1,
+                                 .provider_options = &option,
+                                 .n_provider_options = 1,
+                                 .config = &config,
+                                 .n_config = 1,
+                                 .io_nodes = io_nodes,
+                                 .n_io_nodes = 2,
+                                 .float_nodes = float_nodes,
+                                 .n_float_nodes = 1,
+                                 .passes = passes,
+                                 .n_passes = 2,
+                                 .tensors = tensors,
+                                 .n_tensors = 2,
+                                 .targets = &target,
+                                 .n_targets = 1,
+                                 .probes = &probe,
+                                 .n_probes = 1};
 }
 
 static void job_written_reads_back(void **state)
 {
     const struct place *place = *state;
-    struct nd_job job, back = {0};
+    struct nd_agent_job job, back = {0};
     fill_job(&job);
     assert_int_equal(nd_job_write(&job, place->path, NULL), ND_OK);
     assert_int_equal(nd_job_read(place->path, &back, NULL), ND_OK);
@@ -296,7 +296,7 @@ static void job_written_reads_back(void **state)
 static void job_cut_anywhere_is_refused(void **state)
 {
     const struct place *place = *state;
-    struct nd_job job, back = {0};
+    struct nd_agent_job job, back = {0};
     struct nd_error err = {0};
     fill_job(&job);
     assert_int_equal(nd_job_write(&job, place->path, NULL), ND_OK);
@@ -390,7 +390,7 @@ static void quantiser_that_took_the_place_of_one_may_be_on_the_cpu(void **state)
     (void)state;
     char *io_nodes[] = {(char *)"image_QuantizeLinear", (char *)"map_DequantizeLinear"};
     const char npu[] = "QNNExecutionProvider", cpu[] = "CPUExecutionProvider";
-    struct nd_job job = {
+    struct nd_agent_job job = {
         .provider_name = (char *)npu, .io_nodes = io_nodes, .n_io_nodes = 2, .is_untouched = 1};
     struct nd_job_node nodes[] = {{cpu, "image_QuantizeLinear", "QuantizeLinear"},
                                   {npu, "sigmoid", "Sigmoid"},
@@ -433,7 +433,7 @@ static void quantiser_that_was_moved_to_an_end_may_be_on_the_cpu(void **state)
     const char npu[] = "QNNExecutionProvider", cpu[] = "CPUExecutionProvider";
     struct nd_job_target target = {.name = (char *)"x"};
     struct nd_job_tensor tensor = {.output = (char *)"y"};
-    struct nd_job job = {
+    struct nd_agent_job job = {
         .provider_name = (char *)npu, .targets = &target, .n_targets = 1, .tensors = &tensor, .n_tensors = 1};
     struct nd_job_node nodes[] = {{cpu, "x_q", "QuantizeLinear"}, {cpu, "y_dq", "DequantizeLinear"},
                                   {cpu, "y_q", "QuantizeLinear"}, {cpu, "x_dq", "DequantizeLinear"},

@@ -1,7 +1,7 @@
 /* A Concat whose inputs have other encodings than it has, and layers that are made together with the one
  * before, held against what the simulator of the HTP makes of random quantised values
- * (golden/programs/joined-*, made by tools/make_htp_concat_oracle.py, and layers-*, made by
- * tools/make_htp_layers_oracle.py): several side by side in a model. */
+ * (golden/programs/joined-*, made by tools/oracles/make_htp_concat_oracle.py, and layers-*, made by
+ * tools/oracles/make_htp_layers_oracle.py): several side by side in a model. */
 #include "support/main.h"
 
 #include <math.h>

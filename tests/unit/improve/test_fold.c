@@ -1,5 +1,5 @@
 /* A BatchNormalization becomes part of the ConvTranspose before it, and only there. The models are made by
- * tools/make_align_models.py; tests/e2e/test_align.py runs the copies. */
+ * tools/oracles/make_align_models.py; tests/e2e/test_align.py runs the copies. */
 #include "support/golden_models.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Every rule of lint: a model with the fault, a near miss without it, and what --fix makes of it. The models
- * are made by tools/make_lint_models.py, tools/make_found.py and the scripts of golden/programs;
+ * are made by tools/oracles/make_lint_models.py, tools/oracles/make_found.py and the scripts of golden/programs;
  * tests/e2e/test_lint.py shows on the NPU that the faults are there. */
 #include "support/golden_models.h"
 

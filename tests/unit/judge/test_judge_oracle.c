@@ -7,11 +7,8 @@
 
 #include "support/main.h"
 
-#include "core/statistics/multiplicity.h"
-#include "core/statistics/normal.h"
-#include "core/statistics/paired.h"
-#include "core/statistics/proportion.h"
-#include "core/statistics/sequential.h"
+#include "core/statistics/distributions.h"
+#include "core/statistics/evidence.h"
 
 enum { MAX_LIST = 16 };
 
@@ -79,7 +76,7 @@ static void check_proportion(char *at)
 
 static void check_needed(char *at)
 {
-    struct nd_question question = {.kind = ND_QUESTION_NONINFERIOR};
+    struct nd_paired_question question = {.kind = ND_QUESTION_NONINFERIOR};
     if (next_word(&at, "equivalent"))
         question.kind = ND_QUESTION_EQUIVALENT;
     else

@@ -7,18 +7,17 @@
 #include "support/judge_study.h"
 #include "support/main.h"
 
-#include "core/statistics/multiplicity.h"
-#include "core/statistics/proportion.h"
+#include "core/statistics/evidence.h"
 
-static struct nd_question question_of(enum nd_question_kind kind, double margin)
+static struct nd_paired_question question_of(enum nd_question_kind kind, double margin)
 {
-    return (struct nd_question){kind, margin, ND_QUESTION_ALPHA, ND_QUESTION_POWER};
+    return (struct nd_paired_question){kind, margin, ND_QUESTION_ALPHA, ND_QUESTION_POWER};
 }
 
-static struct nd_answer ask(struct nd_paired table, enum nd_question_kind kind, double margin)
+static struct nd_paired_answer ask(struct nd_paired table, enum nd_question_kind kind, double margin)
 {
-    struct nd_question question = question_of(kind, margin);
-    struct nd_answer answer;
+    struct nd_paired_question question = question_of(kind, margin);
+    struct nd_paired_answer answer;
     nd_paired_ask(&table, &question, &answer);
     return answer;
 }
@@ -34,7 +33,7 @@ static void no_sample_says_nothing(void **state)
     assert_f64_bits(tango.high, 1);
     assert_f64_bits(newcombe.low, -1);
     assert_f64_bits(newcombe.high, 1);
-    struct nd_answer answer = ask(none, ND_QUESTION_NONINFERIOR, 0.01);
+    struct nd_paired_answer answer = ask(none, ND_QUESTION_NONINFERIOR, 0.01);
     assert_int_equal(answer.kind, ND_ANSWER_INCONCLUSIVE);
     assert_f64_bits(answer.discordant, 1);
     struct nd_proportion share = nd_proportion_of(0, 0, 0.95);
@@ -50,7 +49,7 @@ static void no_disagreement_leaves_what_was_not_seen(void **state)
     struct nd_interval tango = nd_paired_tango(&same, 0.95);
     assert_f64_bits(tango.low, -tango.high);
     assert_true(tango.high > 0.0054 && tango.high < 0.0055);
-    struct nd_answer answer = ask(same, ND_QUESTION_EQUIVALENT, 0.01);
+    struct nd_paired_answer answer = ask(same, ND_QUESTION_EQUIVALENT, 0.01);
     assert_int_equal(answer.kind, ND_ANSWER_YES);
     assert_true(answer.is_discordant_bound);
     assert_true(fabs(answer.discordant * 700 - 3) < 0.02);
@@ -138,7 +137,7 @@ static void verdicts_are_read_off_the_interval(void **state)
     assert_int_equal(ask(good, ND_QUESTION_EQUIVALENT, 0.01).kind, ND_ANSWER_YES);
     assert_int_equal(ask(bad, ND_QUESTION_NONINFERIOR, 0.01).kind, ND_ANSWER_NO);
     assert_int_equal(ask(bad, ND_QUESTION_EQUIVALENT, 0.01).kind, ND_ANSWER_NO);
-    struct nd_answer answer = ask(close, ND_QUESTION_NONINFERIOR, 0.01);
+    struct nd_paired_answer answer = ask(close, ND_QUESTION_NONINFERIOR, 0.01);
     assert_int_equal(answer.kind, ND_ANSWER_INCONCLUSIVE);
     assert_int_equal(answer.n_samples, 700);
     assert_true(answer.n_needed > 3000 && answer.n_needed < 3500);
@@ -157,13 +156,13 @@ static void sample_sizes_are_those_of_the_table(void **state)
         {172, 686, 17128}, {857, 3426, 85639}, {1713, 6852, 171277}, {4282, 17128, 428193}};
     for (size_t i = 0; i < 4; i++)
         for (size_t k = 0; k < 3; k++) {
-            struct nd_question question = question_of(ND_QUESTION_NONINFERIOR, margins[k]);
+            struct nd_paired_question question = question_of(ND_QUESTION_NONINFERIOR, margins[k]);
             assert_int_equal(nd_samples_needed(&question, discordants[i]), needed[i][k]);
         }
-    struct nd_question both = question_of(ND_QUESTION_EQUIVALENT, 0.01);
+    struct nd_paired_question both = question_of(ND_QUESTION_EQUIVALENT, 0.01);
     assert_int_equal(nd_samples_needed(&both, 0.01), 1083); /* 10.8 */
     assert_int_equal(nd_samples_needed(&both, 0), 0);
-    struct nd_question tiny = question_of(ND_QUESTION_NONINFERIOR, 1e-12);
+    struct nd_paired_question tiny = question_of(ND_QUESTION_NONINFERIOR, 1e-12);
     assert_true(nd_samples_needed(&tiny, 1) == UINT64_MAX);
 }
 
@@ -172,7 +171,7 @@ static void fewest_samples_are_the_fewest(void **state)
     (void)state;
     static const double margins[] = {0.9, 0.3, 0.05, 0.01, 0.0037, 1e-5};
     for (size_t i = 0; i < sizeof margins / sizeof margins[0]; i++) {
-        struct nd_question question = question_of(ND_QUESTION_NONINFERIOR, margins[i]);
+        struct nd_paired_question question = question_of(ND_QUESTION_NONINFERIOR, margins[i]);
         uint64_t n = nd_samples_min(&question);
         assert_int_equal(ask((struct nd_paired){n, 0, 0, 0}, ND_QUESTION_EQUIVALENT, margins[i]).kind,
                          ND_ANSWER_YES);
@@ -199,12 +198,12 @@ static void intervals_cover_as_often_as_they_say(void **state)
     uint64_t seed = 20, n_covered = 0, n_yes = 0, n_wrong_yes = 0;
     print_message("# seed %llu\n", (unsigned long long)seed);
     struct study study = {700, 0.1, -0.02}, equal = {1713, 0.02, 0}, worse = {1713, 0.02, -0.01};
-    struct nd_question question = question_of(ND_QUESTION_NONINFERIOR, 0.01);
+    struct nd_paired_question question = question_of(ND_QUESTION_NONINFERIOR, 0.01);
     for (size_t i = 0; i < 2000; i++) {
         struct nd_paired table = study_draw(&study, &seed);
         struct nd_interval tango = nd_paired_tango(&table, 0.95);
         n_covered += study_is_within(&tango, study.difference);
-        struct nd_answer answer;
+        struct nd_paired_answer answer;
         table = study_draw(&equal, &seed);
         nd_paired_ask(&table, &question, &answer);
         n_yes += answer.kind == ND_ANSWER_YES;

@@ -8,7 +8,7 @@
 static void evidence_starts_at_one(void **state)
 {
     (void)state;
-    struct nd_evidence evidence = {0};
+    struct nd_sequential_evidence evidence = {0};
     assert_f64_bits(nd_log_e_value(0, 0), 0);
     assert_false(nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP));
     assert_f64_bits(evidence.log_e_max, 0);
@@ -46,7 +46,7 @@ static void evidence_grows_with_imbalance(void **state)
 static void evidence_keeps_its_largest_value(void **state)
 {
     (void)state;
-    struct nd_evidence evidence = {0};
+    struct nd_sequential_evidence evidence = {0};
     for (size_t i = 0; i < 8; i++)
         nd_evidence_add(&evidence, false);
     assert_true(nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP));

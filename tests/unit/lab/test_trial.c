@@ -41,7 +41,7 @@ static void device_answers_once(void **state)
     struct nd_bench bench = {.device = &device, .folder = folder};
     nd_capture_options_init(&bench.options);
     const struct nd_trial_input input = {"x", ND_DTYPE_U8, {.rank = 2, .dims = {1, 8}}, x};
-    const struct nd_trial trial = {
+    const struct nd_bench_trial trial = {
         .model = model, .output = "y", .n_samples = 2, .n_inputs = 1, .inputs = &input};
     for (size_t pass = 0; pass < 2; pass++) {
         expect_ok(nd_trial_run(&bench, &trial, &result, &err), &err);
@@ -85,7 +85,8 @@ static void refused_model_is_an_answer(void **state)
     struct nd_bench bench = {.device = &device, .folder = folder};
     nd_capture_options_init(&bench.options);
     const struct nd_trial_input input = {"x", ND_DTYPE_U8, shape, x};
-    const struct nd_trial trial = {.model = c, .output = "y", .n_samples = 1, .n_inputs = 1, .inputs = &input};
+    const struct nd_bench_trial trial = {
+        .model = c, .output = "y", .n_samples = 1, .n_inputs = 1, .inputs = &input};
     for (size_t pass = 0; pass < 2; pass++) {
         expect_ok(nd_trial_run(&bench, &trial, &result, &err), &err);
         assert_true(result.has_failed);
@@ -116,7 +117,7 @@ static void unstable_device_is_told(void **state)
         struct nd_bench bench = {.device = &device, .folder = folder};
         nd_capture_options_init(&bench.options);
         const struct nd_trial_input input = {"x", ND_DTYPE_U8, shape, x};
-        const struct nd_trial trial = {
+        const struct nd_bench_trial trial = {
             .model = model, .output = "y", .n_samples = 8, .n_inputs = 1, .inputs = &input};
         expect_ok(nd_trial_run(&bench, &trial, &result, &err), &err);
         assert_int_equal(result.is_unstable, d);

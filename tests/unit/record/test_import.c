@@ -23,9 +23,9 @@
 #include "core/processes/parallel.h"
 #include "record/import/formats/import.h"
 #include "record/import/formats/tensorproto.h"
+#include "record/import/imported.h"
 #include "record/import/map.h"
 #include "record/import/match_tensor.h"
-#include "record/import/tensor_names.h"
 #include "record/import/write_capture.h"
 
 static struct nd_error err;

@@ -9,7 +9,7 @@
 #include "support/scratch.h"
 
 #include "core/files/new_file.h"
-#include "record/import/match_qvalues.h"
+#include "record/import/match_tensor.h"
 #include "record/probes/npz.h"
 #include "record/probes/probe.h"
 #include "record/qnn/net_run.h"
@@ -51,7 +51,7 @@ static void grid_init(struct grid *grid, float scale, int64_t zero_point)
 
 static bool read_back(const struct grid *grid, enum nd_dtype qvalues, size_t n, void *out)
 {
-    const struct nd_grid target = {qvalues, &grid->quant, grid->tensor.shape};
+    const struct nd_qvalue_grid target = {qvalues, &grid->quant, grid->tensor.shape};
     return nd_grid_qvalues(&target, ND_DTYPE_F32, grid->floats, n, out, NULL);
 }
 
@@ -98,7 +98,7 @@ static void half_precision_is_read_back_where_chance_is_excluded(void **state)
     grid_init(&grid, 0.02f, 128);
     for (int i = 0; i < N_QVALUES; i++)
         halves[i] = nd_f16_from_f32(grid.floats[i]);
-    const struct nd_grid target = {ND_DTYPE_U8, &grid.quant, grid.tensor.shape};
+    const struct nd_qvalue_grid target = {ND_DTYPE_U8, &grid.quant, grid.tensor.shape};
     assert_true(nd_grid_qvalues(&target, ND_DTYPE_F16, halves, N_QVALUES, found, NULL));
     assert_memory_equal(found, grid.qvalues, N_QVALUES);
     assert_false(nd_grid_qvalues(&target, ND_DTYPE_F16, halves, 2, found, NULL));

@@ -59,7 +59,7 @@ static bool go_on(size_t config, bool may_fail, struct nd_error *err)
 {
     struct nd_spool_writer writer;
     struct nd_resume resume = {0};
-    const struct nd_job *job = &jobs[config].base.job;
+    const struct nd_agent_job *job = &jobs[config].base.job;
     expect_ok(nd_resume_open(job, spool_path, &writer, &resume, err), err);
     bool has_more = !resume.has_ended, went_on = has_more && !resume.is_fresh;
     if (went_on && !fake_device.is_remembering) { /* the other kind of device is shown all again */
@@ -361,7 +361,7 @@ static void few_samples_are_run_again(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
         struct nd_job_probe probes[3] = {{0}};
-        struct nd_job job = {.probes = probes, .n_probes = 3, .n_repeats = 1};
+        struct nd_agent_job job = {.probes = probes, .n_probes = 3, .n_repeats = 1};
         for (size_t p = 0; p < 3; p++)
             probes[p].n_samples = plans[i].n_samples[p];
         nd_job_plan_reruns(&job);
@@ -480,7 +480,7 @@ static void missing_and_ended_spools_need_no_care(void **state)
 /* ---- what is refused ---- */
 
 /* nd_resume_open refuses with these words, and the file stays as it is. */
-static void check_refused(const struct nd_job *job, const char *words)
+static void check_refused(const struct nd_agent_job *job, const char *words)
 {
     struct nd_error err = {0};
     struct nd_spool_writer writer;
@@ -502,7 +502,7 @@ static void check_refused(const struct nd_job *job, const char *words)
 static void spool_of_another_job_is_refused(void **state)
 {
     (void)state;
-    struct nd_job other = jobs[SMALL].base.job;
+    struct nd_agent_job other = jobs[SMALL].base.job;
     put_spool(spools[SMALL], spool_bytes[SMALL] / 2);
     other.digest.high ^= 1;
     check_refused(&other, "is of another job");

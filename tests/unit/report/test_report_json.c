@@ -41,17 +41,16 @@ static void json_of_a_difference_has_every_member(void **state)
     char *text = json_text_of(&fake);
     static const char *const wanted[] = {
         "\n \"ulp_in\": \"float16\",",
-        "\"max_ulp\": 1.8446744073709552e+19,\n     \"max_ulp_in\": 17,\n     \"max_abs\": 0.1,\n"
-        "     \"mean_abs\": 0.3333333333333333,\n",
+        "\"max_ulp\": 1.8446744073709552e+19,\n     \"max_ulp_in\": 17,\n     \"sqnr_db\": "
+        "\"-Infinity\",\n     \"cosine\": 0.999999999,\n     \"norm_ratio\": 1.5,\n     \"pearson\": -0.75,\n"
+        "     \"gain\": 0.5,\n     \"offset\": -3.0,\n     \"max_abs\": 0.1,\n     \"mean_abs\": "
+        "0.3333333333333333,\n",
+        "\"rmse\": 0.25,\n",
         "\"saturation_mismatch\": 4,",
         "\"abs\": {\"max\": 0.1, \"mean\": 0.3333333333333333, \"median\": 1e-300, \"p99\": "
         "5e-324},",
         "\"rel\": {\"max\": \"Infinity\", \"mean\": \"NaN\", \"median\": 2.0, \"p99\": 1e+22, \"undefined\": "
         "6},",
-        "\"rmse\": 0.25,\n     \"sqnr_db\": \"-Infinity\",\n     \"cosine\": 0.999999999,\n     "
-        "\"norm_ratio\": "
-        "1.5,\n"
-        "     \"pearson\": -0.75,\n     \"gain\": 0.5,\n     \"offset\": -3.0,\n",
         "\"ref_side\": {\"elements\": 48, \"nan\": 0, \"inf\": 0, \"zero\": 5, \"subnormal\": 0, "
         "\"saturated\": 1, "
         "\"stuck_samples\": 0, \"min\": -1.0, \"max\": 1.0},",
@@ -99,7 +98,7 @@ static void json_of_equal_or_unknown_tensors_is_null_there(void **state)
     free(text);
     total->difference.has_values = false;
     text = json_text_of(&fake);
-    assert_has(text, "\"abs\": null,\n     \"rel\": null,\n     \"rmse\": null,");
+    assert_has(text, "\"abs\": null,\n     \"rel\": null,");
     assert_has(text, "\"structure\": null,\n     \"worst\": null,\n     \"tolerance\": null,\n     "
                      "\"distribution\": null,");
     free(text);

@@ -297,7 +297,8 @@ static void lines_keep_within_any_width(void **state)
 {
     (void)state;
     struct fake_comparison fake;
-    struct nd_matrix matrix = {ND_MATRIX_COSINE, NULL};
+    struct nd_matrix matrix;
+    assert_int_equal(nd_matrix_parse("cosine", &matrix, NULL), ND_OK);
     static struct nd_difference channels[40];
     fake_init(&fake);
     for (size_t i = 0; i < FAKE_PAIRS; i++) {

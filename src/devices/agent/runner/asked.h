@@ -2,9 +2,27 @@
 #ifndef ND_RUNNER_ASKED_H
 #define ND_RUNNER_ASKED_H
 
-#include "devices/agent/runner/frame.h"
-#include "devices/agent/runner/grid.h"
+#include <stdbool.h>
+
+#include "devices/agent/runner/connection.h"
 #include "devices/agent/runtime/runtime.h"
+#include "npudiff/core/tensor.h"
+
+/* ---- floats of a device that are quantised values of a tensor, as real numbers ---- */
+
+/* Values that are no code: between two steps, beyond the type's range, or NaN. */
+struct nd_off_grid {
+    size_t n;
+    double largest; /* distance of the worst one from its nearest code, in steps; infinite for NaN */
+};
+
+/* A tensor as it came, and the codes that are asked for. */
+struct nd_runner_grid {
+    const struct nd_quant *quant; /* n >= 1 */
+    const struct nd_shape *shape;
+    enum nd_dtype from; /* float16, float32 or float64 */
+    enum nd_dtype to;   /* an integer type */
+};
 
 struct nd_asked {
     char *name;

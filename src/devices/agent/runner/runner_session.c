@@ -5,21 +5,151 @@
  *     job=JSON    what device/runner_job.h makes: inputs, tensors, probes and options
  *
  * The program lives as long as the runtime. Each session is a job of its own for it. */
+#include <elf.h>
+#include <fcntl.h>
+#include <gelf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include "core/documents/json_out.h"
 #include "core/error.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runner/asked.h"
 #include "devices/agent/runner/connection.h"
-#include "devices/agent/runner/mapped.h"
-#include "devices/agent/runner/program.h"
 #include "devices/agent/runtime/runtime.h"
+
+enum { MAX_BUILD_ID_BYTES = 64 };
+
+static bool read_note(Elf_Data *data, char *hex)
+{
+    GElf_Nhdr note;
+    size_t name, value, at = 0;
+    while (data != NULL && (at = gelf_getnote(data, at, &note, &name, &value)) > 0) {
+        const unsigned char *bytes = data->d_buf;
+        if (note.n_type != NT_GNU_BUILD_ID || note.n_descsz > MAX_BUILD_ID_BYTES)
+            continue;
+        for (size_t i = 0; i < note.n_descsz; i++)
+            snprintf(hex + 2 * i, 3, "%02x", bytes[value + i]);
+        return true;
+    }
+    return false;
+}
+
+static void read_build_id(const char *path, char *hex)
+{
+    size_t n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    Elf *elf = fd >= 0 ? elf_begin(fd, ELF_C_READ, NULL) : NULL;
+    if (elf != NULL && elf_getphdrnum(elf, &n) == 0)
+        for (size_t i = 0; i < n; i++) {
+            GElf_Phdr segment;
+            if (gelf_getphdr(elf, (int)i, &segment) == NULL || segment.p_type != PT_NOTE)
+                continue;
+            if (read_note(elf_getdata_rawchunk(elf, (int64_t)segment.p_offset, segment.p_filesz, ELF_T_NHDR),
+                          hex))
+                break;
+        }
+    elf_end(elf);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Every file with code that the process has mapped: its path, and its build id ("" without one). Best effort.
+ */
+static void nd_visit_mapped(pid_t pid, nd_library_visitor visit, void *context)
+{
+    char name[64], line[4608], last[4352] = "";
+    snprintf(name, sizeof name, "/proc/%ld/maps", (long)pid);
+    FILE *maps = fopen(name, "re");
+    if (maps == NULL || elf_version(EV_CURRENT) == EV_NONE) {
+        if (maps != NULL)
+            fclose(maps);
+        return;
+    }
+    while (fgets(line, sizeof line, maps) != NULL) {
+        char access[8], path[4352] = "", hex[2 * MAX_BUILD_ID_BYTES + 1] = "";
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line, "%*s %7s %*s %*s %*s %4351[^\n]", access, path) != 2 || access[2] != 'x' ||
+            path[0] != '/' || strcmp(path, last) == 0)
+            continue;
+        snprintf(last, sizeof last, "%s", path);
+        read_build_id(path, hex);
+        visit(context, path, hex);
+    }
+    fclose(maps);
+}
+
+enum { MAX_WORDS = 65536 }; /* bytes of a command line that are looked at; chosen */
+
+/* The words of the command line, each with its NUL; how many bytes. */
+static size_t read_words(pid_t pid, char *words)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/cmdline", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, words, MAX_WORDS - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    words[n > 0 ? n : 0] = '\0';
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* The first file among the words behind the program itself, by a path that leads there from here, in new
+ * memory; NULL without one. */
+static char *find_script(pid_t pid, const char *words, size_t n)
+{
+    char folder[64];
+    struct stat info;
+    snprintf(folder, sizeof folder, "/proc/%ld/cwd", (long)pid);
+    for (const char *word = words + strlen(words) + 1; word < words + n; word += strlen(word) + 1) {
+        char *path = word[0] != '-' && word[0] != '\0' ? nd_path_join(folder, word) : NULL;
+        if (path != NULL && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+static void measure_file(const char *path, char hex[static ND_SHA256_HEX_BYTES])
+{
+    if (path == NULL || nd_sha256_file(path, hex, NULL) != ND_OK)
+        nd_sha256_bytes("", 0, hex);
+}
+
+/* SHA-256 over the digests of three files: the one that was started, at `path`; the executable that the process
+ * is now, such as the interpreter of a script; and the first file that its command line names, such as the
+ * script that a wrapper has started. What cannot be read counts as empty; what the program loads later is not
+ * in it. */
+static void nd_runner_measure(const char *path, pid_t pid, char hex[static ND_SHA256_HEX_BYTES])
+{
+    char digests[3][ND_SHA256_HEX_BYTES], executable[64];
+    char *words = malloc(MAX_WORDS);
+    size_t n = words != NULL ? read_words(pid, words) : 0;
+    char *script = n > 0 ? find_script(pid, words, n) : NULL;
+    snprintf(executable, sizeof executable, "/proc/%ld/exe", (long)pid);
+    measure_file(path, digests[0]);
+    measure_file(executable, digests[1]);
+    measure_file(script, digests[2]);
+    nd_sha256_bytes(digests, sizeof digests, hex);
+    free(script);
+    free(words);
+}
+
+/* runtime/runtime.h, by a program that speaks the runner's protocol (docs/reference/runner.md): an agent that
+ * is linked with this in the place of ONNX Runtime is the devices `exec:`. The library of the runtime is the
+ * program; the provider's only option is
+ *
+ *     job=JSON    what device/runner_job.h makes: inputs, tensors, probes and options
+ *
+ * The program lives as long as the runtime. Each session is a job of its own for it. */
 
 struct nd_runtime {
     struct nd_runner_connection connection;
@@ -28,7 +158,7 @@ struct nd_runtime {
     json_t *options; /* that it knows; NULL: it does not say */
 };
 
-struct nd_session {
+struct nd_runtime_session {
     struct nd_runtime *runtime;
     json_t *ready; /* its answer to the job: placement and what is missing are in it */
     struct nd_session_io *inputs;
@@ -172,7 +302,8 @@ static enum nd_status check_options(const struct nd_runtime *runtime, const json
     return ND_OK;
 }
 
-static enum nd_status describe_inputs(struct nd_session *session, const json_t *job, struct nd_error *err)
+static enum nd_status describe_inputs(struct nd_runtime_session *session, const json_t *job,
+                                      struct nd_error *err)
 {
     const json_t *list = json_object_get(job, "inputs"), *item;
     size_t i;
@@ -209,8 +340,9 @@ static json_t *find_tensor(const json_t *job, const char *name)
 }
 
 /* What this session is asked for, as "outputs" of the job and as session->asked. */
-static enum nd_status choose_outputs(struct nd_session *session, const struct nd_session_options *options,
-                                     json_t *job, struct nd_error *err)
+static enum nd_status choose_outputs(struct nd_runtime_session *session,
+                                     const struct nd_session_options *options, json_t *job,
+                                     struct nd_error *err)
 {
     json_t *outputs = json_array();
     size_t n = options->n_outputs;
@@ -234,7 +366,7 @@ static enum nd_status choose_outputs(struct nd_session *session, const struct nd
 }
 
 /* Marks what it says that it cannot give. */
-static enum nd_status take_missing(struct nd_session *session, struct nd_error *err)
+static enum nd_status take_missing(struct nd_runtime_session *session, struct nd_error *err)
 {
     const json_t *item;
     size_t i, k;
@@ -252,7 +384,7 @@ static enum nd_status take_missing(struct nd_session *session, struct nd_error *
     return ND_OK;
 }
 
-static enum nd_status hand_over(struct nd_session *session, const json_t *job, struct nd_error *err)
+static enum nd_status hand_over(struct nd_runtime_session *session, const json_t *job, struct nd_error *err)
 {
     struct nd_runner_connection *connection = &session->runtime->connection;
     const struct nd_runner_question question = {.message = job, .answer = "ready", .doing = "load the model"};
@@ -264,10 +396,10 @@ static enum nd_status hand_over(struct nd_session *session, const json_t *job, s
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
-                                 struct nd_session **out, struct nd_error *err)
+                                 struct nd_runtime_session **out, struct nd_error *err)
 {
     json_t *job = NULL;
-    struct nd_session *session = nd_calloc(1, sizeof *session);
+    struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
     if (session == NULL)
         return nd_fail_memory(err);
     session->runtime = runtime;
@@ -298,7 +430,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
 }
 
 /* How many values were no codes, where they are accepted: a line of the log for each tensor. */
-static void tell_off_grid(const struct nd_session *session)
+static void tell_off_grid(const struct nd_runtime_session *session)
 {
     const struct nd_runner_connection *connection = &session->runtime->connection;
     for (size_t i = 0; i < session->n_outputs; i++) {
@@ -315,9 +447,9 @@ static void tell_off_grid(const struct nd_session *session)
     }
 }
 
-void nd_session_destroy(struct nd_session **session)
+void nd_session_destroy(struct nd_runtime_session **session)
 {
-    struct nd_session *s = *session;
+    struct nd_runtime_session *s = *session;
     if (s == NULL)
         return;
     if (s->asked != NULL)
@@ -336,40 +468,40 @@ void nd_session_destroy(struct nd_session **session)
 
 /* ---- what it has ---- */
 
-size_t nd_session_n_inputs(const struct nd_session *session)
+size_t nd_session_n_inputs(const struct nd_runtime_session *session)
 {
     return session->n_inputs;
 }
 
-const struct nd_session_io *nd_session_input(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i)
 {
     return &session->inputs[i];
 }
 
-void nd_session_set_input_shape(struct nd_session *session, size_t i, const struct nd_shape *shape)
+void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape)
 {
     session->inputs[i].shape = *shape;
 }
 
-size_t nd_session_n_outputs(const struct nd_session *session)
+size_t nd_session_n_outputs(const struct nd_runtime_session *session)
 {
     return session->n_outputs;
 }
 
-const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i)
+const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i)
 {
     return &session->outputs[i];
 }
 
-void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context)
 {
     for (size_t i = 0; i < session->n_outputs; i++)
         if (session->asked[i].missing != NULL)
             visit(context, session->asked[i].name, session->asked[i].missing);
 }
 
-enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
-                                    struct nd_error *err)
+enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,
+                                    size_t *n, struct nd_error *err)
 {
     const json_t *list = json_object_get(session->ready, "placement"), *item;
     struct nd_placement *nodes = nd_calloc(json_array_size(list), sizeof *nodes);
@@ -388,14 +520,14 @@ enum nd_status nd_session_placement(const struct nd_session *session, struct nd_
 
 /* ---- runs ---- */
 
-void nd_session_repeat(struct nd_session *session)
+void nd_session_repeat(struct nd_runtime_session *session)
 {
     session->repeat++;
     session->sample--;
 }
 
-static enum nd_status put_inputs(const struct nd_session *session, const void *const *inputs, json_t *message,
-                                 struct nd_frame_part *parts, struct nd_error *err)
+static enum nd_status put_inputs(const struct nd_runtime_session *session, const void *const *inputs,
+                                 json_t *message, struct nd_frame_part *parts, struct nd_error *err)
 {
     json_t *list = json_array();
     enum nd_status status = list != NULL ? ND_OK : nd_fail_memory(err);
@@ -416,7 +548,7 @@ static enum nd_status put_inputs(const struct nd_session *session, const void *c
     return status;
 }
 
-enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err)
 {
     struct nd_runner_connection *connection = &session->runtime->connection;
@@ -445,14 +577,14 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     return status;
 }
 
-enum nd_status nd_session_end_profile(struct nd_session *session, char **path, struct nd_error *err)
+enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)
 {
     (void)session;
     (void)path;
     return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a runner has no profile");
 }
 
-enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
+enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err)
 {
     (void)session;

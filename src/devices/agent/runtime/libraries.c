@@ -1,3 +1,4 @@
+/* Which libraries this process has loaded, and their build ids (NT_GNU_BUILD_ID). */
 #include <elf.h>
 #include <link.h>
 #include <stdint.h>

@@ -36,15 +36,6 @@ struct nd_ort {
 #undef ORT_FUNCTION
 };
 
-/* Loads the library and fills the table. ND_E_RUNTIME_LOAD: cannot be loaded; ND_E_RUNTIME_API: not ONNX
- * Runtime, or older than ND_ORT_API_VERSION. */
-enum nd_status nd_ort_load(const char *path, struct nd_ort *out, struct nd_error *err);
-
-/* Turns a status of ONNX Runtime into ours and releases it: ND_OK for NULL, else ND_E_RUNTIME_CALL with
- * "<doing>: <code name>: <text>". */
-enum nd_status nd_ort_check(const struct nd_ort *ort, ort_status *status, const char *doing,
-                            struct nd_error *err);
-
 /* "INVALID_GRAPH", ... for an OrtErrorCode; "UNKNOWN" for any other number. */
 const char *nd_ort_error_name(int code);
 

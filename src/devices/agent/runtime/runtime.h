@@ -67,12 +67,12 @@ struct nd_session_options {
     size_t n_outputs;
 };
 
-struct nd_session;
+struct nd_runtime_session;
 
 /* Creates the session (this compiles the graph for the device). The session must not outlive the runtime. */
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
-                                 struct nd_session **out, struct nd_error *err);
-void nd_session_destroy(struct nd_session **session);
+                                 struct nd_runtime_session **out, struct nd_error *err);
+void nd_session_destroy(struct nd_runtime_session **session);
 
 /* An input or output as the session has it; shape.rank is -1 for outputs (known after a run). Borrowed. */
 struct nd_session_io {
@@ -80,17 +80,17 @@ struct nd_session_io {
     enum nd_dtype dtype;
     struct nd_shape shape;
 };
-size_t nd_session_n_inputs(const struct nd_session *session);
-const struct nd_session_io *nd_session_input(const struct nd_session *session, size_t i);
+size_t nd_session_n_inputs(const struct nd_runtime_session *session);
+const struct nd_session_io *nd_session_input(const struct nd_runtime_session *session, size_t i);
 /* Fixes the shape with which input i is fed, where the model leaves dimensions open (-1). */
-void nd_session_set_input_shape(struct nd_session *session, size_t i, const struct nd_shape *shape);
-size_t nd_session_n_outputs(const struct nd_session *session);
-const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i);
+void nd_session_set_input_shape(struct nd_runtime_session *session, size_t i, const struct nd_shape *shape);
+size_t nd_session_n_outputs(const struct nd_runtime_session *session);
+const struct nd_session_io *nd_session_output(const struct nd_runtime_session *session, size_t i);
 
 /* Outputs that were asked for and that the session cannot give, one call each, with the reason. Only runners
  * have some. The strings live for the call only. */
 typedef void nd_missing_visit(void *context, const char *output, const char *reason);
-void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context);
+void nd_session_missing(const struct nd_runtime_session *session, nd_missing_visit *visit, void *context);
 
 /* Where the runtime put each node of the graph it was given. A fused subgraph lists its nodes one by one. */
 struct nd_placement {
@@ -101,8 +101,8 @@ struct nd_placement {
     size_t subgraph; /* from 0, in the order of the runtime: equal numbers were given to a provider together */
 };
 /* *out is a new array, freed by the caller; its strings live as long as the session. */
-enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
-                                    struct nd_error *err);
+enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,
+                                    size_t *n, struct nd_error *err);
 
 /* A tensor that a run produced. data lives until the next run or the session's end. */
 struct nd_output_view {
@@ -115,22 +115,22 @@ struct nd_output_view {
 /* The next run is one more of the sample that ran last. Only an emulated device, which counts samples, needs to
  * know.
  */
-void nd_session_repeat(struct nd_session *session);
+void nd_session_repeat(struct nd_runtime_session *session);
 
 /* Runs once. inputs[i] points at the bytes of session input i, in its shape and type; views[i] receives session
  * output i. ND_ERR_DEVICE with the runtime's message; then views are not valid. Outputs of a type or rank that
  * this program does not know are ND_E_DEVICE_OUTPUT. */
-enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+enum nd_status nd_session_run(struct nd_runtime_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err);
 
 /* What an emulated device did wrong up to now: the attributes of /truth in docs/reference/capture-format.md,
  * one call each. No call for devices that are real. The strings live for the call only. */
 typedef void nd_truth_visit(void *context, const char *key, const char *value);
-enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
+enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err);
 
 /* Ends profiling and hands over the path of the JSON file (freed by the caller). */
-enum nd_status nd_session_end_profile(struct nd_session *session, char **path, struct nd_error *err);
+enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err);
 
 /* Every shared object of this process right now: path and build id (hexadecimal, "" without one). */
 typedef void (*nd_library_visitor)(void *context, const char *path, const char *build_id);

@@ -1,5 +1,5 @@
-/* Longer than 400 lines because each field of a job is written and read side by side: who adds one sees both.
- */
+/* The file of a job: written by npudiff, read by the agent. Each field is written and read side by side: who
+ * adds one sees both. */
 #include "devices/agent/spool/job_file.h"
 
 #include <stdlib.h>
@@ -15,23 +15,23 @@ static const struct text_field {
     const char *key;
     size_t offset;
 } text_fields[] = {
-    {"model_sha256", offsetof(struct nd_job, model_sha256)},
-    {"ort_library", offsetof(struct nd_job, ort_library)},
-    {"provider_name", offsetof(struct nd_job, provider_name)},
-    {"provider_library", offsetof(struct nd_job, provider_library)},
-    {"profile_prefix", offsetof(struct nd_job, profile_prefix)},
-    {"context_binary", offsetof(struct nd_job, context_binary)},
-    {"context_library", offsetof(struct nd_job, context_library)},
+    {"model_sha256", offsetof(struct nd_agent_job, model_sha256)},
+    {"ort_library", offsetof(struct nd_agent_job, ort_library)},
+    {"provider_name", offsetof(struct nd_agent_job, provider_name)},
+    {"provider_library", offsetof(struct nd_agent_job, provider_library)},
+    {"profile_prefix", offsetof(struct nd_agent_job, profile_prefix)},
+    {"context_binary", offsetof(struct nd_agent_job, context_binary)},
+    {"context_library", offsetof(struct nd_agent_job, context_library)},
 };
 static const struct text_field number_fields[] = {
-    {"optimisation", offsetof(struct nd_job, optimisation)},
-    {"threads", offsetof(struct nd_job, n_threads)},
-    {"repeats", offsetof(struct nd_job, n_repeats)},
-    {"deflate", offsetof(struct nd_job, deflate_level)},
-    {"store", offsetof(struct nd_job, store)},
-    {"log_severity", offsetof(struct nd_job, log_severity)},
-    {"allow_fallback", offsetof(struct nd_job, is_fallback_allowed)},
-    {"untouched", offsetof(struct nd_job, is_untouched)},
+    {"optimisation", offsetof(struct nd_agent_job, optimisation)},
+    {"threads", offsetof(struct nd_agent_job, n_threads)},
+    {"repeats", offsetof(struct nd_agent_job, n_repeats)},
+    {"deflate", offsetof(struct nd_agent_job, deflate_level)},
+    {"store", offsetof(struct nd_agent_job, store)},
+    {"log_severity", offsetof(struct nd_agent_job, log_severity)},
+    {"allow_fallback", offsetof(struct nd_agent_job, is_fallback_allowed)},
+    {"untouched", offsetof(struct nd_agent_job, is_untouched)},
 };
 enum {
     N_TEXT_FIELDS = sizeof text_fields / sizeof text_fields[0],
@@ -40,17 +40,18 @@ enum {
 static const char option_prefix[] = "option.";
 static const char config_prefix[] = "config.";
 
-static char **text_at(const struct nd_job *job, size_t i)
+static char **text_at(const struct nd_agent_job *job, size_t i)
 {
     return (char **)((uintptr_t)job + text_fields[i].offset);
 }
 
-static uint64_t *number_at(const struct nd_job *job, size_t i)
+static uint64_t *number_at(const struct nd_agent_job *job, size_t i)
 {
     return (uint64_t *)((uintptr_t)job + number_fields[i].offset);
 }
 
-static void add_pairs(struct nd_strbuf *payload, const char *prefix, const struct nd_job_pair *pairs, size_t n)
+static void add_pairs(struct nd_strbuf *payload, const char *prefix, const struct nd_agent_option *pairs,
+                      size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct nd_strbuf key = {0};
@@ -64,7 +65,8 @@ static void add_pairs(struct nd_strbuf *payload, const char *prefix, const struc
     }
 }
 
-static enum nd_status write_head(const struct nd_job *job, struct nd_spool_writer *writer, struct nd_error *err)
+static enum nd_status write_head(const struct nd_agent_job *job, struct nd_spool_writer *writer,
+                                 struct nd_error *err)
 {
     struct nd_strbuf payload = {0};
     for (size_t i = 0; i < N_TEXT_FIELDS; i++)
@@ -82,8 +84,8 @@ static enum nd_status write_head(const struct nd_job *job, struct nd_spool_write
     return nd_fields_append(writer, ND_RECORD_JOB, NULL, 0, &payload, err);
 }
 
-static enum nd_status write_tensor(const struct nd_job *job, size_t tensor, struct nd_spool_writer *writer,
-                                   struct nd_error *err)
+static enum nd_status write_tensor(const struct nd_agent_job *job, size_t tensor,
+                                   struct nd_spool_writer *writer, struct nd_error *err)
 {
     struct nd_strbuf payload = {0};
     uint32_t scale_bits;
@@ -96,7 +98,7 @@ static enum nd_status write_tensor(const struct nd_job *job, size_t tensor, stru
                             &payload, err);
 }
 
-static enum nd_status write_checks(const struct nd_job *job, size_t pass, struct nd_spool_writer *writer,
+static enum nd_status write_checks(const struct nd_agent_job *job, size_t pass, struct nd_spool_writer *writer,
                                    struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -107,8 +109,8 @@ static enum nd_status write_checks(const struct nd_job *job, size_t pass, struct
     return status;
 }
 
-static enum nd_status write_target(const struct nd_job *job, size_t target, struct nd_spool_writer *writer,
-                                   struct nd_error *err)
+static enum nd_status write_target(const struct nd_agent_job *job, size_t target,
+                                   struct nd_spool_writer *writer, struct nd_error *err)
 {
     char dims[256];
     struct nd_strbuf payload = {0};
@@ -118,7 +120,7 @@ static enum nd_status write_target(const struct nd_job *job, size_t target, stru
     return nd_fields_append(writer, ND_RECORD_TARGET, (uint64_t[]){target}, 1, &payload, err);
 }
 
-static enum nd_status write_probe(const struct nd_job *job, size_t probe, struct nd_spool_writer *writer,
+static enum nd_status write_probe(const struct nd_agent_job *job, size_t probe, struct nd_spool_writer *writer,
                                   struct nd_error *err)
 {
     const struct nd_job_probe *p = &job->probes[probe];
@@ -135,7 +137,7 @@ static enum nd_status write_probe(const struct nd_job *job, size_t probe, struct
     return status;
 }
 
-enum nd_status nd_job_write(const struct nd_job *job, const char *path, struct nd_error *err)
+enum nd_status nd_job_write(const struct nd_agent_job *job, const char *path, struct nd_error *err)
 {
     struct nd_spool_writer writer;
     enum nd_status status = nd_spool_writer_open(&writer, path, err);
@@ -156,7 +158,7 @@ enum nd_status nd_job_write(const struct nd_job *job, const char *path, struct n
     return status != ND_OK ? status : closed;
 }
 
-void nd_job_plan_reruns(struct nd_job *job)
+void nd_job_plan_reruns(struct nd_agent_job *job)
 {
     size_t n_all = 0;
     for (size_t p = 0; p < job->n_probes; p++) {
@@ -172,7 +174,7 @@ void nd_job_plan_reruns(struct nd_job *job)
             }
 }
 
-size_t nd_job_n_runs(const struct nd_job *job, size_t probe, size_t sample, bool differs)
+size_t nd_job_n_runs(const struct nd_agent_job *job, size_t probe, size_t sample, bool differs)
 {
     if (sample >= job->probes[probe].n_rerun)
         return (size_t)job->n_repeats;
@@ -205,7 +207,7 @@ static bool is_named(const struct nd_job_node *node, const char *op_type, const 
 
 /* ONNX Runtime moves a quantiser through a Reshape or Transpose to the input, or to the output, of the graph,
  * and names it after that. */
-static bool is_moved_to_the_end(const struct nd_job *job, const struct nd_job_node *node)
+static bool is_moved_to_the_end(const struct nd_agent_job *job, const struct nd_job_node *node)
 {
     for (size_t i = 0; i < job->n_targets; i++)
         if (is_named(node, "QuantizeLinear", job->targets[i].name, "_q"))
@@ -216,7 +218,7 @@ static bool is_moved_to_the_end(const struct nd_job *job, const struct nd_job_no
     return false;
 }
 
-void nd_job_find_fell_back(const struct nd_job *job, const struct nd_job_node *nodes, size_t n,
+void nd_job_find_fell_back(const struct nd_agent_job *job, const struct nd_job_node *nodes, size_t n,
                            bool *is_fell_back)
 {
     /* How many of those that may be on the CPU are not there by their own names. A copy of the model that gives
@@ -273,9 +275,10 @@ bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, st
     return is_whole;
 }
 
-static bool add_pair(struct nd_job_pair **pairs, size_t *n, const struct nd_field *field, size_t prefix_len)
+static bool add_pair(struct nd_agent_option **pairs, size_t *n, const struct nd_record_field *field,
+                     size_t prefix_len)
 {
-    struct nd_job_pair *grown = realloc(*pairs, (*n + 1) * sizeof **pairs);
+    struct nd_agent_option *grown = realloc(*pairs, (*n + 1) * sizeof **pairs);
     if (grown == NULL)
         return false;
     *pairs = grown;
@@ -297,12 +300,12 @@ static bool add_node(char ***nodes, size_t *n, char *node)
     return true;
 }
 
-bool nd_job_add_float_node(struct nd_job *job, const char *node)
+bool nd_job_add_float_node(struct nd_agent_job *job, const char *node)
 {
     return add_node(&job->float_nodes, &job->n_float_nodes, nd_strdup(node));
 }
 
-void nd_job_remove_float_node(struct nd_job *job, const char *node)
+void nd_job_remove_float_node(struct nd_agent_job *job, const char *node)
 {
     for (size_t i = 0; i < job->n_float_nodes; i++)
         if (strcmp(job->float_nodes[i], node) == 0) {
@@ -312,7 +315,7 @@ void nd_job_remove_float_node(struct nd_job *job, const char *node)
         }
 }
 
-static bool add_pass(struct nd_job *job, const struct nd_field *field)
+static bool add_pass(struct nd_agent_job *job, const struct nd_record_field *field)
 {
     struct nd_job_pass *grown = realloc(job->passes, (job->n_passes + 1) * sizeof *grown);
     if (grown == NULL)
@@ -322,12 +325,12 @@ static bool add_pass(struct nd_job *job, const struct nd_field *field)
     return grown[job->n_passes++].model != NULL;
 }
 
-static bool has_prefix(const struct nd_field *field, const char *prefix)
+static bool has_prefix(const struct nd_record_field *field, const char *prefix)
 {
     return field->key_len >= strlen(prefix) && memcmp(field->key, prefix, strlen(prefix)) == 0;
 }
 
-static bool read_head(struct nd_job *job, const struct nd_record *record)
+static bool read_head(struct nd_agent_job *job, const struct nd_record *record)
 {
     for (size_t i = 0; i < N_TEXT_FIELDS; i++)
         if ((*text_at(job, i) = nd_fields_get(record, text_fields[i].key)) == NULL)
@@ -336,7 +339,7 @@ static bool read_head(struct nd_job *job, const struct nd_record *record)
         if (!nd_fields_get_u64(record, number_fields[i].key, number_at(job, i)))
             return false;
     size_t offset = 0;
-    struct nd_field field;
+    struct nd_record_field field;
     bool is_whole = true;
     while (is_whole && nd_fields_next(record, &offset, &field)) {
         if (has_prefix(&field, option_prefix))
@@ -354,7 +357,7 @@ static bool read_head(struct nd_job *job, const struct nd_record *record)
     return is_whole && offset == record->payload_bytes;
 }
 
-static bool read_tensor(struct nd_job *job, const struct nd_record *record)
+static bool read_tensor(struct nd_agent_job *job, const struct nd_record *record)
 {
     if (record->index[0] != job->n_tensors)
         return false;
@@ -375,7 +378,7 @@ static bool read_tensor(struct nd_job *job, const struct nd_record *record)
     return is_whole;
 }
 
-static bool read_check(struct nd_job *job, const struct nd_record *record)
+static bool read_check(struct nd_agent_job *job, const struct nd_record *record)
 {
     if (record->index[0] == 0 || record->index[0] >= job->n_passes || record->index[1] >= job->n_tensors ||
         job->tensors[record->index[1]].pass != 0)
@@ -389,7 +392,7 @@ static bool read_check(struct nd_job *job, const struct nd_record *record)
     return true;
 }
 
-static bool read_target(struct nd_job *job, const struct nd_record *record)
+static bool read_target(struct nd_agent_job *job, const struct nd_record *record)
 {
     if (record->index[0] != job->n_targets)
         return false;
@@ -410,7 +413,7 @@ static bool read_target(struct nd_job *job, const struct nd_record *record)
     return nd_shape_size_bytes(&target->shape, target->dtype, &target->sample_bytes, NULL) == ND_OK;
 }
 
-static bool read_probe(struct nd_job *job, const struct nd_record *record)
+static bool read_probe(struct nd_agent_job *job, const struct nd_record *record)
 {
     if (record->index[0] != job->n_probes)
         return false;
@@ -425,7 +428,7 @@ static bool read_probe(struct nd_job *job, const struct nd_record *record)
     return grown[job->n_probes - 1].name != NULL && grown[job->n_probes - 1].inputs != NULL;
 }
 
-static bool read_input(struct nd_job *job, const struct nd_record *record)
+static bool read_input(struct nd_agent_job *job, const struct nd_record *record)
 {
     size_t expected;
     if (record->index[0] >= job->n_probes || record->index[1] >= job->n_targets ||
@@ -437,7 +440,7 @@ static bool read_input(struct nd_job *job, const struct nd_record *record)
     return true;
 }
 
-static bool read_record(struct nd_job *job, const struct nd_record *record)
+static bool read_record(struct nd_agent_job *job, const struct nd_record *record)
 {
     switch (record->kind) {
     case ND_RECORD_JOB:
@@ -457,7 +460,7 @@ static bool read_record(struct nd_job *job, const struct nd_record *record)
     }
 }
 
-static bool has_every_input(const struct nd_job *job)
+static bool has_every_input(const struct nd_agent_job *job)
 {
     for (size_t p = 0; p < job->n_probes; p++)
         for (size_t i = 0; i < job->n_targets; i++)
@@ -466,9 +469,9 @@ static bool has_every_input(const struct nd_job *job)
     return true;
 }
 
-enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error *err)
+enum nd_status nd_job_read(const char *path, struct nd_agent_job *out, struct nd_error *err)
 {
-    struct nd_job job = {0};
+    struct nd_agent_job job = {0};
     enum nd_status status = nd_spool_reader_open(&job.reader, path, err);
     if (status != ND_OK)
         return status;
@@ -485,7 +488,7 @@ enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error
     return ND_OK;
 }
 
-static void free_pairs(struct nd_job_pair *pairs, size_t n)
+static void free_pairs(struct nd_agent_option *pairs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         free(pairs[i].key);
@@ -494,7 +497,7 @@ static void free_pairs(struct nd_job_pair *pairs, size_t n)
     free(pairs);
 }
 
-void nd_job_deinit(struct nd_job *job)
+void nd_job_deinit(struct nd_agent_job *job)
 {
     for (size_t i = 0; i < N_TEXT_FIELDS; i++)
         free(*text_at(job, i));
@@ -523,5 +526,5 @@ void nd_job_deinit(struct nd_job *job)
     }
     free(job->probes);
     nd_spool_reader_close(&job->reader);
-    *job = (struct nd_job){0};
+    *job = (struct nd_agent_job){0};
 }

@@ -8,7 +8,7 @@
 
 enum nd_store { ND_STORE_FULL, ND_STORE_DIGEST };
 
-struct nd_job_pair {
+struct nd_agent_option {
     char *key;
     char *value;
 };
@@ -45,7 +45,7 @@ struct nd_job_probe {
         *inputs; /* per target: n_samples * sample_bytes; borrowed from the map or from the host's probe */
 };
 
-struct nd_job {
+struct nd_agent_job {
     char *model_sha256; /* of the model that the passes are made of */
     char *ort_library;
     char *provider_name; /* "" or NULL: the CPU provider alone */
@@ -61,9 +61,9 @@ struct nd_job {
     uint64_t log_severity;
     uint64_t is_fallback_allowed;
     uint64_t is_untouched; /* the passes run the model as it is */
-    struct nd_job_pair *provider_options;
+    struct nd_agent_option *provider_options;
     size_t n_provider_options;
-    struct nd_job_pair *config;
+    struct nd_agent_option *config;
     size_t n_config;
     char **io_nodes; /* nodes that may run on the CPU: quantisation of the graph's own inputs and outputs */
     size_t n_io_nodes;
@@ -83,18 +83,18 @@ struct nd_job {
 };
 
 /* Writes the job to a new file. */
-enum nd_status nd_job_write(const struct nd_job *job, const char *path, struct nd_error *err);
+enum nd_status nd_job_write(const struct nd_agent_job *job, const char *path, struct nd_error *err);
 
 /* Reads it back; nothing in the file is trusted. ND_E_SPOOL_FORMAT when a part is missing or sizes contradict.
  */
-enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error *err);
+enum nd_status nd_job_read(const char *path, struct nd_agent_job *out, struct nd_error *err);
 
 /* Frees what the job owns (but not inputs, which are borrowed). Accepts the zeroed. */
-void nd_job_deinit(struct nd_job *job);
+void nd_job_deinit(struct nd_agent_job *job);
 
 /* Adds a float node; false: out of memory. Removes one of that name, if there is one. */
-bool nd_job_add_float_node(struct nd_job *job, const char *node);
-void nd_job_remove_float_node(struct nd_job *job, const char *node);
+bool nd_job_add_float_node(struct nd_agent_job *job, const char *node);
+void nd_job_remove_float_node(struct nd_agent_job *job, const char *node);
 
 /* Reruns: a few samples are run again in the same session, so that a capture knows whether its device repeats
  * itself. Chosen. ND_RERUN_SAMPLES: of each probe, its first ones. ND_RERUN_SHARE: at most one rerun for so
@@ -105,10 +105,10 @@ enum { ND_RERUN_SAMPLES = 4, ND_RERUN_SHARE = 20, ND_RERUN_FEWEST = 2, ND_RERUN_
 
 /* Sets n_rerun of all probes: first samples before second ones, the last probe before the first, because the
  * first ones (zeros, ones) say the least. */
-void nd_job_plan_reruns(struct nd_job *job);
+void nd_job_plan_reruns(struct nd_agent_job *job);
 
 /* How often the sample is run in each pass; differs: its first two runs did in this pass. */
-size_t nd_job_n_runs(const struct nd_job *job, size_t probe, size_t sample, bool differs);
+size_t nd_job_n_runs(const struct nd_agent_job *job, size_t probe, size_t sample, bool differs);
 
 /* A node of a session, and where it is. */
 struct nd_job_node {
@@ -120,7 +120,7 @@ struct nd_job_node {
 /* Which of the nodes are not on the job's provider, although they should be. Quantisation of the graph's own
  * inputs and outputs may be on the CPU, also by another name: where a layout pass moves a transpose behind the
  * last layer, the quantiser of the model goes with the transpose, and a new one ends the graph. */
-void nd_job_find_fell_back(const struct nd_job *job, const struct nd_job_node *nodes, size_t n,
+void nd_job_find_fell_back(const struct nd_agent_job *job, const struct nd_job_node *nodes, size_t n,
                            bool *is_fell_back);
 
 /* What an OUTPUT record says of its tensor; false when it is not understood. */

@@ -1,3 +1,4 @@
+/* Named texts in the payload of a record; record_fields.h has the format. */
 #include "devices/agent/spool/record_fields.h"
 
 #include <inttypes.h>
@@ -5,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "npudiff/core/parse.h"
 
 void nd_fields_add(struct nd_strbuf *payload, const char *key, const char *value)
@@ -38,7 +38,7 @@ enum nd_status nd_fields_append(struct nd_spool_writer *writer, enum nd_record_k
     return status;
 }
 
-bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_field *out)
+bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_record_field *out)
 {
     uint32_t lengths[2];
     size_t left = record->payload_bytes - *offset;
@@ -57,12 +57,12 @@ bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_fi
     return true;
 }
 
-bool nd_field_is(const struct nd_field *field, const char *key)
+bool nd_field_is(const struct nd_record_field *field, const char *key)
 {
     return field->key_len == strlen(key) && memcmp(field->key, key, field->key_len) == 0;
 }
 
-static bool find(const struct nd_record *record, const char *key, struct nd_field *out)
+static bool find(const struct nd_record *record, const char *key, struct nd_record_field *out)
 {
     size_t offset = 0;
     while (nd_fields_next(record, &offset, out))
@@ -73,19 +73,19 @@ static bool find(const struct nd_record *record, const char *key, struct nd_fiel
 
 char *nd_fields_get(const struct nd_record *record, const char *key)
 {
-    struct nd_field field;
+    struct nd_record_field field;
     return find(record, key, &field) ? strndup(field.value, field.value_len) : NULL;
 }
 
 char *nd_fields_text(const struct nd_record *record, const char *key)
 {
-    struct nd_field field;
+    struct nd_record_field field;
     return find(record, key, &field) ? strndup(field.value, field.value_len) : strdup("");
 }
 
 bool nd_fields_copy(const struct nd_record *record, const char *key, char *out, size_t size)
 {
-    struct nd_field field;
+    struct nd_record_field field;
     bool is_there = find(record, key, &field);
     size_t n = is_there && field.value_len < size ? field.value_len : is_there ? size - 1 : 0;
     if (n > 0)

@@ -16,13 +16,13 @@ enum nd_status nd_fields_append(struct nd_spool_writer *writer, enum nd_record_k
 
 /* Walks over the fields of a record: start with offset 0; key and value are views, not terminated. False at the
  * end or where the payload is malformed. */
-struct nd_field {
+struct nd_record_field {
     const char *key;
     size_t key_len;
     const char *value;
     size_t value_len;
 };
-bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_field *out);
+bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_record_field *out);
 
 /* The first value of that key as a new string (freed by the caller); NULL when there is none or memory is out.
  */
@@ -39,6 +39,6 @@ bool nd_fields_copy(const struct nd_record *record, const char *key, char *out, 
 bool nd_fields_get_u64(const struct nd_record *record, const char *key, uint64_t *out);
 
 /* Whether the field's key is `key`. */
-bool nd_field_is(const struct nd_field *field, const char *key);
+bool nd_field_is(const struct nd_record_field *field, const char *key);
 
 #endif

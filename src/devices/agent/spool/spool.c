@@ -1,3 +1,4 @@
+/* The spool, an append-only file of checksummed records: spool.h has the format. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

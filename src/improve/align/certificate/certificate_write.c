@@ -7,7 +7,7 @@
 #include "core/files/file.h"
 #include "core/files/new_file.h"
 #include "core/memory.h"
-#include "core/statistics/proportion.h"
+#include "core/statistics/evidence.h"
 #include "improve/align/certificate/certificate.h"
 #include "improve/align/outputs_json.h"
 

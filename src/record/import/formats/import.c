@@ -1,4 +1,5 @@
-/* Bare bytes: a YAML file says which files hold which tensor (docs/reference/import-raw.md). */
+/* The import of foreign files: the formats, their readers for bare bytes (docs/reference/import-raw.md), AI Hub
+ * and NumPy, and the facts of the user (docs/reference/import-facts.md). */
 #include "record/import/formats/import.h"
 
 #include <dirent.h>
@@ -21,11 +22,11 @@
 #include "npudiff/record/import.h"
 #include "npudiff/record/probe.h"
 #include "record/import/formats/aihub_walk.h"
-#include "record/import/npy_array.h"
+#include "record/import/imported.h"
 #include "record/import/write_facts.h"
-#include "record/probes/folder.h"
-#include "record/probes/for_model.h"
+#include "record/probes/loader.h"
 #include "record/probes/npz.h"
+#include "record/probes/probe.h"
 #include "record/qnn/net_run.h"
 
 enum { MAX_SAMPLES = 1000000 };
@@ -734,15 +735,4 @@ enum nd_status nd_import(const struct nd_import_options *given, struct nd_import
     free(repeats);
     nd_imported_deinit(&imported);
     return status;
-}
-
-void nd_import_result_deinit(struct nd_import_result *result)
-{
-    for (size_t i = 0; i < result->n_facts; i++) {
-        free(result->facts[i].kind);
-        free(result->facts[i].source);
-    }
-    free(result->facts);
-    free(result->cut_short);
-    *result = (struct nd_import_result){0};
 }

@@ -15,7 +15,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "record/import/formats/import.h"
-#include "record/import/npy_array.h"
+#include "record/import/imported.h"
 #include "record/probes/npz.h"
 
 struct poly {

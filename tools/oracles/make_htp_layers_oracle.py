@@ -1,0 +1,979 @@
+#!/usr/bin/env python3
+"""Makes more files golden/programs/bytes-*, and layers-*: uint8 layers on random encodings and random codes of which chipsets make
+different codes, or that stand behind one another, and the codes that the simulator of the HTP makes of them. What
+src/arithmetic computes is held against these files by test_arithmetics_bytes and, layers-* of both types, test_arithmetics_joined; no arithmetic of ours is in them.
+
+    tools/oracles/make_htp_layers_oracle.py --npudiff build/src/cli/npudiff -o golden/programs [--only strided]
+
+Needs what make_htp_oracle.py needs. The files are those of make_htp_concat_oracle.py, which writes them."""
+import argparse
+import os
+
+import numpy as np
+from onnx import TensorProto, helper
+
+import make_htp_concat_oracle as concat
+
+SEED = 20261124
+
+
+class Group(concat.Group):
+    """Layers side by side; those of one line stand behind one another."""
+
+    def scaled(self, codes, scale, zero=0, axis=None):
+        """Constant codes with an encoding of their own."""
+        codes, scale = np.asarray(codes), np.asarray(scale, np.float32)
+        zero = np.broadcast_to(np.asarray(zero, codes.dtype), scale.shape).copy()
+        self.n += 1
+        names = [self.constant(codes), self.constant(scale), self.constant(zero)]
+        self.nodes.append(helper.make_node("DequantizeLinear", names, ["r%d" % self.n],
+                                           **({} if axis is None else {"axis": axis})))
+        return "r%d" % self.n
+
+
+def strided_conv(g, kind, kernel=3, side=13, n=6):
+    """A depthwise Conv with strides 2 x 2. Kinds: without a bias, with one, rectified; "far": weights beyond 8 signed
+    bits; "small": scales so small that the provider leaves a bias in another scale as it is."""
+    x = g.encoding(0.04 if kind == "small" else 4)
+    w = g.rng.integers(-127, 128, [n, 1, kernel, kernel]).astype(np.int8)
+    scale = np.float32((1e-4 if kind == "small" else 0.01) * g.rng.uniform(0.5, 2))
+    zero_w, axis, zero_y = 0, None, int(g.rng.integers(60, 190))
+    if kind == "far":
+        w, zero_w = (w.astype(int) + 128).astype(np.uint8), 40
+    if kind in ("channels", "rectified"):
+        scale, axis = np.float32(scale * np.exp(g.rng.uniform(-1.5, 0, n))), 0
+    largest = float(np.max(scale))
+    operands = [g.input([2, n, side, side], x), g.scaled(w, scale, zero_w, axis)]
+    if kind != "plain":
+        bias = g.rng.integers(-40000, 40001, n).astype(np.int32)
+        operands.append(g.scaled(bias, np.float32(x[0]) * scale * np.float32(2.7 if kind == "small" else 1), 0, axis))
+    out = (side + 2 * (kernel // 2) - kernel) // 2 + 1
+    y = (np.float32(float(x[0]) * largest * 130 * kernel * g.rng.uniform(0.7, 1.5)), 0 if kind == "rectified" else zero_y)
+    g.add("Conv", operands, [2, n, out, out], y, group=n, strides=[2, 2], pads=[kernel // 2] * 4)
+
+
+def strided(g):
+    for kind in ("plain", "bias", "channels", "rectified", "far", "small", "small"):
+        strided_conv(g, kind)
+    strided_conv(g, "bias", 5)
+
+
+def batch_norm(g, x, kind, n=8, side=9, is_rectified=False):
+    reach = 4
+    operands = [x]
+    if kind == "bytes":
+        operands += [g.scaled(g.rng.integers(0, 256, n).astype(np.uint8), scale, zero)
+                     for scale, zero in ((0.01, 30), (0.01, 128), (0.01, 120))]
+        operands.append(g.scaled(g.rng.integers(40, 256, n).astype(np.uint8), 0.008))
+    else:
+        bias = g.rng.uniform(-reach / 4, reach / 4, n).astype(np.float32)
+        bias[0] = -reach  # the greatest is negative: a positive one may get the wrong sign (docs/results/found.md)
+        operands.append(g.scaled(g.rng.integers(30, 128, n).astype(np.int8), g.rng.uniform(0.005, 0.015)))
+        operands += [g.constant(bias), g.constant(g.rng.normal(0, 0.5, n).astype(np.float32)),
+                     g.constant(g.rng.uniform(0.4, 2, n).astype(np.float32))]
+    if not is_rectified:
+        return g.add("BatchNormalization", operands, [1, n, side, side], g.encoding(reach))
+    made = "y%d_norm" % len(g.outputs)
+    g.nodes.append(helper.make_node("BatchNormalization", operands, [made], name=made))
+    return g.add("Relu", [made], [1, n, side, side], (g.encoding(reach)[0], 0))
+
+
+def norms(g):
+    shape = [1, 8, 9, 9]
+    for kind in ("bytes", "floats"):
+        conv = [g.input(shape, g.encoding(4)), g.weights([8, 8, 1, 1], 0.006)]
+        batch_norm(g, g.add("Conv", conv, shape, g.encoding(4)), kind)
+        add = [g.input(shape, g.encoding(3)), g.input(shape, g.encoding(3))]
+        batch_norm(g, g.add("Add", add, shape, g.encoding(4)), kind)
+
+
+def normed(g):
+    """BatchNormalization with a Relu, of a graph input and of a Conv."""
+    for i in range(12):
+        n, side = int(g.rng.integers(2, 20)), (1, 5, 9)[i % 3]
+        shape = [1, n, side, side]
+        real = g.input(shape, g.encoding(4))
+        if i % 4 > 1:
+            real = g.add("Conv", [real, g.weights([n, n, 1, 1], 0.006)], shape, g.encoding(4))
+        batch_norm(g, real, "bytes" if i % 2 else "floats", n, side, True)
+
+
+def prelu(g, low, high):
+    """Slopes up to between low and high; each channel has all 256 codes."""
+    n, x = 3, g.encoding(4)
+    every = np.stack([g.rng.permutation(256) for _ in range(n)]).reshape(1, n, 16, 16)
+    codes = g.rng.integers(1, 256, [n, 1, 1]).astype(np.uint8)
+    y = (np.float32(x[0] * np.exp(g.rng.uniform(np.log(0.3), np.log(3.5)))), int(g.rng.integers(10, 160)))
+    real = g.input([1, n, 16, 16], x)
+    g.codes["x%d" % (len(g.inputs) - 1)] = every.astype(g.type)
+    g.add("PRelu", [real, g.scaled(codes, g.rng.uniform(low, high) / 255)], [1, n, 16, 16], y)
+
+
+def slopes(g):
+    for low, high in ((0.02, 0.12), (0.12, 0.5), (0.5, 1), (0.2, 0.3)):
+        prelu(g, low, high)
+    conv = [g.input([1, 4, 8, 8], g.encoding(4)), g.weights([4, 4, 3, 3], 0.006)]
+    x = g.add("Conv", conv, [1, 4, 8, 8], g.encoding(4), pads=[1, 1, 1, 1])
+    g.add("PRelu", [x, g.scaled(g.rng.integers(1, 256, [4, 1, 1]).astype(np.uint8), 0.001)], [1, 4, 8, 8], g.encoding(4))
+
+
+def fused(g):
+    """A LeakyRelu behind a MatMul, which v73 makes in one operation."""
+    x = g.add("MatMul", [g.input([8, 12], g.encoding(4)), g.weights([12, 8], 0.01)], [8, 8], g.encoding(4))
+    g.add("LeakyRelu", [x], [8, 8], g.encoding(3), alpha=0.1)
+
+
+WINDOWS = [  # size, stride, padding, whether that counts
+    (3, 1, 0, 0), (3, 1, 1, 1), (5, 1, 2, 1), (5, 1, 0, 0), (3, 2, 0, 0), (3, 2, 1, 1), (5, 2, 0, 0), (3, 1, 1, 0), (3, 2, 1, 0)]
+
+
+def averages(g):
+    """Windows that overlap, or reach beyond the plane."""
+    for size, stride, pad, counts in WINDOWS:
+        for ratio in (1, g.rng.uniform(1, 3.5), g.rng.uniform(0.25, 1)):
+            x = g.encoding(4)
+            y = x if ratio == 1 else (np.float32(x[0] / ratio), int(g.rng.integers(0, 256)))
+            n, rows, columns = int(g.rng.integers(2, 9)), int(g.rng.integers(7, 13)), int(g.rng.integers(7, 13))
+            real = g.input([1, n, rows, columns], x)
+            near = g.rng.integers(0, 256, [1, n, 1, 1]) + g.rng.integers(-60, 61, [1, n, rows, columns])
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(near, 0, 255).astype(g.type)
+            out = [(side + 2 * pad - size) // stride + 1 for side in (rows, columns)]
+            g.add("AveragePool", [real], [1, n, *out], y, kernel_shape=[size] * 2, strides=[stride] * 2, pads=[pad] * 4,
+                  count_include_pad=counts)
+
+
+def instances(g):
+    for n, rows, columns, kind in ((6, 9, 7, np.uint8), (8, 5, 5, np.uint8), (5, 12, 12, np.uint8), (12, 4, 6, np.uint8),
+                                   (6, 8, 8, np.int8), (4, 9, 11, np.int8)):
+        x = g.encoding(4)
+        real = g.input([1, n, rows, columns], x)
+        deviations = np.exp(g.rng.uniform(np.log(12), np.log(70), [1, n, 1, 1]))
+        near = g.rng.integers(60, 200, [1, n, 1, 1]) + g.rng.normal(0, 1, [1, n, rows, columns]) * deviations
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(near, 0, 255).astype(g.type)
+        scale = np.float32(g.rng.uniform(0.004, 0.012))
+        bias = np.rint(g.rng.normal(0, 0.5, n) / float(x[0] * scale)).astype(np.int32)
+        low, zero = (0, int(g.rng.integers(0, 60))) if kind == np.uint8 else (-128, 0)
+        weights = g.scaled(g.rng.integers(low, low + 256, n).astype(kind), scale, zero)
+        g.add("InstanceNormalization", [real, weights, g.scaled(bias, np.float32(x[0]) * scale)], [1, n, rows, columns],
+              g.encoding(3), epsilon=float(g.rng.choice([1e-5, 1e-3])))
+
+
+def deviations(g):
+    """InstanceNormalization of uint16, and LayerNormalization of rows whose multiplier of 15 bits lies next to a half."""
+    for n, rows, columns, kind in ((5, 9, 7, np.uint8), (4, 16, 16, np.uint8), (6, 5, 8, np.int8)):
+        x = (np.float32(np.exp(g.rng.uniform(np.log(5e-6), np.log(5e-4)))), int(g.rng.integers(0, 65536)))
+        real = g.input([1, n, rows, columns], x)
+        reach = np.exp(g.rng.uniform(np.log(5000), np.log(18000), [1, n, 1, 1]))
+        near = g.rng.uniform(12000, 52000, [1, n, 1, 1]) + g.rng.normal(0, 1, [1, n, rows, columns]) * reach
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(near, 0, 65535).astype(g.type)
+        scale = np.float32(g.rng.uniform(0.004, 0.01))
+        bias = np.rint(g.rng.normal(0, 0.5, n) / float(x[0] * scale)).astype(np.int32)
+        low, zero = (0, int(g.rng.integers(0, 60))) if kind == np.uint8 else (-128, 0)
+        weights = g.scaled(g.rng.integers(low, low + 256, n).astype(kind), scale, zero)
+        y = (np.float32(g.rng.uniform(3, 9) / 65536), int(g.rng.integers(10000, 56000)))
+        g.add("InstanceNormalization", [real, weights, g.scaled(bias, np.float32(x[0]) * scale)], [1, n, rows, columns], y,
+              epsilon=float(g.rng.choice([1e-6, 1e-5, 1e-3])))
+    for n in (24, 64):
+        x, scale, y = np.float32(g.rng.uniform(2e-5, 4e-4)), np.float32(g.rng.uniform(0.003, 0.008)), np.float32(g.rng.uniform(6, 9) / 65536)
+        drawn = g.rng.normal(g.rng.integers(24000, 42000, [4000, 1]), g.rng.uniform(1500, 11000, [4000, 1]), [4000, n])
+        drawn = np.clip(drawn, 0, 65535).astype(g.type)
+        factors = float(x) * float(scale) / float(y) / np.sqrt(drawn.astype(float).var(1) * float(x) ** 2 + float(np.float32(1e-5)))
+        chosen = drawn[np.argsort(np.abs(np.frexp(factors)[0] * 2 ** 16 % 1 - 0.5))[:16]]
+        real = g.input([16, n], (x, 30000))
+        g.codes["x%d" % (len(g.inputs) - 1)] = chosen
+        weights = g.scaled(g.rng.integers(40, 256, n).astype(np.uint8), scale)
+        bias = g.scaled(np.rint(g.rng.normal(0, 0.3, n) / float(x * scale)).astype(np.int32), x * scale)
+        g.add("LayerNormalization", [real, weights, bias], [16, n], (y, int(g.rng.integers(28000, 36000))), axis=-1, epsilon=1e-5)
+
+
+def cuts(g):
+    """LayerNormalization of uint8, of rows whose multiplier lies next to a multiple of 2^-16."""
+    for n in (24, 64):
+        x, scale, y = (np.float32(g.rng.uniform(*ends)) for ends in ((0.005, 0.05), (0.008, 0.02), (0.02, 0.03)))
+        drawn = g.rng.normal(g.rng.uniform(60, 190, [8000, 1]), g.rng.uniform(3, 50, [8000, 1]), [8000, n])
+        drawn = np.rint(np.clip(drawn, 0, 255)).astype(g.type)
+        factors = 2 ** 16 * float(x) * float(scale) / float(y) / np.sqrt(drawn.astype(float).var(1) * float(x) ** 2 + float(np.float32(1e-5)))
+        chosen = drawn[np.argsort(np.abs(factors - np.rint(factors)) / factors)[:32]]
+        real = g.input([32, n], (x, 119))
+        g.codes["x%d" % (len(g.inputs) - 1)] = chosen
+        weights = g.scaled(g.rng.integers(0, 256, n).astype(np.uint8), scale, int(g.rng.integers(0, 128)))
+        g.add("LayerNormalization", [real, weights], [32, n], (y, 128), axis=-1, epsilon=1e-5)
+
+
+def short_softmax(g):
+    for n in range(3, 17):
+        shape = [40, n]
+        x = (np.float32(np.exp(g.rng.uniform(np.log(0.01), np.log(0.2)))), int(g.rng.integers(0, 256)))
+        real = g.input(shape, x)
+        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / x[0], shape)) + g.rng.integers(0, 20, [40, 1])
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(255 - below, 0, 255).astype(g.type)
+        y = 1 / 256 if g.rng.integers(0, 2) else np.exp(g.rng.uniform(np.log(0.002), np.log(0.007)))
+        g.add("Softmax", [real], shape, (np.float32(y), 0), axis=-1)
+
+
+def rows(g):
+    """Softmax of 2 to 20 elements along any axis, with fine and coarse codes, and with the zero points that count: all in rows of
+    2, else 128."""
+    for i in range(30):
+        n = (2, 2, 3, 4, 6, 9, 13, 16, 17, 20)[i % 10]
+        shape, axis = [((30, n), 1), ((1, n, 5, 6), 1), ((1, 5, 6, n), 3), ((5, n, 6), 1), ((5, 6, n), 2)][i // 2 % 5]
+        x = (np.float32(np.exp(g.rng.uniform(np.log(5e-4), np.log(1.5)))), int(g.rng.integers(0, 256)))
+        real = g.input(shape, x)
+        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / max(x[0], 0.004), shape)) + g.rng.integers(0, 20)
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(255 - below, 0, 255).astype(g.type)
+        zero = int(g.rng.integers(0, 256)) if n == 2 else 128 * int(g.rng.integers(0, 2))
+        finest = 1.4e-4 if zero == 0 and n > 2 else 2.6e-4
+        g.add("Softmax", [real], shape, (np.float32(np.exp(g.rng.uniform(np.log(finest), np.log(0.07)))), zero), axis=axis)
+
+
+def shares(g):
+    """uint16 Softmax along any axis; two of three have a zero point of the output, and are rescaled."""
+    for i in range(18):
+        n = (3, 4, 7, 12, 16, 21)[i % 6]
+        shape, axis = [((8, n), 1), ((1, n, 3, 4), 1), ((3, n, 4), 1)][i // 2 % 3]
+        x = (np.float32(np.exp(g.rng.uniform(np.log(6e-5), np.log(0.1)))), int(g.rng.integers(0, 65536)))
+        real = g.input(shape, x)
+        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / x[0], shape)) + g.rng.integers(0, 2000)
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(65535 - below, 0, 65535).astype(g.type)
+        zero = 0 if i % 3 == 0 else int(g.rng.integers(1, 65536))
+        g.add("Softmax", [real], shape, (np.float32(np.exp(g.rng.uniform(np.log(1e-6), np.log(2e-4)))), zero), axis=axis)
+
+
+SOFTMAX = [[1, 12, 20], [1, 2, 17, 17], [1, 6, 33], [1, 4, 64], [2, 3, 4, 24], [1, 5, 128]]
+
+
+def softmax(g):
+    for shape in SOFTMAX:
+        x = (np.float32(np.exp(g.rng.uniform(np.log(0.01), np.log(0.2)))), int(g.rng.integers(0, 256)))
+        real = g.input(shape, x)
+        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / x[0], shape)) + g.rng.integers(0, 20, shape[:-1] + [1])
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(255 - below, 0, 255).astype(g.type)
+        y = 1 / 256 if g.rng.integers(0, 2) else np.exp(g.rng.uniform(np.log(0.0015), np.log(0.007)))
+        g.add("Softmax", [real], shape, (np.float32(y), 0), axis=-1)
+
+
+def transposed(g):
+    """A ConvTranspose by two places whose output has a row and a column more than its windows reach."""
+    for kind in ("plain", "bias", "channels", "rectified", "wide"):
+        n_in, n_out, rows, columns = (int(g.rng.integers(a, b)) for a, b in ((2, 7), (3, 9), (4, 8), (4, 8)))
+        x, size = g.encoding(4), 5 if kind == "wide" else 3
+        w = g.rng.integers(-127, 128, [n_in, n_out, size, size]).astype(np.int8)
+        scale, axis = np.float32(0.01 * g.rng.uniform(0.5, 2)), None
+        if kind in ("channels", "rectified"):
+            scale, axis = np.float32(scale * np.exp(g.rng.uniform(-1.5, 0, n_out))), 1
+        operands = [g.input([2, n_in, rows, columns], x), g.scaled(w, scale, 0, axis)]
+        if kind != "plain":
+            bias = g.rng.integers(-20000, 20001, n_out).astype(np.int32)
+            operands.append(g.scaled(bias, np.float32(x[0]) * scale, 0, None if axis is None else 0))
+        y = (np.float32(float(x[0]) * float(np.max(scale)) * 100 * size * g.rng.uniform(0.7, 1.5)),
+             0 if kind == "rectified" else int(g.rng.integers(60, 190)))
+        more = {} if kind == "wide" else {"auto_pad": "NOTSET"}  # which ONNX Runtime's preprocessing writes
+        g.add("ConvTranspose", operands, [2, n_out, 2 * rows, 2 * columns], y, strides=[2, 2], pads=[size // 2] * 4,
+              output_padding=[1, 1], **more)
+
+
+def means(g, op="ReduceMean"):
+    """Multipliers below 1/2 and above, of few elements and of more, along all kinds of axes."""
+    for ratio in (1.3, 5.9):
+        x = (np.float32(0.05), 230)
+        real = g.input([1, 40, 5], x)
+        y = (np.float32((0.05 if op == "ReduceMean" else 0.25) / ratio), 132)
+        g.add(op, [real, g.constant(np.array([2]))], [1, 40, 1], y, keepdims=1)
+    for i in range(24):
+        n, rows, columns = (int(v) for v in g.rng.integers(2, 12, 3))
+        shape, axes = [([1, 30, n * rows], [2]), ([1, n * rows, 20], [1]), ([40, n], [1]), ([1, n, rows, columns], [2, 3]),
+                       ([1, rows, columns, n], [1, 2]), ([1, rows, 20, n], [1])][i % 6]
+        count = int(np.prod([shape[axis] for axis in axes]))
+        multiplier = np.exp(g.rng.uniform(np.log(0.05), np.log(1.5)))
+        x, center = g.encoding(4), g.rng.integers(60, 200)
+        if i % 12 == 3:  # in the layout of a Conv
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([n, n, 1, 1], 0.006)], shape, x)
+        else:
+            real = g.input(shape, x)
+            reach = min(60, 100 / multiplier / count)
+            near = x[1] + (center - 128) / 128 * reach + g.rng.uniform(-reach, reach, shape)
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(np.rint(near), 0, 255).astype(g.type)
+        out = [1 if axis in axes else size for axis, size in enumerate(shape)]
+        y = (np.float32(float(x[0]) / (count if op == "ReduceMean" else 1) / multiplier), int(g.rng.integers(60, 200)))
+        g.add(op, [real, g.constant(np.array(axes))], out, y, keepdims=1)
+
+
+def totals(g):
+    means(g, "ReduceSum")
+
+
+def reciprocals(g):
+    """Of all codes; one has a code."""
+    for i in range(12):
+        scale = np.float32(np.exp(g.rng.uniform(np.log(0.004), np.log(0.2))))
+        x = (scale, int(g.rng.integers(0, max(1, 256 - round(1 / scale)))) if i % 3 else 0)
+        real = g.input([1, 256], x)
+        g.codes["x%d" % i] = np.arange(256).reshape(1, 256).astype(g.type)
+        y = (np.float32(1 / scale / g.rng.uniform(3, 60) / 255), int(g.rng.integers(0, 200)) if i % 2 else 0)
+        g.add("Reciprocal", [real], [1, 256], y)
+
+
+def is_tied(a, b, y):
+    """Whether a multiplier of b lies so near to a half that it depends on how the quotient of scales is rounded."""
+    a, b, y = (np.float32(v) for v in (a, b, y))
+    bits = 15 - max(0, int(np.floor(np.log2(float(a) / float(y) + float(b) / float(y)))) + 2)
+    return len({float(np.rint(float(q) * 2.0 ** bits)) for q in (float(b) / float(y), b / y, b * (np.float32(1) / y))}) > 1
+
+
+def sums(g):
+    """Add with multipliers that are nearly half between two numbers."""
+    found = [(0.0216222, 0.09735239, 0.10483218)]
+    while len(found) < 8:
+        scales = np.exp(g.rng.uniform(np.log(0.01), np.log(0.2), 3)).astype(np.float32)
+        if is_tied(*scales):
+            found.append(tuple(scales))
+    for a, b, y in found:
+        zeros = [int(v) for v in g.rng.integers(60, 190, 3)]
+        operands = [g.input([40, 40], (np.float32(s), z)) for s, z in zip((a, b), zeros)]
+        g.add("Add", operands, [40, 40], (np.float32(y), zeros[2]))
+
+
+def differences(g):
+    """Sub whose operands have smaller scales than the output."""
+    for _ in range(8):
+        y = np.float32(np.exp(g.rng.uniform(np.log(0.05), np.log(0.5))))
+        zeros = [int(v) for v in g.rng.integers(60, 190, 3)]
+        operands = [g.input([40, 40], (np.float32(y * np.exp(g.rng.uniform(-3.5, -1.4))), z)) for z in zeros[:2]]
+        g.add("Sub", operands, [40, 40], (y, zeros[2]))
+
+
+def quotients(g):
+    """Div of powers of two, which are as near to the end of their range as negative numbers get."""
+    for _ in range(8):
+        shape, a, b = [16, 40], g.encoding(4), g.encoding(4)
+        reals = [g.input(shape, a), g.input(shape, (b[0], int(g.rng.choice([0, 128]))))]
+        powers = a[1] + g.rng.choice([-1, 1], shape) * 2 ** g.rng.integers(0, 8, shape)
+        g.codes["x%d" % (len(g.inputs) - 2)] = np.clip(powers, 0, 255).astype(g.type)
+        scale = np.float32(a[0] / b[0] * np.exp(g.rng.uniform(-5, -2)))
+        g.add("Div", reals, shape, (scale, int(g.rng.integers(60, 200))))
+
+
+SHAPE = [1, 8, 9, 9]
+
+
+def made_by(g, kind, x):
+    """A tensor in the encoding x, in the layout of a Conv or not."""
+    made = {"Conv": ["Conv"], "Conv, Add": ["Conv", "Add"], "Batch, Add": ["Batch", "Add"]}.get(kind, [kind])
+    real = None
+    for op in made:
+        y = x if op == made[-1] else g.encoding(4)
+        if op == "Conv":
+            real = g.add("Conv", [g.input(SHAPE, g.encoding(4)), g.weights([8, 8, 1, 1], 0.006)], SHAPE, y)
+        elif op == "Batch":
+            real = batch_norm(g, g.input(SHAPE, g.encoding(4)), "bytes")
+        elif op == "Add":
+            real = g.add("Add", [real or g.input(SHAPE, g.encoding(3)), g.input(SHAPE, g.encoding(3))], SHAPE, y)
+        elif op == "MaxPool":
+            real = g.add("MaxPool", [g.input([1, 8, 18, 18], y)], SHAPE, y, kernel_shape=[2, 2], strides=[2, 2])
+        elif op == "MatMul":
+            real = g.add("MatMul", [g.input(SHAPE, g.encoding(4)), g.weights([9, 9], 0.006)], SHAPE, y)
+        else:
+            real = g.input(SHAPE, y)
+    return real
+
+
+def by_numbers(g):
+    """Mul and Div by one number: quotients of scales with which many codes lie next to a half."""
+    for kind in ("Conv", "Conv, Add", "Batch, Add", "MaxPool", "MatMul", "Add", "input"):
+        for op in ("Mul", "Div"):
+            x, number = g.encoding(4), np.float32(0.01) * 200
+            near = np.abs((np.arange(-99, 99) * (ratios := g.rng.uniform(0.55, 1.9, [400, 1]))) % 1 - 0.496) < 0.0038
+            ratio = float(ratios[np.argmax(near.sum(1)), 0])
+            y = float(x[0]) / ratio * (number if op == "Mul" else 1 / number)
+            constant = g.real(g.constant(np.uint8(200)), (0.01, 0), np.uint8)
+            g.add(op, [made_by(g, kind, x), constant], SHAPE, (np.float32(y), int(g.rng.integers(90, 160))))
+
+
+def operand(g, kind, zero, n=10):
+    """What a MatMul reads second, of that zero point; its codes reach beyond 8 signed bits on either side."""
+    x, y = g.encoding(3), g.encoding(3)
+    scale, shape = np.float32(x[0] * g.rng.uniform(0.45, 0.6)), [n, n]
+    if kind in ("Add", "Sub"):
+        operands = [g.input(shape, x), g.input(shape, (x[0], y[1]))]
+        scale = np.float32(2.2 * scale)
+    elif kind == "Mul":
+        operands, scale = [g.input(shape, x), g.input(shape, y)], np.float32(scale * y[0] * 50)
+    elif kind in ("Clip", "Div"):
+        more = [g.constant(np.float32(v)) for v in (-9, 9)] if kind == "Clip" else [g.real(g.constant(np.uint8(200)), (0.005, 0), np.uint8)]
+        operands = [g.input(shape, x), *more]
+    else:
+        scales, axis = (0.01, None) if kind != "channels" else (g.rng.uniform(0.004, 0.01, n), 1)
+        w = g.rng.integers(-127, 128, shape).astype(np.int8)
+        w = g.input(shape, (0.01, 128)) if kind == "both" else g.scaled(w, scales, 0, axis)
+        operands, scale = [g.input(shape, x), w], np.float32(scale * (2.6 if kind == "channels" else 3.8))
+        if kind == "Gemm":
+            operands.append(g.scaled(g.rng.integers(-6000, 6000, n).astype(np.int32), x[0] * np.float32(0.01)))
+    return g.add({"both": "MatMul", "channels": "Gemm"}.get(kind, kind), operands, shape, (scale, zero)), scale
+
+
+def moved(g, real, encoding, kind, n=10):
+    if kind == "turned":
+        return g.add("Transpose", [real], [n, n], encoding, perm=[1, 0]), [n, n]
+    if kind == "heads":
+        real = g.add("Reshape", [real, g.constant(np.array([n, 2, n // 2]))], [n, 2, n // 2], encoding)
+        return g.add("Transpose", [real], [2, n, n // 2], encoding, perm=[1, 0, 2]), [2, n, n // 2]
+    if kind == "cut":
+        ends = [g.constant(np.array([v])) for v in (1, n - 1, 0)]
+        return g.add("Slice", [real, *ends], [n - 2, n], encoding), [n - 2, n]
+    return real, [n, n]
+
+
+OPERANDS = [("MatMul", ""), ("MatMul", "heads"), ("Add", "turned"), ("Sub", ""), ("Gemm", ""), ("both", ""), ("Mul", ""),
+            ("Clip", ""), ("Div", ""), ("channels", ""), ("MatMul", "cut"), ("Add", "cut")]
+
+
+def operands(g):
+    """Second operands of a MatMul, with zero points near to 128 and farther."""
+    for kind, move in OPERANDS:
+        for zero in (int(g.rng.integers(112, 128)), int(g.rng.integers(129, 145)), int(g.rng.choice([111, 145])), 80):
+            real, scale = operand(g, kind, zero)
+            real, shape = moved(g, real, (scale, zero), move)
+            first, x = shape[:-2] + [6, shape[-2]], g.encoding(3)
+            out = shape[:-2] + [6, shape[-1]]
+            y = np.float32(x[0] * scale * 130 * np.sqrt(shape[-2]))
+            g.add("MatMul", [g.input(first, x), real], out, (y, int(g.rng.integers(90, 160))))
+
+
+def sloped(g):
+    """A LeakyRelu behind a MatMul or Gemm, which v73 makes in one operation."""
+    for kind in ("plain", "bias", "channels"):
+        n_in, n = int(g.rng.integers(3, 21)), int(g.rng.integers(2, 9))
+        x, w, scale, axis = g.encoding(4), g.rng.integers(-127, 128, [n_in, n]).astype(np.int8), np.float32(0.01), None
+        if kind == "channels":
+            scale, axis = np.float32(scale * np.exp(g.rng.uniform(-1.5, 0, n))), 1
+        operands = [g.input([40, n_in], x), g.scaled(w, scale, 0, axis)]
+        if kind != "plain":
+            bias = g.rng.integers(-2 ** g.bits * 20, 2 ** g.bits * 20, n).astype(np.int32)
+            operands.append(g.scaled(bias, np.float32(x[0]) * scale, 0, None if axis is None else 0))
+        reach = float(x[0]) * 0.01 * 70 * 2 ** (g.bits - 2) * np.sqrt(n_in)
+        made = g.add("Gemm" if kind != "plain" else "MatMul", operands, [40, n], g.encoding(reach))
+        y = (np.float32(reach / 2 ** (g.bits - 1) * g.rng.uniform(0.3, 1.2)), int(g.rng.integers(1, 2 ** g.bits // 4)))
+        g.add("LeakyRelu", [made], [40, n], y, alpha=float(g.rng.choice([0.01, 0.05, 0.1, 0.2, 0.3])))
+
+
+def enlarged(g):
+    """A Resize between the elements, by 2 x 2, that reads an input of the graph in floats."""
+    for kind in ("wide", "positive", "flat", "line", "plain"):
+        shape = [1, int(g.rng.integers(2, 6)), 1 if kind == "line" else int(g.rng.integers(2, 9)), int(g.rng.integers(2, 9))]
+        name, reach = "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        values = g.rng.uniform(0 if kind == "positive" else -reach, reach, shape).astype(np.float32)
+        if kind == "flat":
+            values = np.round(values / reach * 2).astype(np.float32) * np.float32(reach)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        g.codes[name] = values
+        low, high = float(values.min()), float(values.max())
+        y = np.float32((max(high, 0) - min(low, 0)) / (2 ** g.bits - 1))
+        attributes = {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel" if kind == "plain" else "half_pixel"}
+        g.add("Resize", [name, "", g.constant(np.array([1, 1, 2, 2], np.float32))], shape[:2] + [2 * n for n in shape[2:]],
+              (y, int(round(-min(low, 0) / float(y)))), **attributes)
+    for side in (3, 8):   # of codes, to another encoding
+        x, y = g.encoding(2), g.encoding(2)
+        g.add("Resize", [g.input([1, 3, side, 7], x), "", g.constant(np.array([1, 1, 2, 2], np.float32))], [1, 3, 2 * side, 14], y,
+              mode="linear", coordinate_transformation_mode="half_pixel")
+
+
+def swished(g):
+    """A HardSwish behind a MatMul or Gemm, which v73 makes in one operation; "steep": of great numbers, "small": of sums beyond its
+    range."""
+    for kind in ("plain", "bias", "channels", "steep", "small"):
+        n_in, n = int(g.rng.integers(3, 21)), int(g.rng.integers(2, 9))
+        reach = 60 if kind == "steep" else np.exp(g.rng.uniform(0, 2.5))
+        x, w, axis = g.encoding(4), g.rng.integers(-127, 128, [n_in, n]).astype(np.int8), None
+        scale = np.float32(reach / (float(x[0]) * 70 * 2 ** (g.bits - 2) * np.sqrt(n_in)))
+        if kind == "channels":
+            scale, axis = np.float32(scale * np.exp(g.rng.uniform(-1.5, 0, n))), 1
+        operands = [g.input([40, n_in], x), g.scaled(w, scale, 0, axis)]
+        if kind in ("bias", "channels"):
+            bias = g.rng.integers(-2 ** g.bits * 20, 2 ** g.bits * 20, n).astype(np.int32)
+            operands.append(g.scaled(bias, np.float32(x[0]) * scale, 0, None if axis is None else 0))
+        made = g.add("Gemm" if kind in ("bias", "channels") else "MatMul", operands, [40, n], g.encoding(reach))
+        top = reach * (0.1 if kind == "small" else g.rng.uniform(0.7, 1.2))
+        y = np.float32((top + 0.375) / (2 ** g.bits - 1))
+        g.add("HardSwish", [made], [40, n], (y, int(0.375 / float(y))))
+
+
+def floats(g):
+    """Layers that read an input of the graph in floats."""
+    shape = [1, 4, 9, 12]
+    resize = ["", g.constant(np.array([1, 1, 2, 2], np.float32))]
+    cases = [("Relu", [], shape, {}), ("Clip", [g.constant(np.float32(0)), g.constant(np.float32(1.3))], shape, {}),
+             ("Gather", [g.constant(np.array([0, 2, 3]))], [1, 3, 9, 12], {"axis": 1}), ("Flatten", [], [1, 432], {"axis": 1}),
+             ("AveragePool", [], [1, 4, 3, 4], {"kernel_shape": [3, 3], "strides": [3, 3]}),
+             ("Pad", [g.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1]))], [1, 4, 11, 14], {"mode": "constant"}),
+             ("Resize", resize, [1, 4, 18, 24],
+              {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+             ("AveragePool", [], [1, 4, 4, 6], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+             ("AveragePool", [], shape, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+             ("AveragePool", [], [1, 4, 7, 10], {"kernel_shape": [3, 3]})]
+    if g.bits == 16:
+        cases.append(("Slice", [g.constant(np.array([n])) for n in (1, 7, 2, 1)], [1, 4, 6, 12], {}))
+    for op, more, out, attributes in cases:
+        name, reach = "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        g.codes[name] = (g.rng.normal(0, 1, shape) * reach / 3).astype(np.float32)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        is_positive = op in ("Relu", "Clip")
+        scale = np.float32(reach * g.rng.uniform(0.6, 1.2) / 2 ** (g.bits - (0 if is_positive else 1)))
+        g.add(op, [name, *more], out, (scale, 0 if is_positive else int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3))),
+              **attributes)
+    for op, bounds in (("Relu", []), ("Clip", [0, 0.77])):   # behind a Slice, all in floats
+        name, reach = "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        g.codes[name] = (g.rng.normal(0, 1, shape) * reach / 2).astype(np.float32)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        cut = [g.constant(np.array([n])) for n in (1, 7, 2)]
+        g.nodes.append(helper.make_node("Slice", [name, *cut], [name + "_cut"], name=name + "_cut"))
+        g.add(op, [name + "_cut", *(g.constant(np.float32(b * reach)) for b in bounds)], [1, 4, 6, 12],
+              (np.float32(reach * g.rng.uniform(0.8, 1.2) / 2 ** g.bits), 0))
+
+
+def near_halves(g):
+    """An AveragePool of 3 x 3 by steps of one, of windows chosen so that it shows how their sum is rounded: as float32 place by place, once,
+    or not at all."""
+    windows = g.rng.normal(0, 1, [2000000, 9]).astype(np.float16)
+    products = windows.astype(np.float64) * np.float64(np.float16(1 / 9))
+    exact, by_place = products.sum(1), np.zeros(len(windows), np.float32)
+    for i in range(9):
+        by_place = (by_place + products[:, i]).astype(np.float32)
+    shown = (exact.astype(np.float32).astype(np.float16) != by_place.astype(np.float16)) | (exact.astype(np.float32).astype(np.float16) != exact.astype(np.float16))
+    chosen, shape = windows[shown][:40], [1, 2, 12, 15]
+    g.codes["x0"] = chosen.reshape(2, 4, 5, 3, 3).transpose(0, 1, 3, 2, 4).reshape(shape).astype(np.float32)
+    g.inputs.append(helper.make_tensor_value_info("x0", TensorProto.FLOAT, shape))
+    g.add("AveragePool", ["x0"], [1, 2, 10, 13], (np.float32(2 ** -14), 32768), kernel_shape=[3, 3])
+
+
+def chained(g):
+    """A MaxPool or a Resize to the nearest that reads what other float operators made of a graph input."""
+    for i in range(12):
+        shape, name, reach = [1, int(g.rng.integers(1, 7)), 8, int(g.rng.integers(4, 12))], "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        g.codes[name] = (g.rng.normal(0, 1, shape) * reach / 3).astype(np.float32)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        made = name + "_made"
+        bounds = [g.constant(np.float32(b * reach)) for b in (-0.4, 0.5)] if i % 3 == 1 else []
+        pool = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+        op = ("MaxPool", "Clip", "Relu")[i % 3]
+        g.nodes.append(helper.make_node(op, [name, *bounds], [made], name=made, **(pool if op == "MaxPool" else {})))
+        if i % 4 == 3:   # brought to other axes and back
+            ways = [g.constant(np.array(v)) for v in ([*shape[:2], 2, 4, shape[3]], [shape[0], shape[1], 8, shape[3]])]
+            g.nodes += [helper.make_node("Reshape", [made, ways[0]], [made + "_parts"], name=made + "_parts"),
+                        helper.make_node("Transpose", [made + "_parts"], [made + "_turned"], name=made + "_turned", perm=[0, 1, 3, 2, 4]),
+                        helper.make_node("Reshape", [made + "_turned", ways[1]], [made + "_back"], name=made + "_back")]
+            made += "_back"
+        y = (np.float32(reach * g.rng.uniform(0.6, 1.2) / 2 ** (g.bits - 1)), int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3)))
+        if i % 2:
+            g.add("MaxPool", [made], shape, y, **pool)
+        else:
+            g.add("Resize", [made, "", g.constant(np.array([1, 1, 2, 2], np.float32))], [*shape[:2], 16, 2 * shape[3]], y,
+                  mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+
+
+def given(g):
+    """Floats of the graph that are moved before they are quantised, and read."""
+    def ints(*values):
+        return g.constant(np.array(values))
+
+    for op, before, out, more, attributes in (
+            ("Transpose", [1, 8, 9, 6], [1, 6, 8, 9], lambda: [], {"perm": [0, 3, 1, 2]}),
+            ("Transpose", [1, 12, 20], [1, 20, 12], lambda: [], {"perm": [0, 2, 1]}),
+            ("Reshape", [1, 6, 8, 9], [1, 6, 72], lambda: [ints(1, 6, 72)], {}),
+            ("Unsqueeze", [12, 20], [12, 1, 20], lambda: [ints(1)], {}), ("Squeeze", [1, 12, 20], [12, 20], lambda: [ints(0)], {}),
+            ("Slice", [1, 6, 8, 9], [1, 4, 8, 9], lambda: [ints(1), ints(5), ints(1)], {}),
+            ("MaxPool", [1, 6, 8, 8], [1, 6, 4, 4], lambda: [], {"kernel_shape": [2, 2], "strides": [2, 2]})):
+        name, reach = "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        g.codes[name] = (g.rng.normal(0, 1, before) * reach / 2.5).astype(np.float32)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, before))
+        y = (np.float32(reach * g.rng.uniform(0.6, 1.2) / 2 ** (g.bits - 1)), int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3)))
+        g.add("Add", [g.add(op, [name, *more()], out, y, **attributes), g.input(out, g.encoding(3))], out, g.encoding(4))
+
+
+def pads(g):
+    """Pad with another encoding, of what a Conv or an Add made; of uint8 of a graph input, too."""
+    for kind in ("Conv", "Add", "Conv", "Add") + (("input", "input") if g.bits == 8 else ()):
+        shape, x = [1, 4, 9, 9], g.encoding(4)
+        if kind == "Conv":
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([4, 4, 1, 1], 0.006)], shape, x)
+        elif kind == "Add":
+            real = g.add("Add", [g.input(shape, g.encoding(3)), g.input(shape, g.encoding(3))], shape, x)
+        else:
+            real = g.input(shape, x)
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(-0.8, 0.8))), int(g.rng.choice([0, 2 ** g.bits // 3])))
+        g.add("Pad", [real, g.constant(np.array([0, 0, 1, 2, 0, 0, 1, 0]))], [1, 4, 11, 11], y, mode="constant")
+
+
+def bent(g):
+    """uint16 PRelu between two Conv: the provider cannot make it elsewhere."""
+    for n in (3, 8, 16):
+        shape, x = [1, n, 8, 8], g.encoding(4)
+        conv = [g.input([1, 4, 8, 8], g.encoding(4)), g.weights([n, 4, 3, 3], 0.006)]
+        slopes = g.scaled(g.rng.integers(1, 65536, [n, 1, 1]).astype(np.uint16), g.rng.uniform(0.05, 0.9) / 65535)
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(-1.5, 0.5))), int(g.rng.integers(2000, 40000)))
+        made = g.add("PRelu", [g.add("Conv", conv, shape, x, pads=[1, 1, 1, 1]), slopes], shape, y)
+        g.add("Conv", [made, g.weights([4, n, 3, 3], 0.006)], [1, 4, 8, 8], g.encoding(4), pads=[1, 1, 1, 1])
+
+
+def planes(g):
+    """uint16 means, sums and maxima of the planes of what lies in the layout of a Conv, and of what does not."""
+    for i in range(15):
+        rows, columns = (int(n) for n in g.rng.integers(3, 23, 2))
+        shape = [1, 6, rows, columns]
+        real = x = None
+        if i % 5 == 0:
+            x = g.encoding(4)
+            real = g.input(shape, x)
+        elif i % 5 == 1:
+            x = g.encoding(4)
+            real = g.add("Add", [g.input(shape, g.encoding(3)), g.input(shape, g.encoding(3))], shape, x)
+        else:
+            x = g.encoding(4)
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([6, 6, 1, 1], 0.006)], shape, x)
+        if i % 5 == 3:
+            x = g.encoding(4)
+            real = g.add("Add", [real, g.input(shape, g.encoding(3))], shape, x)
+        if i % 5 == 4:
+            x = (np.float32(2.0 ** -16), 0)
+            real = g.add("Sigmoid", [real], shape, x)
+        op = "ReduceMean" if i < 7 else "ReduceSum" if i < 10 else "ReduceMax"
+        reach = x[0] * np.exp(g.rng.uniform(-3, -0.1))
+        if op == "ReduceSum":
+            reach *= rows * columns
+        if op == "ReduceMax":
+            reach = x[0] * np.exp(g.rng.uniform(-1.2, 1.2))
+        g.add(op, [real, g.constant(np.array([2, 3]))], [1, 6, 1, 1], (np.float32(reach), int(g.rng.integers(10000, 40000))), keepdims=1)
+
+
+def narrow(g):
+    """uint16 Relu and Clip with another scale, as operations of their own: of what lies in blocks, as a Conv writes it, and of what is
+    flat."""
+    gate = (np.float32(2.0 ** -16), 0)
+
+    def start(shape):
+        x = g.encoding(4)
+        return g.input(shape, x), shape, x
+
+    def then(op, made, shape=None, x=None, more=(), **attributes):
+        real, before, same = made
+        shape, x = shape or before, x or same
+        return g.add(op, [real, *more], shape, x, **attributes), shape, x
+
+    def ints(*values):
+        return g.constant(np.array(values))
+
+    def conv(made):
+        return then("Conv", made, None, g.encoding(4), [g.weights([6, 6, 1, 1], 0.006)])
+
+    def pool(op="MaxPool", channels=6):
+        return then(op, start([1, channels, 16, 16]), [1, channels, 8, 8], kernel_shape=[2, 2], strides=[2, 2])
+
+    def shuffle(mode):
+        return then("DepthToSpace", start([1, 24, 4, 4]), [1, 6, 8, 8], blocksize=2, mode=mode)
+
+    def resized(made):
+        nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return then("Resize", made, [1, 6, 16, 16], None, ["", g.constant(np.array([1, 1, 2, 2], np.float32))], **nearest)
+
+    def product(op):
+        shape = [20, 64] if op == "Gemm" else [1, 20, 64]
+        return then(op, start(shape), [*shape[:-1], 48], (np.float32(5e-4), 30000), [g.weights([64, 48], 0.004)])
+
+    def normalised(made):
+        return then("LayerNormalization", made, None, g.encoding(4), [g.weights([made[1][-1]], 0.006)], axis=-1)
+
+    makers = [
+        lambda: pool(), lambda: pool("AveragePool"), lambda: then("Sigmoid", conv(start([1, 6, 8, 8])), None, gate),
+        lambda: then("LeakyRelu", conv(start([1, 6, 8, 8])), None, g.encoding(4), alpha=0.1),
+        lambda: then("Slice", pool(), [1, 5, 8, 8], None, [ints(0), ints(5), ints(1)]),
+        lambda: then("Slice", start([1, 6, 8, 8]), [1, 5, 8, 8], None, [ints(0), ints(5), ints(1)]),
+        lambda: start([1, 6, 8, 8]), lambda: resized(start([1, 6, 8, 8])), lambda: shuffle("CRD"), lambda: shuffle("DCR"),
+        lambda: then("Sigmoid", shuffle("CRD"), None, gate), lambda: then("SpaceToDepth", pool(), [1, 24, 4, 4], blocksize=2),
+        lambda: then("Gather", pool(), [1, 4, 8, 8], None, [ints(0, 2, 1, 5)], axis=1),
+        lambda: then("Transpose", pool(), [1, 8, 6, 8], perm=[0, 2, 1, 3]),
+        lambda: then("Reshape", start([1, 6, 8, 8]), [1, 6, 64], None, [ints(1, 6, 64)]),
+        lambda: then("Transpose", start([1, 6, 8, 8]), [1, 8, 6, 8], perm=[0, 2, 1, 3]),
+        lambda: then("Sigmoid", product("MatMul"), None, gate), lambda: then("Tanh", product("Gemm"), None, (np.float32(2.0 ** -15), 32768)),
+        lambda: normalised(start([1, 20, 64])), lambda: then("Softmax", start([1, 6, 8, 8]), None, (np.float32(2e-5), 0), axis=-1),
+        lambda: then("Gelu", product("MatMul"), None, g.encoding(4)),
+        lambda: then("Sigmoid", then("Mul", pool(), None, g.encoding(8), [start([1, 6, 8, 8])[0]]), None, gate),
+    ]
+    for i, make in enumerate(makers):
+        real, shape, x = make()
+        scale = np.float32(x[0] * np.exp(g.rng.uniform(-1.5, 2)))
+        if i % 4 < 2:   # cuts nothing off: the provider leaves it out
+            g.add("Relu", [real], shape, (scale, 0))
+        elif i % 4 == 2:
+            top = np.float32(65535 * scale)
+            g.add("Clip", [real, g.constant(np.float32(0)), g.constant(top)], shape, (scale, 0))
+        else:           # cuts something off
+            g.add("Relu", [real], shape, (scale, int(g.rng.integers(2000, 20000))))
+
+
+def narrowed(g):
+    """A Relu of what a Conv or an Add made, moved about before: the device makes all of it in the encoding of the Relu."""
+    for kind in ("Conv", "Add"):
+        for move, out in (("Slice", [1, 8, 6, 9]), ("Reshape", [1, 8, 3, 27])):
+            x = g.encoding(4)
+            more = [np.array([1]), np.array([7]), np.array([2])] if move == "Slice" else [np.array(out)]
+            real = g.add(move, [made_by(g, kind, x), *(g.constant(v) for v in more)], out, x)
+            g.add("Relu", [real], out, (np.float32(x[0] * g.rng.uniform(0.4, 0.9)), 0))
+
+
+def product_of(g, op, kind, n=6):
+    """A Conv, Gemm or MatMul: its real values, shape and encoding."""
+    shape, x, top = [40, 12] if op == "Gemm" else [1, n, 9, 9], g.encoding(4), 2 ** g.bits
+    attributes = {"pads": [1, 1, 1, 1]} if op == "Conv" else {}
+    weights = {"Conv": [n, n, 3, 3], "Gemm": [12, 16], "MatMul": [9, 9]}[op]
+    if kind in ("groups", "depthwise"):
+        attributes["group"] = n // 2 if kind == "groups" else n
+        weights[1] //= attributes["group"]
+    axis, n_inner = (0, np.prod(weights[1:])) if op == "Conv" else (1, weights[0])
+    scale, per = np.float32(0.006 * g.rng.uniform(0.5, 2)), None
+    if kind == "channels":
+        scale, per = np.float32(scale * np.exp(g.rng.uniform(-1.5, 0, weights[axis]))), axis
+    operands = [g.input(shape, x), g.scaled(g.rng.integers(-127, 128, weights).astype(np.int8), scale, 0, per)]
+    if kind in ("bias", "channels") and op != "MatMul":
+        bias = g.rng.integers(-20 * top, 20 * top, weights[axis]).astype(np.int32)
+        operands.append(g.scaled(bias, np.float32(x[0]) * scale, 0, None if per is None else 0))
+    y = (np.float32(float(x[0]) * float(np.max(scale)) * 60 * np.sqrt(n_inner) * g.rng.uniform(0.7, 1.5)), int(g.rng.integers(top // 4, top * 3 // 4)))
+    out = shape if op == "Conv" else [*shape[:-1], weights[1]]
+    return g.add(op, operands, out, y, **attributes), out, y
+
+
+RAISED = [("Conv", "plain", "turned"), ("Conv", "bias", ""), ("Conv", "channels", "cut"), ("Conv", "groups", ""), ("Conv", "depthwise", ""),
+          ("MatMul", "plain", ""), ("MatMul", "plain", "cut"), ("MatMul", "channels", "turned"), ("Gemm", "bias", ""), ("Gemm", "channels", "")]
+
+
+def raised(g):
+    """A Relu whose zero point is not 0, of what a product made, moved about before or not."""
+    for op, kind, move in RAISED:
+        real, shape, x = product_of(g, op, kind)
+        if move == "turned":
+            shape = [shape[i] for i in (0, 2, 1, 3)]
+            real = g.add("Transpose", [real], shape, x, perm=[0, 2, 1, 3])
+        elif move == "cut":
+            real = g.add("Slice", [real, *(g.constant(np.array([v])) for v in (1, 7, 3))], shape := [*shape[:3], 6], x)
+        y = (np.float32(x[0] * g.rng.uniform(0.4, 1.2)), int(g.rng.integers(1, 2 ** g.bits * 3 // 4)))
+        g.add("Relu", [real], shape, y)
+
+
+def steep(g):
+    """A Relu whose zero point is not 0, of a Conv that has few values in each step of the output."""
+    for move in (False, True):
+        shape, x, scale = [1, 2, 9, 9], g.encoding(4), np.float32(0.006 * g.rng.uniform(0.5, 2))
+        weights = g.scaled(g.rng.integers(-12, 13, [5, 2, 1, 1]).astype(np.int8), scale, 0)
+        y = (np.float32(x[0] * scale * g.rng.uniform(4, 9)), int(g.rng.integers(64, 192)))
+        real = g.add("Conv", [g.input(shape, x), weights], shape := [1, 5, 9, 9], y)
+        if move:
+            real = g.add("Slice", [real, *(g.constant(np.array([v])) for v in (1, 7, 3))], shape := [1, 5, 9, 6], y)
+        g.add("Relu", [real], shape, (np.float32(y[0] * g.rng.uniform(0.5, 1.1)), int(g.rng.integers(20, 160))))
+
+
+def interpolated(g):
+    """Resize between the elements, in the encoding of its input: of a graph input, of a Conv, and before a Concat."""
+    quotients = [0.5, 1, 2, 4] + ([8] if g.bits == 16 else [])
+    for i in range(12):
+        rows, columns = (4 * int(n) for n in g.rng.integers(1, 3, 2))
+        shape, x = [1, int(g.rng.integers(1, 8)), rows, columns], g.encoding(4)
+        mode = ("half_pixel", "pytorch_half_pixel", "asymmetric")[i % 3]
+        by = [float(q) for q in g.rng.choice(quotients, 2)] if i % 2 else [2, 4]
+        if g.bits == 16 and mode == "asymmetric" and by == [2, 2]:
+            by = [2, 4]
+        real = g.input(shape, x)
+        if i % 4 == 3:
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([shape[1], shape[1], 1, 1], 0.008)], shape, x)
+        out = [*shape[:2], int(rows * by[0]), int(columns * by[1])]
+        how = ["", g.constant(np.array([1, 1, *by], np.float32))] if i % 2 else ["", "", g.constant(np.array(out))]
+        made = g.add("Resize", [real, *how], out, x, mode="linear", coordinate_transformation_mode=mode)
+        if i % 4 == 3:
+            g.add("Concat", [made, g.input(out, g.encoding(4))], [1, 2 * out[1], *out[2:]], g.encoding(4), axis=1)
+
+
+def doubled(g):
+    """uint16 Resize between the elements, asymmetric by 2 x 2: of a graph input, of a Conv, and before a Concat."""
+    for i in range(6):
+        shape, x = [1, int(g.rng.integers(1, 8)), int(g.rng.integers(2, 12)), int(g.rng.integers(2, 12))], g.encoding(4)
+        real = g.input(shape, x)
+        if i % 2:
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([shape[1], shape[1], 1, 1], 0.008)], shape, x)
+        out = [*shape[:2], 2 * shape[2], 2 * shape[3]]
+        made = g.add("Resize", [real, "", g.constant(np.array([1, 1, 2, 2], np.float32))], out, x, mode="linear", coordinate_transformation_mode="asymmetric")
+        if i > 3:
+            g.add("Concat", [made, g.input(out, g.encoding(4))], [1, 2 * out[1], *out[2:]], g.encoding(4), axis=1)
+
+
+def pooled(g):
+    """uint16 means of places that overlap: products, and means of float32."""
+    for i in range(24):
+        size, stride, pad, counts = ((3, 1, 0, 0), (3, 2, 0, 0), (3, 1, 1, 1), (3, 2, 1, 1), (3, 2, 1, 0), (2, 1, 0, 0))[i % 6]
+        x, n, rows, columns = g.encoding(4), int(g.rng.integers(2, 7)), int(g.rng.integers(7, 14)), int(g.rng.integers(7, 14))
+        shape, y = [1, n, rows, columns], (np.float32(x[0] * np.exp(g.rng.uniform(-1, 1.2))), int(g.rng.integers(16000, 50000)))
+        real = g.input(shape, x)
+        near = x[1] + g.rng.integers(-3500, 3500, [1, n, 1, 1]) + g.rng.integers(-5000, 5000, shape)
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(near, 0, 65535).astype(g.type)
+        out = [(side + 2 * pad - size) // stride + 1 for side in (rows, columns)]
+        g.add("AveragePool", [real], [1, n, *out], y, kernel_shape=[size] * 2, strides=[stride] * 2, pads=[pad] * 4, count_include_pad=counts)
+
+
+def turned(g):
+    """Transposes to another encoding: of what lies flat, and of what a pool lays out as a Conv does."""
+    shape = [1, 6, 8, 10]   # 480 codes: what does not fill a vector of 128 at the end is rounded down
+    for is_pooled in (False, True):
+        for perm in ([0, 1, 3, 2], [0, 2, 1, 3], [0, 2, 3, 1] if is_pooled else [0, 3, 2, 1]):
+            x = g.encoding(4)
+            real = g.input(shape, x)
+            if is_pooled:
+                real = g.add("MaxPool", [real], shape, x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+            elif perm == [0, 2, 1, 3]:
+                x = (np.float32(1 / 256), 0)
+                real = g.add("Sigmoid", [real], shape, x)
+            y = (np.float32(x[0] * g.rng.uniform(0.5, 2.2)), int(g.rng.integers(40, 200)))
+            g.add("Transpose", [real], [shape[i] for i in perm], y, perm=perm)
+
+
+def is_half(a, y, bits):
+    """Whether the multiplier that brings a to y lies so near to a half that it depends on how the quotient is rounded."""
+    exact, ways = float(a) / float(y), (float(a / y), float(a * (np.float32(1) / y)))
+    return len({int(np.rint(way * 2 ** bits)) for way in (exact, *ways)}) > 1
+
+
+def halved(g):
+    """uint16 Add and Sub, broadcast or not, whose multipliers lie half between two numbers, or next to 2^15."""
+    shape = [1, 2, 3, 16]
+    for k, spread in enumerate([shape, [16], [], [3, 1], [1, 2, 1, 1], [1, 1, 1, 16], shape, [2, 1, 16]] * 2):
+        while True:
+            y = np.float32(np.exp(g.rng.uniform(np.log(1e-5), np.log(1e-3))))
+            bits = int(g.rng.integers(12, 17))
+            middle = 2 ** 15 - g.rng.uniform(0, 0.5) if k % 8 in (0, 2) else int(g.rng.integers(2 ** 14, 2 ** 15 - 1)) + 0.5
+            a = np.float32(middle / 2 ** bits * float(y))
+            if k % 8 in (0, 2) or is_half(a, y, bits):
+                break
+        whole = g.input(shape, (a, int(g.rng.integers(0, 2 ** 16))))
+        b = (np.float32(a * g.rng.uniform(0.01, 0.9)), int(g.rng.integers(0, 2 ** 16)))
+        other = g.input(shape, b) if spread == shape else g.scaled(g.rng.integers(0, 2 ** 16, spread).astype(np.uint16), *b)
+        is_sum = k < 8
+        operands = [other, whole] if is_sum and k % 2 else [whole, other]
+        g.add("Add" if is_sum else "Sub", operands, shape, (y, int(g.rng.integers(0, 2 ** 16))))
+
+
+def numbered(g):
+    """uint16 Mul, Div and Sub by one number: before a MatMul, which wants its input in blocks, and before none."""
+    shape, n = [1, 6, 16], 16
+    for k, op in enumerate(("Mul", "Div", "Sub", "Mul", "Sub", "Mul")):
+        x = (np.float32(np.exp(g.rng.uniform(np.log(1e-5), np.log(1e-3)))), int(g.rng.integers(0, 2 ** 16)))
+        code, zero = (0, 2 ** 16 - 1) if op == "Sub" and k == 2 else (int(g.rng.integers(20000, 2 ** 16)), 0)
+        scale = np.float32(np.exp(g.rng.uniform(np.log(1e-5), np.log(1e-4))))
+        number, ratio = (code - zero) * float(scale), np.exp(g.rng.uniform(np.log(0.1), np.log(4)))
+        if op == "Sub":
+            y = (np.float32(x[0] / ratio), 30000)
+            scale = np.float32(y[0] * 0.3)
+        else:
+            y = (np.float32(x[0] * (number if op == "Mul" else 1 / number) / ratio), int(g.rng.integers(0, 2 ** 16)))
+        made = g.add(op, [g.input(shape, x), g.scaled(np.uint16(code), scale, zero)], shape, y)
+        if k < 5:
+            g.add("MatMul", [made, g.weights([n, 2], 0.01)], shape[:2] + [2], (np.float32(y[0] * 4), 30000))
+
+
+def biased(g):
+    """uint16 Conv with scales per channel and biases that are longer than a float32."""
+    n, x, y = 48, (np.float32(2e-6), 0), (np.float32(1e-5), 50000)
+    for _ in range(2):
+        scales = (np.float32(y[0] / x[0] * 2e-3 * g.rng.uniform(0.5, 1.5)) * np.exp(g.rng.uniform(-1.2, 0, n))).astype(np.float32)
+        codes = np.round((g.rng.uniform(0.1, 0.9, n) * 2 ** 16 - y[1]) * float(y[0]) / float(x[0]) / scales).astype(np.int32)
+        weights = g.rng.integers(-127, 128, [n, 2, 1, 1]).astype(np.int8)
+        operands = [g.input([1, 2, 3, 3], x), g.scaled(weights, scales, 0, 0), g.scaled(codes, x[0] * scales, 0, 0)]
+        g.add("Conv", operands, [1, n, 3, 3], y)
+
+
+def numbers(g, *values):
+    return g.constant(np.array(values, np.int64))
+
+
+RECODED = [  # operator, shapes before and after, constants behind the input, attributes
+    ("MaxPool", [1, 4, 7, 9], [1, 4, 6, 8], lambda g: [], {"kernel_shape": [2, 2]}),
+    ("Reshape", [1, 4, 7, 9], [1, 4, 63], lambda g: [numbers(g, 1, 4, 63)], {}),
+    ("Flatten", [1, 4, 7, 9], [1, 252], lambda g: [], {}),
+    ("Flatten", [1, 252, 1, 1], [1, 252], lambda g: [], {}),
+    ("Transpose", [1, 4, 7, 9], [1, 4, 9, 7], lambda g: [], {"perm": [0, 1, 3, 2]}),
+    ("Transpose", [1, 4, 7, 9], [1, 7, 4, 9], lambda g: [], {"perm": [0, 2, 1, 3]}),
+    ("Gather", [1, 4, 7, 9], [1, 4, 7, 5], lambda g: [numbers(g, 8, 0, 3, 3, 1)], {"axis": 3}),
+    ("Gather", [1, 9, 7, 4], [1, 5, 7, 4], lambda g: [numbers(g, 8, 0, 3, 3, 1)], {"axis": 1}),
+    ("Split", [1, 9, 7, 4], [1, 5, 7, 4], lambda g: [numbers(g, 5, 4)], {"axis": 1}),
+    ("Slice", [1, 4, 7, 9], [1, 4, 7, 6], lambda g: [numbers(g, 2), numbers(g, 8), numbers(g, 3)], {}),
+    ("SpaceToDepth", [1, 3, 8, 6], [1, 12, 4, 3], lambda g: [], {"blocksize": 2}),
+    ("Resize", [1, 4, 4, 5], [1, 4, 8, 10], lambda g: ["", g.constant(np.array([1, 1, 2, 2], np.float32))],
+     {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+    ("Pad", [1, 4, 4, 5], [1, 4, 6, 7], lambda g: [numbers(g, 0, 0, 1, 1, 0, 0, 1, 1)], {"mode": "constant"}),
+    ("ReduceMax", [1, 4, 30, 4], [1, 4, 30, 1], lambda g: [numbers(g, 3)], {}),
+    ("ReduceMin", [1, 3, 40, 3], [1, 1, 40, 3], lambda g: [numbers(g, 1)], {}),
+    ("Tile", [1, 4, 7, 5], [1, 8, 7, 5], lambda g: [numbers(g, 1, 2, 1, 1)], {}),
+    ("Reshape", [1, 20, 12], [20, 12], lambda g: [numbers(g, 20, 12)], {}),  # moves nothing
+    ("Unsqueeze", [20, 12], [1, 20, 12], lambda g: [numbers(g, 0)], {})]
+
+
+def recoded(g):
+    """What moves codes, to another encoding: of a graph input, of a pool, and of a sum of two. Every second scale is a power of two, so
+    that real values lie half between two float16 numbers."""
+    for i, (op, shape, out, more, attributes) in enumerate(RECODED):
+        for kind in ("given", "pooled", "summed"):
+            if kind != "given" and (len(shape) < 4 or shape[-1] == 1):
+                continue
+            x = (np.float32(2.0 ** -int(g.rng.integers(11, 17))), int(g.rng.integers(0, 2 ** g.bits))) if (i + len(kind)) % 2 else g.encoding()
+            y = (np.float32(x[0] * np.exp(g.rng.uniform(-1, 1))), int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits * 3 // 4)))
+            if kind == "given":
+                real = g.input(shape, x)
+            elif kind == "pooled":
+                real = g.add("MaxPool", [g.input(shape, x)], shape, x, kernel_shape=[1, 2], pads=[0, 1, 0, 0])
+            else:
+                near = [(np.float32(x[0] * g.rng.uniform(0.3, 1)), int(g.rng.integers(0, 2 ** g.bits))) for _ in range(2)]
+                real = g.add("Add", [g.input(shape, a) for a in near], shape, x)
+            g.add(op, [real, *more(g)], out, y, **attributes)
+            if op == "Split":
+                split = next(node for node in reversed(g.nodes) if node.op_type == op)
+                split.output.append(split.output[0] + "_rest")
+                g.quantise(split.output[1], [1, 4, *shape[2:]], y)
+
+
+def scaled(g):
+    """uint16 Gelu and Sqrt with scales of x, and quotients of scales, far from the usual ones."""
+    shape = [1, 4, 24]
+    for scale, ratio in ((1e-7, 1 / 100), (6e-6, 2), (0.02, 1), (0.5, 50)):
+        scale = np.float32(scale * g.rng.uniform(0.8, 1.2))
+        for op, y in (("Gelu", scale / ratio), ("Sqrt", np.sqrt(scale) / 256 / ratio)):
+            zeros = [int(zero) for zero in g.rng.integers(5000, 60000, 2)] if op == "Gelu" else [0, 0]
+            g.add(op, [g.input(shape, (scale, zeros[0]))], shape, (np.float32(y), zeros[1]))
+
+
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
+
+
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged)]  # layers-*, of which chipsets differ
+
+
+ON_V81 = [recoded]  # v81 makes other codes than v73
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--npudiff", required=True)
+    parser.add_argument("-o", "--output", required=True)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--only", help="the name of one group")
+    options = parser.parse_args()
+    os.makedirs(options.output, exist_ok=True)
+    for i, make in enumerate(GROUPS):
+        if options.only not in (None, make.__name__):
+            continue
+        group = Group("bytes-" + make.__name__, 8, np.random.default_rng([options.seed, i]))
+        make(group)
+        concat.write(options.npudiff, group, options.output)
+    for i, (bits, make) in enumerate(BOTH):
+        if options.only not in (None, "layers-%s-%s" % (bits, make.__name__)):
+            continue
+        group = Group("layers-%s-%s" % (bits, make.__name__), int(bits), np.random.default_rng([options.seed, 100 + i]))
+        make(group)
+        concat.write(options.npudiff, group, options.output, ("v69", "v73", "v81") if make in ON_V81 else ("v69", "v73"))
+
+
+if __name__ == "__main__":
+    main()

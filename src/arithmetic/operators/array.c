@@ -1,3 +1,4 @@
+/* Tensors in double precision: made, copied, and read from and written to elements of each type. */
 #include "arithmetic/operators/array.h"
 
 #include <math.h>

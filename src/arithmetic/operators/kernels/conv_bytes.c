@@ -1,3 +1,4 @@
+/* Convolution of quantised values of 8 bits by weights of as many: conv_bytes.h says how. */
 #include "arithmetic/operators/kernels/conv_bytes.h"
 
 #include <stdlib.h>

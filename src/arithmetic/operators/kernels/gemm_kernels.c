@@ -1,3 +1,5 @@
+/* Which of the kernels this processor has, and which of them are taken: those of gemm_kernels_template.c, made
+ * once for each instruction set. */
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 
 #include <pthread.h>

@@ -75,8 +75,8 @@ def read_fields(data):
 
 
 def operators():
-    """Every operator of the table in src/arithmetic/operators/ops.c, by (domain, name)."""
-    text = (ROOT / "src/arithmetic/operators/ops.c").read_text()
+    """Every operator of the tables in src/arithmetic/operators/ops_*.c, by (domain, name)."""
+    text = "".join(f.read_text() for f in sorted((ROOT / "src/arithmetic/operators").glob("ops_*.c")))
     rows = re.findall(r'\{(""|MS), "(\w+)", \d+, (\w+)\}', text)
     return {(MS if d == "MS" else "", name): Operator(MS if d == "MS" else "", name, function) for d, name, function in rows}
 

@@ -1,4 +1,4 @@
-/* Tensors of doubles: made, copied, freed. array.h says who owns what. */
+/* Tensors in double precision: made, copied, and read from and written to elements of each type. */
 #include "arithmetic/operators/array.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* ONNX operators in double precision, as the ONNX specification defines them. One file per family; the list is
- * in ops.c. */
+/* ONNX operators in double precision, as the ONNX specification defines them. One file per family, which lists
+ * its operators; ops.c has the families. */
 #ifndef ND_OPERATORS_OPS_H
 #define ND_OPERATORS_OPS_H
 

@@ -1,13 +1,55 @@
-/* Convolution and its transpose. */
+/* Convolution and its transpose: as products of matrices where that is worth it, else one tap after the other.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/operators/kernels/conv_blocks.h"
+#define ELEMENT double
+#include "arithmetic/operators/kernels/conv_columns_template.h"
+
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "arithmetic/operators/window.h"
 #include "core/error.h"
 #include "core/memory.h"
+
+/* ---- block by block ---- */
+
+/* A matrix of columns stays in the second-level cache: 128 KiB; chosen. */
+enum { MAX_COLUMNS = 96, MAX_ROWS = 170 };
+
+/* Room for one matrix of columns; the caller frees it. NULL: no memory. */
+static double *make_block_room(void)
+{
+    return nd_calloc(MAX_COLUMNS * MAX_ROWS, sizeof(double));
+}
+
+/* Adds in order of channels and taps, as one tap after the other would: the same bits. Weights must be finite,
+ * since padding is multiplied, too. */
+static void add_blocks(const struct nd_conv_group *g, double *room)
+{
+    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
+    const struct planes planes = {g->w, g->in, 0};
+    size_t n_rows = g->n_in * (size_t)g->w->n_kernel, n_out = (size_t)g->w->n_out;
+    bool is_plain = nd_window_is_pointwise(g->w);
+    for (size_t from = 0; from < n_out; from += MAX_COLUMNS)
+        for (size_t k = 0; k < n_rows; k += MAX_ROWS) {
+            struct nd_gemm gemm = {.n = g->n_out,
+                                   .n_k = n_rows - k < MAX_ROWS ? n_rows - k : MAX_ROWS,
+                                   .m = n_out - from < MAX_COLUMNS ? n_out - from : MAX_COLUMNS,
+                                   .a = g->weight + k,
+                                   .b = is_plain ? g->in + k * n_out + from : room,
+                                   .c = g->out + from,
+                                   .a_row = n_rows,
+                                   .b_row = is_plain ? n_out : MAX_COLUMNS,
+                                   .c_row = n_out};
+            const struct block block = {(ptrdiff_t)from, (ptrdiff_t)gemm.m};
+            for (size_t i = 0; i < gemm.n_k && !is_plain; i++)
+                copy_columns(&planes, k + i, block, room + i * MAX_COLUMNS);
+            kernels->add(&gemm);
+        }
+}
+
+/* ---- tap by tap ---- */
 
 /* out += weight * in along a row: the innermost loop of both. */
 static void add_row(double *restrict out, ptrdiff_t out_step, const double *restrict in, ptrdiff_t in_step,
@@ -23,13 +65,13 @@ static void add_row(double *restrict out, ptrdiff_t out_step, const double *rest
 
 /* One tap of the kernel between the plane of windows (out) and the plane that they slide over (in). Forward
  * adds to out, transposed to in. */
-struct tap {
+struct weighted_tap {
     ptrdiff_t k[ND_WINDOW_AXES];
     double weight;
     bool is_transposed;
 };
 
-static void add_tap(const struct nd_window *w, const struct tap *tap, double *out, double *in)
+static void add_tap(const struct nd_window *w, const struct weighted_tap *tap, double *out, double *in)
 {
     ptrdiff_t from[ND_WINDOW_AXES], to[ND_WINDOW_AXES], offset[ND_WINDOW_AXES];
     for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
@@ -55,7 +97,7 @@ static void add_tap(const struct nd_window *w, const struct tap *tap, double *ou
 static void add_kernel(const struct nd_window *w, const double *kernel, bool is_transposed, double *out,
                        double *in)
 {
-    struct tap tap = {.is_transposed = is_transposed};
+    struct weighted_tap tap = {.is_transposed = is_transposed};
     for (tap.k[0] = 0; tap.k[0] < w->kernel[0]; tap.k[0]++)
         for (tap.k[1] = 0; tap.k[1] < w->kernel[1]; tap.k[1]++)
             for (tap.k[2] = 0; tap.k[2] < w->kernel[2]; tap.k[2]++) {
@@ -126,7 +168,7 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
 {
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
     int64_t n_out = weight->shape.dims[0] / n_groups, n_in = weight->shape.dims[1];
-    double *room = nd_conv_blocks_room();
+    double *room = make_block_room();
     struct nd_conv_planes planes;
     struct nd_conv_shorts shorts = {.in = NULL};
     if (room == NULL)
@@ -155,7 +197,7 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
         if (shorts.in != NULL || nd_conv_shorts_begin(&shorts, &group))
             nd_conv_shorts_add(&shorts, &group);
         else
-            nd_conv_blocks_add(&group, room);
+            add_blocks(&group, room);
     }
     if (is_by_planes)
         nd_conv_planes_end(&planes);
@@ -338,7 +380,7 @@ static enum nd_status add_tiles(const struct nd_op_call *call, const struct nd_w
     return status;
 }
 
-enum nd_status nd_op_conv_transpose(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_conv_transpose(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *bias = nd_op_in(call, 2);
     struct nd_window w, reversed;
@@ -375,3 +417,11 @@ enum nd_status nd_op_conv_transpose(const struct nd_op_call *call, struct nd_err
     add_bias(bias, y);
     return nd_op_wrap(call, y, err);
 }
+
+/* ---- the operators ---- */
+
+const struct nd_op nd_ops_convolutions[] = {
+    {"", "Conv", 2, nd_op_conv},
+    {"", "ConvTranspose", 2, nd_op_conv_transpose},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,9 +1,8 @@
-/* Tensors from nothing, and of another type. */
-#include "arithmetic/operators/ops_shared.h"
-
+/* Tensors from nothing and of another type: stored tensors, Constant, Range, Cast. */
 #include <math.h>
 #include <string.h>
 
+#include "arithmetic/operators/ops_shared.h"
 #include "model/graph/external.h"
 
 /* The type of that number, where it is one of ours. */
@@ -138,7 +137,7 @@ static enum nd_status make_numbers(const struct nd_op_call *call, const Onnx__At
     return status;
 }
 
-enum nd_status nd_op_constant(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_constant(const struct nd_op_call *call, struct nd_error *err)
 {
     static const char *const names[] = {"value_float", "value_int", "value_floats", "value_ints"};
     const Onnx__AttributeProto *value = nd_onnx_attribute(call->node, "value");
@@ -152,7 +151,7 @@ enum nd_status nd_op_constant(const struct nd_op_call *call, struct nd_error *er
     return nd_op_unsupported(call, err, "a constant that is no number");
 }
 
-enum nd_status nd_op_constant_of_shape(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_constant_of_shape(const struct nd_op_call *call, struct nd_error *err)
 {
     const Onnx__AttributeProto *value = nd_onnx_attribute(call->node, "value");
     struct nd_array one = {.dtype = ND_DTYPE_F32};
@@ -175,7 +174,7 @@ enum nd_status nd_op_constant_of_shape(const struct nd_op_call *call, struct nd_
     return status;
 }
 
-enum nd_status nd_op_range(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_range(const struct nd_op_call *call, struct nd_error *err)
 {
     for (size_t i = 0; i < 3; i++)
         if (call->inputs[i]->n != 1)
@@ -194,7 +193,7 @@ enum nd_status nd_op_range(const struct nd_op_call *call, struct nd_error *err)
 /* To a float type, the double stays as it is: the reference does not round. To an integer, the fraction is
  * dropped; one that does not fit wraps around as in C, and is refused where a double cannot tell it
  * (nd_op_wrap). */
-enum nd_status nd_op_cast(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_cast(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
     bool is_like = nd_op_is(call, "CastLike");
@@ -206,10 +205,18 @@ enum nd_status nd_op_cast(const struct nd_op_call *call, struct nd_error *err)
         return status;
     call->outputs[0]->dtype = dtype;
     for (size_t i = 0; i < x->n && x->dtype == ND_DTYPE_F32 && nd_dtype_is_integer(dtype); i++)
-        call->outputs[0]->x[i] = (double)(float)x->x[i]; /* it jumps: ops_binary.c */
+        call->outputs[0]->x[i] = (double)(float)x->x[i]; /* it jumps: ROW_OF_FLOATS of ops_elements.c */
     for (size_t i = 0; i < x->n && dtype == ND_DTYPE_BOOL; i++)
         call->outputs[0]->x[i] = x->x[i] != 0 ? 1 : 0;
     if (x->dtype == dtype)
         return ND_OK;
     return nd_op_wrap(call, call->outputs[0], err);
 }
+
+/* ---- the operators ---- */
+
+const struct nd_op nd_ops_makers[] = {
+    {"", "Cast", 1, nd_op_cast},         {"", "CastLike", 2, nd_op_cast},
+    {"", "Constant", 0, nd_op_constant}, {"", "ConstantOfShape", 1, nd_op_constant_of_shape},
+    {"", "Range", 3, nd_op_range},       {NULL, NULL, 0, NULL},
+};

@@ -1,10 +1,11 @@
-/* The same elements in other places: permuted, repeated, joined, cut. */
-#include "arithmetic/operators/ops_shared.h"
-
+/* The same elements in other places or another shape: permuted, repeated, joined, cut, padded, reshaped. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/operators/ops_shared.h"
 #include "core/memory.h"
+
+/* ---- permuted, repeated, joined ---- */
 
 /* Writes y in C order; operand 0 of the walk is where the elements come from. */
 static void copy_out(struct nd_walk *walk, const double *x, double *y)
@@ -27,7 +28,7 @@ static void permute(const double *x, int rank, const int64_t *dims, const int *p
     copy_out(&walk, x, y);
 }
 
-enum nd_status nd_op_transpose(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_transpose(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
     struct nd_op_list given;
@@ -71,7 +72,7 @@ static enum nd_status block_size(const struct nd_op_call *call, int64_t *b, stru
     return ND_OK;
 }
 
-enum nd_status nd_op_depth_to_space(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_depth_to_space(const struct nd_op_call *call, struct nd_error *err)
 {
     const int64_t *x = call->inputs[0]->shape.dims;
     char mode[8];
@@ -92,7 +93,7 @@ enum nd_status nd_op_depth_to_space(const struct nd_op_call *call, struct nd_err
     return move_blocks(call, &shape, is_crd ? crd : dcr, is_crd ? crd_perm : dcr_perm, err);
 }
 
-enum nd_status nd_op_space_to_depth(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_space_to_depth(const struct nd_op_call *call, struct nd_error *err)
 {
     const int64_t *x = call->inputs[0]->shape.dims;
     int64_t b;
@@ -108,7 +109,7 @@ enum nd_status nd_op_space_to_depth(const struct nd_op_call *call, struct nd_err
     return move_blocks(call, &shape, dims, perm, err);
 }
 
-enum nd_status nd_op_expand(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_expand(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
     struct nd_op_list wanted;
@@ -131,7 +132,7 @@ enum nd_status nd_op_expand(const struct nd_op_call *call, struct nd_error *err)
     return ND_OK;
 }
 
-enum nd_status nd_op_tile(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_tile(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
     struct nd_op_list repeats;
@@ -176,7 +177,7 @@ static enum nd_status join_shapes(const struct nd_op_call *call, int axis, struc
     return ND_OK;
 }
 
-enum nd_status nd_op_concat(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_concat(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *first = call->inputs[0];
     struct nd_shape shape;
@@ -248,7 +249,7 @@ static enum nd_status copy_part(const struct nd_op_call *call, size_t part, int 
     return ND_OK;
 }
 
-enum nd_status nd_op_split(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_split(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
     int64_t *lengths = nd_calloc(call->n_outputs, sizeof *lengths), from = 0;
@@ -266,7 +267,7 @@ enum nd_status nd_op_split(const struct nd_op_call *call, struct nd_error *err)
     return status;
 }
 
-enum nd_status nd_op_trilu(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_trilu(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0], *k = nd_op_in(call, 1);
     int rank = x->shape.rank;
@@ -283,3 +284,377 @@ enum nd_status nd_op_trilu(const struct nd_op_call *call, struct nd_error *err)
     }
     return status;
 }
+
+/* ---- Slice and Pad ---- */
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* Where a slice of an axis begins, how far it steps, how long it is. */
+struct cut {
+    int64_t start, step, n;
+};
+
+/* As Python cuts: ends counted from the end if negative, then clipped. */
+static struct cut cut_axis(int64_t dim, int64_t start, int64_t end, int64_t step)
+{
+    struct cut cut = {.step = clamp(step, -((int64_t)1 << 60), (int64_t)1 << 60)};
+    bool is_back = step < 0;
+    start = clamp(start < 0 ? start + dim : start, is_back ? -1 : 0, is_back ? dim - 1 : dim);
+    end = clamp(end < 0 ? end + dim : end, is_back ? -1 : 0, is_back ? dim - 1 : dim);
+    cut.start = start;
+    if (is_back ? start > end : start < end)
+        cut.n = is_back ? (start - end - cut.step - 1) / -cut.step : (end - start + cut.step - 1) / cut.step;
+    return cut;
+}
+
+/* Inputs since opset 10, attributes before. */
+static enum nd_status read_cuts(const struct nd_op_call *call, struct cut cuts[ND_MAX_RANK],
+                                struct nd_error *err)
+{
+    const struct nd_shape *x = &call->inputs[0]->shape;
+    struct nd_op_list starts, ends, axes, steps;
+    enum nd_status status = nd_op_list(call, 1, "starts", &starts, err);
+    if (status == ND_OK)
+        status = nd_op_list(call, 2, "ends", &ends, err);
+    if (status == ND_OK)
+        status = nd_op_list(call, 3, "axes", &axes, err);
+    if (status == ND_OK)
+        status = nd_op_list(call, 4, NULL, &steps, err);
+    if (status != ND_OK)
+        return status;
+    if (ends.n != starts.n || (axes.is_given && axes.n != starts.n) || (steps.is_given && steps.n != starts.n))
+        return nd_op_misfit(call, err, "%zu starts and %zu ends", starts.n, ends.n);
+    for (int axis = 0; axis < ND_MAX_RANK; axis++)
+        cuts[axis] = (struct cut){.step = 1, .n = x->dims[axis]};
+    for (size_t i = 0; i < starts.n; i++) {
+        int axis = 0;
+        int64_t step = steps.is_given ? steps.v[i] : 1;
+        status = nd_op_axis(call, axes.is_given ? axes.v[i] : (int64_t)i, x->rank, &axis, err);
+        if (status != ND_OK)
+            return status;
+        if (step == 0)
+            return nd_op_misfit(call, err, "a step of 0");
+        cuts[axis] = cut_axis(x->dims[axis], starts.v[i], ends.v[i], step);
+    }
+    return ND_OK;
+}
+
+static enum nd_status nd_op_slice(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0];
+    struct cut cuts[ND_MAX_RANK] = {0};
+    enum nd_status status = read_cuts(call, cuts, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_shape shape = {.rank = x->shape.rank};
+    struct nd_walk walk = {0};
+    ptrdiff_t strides[ND_MAX_RANK];
+    nd_strides(&x->shape, strides);
+    for (int axis = 0; axis < shape.rank; axis++) {
+        shape.dims[axis] = cuts[axis].n;
+        walk.at[0] += cuts[axis].n > 0 ? cuts[axis].start * strides[axis] : 0;
+        nd_walk_axis(&walk, cuts[axis].n, cuts[axis].n > 1 ? cuts[axis].step * strides[axis] : 0, 0, 0);
+    }
+    status = nd_op_make(call, 0, x->dtype, &shape, err);
+    double *y = call->outputs[0]->x;
+    for (bool more = status == ND_OK && nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
+        for (ptrdiff_t i = 0; i < walk.n; i++)
+            *y++ = x->x[walk.at[0] + i * walk.step[0]];
+    return status;
+}
+
+enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_TENSOR, PAD_WRAP };
+
+/* The element that stands at i when an axis of n elements goes on; -1 for the constant. */
+static int64_t padded_index(int64_t i, int64_t n, enum pad_mode mode)
+{
+    if (i >= 0 && i < n)
+        return i;
+    if (mode == PAD_CONSTANT || n == 0)
+        return -1;
+    if (mode == PAD_TENSOR)
+        return i < 0 ? 0 : n - 1;
+    if (mode == PAD_WRAP)
+        return (i % n + n) % n;
+    if (n == 1)
+        return 0;
+    int64_t period = 2 * (n - 1), at = (i % period + period) % period;
+    return at < n ? at : period - at;
+}
+
+static enum nd_status pad_mode_of(const struct nd_op_call *call, enum pad_mode *out, struct nd_error *err)
+{
+    static const char *const names[] = {"constant", "reflect", "edge", "wrap"};
+    char mode[16];
+    nd_op_text(call, "mode", mode, sizeof mode);
+    for (int i = 0; i < 4; i++)
+        if (strcmp(mode, names[i]) == 0 || (i == 0 && mode[0] == '\0')) {
+            *out = (enum pad_mode)i;
+            return ND_OK;
+        }
+    return nd_op_unsupported(call, err, "mode '%s'", mode);
+}
+
+/* Pads of every axis, those at the beginning first. Larger ones than 2^30 are refused. */
+static enum nd_status read_pads(const struct nd_op_call *call, int64_t pads[2 * ND_MAX_RANK],
+                                struct nd_error *err)
+{
+    int rank = call->inputs[0]->shape.rank;
+    struct nd_op_list given, axes;
+    enum nd_status status = nd_op_list(call, 1, "pads", &given, err);
+    if (status == ND_OK)
+        status = nd_op_list(call, 3, NULL, &axes, err);
+    if (status != ND_OK)
+        return status;
+    size_t n = axes.is_given ? axes.n : (size_t)rank;
+    if (given.n != 2 * n)
+        return nd_op_misfit(call, err, "%zu pads for %zu axes", given.n, n);
+    memset(pads, 0, 2 * ND_MAX_RANK * sizeof pads[0]);
+    for (size_t i = 0; i < n; i++) {
+        int axis = 0;
+        status = nd_op_axis(call, axes.is_given ? axes.v[i] : (int64_t)i, rank, &axis, err);
+        if (status != ND_OK)
+            return status;
+        pads[axis] = given.v[i];
+        pads[ND_MAX_RANK + axis] = given.v[n + i];
+        if (llabs(clamp(given.v[i], -INT64_MAX, INT64_MAX)) > 1 << 30 ||
+            llabs(clamp(given.v[n + i], -INT64_MAX, INT64_MAX)) > 1 << 30)
+            return nd_op_misfit(call, err, "pads of %lld and %lld", (long long)given.v[i],
+                                (long long)given.v[n + i]);
+    }
+    return ND_OK;
+}
+
+/* Fills y; index counts along its axes. */
+static void pad(const struct nd_array *x, struct nd_array *y, const int64_t *begins, enum pad_mode mode,
+                double constant)
+{
+    ptrdiff_t strides[ND_MAX_RANK];
+    int64_t index[ND_MAX_RANK] = {0};
+    int rank = y->shape.rank;
+    nd_strides(&x->shape, strides);
+    for (size_t i = 0; i < y->n; i++) {
+        ptrdiff_t at = 0;
+        bool is_outside = false;
+        for (int axis = 0; axis < rank; axis++) {
+            int64_t from = padded_index(index[axis] - begins[axis], x->shape.dims[axis], mode);
+            is_outside = is_outside || from < 0;
+            at += from * strides[axis];
+        }
+        y->x[i] = is_outside ? constant : x->x[at];
+        for (int axis = rank - 1; axis >= 0 && ++index[axis] == y->shape.dims[axis]; axis--)
+            index[axis] = 0;
+    }
+}
+
+static enum nd_status nd_op_pad(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0], *value = nd_op_in(call, 2);
+    int64_t pads[2 * ND_MAX_RANK];
+    enum pad_mode mode = PAD_CONSTANT;
+    enum nd_status status = pad_mode_of(call, &mode, err);
+    if (status == ND_OK)
+        status = read_pads(call, pads, err);
+    if (status != ND_OK)
+        return status;
+    if (value != NULL && value->n != 1)
+        return nd_op_misfit(call, err, "%zu values to pad with", value->n);
+    struct nd_shape shape = x->shape;
+    for (int axis = 0; axis < shape.rank; axis++) {
+        shape.dims[axis] += pads[axis] + pads[ND_MAX_RANK + axis];
+        if (shape.dims[axis] < 0 || (shape.dims[axis] > 0 && x->shape.dims[axis] == 0 && mode != PAD_CONSTANT))
+            return nd_op_misfit(call, err, "dimension %d cannot be padded", axis);
+    }
+    status = nd_op_make(call, 0, x->dtype, &shape, err);
+    if (status == ND_OK)
+        pad(x, call->outputs[0], pads, mode, value != NULL ? value->x[0] : nd_op_f(call, "value", 0));
+    return status;
+}
+
+/* ---- shapes ---- */
+
+static enum nd_status give_shape(const struct nd_op_call *call, const struct nd_shape *shape,
+                                 struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0];
+    char from[128], to[128];
+    size_t n;
+    enum nd_status status = nd_shape_n_elems(shape, &n, err);
+    if (status == ND_OK && n != x->n)
+        return nd_op_misfit(call, err, "%s is reshaped to %s", nd_shape_format(&x->shape, from, sizeof from),
+                            nd_shape_format(shape, to, sizeof to));
+    if (status == ND_OK)
+        status = nd_op_make(call, 0, x->dtype, shape, err);
+    if (status == ND_OK && n > 0)
+        memcpy(call->outputs[0]->x, x->x, n * sizeof *x->x);
+    return status;
+}
+
+/* 0 takes the dimension of the input (unless allowzero), -1 what is left. */
+static enum nd_status nd_op_reshape(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0];
+    struct nd_op_list wanted;
+    enum nd_status status = nd_op_list(call, 1, "shape", &wanted, err);
+    if (status != ND_OK)
+        return status;
+    if (wanted.n > ND_MAX_RANK)
+        return nd_op_unsupported(call, err, "%zu dimensions", wanted.n);
+    bool allows_zero = nd_op_i(call, "allowzero", 0) != 0;
+    struct nd_shape shape = {.rank = (int)wanted.n}, known;
+    int open = -1;
+    for (int axis = 0; axis < shape.rank; axis++) {
+        int64_t dim = wanted.v[axis];
+        if (dim == 0 && !allows_zero) {
+            if (axis >= x->shape.rank)
+                return nd_op_misfit(call, err, "dimension %d is taken from %d", axis, x->shape.rank);
+            dim = x->shape.dims[axis];
+        }
+        if (dim == -1 && open >= 0)
+            return nd_op_misfit(call, err, "two dimensions are -1");
+        if (dim == -1)
+            open = axis;
+        shape.dims[axis] = dim;
+    }
+    if (open < 0)
+        return give_shape(call, &shape, err);
+    known = shape;
+    known.dims[open] = 1;
+    size_t n;
+    status = nd_shape_n_elems(&known, &n, err);
+    if (status == ND_OK && (n == 0 || x->n % n != 0))
+        return nd_op_misfit(call, err, "%zu elements cannot be reshaped", x->n);
+    if (status != ND_OK)
+        return status;
+    shape.dims[open] = (int64_t)(x->n / n);
+    return give_shape(call, &shape, err);
+}
+
+static enum nd_status nd_op_flatten(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_shape *x = &call->inputs[0]->shape;
+    int64_t named = nd_op_i(call, "axis", 1);
+    int axis = x->rank;
+    enum nd_status status = named == x->rank ? ND_OK : nd_op_axis(call, named, x->rank, &axis, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_shape shape = {.rank = 2};
+    shape.dims[0] = (int64_t)nd_dims_product(x, 0, axis);
+    shape.dims[1] = (int64_t)nd_dims_product(x, axis, x->rank);
+    return give_shape(call, &shape, err);
+}
+
+static enum nd_status nd_op_squeeze(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_shape *x = &call->inputs[0]->shape;
+    struct nd_op_list axes;
+    bool marks[ND_MAX_RANK];
+    enum nd_status status = nd_op_list(call, 1, "axes", &axes, err);
+    if (status == ND_OK)
+        status = nd_op_axes(call, &axes, x->rank, marks, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_shape shape = {0};
+    for (int axis = 0; axis < x->rank; axis++) {
+        bool goes = axes.is_given ? marks[axis] : x->dims[axis] == 1;
+        if (goes && x->dims[axis] != 1)
+            return nd_op_misfit(call, err, "dimension %d is %lld", axis, (long long)x->dims[axis]);
+        if (!goes)
+            shape.dims[shape.rank++] = x->dims[axis];
+    }
+    return give_shape(call, &shape, err);
+}
+
+static enum nd_status nd_op_unsqueeze(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_shape *x = &call->inputs[0]->shape;
+    struct nd_op_list axes;
+    bool marks[ND_MAX_RANK];
+    enum nd_status status = nd_op_list(call, 1, "axes", &axes, err);
+    if (status != ND_OK)
+        return status;
+    if (axes.n > (size_t)(ND_MAX_RANK - x->rank))
+        return nd_op_unsupported(call, err, "%zu dimensions", axes.n + (size_t)x->rank);
+    struct nd_shape shape = {.rank = x->rank + (int)axes.n};
+    status = nd_op_axes(call, &axes, shape.rank, marks, err);
+    if (status != ND_OK)
+        return status;
+    for (int axis = 0, from = 0; axis < shape.rank; axis++)
+        shape.dims[axis] = marks[axis] ? 1 : x->dims[from++];
+    return give_shape(call, &shape, err);
+}
+
+static enum nd_status nd_op_identity(const struct nd_op_call *call, struct nd_error *err)
+{
+    return nd_array_copy(call->inputs[0], call->outputs[0], err);
+}
+
+/* As at inference: everything is kept. */
+static enum nd_status nd_op_dropout(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0], *training = nd_op_in(call, 2);
+    if (training != NULL && training->n > 0 && training->x[0] != 0)
+        return nd_op_unsupported(call, err, "training");
+    enum nd_status status = nd_array_copy(x, call->outputs[0], err);
+    if (status == ND_OK && nd_op_out(call, 1) != NULL)
+        status = nd_op_make(call, 1, ND_DTYPE_BOOL, &x->shape, err);
+    for (size_t i = 0; status == ND_OK && nd_op_out(call, 1) != NULL && i < x->n; i++)
+        call->outputs[1]->x[i] = 1;
+    return status;
+}
+
+/* An end of the range of axes: counted from the end if negative, and clipped. */
+static int clip_axis(int64_t axis, int rank)
+{
+    if (axis < 0)
+        axis += rank;
+    return axis < 0 ? 0 : axis > rank ? rank : (int)axis;
+}
+
+static enum nd_status nd_op_shape(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_shape *x = &call->inputs[0]->shape;
+    int start = clip_axis(nd_op_i(call, "start", 0), x->rank);
+    int end = clip_axis(nd_op_i(call, "end", x->rank), x->rank);
+    struct nd_shape shape = {.rank = 1, .dims = {end > start ? end - start : 0}};
+    enum nd_status status = nd_op_make(call, 0, ND_DTYPE_I64, &shape, err);
+    for (int axis = start; axis < end && status == ND_OK; axis++)
+        call->outputs[0]->x[axis - start] = (double)x->dims[axis];
+    return status;
+}
+
+static enum nd_status nd_op_size(const struct nd_op_call *call, struct nd_error *err)
+{
+    struct nd_shape scalar = {0};
+    enum nd_status status = nd_op_make(call, 0, ND_DTYPE_I64, &scalar, err);
+    if (status == ND_OK)
+        call->outputs[0]->x[0] = (double)call->inputs[0]->n;
+    return status;
+}
+
+/* ---- the operators ---- */
+
+const struct nd_op nd_ops_moves[] = {
+    {"", "Concat", 1, nd_op_concat},
+    {"", "DepthToSpace", 1, nd_op_depth_to_space},
+    {"", "Dropout", 1, nd_op_dropout},
+    {"", "Expand", 2, nd_op_expand},
+    {"", "Flatten", 1, nd_op_flatten},
+    {"", "Identity", 1, nd_op_identity},
+    {"", "Pad", 1, nd_op_pad},
+    {"", "Reshape", 1, nd_op_reshape},
+    {"", "Shape", 1, nd_op_shape},
+    {"", "Size", 1, nd_op_size},
+    {"", "Slice", 1, nd_op_slice},
+    {"", "SpaceToDepth", 1, nd_op_space_to_depth},
+    {"", "Split", 1, nd_op_split},
+    {"", "Squeeze", 1, nd_op_squeeze},
+    {"", "Tile", 2, nd_op_tile},
+    {"", "Transpose", 1, nd_op_transpose},
+    {"", "Trilu", 1, nd_op_trilu},
+    {"", "Unsqueeze", 1, nd_op_unsqueeze},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,8 +1,8 @@
-/* Pooling. */
-#include "arithmetic/operators/window.h"
-
+/* Pooling: the largest, the mean or a norm of what a window covers. */
 #include <math.h>
 #include <string.h>
+
+#include "arithmetic/operators/window.h"
 
 enum pool_kind { POOL_MAX, POOL_AVERAGE, POOL_LP };
 
@@ -179,7 +179,7 @@ static struct pool pool_of(const struct nd_op_call *call)
     return pool;
 }
 
-enum nd_status nd_op_pool(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_pool(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
     const int64_t *kernel = NULL;
@@ -211,7 +211,7 @@ enum nd_status nd_op_pool(const struct nd_op_call *call, struct nd_error *err)
     return ND_OK;
 }
 
-enum nd_status nd_op_global_pool(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_global_pool(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
     if (x->shape.rank < 2)
@@ -234,3 +234,15 @@ enum nd_status nd_op_global_pool(const struct nd_op_call *call, struct nd_error 
     pool_planes(&w, &pool, n_planes, x->x, call->outputs[0]->x, NULL);
     return ND_OK;
 }
+
+/* ---- the operators ---- */
+
+const struct nd_op nd_ops_pools[] = {
+    {"", "AveragePool", 1, nd_op_pool},
+    {"", "LpPool", 1, nd_op_pool},
+    {"", "MaxPool", 1, nd_op_pool},
+    {"", "GlobalAveragePool", 1, nd_op_global_pool},
+    {"", "GlobalLpPool", 1, nd_op_global_pool},
+    {"", "GlobalMaxPool", 1, nd_op_global_pool},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,10 +1,9 @@
 /* RNN, GRU and LSTM: a state that each step of a sequence changes. */
-#include "arithmetic/operators/ops_shared.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/operators/ops_shared.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -292,7 +291,7 @@ static enum nd_status run_all(struct recurrent *m, struct nd_error *err)
     return status;
 }
 
-enum nd_status nd_op_recurrent(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status nd_op_recurrent(const struct nd_op_call *call, struct nd_error *err)
 {
     struct recurrent m = {.call = call,
                           .n_gates = nd_op_is(call, "LSTM")  ? 4
@@ -309,3 +308,12 @@ enum nd_status nd_op_recurrent(const struct nd_op_call *call, struct nd_error *e
         status = make_outputs(&m, err);
     return status == ND_OK ? run_all(&m, err) : status;
 }
+
+/* ---- the operators ---- */
+
+const struct nd_op nd_ops_recurrent[] = {
+    {"", "GRU", 3, nd_op_recurrent},
+    {"", "LSTM", 3, nd_op_recurrent},
+    {"", "RNN", 3, nd_op_recurrent},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,9 +1,8 @@
-/* What the families of operators share, and the entry point of each. */
+/* What the families of operators share, and the list of each. */
 #ifndef ND_OPERATORS_OPS_SHARED_H
 #define ND_OPERATORS_OPS_SHARED_H
 
 #include "arithmetic/operators/ops.h"
-#include "arithmetic/operators/walk.h"
 
 /* Failing. nd_op_run puts the node and the operator in front of the message. */
 enum nd_status nd_op_unsupported(const struct nd_op_call *call, struct nd_error *err, const char *fmt, ...)
@@ -30,13 +29,6 @@ enum nd_status nd_op_axis(const struct nd_op_call *call, int64_t axis, int rank,
 /* Element i as a whole number, clipped to the type. */
 int64_t nd_op_whole(const struct nd_array *array, size_t i);
 
-/* Element i of the indices as a place on an axis of that size: counted from the end if negative. */
-enum nd_status nd_op_place(const struct nd_op_call *call, const struct nd_array *indices, size_t i, int64_t dim,
-                           ptrdiff_t *out, struct nd_error *err);
-
-/* The least and the greatest quantised value of an integer type. */
-void nd_op_qvalue_range(enum nd_dtype dtype, double *low, double *high);
-
 /* A short list of whole numbers: axes, pads, sizes. */
 struct nd_op_list {
     bool is_given; /* an empty list may have been given, too */
@@ -53,13 +45,6 @@ enum nd_status nd_op_axes(const struct nd_op_call *call, const struct nd_op_list
 
 /* The product of dimensions from..to - 1. */
 size_t nd_dims_product(const struct nd_shape *shape, int from, int to);
-
-/* GatherElements, ScatterElements: a walk over the indices (inputs[1]), at[0], and beside it over the data
- * (inputs[0]), at[1], where the axis itself is not counted. The ranks are equal. ND_E_EXACT_SHAPE: indices that
- * are larger than the data. */
-struct nd_walk;
-enum nd_status nd_op_walk_indices(const struct nd_op_call *call, int axis, struct nd_walk *walk,
-                                  ptrdiff_t data_strides[ND_MAX_RANK], struct nd_error *err);
 
 /* The shape that two tensors are repeated to; *shape is one of the two and becomes the result. */
 enum nd_status nd_op_broadcast(const struct nd_op_call *call, const struct nd_shape *other,
@@ -79,29 +64,50 @@ void nd_matrix_product(const double *a, const double *b, double *c, size_t n, si
  * data than its shape says. */
 enum nd_status nd_op_tensor(const Onnx__TensorProto *tensor, struct nd_array *out, struct nd_error *err);
 
-typedef enum nd_status nd_op_function(const struct nd_op_call *call, struct nd_error *err);
+/* Going through up to three tensors at once, each with strides of its own (0 repeats, negative runs backwards):
+ * the loop of everything that broadcasts, permutes, slices or reduces.
+ *
+ *     struct nd_walk walk = {0};
+ *     nd_walk_axis(&walk, dim, strides...);       outermost axis first
+ *     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
+ *         for (ptrdiff_t i = 0; i < walk.n; i++)
+ *             ... x[walk.at[0] + i * walk.step[0]] ...
+ *
+ * Elements come in C order of the axes. Axes that follow each other in memory are merged, so that rows are
+ * long. */
+enum { ND_WALK_RANK = 2 * ND_MAX_RANK, ND_WALK_OPERANDS = 3 };
 
-nd_op_function nd_op_unary, nd_op_clip, nd_op_gelu, nd_op_bias_gelu; /* ops_unary.c */
-nd_op_function nd_op_binary, nd_op_variadic, nd_op_where;            /* ops_binary.c */
-nd_op_function nd_op_quantize, nd_op_dequantize;                     /* ops_quant.c */
-nd_op_function nd_op_matmul, nd_op_gemm;                             /* ops_matmul.c */
-nd_op_function nd_op_conv, nd_op_conv_transpose;                     /* ops_conv.c */
-nd_op_function nd_op_pool, nd_op_global_pool;                        /* ops_pool.c */
-nd_op_function nd_op_reduce;                                         /* ops_reduce.c */
-nd_op_function nd_op_softmax, nd_op_arg, nd_op_cumsum, nd_op_topk;   /* ops_axis.c */
-nd_op_function nd_op_layer_norm, nd_op_skip_norm, nd_op_group_norm, nd_op_batch_norm, nd_op_lp_norm,
-    nd_op_lrn; /* ops_norm.c */
-nd_op_function nd_op_reshape, nd_op_flatten, nd_op_squeeze, nd_op_unsqueeze, nd_op_identity, nd_op_dropout,
-    nd_op_shape, nd_op_size; /* ops_shape.c */
-nd_op_function nd_op_transpose, nd_op_expand, nd_op_tile, nd_op_concat, nd_op_split, nd_op_slice, nd_op_pad,
-    nd_op_depth_to_space, nd_op_space_to_depth, nd_op_trilu;                        /* ops_move.c */
-nd_op_function nd_op_gather, nd_op_gather_elements, nd_op_gather_nd, nd_op_one_hot; /* ops_gather.c */
-nd_op_function nd_op_constant, nd_op_constant_of_shape, nd_op_range, nd_op_cast;    /* ops_make.c */
-nd_op_function nd_op_resize;                                                        /* ops_resize.c */
-nd_op_function nd_op_einsum;                                                        /* ops_einsum.c */
-nd_op_function nd_op_recurrent;                                                     /* ops_recurrent.c */
-nd_op_function nd_op_scatter_elements, nd_op_scatter_nd;                            /* ops_scatter.c */
-nd_op_function nd_op_grid_sample;                                                   /* ops_grid.c */
-nd_op_function nd_op_integer_conv, nd_op_integer_matmul;                            /* ops_integer.c */
+struct nd_walk {
+    ptrdiff_t at[ND_WALK_OPERANDS];   /* where the row begins, in elements; may be set before nd_walk_begin */
+    ptrdiff_t step[ND_WALK_OPERANDS]; /* from one element of the row to the next */
+    ptrdiff_t n;                      /* elements of the row */
+    int rank;
+    bool is_empty;
+    ptrdiff_t dims[ND_WALK_RANK];
+    ptrdiff_t strides[ND_WALK_OPERANDS][ND_WALK_RANK];
+    ptrdiff_t index[ND_WALK_RANK];
+};
+
+/* Adds an axis inside of those there are; at most ND_WALK_RANK. */
+void nd_walk_axis(struct nd_walk *walk, int64_t dim, ptrdiff_t stride0, ptrdiff_t stride1, ptrdiff_t stride2);
+
+/* The first row; false when there is no element at all. */
+bool nd_walk_begin(struct nd_walk *walk);
+bool nd_walk_next(struct nd_walk *walk);
+
+/* The strides of a tensor in C order, in elements. */
+void nd_strides(const struct nd_shape *shape, ptrdiff_t strides[ND_MAX_RANK]);
+
+/* ---- the families ---- */
+
+/* The operators of each: rows, behind the last of which comes one without a function. */
+extern const struct nd_op nd_ops_elements[], nd_ops_quant[], nd_ops_convolutions[], nd_ops_products[],
+    nd_ops_pools[], nd_ops_axes[], nd_ops_moves[], nd_ops_gathers[], nd_ops_samplers[], nd_ops_recurrent[],
+    nd_ops_makers[];
+/* NULL: it is not among them. */
+const struct nd_op *nd_op_in_list(const struct nd_op *list, const char *domain, const char *op_type);
+
+typedef enum nd_status nd_op_function(const struct nd_op_call *call, struct nd_error *err);
+nd_op_function nd_op_conv, nd_op_matmul; /* of doubles: ops_quant.c has those of quantised values */
 
 #endif

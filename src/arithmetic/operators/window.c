@@ -1,4 +1,5 @@
-/* The windows of convolutions and pools: what of an input each output element reads. */
+/* The geometry of windows that slide over a tensor, as convolution and pooling have them: ONNX names the
+ * attributes. */
 #include "arithmetic/operators/window.h"
 
 #include <string.h>
@@ -115,6 +116,15 @@ void nd_window_close(struct nd_window *window)
         window->n_out *= window->out[axis];
         window->n_kernel *= window->kernel[axis];
     }
+}
+
+bool nd_window_is_pointwise(const struct nd_window *w)
+{
+    for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
+        if (w->kernel[axis] != 1 || w->stride[axis] != 1 || w->pad_begin[axis] != 0 ||
+            w->in[axis] != w->out[axis])
+            return false;
+    return true;
 }
 
 void nd_window_range(const struct nd_window *window, int axis, ptrdiff_t k, ptrdiff_t *from, ptrdiff_t *to)

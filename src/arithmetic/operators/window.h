@@ -29,6 +29,9 @@ enum nd_status nd_window_fit(const struct nd_op_call *call, struct nd_window *wi
 /* Fills the products. */
 void nd_window_close(struct nd_window *window);
 
+/* Whether each window is one element, in order: each plane is a row of the matrix of columns already. */
+bool nd_window_is_pointwise(const struct nd_window *window);
+
 /* Of which windows tap k of an axis lies inside: *from..*to - 1, possibly none. */
 void nd_window_range(const struct nd_window *window, int axis, ptrdiff_t k, ptrdiff_t *from, ptrdiff_t *to);
 

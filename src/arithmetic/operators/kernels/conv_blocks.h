@@ -16,16 +16,7 @@ struct nd_conv_group {
     struct nd_short_range range;
 };
 
-/* Room for one matrix of columns; the caller frees it. NULL: no memory. */
-double *nd_conv_blocks_room(void);
-/* Adds in order of channels and taps, as one tap after the other would: the same bits. Weights must be finite,
- * since padding is multiplied, too. */
-void nd_conv_blocks_add(const struct nd_conv_group *group, double *room);
-
-/* Whether each plane is a row of the matrix already, as of a pointwise kernel. */
-bool nd_conv_is_matrix(const struct nd_window *w);
-
-/* The same of whole numbers of 16 bits, one group after the other: exact in any order. */
+/* The sums of whole numbers of 16 bits, one group after the other: exact in any order. */
 struct nd_conv_shorts {
     int16_t *in, *pairs; /* of the group at hand, owned */
 };
@@ -63,7 +54,8 @@ struct nd_conv_planes {
 /* False: not that way (three axes, cropped inputs, a kernel of one tap or of very many), or no memory. */
 bool nd_conv_planes_begin(struct nd_conv_planes *planes, const struct nd_window *w);
 void nd_conv_planes_end(struct nd_conv_planes *planes);
-/* group->n_in is 1; out is written, not added to. The same bits as nd_conv_blocks_add on zeros. */
+/* group->n_in is 1; out is written, not added to. The same bits as one tap after the
+ * other gives. */
 void nd_conv_planes_run(const struct nd_conv_planes *planes, const struct nd_conv_group *group);
 /* The same sums, of bytes, and one channel after the other (block.n_channels is 1, from 0; channels come in
  * order): group->in and out are not looked at. weights: those of the group; every sum is below 2^24. False: no

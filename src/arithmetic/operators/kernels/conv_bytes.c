@@ -1,4 +1,4 @@
-/* Convolutions of 8-bit quantised values by 8-bit weights, in exact whole numbers. */
+/* Convolution of quantised values of 8 bits by weights of as many: conv_bytes.h says how. */
 #include "arithmetic/operators/kernels/conv_bytes.h"
 
 #include <stdlib.h>

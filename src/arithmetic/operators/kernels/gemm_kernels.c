@@ -1,4 +1,5 @@
-/* Chooses the compiled kernels for products of matrices that this processor can run. */
+/* Which of the kernels this processor has, and which of them are taken: those of gemm_kernels_template.c, made
+ * once for each instruction set. */
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 
 #include <pthread.h>

@@ -1,13 +1,26 @@
-/* What all operators share: inputs, outputs, attributes, axes and broadcasting of a call. ops_shared.h says what each does. */
+/* What operators share: failing, inputs and attributes of a call, axes, broadcasting, integers, and walks over
+ * tensors. */
 #include "arithmetic/operators/ops_shared.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core/memory.h"
+#include "core/error.h"
 #include "model/graph/graph.h"
+
+/* ---- calls ---- */
+
+const struct nd_op *nd_op_in_list(const struct nd_op *list, const char *domain, const char *op_type)
+{
+    const char *wanted = nd_onnx_domain(domain);
+    for (const struct nd_op *op = list; op->run != NULL; op++)
+        if (strcmp(op->op_type, op_type) == 0 && strcmp(op->domain, wanted) == 0)
+            return op;
+    return NULL;
+}
 
 #define FAIL_WITH(id)                                                                                          \
     do {                                                                                                       \
@@ -56,7 +69,7 @@ enum nd_status nd_op_make_room(const struct nd_op_call *call, size_t i, enum nd_
     return nd_array_make_room(call->outputs[i], dtype, shape, err);
 }
 
-/* Attributes. */
+/* ---- attributes ---- */
 
 double nd_op_f(const struct nd_op_call *call, const char *name, double otherwise)
 {
@@ -89,7 +102,7 @@ const char *nd_op_text(const struct nd_op_call *call, const char *name, char *bu
     return buf;
 }
 
-/* Axes and lists. */
+/* ---- axes and lists ---- */
 
 enum nd_status nd_op_axis(const struct nd_op_call *call, int64_t axis, int rank, int *out, struct nd_error *err)
 {
@@ -149,7 +162,7 @@ size_t nd_dims_product(const struct nd_shape *shape, int from, int to)
     return product;
 }
 
-/* Broadcasting. */
+/* ---- broadcasting ---- */
 
 enum nd_status nd_op_broadcast(const struct nd_op_call *call, const struct nd_shape *other,
                                struct nd_shape *shape, struct nd_error *err)
@@ -178,7 +191,7 @@ ptrdiff_t nd_broadcast_stride(const struct nd_array *array, const struct nd_shap
     return (ptrdiff_t)nd_dims_product(&array->shape, own + 1, array->shape.rank);
 }
 
-/* Integers. */
+/* ---- integers ---- */
 
 static int bits_of(enum nd_dtype dtype)
 {
@@ -204,4 +217,61 @@ enum nd_status nd_op_wrap(const struct nd_op_call *call, struct nd_array *array,
         array->x[i] = x - range * floor((x - low) / range);
     }
     return ND_OK;
+}
+
+/* ---- walks ---- */
+
+void nd_walk_axis(struct nd_walk *walk, int64_t dim, ptrdiff_t stride0, ptrdiff_t stride1, ptrdiff_t stride2)
+{
+    const ptrdiff_t added[ND_WALK_OPERANDS] = {stride0, stride1, stride2};
+    if (dim == 0)
+        walk->is_empty = true;
+    if (dim <= 1)
+        return;
+    bool merges = walk->rank > 0;
+    for (int k = 0; k < ND_WALK_OPERANDS && merges; k++)
+        merges = walk->strides[k][walk->rank - 1] == added[k] * (ptrdiff_t)dim;
+    if (!merges) {
+        assert(walk->rank < ND_WALK_RANK);
+        walk->dims[walk->rank++] = 1;
+    }
+    walk->dims[walk->rank - 1] *= (ptrdiff_t)dim;
+    for (int k = 0; k < ND_WALK_OPERANDS; k++)
+        walk->strides[k][walk->rank - 1] = added[k];
+}
+
+bool nd_walk_begin(struct nd_walk *walk)
+{
+    if (walk->is_empty)
+        return false;
+    if (walk->rank == 0) /* one element */
+        walk->dims[walk->rank++] = 1;
+    walk->n = walk->dims[walk->rank - 1];
+    for (int k = 0; k < ND_WALK_OPERANDS; k++)
+        walk->step[k] = walk->strides[k][walk->rank - 1];
+    for (int axis = 0; axis < walk->rank; axis++)
+        walk->index[axis] = 0;
+    return true;
+}
+
+bool nd_walk_next(struct nd_walk *walk)
+{
+    for (int axis = walk->rank - 2; axis >= 0; axis--) {
+        bool wraps = ++walk->index[axis] == walk->dims[axis];
+        for (int k = 0; k < ND_WALK_OPERANDS; k++)
+            walk->at[k] += wraps ? walk->strides[k][axis] * (1 - walk->dims[axis]) : walk->strides[k][axis];
+        if (!wraps)
+            return true;
+        walk->index[axis] = 0;
+    }
+    return false;
+}
+
+void nd_strides(const struct nd_shape *shape, ptrdiff_t strides[ND_MAX_RANK])
+{
+    ptrdiff_t stride = 1;
+    for (int axis = shape->rank - 1; axis >= 0; axis--) {
+        strides[axis] = stride;
+        stride *= (ptrdiff_t)shape->dims[axis];
+    }
 }

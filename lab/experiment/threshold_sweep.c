@@ -47,7 +47,7 @@ void nd_threshold_sweep_look(const struct nd_threshold_sweep *s, struct nd_thres
 uint64_t nd_threshold_sweep_count_wrong(const struct nd_threshold_sweep *s,
                                         const struct nd_requantise *arithmetic)
 {
-    const struct nd_requantiser r = nd_requantise_prepare(arithmetic, s->multiplier, s->zero_point);
+    const struct nd_requantise_ready r = nd_requantise_prepare(arithmetic, s->multiplier, s->zero_point);
     uint64_t n = 0;
     for (size_t i = 0; i < s->n; i++)
         n += nd_requantise_qvalue(&r, s->first + (double)i, s->low, s->high) != s->qvalues[i];
@@ -77,7 +77,7 @@ static void rounding_range(enum nd_rounding rounding, double k, double *low, dou
 }
 
 /* What the quantised value at one accumulator says of c, where r has everything but c. */
-static void narrow(struct interval *c, const struct nd_requantiser *r, const struct nd_threshold_sweep *s,
+static void narrow(struct interval *c, const struct nd_requantise_ready *r, const struct nd_threshold_sweep *s,
                    size_t i)
 {
     double a = s->first + (double)i, least, greatest;
@@ -100,7 +100,7 @@ static struct interval solve_multiplier(const struct nd_threshold_sweep *s,
 {
     /* A sliver more than the quotients are off in double. */
     const double sliver = 0x1p-48;
-    const struct nd_requantiser r = nd_requantise_prepare(structure, s->multiplier, s->zero_point);
+    const struct nd_requantise_ready r = nd_requantise_prepare(structure, s->multiplier, s->zero_point);
     struct interval c = {0, HUGE_VAL};
     for (size_t i = 0; i < s->n && c.low <= c.high; i++)
         if (i == 0 || i + 1 == s->n || s->qvalues[i] != s->qvalues[i - 1] || s->qvalues[i] != s->qvalues[i + 1])

@@ -66,7 +66,7 @@ static double nd_bias_shift(const struct nd_bias_arithmetic *p, const struct nd_
 /* ---- reading ---- */
 
 struct rows {
-    struct nd_requantiser requantiser; /* but for its fold: the shift */
+    struct nd_requantise_ready requantiser; /* but for its fold: the shift */
     const double *a, *qvalues;
     size_t n;
 };
@@ -74,7 +74,7 @@ struct rows {
 /* Whether some quantised value under the shift is less than the device's (sign -1), or more (sign 1). */
 static bool is_beyond(const struct rows *rows, double shift, int sign)
 {
-    struct nd_requantiser r = rows->requantiser;
+    struct nd_requantise_ready r = rows->requantiser;
     r.fold = shift;
     for (size_t i = 0; i < rows->n; i++)
         if (sign * (nd_requantise_qvalue(&r, rows->a[i], 0, 255) - rows->qvalues[i]) > 0)
@@ -98,7 +98,7 @@ static double find_limit(const struct rows *rows, int sign)
     return sign * in < farthest ? in : sign * HUGE_VAL;
 }
 
-struct nd_bias_range nd_bias_read(const struct nd_requantiser *r, const double *a, const double *qvalues,
+struct nd_bias_range nd_bias_read(const struct nd_requantise_ready *r, const double *a, const double *qvalues,
                                   size_t n)
 {
     const struct rows rows = {*r, a, qvalues, n};
@@ -276,7 +276,7 @@ static struct nd_bias_column share_columns(const struct nd_columns *q, enum nd_b
 /* What each column adds, as far as the tensor decides it, and how it requantises. */
 static void describe_columns(const struct nd_columns *q, const struct nd_requantise *rest, const double *ratios,
                              enum nd_bias_rescale rescale, struct nd_bias_column columns[N_COLUMNS],
-                             struct nd_requantiser requantisers[N_COLUMNS])
+                             struct nd_requantise_ready requantisers[N_COLUMNS])
 {
     const struct nd_bias_column shared = share_columns(q, rescale);
     for (size_t c = 0; c < N_COLUMNS; c++) {
@@ -358,7 +358,7 @@ struct readings {
 static void read_columns(const struct nd_columns *q, const struct nd_requantise *rest, struct readings *out)
 {
     struct nd_bias_column columns[ND_BIAS_RESCALES][N_COLUMNS];
-    struct nd_requantiser requantisers[N_COLUMNS];
+    struct nd_requantise_ready requantisers[N_COLUMNS];
     double ratios[N_COLUMNS], a[SWEEP_ROWS], qvalues[SWEEP_ROWS];
     for (size_t c = 0; c < N_COLUMNS; c++)
         ratios[c] = 1;
@@ -437,7 +437,7 @@ struct fresh {
     const struct nd_columns *q;
     double *w, *w8, *sums; /* of the question; what its weights become; sums of those */
     struct nd_bias_column columns[ND_BIAS_RESCALES][N_COLUMNS];
-    struct nd_requantiser requantisers[N_COLUMNS];
+    struct nd_requantise_ready requantisers[N_COLUMNS];
 };
 
 static void fill_fresh(struct nd_columns *q, double share, uint64_t *seed)
@@ -485,7 +485,7 @@ static uint64_t count_right(const void *context, const void *arithmetic)
     const struct nd_bias_arithmetic *p = arithmetic;
     uint64_t n_right = 0;
     for (size_t c = 0; c < N_COLUMNS; c++) {
-        struct nd_requantiser r = f->requantisers[c];
+        struct nd_requantise_ready r = f->requantisers[c];
         r.fold = nd_bias_shift(p, &f->columns[p->rescale][c]);
         for (size_t i = c * FRESH_ROWS; i < (c + 1) * FRESH_ROWS; i++)
             n_right += nd_requantise_qvalue(&r, f->sums[i], 0, 255) == f->q->qvalues[i];

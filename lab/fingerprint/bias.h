@@ -53,7 +53,7 @@ struct nd_bias_column {
 struct nd_bias_range {
     double low, high;
 };
-struct nd_bias_range nd_bias_read(const struct nd_requantiser *requantiser, const double *accumulators,
+struct nd_bias_range nd_bias_read(const struct nd_requantise_ready *requantiser, const double *accumulators,
                                   const double *qvalues, size_t n);
 
 struct nd_bias_reading {

@@ -86,7 +86,7 @@ static uint64_t count_right(const void *context, const void *arithmetic)
     const struct fresh *f = context;
     const struct nd_product *p = &f->product;
     double multiplier = (double)p->scale_x * (double)p->scale_w / (double)p->scale_y;
-    const struct nd_requantiser r = nd_requantise_prepare(arithmetic, multiplier, (double)p->zero_y);
+    const struct nd_requantise_ready r = nd_requantise_prepare(arithmetic, multiplier, (double)p->zero_y);
     uint64_t n_right = 0;
     for (size_t i = 0; i < N_FRESH; i++)
         n_right += nd_requantise_qvalue(&r, f->sums[i], 0, 255) == f->qvalues[i];

@@ -44,7 +44,7 @@ static double multiplier_of(const struct nd_word_arithmetic *p, const struct nd_
 static uint64_t nd_word_count_right(const struct nd_word_arithmetic *p, const struct nd_word_qvalues *c,
                                     size_t n)
 {
-    const struct nd_requantiser r = nd_requantise_prepare(&p->rest, multiplier_of(p, c), c->zero_y);
+    const struct nd_requantise_ready r = nd_requantise_prepare(&p->rest, multiplier_of(p, c), c->zero_y);
     uint64_t right = 0;
     for (size_t i = 0; i < n; i++)
         right += nd_requantise_qvalue(&r, drop_bits(p, c->sums[i], c->zeros[i]), 0, GREATEST_QVALUE) ==

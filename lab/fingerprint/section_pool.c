@@ -35,7 +35,7 @@ const char *nd_mean_name(const struct nd_mean_arithmetic *arithmetic, char buf[N
 
 /* One stage made ready: from windows of n quantised values to quantised values. */
 struct stage {
-    struct nd_requantiser requantiser;
+    struct nd_requantise_ready requantiser;
     double added, zero_x, zero_y;
 };
 
@@ -60,7 +60,7 @@ static struct stage prepare(const struct nd_mean_arithmetic *p, double ratio, do
 
 static double finish(const struct stage *stage, double sum)
 {
-    const struct nd_requantiser *r = &stage->requantiser;
+    const struct nd_requantise_ready *r = &stage->requantiser;
     if (r->fixed != ND_FIXED_NONE)
         return nd_requantise_qvalue(r, sum, 0, 255);
     double scaled = r->c * (r->step * (floor((sum + r->fold) / r->step) + r->half)) + stage->added;

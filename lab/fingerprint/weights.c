@@ -136,7 +136,7 @@ static uint64_t count_wrong(const struct sweep *s, const struct nd_requantise *r
         double w = s->a->w[c * about->n_terms];
         double r = p->scope == ND_WEIGHTS_FIT_TENSOR ? tensor : nd_weight_ratio(p, fmin(w, 0), fmax(w, 0));
         double w8 = nd_weight_qvalue(p, r, w);
-        const struct nd_requantiser q =
+        const struct nd_requantise_ready q =
             nd_requantise_prepare(rest, s->a->multiplier * r, (double)about->zero_y);
         for (uint32_t i = s->first_rows[c]; i < s->first_rows[c + 1]; i++)
             wrong += nd_requantise_qvalue(&q, w8 * s->sums[s->rows[i]], 0, 255) !=
@@ -219,7 +219,7 @@ struct column {
     size_t split;          /* terms of the great weight */
     double large;          /* what it becomes */
     const double *qvalues; /* of the rows */
-    struct nd_requantiser requantiser;
+    struct nd_requantise_ready requantiser;
 };
 
 /* How many rows w8 after the great weight does not give, as far as `enough`. */
@@ -576,7 +576,7 @@ static uint64_t count_right(const void *context, const void *arithmetic)
     nd_weight_fit(arithmetic, a->w, FRESH_COLUMNS, FRESH_TERMS, f->w8, f->r);
     nd_columns_sum(&a->about, f->w8, f->sums);
     for (size_t i = 0; i < FRESH_QVALUES; i++) {
-        const struct nd_requantiser s =
+        const struct nd_requantise_ready s =
             nd_requantise_prepare(f->rest, a->multiplier * f->r[i / FRESH_ROWS], (double)a->about.zero_y);
         right += nd_requantise_qvalue(&s, f->sums[i], 0, GREATEST_QVALUE) == a->qvalues[i];
     }

@@ -69,7 +69,7 @@ static const char *put_requantise_name(const struct nd_arithmetic *arithmetic,
     return nd_requantise_name(&arithmetic->requantise, buf);
 }
 
-/* Of families that are arithmetics of arithmetic/exact/rounding_rule.h. */
+/* Of families that are arithmetics of arithmetic/exact/linear/rounding.h. */
 static struct nd_arithmetic_outcome run_value(const struct nd_arithmetic_ready *ready,
                                               const struct nd_arithmetic_element *element)
 {

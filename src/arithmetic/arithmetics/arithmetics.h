@@ -27,13 +27,13 @@
  *     stochastic-equal         up with probability 1/2
  *     stochastic-bits:N        up with the fraction cut behind N bits: N random bits are added
  *
- * The names are those of arithmetics (arithmetic/exact/rounding_rule.h) and of requantisation by parts
+ * The names are those of arithmetics (arithmetic/exact/linear/rounding.h) and of requantisation by parts
  * (requantise.h). */
 #ifndef ND_ARITH_ARITHMETICS_H
 #define ND_ARITH_ARITHMETICS_H
 
 #include "arithmetic/arithmetics/requantise.h"
-#include "arithmetic/exact/rounding_rule.h"
+#include "arithmetic/exact/linear/rounding.h"
 
 enum { ND_ARITHMETIC_NAME_BYTES = ND_REQUANTISE_NAME_BYTES, ND_ARITHMETIC_MAX = 96 };
 
@@ -62,7 +62,7 @@ struct nd_arithmetic_scaling {
 struct nd_arithmetic_ready {
     const struct nd_arithmetic *arithmetic;
     struct nd_arithmetic_scaling scaling;
-    struct nd_requantiser requantiser;
+    struct nd_requantise_ready requantiser;
     struct nd_fixed_multiplier below; /* of a < 0, with a slope */
     double dropped;                   /* what a is cut to a multiple of; 0: nothing */
 };

@@ -90,10 +90,10 @@ int nd_multiplier_log(double multiplier)
     return mantissa > 0.5 ? -exponent : 1 - exponent;
 }
 
-struct nd_requantiser nd_requantise_prepare(const struct nd_requantise *arithmetic, double multiplier,
-                                            double zero_point)
+struct nd_requantise_ready nd_requantise_prepare(const struct nd_requantise *arithmetic, double multiplier,
+                                                 double zero_point)
 {
-    struct nd_requantiser r = {
+    struct nd_requantise_ready r = {
         .c = nd_multiplier_round(multiplier, arithmetic->multiplier_bits, arithmetic->multiplier_rounding),
         .step = 1,
         .zero = zero_point,
@@ -120,7 +120,7 @@ struct nd_requantiser nd_requantise_prepare(const struct nd_requantise *arithmet
     return r;
 }
 
-static double limit(const struct nd_requantiser *r, double a)
+static double limit(const struct nd_requantise_ready *r, double a)
 {
     if (r->greatest == 0 || (a >= r->least && a <= r->greatest))
         return a;
@@ -130,7 +130,7 @@ static double limit(const struct nd_requantiser *r, double a)
     return (wrapped < 0 ? wrapped + r->modulus : wrapped) + r->least;
 }
 
-double nd_requantise_qvalue(const struct nd_requantiser *r, double a, double low, double high)
+double nd_requantise_qvalue(const struct nd_requantise_ready *r, double a, double low, double high)
 {
     if (r->fixed != ND_FIXED_NONE)
         return fmin(fmax(nd_fixed_run(r->fixed, &r->multiplier, a) + r->zero, low), high);

@@ -84,7 +84,7 @@ const char *nd_requantise_name(const struct nd_requantise *arithmetic, char buf[
 bool nd_requantise_from_name(const char *name, struct nd_requantise *out);
 
 /* An arithmetic made ready for one multiplier and zero point. */
-struct nd_requantiser {
+struct nd_requantise_ready {
     double c, step, half, fold, zero;
     double least, greatest, modulus; /* of the accumulator; modulus 0: it saturates */
     enum nd_rounding rounding;
@@ -93,10 +93,10 @@ struct nd_requantiser {
 };
 
 /* multiplier > 0 and finite. Exact where |a| < 2^28 and the multiplier has 24 bits. */
-struct nd_requantiser nd_requantise_prepare(const struct nd_requantise *arithmetic, double multiplier,
-                                            double zero_point);
+struct nd_requantise_ready nd_requantise_prepare(const struct nd_requantise *arithmetic, double multiplier,
+                                                 double zero_point);
 /* The quantised value for the accumulator a, a whole number, clipped to low .. high. */
-double nd_requantise_qvalue(const struct nd_requantiser *requantiser, double a, double low, double high);
+double nd_requantise_qvalue(const struct nd_requantise_ready *requantiser, double a, double low, double high);
 
 /* The number that the arithmetic multiplies the accumulator with, in steps of 2^e. */
 double nd_multiplier_round(double multiplier, int n_bits, enum nd_rounding rounding);

@@ -1,4 +1,5 @@
-/* Constants, and operators between them, of a graph whose channels were scaled. */
+/* A graph is prepared for its evaluation: constants, quantisations, how long each tensor is read; and its
+ * channels are scaled. eval_graph.h says what is evaluated, graph_run.c does it. */
 #include "arithmetic/exact/eval_graph.h"
 
 #include <stdlib.h>
@@ -9,42 +10,16 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 
-size_t nd_weight_channel(const struct nd_weight_axes *axes, bool is_output, size_t i)
-{
-    size_t a = i / (axes->n1 * axes->inner), b = i / axes->inner % axes->n1;
-    return is_output == axes->is_first_out ? a : a / (axes->n0 / axes->groups) * axes->n1 + b;
-}
+/* ---- scaled channels ---- */
 
-size_t nd_weight_channels(const struct nd_weight_axes *axes, bool is_output)
-{
-    return is_output == axes->is_first_out ? axes->n0 : axes->groups * axes->n1;
-}
-
-/* x[n0 * n1 * inner]. */
-static void nd_weights_scale(const struct nd_weight_axes *axes, const struct nd_weight_factors *factors,
-                             double *x)
-{
-    size_t n = axes->n0 * axes->n1 * axes->inner;
-    for (size_t first = 0; first < n; first += axes->inner) {
-        double factor = 1;
-        if (factors->outputs != NULL)
-            factor *= factors->outputs[nd_weight_channel(axes, true, first)];
-        if (factors->inputs != NULL)
-            factor *= factors->inputs[nd_weight_channel(axes, false, first)];
-        for (size_t i = first; i < first + axes->inner; i++)
-            x[i] *= factor;
-    }
-}
-
-/* eval_graph.c: room for factors; a constant that was read is given its own; and an operator is run. */
-static enum nd_status nd_exact_scalings_init(struct nd_exact_graph *g, struct nd_error *err)
+static enum nd_status init_scalings(struct nd_exact_graph *g, struct nd_error *err)
 {
     g->scalings = nd_calloc(g->model->graph.n_tensors, sizeof *g->scalings);
     g->scaled_nodes = nd_calloc(g->model->graph.n_nodes, sizeof *g->scaled_nodes);
     return g->scalings != NULL && g->scaled_nodes != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static void nd_exact_scalings_deinit(struct nd_exact_graph *g)
+static void deinit_scalings(struct nd_exact_graph *g)
 {
     for (size_t t = 0; g->scalings != NULL && t < g->model->graph.n_tensors; t++) {
         free(g->scalings[t].outputs);
@@ -54,16 +29,6 @@ static void nd_exact_scalings_deinit(struct nd_exact_graph *g)
         free(g->scaled_nodes[n].factors);
     free(g->scalings);
     free(g->scaled_nodes);
-}
-
-/* ---- constants ---- */
-
-void nd_exact_apply_scaling(const struct nd_exact_graph *g, size_t t)
-{
-    const struct nd_exact_scaling *scaling = &g->scalings[t];
-    if (scaling->axes.n0 > 0)
-        nd_weights_scale(&scaling->axes, &(struct nd_weight_factors){scaling->outputs, scaling->inputs},
-                         g->constants[t].x);
 }
 
 /* *out stays NULL where there are none. */
@@ -95,8 +60,6 @@ enum nd_status nd_exact_graph_scale(struct nd_exact_graph *g, size_t t, const st
     return ND_OK;
 }
 
-/* ---- operators ---- */
-
 enum nd_status nd_exact_graph_scale_node(struct nd_exact_graph *g, size_t node, const double *factors, size_t n,
                                          struct nd_error *err)
 {
@@ -107,82 +70,7 @@ enum nd_status nd_exact_graph_scale_node(struct nd_exact_graph *g, size_t node, 
     return status;
 }
 
-/* Axis 1: what lies between two layers has its channels there. */
-static void scale_channels(const struct nd_exact_scaled_node *scaled, bool is_divided, struct nd_array *values)
-{
-    size_t inner = nd_dims_product(&values->shape, 2, values->shape.rank);
-    for (size_t i = 0; i < values->n; i++) {
-        double factor = scaled->factors[i / inner % scaled->n];
-        values->x[i] = is_divided ? values->x[i] / factor : values->x[i] * factor;
-    }
-}
-
-enum nd_status nd_exact_run_operator(const struct nd_exact_graph *g, size_t node, const struct nd_op_call *call,
-                                     struct nd_error *err)
-{
-    const struct nd_exact_scaled_node *scaled = &g->scaled_nodes[node];
-    const struct nd_array *input = call->inputs[0];
-    if (scaled->n == 0 || input->shape.rank < 2 || (size_t)input->shape.dims[1] != scaled->n)
-        return nd_op_run(call, err);
-    struct nd_array copy = {0};
-    enum nd_status status = nd_array_copy(input, &copy, err);
-    if (status != ND_OK)
-        return status;
-    scale_channels(scaled, true, &copy);
-    const struct nd_array *inputs[ND_EXACT_MAX_OPERANDS] = {&copy};
-    for (size_t i = 1; i < call->n_inputs; i++)
-        inputs[i] = call->inputs[i];
-    struct nd_op_call smaller = *call;
-    smaller.inputs = inputs;
-    status = nd_op_run(&smaller, err);
-    if (status == ND_OK)
-        scale_channels(scaled, false, call->outputs[0]);
-    nd_array_deinit(&copy);
-    return status;
-}
-
-static enum nd_status load_constants(struct nd_exact_graph *g, struct nd_error *err)
-{
-    const struct nd_graph *graph = &g->model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t t = 0; t < graph->n_tensors && status == ND_OK; t++) {
-        if (graph->tensors[t].initializer == NULL)
-            continue;
-        struct nd_array values = {0};
-        status = nd_exact_read_constant(g, t, &values, err);
-        if (status == ND_OK)
-            nd_exact_store_put(g, t, &values);
-        else if (status == ND_ERR_UNSUPPORTED)
-            status = ND_OK; /* strings and the like matter to who reads them */
-    }
-    return status;
-}
-
-/* Nodes that compute from constants, once: their values move to the constants. A node that is not covered is
- * met again by the layers that read what it makes. */
-static enum nd_status fold_constants(struct nd_exact_graph *g, struct nd_error *err)
-{
-    const struct nd_graph *graph = &g->model->graph;
-    struct nd_exact_run run;
-    enum nd_status status = nd_exact_run_init(&run, g, err);
-    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
-        if (!graph->nodes[n].is_constant || !graph->nodes[n].is_alive)
-            continue;
-        status = nd_exact_run_node(&run, n, err);
-        nd_exact_run_release(&run);
-        if (status == ND_ERR_UNSUPPORTED) {
-            status = ND_OK;
-            continue;
-        }
-        for (size_t i = 0; i < graph->nodes[n].n_made && status == ND_OK; i++) {
-            size_t t = nd_graph_made(graph, n, i);
-            if (t != ND_NO_INDEX && g->constants[t].shape.rank < 0 && run.values[t].shape.rank >= 0)
-                nd_exact_store_put(g, t, &run.values[t]);
-        }
-    }
-    nd_exact_run_deinit(&run);
-    return status;
-}
+/* ---- how long tensors are read ---- */
 
 static void note_last_uses(struct nd_exact_graph *g)
 {
@@ -270,6 +158,8 @@ static enum nd_status list_last_uses(struct nd_exact_graph *g, struct nd_error *
     return ND_OK;
 }
 
+/* ---- quantisations ---- */
+
 static enum nd_status read_quants(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
@@ -324,6 +214,24 @@ static enum nd_status read_nibble_quants(struct nd_exact_graph *g, struct nd_err
     return status;
 }
 
+/* ---- the graph ---- */
+
+bool nd_exact_graph_is_pure(const struct nd_exact_graph *g)
+{
+    return g->is_pure;
+}
+
+/* What nd_exact_graph_is_pure says, found out by looking at every node. */
+static bool has_only_layers(const struct nd_exact_graph *g)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    for (size_t n = 0; n < graph->n_nodes; n++)
+        if (graph->nodes[n].is_alive && !graph->nodes[n].is_constant && graph->nodes[n].kind == ND_NODE_OTHER &&
+            g->layer_of_node[n] == ND_NO_INDEX && !nd_exact_feeds_layers(g, n))
+            return false;
+    return true;
+}
+
 enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exact_graph **out,
                                      struct nd_error *err)
 {
@@ -355,15 +263,13 @@ enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t
     if (status == ND_OK)
         status = nd_exact_store_init(g, limit_bytes, err);
     if (status == ND_OK)
-        status = nd_exact_scalings_init(g, err);
+        status = init_scalings(g, err);
     if (status == ND_OK)
         status = nd_layers_assign(graph, &g->layer_of_node, err);
     if (status == ND_OK)
         status = read_quants(g, err);
     if (status == ND_OK)
-        status = load_constants(g, err);
-    if (status == ND_OK)
-        status = fold_constants(g, err);
+        status = nd_exact_load_constants(g, err);
     if (status == ND_OK)
         status = read_nibble_quants(g, err);
     if (status == ND_OK)
@@ -373,7 +279,7 @@ enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t
     if (status == ND_OK)
         status = nd_exact_prepare_packed_weights(g, err);
     if (status == ND_OK) {
-        g->is_pure = nd_exact_has_only_layers(g);
+        g->is_pure = has_only_layers(g);
         *out = g;
         return ND_OK;
     }
@@ -388,16 +294,10 @@ void nd_exact_graph_destroy(struct nd_exact_graph **graph)
     if (g == NULL)
         return;
     const struct nd_graph *shape = &g->model->graph;
-    for (size_t t = 0;
-         g->constants != NULL && g->packed_weights != NULL && g->shorts != NULL && t < shape->n_tensors; t++) {
-        nd_exact_forget_packed_weights(g, t);
-        free(g->shorts[t]);
-        nd_array_deinit(&g->constants[t]);
-    }
     for (size_t n = 0; g->quants != NULL && n < shape->n_nodes; n++)
         nd_quant_deinit(&g->quants[n].quant);
     nd_exact_store_deinit(g);
-    nd_exact_scalings_deinit(g);
+    deinit_scalings(g);
     free(g->constants);
     free(g->packed_weights);
     free(g->largest);

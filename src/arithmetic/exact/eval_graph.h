@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "arithmetic/exact/rounding_rule.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/array.h"
 #include "npudiff/model/model.h"
 

@@ -1,4 +1,4 @@
-/* Evaluates one node of a float graph by itself, from given inputs. float_node.h says for whom. */
+/* One node of a float graph by itself, and how errors of rounding grow in it: docs/science/theory.md#floats. */
 #include "arithmetic/exact/float_node.h"
 
 #include <string.h>

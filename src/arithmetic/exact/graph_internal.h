@@ -1,5 +1,5 @@
-/* What the files of the evaluation share: eval_graph.c prepares a model, graph_store.c keeps its constants,
- * graph_table.c takes a sample through it, graph_table.c works out one layer. */
+/* What the files of the evaluation share: graph_values.c keeps constants and runs nodes, graph_run.c takes a
+ * sample through them, layer by layer, eval_graph.c prepares a model for that. */
 #ifndef ND_EVAL_GRAPH_INTERNAL_H
 #define ND_EVAL_GRAPH_INTERNAL_H
 
@@ -31,7 +31,7 @@ struct nd_exact_store {
     size_t *n_holders;       /* [n_tensors] */
     size_t *dequantiser;     /* [n_tensors]: of constants with packed weights the node that reads them, or
                                 ND_NO_INDEX */
-    struct nd_array *tables; /* [n_nodes]: values by quantised value, of graph_table.c; n = 0: none yet */
+    struct nd_array *tables; /* [n_nodes]: values by quantised value; n = 0: none yet */
     size_t table_bytes;
 };
 
@@ -81,29 +81,19 @@ struct nd_array nd_exact_none(void);
 /* Whether the node falls into no layer since it is the operator of several: all that it makes is read by their
  * QuantizeLinears alone, as of a Split. */
 bool nd_exact_feeds_layers(const struct nd_exact_graph *g, size_t node);
-/* What nd_exact_graph_is_pure says, found out by looking at every node. */
-bool nd_exact_has_only_layers(const struct nd_exact_graph *g);
 
-/* graph_store.c: finds the constants that have `wholes`, and makes them; they share the constants' values
- * where zero points are 0. The same of one constant, nothing if it has none; the constant and its packed
- * weights from their shorts; and letting go of packed weights, but not of shorts. */
-enum nd_status nd_exact_prepare_packed_weights(struct nd_exact_graph *g, struct nd_error *err);
-void nd_exact_forget_packed_weights(const struct nd_exact_graph *g, size_t tensor);
-
-/* ---- graph_store.c ---- */
+/* ---- graph_values.c ---- */
 
 enum nd_status nd_exact_store_init(struct nd_exact_graph *g, size_t limit_bytes, struct nd_error *err);
+/* Frees the constants, too. */
 void nd_exact_store_deinit(struct nd_exact_graph *g);
-/* The values of a constant, from the model's initializer or the node that makes it. */
-enum nd_status nd_exact_read_constant(const struct nd_exact_graph *g, size_t tensor, struct nd_array *out,
-                                      struct nd_error *err);
-/* Takes a constant over. */
-void nd_exact_store_put(struct nd_exact_graph *g, size_t tensor, struct nd_array *values);
-
-/* eval_graph.c: room for factors; a constant that was read is given its own; and an operator is run. */
+/* Takes over the model's initializers, and what nodes make of constants alone. */
+enum nd_status nd_exact_load_constants(struct nd_exact_graph *g, struct nd_error *err);
+/* Finds the constants that have packed weights, and makes them; they share the constants' values where zero
+ * points are 0. */
+enum nd_status nd_exact_prepare_packed_weights(struct nd_exact_graph *g, struct nd_error *err);
+/* A constant that was read is given its factors. */
 void nd_exact_apply_scaling(const struct nd_exact_graph *g, size_t tensor);
-enum nd_status nd_exact_run_operator(const struct nd_exact_graph *g, size_t node, const struct nd_op_call *call,
-                                     struct nd_error *err);
 
 /* A run without options. Deinit in any case. */
 enum nd_status nd_exact_run_init(struct nd_exact_run *run, const struct nd_exact_graph *g,
@@ -117,9 +107,28 @@ void nd_exact_run_release(struct nd_exact_run *run);
  * not linear. */
 enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err);
 
-/* graph_table.c: what an operator of one operand makes of quantised values, by its table. *is_made false: it
- * has none, and is to be run. Tables belong to the store. ND_ERR_MEMORY, and what nd_exact_ensure gives. */
-void nd_exact_tables_deinit(struct nd_exact_graph *g);
+/* The tensor's values, computed or constant; NULL while there are none, and where a constant cannot be read:
+ * then run->decoded->status is not ND_OK. A constant is held until nd_exact_run_release. */
+const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t tensor);
+/* Runs the node that makes the tensor, unless its values are there. */
+enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
+
+/* What options.replaced has for the tensor, or NULL. */
+static inline const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t tensor)
+{
+    bool has_any = run->options != NULL && run->options->replaced != NULL && tensor != ND_NO_INDEX;
+    return has_any ? run->options->replaced[tensor] : NULL;
+}
+
+/* Whether the tensor, a tensor or what stands for one, has real values in the place of quantised values. */
+static inline bool nd_exact_is_real(const struct nd_exact_run *run, size_t value)
+{
+    size_t tensor = value != ND_NO_INDEX ? run->g->model->tensor_of_value[value] : ND_NO_INDEX;
+    bool has_any = run->options != NULL && run->options->is_real != NULL && tensor != ND_NO_INDEX;
+    return has_any && run->options->is_real[tensor];
+}
+
+/* ---- graph_run.c ---- */
 
 /* A layer that reads quantised values only, as operators are called. */
 struct nd_exact_call {
@@ -130,7 +139,7 @@ struct nd_exact_call {
     size_t node;   /* ND_NO_INDEX: requantise */
     size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
 };
-/* graph_table.c: false: something that it reads is not there as quantised values. */
+/* False: something that it reads is not there as quantised values. */
 bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *layer);
 
 /* Quantised values of a QuantizeLinear: of a layer by its exact values, of a graph input as ONNX has it. */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "arithmetic/exact/linear/linear_families.h"
+#include "arithmetic/exact/linear/linear_values.h"
 #include "arithmetic/htp/htp.h"
 
 /* One layer at work. */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "arithmetic/exact/linear/linear_families.h"
+#include "arithmetic/exact/linear/linear_values.h"
 #include "core/tensors/scales.h"
 
 typedef bool layer_condition(const struct nd_model *model, const struct nd_exact_layer *layer);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/exact/linear/linear_families.h"
+#include "arithmetic/exact/linear/linear_values.h"
 #include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/ops_shared.h"
 #include "core/error.h"

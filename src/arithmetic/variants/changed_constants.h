@@ -4,7 +4,7 @@
 #ifndef ND_ARITH_CHANGED_CONSTANTS_H
 #define ND_ARITH_CHANGED_CONSTANTS_H
 
-#include "arithmetic/exact/rounding_rule.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/htp/htp.h"
 
 enum nd_constants_kind {

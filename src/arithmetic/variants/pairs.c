@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/exact/linear/linear_families.h"
+#include "arithmetic/exact/linear/linear_values.h"
 #include "arithmetic/operators/window.h"
 #include "core/error.h"
 #include "core/memory.h"

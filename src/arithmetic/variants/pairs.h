@@ -14,7 +14,7 @@
 #define ND_ARITH_PAIRS_H
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/rounding_rule.h"
+#include "arithmetic/exact/linear/rounding.h"
 
 /* In which order the terms of a Conv are counted. The terms of a MatMul or Gemm have one order. */
 enum nd_pair_order {

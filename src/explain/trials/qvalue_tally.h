@@ -1,4 +1,4 @@
-/* Which arithmetics of single values (arithmetic/exact/rounding_rule.h) give the quantised values of a layer.
+/* Which arithmetics of single values (arithmetic/exact/linear/rounding.h) give the quantised values of a layer.
  */
 #ifndef ND_REPLAY_QVALUE_TALLY_H
 #define ND_REPLAY_QVALUE_TALLY_H

@@ -3,7 +3,7 @@
 #include "support/main.h"
 
 #include "arithmetic/exact/linear/quick.h"
-#include "arithmetic/exact/rounding_rule.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "arithmetic/operators/ops.h"
 #include "core/statistics/series.h"

@@ -75,7 +75,7 @@ static double qvalue_of(const char *name, double multiplier, double zero, double
 {
     struct nd_requantise arithmetic;
     assert_true(nd_requantise_from_name(name, &arithmetic));
-    const struct nd_requantiser r = nd_requantise_prepare(&arithmetic, multiplier, zero);
+    const struct nd_requantise_ready r = nd_requantise_prepare(&arithmetic, multiplier, zero);
     return nd_requantise_qvalue(&r, a, 0, 255);
 }
 
@@ -145,7 +145,7 @@ static void add_threshold_sweep(struct study *study, const struct nd_requantise 
                                 double zero)
 {
     struct nd_threshold_sweep *s = &study->staircases[study->n++];
-    const struct nd_requantiser r = nd_requantise_prepare(truth, multiplier, zero);
+    const struct nd_requantise_ready r = nd_requantise_prepare(truth, multiplier, zero);
     *s = (struct nd_threshold_sweep){.multiplier = multiplier,
                                      .zero_point = zero,
                                      .low = 0,

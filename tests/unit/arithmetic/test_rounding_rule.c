@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "arithmetic/exact/rounding_rule.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "support/assert_bits.h"
 
 static uint64_t next_random(uint64_t *seed)

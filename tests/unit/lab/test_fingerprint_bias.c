@@ -53,7 +53,7 @@ static void answer(struct made *m, const struct nd_requantise *rest, int bits, b
         for (size_t t = 0; t < TERMS; t++)
             most = fmax(most, w[t]);
         double r = most > 127 ? few_bits(most / 127, bits) : 1, factor = floor(0x1p13 / r) * 0x1p-13;
-        const struct nd_requantiser q = nd_requantise_prepare(rest, m->answers.multiplier * r, 120);
+        const struct nd_requantise_ready q = nd_requantise_prepare(rest, m->answers.multiplier * r, 120);
         for (size_t i = 0; i < ROWS; i++) {
             double sum = 0;
             for (size_t t = 0; t < TERMS; t++) {
@@ -164,10 +164,10 @@ static void shifts_are_read_to_one_unit(void **state)
     (void)state;
     enum { N = 400 };
     const struct nd_requantise rest = arithmetic("multiplier:11+granule:3+half+rounding:half-up");
-    const struct nd_requantiser r = nd_requantise_prepare(&rest, 0x1.4p-5, 100);
+    const struct nd_requantise_ready r = nd_requantise_prepare(&rest, 0x1.4p-5, 100);
     double a[N], qvalues[N];
     for (int shift = -1500; shift <= 1500; shift += 293) {
-        struct nd_requantiser shifted = r;
+        struct nd_requantise_ready shifted = r;
         shifted.fold = shift;
         for (int i = 0; i < N; i++) {
             a[i] = i - N / 2;

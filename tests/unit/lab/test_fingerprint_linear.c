@@ -108,7 +108,7 @@ static void folded_zero_points_may_be_cut(void **state)
     assert_true(nd_requantise_from_name("fold-zero+rounding:half-up", &rounded));
     assert_string_equal(nd_requantise_name(&cut, buf), "fold-zero:floor+rounding:half-up");
     /* 7 / 4 = 1.75 is 1 or 2 more in the sum, and 4 or 8 in the quantised value. */
-    struct nd_requantiser r = nd_requantise_prepare(&cut, 4, 7);
+    struct nd_requantise_ready r = nd_requantise_prepare(&cut, 4, 7);
     assert_int_equal((int)nd_requantise_qvalue(&r, 10, 0, 255), 44);
     r = nd_requantise_prepare(&rounded, 4, 7);
     assert_int_equal((int)nd_requantise_qvalue(&r, 10, 0, 255), 48);
@@ -123,7 +123,7 @@ static void folded_zero_points_may_pass_through_float32(void **state)
     assert_true(nd_requantise_from_name("fold-zero:floor+fold-f32+rounding:half-up", &arithmetic));
     assert_string_equal(nd_requantise_name(&arithmetic, buf), "fold-zero:floor+fold-f32+rounding:half-up");
     /* 2^24 + 1 is no float32. */
-    struct nd_requantiser r = nd_requantise_prepare(&arithmetic, 1, 0x1p24 + 1);
+    struct nd_requantise_ready r = nd_requantise_prepare(&arithmetic, 1, 0x1p24 + 1);
     assert_true(r.fold >= 0x1p24 && r.fold <= 0x1p24);
 }
 

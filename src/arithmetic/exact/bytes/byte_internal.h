@@ -1,4 +1,4 @@
-/* What byte_unit.c finds out about layers, and byte_unit.c uses. */
+/* What byte_layer.c finds out about layers, and byte_conv.c uses. */
 #ifndef ND_EVAL_BYTE_INTERNAL_H
 #define ND_EVAL_BYTE_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* Layers that move quantised values about: where each comes from is found by moving numbers of elements. */
+/* Layers of a quantised graph found, prepared and evaluated on quantised values as bytes: byte_layer.h. */
 #include "arithmetic/exact/bytes/byte_layer.h"
 
 #include <math.h>
@@ -6,13 +6,15 @@
 #include <string.h>
 
 #include "arithmetic/exact/bytes/byte_internal.h"
-#include "arithmetic/exact/linear/linear_families.h"
+#include "arithmetic/exact/linear/linear_values.h"
 #include "core/error.h"
 #include "core/memory.h"
 
 static enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_byte_layer *layer,
                                       struct nd_error *err);
 static bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes);
+
+enum { N_QVALUES = 256 }; /* of a byte */
 
 /* ---- finding layers ---- */
 
@@ -205,7 +207,7 @@ static void forget(struct nd_byte_runner *runner, size_t tensor)
     runner->run.values[tensor] = nd_exact_none();
 }
 
-/* byte_unit.c: forgets what the run has of the layer. */
+/* Forgets what the run has of the layer. */
 static void nd_byte_runner_clear(struct nd_byte_runner *runner, const struct nd_byte_layer *layer)
 {
     for (size_t i = 0; i < layer->n_inputs; i++)
@@ -255,7 +257,6 @@ enum nd_status nd_byte_layer_evaluate_with(struct nd_byte_runner *runner, size_t
 static void look_up_row(const uint8_t *table, const uint8_t *x, const uint8_t *y, const struct nd_walk *walk,
                         uint8_t *restrict out)
 {
-    enum { N_QVALUES = 256 };
     ptrdiff_t step_x = walk->step[0], step_y = walk->step[1], n = walk->n;
     uint8_t column[N_QVALUES];
     if (step_x == 0 && step_y == 1) {
@@ -313,8 +314,9 @@ enum nd_status nd_byte_layer_run(struct nd_byte_runner *runner, size_t place, co
     return ND_OK;
 }
 
+/* ---- moves: where each quantised value comes from is found by moving numbers of elements ---- */
+
 enum {
-    N_QVALUES_of_byte_moves = 256,
     MIN_RUN = 8 /* elements, on average: shorter ones are not worth their list; chosen */
 };
 
@@ -379,11 +381,11 @@ static enum nd_status fill_table(const struct nd_exact_graph *g, const struct nd
                                  const struct nd_exact_call *call, size_t input, uint8_t *table,
                                  struct nd_error *err)
 {
-    const struct nd_shape shape = {.rank = 1, .dims = {N_QVALUES_of_byte_moves}};
+    const struct nd_shape shape = {.rank = 1, .dims = {N_QVALUES}};
     const struct nd_node_quant *quant = &g->quants[layer->quantize];
     struct nd_array all = {.n = 0};
     struct nd_linear_result result = {.n = 0};
-    double low, high, least, qvalues[N_QVALUES_of_byte_moves];
+    double low, high, least, qvalues[N_QVALUES];
     enum nd_dtype dtype = call->inputs[input].values->dtype;
     nd_qvalue_range(dtype, &least, &high);
     nd_qvalue_range(quant->dtype, &low, &high);
@@ -399,11 +401,11 @@ static enum nd_status fill_table(const struct nd_exact_graph *g, const struct nd
                                          .out_quant = call->call.out_quant};
     if (status == ND_OK)
         status = nd_linear_layer(&moved, &result, err);
-    for (size_t i = 0; i < N_QVALUES_of_byte_moves && status == ND_OK; i++)
+    for (size_t i = 0; i < N_QVALUES && status == ND_OK; i++)
         qvalues[i] = nd_qvalue_of_ratio(&result.v[i], (double)quant->quant.zero_point[0], quant->dtype,
                                         ND_ROUND_HALF_EVEN);
     if (status == ND_OK)
-        nd_gemm_kernels()->narrow(qvalues, low, N_QVALUES_of_byte_moves, table);
+        nd_gemm_kernels()->narrow(qvalues, low, N_QVALUES, table);
     nd_linear_deinit(&result);
     nd_array_deinit(&all);
     return status;
@@ -446,18 +448,18 @@ static enum nd_status fill_tables(const struct nd_exact_graph *g, const size_t *
                                   struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    layer->table = nd_calloc(layer->n_inputs, N_QVALUES_of_byte_moves);
+    layer->table = nd_calloc(layer->n_inputs, N_QVALUES);
     if (layer->table == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < call->call.n_inputs && status == ND_OK; i++)
         if (places[i] < layer->n_inputs)
-            status = fill_table(g, layer, call, i, layer->table + places[i] * N_QVALUES_of_byte_moves, err);
+            status = fill_table(g, layer, call, i, layer->table + places[i] * N_QVALUES, err);
     for (size_t r = 0; r < layer->n_runs; r++)
         layer->runs[r].input = (uint32_t)places[layer->runs[r].input];
     return status;
 }
 
-/* byte_unit.c: the same of a layer that only moves quantised values about, and is described; nothing of
+/* The same of a layer that only moves quantised values about, and is described; nothing of
  * another. */
 static enum nd_status nd_byte_find_moves(struct nd_byte_runner *runner, struct nd_byte_layer *layer,
                                          const struct nd_exact_call *call, struct nd_error *err)
@@ -478,7 +480,7 @@ static enum nd_status nd_byte_find_moves(struct nd_byte_runner *runner, struct n
         return ND_OK;
     struct nd_array moved = {.n = 0};
     enum nd_status status = move_numbers(call, first, &moved, err);
-    size_t bytes = layer->n_inputs * N_QVALUES_of_byte_moves;
+    size_t bytes = layer->n_inputs * N_QVALUES;
     if (status == ND_OK && list_runs(&moved, first, call, layer)) {
         bytes += layer->n_runs * sizeof *layer->runs;
         if (nd_byte_take_room(runner, bytes)) {
@@ -494,9 +496,7 @@ static enum nd_status nd_byte_find_moves(struct nd_byte_runner *runner, struct n
     return status;
 }
 
-/* Which layers of a graph can be evaluated on bytes, and what they need for that. */
-
-enum { N_QVALUES_of_byte_find = 256 };
+/* ---- which layers can be evaluated on bytes, and what they need for that ---- */
 
 static const struct nd_tensor *tensor_of(const struct nd_byte_layers *layers, size_t tensor)
 {
@@ -579,8 +579,7 @@ static bool is_function_of_qvalues(const struct nd_byte_layers *layers, const st
 static enum nd_status make_qvalues(const struct nd_byte_layers *layers, const struct nd_byte_layer *layer,
                                    struct nd_array *inputs, struct nd_error *err)
 {
-    const struct nd_shape shape = {.rank = (int)layer->n_inputs,
-                                   .dims = {N_QVALUES_of_byte_find, N_QVALUES_of_byte_find}};
+    const struct nd_shape shape = {.rank = (int)layer->n_inputs, .dims = {N_QVALUES, N_QVALUES}};
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < layer->n_inputs && status == ND_OK; i++) {
         double low, high;
@@ -588,8 +587,7 @@ static enum nd_status make_qvalues(const struct nd_byte_layers *layers, const st
         nd_qvalue_range(dtype, &low, &high);
         status = nd_array_make_room(&inputs[i], dtype, &shape, err);
         for (size_t k = 0; k < inputs[i].n; k++)
-            inputs[i].x[k] = low + (double)(i + 1 == layer->n_inputs ? k % N_QVALUES_of_byte_find
-                                                                     : k / N_QVALUES_of_byte_find);
+            inputs[i].x[k] = low + (double)(i + 1 == layer->n_inputs ? k % N_QVALUES : k / N_QVALUES);
     }
     return status;
 }
@@ -599,7 +597,7 @@ static enum nd_status make_table(struct nd_byte_runner *runner, struct nd_byte_l
 {
     const struct nd_byte_layers *layers = runner->layers;
     struct nd_array inputs[2] = {{.n = 0}, {.n = 0}}, qvalues = {.n = 0};
-    size_t n = layer->n_inputs == 1 ? N_QVALUES_of_byte_find : N_QVALUES_of_byte_find * N_QVALUES_of_byte_find;
+    size_t n = layer->n_inputs == 1 ? N_QVALUES : N_QVALUES * N_QVALUES;
     enum nd_status status = make_qvalues(layers, layer, inputs, err);
     if (status == ND_OK)
         status = nd_byte_layer_evaluate(runner, place, inputs, &qvalues, err);
@@ -724,8 +722,7 @@ static enum nd_status make_conv(struct nd_byte_runner *runner, struct nd_byte_la
     conv->zero = (int)((double)call->inputs[0].quant->zero_point[0] - low);
     const struct nd_array any = {.n = 1};
     const struct nd_op_shorts shorts = {.largest = call->inputs[1].largest,
-                                        .left_largest =
-                                            fmax(conv->zero, N_QVALUES_of_byte_find - 1 - conv->zero)};
+                                        .left_largest = fmax(conv->zero, N_QVALUES - 1 - conv->zero)};
     conv->range = nd_short_range_of(&any, &shorts);
     bool is_possible = status == ND_OK && conv->lines.n_lines > 0 && conv->range.n_terms > 0;
     if (is_possible &&
@@ -760,12 +757,11 @@ static enum nd_status try_others(struct nd_byte_runner *runner, struct nd_byte_l
     return status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ? ND_OK : status;
 }
 
-/* byte_unit.c: kind, and what belongs to it, of a layer whose inputs are known. */
+/* Kind, and what belongs to it, of a layer whose inputs are known. */
 static enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_byte_layer *layer,
                                       struct nd_error *err)
 {
-    size_t bytes =
-        layer->n_inputs == 2 ? N_QVALUES_of_byte_find * N_QVALUES_of_byte_find : N_QVALUES_of_byte_find;
+    size_t bytes = layer->n_inputs == 2 ? N_QVALUES * N_QVALUES : N_QVALUES;
     if (!reads_bytes(runner->layers, layer))
         return ND_OK;
     if (!is_function_of_qvalues(runner->layers, layer))

@@ -4,7 +4,7 @@
  *     DequantizeLinear* -> operator -> [Relu | Clip]* -> QuantizeLinear
  *
  * v = real / scale of the output, without the output's zero point, as a quotient of exact numbers: what a
- * arithmetic (arithmetic.h) turns into a quantised value. real means what the graph says in real arithmetic:
+ * rule (rounding.h) turns into a quantised value. real means what the graph says in real arithmetic:
  * scale * (quantised value - zero point) for quantised values and the stored value of constants that are
  * floats, nothing rounded on the way.
  *
@@ -21,7 +21,7 @@
  * values with scales of its own or of floats, any alpha and beta; Add, Sub, Mul, Div, Sum, PRelu, LeakyRelu,
  * HardSigmoid, HardSwish; AveragePool, GlobalAveragePool, ReduceMean, ReduceSum; what chooses or moves values:
  * MaxPool, ReduceMax, Min, Relu, Clip, Where, Concat, Slice, Transpose, Reshape, Gather, Pad, Resize to the
- * nearest and so on (the list is in linear.c). */
+ * nearest and so on (the list is in linear_layer.c). */
 #ifndef ND_EVAL_LINEAR_LAYER_H
 #define ND_EVAL_LINEAR_LAYER_H
 

@@ -1,6 +1,6 @@
 /* Conv, ConvTranspose, Gemm, MatMul: a sum of products of whole numbers, which doubles hold exactly below 2^53,
  * times the scales, plus the bias. */
-#include "arithmetic/exact/linear/linear_families.h"
+#include "arithmetic/exact/linear/linear_values.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The exact values of a linear layer in whole numbers of doubles, where these hold them. quick.h has the
- * conditions. */
+/* Values of linear layers near their exact ones, and these themselves where a value is near a tie: the bounds
+ * of the doubt are in quick.h. */
 #include "arithmetic/exact/linear/quick.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #ifndef ND_OPERATORS_CONV_BYTES_H
 #define ND_OPERATORS_CONV_BYTES_H
 
-#include "arithmetic/operators/kernels/conv_blocks.h"
+#include "arithmetic/operators/kernels/convolutions.h"
 
 /* Weights less a shift for each output channel, so that they fit signed bytes, as the kernels take them. */
 struct nd_byte_weights {

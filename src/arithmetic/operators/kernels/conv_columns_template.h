@@ -3,7 +3,7 @@
  */
 #include <string.h>
 
-#include "arithmetic/operators/kernels/conv_blocks.h"
+#include "arithmetic/operators/kernels/convolutions.h"
 
 /* Where the columns of a block lie in the output: of w->out[2] positions each, but the first and last row. */
 struct block {

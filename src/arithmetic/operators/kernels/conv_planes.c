@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/operators/kernels/conv_blocks.h"
+#include "arithmetic/operators/kernels/convolutions.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/memory.h"
 

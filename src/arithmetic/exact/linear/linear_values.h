@@ -1,18 +1,10 @@
-/* What the families of linear layers share. Each first makes the exact real values, as quotients of a number
+/* What linear layers read and give. Each family first makes the exact real values, as quotients of a number
  * and a positive double divisor; nd_linear_layer then applies bounds and the scale of the output. */
-#ifndef ND_EVAL_LINEAR_FAMILIES_H
-#define ND_EVAL_LINEAR_FAMILIES_H
+#ifndef ND_EVAL_LINEAR_VALUES_H
+#define ND_EVAL_LINEAR_VALUES_H
 
 #include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/ops_shared.h"
-
-/* A family. The result is that of nd_linear_make with v being real values. */
-typedef enum nd_status nd_linear_family(const struct nd_linear_call *call, struct nd_linear_result *result,
-                                        struct nd_error *err);
-nd_linear_family nd_linear_choose;                               /* linear_choose.c */
-nd_linear_family nd_linear_sum, nd_linear_pair, nd_linear_unary; /* linear_unit.c */
-nd_linear_family nd_linear_product;                              /* linear_product.c */
-nd_linear_family nd_linear_mean, nd_linear_pool;                 /* linear_unit.c */
 
 /* Sums of whole numbers below it are exact in doubles, in any order. */
 #define ND_LINEAR_LARGEST 0x1p53
@@ -22,9 +14,6 @@ enum nd_status nd_linear_unsupported(const struct nd_linear_call *call, struct n
 /* The values are left quick: the caller fills `quick`, whose divisor and sign are 1. */
 enum nd_status nd_linear_make_quick(struct nd_linear_result *result, const struct nd_shape *shape,
                                     enum nd_quick_kind kind, struct nd_error *err);
-/* One line without a bias. The values of x go over to the result. */
-enum nd_status nd_linear_make_line(struct nd_linear_result *result, struct nd_array *x, double factor,
-                                   struct nd_error *err);
 /* Room for the values of an output of that shape: all are 0 / 1. */
 enum nd_status nd_linear_make(struct nd_linear_result *result, const struct nd_shape *shape,
                               struct nd_error *err);
@@ -62,5 +51,9 @@ enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__N
 enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__NodeProto *node,
                              const struct nd_array *const *inputs, size_t n_inputs, struct nd_array *out,
                              struct nd_error *err);
+
+/* linear_product.c: the real values of a Conv, ConvTranspose, Gemm or MatMul, as nd_linear_make has them. */
+enum nd_status nd_linear_product(const struct nd_linear_call *call, struct nd_linear_result *result,
+                                 struct nd_error *err);
 
 #endif

@@ -1,7 +1,9 @@
-/* The inputs of linear layers as arrays that operators take. */
-#include "arithmetic/exact/linear/linear_families.h"
+/* What a linear layer reads and gives: its inputs as whole and as real numbers, and results to be filled.
+ * linear_values.h says which numbers are exact. */
+#include "arithmetic/exact/linear/linear_values.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/memory.h"
@@ -234,6 +236,8 @@ enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__Node
     return run(call, &op_call, out, err);
 }
 
+/* ---- results ---- */
+
 enum nd_status nd_linear_make(struct nd_linear_result *result, const struct nd_shape *shape,
                               struct nd_error *err)
 {
@@ -271,16 +275,17 @@ enum nd_status nd_linear_make_quick(struct nd_linear_result *result, const struc
     return ND_OK;
 }
 
-enum nd_status nd_linear_make_line(struct nd_linear_result *result, struct nd_array *x, double factor,
-                                   struct nd_error *err)
+void nd_linear_shared_deinit(struct nd_linear_shared *shared)
 {
-    enum nd_status status = nd_linear_make_quick(result, &x->shape, ND_QUICK_LINE, err);
-    if (status == ND_OK)
-        status = nd_quick_make_lines(result->quick, 1, err);
-    if (status != ND_OK)
-        return status;
-    result->quick->lines[0].factor = nd_wide_from(factor);
-    result->quick->x = result->quick->own_x = x->x;
-    *x = (struct nd_array){0};
-    return ND_OK;
+    nd_array_deinit(&shared->x);
+    nd_array_deinit(&shared->sums);
+}
+
+void nd_linear_deinit(struct nd_linear_result *result)
+{
+    if (result->quick != NULL)
+        nd_quick_deinit(result->quick);
+    free(result->quick);
+    free(result->v);
+    *result = (struct nd_linear_result){0};
 }

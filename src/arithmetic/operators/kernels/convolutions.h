@@ -1,7 +1,7 @@
-/* Convolution as products of matrices: what the windows of some output positions read becomes the columns of a
- * matrix, block by block. */
-#ifndef ND_OPERATORS_CONV_BLOCKS_H
-#define ND_OPERATORS_CONV_BLOCKS_H
+/* The sums of convolutions, of groups of channels: of whole numbers of 16 bits, as products of matrices whose
+ * columns are what the windows of some output positions read; and of one plane each. */
+#ifndef ND_OPERATORS_CONVOLUTIONS_H
+#define ND_OPERATORS_CONVOLUTIONS_H
 
 #include "arithmetic/operators/kernels/short_products.h"
 #include "arithmetic/operators/window.h"

@@ -13,7 +13,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/stopped.h"
+#include "cli/terminal/signals.h"
 #include "lab/cli/brief.h"
 
 /* ---- devices ---- */

@@ -8,7 +8,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/stopped.h"
+#include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "lab/cli/brief.h"
 #include "lab/cli/campaign.h"

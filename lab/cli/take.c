@@ -9,6 +9,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
+#include "cli/terminal/signals.h"
 
 static void show_progress(void *context, const struct nd_fingerprint_progress *progress)
 {

@@ -1,10 +1,14 @@
-/* The command npudiff: finds the command that is named, and runs it. */
+/* npudiff NAME for the commands of this program, for help and versions, and for commands that are programs of
+ * their own: npudiff NAME starts npudiff-NAME, as git starts git-NAME. */
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "cli/external.h"
 #include "cli/options/commands.h"
 #include "cli/options/complete.h"
 #include "cli/options/help.h"
@@ -12,7 +16,51 @@
 #include "cli/terminal/errors.h"
 #include "cli/terminal/program.h"
 #include "npudiff/core/parse.h"
+#include "npudiff/core/status.h"
 #include "npudiff/report/report.h"
+
+struct cli_external {
+    const char *name, *summary;
+};
+extern const struct cli_external cli_externals[];
+extern const size_t cli_n_externals;
+
+/* ---- programs of their own ---- */
+
+const struct cli_external cli_externals[] = {
+    {"fingerprint", "what is the arithmetic of a device? (package npudiff-lab)"},
+};
+const size_t cli_n_externals = sizeof cli_externals / sizeof cli_externals[0];
+
+/* Becomes npudiff-<name> with these arguments (argv[0] is the name), where the name is one of cli_externals:
+ * the one beside this program, that of the build tree, or the first one in PATH. Returns when the name is
+ * another, or, with the error on stderr that says which package has it, ends the process with exit code 2. */
+static void cli_run_external(const char *name, char *const argv[])
+{
+    bool is_external = false;
+    for (size_t i = 0; i < cli_n_externals; i++)
+        is_external = is_external || strcmp(cli_externals[i].name, name) == 0;
+    if (!is_external)
+        return;
+    char self[PATH_MAX], program[PATH_MAX + 64];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    static const char *const folders[] = {"", "../../lab/"};
+    for (size_t i = 0; slash != NULL && i < sizeof folders / sizeof folders[0]; i++) {
+        snprintf(program, sizeof program, "%.*s%snpudiff-%s", (int)(slash + 1 - self), self, folders[i], name);
+        execv(program, argv);
+    }
+    snprintf(program, sizeof program, "npudiff-%s", name);
+    execvp(program, argv);
+    exit(cli_errors_end(
+        cli_fail(CLI_E_OPTION_UNKNOWN, name,
+                 "the command '%s' is a program of its own, '%s', which is not installed (package "
+                 "npudiff-lab)",
+                 name, program)));
+}
+
+/* ---- this one ---- */
 
 /* By role, and in the order in which they are used. */
 static const struct cli_command *const commands[] = {

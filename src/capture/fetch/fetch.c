@@ -1,4 +1,5 @@
-/* Fetch: see the header. */
+/* A file on a web server or in a bucket, read in ranges by libcurl, which is loaded when it is first needed.
+ * Every answer is checked. docs/architecture.md#confined. */
 #include "capture/fetch/fetch.h"
 
 #include <assert.h>
@@ -12,8 +13,86 @@
 #include <strings.h>
 #include <time.h>
 
-#include "capture/fetch/libcurl.h"
+#include "core/error.h"
 #include "core/memory.h"
+
+/* ---- libcurl ---- */
+
+#if ND_HAVE_CURL_H
+#define CURL_DISABLE_TYPECHECK /* functions are called through pointers */
+#include <curl/curl.h>
+#include <dlfcn.h>
+
+struct nd_libcurl {
+    CURL *(*easy_init)(void);
+    CURLcode (*easy_setopt)(CURL *, CURLoption, ...);
+    CURLcode (*easy_perform)(CURL *);
+    void (*easy_cleanup)(CURL *);
+    const char *(*easy_strerror)(CURLcode);
+    struct curl_slist *(*slist_append)(struct curl_slist *, const char *);
+    void (*slist_free_all)(struct curl_slist *);
+    unsigned version; /* as LIBCURL_VERSION_NUM */
+};
+
+/* 7.85 has CURLOPT_PROTOCOLS_STR; since 7.88 the headers that npudiff adds are part of an S3 signature. */
+enum { OLDEST = 0x075800 };
+
+static struct nd_libcurl loaded;
+static bool is_loaded;
+static char problem[200] = "it cannot be started";
+
+/* dlsym gives an object's pointer for a function's: POSIX has it so. */
+static bool find(void *library, const char *name, void *function_at)
+{
+    *(void **)function_at = dlsym(library, name);
+    return *(void **)function_at != NULL;
+}
+
+static void load(void)
+{
+    /* Debian's and others' name; that of the flavour with GnuTLS. */
+    void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        library = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        snprintf(problem, sizeof problem, "libcurl.so.4 is not there (Debian: libcurl4)");
+        return;
+    }
+    CURLcode (*global_init)(long) = NULL;
+    curl_version_info_data *(*version_info)(CURLversion) = NULL;
+    if (!find(library, "curl_global_init", &global_init) ||
+        !find(library, "curl_version_info", &version_info) ||
+        !find(library, "curl_easy_init", &loaded.easy_init) ||
+        !find(library, "curl_easy_setopt", &loaded.easy_setopt) ||
+        !find(library, "curl_easy_perform", &loaded.easy_perform) ||
+        !find(library, "curl_easy_cleanup", &loaded.easy_cleanup) ||
+        !find(library, "curl_easy_strerror", &loaded.easy_strerror) ||
+        !find(library, "curl_slist_append", &loaded.slist_append) ||
+        !find(library, "curl_slist_free_all", &loaded.slist_free_all))
+        return;
+    const curl_version_info_data *version = version_info(CURLVERSION_NOW);
+    loaded.version = version->version_num;
+    if (loaded.version < OLDEST) {
+        snprintf(problem, sizeof problem, "libcurl %s is older than 7.88", version->version);
+        return;
+    }
+    is_loaded = global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+}
+
+/* The same one for the whole process, never unloaded; any thread. ND_E_FETCH_LIBRARY: there is none, or it is
+ * too old. object: the file that it is needed for. */
+static enum nd_status nd_libcurl(const struct nd_libcurl **out, const char *object, struct nd_error *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    if (!is_loaded)
+        return nd_fail(err, ND_E_FETCH_LIBRARY, object, "a file on a server needs libcurl: %s", problem);
+    *out = &loaded;
+    return ND_OK;
+}
+#endif
+
+/* ---- answers ---- */
 
 static void nd_fetch_link_close(struct nd_fetch_link **link_at);
 
@@ -471,8 +550,8 @@ static enum nd_status nd_fetch_request(struct nd_fetch_link *link, const struct 
 
 #else
 
-enum nd_status nd_fetch_link_open(const struct nd_fetch_place *place, struct nd_fetch_link **out,
-                                  struct nd_error *err)
+static enum nd_status nd_fetch_link_open(const struct nd_fetch_place *place, struct nd_fetch_link **out,
+                                         struct nd_error *err)
 {
     (void)out;
     return nd_fail(err, ND_E_FETCH_LIBRARY, place->shown,
@@ -480,13 +559,14 @@ enum nd_status nd_fetch_link_open(const struct nd_fetch_place *place, struct nd_
                    "libcurl4-openssl-dev)");
 }
 
-void nd_fetch_link_close(struct nd_fetch_link **link)
+static void nd_fetch_link_close(struct nd_fetch_link **link)
 {
     *link = NULL;
 }
 
-enum nd_status nd_fetch_request(struct nd_fetch_link *link, const struct nd_fetch_range *range, bool is_first,
-                                struct nd_fetch_version *version, size_t *n_got, struct nd_error *err)
+static enum nd_status nd_fetch_request(struct nd_fetch_link *link, const struct nd_fetch_range *range,
+                                       bool is_first, struct nd_fetch_version *version, size_t *n_got,
+                                       struct nd_error *err)
 {
     (void)link, (void)range, (void)is_first, (void)version, (void)n_got;
     return nd_fail(err, ND_E_FETCH_LIBRARY, NULL, "this npudiff was built without libcurl");

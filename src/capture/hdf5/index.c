@@ -1,4 +1,5 @@
-/* An index on its way from the confined child that made it to the process that uses it. */
+/* The index of an HDF5 file: made in a confined child by libhdf5, sent, checked, and received. The parent
+ * believes nothing that the child says. docs/architecture.md#confined. */
 #include "capture/hdf5/index.h"
 
 #include <errno.h>
@@ -12,18 +13,151 @@
 
 #include "capture/fetch/fetch.h"
 #include "capture/hdf5/confine.h"
-#include "capture/hdf5/index_internal.h"
+#include "capture/hdf5/libhdf5.h"
 #include "capture/hdf5/read_driver.h"
 #include "capture/hdf5/reading.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 
+/* ---- links and attributes (in the child) ---- */
+
+/* The names of a group's links. Links other than hard ones are refused. */
+struct nd_index_names {
+    size_t n;
+    size_t capacity;
+    char **items;
+};
+
+static bool is_in_file(const struct nd_index *index, uint64_t offset, uint64_t n_bytes)
+{
+    return offset <= index->file_bytes && n_bytes <= index->file_bytes - offset;
+}
+
+struct attr_list {
+    const struct nd_index_schema *schema;
+    struct nd_index_object *object;
+    size_t capacity;
+    struct nd_error *err;
+    enum nd_status status;
+};
+
 enum {
     MAX_LINKS = 1000000,
     MAX_ATTRS = 10000,
     MAX_ATTR_BYTES = 65536, /* what an object header can hold */
 };
+
+static enum nd_status read_attr(hid_t id, const char *path, struct nd_index_attr *attr, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    hid_t type = H5Aget_type(id), space = H5Aget_space(id);
+    H5S_class_t space_class = H5Sget_simple_extent_type(space);
+    int rank = H5Sget_simple_extent_ndims(space);
+    hsize_t n[1] = {1};
+    attr->dtype = nd_hdf5_type_dtype(type);
+    size_t elem_bytes =
+        attr->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(attr->dtype) : nd_hdf5_text_bytes(type);
+    attr->is_scalar = space_class == H5S_SCALAR;
+    bool is_simple =
+        attr->is_scalar || (space_class == H5S_SIMPLE && rank == 1 && attr->dtype != ND_DTYPE_NONE &&
+                            H5Sget_simple_extent_dims(space, n, NULL) == 1);
+    attr->n = n[0];
+    if (elem_bytes == 0 || !is_simple)
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path,
+                         "attribute '%s' of '%s' is not a number, a list of numbers or fixed-length text",
+                         attr->name, path);
+    else if (n[0] > MAX_ATTR_BYTES || elem_bytes > MAX_ATTR_BYTES || attr->n * elem_bytes > MAX_ATTR_BYTES)
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' is larger than %d bytes",
+                         attr->name, path, MAX_ATTR_BYTES);
+    if (status != ND_OK)
+        goto out;
+    attr->n_bytes = attr->n * elem_bytes;
+    attr->bytes = nd_calloc(attr->n_bytes + 1, 1);
+    if (attr->bytes == NULL)
+        status = nd_fail_memory(err);
+    else if (attr->n > 0 && H5Aread(id, type, attr->bytes) < 0)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' cannot be read",
+                              attr->name, path);
+out:
+    H5Sclose(space);
+    H5Tclose(type);
+    return status;
+}
+
+static herr_t keep_attr(hid_t id, const char *name, const H5A_info_t *info, void *data)
+{
+    (void)info;
+    struct attr_list *list = data;
+    struct nd_index_object *object = list->object;
+    if (!object->is_group && !list->schema->has_attr(name))
+        return 0;
+    if (object->n_attrs >= MAX_ATTRS) {
+        list->status = nd_fail(list->err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has more than %d attributes",
+                               object->path, MAX_ATTRS);
+        return -1;
+    }
+    if (!nd_grow((void **)&object->attrs, &list->capacity, object->n_attrs + 1, sizeof *object->attrs)) {
+        list->status = nd_fail_memory(list->err);
+        return -1;
+    }
+    struct nd_index_attr *attr = &object->attrs[object->n_attrs++];
+    *attr = (struct nd_index_attr){.name = nd_strdup(name)};
+    hid_t opened = H5Aopen(id, name, H5P_DEFAULT);
+    if (attr->name == NULL)
+        list->status = nd_fail_memory(list->err);
+    else if (opened < 0)
+        list->status = nd_hdf5_fail(list->err, ND_E_CAPTURE_SCHEMA, object->path,
+                                    "attribute '%s' of '%s' cannot be opened", name, object->path);
+    else
+        list->status = read_attr(opened, object->path, attr, list->err);
+    if (opened >= 0)
+        H5Aclose(opened);
+    return list->status == ND_OK ? 0 : -1;
+}
+
+static int compare_attrs(const void *a, const void *b)
+{
+    return strcmp(((const struct nd_index_attr *)a)->name, ((const struct nd_index_attr *)b)->name);
+}
+
+/* The attributes of an open object; of datasets only those that the schema knows. */
+static enum nd_status nd_index_add_attrs(const struct nd_index *index, struct nd_index_object *object, hid_t id,
+                                         struct nd_error *err)
+{
+    struct attr_list list = {.schema = index->schema, .object = object, .err = err};
+    herr_t rc = H5Aiterate2(id, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, keep_attr, &list);
+    if (list.status == ND_OK && rc < 0)
+        list.status = nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                                   "the attributes of '%s' cannot be read", object->path);
+    if (list.status != ND_OK)
+        return list.status;
+    if (object->n_attrs > 1)
+        qsort(object->attrs, object->n_attrs, sizeof *object->attrs, compare_attrs);
+    for (size_t i = 1; i < object->n_attrs; i++)
+        if (strcmp(object->attrs[i - 1].name, object->attrs[i].name) == 0)
+            return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has the attribute '%s' twice",
+                           object->path, object->attrs[i].name);
+    return ND_OK;
+}
+
+/* A new object at the end of the index, or NULL (out of memory, err says so). Moves the others in memory. */
+static struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, bool is_group,
+                                            struct nd_error *err)
+{
+    if (!nd_grow((void **)&index->objects, &index->capacity, index->n_objects + 1, sizeof *index->objects)) {
+        nd_fail_memory(err);
+        return NULL;
+    }
+    struct nd_index_object *object = &index->objects[index->n_objects];
+    *object = (struct nd_index_object){.path = nd_strdup(path), .is_group = is_group};
+    if (object->path == NULL) {
+        nd_fail_memory(err);
+        return NULL;
+    }
+    index->n_objects++;
+    return object;
+}
 
 struct link_list {
     struct nd_index_names *names;
@@ -82,106 +216,6 @@ static void nd_index_names_deinit(struct nd_index_names *names)
         free(names->items[i]);
     free(names->items);
     *names = (struct nd_index_names){0};
-}
-
-static enum nd_status read_attr(hid_t id, const char *path, struct nd_index_attr *attr, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    hid_t type = H5Aget_type(id), space = H5Aget_space(id);
-    H5S_class_t space_class = H5Sget_simple_extent_type(space);
-    int rank = H5Sget_simple_extent_ndims(space);
-    hsize_t n[1] = {1};
-    attr->dtype = nd_hdf5_type_dtype(type);
-    size_t elem_bytes =
-        attr->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(attr->dtype) : nd_hdf5_text_bytes(type);
-    attr->is_scalar = space_class == H5S_SCALAR;
-    bool is_simple =
-        attr->is_scalar || (space_class == H5S_SIMPLE && rank == 1 && attr->dtype != ND_DTYPE_NONE &&
-                            H5Sget_simple_extent_dims(space, n, NULL) == 1);
-    attr->n = n[0];
-    if (elem_bytes == 0 || !is_simple)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path,
-                         "attribute '%s' of '%s' is not a number, a list of numbers or fixed-length text",
-                         attr->name, path);
-    else if (n[0] > MAX_ATTR_BYTES || elem_bytes > MAX_ATTR_BYTES || attr->n * elem_bytes > MAX_ATTR_BYTES)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' is larger than %d bytes",
-                         attr->name, path, MAX_ATTR_BYTES);
-    if (status != ND_OK)
-        goto out;
-    attr->n_bytes = attr->n * elem_bytes;
-    attr->bytes = nd_calloc(attr->n_bytes + 1, 1);
-    if (attr->bytes == NULL)
-        status = nd_fail_memory(err);
-    else if (attr->n > 0 && H5Aread(id, type, attr->bytes) < 0)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' cannot be read",
-                              attr->name, path);
-out:
-    H5Sclose(space);
-    H5Tclose(type);
-    return status;
-}
-
-struct attr_list {
-    const struct nd_index_schema *schema;
-    struct nd_index_object *object;
-    size_t capacity;
-    struct nd_error *err;
-    enum nd_status status;
-};
-
-static herr_t keep_attr(hid_t id, const char *name, const H5A_info_t *info, void *data)
-{
-    (void)info;
-    struct attr_list *list = data;
-    struct nd_index_object *object = list->object;
-    if (!object->is_group && !list->schema->has_attr(name))
-        return 0;
-    if (object->n_attrs >= MAX_ATTRS) {
-        list->status = nd_fail(list->err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has more than %d attributes",
-                               object->path, MAX_ATTRS);
-        return -1;
-    }
-    if (!nd_grow((void **)&object->attrs, &list->capacity, object->n_attrs + 1, sizeof *object->attrs)) {
-        list->status = nd_fail_memory(list->err);
-        return -1;
-    }
-    struct nd_index_attr *attr = &object->attrs[object->n_attrs++];
-    *attr = (struct nd_index_attr){.name = nd_strdup(name)};
-    hid_t opened = H5Aopen(id, name, H5P_DEFAULT);
-    if (attr->name == NULL)
-        list->status = nd_fail_memory(list->err);
-    else if (opened < 0)
-        list->status = nd_hdf5_fail(list->err, ND_E_CAPTURE_SCHEMA, object->path,
-                                    "attribute '%s' of '%s' cannot be opened", name, object->path);
-    else
-        list->status = read_attr(opened, object->path, attr, list->err);
-    if (opened >= 0)
-        H5Aclose(opened);
-    return list->status == ND_OK ? 0 : -1;
-}
-
-static int compare_attrs(const void *a, const void *b)
-{
-    return strcmp(((const struct nd_index_attr *)a)->name, ((const struct nd_index_attr *)b)->name);
-}
-
-enum nd_status nd_index_add_attrs(const struct nd_index *index, struct nd_index_object *object, hid_t id,
-                                  struct nd_error *err)
-{
-    struct attr_list list = {.schema = index->schema, .object = object, .err = err};
-    herr_t rc = H5Aiterate2(id, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, keep_attr, &list);
-    if (list.status == ND_OK && rc < 0)
-        list.status = nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
-                                   "the attributes of '%s' cannot be read", object->path);
-    if (list.status != ND_OK)
-        return list.status;
-    if (object->n_attrs > 1)
-        qsort(object->attrs, object->n_attrs, sizeof *object->attrs, compare_attrs);
-    for (size_t i = 1; i < object->n_attrs; i++)
-        if (strcmp(object->attrs[i - 1].name, object->attrs[i].name) == 0)
-            return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has the attribute '%s' twice",
-                           object->path, object->attrs[i].name);
-    return ND_OK;
 }
 
 enum { MAX_ATTR_BYTES_of_index_transfer = 65536 }; /* what an object header can hold */
@@ -317,11 +351,6 @@ static enum nd_status receive_attrs(struct nd_index_object *object, size_t n, st
     return status;
 }
 
-static bool is_in_file(const struct nd_index *index, uint64_t offset, uint64_t n_bytes)
-{
-    return offset <= index->file_bytes && n_bytes <= index->file_bytes - offset;
-}
-
 static enum nd_status receive_chunks(const struct nd_index *index, struct nd_index_object *object,
                                      const struct sent_object *sent, struct nd_reading *reading,
                                      struct nd_error *err)
@@ -400,22 +429,200 @@ static enum nd_status nd_index_receive(struct nd_index *index, struct nd_reading
     return status;
 }
 
-struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, bool is_group,
-                                     struct nd_error *err)
+/* ---- one dataset (in the child) ---- */
+
+/* Deflate cannot do better than 1032:1; a little more is granted for its header. */
+enum { MAX_EXPANSION = 1032, EXPANSION_SLACK = 1024 };
+
+/* Which filters a chunk went through, and the bit that switches each one off for a single chunk. */
+struct pipeline {
+    bool has_shuffle;
+    bool has_deflate;
+    unsigned shuffle_bit;
+    unsigned deflate_bit;
+};
+
+static enum nd_status read_pipeline(hid_t creation, const struct nd_index_object *object, struct pipeline *out,
+                                    struct nd_error *err)
 {
-    if (!nd_grow((void **)&index->objects, &index->capacity, index->n_objects + 1, sizeof *index->objects)) {
-        nd_fail_memory(err);
-        return NULL;
+    struct pipeline pipeline = {0};
+    int n = H5Pget_nfilters(creation);
+    for (int i = 0; i < n; i++) {
+        unsigned flags, values[8] = {0};
+        size_t n_values = sizeof values / sizeof values[0];
+        H5Z_filter_t filter = H5Pget_filter2(creation, (unsigned)i, &flags, &n_values, values, 0, NULL, NULL);
+        if (filter == H5Z_FILTER_SHUFFLE && i == 0 && n_values >= 1 && values[0] == object->elem_bytes) {
+            pipeline.has_shuffle = true;
+            pipeline.shuffle_bit = 1u << i;
+        } else if (filter == H5Z_FILTER_DEFLATE && i == n - 1) {
+            pipeline.has_deflate = true;
+            pipeline.deflate_bit = 1u << i;
+        } else {
+            return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                           "'%s' uses filter %d at place %d; only SHUFFLE before DEFLATE is accepted",
+                           object->path, (int)filter, i);
+        }
     }
-    struct nd_index_object *object = &index->objects[index->n_objects];
-    *object = (struct nd_index_object){.path = nd_strdup(path), .is_group = is_group};
-    if (object->path == NULL) {
-        nd_fail_memory(err);
-        return NULL;
-    }
-    index->n_objects++;
-    return object;
+    if (n < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "the filters of '%s' cannot be read",
+                            object->path);
+    *out = pipeline;
+    return ND_OK;
 }
+
+static enum nd_status place_contiguous(const struct nd_index *index, hid_t dataset, hid_t creation,
+                                       struct nd_index_object *object, struct nd_error *err)
+{
+    if (H5Pget_external_count(creation) != 0)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' keeps its data in a different file",
+                       object->path);
+    if (object->n_bytes == 0)
+        return ND_OK;
+    haddr_t offset = H5Dget_offset(dataset);
+    if (offset == HADDR_UNDEF || H5Dget_storage_size(dataset) != object->n_bytes) {
+        H5Eclear2(H5E_DEFAULT);
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "the data of '%s' is missing", object->path);
+    }
+    if (!is_in_file(index, offset, object->n_bytes))
+        return nd_fail(err, ND_E_CAPTURE_TRUNCATED, object->path,
+                       "the data of '%s' lies beyond the end of the file", object->path);
+    object->offset = offset;
+    object->stored_bytes = object->n_bytes;
+    return ND_OK;
+}
+
+static enum nd_status place_chunk(const struct nd_index *index, hid_t dataset, const struct pipeline *pipeline,
+                                  struct nd_index_object *object, size_t i, struct nd_error *err)
+{
+    const char *path = object->path;
+    struct nd_index_chunk *chunk = &object->chunks[i];
+    struct nd_chunk_span span;
+    hsize_t start[ND_MAX_RANK], stored_bytes = 0;
+    unsigned mask = 0;
+    haddr_t offset = HADDR_UNDEF;
+    nd_chunk_span(&object->layout, i, &span);
+    for (int d = 0; d < object->shape.rank; d++)
+        start[d] = (hsize_t)span.start[d];
+    if (H5Dget_chunk_info_by_coord(dataset, start, &mask, &offset, &stored_bytes) < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' cannot be found", i, path);
+    if (offset == HADDR_UNDEF)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' is missing", i, path);
+    /* A reader finds chunks by another way than this list, through keys with parts that the list does not show.
+     */
+    hsize_t read_bytes = 0;
+    if (H5Dget_chunk_storage_size(dataset, start, &read_bytes) < 0 || read_bytes != stored_bytes)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' is listed, but not found", i,
+                            path);
+    if (!is_in_file(index, offset, stored_bytes))
+        return nd_fail(err, ND_E_CAPTURE_TRUNCATED, path, "chunk %zu of '%s' lies beyond the end of the file",
+                       i, path);
+    *chunk = (struct nd_index_chunk){
+        .offset = offset,
+        .stored_bytes = stored_bytes,
+        .is_shuffled = pipeline->has_shuffle && (mask & pipeline->shuffle_bit) == 0,
+        .is_deflated = pipeline->has_deflate && (mask & pipeline->deflate_bit) == 0,
+    };
+    size_t chunk_bytes = object->layout.chunk_bytes;
+    bool is_possible = chunk->is_deflated
+                           ? chunk_bytes / MAX_EXPANSION <= stored_bytes + EXPANSION_SLACK / MAX_EXPANSION
+                           : chunk_bytes == stored_bytes;
+    if (!is_possible)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' cannot hold %zu bytes in %llu", i,
+                       path, chunk_bytes, (unsigned long long)stored_bytes);
+    object->stored_bytes += stored_bytes;
+    return ND_OK;
+}
+
+static enum nd_status place_chunks(const struct nd_index *index, hid_t dataset, hid_t creation,
+                                   struct nd_index_object *object, struct nd_error *err)
+{
+    struct nd_shape chunk = {.rank = object->shape.rank};
+    struct pipeline pipeline = {0};
+    hsize_t dims[ND_MAX_RANK] = {0};
+    enum nd_status status = read_pipeline(creation, object, &pipeline, err);
+    if (status != ND_OK)
+        return status;
+    if (object->dtype == ND_DTYPE_NONE || object->shape.rank < 1)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is chunked; only tensors may be",
+                       object->path);
+    if (H5Pget_chunk(creation, ND_MAX_RANK, dims) != object->shape.rank)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "the chunks of '%s' have another rank",
+                            object->path);
+    for (int i = 0; i < chunk.rank; i++)
+        chunk.dims[i] = (int64_t)dims[i];
+    status = nd_chunk_layout_from_dims(&object->shape, &chunk, object->elem_bytes, &object->layout, err);
+    if (status != ND_OK) {
+        nd_error_context(err, "'%s'", object->path);
+        return status;
+    }
+    /* Every chunk takes a byte at least: a count that cannot be true must not decide how much is allocated. */
+    if (object->layout.n_chunks > index->file_bytes)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "the file is too small for the %zu chunks of '%s'", object->layout.n_chunks,
+                       object->path);
+    object->chunks = nd_calloc(object->layout.n_chunks, sizeof *object->chunks);
+    if (object->chunks == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < object->layout.n_chunks && status == ND_OK; i++)
+        status = place_chunk(index, dataset, &pipeline, object, i, err);
+    return status;
+}
+
+static enum nd_status describe(hid_t dataset, struct nd_index_object *object, struct nd_error *err)
+{
+    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    hsize_t dims[ND_MAX_RANK] = {0};
+    enum nd_status status = ND_OK;
+    H5S_class_t space_class = H5Sget_simple_extent_type(space);
+    int rank = H5Sget_simple_extent_ndims(space);
+    object->dtype = nd_hdf5_type_dtype(type);
+    object->elem_bytes =
+        object->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(object->dtype) : nd_hdf5_text_bytes(type);
+    if (object->elem_bytes == 0)
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                         "'%s' has a type that is neither a number nor fixed-length UTF-8 text", object->path);
+    else if (space_class != H5S_SIMPLE || rank < 1 || rank > ND_MAX_RANK ||
+             H5Sget_simple_extent_dims(space, dims, NULL) != rank)
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has rank %d; 1 to %d are accepted",
+                         object->path, rank, ND_MAX_RANK);
+    object->shape.rank = status == ND_OK ? rank : 0;
+    for (int i = 0; i < object->shape.rank; i++) /* beyond INT64_MAX it becomes negative and is refused below */
+        object->shape.dims[i] = (int64_t)dims[i];
+    size_t n = 0;
+    if (status == ND_OK)
+        status = nd_shape_n_elems(&object->shape, &n, err);
+    if (status == ND_OK && !nd_size_mul(n, object->elem_bytes, &object->n_bytes))
+        status = nd_fail(err, ND_E_SIZE_OVERFLOW, object->path, "the size of '%s' does not fit", object->path);
+    H5Sclose(space);
+    H5Tclose(type);
+    return status;
+}
+
+/* The dataset that is open as `dataset`: its type, shape, attributes and place. */
+static enum nd_status nd_index_add_dataset(struct nd_index *index, hid_t dataset, const char *path,
+                                           struct nd_error *err)
+{
+    struct nd_index_object *object = nd_index_add(index, path, false, err);
+    if (object == NULL)
+        return ND_ERR_MEMORY;
+    enum nd_status status = describe(dataset, object, err);
+    if (status == ND_OK)
+        status = nd_index_add_attrs(index, object, dataset, err);
+    if (status != ND_OK)
+        return status;
+    hid_t creation = H5Dget_create_plist(dataset);
+    H5D_layout_t layout = H5Pget_layout(creation);
+    if (layout == H5D_CONTIGUOUS)
+        status = place_contiguous(index, dataset, creation, object, err);
+    else if (layout == H5D_CHUNKED)
+        status = place_chunks(index, dataset, creation, object, err);
+    else
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is neither contiguous nor chunked", path);
+    H5Pclose(creation);
+    return status;
+}
+
+/* ---- all of the file (in the child) ---- */
 
 static enum nd_status walk_group(struct nd_index *index, hid_t group, const char *path, struct nd_error *err);
 
@@ -623,276 +830,4 @@ enum nd_status nd_index_open(const char *path, const struct nd_index_schema *sch
         map_file(index);
     *out = index;
     return ND_OK;
-}
-
-void nd_index_close(struct nd_index **index_at)
-{
-    struct nd_index *index = *index_at;
-    if (index == NULL)
-        return;
-    for (size_t i = 0; i < index->n_objects; i++) {
-        struct nd_index_object *object = &index->objects[i];
-        for (size_t a = 0; a < object->n_attrs; a++) {
-            free(object->attrs[a].name);
-            free(object->attrs[a].bytes);
-        }
-        free(object->attrs);
-        free(object->chunks);
-        free(object->path);
-    }
-    free(index->objects);
-    if (index->map != NULL)
-        munmap((void *)(uintptr_t)index->map, (size_t)index->file_bytes);
-    nd_fetch_close(&index->fetch);
-    if (index->fd >= 0)
-        close(index->fd);
-    free(index);
-    *index_at = NULL;
-}
-
-static int compare_path(const void *key, const void *object)
-{
-    return strcmp(key, ((const struct nd_index_object *)object)->path);
-}
-
-const struct nd_index_object *nd_index_find(const struct nd_index *index, const char *path)
-{
-    return bsearch(path, index->objects, index->n_objects, sizeof *index->objects, compare_path);
-}
-
-/* The first object that is not before "<path>/", or with is_past the first behind all that begin so. Needs no
- * memory: there would be no way to say that there is none. */
-static size_t lower_bound(const struct nd_index *index, const char *path, bool is_past)
-{
-    size_t n = strlen(path);
-    size_t low = 0, high = index->n_objects;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const char *at = index->objects[middle].path;
-        int order = strncmp(at, path, n);
-        if (order == 0)
-            order = (int)(unsigned char)at[n] - '/';
-        if (order < 0 || (is_past && order == 0))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-void nd_index_range(const struct nd_index *index, const char *path, size_t *first, size_t *end)
-{
-    *first = *end = 0;
-    const struct nd_index_object *group = nd_index_find(index, path);
-    if (group == NULL)
-        return;
-    /* Paths that only start alike ("/a-b" beside "/a") lie between a group and what is inside it: "/a/" is
-     * searched. */
-    *first = lower_bound(index, path, false);
-    *end = lower_bound(index, path, true);
-}
-
-bool nd_index_is_child(const struct nd_index_object *object, const char *path)
-{
-    size_t n = strlen(path);
-    return strncmp(object->path, path, n) == 0 && object->path[n] == '/' &&
-           strchr(object->path + n + 1, '/') == NULL;
-}
-
-const struct nd_index_attr *nd_index_attr(const struct nd_index_object *object, const char *name)
-{
-    for (size_t i = 0; i < object->n_attrs; i++)
-        if (strcmp(object->attrs[i].name, name) == 0)
-            return &object->attrs[i];
-    return NULL;
-}
-
-/* Deflate cannot do better than 1032:1; a little more is granted for its header. */
-enum { MAX_EXPANSION = 1032, EXPANSION_SLACK = 1024 };
-
-/* Which filters a chunk went through, and the bit that switches each one off for a single chunk. */
-struct pipeline {
-    bool has_shuffle;
-    bool has_deflate;
-    unsigned shuffle_bit;
-    unsigned deflate_bit;
-};
-
-static enum nd_status read_pipeline(hid_t creation, const struct nd_index_object *object, struct pipeline *out,
-                                    struct nd_error *err)
-{
-    struct pipeline pipeline = {0};
-    int n = H5Pget_nfilters(creation);
-    for (int i = 0; i < n; i++) {
-        unsigned flags, values[8] = {0};
-        size_t n_values = sizeof values / sizeof values[0];
-        H5Z_filter_t filter = H5Pget_filter2(creation, (unsigned)i, &flags, &n_values, values, 0, NULL, NULL);
-        if (filter == H5Z_FILTER_SHUFFLE && i == 0 && n_values >= 1 && values[0] == object->elem_bytes) {
-            pipeline.has_shuffle = true;
-            pipeline.shuffle_bit = 1u << i;
-        } else if (filter == H5Z_FILTER_DEFLATE && i == n - 1) {
-            pipeline.has_deflate = true;
-            pipeline.deflate_bit = 1u << i;
-        } else {
-            return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
-                           "'%s' uses filter %d at place %d; only SHUFFLE before DEFLATE is accepted",
-                           object->path, (int)filter, i);
-        }
-    }
-    if (n < 0)
-        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "the filters of '%s' cannot be read",
-                            object->path);
-    *out = pipeline;
-    return ND_OK;
-}
-
-static enum nd_status place_contiguous(const struct nd_index *index, hid_t dataset, hid_t creation,
-                                       struct nd_index_object *object, struct nd_error *err)
-{
-    if (H5Pget_external_count(creation) != 0)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' keeps its data in a different file",
-                       object->path);
-    if (object->n_bytes == 0)
-        return ND_OK;
-    haddr_t offset = H5Dget_offset(dataset);
-    if (offset == HADDR_UNDEF || H5Dget_storage_size(dataset) != object->n_bytes) {
-        H5Eclear2(H5E_DEFAULT);
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "the data of '%s' is missing", object->path);
-    }
-    if (!is_in_file(index, offset, object->n_bytes))
-        return nd_fail(err, ND_E_CAPTURE_TRUNCATED, object->path,
-                       "the data of '%s' lies beyond the end of the file", object->path);
-    object->offset = offset;
-    object->stored_bytes = object->n_bytes;
-    return ND_OK;
-}
-
-static enum nd_status place_chunk(const struct nd_index *index, hid_t dataset, const struct pipeline *pipeline,
-                                  struct nd_index_object *object, size_t i, struct nd_error *err)
-{
-    const char *path = object->path;
-    struct nd_index_chunk *chunk = &object->chunks[i];
-    struct nd_chunk_span span;
-    hsize_t start[ND_MAX_RANK], stored_bytes = 0;
-    unsigned mask = 0;
-    haddr_t offset = HADDR_UNDEF;
-    nd_chunk_span(&object->layout, i, &span);
-    for (int d = 0; d < object->shape.rank; d++)
-        start[d] = (hsize_t)span.start[d];
-    if (H5Dget_chunk_info_by_coord(dataset, start, &mask, &offset, &stored_bytes) < 0)
-        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' cannot be found", i, path);
-    if (offset == HADDR_UNDEF)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' is missing", i, path);
-    /* A reader finds chunks by another way than this list, through keys with parts that the list does not show.
-     */
-    hsize_t read_bytes = 0;
-    if (H5Dget_chunk_storage_size(dataset, start, &read_bytes) < 0 || read_bytes != stored_bytes)
-        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' is listed, but not found", i,
-                            path);
-    if (!is_in_file(index, offset, stored_bytes))
-        return nd_fail(err, ND_E_CAPTURE_TRUNCATED, path, "chunk %zu of '%s' lies beyond the end of the file",
-                       i, path);
-    *chunk = (struct nd_index_chunk){
-        .offset = offset,
-        .stored_bytes = stored_bytes,
-        .is_shuffled = pipeline->has_shuffle && (mask & pipeline->shuffle_bit) == 0,
-        .is_deflated = pipeline->has_deflate && (mask & pipeline->deflate_bit) == 0,
-    };
-    size_t chunk_bytes = object->layout.chunk_bytes;
-    bool is_possible = chunk->is_deflated
-                           ? chunk_bytes / MAX_EXPANSION <= stored_bytes + EXPANSION_SLACK / MAX_EXPANSION
-                           : chunk_bytes == stored_bytes;
-    if (!is_possible)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' cannot hold %zu bytes in %llu", i,
-                       path, chunk_bytes, (unsigned long long)stored_bytes);
-    object->stored_bytes += stored_bytes;
-    return ND_OK;
-}
-
-static enum nd_status place_chunks(const struct nd_index *index, hid_t dataset, hid_t creation,
-                                   struct nd_index_object *object, struct nd_error *err)
-{
-    struct nd_shape chunk = {.rank = object->shape.rank};
-    struct pipeline pipeline = {0};
-    hsize_t dims[ND_MAX_RANK] = {0};
-    enum nd_status status = read_pipeline(creation, object, &pipeline, err);
-    if (status != ND_OK)
-        return status;
-    if (object->dtype == ND_DTYPE_NONE || object->shape.rank < 1)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is chunked; only tensors may be",
-                       object->path);
-    if (H5Pget_chunk(creation, ND_MAX_RANK, dims) != object->shape.rank)
-        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "the chunks of '%s' have another rank",
-                            object->path);
-    for (int i = 0; i < chunk.rank; i++)
-        chunk.dims[i] = (int64_t)dims[i];
-    status = nd_chunk_layout_from_dims(&object->shape, &chunk, object->elem_bytes, &object->layout, err);
-    if (status != ND_OK) {
-        nd_error_context(err, "'%s'", object->path);
-        return status;
-    }
-    /* Every chunk takes a byte at least: a count that cannot be true must not decide how much is allocated. */
-    if (object->layout.n_chunks > index->file_bytes)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
-                       "the file is too small for the %zu chunks of '%s'", object->layout.n_chunks,
-                       object->path);
-    object->chunks = nd_calloc(object->layout.n_chunks, sizeof *object->chunks);
-    if (object->chunks == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < object->layout.n_chunks && status == ND_OK; i++)
-        status = place_chunk(index, dataset, &pipeline, object, i, err);
-    return status;
-}
-
-static enum nd_status describe(hid_t dataset, struct nd_index_object *object, struct nd_error *err)
-{
-    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    hsize_t dims[ND_MAX_RANK] = {0};
-    enum nd_status status = ND_OK;
-    H5S_class_t space_class = H5Sget_simple_extent_type(space);
-    int rank = H5Sget_simple_extent_ndims(space);
-    object->dtype = nd_hdf5_type_dtype(type);
-    object->elem_bytes =
-        object->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(object->dtype) : nd_hdf5_text_bytes(type);
-    if (object->elem_bytes == 0)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
-                         "'%s' has a type that is neither a number nor fixed-length UTF-8 text", object->path);
-    else if (space_class != H5S_SIMPLE || rank < 1 || rank > ND_MAX_RANK ||
-             H5Sget_simple_extent_dims(space, dims, NULL) != rank)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has rank %d; 1 to %d are accepted",
-                         object->path, rank, ND_MAX_RANK);
-    object->shape.rank = status == ND_OK ? rank : 0;
-    for (int i = 0; i < object->shape.rank; i++) /* beyond INT64_MAX it becomes negative and is refused below */
-        object->shape.dims[i] = (int64_t)dims[i];
-    size_t n = 0;
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&object->shape, &n, err);
-    if (status == ND_OK && !nd_size_mul(n, object->elem_bytes, &object->n_bytes))
-        status = nd_fail(err, ND_E_SIZE_OVERFLOW, object->path, "the size of '%s' does not fit", object->path);
-    H5Sclose(space);
-    H5Tclose(type);
-    return status;
-}
-
-enum nd_status nd_index_add_dataset(struct nd_index *index, hid_t dataset, const char *path,
-                                    struct nd_error *err)
-{
-    struct nd_index_object *object = nd_index_add(index, path, false, err);
-    if (object == NULL)
-        return ND_ERR_MEMORY;
-    enum nd_status status = describe(dataset, object, err);
-    if (status == ND_OK)
-        status = nd_index_add_attrs(index, object, dataset, err);
-    if (status != ND_OK)
-        return status;
-    hid_t creation = H5Dget_create_plist(dataset);
-    H5D_layout_t layout = H5Pget_layout(creation);
-    if (layout == H5D_CONTIGUOUS)
-        status = place_contiguous(index, dataset, creation, object, err);
-    else if (layout == H5D_CHUNKED)
-        status = place_chunks(index, dataset, creation, object, err);
-    else
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is neither contiguous nor chunked", path);
-    H5Pclose(creation);
-    return status;
 }

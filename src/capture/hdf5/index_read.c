@@ -1,15 +1,98 @@
-/* Reading data by its place in the index: no libhdf5 here. */
+/* What is found in an index, and data read by its place in it: no libhdf5 here. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "capture/fetch/fetch.h"
 #include "capture/hdf5/chunk_decode.h"
 #include "capture/hdf5/index.h"
 #include "core/memory.h"
+
+void nd_index_close(struct nd_index **index_at)
+{
+    struct nd_index *index = *index_at;
+    if (index == NULL)
+        return;
+    for (size_t i = 0; i < index->n_objects; i++) {
+        struct nd_index_object *object = &index->objects[i];
+        for (size_t a = 0; a < object->n_attrs; a++) {
+            free(object->attrs[a].name);
+            free(object->attrs[a].bytes);
+        }
+        free(object->attrs);
+        free(object->chunks);
+        free(object->path);
+    }
+    free(index->objects);
+    if (index->map != NULL)
+        munmap((void *)(uintptr_t)index->map, (size_t)index->file_bytes);
+    nd_fetch_close(&index->fetch);
+    if (index->fd >= 0)
+        close(index->fd);
+    free(index);
+    *index_at = NULL;
+}
+
+static int compare_path(const void *key, const void *object)
+{
+    return strcmp(key, ((const struct nd_index_object *)object)->path);
+}
+
+const struct nd_index_object *nd_index_find(const struct nd_index *index, const char *path)
+{
+    return bsearch(path, index->objects, index->n_objects, sizeof *index->objects, compare_path);
+}
+
+/* The first object that is not before "<path>/", or with is_past the first behind all that begin so. Needs no
+ * memory: there would be no way to say that there is none. */
+static size_t lower_bound(const struct nd_index *index, const char *path, bool is_past)
+{
+    size_t n = strlen(path);
+    size_t low = 0, high = index->n_objects;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const char *at = index->objects[middle].path;
+        int order = strncmp(at, path, n);
+        if (order == 0)
+            order = (int)(unsigned char)at[n] - '/';
+        if (order < 0 || (is_past && order == 0))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void nd_index_range(const struct nd_index *index, const char *path, size_t *first, size_t *end)
+{
+    *first = *end = 0;
+    const struct nd_index_object *group = nd_index_find(index, path);
+    if (group == NULL)
+        return;
+    /* Paths that only start alike ("/a-b" beside "/a") lie between a group and what is inside it: "/a/" is
+     * searched. */
+    *first = lower_bound(index, path, false);
+    *end = lower_bound(index, path, true);
+}
+
+bool nd_index_is_child(const struct nd_index_object *object, const char *path)
+{
+    size_t n = strlen(path);
+    return strncmp(object->path, path, n) == 0 && object->path[n] == '/' &&
+           strchr(object->path + n + 1, '/') == NULL;
+}
+
+const struct nd_index_attr *nd_index_attr(const struct nd_index_object *object, const char *name)
+{
+    for (size_t i = 0; i < object->n_attrs; i++)
+        if (strcmp(object->attrs[i].name, name) == 0)
+            return &object->attrs[i];
+    return NULL;
+}
 
 enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
                                 size_t n_bytes, struct nd_error *err)

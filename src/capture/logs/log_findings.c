@@ -1,4 +1,5 @@
-/* The list of findings in a log: joined, counted, sorted. */
+/* Findings as values: lists, names of kinds, and the names of QNN's error codes (QnnCommon.h, QnnGraph.h,
+ * QnnTensor.h, QnnBackend.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,4 +89,55 @@ void nd_log_findings_deinit(struct nd_log_findings *findings)
         finding_deinit(&findings->items[i]);
     free(findings->items);
     *findings = (struct nd_log_findings){0};
+}
+
+/* ---- QNN's error codes ---- */
+
+static const struct {
+    int64_t code;
+    const char *symbol;
+} error_codes[] = {
+    {1000, "QNN_COMMON_ERROR_NOT_SUPPORTED"},
+    {1002, "QNN_COMMON_ERROR_MEM_ALLOC"},
+    {1003, "QNN_COMMON_ERROR_SYSTEM"},
+    {1004, "QNN_COMMON_ERROR_INVALID_ARGUMENT"},
+    {1005, "QNN_COMMON_ERROR_OPERATION_NOT_PERMITTED"},
+    {1006, "QNN_COMMON_ERROR_PLATFORM_NOT_SUPPORTED"},
+    {1007, "QNN_COMMON_ERROR_SYSTEM_COMMUNICATION"},
+    {1008, "QNN_COMMON_ERROR_INCOMPATIBLE_BINARIES"},
+    {1009, "QNN_COMMON_ERROR_LOADING_BINARIES"},
+    {1010, "QNN_COMMON_ERROR_RESOURCE_UNAVAILABLE"},
+    {1011, "QNN_COMMON_ERROR_SYSTEM_COMMUNICATION_FATAL"},
+    {6000, "QNN_GRAPH_ERROR_INVALID_ARGUMENT"},
+    {6001, "QNN_GRAPH_ERROR_INVALID_HANDLE"},
+    {6002, "QNN_GRAPH_ERROR_GRAPH_DOES_NOT_EXIST"},
+    {6003, "QNN_GRAPH_ERROR_INVALID_NAME"},
+    {6004, "QNN_GRAPH_ERROR_INVALID_TENSOR"},
+    {6005, "QNN_GRAPH_ERROR_INVALID_OP_CONFIG"},
+    {6006, "QNN_GRAPH_ERROR_SET_PROFILE"},
+    {6007, "QNN_GRAPH_ERROR_UNCONNECTED_NODE"},
+    {6020, "QNN_GRAPH_ERROR_CREATE_FAILED"},
+    {6021, "QNN_GRAPH_ERROR_OPTIMIZATION_FAILED"},
+    {6022, "QNN_GRAPH_ERROR_FINALIZE_FAILED"},
+    {6023, "QNN_GRAPH_ERROR_GRAPH_NOT_FINALIZED"},
+    {6024, "QNN_GRAPH_ERROR_GRAPH_FINALIZED"},
+    {6025, "QNN_GRAPH_ERROR_EXECUTION_ASYNC_FIFO_FULL"},
+    {6030, "QNN_GRAPH_ERROR_SIGNAL_IN_USE"},
+    {6031, "QNN_GRAPH_ERROR_ABORTED"},
+    {6032, "QNN_GRAPH_ERROR_PROFILE_IN_USE"},
+    {6033, "QNN_GRAPH_ERROR_TIMED_OUT"},
+    {6034, "QNN_GRAPH_ERROR_SUBGRAPH"},
+    {6035, "QNN_GRAPH_ERROR_DISABLED"},
+    {6036, "QNN_GRAPH_ERROR_DYNAMIC_TENSOR_SHAPE"},
+    {6037, "QNN_GRAPH_ERROR_TENSOR_SPARSITY"},
+    {6038, "QNN_GRAPH_ERROR_EARLY_TERMINATION"},
+    {14001, "QNN_DEVICE_ERROR_INVALID_CONFIG"},
+};
+
+const char *nd_log_code_symbol(int64_t code)
+{
+    for (size_t i = 0; i < sizeof error_codes / sizeof error_codes[0]; i++)
+        if (error_codes[i].code == code)
+            return error_codes[i].symbol;
+    return "";
 }

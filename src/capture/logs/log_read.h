@@ -41,10 +41,6 @@ struct nd_log_match {
     struct nd_log_amount amounts[ND_LOG_MAX_AMOUNTS];
 };
 
-/* Whether a line that no pattern knows holds an error code other than 0 or the name of an error of QNN; *out
- * has the code. *is_warning: the line says of itself that it is no more than a warning. */
-bool nd_log_is_error(const char *line, size_t n, bool *is_warning, struct nd_log_match *out);
-
 /* Whether the pattern is found in line[0..n). *out is filled only then. */
 bool nd_log_matches(const char *pattern, const char *line, size_t n, struct nd_log_match *out);
 

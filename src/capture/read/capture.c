@@ -1,4 +1,5 @@
-/* Attributes and logs: what a capture says about where it comes from. */
+/* A capture that is open: attributes and logs, what it holds, and whether that agrees with its digests.
+ * docs/reference/capture-format.md. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "capture/fetch/fetch.h"
 #include "capture/read/capture_internal.h"
 #include "capture/read/content.h"
-#include "capture/read/link_names.h"
+#include "capture/read/schema.h"
 #include "core/memory.h"
 
 /* What is being hashed, for the report. */
@@ -136,6 +137,18 @@ static enum nd_status check_probe(const struct nd_capture *capture, size_t p,
             status = check_repeats(&subject, p, i, err);
     }
     return status;
+}
+
+/* Whether those that are stated are what the digests say. */
+static bool nd_capture_are_tensor_digests_right(const struct nd_capture *capture)
+{
+    for (size_t p = 0; p < capture->n_probes; p++)
+        for (size_t e = 0; e < capture->n_tensors; e++) {
+            const struct nd_digest *stated = nd_capture_tensor_digest(capture, p, e);
+            if (stated != NULL && !nd_digest_equal(*stated, nd_capture_make_tensor_digest(capture, p, e)))
+                return false;
+        }
+    return true;
 }
 
 /* Digests that opening has not read are stood for by what is stated of them. */

@@ -1,5 +1,5 @@
-/* The reader's parts: capture.c (open, accessors); capture.c, load_tables.c, load_probe.c, load_probe.c
- * and load_probe.c (what the index holds, checked and in memory); view.c (tensors); verify.c. */
+/* The reader's parts: capture.c (open, accessors, verify); load_tables.c and load_probe.c (what the index
+ * holds, checked and in memory); view.c (tensors). */
 #ifndef ND_CAPTURE_CAPTURE_INTERNAL_H
 #define ND_CAPTURE_CAPTURE_INTERNAL_H
 
@@ -110,8 +110,6 @@ enum nd_status nd_capture_find(const struct nd_capture *capture, const char *pat
  * zero for what it does not state; needs the digests. */
 #define ND_TENSOR_DIGESTS "edge_digests"
 struct nd_digest nd_capture_make_tensor_digest(const struct nd_capture *capture, size_t probe, size_t tensor);
-/* Whether those that are stated are what the digests say. */
-bool nd_capture_are_tensor_digests_right(const struct nd_capture *capture);
 /* Reads the digests of a tensor unless they are there. Any thread may call it. ND_E_CAPTURE_DIGEST, ND_ERR_IO,
  * ND_ERR_MEMORY; after a failure every later call fails with the same error. */
 enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t tensor,

@@ -1,4 +1,5 @@
-/* The label of a capture, and the machine and versions that it was made with. */
+/* What a capture says of its device and of where it was made, also while it is made: lists of attributes.
+ * docs/reference/capture-format.md. */
 #include "capture/read/environment.h"
 
 #include <stdlib.h>
@@ -10,6 +11,74 @@
 #include "core/text/strbuf.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
+
+/* ---- attributes of a capture in the making ---- */
+
+static struct nd_attr *add(struct nd_attr_list *provenance, const char *group, const char *key)
+{
+    if (!nd_grow((void **)&provenance->attrs, &provenance->capacity, provenance->n + 1,
+                 sizeof *provenance->attrs))
+        return NULL;
+    struct nd_attr *attr = &provenance->attrs[provenance->n++];
+    *attr = (struct nd_attr){.group = nd_strdup(group), .key = nd_strdup(key)};
+    return attr->group != NULL && attr->key != NULL ? attr : NULL;
+}
+
+bool nd_attr_list_add_text(struct nd_attr_list *provenance, const char *group, const char *key,
+                           const char *text)
+{
+    struct nd_attr *attr = add(provenance, group, key);
+    if (attr == NULL)
+        return false;
+    attr->type = ND_ATTR_STRING;
+    attr->string = nd_strdup(text != NULL ? text : "");
+    return attr->string != NULL;
+}
+
+bool nd_attr_list_add_number(struct nd_attr_list *provenance, const char *group, const char *key,
+                             int64_t number)
+{
+    struct nd_attr *attr = add(provenance, group, key);
+    if (attr == NULL)
+        return false;
+    attr->type = ND_ATTR_I64;
+    attr->i64 = number;
+    return true;
+}
+
+bool nd_attr_list_add_real(struct nd_attr_list *provenance, const char *group, const char *key, double real)
+{
+    struct nd_attr *attr = add(provenance, group, key);
+    if (attr == NULL)
+        return false;
+    attr->type = ND_ATTR_F64;
+    attr->f64 = real;
+    return true;
+}
+
+void nd_attr_list_deinit(struct nd_attr_list *provenance)
+{
+    for (size_t i = 0; i < provenance->n; i++) {
+        free(provenance->attrs[i].group);
+        free(provenance->attrs[i].key);
+        free(provenance->attrs[i].string);
+    }
+    free(provenance->attrs);
+    *provenance = (struct nd_attr_list){0};
+}
+
+/* ---- what a capture says ---- */
+
+bool nd_capture_is_called_npu(const struct nd_capture *capture)
+{
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    static const char *const others[] = {"cpu", "gpu",  "reference", "exact", "float64",
+                                         "emu", "exec", "import",    ""};
+    for (size_t i = 0; kind != NULL && i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(kind, others[i]) == 0)
+            return false;
+    return kind != NULL;
+}
 
 /* "" where it is not stated. */
 static const char *stated(const struct nd_capture *capture, const char *group, const char *key)

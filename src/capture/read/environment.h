@@ -1,8 +1,25 @@
-/* How people call a capture, and where it was made. */
+/* How people call a capture, and where it was made; and attributes of a capture in the making: what it says of
+ * its device, model, runtime and host. */
 #ifndef ND_CAPTURE_ENVIRONMENT_H
 #define ND_CAPTURE_ENVIRONMENT_H
 
 #include "npudiff/capture/capture.h"
+
+struct nd_attr_list {
+    struct nd_attr *attrs;
+    size_t n;
+    size_t capacity;
+};
+
+/* Add one attribute to a group ("" for the root). text may be NULL, which is "". False when out of memory: the
+ * provenance is then only good for nd_attr_list_deinit. */
+bool nd_attr_list_add_text(struct nd_attr_list *provenance, const char *group, const char *key,
+                           const char *text);
+bool nd_attr_list_add_number(struct nd_attr_list *provenance, const char *group, const char *key,
+                             int64_t number);
+bool nd_attr_list_add_real(struct nd_attr_list *provenance, const char *group, const char *key, double real);
+
+void nd_attr_list_deinit(struct nd_attr_list *provenance);
 
 /* The label of its device, else the URI, else the name of the file. Lives as long as the capture. */
 const char *nd_capture_name(const struct nd_capture *capture);

@@ -1,10 +1,11 @@
-/* Samples that were run again although every sample was asked for once: which, and with what digests. */
+/* Probes of a capture as they are read: inputs, outputs, digests, repeats and reruns.
+ * docs/reference/capture-format.md. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "capture/read/capture_internal.h"
-#include "capture/read/link_names.h"
+#include "capture/read/schema.h"
 #include "core/memory.h"
 
 static enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
@@ -134,17 +135,6 @@ struct nd_digest nd_capture_make_tensor_digest(const struct nd_capture *capture,
                 return not_stated;
     }
     return are_all_equal ? not_stated : digest_of(data, data->tensors[e].digests);
-}
-
-bool nd_capture_are_tensor_digests_right(const struct nd_capture *capture)
-{
-    for (size_t p = 0; p < capture->n_probes; p++)
-        for (size_t e = 0; e < capture->n_tensors; e++) {
-            const struct nd_digest *stated = nd_capture_tensor_digest(capture, p, e);
-            if (stated != NULL && !nd_digest_equal(*stated, nd_capture_make_tensor_digest(capture, p, e)))
-                return false;
-        }
-    return true;
 }
 
 /* ---- digests that are read when they are first asked for ---- */

@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "capture/read/capture_internal.h"
-#include "capture/read/link_names.h"
+#include "capture/read/schema.h"
 #include "core/memory.h"
-#include "core/text/strbuf.h"
 
 /* Of tensors, nodes and findings, whose rows are larger in memory than in the file. Chosen. */
 enum { MAX_ROWS = 1000000 };

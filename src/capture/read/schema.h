@@ -1,11 +1,9 @@
-/* The objects of a capture: one description for its writer and its reader. docs/reference/capture-format.md.
- *
- * A table is a group with a dataset for each column. Its rows are structs here: write.c
- * and load_tables.c visit the same columns. */
+/* The objects of a capture: one description for its writer and its reader. docs/reference/capture-format.md. */
 #ifndef ND_CAPTURE_SCHEMA_H
 #define ND_CAPTURE_SCHEMA_H
 
 #include "capture/hdf5/index.h"
+#include "core/error.h"
 #include "npudiff/core/tensor.h"
 
 enum { ND_CAPTURE_FORMAT = 1 };
@@ -76,5 +74,20 @@ typedef enum nd_status nd_stored_visit(void *context, const struct nd_stored_col
                                        struct nd_error *err);
 enum nd_status nd_stored_table_visit(const struct nd_stored_table *table, void *rows, size_t n,
                                      nd_stored_visit *visit, void *context, struct nd_error *err);
+
+/* '%' becomes "%25", '/' "%2F"; "" becomes "%00", and the first dot of a name of dots only "%2E". New memory,
+ * or NULL when out of memory. */
+char *nd_name_escape(const char *name);
+
+/* *out: the name that nd_name_escape wrote so, in new memory. ND_E_CAPTURE_SCHEMA about `path` when it never
+ * writes this; ND_E_MEMORY. */
+enum nd_status nd_name_unescape(const char *link, const char *path, char **out, struct nd_error *err);
+
+/* "<group>/<escaped name>" in new memory; NULL when out of memory. */
+char *nd_name_path(const char *group, const char *name);
+
+/* "/probes/<escaped probe>/<part>" in new memory, with "/<escaped name>" at its end unless name is NULL; NULL
+ * when out of memory. */
+char *nd_name_probe_path(const char *probe, const char *part, const char *name);
 
 #endif

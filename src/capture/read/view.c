@@ -1,4 +1,4 @@
-/* View: see the header. */
+/* Stored tensors where they lie: the file is mapped, and what needs no decoding is not copied. */
 #include "capture/read/view.h"
 
 #include <assert.h>

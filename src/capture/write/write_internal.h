@@ -1,4 +1,5 @@
-/* The writer's parts: write.c (file, commit, attributes, tables, logs) and write_tensors.c (probes). Everything here is called with nd_hdf5_lock held. */
+/* The writer's parts: write.c (file, attributes, tables, logs, commit), write_tensors.c
+ * (probes). Everything here is called with nd_hdf5_lock held. */
 #ifndef ND_CAPTURE_WRITE_INTERNAL_H
 #define ND_CAPTURE_WRITE_INTERNAL_H
 
@@ -43,11 +44,14 @@ enum nd_status nd_writer_put_text(hid_t object, const char *path, const char *ke
 enum nd_status nd_writer_put_i64(hid_t object, const char *path, const char *key, int64_t value,
                                  struct nd_error *err);
 
-/* A new dataset that is open. The caller closes it. type is kept by the caller. */
 struct nd_writer_extent {
     const struct nd_shape *shape;
     const struct nd_shape *chunk; /* NULL: contiguous, space reserved at once, never filled */
 };
+
+/* A new dataset that is open. The caller closes it. type is kept by the caller. */
+enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path, hid_t type,
+                              const struct nd_writer_extent *extent, hid_t *out, struct nd_error *err);
 
 /* A whole contiguous dataset; path is freed (NULL: out of memory). */
 enum nd_status nd_writer_put(struct nd_capture_writer *writer, char *path, enum nd_dtype dtype,
@@ -72,16 +76,5 @@ struct nd_writer_tensor {
     const char *name;
     enum nd_dtype dtype;
 };
-enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer, const struct nd_writer_tensor *tensor,
-                                       const struct nd_chunk_layout *layout, struct nd_capture_dataset **out,
-                                       struct nd_error *err);
-/* All chunks of a tensor that lies in memory. */
-enum nd_status nd_writer_dataset_fill(struct nd_capture_dataset *dataset, const unsigned char *data,
-                                      struct nd_error *err);
-enum nd_status nd_writer_dataset_end(struct nd_capture_dataset **dataset, struct nd_error *err);
-void nd_writer_dataset_destroy(struct nd_capture_dataset **dataset);
-
-/* Writes the tables that were not given, empty. */
-enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err);
 
 #endif

@@ -5,11 +5,11 @@
 
 #include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
-#include "cli/options/dim_options.h"
+#include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/stopped.h"
+#include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/capture/captured_model.h"
 

@@ -6,7 +6,7 @@
 #include "cli/terminal/terminal.h"
 #include "npudiff/judge/judge.h"
 
-/* The options of `npudiff golden`; which command takes which: cmd_golden.c. */
+/* The options of `npudiff golden`; which command takes which: golden.c. */
 struct golden_values {
     const char *note;
     const char *by;
@@ -28,9 +28,5 @@ struct golden_values {
 
 /* Tells damaged entries on stderr; ND_EXIT_TROUBLE when there are any, else 0. */
 int golden_tell_problems(const char *path, const struct nd_golden *store);
-
-/* `golden check STORE --runtime NEW`. The exit code. */
-int golden_check_runtime(const struct golden_values *values, const char *store_path,
-                         const struct nd_golden *store);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/options/commands.h"
-#include "cli/options/dim_options.h"
+#include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cli/options/commands.h"
-#include "cli/terminal/left_out.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/safe_output.h"

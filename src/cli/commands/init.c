@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/options/commands.h"
-#include "cli/options/dim_options.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"

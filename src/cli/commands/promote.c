@@ -4,12 +4,11 @@
 
 #include "cli/commands/export_scales.h"
 #include "cli/options/commands.h"
-#include "cli/options/dim_options.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/stopped.h"
+#include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/improve/promote.h"
 #include "npudiff/report/report.h"

@@ -11,7 +11,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/stopped.h"
+#include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"

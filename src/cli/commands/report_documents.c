@@ -1,26 +1,29 @@
-/* The results that a report shows: read from files, or made from captures. */
+/* The results that a report is made of: from captures, from a campaign, from files of results.
+ * docs/guides/report.md. */
 #include "cli/commands/report_documents.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/options/capture_paths.h"
-#include "cli/options/dim_options.h"
+#include "cli/options/workload.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
-#include <jansson.h>
-#include <unistd.h>
 
 enum { OUTPUT_EFFECT_SAMPLES = 16 }; /* as `npudiff explain` takes by default */
 
-enum nd_status report_documents_add(struct report_documents *documents, const char *name, const char *model,
-                                    enum nd_status status, char *json, struct nd_error *err)
+/* Takes over json (NULL with a status: adds nothing) and returns the status. */
+static enum nd_status report_documents_add(struct report_documents *documents, const char *name,
+                                           const char *model, enum nd_status status, char *json,
+                                           struct nd_error *err)
 {
     if (status != ND_OK || json == NULL)
         return status;
@@ -34,7 +37,8 @@ enum nd_status report_documents_add(struct report_documents *documents, const ch
     return ND_OK;
 }
 
-const char *report_documents_keep(struct report_documents *documents, const char *text)
+/* A copy of the text that lives as long as the documents; NULL when there is no room or memory for it. */
+static const char *report_documents_keep(struct report_documents *documents, const char *text)
 {
     if (documents->n_names == CLI_REPORT_DOCUMENTS)
         return NULL;
@@ -253,29 +257,6 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-enum nd_status report_documents_of_operands(struct report_documents *documents, const char *const *operands,
-                                            size_t n, const struct report_sources *sources,
-                                            struct nd_error *err)
-{
-    const char **captures = calloc(n, sizeof *captures);
-    size_t n_captures = 0;
-    enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        if (sources->takes_campaigns && is_folder(operands[i]))
-            status = report_documents_of_campaign(documents, operands[i], sources, err);
-        else if (cli_is_hdf5(operands[i]) || cli_ends_with(operands[i], ".h5"))
-            captures[n_captures++] = operands[i];
-        else
-            status = report_documents_of_file(documents, operands[i], err);
-    }
-    if (status == ND_OK && n_captures > 0)
-        status = report_documents_of_captures(documents, captures, n_captures, sources, err);
-    free(captures);
-    return status;
-}
-
-/* The results that a report of a campaign is made of, and files of results. */
-
 enum { MAX_RESULT_BYTES = 1 << 30 };
 
 static enum nd_status read_result(const char *path, char **text, struct nd_error *err)
@@ -303,15 +284,37 @@ static enum nd_status read_result(const char *path, char **text, struct nd_error
     return cli_error(err, ND_ERR_IO, CLI_E_FILE_READ, path, "cannot read '%s' whole", path);
 }
 
-enum nd_status report_documents_of_file(struct report_documents *documents, const char *path,
-                                        struct nd_error *err)
+/* Adds what a command printed into a file. */
+static enum nd_status report_documents_of_file(struct report_documents *documents, const char *path,
+                                               struct nd_error *err)
 {
     char *text = NULL;
     enum nd_status status = read_result(path, &text, err);
     return report_documents_add(documents, path, NULL, status, text, err);
 }
 
-/* ---- campaigns ---- */
+enum nd_status report_documents_of_operands(struct report_documents *documents, const char *const *operands,
+                                            size_t n, const struct report_sources *sources,
+                                            struct nd_error *err)
+{
+    const char **captures = calloc(n, sizeof *captures);
+    size_t n_captures = 0;
+    enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        if (sources->takes_campaigns && is_folder(operands[i]))
+            status = report_documents_of_campaign(documents, operands[i], sources, err);
+        else if (cli_is_hdf5(operands[i]) || cli_ends_with(operands[i], ".h5"))
+            captures[n_captures++] = operands[i];
+        else
+            status = report_documents_of_file(documents, operands[i], err);
+    }
+    if (status == ND_OK && n_captures > 0)
+        status = report_documents_of_captures(documents, captures, n_captures, sources, err);
+    free(captures);
+    return status;
+}
+
+/* ---- of a campaign, and files of results ---- */
 
 struct folder_captures {
     const char *folder;

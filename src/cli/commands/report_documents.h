@@ -31,13 +31,6 @@ struct report_sources {
     bool takes_campaigns; /* an operand may be the folder of `npudiff qualify` */
 };
 
-/* A copy of the text that lives as long as the documents; NULL when there is no room or memory for it. */
-const char *report_documents_keep(struct report_documents *documents, const char *text);
-
-/* Takes over json (NULL with a status: adds nothing) and returns the status. */
-enum nd_status report_documents_add(struct report_documents *documents, const char *name, const char *model,
-                                    enum nd_status status, char *json, struct nd_error *err);
-
 /* Adds what these captures give: a comparison of two or more, with the images of changed samples; with a model
  * an explanation and the placement; latencies. */
 enum nd_status report_documents_of_captures(struct report_documents *documents, const char *const *paths,
@@ -49,10 +42,6 @@ enum nd_status report_documents_of_captures(struct report_documents *documents, 
  * explanation. Captures that are gone are left out. */
 enum nd_status report_documents_of_campaign(struct report_documents *documents, const char *folder,
                                             const struct report_sources *sources, struct nd_error *err);
-
-/* Adds what a command printed into a file. */
-enum nd_status report_documents_of_file(struct report_documents *documents, const char *path,
-                                        struct nd_error *err);
 
 /* Adds what each operand gives: a capture (all are taken together), the folder of a campaign, or a file. */
 enum nd_status report_documents_of_operands(struct report_documents *documents, const char *const *operands,

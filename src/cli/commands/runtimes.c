@@ -8,6 +8,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
+#include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/devices/device.h"
 

@@ -3,12 +3,11 @@
 #include <string.h>
 
 #include "cli/options/commands.h"
-#include "cli/options/dim_options.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/stopped.h"
+#include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/improve/sweep.h"
 #include "npudiff/report/report.h"

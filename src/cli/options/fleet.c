@@ -7,11 +7,10 @@
 #include <sys/stat.h>
 
 #include "cli/options/help.h"
-#include "cli/terminal/left_out.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/stopped.h"
+#include "cli/terminal/signals.h"
 #include "npudiff/capture/capture.h"
 
 /* ---- devices ---- */

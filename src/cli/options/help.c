@@ -1,4 +1,4 @@
-/* Help: see the header. */
+/* Options and help of all commands, from one table each: parsing, --help, and `npudiff help` of an error. */
 #include "cli/options/help.h"
 
 #include <assert.h>

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/terminal/rows.h"
 #include "npudiff/report/report.h"
 
 enum { ERROR_FORMAT = 2, MAX_MESSAGE = 2048 };
@@ -139,6 +138,22 @@ bool cli_errors_has_lost_memory(void)
     return atomic_load(&run.has_lost_memory);
 }
 
+json_t *cli_text(const char *text)
+{
+    json_t *value = json_string(text != NULL ? text : "");
+    if (value != NULL)
+        return value;
+    char *clean = strdup(text);
+    if (clean == NULL)
+        cli_errors_lost_memory();
+    for (char *at = clean; at != NULL && *at != '\0'; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    value = clean != NULL ? json_string(clean) : NULL;
+    free(clean);
+    return value;
+}
+
 struct json_t *cli_errors_first(void)
 {
     char id[16];
@@ -180,28 +195,4 @@ int cli_errors_end(int exit_code)
     if (run.first.id != 0)
         print_document();
     return exit_code;
-}
-
-json_t *cli_text(const char *text)
-{
-    json_t *value = json_string(text != NULL ? text : "");
-    if (value != NULL)
-        return value;
-    char *clean = strdup(text);
-    if (clean == NULL)
-        cli_errors_lost_memory();
-    for (char *at = clean; at != NULL && *at != '\0'; at++)
-        if ((unsigned char)*at >= 0x80)
-            *at = '?';
-    value = clean != NULL ? json_string(clean) : NULL;
-    free(clean);
-    return value;
-}
-
-void cli_print_document(const char *json)
-{
-    if (cli_errors_has_lost_memory())
-        return; /* its place takes the error */
-    fputs(json, stdout);
-    cli_errors_has_document();
 }

@@ -64,6 +64,9 @@ void cli_errors_has_document(void);
 void cli_errors_lost_memory(void);
 bool cli_errors_has_lost_memory(void);
 
+/* A string with bytes that are not UTF-8 made harmless; never NULL but when memory is out. */
+struct json_t *cli_text(const char *text);
+
 /* The first error as {"id","message","object"}, a new reference; NULL where there was none. */
 struct json_t *cli_errors_first(void);
 

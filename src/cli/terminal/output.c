@@ -1,4 +1,4 @@
-/* Output: see the header. */
+/* Files that a command reads or writes itself: what would stop the writing is found before anything runs. */
 #include "cli/terminal/output.h"
 
 #include <errno.h>
@@ -12,52 +12,9 @@
 
 #include "cli/options/help.h"
 #include "cli/terminal/errors.h"
+#include "cli/terminal/signals.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/report/report.h"
-
-static bool is_catching;
-static volatile sig_atomic_t caught_signal; /* SIGINT or SIGTERM that asks to stop, or 0 */
-
-static void note_signal(int number)
-{
-    caught_signal = number;
-}
-
-void cli_signals_catch(void)
-{
-    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    is_catching = true;
-}
-
-/* From now on the two signals end the process, as one that came before does at once. Whether they were noted.
- */
-static bool cli_signals_let_end(void)
-{
-    bool was_catching = is_catching;
-    if (was_catching) {
-        signal(SIGINT, SIG_DFL);
-        signal(SIGTERM, SIG_DFL);
-    }
-    is_catching = false;
-    cli_signals_end_if_came();
-    return was_catching;
-}
-
-bool cli_signals_came(void *context)
-{
-    (void)context;
-    return caught_signal != 0;
-}
-
-void cli_signals_end_if_came(void)
-{
-    if (caught_signal == 0)
-        return;
-    signal(caught_signal, SIG_DFL);
-    raise(caught_signal);
-}
 
 int cli_write_text(const char *path, const char *text, bool replace)
 {

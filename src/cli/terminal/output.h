@@ -5,17 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* SIGINT and SIGTERM while agents run: they are stopped and temporary files removed before the program ends. */
-
-/* From now on the two signals are only noted. */
-void cli_signals_catch(void);
-
-/* Whether one came; nd_capture_options.is_cancelled. The context is not looked at. */
-bool cli_signals_came(void *context);
-
-/* Ends the process as the signal that came wants it, after all cleaning up; returns when none came. */
-void cli_signals_end_if_came(void);
-
 /* nd_document_write. 0, or exit code 2 with the reason on stderr. */
 int cli_write_text(const char *path, const char *text, bool replace);
 

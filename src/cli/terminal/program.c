@@ -14,8 +14,7 @@
 #include "cli/terminal/json_memory.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/safe_output.h"
-#include "cli/terminal/sigbus.h"
-#include "cli/terminal/stopped.h"
+#include "cli/terminal/signals.h"
 #include "npudiff/core/status.h"
 
 /* Known before the options are parsed, as wrong options are errors, too. */

@@ -1,4 +1,4 @@
-/* Progress: see the header. */
+/* How far a command is, on stderr: lines that are redrawn on a terminal, else a line now and then. */
 #include "cli/terminal/progress.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* Lists for people and for programs, from one set of rows. */
+/* Lists for people and programs from one set of rows: an aligned table or JSON; and the tensors that a capture
+ * lacks. */
 #include "cli/terminal/rows.h"
 
 #include <stdint.h>
@@ -7,7 +8,6 @@
 #include <string.h>
 
 #include "cli/terminal/errors.h"
-#include "cli/terminal/terminal.h"
 #include "npudiff/report/report.h"
 
 void cli_row_append(json_t *rows, json_t *row)
@@ -45,6 +45,49 @@ void cli_print_json(enum nd_document kind, const json_t *members)
         cli_print_made(ND_OK, text, true, NULL);
 }
 
+void cli_print_document(const char *json)
+{
+    if (cli_errors_has_lost_memory())
+        return; /* its place takes the error */
+    fputs(json, stdout);
+    cli_errors_has_document();
+}
+
+/* Prints the object with the error as its last member. */
+static void print_with_error(const char *object, const json_t *error)
+{
+    size_t n = strlen(object);
+    char *text = json_dumps(error, JSON_INDENT(2));
+    if (text == NULL) {
+        cli_errors_lost_memory();
+        return;
+    }
+    while (n > 0 && object[n - 1] != '}')
+        n--;
+    n -= 2; /* and the line break before it */
+    printf("%.*s,\n  \"error\": ", (int)n, object);
+    for (const char *at = text; *at != '\0'; at++)
+        printf(*at == '\n' ? "\n  " : "%c", *at);
+    cli_print_document("\n}\n");
+    free(text);
+}
+
+int cli_print_made(enum nd_status status, char *text, bool is_json, const struct nd_error *err)
+{
+    if (status != ND_OK)
+        return cli_report_error(err);
+    json_t *error = is_json && strncmp(text, "{\n", 2) == 0 ? cli_errors_first() : NULL;
+    if (!is_json)
+        fputs(text, stdout);
+    else if (error == NULL || cli_errors_has_lost_memory())
+        cli_print_document(text);
+    else
+        print_with_error(text, error);
+    json_decref(error);
+    free(text);
+    return 0;
+}
+
 int cli_print_rows(enum nd_document kind, const char *name, json_t *rows,
                    const struct nd_report_column *columns, bool is_json)
 {
@@ -72,16 +115,36 @@ void cli_screen_rows(struct nd_report_screen *screen, json_t *rows, const struct
     json_decref(rows);
 }
 
-int cli_print_screen(struct nd_report_screen *screen, const char *color)
-{
-    struct nd_error err = {0};
-    char *text = NULL;
-    enum nd_status status = nd_report_screen_end(&screen, &text, &err);
-    return cli_print_answer(status, text, &(struct cli_answer){.color = color}, &err);
-}
-
 const char *cli_text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
     return text != NULL ? text : "";
+}
+
+/* ---- the tensors that a capture lacks ---- */
+
+/* The first n bytes as a text of JSON. */
+static json_t *text_of(const char *from, size_t n)
+{
+    char *copy = strndup(from, n);
+    json_t *text = copy != NULL ? cli_text(copy) : NULL;
+    if (copy == NULL)
+        cli_errors_lost_memory();
+    free(copy);
+    return text;
+}
+
+/* The attribute has a line for each tensor: its name, a tab, the reason. */
+json_t *cli_left_out_rows(const struct nd_capture *capture)
+{
+    json_t *rows = json_array();
+    const char *line = nd_capture_string(capture, "runtime", "left_out");
+    while (line != NULL && *line != '\0') {
+        size_t n = strcspn(line, "\n"), n_name = strcspn(line, "\t\n");
+        size_t begin = n_name < n ? n_name + 1 : n;
+        json_array_append_new(rows, json_pack("{s:o, s:o}", "tensor", text_of(line, n_name), "reason",
+                                              text_of(line + begin, n - begin)));
+        line += n + (line[n] == '\n');
+    }
+    return rows;
 }

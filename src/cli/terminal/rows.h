@@ -1,10 +1,13 @@
-/* Lists for people and programs from one set of rows: an aligned table or JSON. */
+/* Lists for people and programs from one set of rows: an aligned table or JSON; and the tensors that a capture
+ * lacks. */
 #ifndef ND_CLI_ROWS_H
 #define ND_CLI_ROWS_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "cli/terminal/errors.h"
+#include "npudiff/capture/capture.h"
 #include "npudiff/report/report.h"
 
 /* json_array_append_new and json_object_set_new; what is lost, be it a value that is NULL as it could not be
@@ -37,14 +40,10 @@ int cli_print_rows(enum nd_document kind, const char *name, json_t *rows,
 void cli_screen_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns,
                      const char *more);
 
-/* Ends the screen and prints it, with colours where `color` (terminal.h) and the terminal want them: 0, or exit
- * code 2 when memory is out. */
-int cli_print_screen(struct nd_report_screen *screen, const char *color);
-
-/* A string with bytes that are not UTF-8 made harmless; never NULL but when memory is out. */
-json_t *cli_text(const char *text);
-
 /* The text member, "" when there is none. */
 const char *cli_text_of(const json_t *object, const char *key);
+
+/* [{"tensor", "reason"}]; empty where all tensors that were asked for are there. Owned by the caller. */
+json_t *cli_left_out_rows(const struct nd_capture *capture);
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/terminal/output.h"
+#include "cli/terminal/signals.h"
 
 struct guard {
     int fd;

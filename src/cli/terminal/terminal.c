@@ -134,6 +134,14 @@ int cli_print_answer(enum nd_status status, char *text, const struct cli_answer 
     return 0;
 }
 
+int cli_print_screen(struct nd_report_screen *screen, const char *color)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = nd_report_screen_end(&screen, &text, &err);
+    return cli_print_answer(status, text, &(struct cli_answer){.color = color}, &err);
+}
+
 bool cli_is_silent(const struct cli_answer *how)
 {
     return how->quiet && !how->json;
@@ -161,38 +169,3 @@ const struct cli_option cli_answer_screen[] = {
     ROW_QUIET_ANSWER,
     {.name = NULL},
 };
-
-/* Prints the object with the error as its last member. */
-static void print_with_error(const char *object, const json_t *error)
-{
-    size_t n = strlen(object);
-    char *text = json_dumps(error, JSON_INDENT(2));
-    if (text == NULL) {
-        cli_errors_lost_memory();
-        return;
-    }
-    while (n > 0 && object[n - 1] != '}')
-        n--;
-    n -= 2; /* and the line break before it */
-    printf("%.*s,\n  \"error\": ", (int)n, object);
-    for (const char *at = text; *at != '\0'; at++)
-        printf(*at == '\n' ? "\n  " : "%c", *at);
-    cli_print_document("\n}\n");
-    free(text);
-}
-
-int cli_print_made(enum nd_status status, char *text, bool is_json, const struct nd_error *err)
-{
-    if (status != ND_OK)
-        return cli_report_error(err);
-    json_t *error = is_json && strncmp(text, "{\n", 2) == 0 ? cli_errors_first() : NULL;
-    if (!is_json)
-        fputs(text, stdout);
-    else if (error == NULL || cli_errors_has_lost_memory())
-        cli_print_document(text);
-    else
-        print_with_error(text, error);
-    json_decref(error);
-    free(text);
-    return 0;
-}

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "cli/options/help.h"
+#include "npudiff/report/report.h"
 
 /* How a result is printed. */
 struct cli_answer {
@@ -42,5 +43,9 @@ void cli_print_markdown(const char *text);
 /* cli_print_made (rows.h) of a text that may have colours, or become Markdown. */
 int cli_print_answer(enum nd_status status, char *text, const struct cli_answer *how,
                      const struct nd_error *err);
+
+/* Ends the screen and prints it, with colours where `color` and the terminal want them: 0, or exit
+ * code 2 when memory is out. */
+int cli_print_screen(struct nd_report_screen *screen, const char *color);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/read/attr_list.h"
+#include "capture/read/environment.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"

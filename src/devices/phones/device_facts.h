@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "capture/read/attr_list.h"
+#include "capture/read/environment.h"
 
 struct nd_transport;
 

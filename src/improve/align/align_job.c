@@ -1,21 +1,69 @@
-/* What nd_align and nd_certificate_verify begin with, and how they count. */
-#include <math.h>
+/* What the stages of an alignment, and a check of its certificate, begin with and share: arithmetics, layers,
+ * samples, constants. docs/science/align.md. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/eval_graph.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
-#include "core/text/strbuf.h"
 #include "explain/known/expectation.h"
 #include "improve/align/align_stages.h"
-#include "improve/align/equalise.h"
-#include "improve/align/observed.h"
+#include "model/graph/constants.h"
 #include "model/graph/parts.h"
-#include "model/rewrite/fold.h"
 
 static const char not_examined[] = "it was not examined";
+
+const char *nd_align_state_name(enum nd_align_state state)
+{
+    static const char *const names[] = {"proven", "tested", "unknown", "differs"};
+    return names[state];
+}
+
+void nd_alignment_destroy(struct nd_alignment **alignment)
+{
+    struct nd_alignment *old = *alignment;
+    if (old == NULL)
+        return;
+    for (size_t i = 0; i < old->n_layers; i++) {
+        free(old->layers[i].name);
+        free(old->layers[i].op_types);
+    }
+    for (size_t i = 0; i < old->n_outputs; i++)
+        free(old->outputs[i].name);
+    for (size_t i = 0; i < old->n_arithmetics; i++)
+        free(old->arithmetics[i]);
+    for (size_t i = 0; i < old->n_devices; i++) {
+        free(old->devices[i]);
+        free(old->environments[i]);
+    }
+    for (size_t i = 0; i < old->n_points; i++)
+        free(old->points[i].layer);
+    free(old->points);
+    free(old->layers);
+    free(old->outputs);
+    free(old->arithmetics);
+    free(old->devices);
+    free(old->environments);
+    free(old->groups);
+    free(old->model);
+    free(old->output);
+    free(old->certificate);
+    free(old->float_model);
+    free(old);
+    *alignment = NULL;
+}
+
+enum nd_status nd_align_tell(const struct nd_align_job *job, const char *stage, size_t n_done, size_t n_total,
+                             struct nd_error *err)
+{
+    const struct nd_align_options *options = job->options;
+    if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
+        return nd_fail(err, ND_E_CANCELLED, NULL, "cancelled");
+    if (options->progress != NULL)
+        options->progress(options->progress_context, stage, n_done, n_total);
+    return ND_OK;
+}
 
 static enum nd_status add_arithmetic(struct nd_align_job *job, const char *name, struct nd_error *err)
 {
@@ -113,271 +161,144 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
                : nd_fail_memory(err);
 }
 
-enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err)
+bool nd_align_is_product(const char *op_types)
 {
+    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
+        size_t n = strlen(products[i]);
+        if (strncmp(op_types, products[i], n) == 0 && (op_types[n] == '\0' || op_types[n] == '+'))
+            return true;
+    }
+    return false;
+}
+
+enum nd_status nd_align_name_file(struct nd_align_job *job, const char *name, char **path, struct nd_error *err)
+{
+    enum nd_status status = job->folder == NULL ? nd_dir_make_temporary(&job->folder, err) : ND_OK;
+    *path = status == ND_OK ? nd_path_join(job->folder, name) : NULL;
+    return status == ND_OK && *path == NULL ? nd_fail_memory(err) : status;
+}
+
+enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err)
+{
+    struct nd_model *aligned = NULL;
     char *path;
-    enum nd_status status = nd_align_name_file(job, "folded.onnx", &path, err);
+    enum nd_status status = nd_align_name_file(job, "aligned.onnx", &path, err);
     if (status == ND_OK)
-        status = nd_model_write_folded(job->original, path, &job->result->n_folded, err);
-    if (status == ND_OK && job->result->n_folded > 0)
-        status = nd_model_load(path, &job->folded, err);
-    if (job->folded != NULL)
-        job->model = job->folded;
+        status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err);
+    if (status == ND_OK)
+        status = nd_model_load(path, &aligned, err);
+    job->aligned = job->read_again = aligned;
     free(path);
     return status;
 }
 
-/* Counts the states of the layers, and sets the end by them. */
-static void nd_align_count_states(struct nd_alignment *result)
+size_t nd_align_n_samples(const struct nd_align_options *options)
 {
-    size_t *counts[] = {&result->n_proven, &result->n_tested, &result->n_unknown, &result->n_differ};
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        *counts[i] = 0;
-    for (size_t i = 0; i < result->n_layers; i++)
-        ++*counts[result->layers[i].state];
-    result->end = result->n_differ > 0    ? ND_ALIGN_END_DIFFERS
-                  : result->n_unknown > 0 ? ND_ALIGN_END_UNKNOWN
-                                          : ND_ALIGN_END_ALIGNED;
-    if (result->n_devices > 0 && result->n_tensors_equal < result->n_tensors)
-        result->end = ND_ALIGN_END_DIFFERS;
+    size_t n = 0;
+    for (size_t i = 0; i < options->n_probes; i++)
+        n += options->probes[i]->n_samples;
+    return options->n_samples > 0 && options->n_samples < n ? options->n_samples : n;
 }
 
-void nd_align_options_init_sized(struct nd_align_options *options, size_t struct_size)
+const struct nd_probe *nd_align_load_sample(const struct nd_align_job *job, size_t *sample,
+                                            struct nd_array *inputs)
 {
-    const struct nd_align_options own = {.budget_db = (double)NAN};
-    nd_options_write(options, struct_size, &own, sizeof own);
-}
-
-/* ---- before anything is done ---- */
-
-static enum nd_status check_options(const struct nd_align_options *options, struct nd_error *err)
-{
-    if (!isnan(options->budget_db) && (options->float_model == NULL || options->n_probes == 0))
-        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a budget needs the float model and inputs");
-    if (options->n_devices > 0 && options->n_probes == 0)
-        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "devices need inputs");
-    if (options->layers != NULL && strcmp(options->layers, "auto") == 0 && isnan(options->budget_db))
-        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "layers are chosen by the budget, and there is none");
-    if (options->n_devices == 1)
-        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "two devices or more are needed to compare them");
-    if (options->output != NULL && !options->replace && nd_path_exists(options->output))
-        return nd_fail(err, ND_E_FILE_EXISTS, options->output, "'%s' exists already", options->output);
-    if (options->certificate != NULL && options->output == NULL)
-        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a certificate needs an output: it is about that file");
-    if (options->certificate != NULL && !options->replace && nd_path_exists(options->certificate))
-        return nd_fail(err, ND_E_FILE_EXISTS, options->certificate, "'%s' exists already",
-                       options->certificate);
-    return ND_OK;
-}
-
-static enum nd_status check_model(const struct nd_model *model, struct nd_error *err)
-{
-    size_t n_quantised = 0;
-    for (size_t u = 0; u < nd_model_n_layers(model); u++)
-        n_quantised += nd_model_tensor(model, nd_model_layer(model, u)->tensor)->quant.n > 0;
-    if (n_quantised == 0)
-        return nd_fail(
-            err, ND_E_ALIGN_FLOAT, nd_model_path(model),
-            "'%s' has no quantised layer; only a model with QuantizeLinear and DequantizeLinear can be "
-            "aligned",
-            nd_model_path(model));
-    return nd_model_check_static(model, err);
-}
-
-/* ---- the stages ---- */
-
-/* What the plan says of the layers goes to the result. ND_E_ALIGN_NOTHING where it plans none of the products.
- */
-static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align_plan *plan,
-                                 struct nd_error *err)
-{
-    struct nd_alignment *result = job->result;
-    const struct nd_alignment_layer *first = NULL;
-    for (size_t i = 0; i < result->n_layers; i++) {
-        struct nd_alignment_layer *layer = &result->layers[i];
-        const struct nd_align_step *step = &plan->steps[nd_model_layer(job->model, i)->tensor];
-        layer->is_product = nd_align_is_product(layer->op_types);
-        if (!layer->is_product)
-            continue;
-        layer->is_planned = step->is_planned;
-        layer->obstacle = step->is_planned ? NULL : step->obstacle;
-        layer->exponent = step->exponent;
-        layer->has_exponents = step->has_exponents;
-        layer->output_factor = step->output_factor;
-        layer->weight_factor = step->weight_factor;
-        layer->has_weights = step->has_weights;
-        layer->is_from_float = step->is_from_float;
-        first = first == NULL ? layer : first;
-        result->n_products++;
-        result->n_planned += step->is_planned;
-        result->n_weighted += step->is_planned && step->has_weights;
-        result->n_from_float += step->is_from_float;
-    }
-    if (first != NULL && result->n_planned == 0)
-        return nd_fail(
-            err, ND_E_ALIGN_NOTHING, nd_model_path(job->original),
-            "none of the %zu Conv, Gemm and MatMul layers of '%s' can be aligned; the first, '%s': %s",
-            result->n_products, nd_model_path(job->original), first->name, first->obstacle);
-    if (job->options->float_model != NULL && result->n_weighted > 0 && result->n_from_float == 0)
-        return nd_fail(
-            err, ND_E_ALIGN_REFERENCE, result->float_model,
-            "'%s' has the weights of none of the %zu layers of '%s': it is a different model, or weights were "
-            "changed before they were quantised (as when BatchNormalization is folded)",
-            result->float_model, result->n_weighted, nd_model_path(job->original));
-    return ND_OK;
-}
-
-static bool is_over_budget(const struct nd_alignment *result)
-{
-    for (size_t i = 0; i < result->n_outputs; i++)
-        if (result->outputs[i].loss_db > result->budget_db)
-            return true;
-    return false;
-}
-
-static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_align_plan *plan,
-                                      struct nd_error *err)
-{
-    enum nd_status status = nd_align_write(job, plan, err);
-    if (status == ND_OK)
-        status = nd_align_tell(job, "prove", 0, 1, err);
-    return status == ND_OK ? nd_align_prove(job, err) : status;
-}
-
-/* What a part of the layers would cost is told with the refusal. */
-static enum nd_status refuse(struct nd_align_job *job, struct nd_error *err)
-{
-    bool *is_chosen = NULL;
-    enum nd_status status = nd_align_unequalise(job, err);
-    if (status == ND_OK && job->result->n_points == 0)
-        status = nd_align_curve(job, &is_chosen, err);
-    free(is_chosen);
-    nd_align_count_states(job->result);
-    job->result->end = ND_ALIGN_END_OVER_BUDGET;
-    return status;
-}
-
-static enum nd_status weigh_and_write(struct nd_align_job *job, const struct nd_align_plan *plan,
-                                      struct nd_error *err)
-{
-    struct nd_alignment *result = job->result;
     const struct nd_align_options *options = job->options;
-    enum nd_status status = options->n_probes > 0 ? nd_align_accuracy_cost(job, NULL, err) : ND_OK;
-    nd_align_count_states(result);
-    if (status != ND_OK)
-        return status;
-    if (is_over_budget(result))
-        return refuse(job, err);
-    if (options->n_devices > 0)
-        status = nd_align_verify(job, err);
-    nd_align_count_states(result);
-    if (status == ND_OK && options->output != NULL) {
-        status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, options->output, err);
-        result->output = status == ND_OK ? nd_strdup(options->output) : NULL;
-        if (status == ND_OK && result->output == NULL)
-            status = nd_fail_memory(err);
+    size_t p = 0;
+    while (*sample >= options->probes[p]->n_samples)
+        *sample -= options->probes[p++]->n_samples;
+    const struct nd_probe *probe = options->probes[p];
+    for (size_t i = 0; i < probe->n_inputs; i++)
+        nd_array_load(probe->inputs[i].dtype,
+                      (const unsigned char *)probe->inputs[i].data + *sample * probe->inputs[i].sample_bytes,
+                      inputs[i].n, inputs[i].x);
+    return probe;
+}
+
+/* ---- where the layer's constants are ---- */
+
+size_t nd_align_node_of(const struct nd_graph *graph, const Onnx__NodeProto *proto)
+{
+    size_t n = 0;
+    while (n < graph->n_nodes && graph->nodes[n].proto != proto)
+        n++;
+    return n < graph->n_nodes ? n : ND_NO_INDEX;
+}
+
+size_t nd_align_dequantizer_of(const struct nd_graph *graph, size_t node, size_t i, bool *is_shared)
+{
+    if (i >= graph->nodes[node].n_inputs)
+        return ND_NO_INDEX;
+    size_t tensor = graph->uses[graph->nodes[node].first_use + i];
+    if (tensor == ND_NO_INDEX || graph->tensors[tensor].producer == ND_NO_INDEX ||
+        graph->nodes[graph->tensors[tensor].producer].kind != ND_NODE_DEQUANTIZE)
+        return ND_NO_INDEX;
+    *is_shared =
+        *is_shared || graph->tensors[tensor].n_readers > 1 || graph->tensors[tensor].output != ND_NO_INDEX;
+    return graph->tensors[tensor].producer;
+}
+
+/* ---- the float model ---- */
+
+/* Whether the numbers are what was quantised: within a step of the quantised values, in the root of the mean
+ * square. */
+static bool is_origin(const struct nd_float_constant *constant, const struct nd_linear_input *input)
+{
+    const struct nd_array *qvalues = input->values;
+    double squares = 0;
+    if (constant->n != qvalues->n || constant->rank != (size_t)qvalues->shape.rank)
+        return false;
+    for (size_t d = 0; d < constant->rank; d++)
+        if (constant->dims[d] != qvalues->shape.dims[d])
+            return false;
+    for (size_t i = 0; i < qvalues->n; i++) {
+        size_t c = nd_exact_channel(input->quant, &qvalues->shape, i);
+        double steps = (double)constant->values[i] / (double)input->quant->scale[c] +
+                       (double)input->quant->zero_point[c] - qvalues->x[i];
+        squares += steps * steps;
     }
-    return status == ND_OK && options->certificate != NULL ? nd_align_certify(job, err) : status;
+    return squares <= (double)qvalues->n;
 }
 
-/* The layers that `layers` names; *is_chosen stays NULL for all of them. */
-static enum nd_status choose_layers(struct nd_align_job *job, bool **is_chosen, struct nd_error *err)
+static enum nd_status copy_values(const struct nd_align_scaled *scaled, double **out, struct nd_error *err)
 {
-    const char *layers = job->options->layers;
-    size_t *tensors = NULL, n = 0;
-    if (layers == NULL)
-        return ND_OK;
-    if (strcmp(layers, "auto") == 0) {
-        enum nd_status status = nd_align_curve(job, is_chosen, err);
-        return status == ND_OK && *is_chosen == NULL ? refuse(job, err) : status;
-    }
-    enum nd_status status = nd_model_select_tensors(job->model, layers, &tensors, &n, err);
-    if (status == ND_OK) {
-        *is_chosen = nd_calloc(nd_model_n_tensors(job->model), sizeof **is_chosen);
-        status = *is_chosen != NULL ? ND_OK : nd_fail_memory(err);
-    }
-    for (size_t i = 0; i < n && status == ND_OK; i++)
-        (*is_chosen)[tensors[i]] = true;
-    free(tensors);
-    return status;
-}
-
-static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chosen, struct nd_error *err)
-{
-    struct nd_align_plan plan = {.model = job->model,
-                                 .float_model = job->options->float_model,
-                                 .arithmetics = job->arithmetics,
-                                 .n_arithmetics = job->n_arithmetics,
-                                 .is_chosen = is_chosen,
-                                 .observed = job->observed,
-                                 .scaled = job->equalised != NULL ? job->equalised->scaled : NULL,
-                                 .n_scaled = job->equalised != NULL ? job->equalised->n_scaled : 0};
-    enum nd_status status = nd_align_tell(job, "plan", 0, 1, err);
-    if (status == ND_OK)
-        status = nd_align_plan_make(&plan, err);
-    if (status == ND_OK)
-        status = take_steps(job, &plan, err);
-    if (status == ND_OK)
-        status = write_and_prove(job, &plan, err);
-    if (status == ND_OK)
-        status = weigh_and_write(job, &plan, err);
-    nd_align_plan_deinit(&plan);
-    return status;
-}
-
-static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
-{
-    bool *is_chosen = NULL;
-    enum nd_status status =
-        nd_align_find_arithmetics(job, job->options->arithmetics, job->options->n_arithmetics, err);
-    const char *layers = job->options->layers; /* those that are not named stay as they are */
-    if (status == ND_OK && (layers == NULL || strcmp(layers, "auto") == 0))
-        status = nd_align_fold(job, err);
-    if (status == ND_OK)
-        status = nd_align_make_layers(job, job->model, err);
-    if (status == ND_OK)
-        status = nd_align_observe(job, &job->observed, err);
-    if (status == ND_OK && layers == NULL && !job->options->keeps_channels)
-        status = nd_align_equalise_best(job, err);
-    if (status == ND_OK)
-        status = choose_layers(job, &is_chosen, err);
-    if (status == ND_OK && job->result->end != ND_ALIGN_END_OVER_BUDGET)
-        status = align_chosen(job, is_chosen, err);
-    free(is_chosen);
-    return status;
-}
-
-enum nd_status nd_align(const struct nd_model *model, const struct nd_align_options *options,
-                        struct nd_alignment **out, struct nd_error *err)
-{
-    struct nd_align_options own;
-    nd_align_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK)
-        status = check_options(&own, err);
-    if (status == ND_OK)
-        status = check_model(model, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_align_job job = {
-        .options = &own, .original = model, .model = model, .result = nd_calloc(1, sizeof *job.result)};
-    if (job.result == NULL)
+    *out = nd_calloc(scaled->n, sizeof **out);
+    if (*out == NULL)
         return nd_fail_memory(err);
-    job.result->struct_size = sizeof *job.result;
-    job.result->budget_db = own.budget_db;
-    status = align(&job, err);
-    nd_observed_destroy(&job.observed);
-    nd_model_destroy(&job.read_again);
-    nd_model_destroy(&job.folded);
-    nd_align_equalised_destroy(&job.equalised);
-    if (job.folder != NULL)
-        nd_dir_remove(job.folder);
-    free(job.folder);
-    free(job.layer_of_tensor);
-    if (status == ND_OK) {
-        *out = job.result;
-        job.result = NULL;
+    memcpy(*out, scaled->values, scaled->n * sizeof **out);
+    return ND_OK;
+}
+
+enum nd_status nd_align_find_floats(const struct nd_align_plan *plan, size_t dequantizer,
+                                    const struct nd_linear_input *input, double **out, struct nd_error *err)
+{
+    if (plan->float_model == NULL || dequantizer == ND_NO_INDEX)
+        return ND_OK;
+    const struct nd_graph *graph = &plan->model->graph, *floats = &plan->float_model->graph;
+    struct nd_float_constant constant = {0};
+    struct nd_error ignored = {0};
+    bool is_constant = false;
+    char *name = nd_model_constant_name(graph, dequantizer);
+    if (name == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < plan->n_scaled; i++)
+        if (strcmp(plan->scaled[i].name, name) == 0) {
+            free(name);
+            return copy_values(&plan->scaled[i], out, err);
+        }
+    size_t tensor = nd_names_find(&floats->names, name);
+    free(name);
+    if (tensor == ND_NO_INDEX || nd_float_constant_read(floats, tensor, nd_model_path(plan->float_model),
+                                                        &constant, &is_constant, &ignored) != ND_OK)
+        return ND_OK;
+    enum nd_status status = ND_OK;
+    if (is_constant && is_origin(&constant, input)) {
+        *out = nd_calloc(constant.n, sizeof **out);
+        for (size_t i = 0; *out != NULL && i < constant.n; i++)
+            (*out)[i] = (double)constant.values[i];
+        status = *out != NULL ? ND_OK : nd_fail_memory(err);
     }
-    nd_alignment_destroy(&job.result);
+    free(constant.values);
     return status;
 }

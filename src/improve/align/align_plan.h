@@ -2,11 +2,31 @@
 #ifndef ND_ALIGN_ALIGN_PLAN_H
 #define ND_ALIGN_ALIGN_PLAN_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/htp/htp.h"
-#include "improve/align/power_scales.h"
 #include "improve/align/prove.h"
 #include "model/graph/parts.h"
+
+/* What a product has, and what may change. Scales of weights per channel, or one. */
+struct nd_align_task {
+    double scale_x, scale_y;
+    const double *least; /* [n]: the least scale with which the channel's weights fit into 8 signed bits */
+    size_t n;
+    bool is_w_settled; /* calculated: least is their scale */
+    bool is_y_settled;
+    double n_rows; /* products that make one sum */
+    double rms_x;  /* of the quantised values of x less their zero point */
+};
+/* scale_x scale_w[c] / scale_y = 2^-exponent[c], but for the rounding of float32, by which it is never more. */
+struct nd_align_scales {
+    float scale_y;
+    float *scale_w;                      /* [n], of the caller */
+    int *exponent;                       /* [n], of the caller */
+    double output_factor, weight_factor; /* coarser by that; of the weights the root of the mean square */
+};
 
 /* One Conv, Gemm or MatMul with new scales: a copy of the layer, so that arithmetics can be asked about it
  * before it is written. */

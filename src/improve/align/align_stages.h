@@ -2,6 +2,7 @@
 #ifndef ND_ALIGN_ALIGN_STAGES_H
 #define ND_ALIGN_ALIGN_STAGES_H
 
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/array.h"
 #include "improve/align/align_plan.h"
 #include "npudiff/improve/align.h"
@@ -32,9 +33,6 @@ enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *c
                                          struct nd_error *err);
 enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_model *model,
                                     struct nd_error *err);
-/* Of an open dimension of an input. */
-enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int axis, int64_t n,
-                                struct nd_error *err);
 
 /* The model with BatchNormalization folded becomes what is planned, if there is something to fold. */
 enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err);
@@ -51,29 +49,33 @@ size_t nd_align_n_samples(const struct nd_align_options *options);
 const struct nd_probe *nd_align_load_sample(const struct nd_align_job *job, size_t *sample,
                                             struct nd_array *inputs);
 
-/* align_curve.c: values that differ between the first arithmetic and the others, on the first samples. */
+/* align.c: values that differ between the first arithmetic and the others, on the first samples. */
 struct nd_align_contrast {
     size_t n_values, n_different; /* of the model's outputs */
     size_t n_tensors, n_tensors_different;
 };
-enum nd_status nd_align_contrast(const struct nd_align_job *job, const struct nd_model *model, size_t n_samples,
-                                 struct nd_align_contrast *out, struct nd_error *err);
-
-/* align_curve.c: layers by their effect, and what the first of them cost. *is_chosen [n_edges], owned by the
- * caller: those that the budget allows; NULL: not even one. */
-enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen, struct nd_error *err);
 
 /* prove.c: state, reason and proof of each layer of the aligned model. */
 enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err);
-/* accuracy cost.c: outputs, and the classes of labelled samples. noises [nd_align_n_samples], nullable: of each
+/* accuracy_cost.c: outputs, and the classes of labelled samples. noises [nd_align_n_samples], nullable: of each
  * sample the error of the aligned model by its signal, of the output that has most. */
 enum nd_status nd_align_accuracy_cost(struct nd_align_job *job, double *noises, struct nd_error *err);
 /* align_verify.c: runs the aligned model on the devices, and corrects the states by what was seen. */
 enum nd_status nd_align_verify(struct nd_align_job *job, struct nd_error *err);
-/* certificate_write.c: of what was found. The aligned model is in result->output. */
+/* certificate.c: of what was found. The aligned model is in result->output. */
 enum nd_status nd_align_certify(const struct nd_align_job *job, struct nd_error *err);
 
 enum nd_status nd_align_tell(const struct nd_align_job *job, const char *stage, size_t n_done, size_t n_total,
                              struct nd_error *err);
+
+size_t nd_align_node_of(const struct nd_graph *graph, const Onnx__NodeProto *proto);
+
+/* The DequantizeLinear of input i; ND_NO_INDEX: none. *is_shared: others read what it makes. */
+size_t nd_align_dequantizer_of(const struct nd_graph *graph, size_t node, size_t i, bool *is_shared);
+
+/* The operand as the float model has it, [n] values, owned by the caller; *out stays NULL where it has none
+ * that fits. ND_ERR_MEMORY. */
+enum nd_status nd_align_find_floats(const struct nd_align_plan *plan, size_t dequantizer,
+                                    const struct nd_linear_input *input, double **out, struct nd_error *err);
 
 #endif

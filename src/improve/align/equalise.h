@@ -33,12 +33,18 @@ struct nd_align_pairs {
     size_t n;
 };
 
-/* equalise_model.c: pairs between whose layers nothing but Relu and LeakyRelu lies, and whose tensors nobody
+/* equalise_pairs.c: pairs between whose layers nothing but Relu and LeakyRelu lies, and whose tensors nobody
  * else reads and no bound holds. Values are those of the model as it came on the samples that weights are
  * rounded for. Call deinit in any case. Errors as nd_exact_graph_create. */
 enum nd_status nd_align_pairs_find(const struct nd_align_job *job, struct nd_align_pairs *pairs,
                                    struct nd_error *err);
 void nd_align_pairs_deinit(struct nd_align_pairs *pairs);
+
+/* The largest weight of each channel. */
+void nd_align_channel_sizes(const struct nd_align_product *product, bool is_output, double *sizes);
+
+/* The factors of one pair alone: sqrt((w1 / R1) / (w2 / R2)). sizes: [2 * n_channels]. */
+void nd_align_pair_factors(const struct nd_align_pair *pair, const double *sizes, double *factors);
 
 /* A model that was equalised: quantised anew by one scale for each tensor, and its weights before that. */
 struct nd_align_equalised {
@@ -46,14 +52,7 @@ struct nd_align_equalised {
     struct nd_align_scaled *scaled;
     size_t n_scaled;
 };
-void nd_align_equalised_deinit(struct nd_align_equalised *equalised);
 void nd_align_equalised_destroy(struct nd_align_equalised **equalised); /* allocated; NULL is accepted */
-
-/* equalise_model.c: with the pairs is_on[n], and factors to the power of `strength`. path: where the model is
- * written. */
-enum nd_status nd_align_equalise(const struct nd_model *model, const struct nd_align_pairs *pairs,
-                                 const bool *is_on, double strength, const char *path,
-                                 struct nd_align_equalised *out, struct nd_error *err);
 
 /* equalise.c: half of the samples for weights to be rounded for, the other half for the error; and the
  * other way round. */

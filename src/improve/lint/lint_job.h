@@ -26,7 +26,7 @@ struct nd_lint_job {
 /* A rule looks at one live node and adds what it finds. */
 typedef enum nd_status nd_lint_look(struct nd_lint_job *job, size_t node, struct nd_error *err);
 
-nd_lint_look nd_lint_bias_scale, nd_lint_bias_overflow, nd_lint_batch_norm; /* lint_job.c */
+nd_lint_look nd_lint_bias_scale, nd_lint_bias_overflow, nd_lint_batch_norm; /* lint_bias.c */
 nd_lint_look nd_lint_forced, nd_lint_forced_inside, nd_lint_leaky, nd_lint_abs, nd_lint_operand; /* lint.c */
 nd_lint_look nd_lint_cast, nd_lint_blocks, nd_lint_moved, nd_lint_concat, nd_lint_reciprocal;    /* lint.c */
 nd_lint_look nd_lint_scale, nd_lint_range, nd_lint_weight_axis, nd_lint_channels, nd_lint_missing,
@@ -85,5 +85,11 @@ enum nd_status nd_lint_say_obstacle(struct nd_lint_finding *finding, struct nd_e
  * noted. */
 enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, const struct nd_quant *quant,
                                      const char **obstacle, struct nd_error *err);
+
+/* Notes new parameters of the DequantizeLinear of a constant, and n quantised values of the constant, which it
+ * takes over.
+ */
+enum nd_status nd_lint_change_constant(struct nd_lint_job *job, size_t dequantise, const struct nd_quant *quant,
+                                       double *qvalues, size_t n, struct nd_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* How far a device's values are from what they should be. */
+/* What tensors of the whole model held when a reference ran it, and how far what a device computed is from what
+ * it should be. */
 #include "improve/reduce/difference.h"
 
 #include <math.h>
@@ -8,6 +9,126 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+
+/* The index of the tensor that records the tensor, or SIZE_MAX. */
+static size_t nd_recorded_find(const struct nd_capture *capture, const char *tensor)
+{
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++)
+        if (strcmp(nd_capture_tensor(capture, e)->onnx_name, tensor) == 0)
+            return e;
+    return SIZE_MAX;
+}
+
+enum nd_status nd_recorded_add(struct nd_recorded *recorded, struct nd_capture **capture, bool is_of_part,
+                               struct nd_error *err)
+{
+    size_t n = nd_capture_n_tensors(*capture);
+    if (!nd_grow((void **)&recorded->known, &recorded->capacity, recorded->n_known + n,
+                 sizeof *recorded->known))
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n; e++) {
+        struct nd_tensor tensor = *nd_capture_tensor(*capture, e);
+        /* A reference hands out floats in double precision; the model itself computes in float32. */
+        if (tensor.dtype == ND_DTYPE_F64)
+            tensor.dtype = ND_DTYPE_F32;
+        recorded->known[recorded->n_known++] = tensor;
+    }
+    recorded->is_of_part[recorded->n_captures] = is_of_part;
+    recorded->captures[recorded->n_captures++] = *capture;
+    *capture = NULL;
+    return ND_OK;
+}
+
+void nd_recorded_deinit(struct nd_recorded *recorded)
+{
+    for (size_t i = 0; i < recorded->n_captures; i++)
+        nd_capture_close(&recorded->captures[i]);
+    free(recorded->known);
+    *recorded = (struct nd_recorded){0};
+}
+
+/* Sample number `sample` of all probes together: which probe, and which of its own. */
+static bool locate_array(const struct nd_recorded *recorded, size_t *probe, size_t *sample)
+{
+    for (*probe = 0; *probe < recorded->n_probes; ++*probe) {
+        if (*sample < recorded->probes[*probe]->n_samples)
+            return true;
+        *sample -= recorded->probes[*probe]->n_samples;
+    }
+    return false;
+}
+
+static bool read_probe(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted)
+{
+    size_t p, sample = wanted->sample, size_bytes = wanted->size_bytes;
+    if (!locate_array(recorded, &p, &sample))
+        return false;
+    const struct nd_probe *probe = recorded->probes[p];
+    for (size_t i = 0; i < probe->n_inputs; i++) {
+        const struct nd_probe_input *input = &probe->inputs[i];
+        if (strcmp(input->name, wanted->tensor) != 0 || input->sample_bytes != size_bytes)
+            continue;
+        if (size_bytes > 0)
+            memcpy(wanted->out, (const unsigned char *)input->data + sample * size_bytes, size_bytes);
+        return true;
+    }
+    return false;
+}
+
+/* Of the probe's own samples. */
+static enum nd_status read_narrowed(const struct nd_capture *capture, size_t probe, size_t tensor,
+                                    size_t sample, const struct nd_wanted_record *wanted, struct nd_error *err)
+{
+    float *out = wanted->out;
+    size_t n = wanted->size_bytes / sizeof *out;
+    double *wide = nd_calloc(n, sizeof *wide);
+    if (wide == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status =
+        nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample, 1, wide, err);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        out[i] = (float)wide[i];
+    free(wide);
+    return status;
+}
+
+static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
+                                   const struct nd_wanted_record *wanted, bool *is_found, struct nd_error *err)
+{
+    const struct nd_capture *capture = recorded->captures[c];
+    size_t probe = 0, sample = wanted->sample, tensor = nd_recorded_find(capture, wanted->tensor),
+           has_bytes = 0;
+    if (tensor == SIZE_MAX || (!recorded->is_of_part[c] && !locate_array(recorded, &probe, &sample)))
+        return ND_OK;
+    const struct nd_tensor *known = nd_capture_tensor(capture, tensor);
+    if (probe >= nd_capture_n_probes(capture) || sample >= nd_capture_probe(capture, probe)->n_samples ||
+        !nd_capture_has_outputs(capture, probe, tensor))
+        return ND_OK;
+    bool is_narrowed = known->dtype == ND_DTYPE_F64 && wanted->dtype == ND_DTYPE_F32;
+    enum nd_status status = nd_shape_size_bytes(&known->shape, known->dtype, &has_bytes, err);
+    if (status != ND_OK || has_bytes != (is_narrowed ? 2 * wanted->size_bytes : wanted->size_bytes) ||
+        (known->dtype != wanted->dtype && !is_narrowed))
+        return status;
+    status = is_narrowed ? read_narrowed(capture, probe, tensor, sample, wanted, err)
+                         : nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample,
+                                                    1, wanted->out, err);
+    *is_found = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted,
+                                bool *is_found, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    *is_found = read_probe(recorded, wanted);
+    for (size_t c = 0; status == ND_OK && !*is_found && c < recorded->n_captures; c++)
+        status = read_capture(recorded, c, wanted, is_found, err);
+    if (status == ND_OK && !*is_found)
+        memset(wanted->out, 0, wanted->size_bytes);
+    return status;
+}
+
+/* ---- differences ---- */
 
 /* Codes fit in a double exactly but for those of 64 bits, which no quantised tensor has. */
 static double code_at(enum nd_dtype dtype, const void *data, size_t i)

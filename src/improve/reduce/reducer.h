@@ -3,7 +3,7 @@
 #define ND_REDUCE_REDUCER_H
 
 #include "improve/reduce/candidate.h"
-#include "improve/reduce/recorded.h"
+#include "improve/reduce/difference.h"
 #include "improve/reduce/search.h"
 #include "model/graph/parts.h"
 #include "npudiff/improve/reduce.h"
@@ -80,10 +80,6 @@ const char *nd_reducer_plain_tensors(const struct nd_reducer *reducer);
 enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                                 size_t reserve, enum nd_trial *trial,
                                 struct nd_reduction_difference *difference, struct nd_error *err);
-
-/* nd_trial_function over pieces; context is the reducer. */
-enum nd_status nd_reducer_try(void *context, const size_t *parts, size_t n, enum nd_trial *out,
-                              struct nd_error *err);
 
 /* Cuts down to the smallest part: reducer->left of reducer->pieces. */
 enum nd_status nd_reducer_search(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err);

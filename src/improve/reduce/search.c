@@ -1,4 +1,4 @@
-/* The order in which parts are tried: what the failure speaks of first, then delta debugging. */
+/* Which parts are tried, and in which order: what the failure speaks of first, then delta debugging. */
 #include "improve/reduce/search.h"
 
 #include <stdlib.h>
@@ -9,6 +9,126 @@
 #include "improve/reduce/candidate_failure.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/loaded.h"
+
+/* ---- delta debugging ---- */
+
+struct search {
+    size_t *parts; /* the smallest set so far */
+    size_t n;
+    size_t *candidate;
+    nd_trial_function test;
+    void *context;
+    bool is_stopped;
+};
+
+/* Parts [first, last) alone, or all but these. */
+static size_t choose(struct search *search, size_t first, size_t last, bool is_complement)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < search->n; i++)
+        if ((i >= first && i < last) != is_complement)
+            search->candidate[n++] = search->parts[i];
+    return n;
+}
+
+/* One round: *has_shrunk when a smaller set does the same, which then is search->parts. */
+static enum nd_status try_pieces(struct search *search, size_t n_pieces, bool is_complement, bool *has_shrunk,
+                                 struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    size_t n = search->n;
+    *has_shrunk = false;
+    for (size_t p = 0; status == ND_OK && p < n_pieces && !*has_shrunk && !search->is_stopped; p++) {
+        enum nd_trial trial = ND_TRIAL_NOT;
+        size_t chosen = choose(search, n * p / n_pieces, n * (p + 1) / n_pieces, is_complement);
+        status = search->test(search->context, search->candidate, chosen, &trial, err);
+        search->is_stopped = trial == ND_TRIAL_STOP;
+        *has_shrunk = status == ND_OK && trial == ND_TRIAL_SAME;
+        if (*has_shrunk) {
+            memcpy(search->parts, search->candidate, chosen * sizeof *search->parts);
+            search->n = chosen;
+        }
+    }
+    return status;
+}
+
+enum nd_status nd_ddmin(size_t *parts, size_t *n, nd_trial_function test, void *context, bool *is_minimal,
+                        struct nd_error *err)
+{
+    struct search search = {.parts = parts, .n = *n, .test = test, .context = context};
+    search.candidate = nd_calloc(*n, sizeof *search.candidate);
+    if (search.candidate == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    size_t n_pieces = 2;
+    bool is_done = false;
+    while (status == ND_OK && search.n > 1 && !is_done && !search.is_stopped) {
+        bool has_shrunk = false;
+        status = try_pieces(&search, n_pieces, false, &has_shrunk, err);
+        if (has_shrunk) {
+            n_pieces = 2;
+            continue;
+        }
+        /* With two pieces the complements are the pieces. */
+        if (status == ND_OK && n_pieces > 2)
+            status = try_pieces(&search, n_pieces, true, &has_shrunk, err);
+        if (has_shrunk) {
+            n_pieces = n_pieces - 1 > search.n ? search.n : n_pieces - 1;
+            n_pieces = n_pieces < 2 ? 2 : n_pieces;
+            continue;
+        }
+        is_done = n_pieces >= search.n;
+        n_pieces = 2 * n_pieces < search.n ? 2 * n_pieces : search.n;
+    }
+    free(search.candidate);
+    *n = search.n;
+    *is_minimal = status == ND_OK && !search.is_stopped;
+    return status;
+}
+
+/* ---- what was tried ---- */
+
+struct nd_trial_entry {
+    size_t *parts;
+    size_t n;
+    enum nd_trial trial;
+};
+
+bool nd_trials_find(const struct nd_trials *trials, const size_t *parts, size_t n, enum nd_trial *out)
+{
+    for (size_t i = 0; i < trials->n; i++) {
+        const struct nd_trial_entry *entry = &trials->entries[i];
+        if (entry->n == n && memcmp(entry->parts, parts, n * sizeof *parts) == 0) {
+            *out = entry->trial;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum nd_status nd_trials_add(struct nd_trials *trials, const size_t *parts, size_t n, enum nd_trial trial,
+                             struct nd_error *err)
+{
+    size_t *copy = nd_calloc(n, sizeof *copy);
+    if (copy == NULL ||
+        !nd_grow((void **)&trials->entries, &trials->capacity, trials->n + 1, sizeof *trials->entries)) {
+        free(copy);
+        return nd_fail_memory(err);
+    }
+    memcpy(copy, parts, n * sizeof *copy);
+    trials->entries[trials->n++] = (struct nd_trial_entry){copy, n, trial};
+    return ND_OK;
+}
+
+void nd_trials_deinit(struct nd_trials *trials)
+{
+    for (size_t i = 0; i < trials->n; i++)
+        free(trials->entries[i].parts);
+    free(trials->entries);
+    *trials = (struct nd_trials){0};
+}
+
+/* ---- pieces ---- */
 
 bool nd_node_is_operator(const struct nd_model *model, size_t node)
 {
@@ -142,6 +262,33 @@ void nd_pieces_deinit(struct nd_pieces *pieces)
     *pieces = (struct nd_pieces){0};
 }
 
+static int by_index(const void *a, const void *b)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+enum nd_status nd_pieces_nodes(const struct nd_pieces *pieces, const size_t *parts, size_t n_parts,
+                               size_t **nodes, size_t *n_nodes, struct nd_error *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_parts; i++)
+        n += pieces->items[parts[i]].n_nodes;
+    size_t *all = nd_calloc(n, sizeof *all);
+    if (all == NULL)
+        return nd_fail_memory(err);
+    n = 0;
+    for (size_t i = 0; i < n_parts; i++) {
+        const struct nd_piece *piece = &pieces->items[parts[i]];
+        for (size_t k = 0; k < piece->n_nodes; k++)
+            all[n++] = piece->nodes[k];
+    }
+    qsort(all, n, sizeof *all, by_index);
+    *nodes = all;
+    *n_nodes = n;
+    return ND_OK;
+}
+
 /* The node that makes what the tensor stands for: behind DequantizeLinear. ND_NO_INDEX for inputs and
  * constants. */
 static size_t real_producer(const struct nd_graph *graph, size_t tensor)
@@ -184,7 +331,55 @@ static void nd_pieces_near(const struct nd_model *model, const struct nd_pieces 
                      reads(&model->graph, &pieces->items[piece], &pieces->items[i]);
 }
 
+/* ---- the order ---- */
+
 enum { MAX_GUESSES = 4, MAX_NEIGHBOURHOODS = 2 };
+
+/* Two sessions are kept for the end: the reproducer once more, and its reference. */
+enum { RESERVED_SESSIONS = 2 };
+
+/* nd_trial_function over pieces; context is the reducer. */
+static enum nd_status nd_reducer_try(void *context, const size_t *parts, size_t n, enum nd_trial *out,
+                                     struct nd_error *err)
+{
+    struct nd_reducer *reducer = context;
+    struct nd_smaller_model candidate = {0};
+    struct nd_reduction_difference difference;
+    struct nd_error problem = {0};
+    size_t *nodes = NULL;
+    struct nd_model_cut part = {0};
+    if (nd_trials_find(&reducer->trials, parts, n, out))
+        return ND_OK;
+    char *folder = nd_path_join(reducer->folder, "part");
+    enum nd_status status = folder != NULL
+                                ? nd_pieces_nodes(&reducer->pieces, parts, n, &nodes, &part.n_nodes, err)
+                                : nd_fail_memory(err);
+    if (status != ND_OK)
+        goto out;
+    reducer->n_tried++;
+    part.nodes = nodes;
+    status = nd_candidate_init(&candidate, reducer, &part, folder, &problem);
+    *out = ND_TRIAL_NOT;
+    if (status == ND_OK) {
+        status = nd_candidate_try(reducer, &candidate, RESERVED_SESSIONS, out, &difference, err);
+    } else if (status == ND_ERR_UNSUPPORTED || status == ND_ERR_NOT_FOUND || status == ND_ERR_FORMAT) {
+        /* No model of its own: so it does not do the same. */
+        reducer->out->n_uncut++;
+        status = ND_OK;
+    } else if (err != NULL) {
+        *err = problem;
+    }
+    if (status == ND_OK && *out == ND_TRIAL_SAME)
+        reducer->n_left = n;
+    if (status == ND_OK && *out != ND_TRIAL_STOP)
+        status = nd_trials_add(&reducer->trials, parts, n, *out, err);
+    nd_candidate_deinit(&candidate);
+    nd_dir_remove(folder);
+out:
+    free(nodes);
+    free(folder);
+    return status;
+}
 
 static unsigned score_of(const struct nd_piece *piece, const unsigned *score)
 {

@@ -10,10 +10,18 @@
 #include "core/memory.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "improve/sweep/sweep_job.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/improve/sweep.h"
 #include "record/sessions/capture_run.h"
+
+struct nd_sweep_job {
+    const struct nd_sweep_options *options;
+    const struct nd_model *model;
+    struct nd_sweep *result;
+    struct nd_device *devices; /* [n_settings] */
+    size_t n_devices;          /* that were parsed */
+    char *folder;              /* for what nobody keeps */
+};
 
 struct run {
     struct nd_sweep_job *job;

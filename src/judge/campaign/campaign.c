@@ -1,5 +1,5 @@
-/* The devices of a campaign: one by its URI, every phone, or all combinations of chipsets, runtimes and
- * options. */
+/* A campaign as it is read: its models, probes and devices: one by its URI, every phone, or all combinations of
+ * chipsets, runtimes and options. docs/reference/campaign.md. */
 #include "judge/campaign/campaign.h"
 
 #include <stdlib.h>
@@ -10,8 +10,14 @@
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/campaign_reading.h"
 #include "npudiff/devices/device.h"
+
+struct nd_campaign_reading {
+    struct nd_yaml yaml;
+    const char *folder; /* of the file: paths are relative to it */
+    struct nd_campaign *campaign;
+    struct nd_error *err;
+};
 
 static bool nd_campaign_relocate(const char *folder, char **path);
 

@@ -117,9 +117,6 @@ struct nd_policy_cell {
     const struct nd_scope_probe *probe;
 };
 
-/* Whether the patterns of the rule, and what its gate applies to, hold the cell. */
-bool nd_policy_covers(const struct nd_policy_rule *rule, const struct nd_policy_cell *cell);
-
 /* Whether rule r judges the cell: it covers it, and no later rule loosens it there. */
 bool nd_policy_governs(const struct nd_policy *policy, size_t r, const struct nd_policy_cell *cell);
 

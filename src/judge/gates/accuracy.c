@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "core/statistics/evidence.h"
 #include "core/text/strbuf.h"
-#include "judge/accuracy/broken.h"
+#include "judge/accuracy/fleet_accuracy.h"
 #include "judge/release/qualify.h"
 
 /* References of a campaign that are broken: by what they hold, and by how far they fell since the last result.

@@ -5,8 +5,17 @@
 #include <string.h>
 
 #include "core/text/strbuf.h"
-#include "judge/gates/judging.h"
 #include "judge/release/qualify.h"
+
+/* What is judged, and where it stands. */
+struct nd_judging {
+    const struct nd_qualification *q;
+    const struct nd_qualify_model *model;
+    const struct nd_qualify_cell *cell; /* of the device */
+    size_t device, rule;
+    const struct nd_policy_rule *gate;
+    struct nd_case *out;
+};
 
 static void nd_judge_accuracy(struct nd_judging *j);
 static void nd_judge_target(struct nd_judging *j);

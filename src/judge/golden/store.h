@@ -29,16 +29,9 @@ struct nd_golden {
 /* "<store>/<folder>/<name><suffix>" in new memory, or NULL when out of memory. */
 char *nd_store_path(const struct nd_golden *store, const char *folder, const char *name, const char *suffix);
 
-/* The digest that `name` starts with when it is "<64 digits><suffix>", else false. */
-bool nd_store_digest_of(const char *name, const char *suffix, char hex[static ND_SHA256_HEX_BYTES]);
-
 /* Opens the object of an entry, after checking its bytes against its name. ND_ERR_NOT_FOUND: the entry has
  * digests only, or the object is gone; ND_ERR_FORMAT: it is damaged. */
 enum nd_status nd_store_open_object(const struct nd_golden *store, const struct nd_store_entry *entry,
                                     struct nd_capture **out, struct nd_error *err);
-
-/* The entry in a few words. ND_ERR_MEMORY. */
-enum nd_status nd_store_describe(const struct nd_golden *store, const struct nd_store_entry *entry,
-                                 struct nd_golden_entry *out, struct nd_error *err);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "judge/accuracy/broken.h"
+#include "judge/accuracy/fleet_accuracy.h"
 #include "judge/golden/store.h"
 #include "npudiff/compare/compare.h"
 

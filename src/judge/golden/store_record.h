@@ -29,11 +29,6 @@ const char *nd_axis_name(enum nd_axis axis);
 /* "SM8650"; of a device that is no Snapdragon its profile or kind; "unknown". Borrowed from axes, or static. */
 const char *nd_axes_chipset(const json_t *axes);
 
-/* Fills the axes and the changes of *out. Libraries that one side alone loaded count only when the chipset is
- * the same: each chipset has libraries of its own. An option that follows from another axis that differs does
- * not make its own axis differ. Texts are borrowed from ref and test. False: out of memory. */
-bool nd_axes_compare(const json_t *ref, const json_t *test, struct nd_golden_difference *out);
-
 /* What stands for a name that must not be told: '#' and the first 16 digits of its SHA-256. */
 enum { ND_HIDDEN_BYTES = 18 };
 
@@ -56,7 +51,7 @@ const char *nd_record_text(const json_t *object, const char *key);
 /* Why its device failed; borrowed from the record. */
 struct nd_golden_failure nd_record_failure(const json_t *record);
 
-/* ---- store_compare.c ---- */
+/* ---- how one record stands to another ---- */
 
 /* How test stands to ref (both sound, both plain or both hidden), without magnitudes. `shown` has ref's plain
  * names (ref itself, or what it was hidden from). *out holds references to all three; the caller ends it with

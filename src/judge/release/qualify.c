@@ -1,8 +1,11 @@
-/* Qualify: see the header. */
+/* A qualification from beginning to end: captures that are there are compared, judged and explained, and what
+ * was found becomes the result of the campaign. docs/reference/campaign.md. */
 #include "judge/release/qualify.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,209 +17,265 @@
 #include "core/text/options.h"
 #include "judge/campaign/keyed.h"
 
-/* ---- members ---- */
+/* ---- what was found, as the result of the campaign ---- */
 
-#define S struct nd_estimate
-ND_MEMBERS(estimate, ND_FIELD("value", REAL, value), ND_FIELD("interval", RANGE, interval));
-#undef S
-#define S struct nd_qualified_share
-ND_MEMBERS(share, ND_FIELD("samples", COUNT, n), ND_FIELD("of", COUNT, of), ND_FIELD("share", REAL, share),
-           ND_FIELD("interval", RANGE, interval));
-#undef S
-#define S struct nd_qualified_pair
-ND_MEMBERS(evidence, ND_FIELD("e_value", REAL, e_value), ND_FIELD("largest", REAL, largest_e),
-           ND_FIELD("stop", COUNT, stop));
-ND_MEMBERS(pair, ND_FIELD("reference", WORD, reference), ND_FIELD("samples", COUNT, n_samples),
-           ND_FIELD("right_before", COUNT, n_right_before), ND_FIELD("right_after", COUNT, n_right_after),
-           ND_FIELD("right_to_wrong", COUNT, n_right_to_wrong),
-           ND_FIELD("wrong_to_right", COUNT, n_wrong_to_right),
-           ND_FIELD("wrong_to_wrong", COUNT, n_wrong_to_wrong), ND_FIELD("difference", REAL, difference),
-           ND_FIELD("interval", RANGE, interval), ND_FIELD("p_value", REAL, p_value),
-           ND_FIELD("margin", REAL, margin), ND_FIELD("margin_interval", RANGE, margin_interval),
-           ND_FIELD("answer", WORD, answer), ND_FIELD("samples_needed", COUNT, n_samples_needed),
-           ND_FIELD_AROUND("evidence", evidence), ND_FIELD("gate", COUNT, gate),
-           ND_FIELD("p_value_holm", REAL, p_value_holm));
-#undef S
-#define S struct nd_qualified_pairs
-ND_MEMBERS(pairs, ND_FIELD("device", WORD, device), ND_FIELD_OF("against", LIST, against, pair));
-#undef S
-#define S struct nd_qualified_study
-ND_MEMBERS(changes, ND_FIELD("devices", COUNT, changes.n_devices), ND_FIELD("mean", REAL, changes.mean),
-           ND_FIELD("mean_interval", RANGE, changes.mean_interval),
-           ND_FIELD_OF("any_differs", PART, changes.any_differs, share),
-           ND_FIELD_OF("unstable", PART, changes.unstable, share));
-ND_MEMBERS(spread, ND_FIELD("verdict", WORD, spread.verdict), ND_FIELD("best", TEXT, spread.best),
-           ND_FIELD("worst", TEXT, spread.worst), ND_FIELD("margin", REAL, spread.margin),
-           ND_FIELD_OF("spread", PART_IF, spread.spread, estimate),
-           ND_FIELD_OF("common", PART_IF, spread.common, estimate),
-           ND_FIELD_OF("quantised", PART_IF, spread.quantised, estimate),
-           ND_FIELD_OF("beyond", PART_IF, spread.beyond, estimate));
-ND_MEMBERS(study, ND_FIELD("probe", WORD, probe), ND_FIELD("tensor", WORD, tensor),
-           ND_FIELD("samples", COUNT, n_samples), ND_FIELD("confidence", REAL, confidence),
-           ND_FIELD_OF("devices", LIST, devices, pairs), ND_FIELD_AROUND("changed_predictions", changes),
-           ND_FIELD_AROUND("spread", spread), ND_FIELD("baseline", COUNTS, baseline));
-#undef S
-#define S struct nd_qualified_distance
-ND_MEMBERS(distance, ND_FIELD("device", WORD, device), ND_FIELD("reference", WORD, reference),
-           ND_FIELD_OF("mean_error_before", PART, mean_error_before, estimate),
-           ND_FIELD_OF("mean_error_after", PART, mean_error, estimate),
-           ND_FIELD_OF("mean_error_change", PART, mean_error_change, estimate),
-           ND_FIELD_OF("sqnr_db_before", PART, sqnr_db_before, estimate),
-           ND_FIELD_OF("sqnr_db_after", PART, sqnr_db, estimate),
-           ND_FIELD_OF("sqnr_db_change", PART, sqnr_db_change, estimate));
-#undef S
-#define S struct nd_qualified_target
-ND_MEMBERS(target, ND_FIELD("probe", WORD, probe), ND_FIELD("tensor", WORD, tensor),
-           ND_FIELD("samples", COUNT, n_samples), ND_FIELD("confidence", REAL, confidence),
-           ND_FIELD_OF("against", LIST, against, distance));
-#undef S
-#define S struct nd_qualified_device
-ND_MEMBERS(device, ND_FIELD("device", WORD, label), ND_FIELD("uri", TEXT, uri),
-           ND_FIELD("chipset", TEXT, chipset), ND_FIELD("runtime", TEXT, runtime),
-           ND_FIELD("capture", TEXT, capture), ND_FIELD("capture_sha256", WORD, capture_sha256),
-           ND_FIELD("prepared", TEXT, prepared), ND_FIELD("failure", TEXT, failure),
-           ND_FIELD("status", WORD, status), ND_FIELD("prepared_sdk", TEXT, prepared_sdk),
-           ND_FIELD("prepared_chipset", TEXT, prepared_chipset), ND_FIELD("findings", TEXTS, findings),
-           ND_FIELD("tensors", COUNT, n_tensors), ND_FIELD("tensors_differing", COUNT, n_tensors_differing),
-           ND_FIELD("first_difference", TEXT, first_difference),
-           ND_FIELD("first_op_types", TEXT, first_op_types), ND_FIELD("group", INT, class_id),
-           ND_FIELD("broken", TEXT, broken), ND_FIELD("explanation", TEXT, explanation));
-#undef S
-#define S struct nd_qualified_reference
-ND_MEMBERS(reference, ND_FIELD("reference", WORD, label), ND_FIELD("capture", TEXT, capture),
-           ND_FIELD("failure", TEXT, failure), ND_FIELD("broken", TEXT, broken));
-#undef S
-#define S struct nd_qualified_model
-ND_MEMBERS(model, ND_FIELD("name", WORD, name), ND_FIELD("quantised", WORD, quantised),
-           ND_FIELD("sha256", WORD, sha256), ND_FIELD("float", TEXT, float_model),
-           ND_FIELD("groups", TEXT, classes), ND_FIELD("output_groups", TEXT, output_classes),
-           ND_FIELD_OF("references", LIST, references, reference),
-           ND_FIELD_OF("devices", LIST, devices, device), ND_FIELD_OF("accuracy", LIST, accuracy, study),
-           ND_FIELD_OF("targets", LIST, targets, target));
-#undef S
-#define S struct nd_qualified_gate
-ND_MEMBERS(gate, ND_FIELD("gate", WORD, gate), ND_FIELD("text", TEXT, text), ND_FIELD("models", TEXTS, models),
-           ND_FIELD("devices", TEXTS, devices), ND_FIELD("tensors", TEXTS, tensors),
-           ND_FIELD("probes", TEXTS, probes), ND_FIELD("reason", TEXT, reason), ND_FIELD("owner", TEXT, owner),
-           ND_FIELD("until", TEXT, until), ND_FIELD("line", COUNT, line));
-#undef S
-#define S struct nd_qualified_case
-ND_MEMBERS(one_case, ND_FIELD("model", WORD, model), ND_FIELD("device", WORD, device),
-           ND_FIELD("gate", COUNT, gate), ND_FIELD("verdict", WORD, verdict), ND_FIELD("value", REAL_IF, value),
-           ND_FIELD("bound", REAL_IF, bound), ND_FIELD("tensor", TEXT, tensor), ND_FIELD("probe", TEXT, probe),
-           ND_FIELD("checked", COUNT, n_checked), ND_FIELD("failing", COUNT, n_failing),
-           ND_FIELD("samples", COUNT, n_samples), ND_FIELD("samples_needed", COUNT, n_samples_needed),
-           ND_FIELD("message", WORD, message));
-#undef S
-#define S struct nd_qualified_suggestion
-static const struct nd_json_field suggested_fields[] = {
-    ND_FIELD("gate", WORD, gate),           ND_FIELD("max", REAL_IF, max),
-    ND_FIELD("margin", REAL_IF, margin),    ND_FIELD("confidence", REAL_IF, confidence),
-    ND_FIELD("tensors", TEXT, tensors),     ND_FIELD("to", TEXT, to),
-    ND_FIELD("reference", TEXT, reference), ND_FIELD("models", TEXT, models),
-    ND_FIELD("devices", TEXTS, devices),    {.key = NULL},
-};
-static const struct nd_members suggested = {sizeof(S), suggested_fields, .is_sparse = true};
-#undef S
-#define S struct nd_qualified_omission
-ND_MEMBERS(omission, ND_FIELD("model", WORD, model), ND_FIELD("device", WORD, device),
-           ND_FIELD("reason", WORD, reason));
-#undef S
-#define S struct nd_qualified
-/* In the order of enum nd_case_verdict. */
-ND_MEMBERS(counts, ND_FIELD("passed", COUNT, counts[0].n), ND_FIELD("warned", COUNT, counts[1].n),
-           ND_FIELD("failed", COUNT, counts[2].n), ND_FIELD("inconclusive", COUNT, counts[3].n),
-           ND_FIELD("not comparable", COUNT, counts[4].n), ND_FIELD("device failed", COUNT, counts[5].n));
-static const struct nd_json_field suggestion_fields[] = {
-    ND_FIELD_OF("policy", LIST, policy, suggested),
-    ND_FIELD_OF("left_out", LIST, left_out, omission),
-    {.key = NULL},
-};
-const struct nd_members nd_suggestion_members = {.bytes = sizeof(S), .fields = suggestion_fields};
-static const struct nd_json_field qualified_fields[] = {
-    ND_FIELD("npudiff", WORD, version),
-    ND_FIELD("key", WORD, key),
-    ND_FIELD("campaign", WORD, campaign),
-    ND_FIELD("verdict", WORD, verdict),
-    ND_FIELD("exit_code", INT, exit_code),
-    ND_FIELD("reference", TEXT, reference),
-    ND_FIELD_AROUND("counts", counts),
-    ND_FIELD_OF("models", LIST, models, model),
-    ND_FIELD_OF("gates", LIST, gates, gate),
-    ND_FIELD_OF("cases", LIST, cases, one_case),
-    ND_FIELD("suggestion", TEXT, suggestion),
-    ND_FIELD_AROUND("suggested", nd_suggestion_members),
-    {.key = NULL},
-};
-const struct nd_members nd_qualified_members = {.bytes = sizeof(S), .fields = qualified_fields};
-#undef S
-
-/* ---- reading ---- */
-
-/* The members that version 0.1 (format 1) called otherwise, at any depth. Only the keys of "baseline" are names
- * of devices. */
-static void rename_members(json_t *value)
+/* "2.51.0" of the runtime "qairt-2.51.0". */
+static const char *version_of(const char *runtime)
 {
-    static const char *const names[][2] = {
-        {"edge", "tensor"},
-        {"edges", "tensors"},
-        {"edges_differing", "tensors_differing"},
-        {"class", "group"},
-        {"classes", "groups"},
-        {"output_classes", "output_groups"},
-        {"churn", "changed_predictions"},
-    };
-    const char *key;
-    json_t *item;
-    size_t i;
-    json_array_foreach(value, i, item) rename_members(item);
-    for (i = 0; i < sizeof names / sizeof names[0]; i++)
-        if ((item = json_object_get(value, names[i][0])) != NULL) {
-            json_object_set(value, names[i][1], item);
-            json_object_del(value, names[i][0]);
-        }
-    json_object_foreach(value, key, item)
-    {
-        if (strcmp(key, "baseline") != 0)
-            rename_members(item);
-    }
+    static const char prefix[] = "qairt-";
+    return strncmp(runtime, prefix, sizeof prefix - 1) == 0 ? runtime + sizeof prefix - 1 : runtime;
 }
 
-enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, struct nd_error *err)
+/* Whether "2.51.0.260929181845" is a build of "2.51.0". */
+static bool is_build_of(const char *sdk, const char *version)
 {
-    json_error_t problem;
-    json_t *root = json_loads(json, 0, &problem);
-    if (root == NULL && json_error_code(&problem) == json_error_out_of_memory)
-        return nd_fail_memory(err);
-    if (root == NULL)
-        return nd_fail(err, ND_E_RESULT_FORMAT, NULL, "no result of a campaign: line %d: %s", problem.line,
-                       problem.text);
-    const char *kind = json_string_value(json_object_get(root, "kind"));
-    json_int_t format = json_integer_value(json_object_get(root, "format"));
-    bool is_good = kind != NULL && strcmp(kind, nd_document_word(ND_DOCUMENT_QUALIFICATION)) == 0 &&
-                   format >= 1 && format <= ND_JSON_FORMAT;
-    if (is_good && format == 1)
-        rename_members(root);
-    struct nd_arena *arena = nd_arena_create();
-    struct nd_qualified made = {.owner = arena};
-    enum nd_status status = is_good ? ND_OK
-                                    : nd_fail(err, ND_E_RESULT_FORMAT, NULL,
-                                              "no result of a campaign, or one of a different format");
-    if (status == ND_OK && arena != NULL)
-        nd_json_get_members(root, &nd_qualified_members, &made, arena);
-    if (status == ND_OK && (arena == NULL || nd_arena_has_failed(arena)))
-        status = nd_fail_memory(err);
-    for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++) {
-        made.counts[v].verdict = nd_case_verdict_name((enum nd_case_verdict)v);
-        made.counts[v].n = made.counts[v].n != SIZE_MAX ? made.counts[v].n : 0;
-    }
-    json_decref(root);
-    if (status == ND_OK)
-        *out = made;
+    size_t n = strlen(version);
+    return strncmp(sdk, version, n) == 0 && (sdk[n] == '\0' || sdk[n] == '.');
+}
+
+/* The chipset that the binary is for, or NULL where it says none that is known. */
+static const struct nd_chipset *chipset_of(const struct nd_prepared *binary)
+{
+    size_t n;
+    const struct nd_chipset *all = nd_chipsets(&n), *found = nd_chipset_find(binary->chipset);
+    for (size_t i = 0; found == NULL && i < n; i++)
+        if (binary->soc_model != 0 && all[i].soc_model == binary->soc_model)
+            found = &all[i];
+    return found;
+}
+
+static void add_chipset_finding(const struct nd_qualification *q, const struct nd_prepared *binary,
+                                const struct nd_chipset *own, struct nd_qualified_texts *findings)
+{
+    const struct nd_chipset *made_for = chipset_of(binary);
+    if (made_for == own || (made_for == NULL && binary->chipset[0] == '\0' && binary->soc_model == 0))
+        return;
+    char name[64];
+    if (made_for != NULL)
+        snprintf(name, sizeof name, "%s (%s)", made_for->sm, made_for->arch);
+    else if (binary->chipset[0] != '\0')
+        snprintf(name, sizeof name, "%s", binary->chipset);
     else
-        nd_qualified_deinit(&made);
-    return status;
+        snprintf(name, sizeof name, "soc_model %d", binary->soc_model);
+    findings->items[findings->n++] =
+        nd_arena_printf(q->arena, "binary prepared for chipset %s, run as %s (%s)", name, own->sm, own->arch);
 }
+
+/* Appends what the binary of a prepared model was made for, where that is another SDK or another chipset than
+ * those of the device: at most one text each. */
+static void nd_qualify_add_prepared_findings(const struct nd_qualification *q,
+                                             const struct nd_qualify_cell *cell,
+                                             struct nd_qualified_texts *findings)
+{
+    if (!cell->binary.exists || cell->device.chipset == NULL)
+        return;
+    const char *version = version_of(cell->device.runtime.id), *sdk = cell->binary.sdk;
+    if (sdk[0] != '\0' && !is_build_of(sdk, version))
+        findings->items[findings->n++] =
+            nd_arena_printf(q->arena, "binary prepared with SDK %s, run with SDK %s", sdk, version);
+    add_chipset_finding(q, &cell->binary, cell->device.chipset, findings);
+}
+
+static struct nd_qualified_texts texts_of(const struct nd_qualification *q, const struct nd_texts *texts)
+{
+    struct nd_qualified_texts list = {.items = nd_arena_calloc(q->arena, texts->n, sizeof *list.items)};
+    while (list.items != NULL && list.n < texts->n) {
+        list.items[list.n] = nd_qualify_text(q, texts->items[list.n]);
+        list.n++;
+    }
+    return list;
+}
+
+static const char *verdict_name(enum nd_exit code)
+{
+    static const char *const names[] = {"passed",         "failed",       "trouble",
+                                        "not comparable", "inconclusive", "device failed"};
+    return names[code];
+}
+
+/* ---- devices ---- */
+
+/* What the device has in common with the reference of the campaign. */
+static void fill_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                            size_t device, struct nd_qualified_device *out)
+{
+    size_t test;
+    const struct nd_comparison *c = nd_qualify_compared(q, model, device, &test);
+    out->n_tensors = out->n_tensors_differing = SIZE_MAX;
+    out->first_difference = out->first_op_types = "";
+    out->class_id = INT_MIN;
+    if (c == NULL)
+        return;
+    size_t first = c->devices[test].first_tensor;
+    out->n_tensors = c->n_tensors;
+    out->n_tensors_differing = 0;
+    for (size_t e = 0; e < c->n_tensors; e++)
+        out->n_tensors_differing += c->tensors[e].pairs[test - 1].verdict == ND_VERDICT_DIFFERS;
+    if (first != SIZE_MAX) {
+        out->first_difference = nd_qualify_text(q, c->tensors[first].name);
+        out->first_op_types = nd_qualify_text(q, c->tensors[first].op_types);
+    }
+    out->class_id = c->devices[test].class_id;
+}
+
+static void fill_device(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device,
+                        struct nd_qualified_device *out)
+{
+    const struct nd_qualify_cell *cell = &model->cells[device];
+    enum nd_capture_status state = nd_capture_state(cell->capture);
+    /* A complete capture of a device that fell back where it may not is a failure, too. */
+    bool is_failed = state == ND_CAPTURE_COMPLETE && cell->failure != NULL;
+    *out = (struct nd_qualified_device){
+        .label = nd_qualify_text(q, cell->label),
+        .uri = nd_qualify_text(q, cell->device.uri),
+        .chipset = cell->device.chipset != NULL ? cell->device.chipset->sm : "",
+        .runtime = nd_qualify_text(q, cell->device.runtime.id),
+        .capture = nd_qualify_text(q, cell->relative),
+        .capture_sha256 = nd_qualify_text(q, cell->sha256),
+        .prepared =
+            nd_qualify_text(q, cell->prepared != NULL ? nd_path_base(nd_model_path(cell->prepared)) : NULL),
+        .prepared_sdk = nd_qualify_text(q, cell->binary.sdk),
+        .prepared_chipset = nd_qualify_text(q, cell->binary.chipset),
+        .status = nd_capture_state_name(is_failed ? ND_CAPTURE_FAILED : state),
+        .failure = nd_qualify_text(q, cell->failure),
+        .broken = nd_qualify_text(q, cell->broken),
+        .explanation = nd_qualify_text(q, model->explanations[device]),
+    };
+    out->findings.items = nd_arena_calloc(q->arena, ND_QUALIFY_MAX_FINDINGS, sizeof *out->findings.items);
+    if (out->findings.items != NULL) {
+        nd_qualify_add_prepared_findings(q, cell, &out->findings);
+        nd_qualify_add_moved_finding(q, cell, &out->findings);
+    }
+    fill_comparison(q, model, device, out);
+}
+
+static void fill_model(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                       struct nd_qualified_model *out)
+{
+    const struct nd_qualify_comparison *found =
+        nd_qualify_find_comparison(model, nd_qualify_find_cell(model, q->n_devices, q->campaign.reference));
+    const struct nd_comparison *c = found != NULL ? found->comparison : NULL;
+    const struct nd_campaign_model *campaign = model->campaign;
+    *out = (struct nd_qualified_model){
+        .name = nd_qualify_text(q, campaign->name),
+        .quantised = nd_qualify_text(q, nd_path_base(campaign->quantised)),
+        .sha256 = nd_qualify_text(q, nd_model_sha256(model->model)),
+        .float_model =
+            nd_qualify_text(q, model->float_model != NULL ? nd_path_base(campaign->float_model) : NULL),
+        .classes = nd_qualify_text(q, c != NULL ? c->classes_text : NULL),
+        .output_classes = nd_qualify_text(q, c != NULL ? c->output_classes_text : NULL),
+    };
+    out->references.items =
+        nd_arena_calloc(q->arena, model->n_cells - q->n_devices, sizeof *out->references.items);
+    out->devices.items = nd_arena_calloc(q->arena, q->n_devices, sizeof *out->devices.items);
+    if (out->references.items == NULL || out->devices.items == NULL)
+        return;
+    for (; out->devices.n < q->n_devices; out->devices.n++)
+        fill_device(q, model, out->devices.n, &out->devices.items[out->devices.n]);
+    for (size_t c_ref = q->n_devices; c_ref < model->n_cells; c_ref++) {
+        const struct nd_qualify_cell *cell = &model->cells[c_ref];
+        out->references.items[out->references.n++] = (struct nd_qualified_reference){
+            .label = nd_qualify_text(q, cell->label),
+            .capture = nd_qualify_text(q, cell->relative),
+            .failure = nd_qualify_text(q, cell->failure),
+            .broken = nd_qualify_text(q, cell->broken),
+        };
+    }
+    nd_qualify_fill_accuracy(q, model, out);
+    nd_qualify_fill_targets(q, model, out);
+}
+
+/* ---- gates ---- */
+
+static struct nd_qualified_gate gate_of(const struct nd_qualification *q, const struct nd_policy_rule *rule)
+{
+    char *words = nd_policy_describe(rule);
+    if (words == NULL)
+        nd_arena_fail(q->arena);
+    struct nd_qualified_gate gate = {
+        .gate = nd_policy_gate_name(rule->gate),
+        .text = nd_qualify_text(q, words),
+        .models = texts_of(q, &rule->models),
+        .devices = texts_of(q, &rule->devices),
+        .tensors = texts_of(q, &rule->tensors),
+        .probes = texts_of(q, &rule->probes),
+        .reason = nd_qualify_text(q, rule->reason),
+        .owner = nd_qualify_text(q, rule->owner),
+        .until = nd_qualify_text(q, rule->until),
+        .line = rule->mark.line + 1,
+    };
+    free(words);
+    return gate;
+}
+
+/* One gate on one model and device, where it governs something there. */
+static void judge_case(const struct nd_qualification *q, const struct nd_qualified_model *model, size_t m,
+                       size_t device, size_t rule, struct nd_qualified *out)
+{
+    struct nd_case found;
+    nd_qualify_judge(q, &q->models[m], device, rule, &found);
+    if (!found.applies)
+        return;
+    out->counts[found.verdict].n++;
+    out->exit_code = (int)nd_exit_worse((enum nd_exit)out->exit_code, nd_case_exit_code(found.verdict));
+    out->cases.items[out->cases.n++] = (struct nd_qualified_case){
+        .model = model->name,
+        .device = model->devices.items[device].label,
+        .gate = rule,
+        .verdict = nd_case_verdict_name(found.verdict),
+        .value = found.value,
+        .bound = found.bound,
+        .tensor = nd_qualify_text(q, found.tensor),
+        .probe = nd_qualify_text(q, found.probe),
+        .n_checked = found.n_cells,
+        .n_failing = found.n_failing,
+        .n_samples = (size_t)found.n_samples,
+        .n_samples_needed = (size_t)found.n_needed,
+        .message = nd_qualify_text(q, found.message),
+    };
+}
+
+static void judge_all(const struct nd_qualification *q, struct nd_qualified *out)
+{
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t d = 0; d < q->n_devices; d++) {
+            /* A device that failed is told even where no gate is about it. */
+            if (q->models[m].cells[d].failure != NULL)
+                out->exit_code = (int)nd_exit_worse((enum nd_exit)out->exit_code, ND_EXIT_DEVICE_FAILED);
+            for (size_t r = 0; r < q->campaign.policy.n; r++)
+                judge_case(q, &out->models.items[m], m, d, r, out);
+        }
+}
+
+/* The whole result, in the arena, which remembers where memory was out. */
+static void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualified *out)
+{
+    size_t n_models = q->campaign.n_models, n_gates = q->campaign.policy.n;
+    *out = (struct nd_qualified){
+        .version = nd_version(),
+        .key = nd_qualify_text(q, q->key),
+        .campaign = nd_qualify_text(q, q->campaign.name),
+        .reference = nd_qualify_text(q, q->campaign.reference),
+        .exit_code = ND_EXIT_SAME,
+    };
+    for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++)
+        out->counts[v].verdict = nd_case_verdict_name((enum nd_case_verdict)v);
+    out->models.items = nd_arena_calloc(q->arena, n_models, sizeof *out->models.items);
+    out->gates.items = nd_arena_calloc(q->arena, n_gates, sizeof *out->gates.items);
+    out->cases.items = nd_arena_calloc(q->arena, n_models * q->n_devices * n_gates, sizeof *out->cases.items);
+    if (nd_arena_has_failed(q->arena))
+        return;
+    for (; out->models.n < n_models; out->models.n++)
+        fill_model(q, &q->models[out->models.n], &out->models.items[out->models.n]);
+    for (; out->gates.n < n_gates; out->gates.n++)
+        out->gates.items[out->gates.n] = gate_of(q, &q->campaign.policy.rules[out->gates.n]);
+    if (!nd_arena_has_failed(q->arena))
+        judge_all(q, out);
+    out->verdict = verdict_name((enum nd_exit)out->exit_code);
+    nd_qualify_suggest(q, out);
+}
+
+/* ---- the order of events ---- */
 
 enum { MAX_RESULT_BYTES = 1 << 30 };
 

@@ -1,17 +1,14 @@
-/* A qualification while it is made: what is captured, what was found, what it comes to. Its files only:
- * qualify.c is the order of events, qualify_plan.c and qualify_cells.c what is to be captured,
- * qualify_capture.c what of it is there, qualify_run.c captures the rest, qualify_fallback.c says what fell
- * back, qualify_judge*.c and qualify_value.c hold every gate against every device, qualify_accuracy.c tells
- * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_product.c what other
- * processes made of it, qualify_result.c makes the result of all, whose form qualify.c knows. */
+/* A qualification while it is made: what is captured, what was found, what it comes to. plan.c says what is to
+ * be captured, run.c captures what is missing, product.c compares and explains, gates/ hold every gate against
+ * every device, qualified.c knows the form of the result, and qualify.c is the order of events. */
 #ifndef ND_JUDGE_QUALIFY_H
 #define ND_JUDGE_QUALIFY_H
 
 #include "core/arena.h"
 #include "core/documents/json_fields.h"
 #include "judge/accuracy/fleet_accuracy.h"
-#include "judge/accuracy/target.h"
 #include "judge/campaign/campaign.h"
+#include "judge/gates/target.h"
 #include "model/graph/prepared.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/compare/compare.h"
@@ -113,7 +110,7 @@ enum nd_status nd_qualify_lock(const char *folder, bool is_shared, int *out, str
 enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_qualify_result *out,
                                      struct nd_error *err);
 
-/* ---- qualify_plan.c ---- */
+/* ---- plan.c ---- */
 
 /* Loads what the campaign names, and checks its policy against it. */
 enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err);
@@ -122,11 +119,7 @@ void nd_qualify_plan_deinit(struct nd_qualification *q);
 /* The cell that `to` of a rule means for a model; SIZE_MAX: none. */
 size_t nd_qualify_find_cell(const struct nd_qualify_model *model, size_t n_devices, const char *to);
 
-/* ---- qualify_cells.c ---- */
-
-/* ---- qualify_prepared.c ---- */
-
-/* ---- qualify_capture.c ---- */
+/* ---- run.c ---- */
 
 /* Fills the keys of all cells. */
 enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error *err);
@@ -151,7 +144,7 @@ void nd_qualify_make_key(struct nd_qualification *q);
 /* Opens all captures. */
 enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err);
 
-/* ---- qualify_fallback.c ---- */
+/* ---- gates/judge.c: fallback ---- */
 
 /* Nodes of an NPU device's capture that run on the CPU, without those that quantise inputs and outputs. */
 struct nd_qualified_fallback {
@@ -171,12 +164,12 @@ enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const 
 void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct nd_qualify_cell *cell,
                                   struct nd_qualified_texts *findings);
 
-/* ---- qualify_run.c ---- */
+/* ---- run.c: captures ---- */
 
 /* Captures what is not fresh. */
 enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *err);
 
-/* ---- qualify_compare.c ---- */
+/* ---- product.c: comparisons ---- */
 
 /* Which comparisons a rule or the report needs: fills model->comparisons, of each only the reference. */
 enum nd_status nd_qualify_list_comparisons(const struct nd_qualification *q, struct nd_qualify_model *model,
@@ -201,7 +194,7 @@ const struct nd_comparison *nd_qualify_compared(const struct nd_qualification *q
                                                 const struct nd_qualify_model *model, size_t device,
                                                 size_t *test);
 
-/* ---- qualify_accuracy.c ---- */
+/* ---- gates/accuracy.c ---- */
 
 /* Reads the classes of every labelled probe at every model output. */
 enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
@@ -213,19 +206,18 @@ struct nd_paired_question nd_qualify_question(double margin, double confidence, 
 void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_qualify_model *model,
                               struct nd_qualified_model *out);
 
-/* ---- qualify_broken.c ---- */
+/* ---- gates/accuracy.c: references ---- */
 
 /* Fills cell->broken of the references; after nd_qualify_study. */
 enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qualify_model *model,
                                       struct nd_error *err);
 
-/* ---- qualify_target.c ---- */
+/* ---- gates/target.c ---- */
 
 /* Measures all cells against every target tensor of an output. ND_E_PROBE_SHAPE: a target of another size than
  * the output. */
 enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_qualify_model *model,
                                           struct nd_error *err);
-void nd_qualify_targets_deinit(struct nd_qualify_model *model);
 
 /* Compares two cells; false where one of them has no such outputs, or for want of memory. */
 bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,
@@ -233,12 +225,12 @@ bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t re
 void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_qualify_model *model,
                              struct nd_qualified_model *out);
 
-/* ---- qualify_explain.c ---- */
+/* ---- product.c: explanations ---- */
 
 /* Of how many parts explanations are made: 1 and more. */
 size_t nd_qualify_explain_parts(const struct nd_qualification *q);
 
-/* ---- qualify_product.c ---- */
+/* ---- product.c: files ---- */
 
 /* What a task made for the one that judges, from the folder of results:
  * "parts/<model>/compare-<reference>.json", "parts/<model>/explain.txt", "parts/<model>/explain-1-of-4.json".
@@ -273,7 +265,7 @@ enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, str
 enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
                                   struct nd_error *err);
 
-/* ---- qualify_judge.c ---- */
+/* ---- gates/judge.c ---- */
 
 enum nd_case_verdict {
     ND_CASE_PASSED,
@@ -307,7 +299,7 @@ struct nd_case {
 void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device,
                       size_t rule, struct nd_case *out);
 
-/* ---- qualify_value.c ---- */
+/* ---- gates/judge.c: tensors ---- */
 
 /* Steps, a share, ULPs, dB, or for bit-equality samples that differ. */
 struct nd_tensor_value {
@@ -319,12 +311,12 @@ struct nd_tensor_value {
 /* step: of the tensor's codes (nd_tensor_step), for codes against floats. */
 struct nd_tensor_value nd_tensor_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step);
 
-/* ---- qualify_suggest.c ---- */
+/* ---- gates/suggest.c ---- */
 
 /* Fills the suggestion, as YAML and in parts. */
 void nd_qualify_suggest(const struct nd_qualification *q, struct nd_qualified *out);
 
-/* ---- qualify_result.c ---- */
+/* ---- the result ---- */
 
 /* Texts of one device that nd_qualify_add_... appends. */
 enum { ND_QUALIFY_MAX_FINDINGS = 3 };
@@ -332,8 +324,5 @@ enum { ND_QUALIFY_MAX_FINDINGS = 3 };
 /* A copy in the arena; "" for NULL. Names come from files: what is no UTF-8 has '?' in the place of every byte
  * beyond ASCII. */
 const char *nd_qualify_text(const struct nd_qualification *q, const char *text);
-
-/* The whole result, in the arena, which remembers where memory was out. */
-void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualified *out);
 
 #endif

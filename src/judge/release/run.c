@@ -156,7 +156,7 @@ void nd_digest_cache_close(struct nd_digest_cache *cache)
     *cache = (struct nd_digest_cache){0};
 }
 
-/* Which captures are what the campaign asks for (qualify_run.c makes those that are not), by the keys of
+/* Which captures are what the campaign asks for (nd_qualify_capture makes those that are not), by the keys of
  * keyed.h. That of a machine that could not be reached is made again. */
 
 /* Changes when a capture made before can no longer be used, whatever the version says. */

@@ -1,5 +1,4 @@
-/* The tasks of a campaign while they are listed or one is done. task_list.c knows which there are, task_plan.c
- * does one, task_plan.c keeps what each took, task_plan.c says from that what others will take. */
+/* The tasks of a campaign while they are listed or one is done: tasks.c; took.c keeps what each took. */
 #ifndef ND_JUDGE_TASK_H
 #define ND_JUDGE_TASK_H
 
@@ -7,7 +6,7 @@
 #include "judge/release/qualify.h"
 #include "npudiff/judge/campaign.h"
 
-/* ---- task_list.c ---- */
+/* ---- tasks.c ---- */
 
 /* Beside result.json, which the task that judges makes. */
 #define ND_TASK_RESULT "result.json"
@@ -27,18 +26,8 @@ struct nd_task_places {
     struct nd_task_place *items;
     char **files;
 };
-enum nd_status nd_task_places_list(struct nd_qualification *q, struct nd_task_places *out,
-                                   struct nd_error *err);
-void nd_task_places_deinit(struct nd_task_places *places);
 
-/* The digest of what the task depends on, as far as it is known before the captures are there. Cells have keys.
- */
-enum nd_status nd_task_key(const struct nd_qualification *q, const struct nd_task_place *place,
-                           char key[static 65], struct nd_error *err);
-
-/* ---- task_plan.c ---- */
-
-/* ---- task_plan.c ---- */
+/* ---- took.c ---- */
 
 /* What it took to make a file: written beside it as "<file>.took". */
 struct nd_took {
@@ -57,6 +46,10 @@ struct nd_took_list {
     struct nd_took *items;
 };
 
+/* Fills the fields about the machine (memory_bytes, bytes) and writes the file beside `path`. That it cannot be
+ * written is no error: only an estimate is missing then. */
+void nd_took_write(const char *path, struct nd_took *took);
+
 /* For a capture of a cell that began at nd_clock_ns() == since. */
 void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
                            const struct nd_qualify_cell *cell, uint64_t since);
@@ -65,8 +58,6 @@ void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qua
  * read just now is an error. */
 enum nd_status nd_took_read_folder(const char *folder, struct nd_took_list *list, struct nd_error *err);
 void nd_took_list_deinit(struct nd_took_list *list);
-
-/* ---- task_plan.c ---- */
 
 /* What is known of a task before it is done. */
 struct nd_task_size {
@@ -77,5 +68,8 @@ struct nd_task_size {
     uint64_t raw_bytes; /* of the values that are recorded, or read */
     uint64_t work;      /* values of all tensors of the model, times the runs */
 };
+
+void nd_task_measure(const struct nd_qualification *q, const struct nd_task_place *place,
+                     struct nd_task_size *out);
 
 #endif

@@ -41,7 +41,4 @@ enum nd_status nd_layers_assign(const struct nd_graph *graph, size_t **out, stru
 /* Fills model->tensors, edge_types and tensor_edge. The caller passes what nd_layers_assign made. */
 enum nd_status nd_tensors_find(struct nd_model *model, const size_t *layer_of_node, struct nd_error *err);
 
-/* Fills model->layers, and op_types of the tensors they make. */
-enum nd_status nd_layers_find(struct nd_model *model, const size_t *layer_of_node, struct nd_error *err);
-
 #endif

@@ -9,7 +9,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "capture/read/attr_list.h"
+#include "capture/read/environment.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"

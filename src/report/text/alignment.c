@@ -6,7 +6,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/statistics/evidence.h"
-#include "improve/align/outputs_json.h"
+#include "improve/align/certificate/outputs_json.h"
 #include "npudiff/improve/align.h"
 #include "report/text/tree.h"
 

@@ -4,7 +4,7 @@
 
 #include <hdf5.h>
 
-#include "capture/read/link_names.h"
+#include "capture/read/schema.h"
 #include "support/capture_fixture.h"
 #include "support/scratch.h"
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "capture/read/capture_internal.h"
-#include "capture/read/link_names.h"
+#include "capture/read/schema.h"
 #include "support/capture_fixture.h"
 #include "support/scratch.h"
 

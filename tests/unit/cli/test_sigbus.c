@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/terminal/sigbus.h"
+#include "cli/terminal/signals.h"
 
 /* Runs in a child: reads a mapped page that the file no longer has. */
 static void read_truncated_file(void)

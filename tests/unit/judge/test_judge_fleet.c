@@ -8,7 +8,7 @@
 #include "support/main.h"
 
 #include "judge/accuracy/fleet_accuracy.h"
-#include "judge/accuracy/target.h"
+#include "judge/gates/target.h"
 
 /* Churn. */
 

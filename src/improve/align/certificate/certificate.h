@@ -15,7 +15,7 @@ struct nd_certificate {
 
 enum { ND_CERTIFICATE_DIGEST_BYTES = 33 }; /* 32 hexadecimal digits and a NUL */
 
-/* behaviour.c: a digest of what the arithmetic makes of the model. Every layer that it covers reads quantised
+/* A digest of what the arithmetic makes of the model. Every layer that it covers reads quantised
  * values that are drawn from a fixed seed, so that no other layer has a part in it. An arithmetic that is
  * mended in a later version of npudiff, and that matters to this model, has another digest. */
 enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_layer_arithmetic *arithmetic,
@@ -25,7 +25,5 @@ enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_
 enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
                                            char digits[static ND_CERTIFICATE_DIGEST_BYTES],
                                            struct nd_error *err);
-
-void nd_certificate_print_digest(struct nd_digest digest, char digits[static ND_CERTIFICATE_DIGEST_BYTES]);
 
 #endif

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "capture/hdf5/reading.h"
-#include "capture/read/link_names.h"
+#include "capture/read/schema.h"
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/files/suffix.h"

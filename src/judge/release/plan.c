@@ -1,4 +1,5 @@
-/* What was found, as the result of the campaign; docs/reference/campaign.md describes it. */
+/* What a campaign comes to: models, probes, devices, and where each capture goes. docs/reference/campaign.md.
+ */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +12,92 @@
 #include "judge/release/qualify.h"
 #include "npudiff/core/parse.h"
 
+/* Whether two models take the same: names, types and shapes, in order. */
+static bool nd_qualify_has_same_inputs(const struct nd_model *a, const struct nd_model *b)
+{
+    size_t n = nd_model_n_inputs(a);
+    bool is_alike = n == nd_model_n_inputs(b);
+    for (size_t i = 0; is_alike && i < n; i++) {
+        const struct nd_model_io *of_a = nd_model_input(a, i), *of_b = nd_model_input(b, i);
+        is_alike = strcmp(of_a->name, of_b->name) == 0 && of_a->dtype == of_b->dtype &&
+                   nd_shape_equal(&of_a->shape, &of_b->shape);
+    }
+    return is_alike;
+}
+
+/* Gives the dynamic dimensions of a model their sizes. */
+static enum nd_status nd_qualify_set_dims(struct nd_model *model, const struct nd_texts *dims,
+                                          struct nd_error *err)
+{
+    for (size_t i = 0; i < dims->n; i++) {
+        const char *equals = strchr(dims->items[i], '=');
+        int64_t n;
+        if (equals == NULL || !nd_parse_i64(equals + 1, &n) || n < 1)
+            return nd_fail(err, ND_E_CAMPAIGN_FORMAT, dims->items[i],
+                           "'dims' takes NAME=N with N >= 1, not '%s'", dims->items[i]);
+        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
+        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
+        free(name);
+        if (status != ND_OK)
+            return status;
+    }
+    return nd_model_check_static(model, err);
+}
+
+/* ---- what ships: models that hold a binary made for one device beforehand ---- */
+
+static bool has_output_of_prepared(const struct nd_model *model, const char *name)
+{
+    for (size_t i = 0; i < nd_model_n_outputs(model); i++)
+        if (strcmp(nd_model_output(model, i)->name, name) == 0)
+            return true;
+    return false;
+}
+
+static enum nd_status check_fit(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                const struct nd_model *prepared, const char *path, struct nd_error *err)
+{
+    if (!nd_qualify_has_same_inputs(model->model, prepared))
+        return nd_fail(err, ND_E_CAMPAIGN_FORMAT, path, "%s: '%s' does not take the inputs of '%s'",
+                       q->campaign.path, path, model->campaign->quantised);
+    for (size_t i = 0; i < nd_model_n_outputs(model->model); i++) {
+        const char *name = nd_model_output(model->model, i)->name;
+        if (!has_output_of_prepared(prepared, name))
+            return nd_fail(err, ND_E_CAMPAIGN_FORMAT, path, "%s: '%s' has no output '%s', which '%s' has",
+                           q->campaign.path, path, name, model->campaign->quantised);
+    }
+    return ND_OK;
+}
+
+/* Loads what goes to the cell's device in place of the model. It must take the model's inputs and have its
+ * outputs: ND_E_CAMPAIGN_FORMAT. */
 static enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q,
                                                const struct nd_qualify_model *model, const char *path,
-                                               struct nd_qualify_cell *cell, struct nd_error *err);
+                                               struct nd_qualify_cell *cell, struct nd_error *err)
+{
+    enum nd_status status = nd_model_load(path, &cell->prepared, err);
+    if (status == ND_OK)
+        status = nd_qualify_set_dims(cell->prepared, &model->campaign->dims, err);
+    if (status == ND_OK)
+        status = check_fit(q, model, cell->prepared, path, err);
+    if (status == ND_OK)
+        status = nd_prepared_read(cell->prepared, &cell->binary, err);
+    cell->model = cell->prepared;
+    cell->tensors = "none"; /* what ships has no tensors to make visible */
+    return status;
+}
 
-/* The captures that a model needs: one of every device, and the references. */
+const char *nd_qualify_text(const struct nd_qualification *q, const char *text)
+{
+    json_t *clean = nd_json_string(text);
+    if (clean == NULL)
+        nd_arena_fail(q->arena);
+    const char *copy = nd_arena_text(q->arena, json_string_value(clean));
+    json_decref(clean);
+    return copy;
+}
+
+/* ---- the captures that a model needs: one of every device, and the references ---- */
 
 /* A label as the name of a file: digits follow where that loses something. */
 static char *file_name(const char *label)
@@ -186,22 +268,7 @@ static enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct n
     return status == ND_OK ? check_paths(q, model, err) : status;
 }
 
-/* What a campaign comes to: models, probes, devices, and where each capture goes. */
-
-/* ---- probes ---- */
-
-/* Whether two models take the same: names, types and shapes, in order. */
-static bool nd_qualify_has_same_inputs(const struct nd_model *a, const struct nd_model *b)
-{
-    size_t n = nd_model_n_inputs(a);
-    bool is_alike = n == nd_model_n_inputs(b);
-    for (size_t i = 0; is_alike && i < n; i++) {
-        const struct nd_model_io *of_a = nd_model_input(a, i), *of_b = nd_model_input(b, i);
-        is_alike = strcmp(of_a->name, of_b->name) == 0 && of_a->dtype == of_b->dtype &&
-                   nd_shape_equal(&of_a->shape, &of_b->shape);
-    }
-    return is_alike;
-}
+/* ---- models and their probes ---- */
 
 /* The float model is fed the very same: what a generated probe is may depend on the quantised model. */
 static enum nd_status make_float_probes(struct nd_qualify_model *model, struct nd_error *err)
@@ -216,27 +283,6 @@ static enum nd_status make_float_probes(struct nd_qualify_model *model, struct n
     for (size_t p = 0; p < model->n_probes; p++)
         model->float_probes[p] = model->probes[p];
     return ND_OK;
-}
-
-/* ---- models ---- */
-
-/* Gives the dynamic dimensions of a model their sizes. */
-static enum nd_status nd_qualify_set_dims(struct nd_model *model, const struct nd_texts *dims,
-                                          struct nd_error *err)
-{
-    for (size_t i = 0; i < dims->n; i++) {
-        const char *equals = strchr(dims->items[i], '=');
-        int64_t n;
-        if (equals == NULL || !nd_parse_i64(equals + 1, &n) || n < 1)
-            return nd_fail(err, ND_E_CAMPAIGN_FORMAT, dims->items[i],
-                           "'dims' takes NAME=N with N >= 1, not '%s'", dims->items[i]);
-        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
-        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
-        free(name);
-        if (status != ND_OK)
-            return status;
-    }
-    return nd_model_check_static(model, err);
 }
 
 static enum nd_status load(const char *path, const struct nd_texts *dims, struct nd_model **out,
@@ -338,6 +384,14 @@ static enum nd_status check_policy(struct nd_qualification *q, struct nd_error *
     return nd_policy_check(&q->campaign.policy, &scope, q->campaign.path, err);
 }
 
+size_t nd_qualify_find_cell(const struct nd_qualify_model *model, size_t n_devices, const char *to)
+{
+    for (size_t d = 0; d < n_devices; d++)
+        if (strcmp(model->cells[d].label, to) == 0)
+            return d;
+    return strcmp(to, ND_REFERENCE_FLOAT) == 0 ? model->float64 : model->quantised;
+}
+
 static enum nd_status check_reference(const struct nd_qualification *q, struct nd_error *err)
 {
     if (strcmp(q->campaign.reference, ND_REFERENCE_QUANTISED) == 0)
@@ -367,6 +421,16 @@ enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err)
     if (status == ND_OK)
         status = check_reference(q, err);
     return status == ND_OK && !q->is_one_model ? check_policy(q, err) : status;
+}
+
+static void nd_qualify_targets_deinit(struct nd_qualify_model *model)
+{
+    for (size_t i = 0; i < model->n_targets; i++) {
+        for (size_t c = 0; model->targets[i].sums != NULL && c < model->n_cells; c++)
+            free(model->targets[i].sums[c]);
+        free(model->targets[i].sums);
+    }
+    free(model->targets);
 }
 
 static void cell_deinit(struct nd_qualify_cell *cell)
@@ -416,308 +480,4 @@ void nd_qualify_plan_deinit(struct nd_qualification *q)
     free(q->models);
     free(q->scopes);
     free(q->labels);
-}
-
-/* What ships: models that hold a binary made for one device beforehand. */
-
-static bool has_output_of_prepared(const struct nd_model *model, const char *name)
-{
-    for (size_t i = 0; i < nd_model_n_outputs(model); i++)
-        if (strcmp(nd_model_output(model, i)->name, name) == 0)
-            return true;
-    return false;
-}
-
-static enum nd_status check_fit(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                const struct nd_model *prepared, const char *path, struct nd_error *err)
-{
-    if (!nd_qualify_has_same_inputs(model->model, prepared))
-        return nd_fail(err, ND_E_CAMPAIGN_FORMAT, path, "%s: '%s' does not take the inputs of '%s'",
-                       q->campaign.path, path, model->campaign->quantised);
-    for (size_t i = 0; i < nd_model_n_outputs(model->model); i++) {
-        const char *name = nd_model_output(model->model, i)->name;
-        if (!has_output_of_prepared(prepared, name))
-            return nd_fail(err, ND_E_CAMPAIGN_FORMAT, path, "%s: '%s' has no output '%s', which '%s' has",
-                           q->campaign.path, path, name, model->campaign->quantised);
-    }
-    return ND_OK;
-}
-
-/* Loads what goes to the cell's device in place of the model. It must take the model's inputs and have its
- * outputs: ND_E_CAMPAIGN_FORMAT. */
-static enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q,
-                                               const struct nd_qualify_model *model, const char *path,
-                                               struct nd_qualify_cell *cell, struct nd_error *err)
-{
-    enum nd_status status = nd_model_load(path, &cell->prepared, err);
-    if (status == ND_OK)
-        status = nd_qualify_set_dims(cell->prepared, &model->campaign->dims, err);
-    if (status == ND_OK)
-        status = check_fit(q, model, cell->prepared, path, err);
-    if (status == ND_OK)
-        status = nd_prepared_read(cell->prepared, &cell->binary, err);
-    cell->model = cell->prepared;
-    cell->tensors = "none"; /* what ships has no tensors to make visible */
-    return status;
-}
-
-/* "2.51.0" of the runtime "qairt-2.51.0". */
-static const char *version_of(const char *runtime)
-{
-    static const char prefix[] = "qairt-";
-    return strncmp(runtime, prefix, sizeof prefix - 1) == 0 ? runtime + sizeof prefix - 1 : runtime;
-}
-
-/* Whether "2.51.0.260929181845" is a build of "2.51.0". */
-static bool is_build_of(const char *sdk, const char *version)
-{
-    size_t n = strlen(version);
-    return strncmp(sdk, version, n) == 0 && (sdk[n] == '\0' || sdk[n] == '.');
-}
-
-/* The chipset that the binary is for, or NULL where it says none that is known. */
-static const struct nd_chipset *chipset_of(const struct nd_prepared *binary)
-{
-    size_t n;
-    const struct nd_chipset *all = nd_chipsets(&n), *found = nd_chipset_find(binary->chipset);
-    for (size_t i = 0; found == NULL && i < n; i++)
-        if (binary->soc_model != 0 && all[i].soc_model == binary->soc_model)
-            found = &all[i];
-    return found;
-}
-
-static void add_chipset_finding(const struct nd_qualification *q, const struct nd_prepared *binary,
-                                const struct nd_chipset *own, struct nd_qualified_texts *findings)
-{
-    const struct nd_chipset *made_for = chipset_of(binary);
-    if (made_for == own || (made_for == NULL && binary->chipset[0] == '\0' && binary->soc_model == 0))
-        return;
-    char name[64];
-    if (made_for != NULL)
-        snprintf(name, sizeof name, "%s (%s)", made_for->sm, made_for->arch);
-    else if (binary->chipset[0] != '\0')
-        snprintf(name, sizeof name, "%s", binary->chipset);
-    else
-        snprintf(name, sizeof name, "soc_model %d", binary->soc_model);
-    findings->items[findings->n++] =
-        nd_arena_printf(q->arena, "binary prepared for chipset %s, run as %s (%s)", name, own->sm, own->arch);
-}
-
-/* Appends what the binary of a prepared model was made for, where that is another SDK or another chipset than
- * those of the device: at most one text each. */
-static void nd_qualify_add_prepared_findings(const struct nd_qualification *q,
-                                             const struct nd_qualify_cell *cell,
-                                             struct nd_qualified_texts *findings)
-{
-    if (!cell->binary.exists || cell->device.chipset == NULL)
-        return;
-    const char *version = version_of(cell->device.runtime.id), *sdk = cell->binary.sdk;
-    if (sdk[0] != '\0' && !is_build_of(sdk, version))
-        findings->items[findings->n++] =
-            nd_arena_printf(q->arena, "binary prepared with SDK %s, run with SDK %s", sdk, version);
-    add_chipset_finding(q, &cell->binary, cell->device.chipset, findings);
-}
-
-static struct nd_qualified_texts texts_of(const struct nd_qualification *q, const struct nd_texts *texts)
-{
-    struct nd_qualified_texts list = {.items = nd_arena_calloc(q->arena, texts->n, sizeof *list.items)};
-    while (list.items != NULL && list.n < texts->n) {
-        list.items[list.n] = nd_qualify_text(q, texts->items[list.n]);
-        list.n++;
-    }
-    return list;
-}
-
-static const char *verdict_name(enum nd_exit code)
-{
-    static const char *const names[] = {"passed",         "failed",       "trouble",
-                                        "not comparable", "inconclusive", "device failed"};
-    return names[code];
-}
-
-/* ---- devices ---- */
-
-/* What the device has in common with the reference of the campaign. */
-static void fill_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                            size_t device, struct nd_qualified_device *out)
-{
-    size_t test;
-    const struct nd_comparison *c = nd_qualify_compared(q, model, device, &test);
-    out->n_tensors = out->n_tensors_differing = SIZE_MAX;
-    out->first_difference = out->first_op_types = "";
-    out->class_id = INT_MIN;
-    if (c == NULL)
-        return;
-    size_t first = c->devices[test].first_tensor;
-    out->n_tensors = c->n_tensors;
-    out->n_tensors_differing = 0;
-    for (size_t e = 0; e < c->n_tensors; e++)
-        out->n_tensors_differing += c->tensors[e].pairs[test - 1].verdict == ND_VERDICT_DIFFERS;
-    if (first != SIZE_MAX) {
-        out->first_difference = nd_qualify_text(q, c->tensors[first].name);
-        out->first_op_types = nd_qualify_text(q, c->tensors[first].op_types);
-    }
-    out->class_id = c->devices[test].class_id;
-}
-
-static void fill_device(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device,
-                        struct nd_qualified_device *out)
-{
-    const struct nd_qualify_cell *cell = &model->cells[device];
-    enum nd_capture_status state = nd_capture_state(cell->capture);
-    /* A complete capture of a device that fell back where it may not is a failure, too. */
-    bool is_failed = state == ND_CAPTURE_COMPLETE && cell->failure != NULL;
-    *out = (struct nd_qualified_device){
-        .label = nd_qualify_text(q, cell->label),
-        .uri = nd_qualify_text(q, cell->device.uri),
-        .chipset = cell->device.chipset != NULL ? cell->device.chipset->sm : "",
-        .runtime = nd_qualify_text(q, cell->device.runtime.id),
-        .capture = nd_qualify_text(q, cell->relative),
-        .capture_sha256 = nd_qualify_text(q, cell->sha256),
-        .prepared =
-            nd_qualify_text(q, cell->prepared != NULL ? nd_path_base(nd_model_path(cell->prepared)) : NULL),
-        .prepared_sdk = nd_qualify_text(q, cell->binary.sdk),
-        .prepared_chipset = nd_qualify_text(q, cell->binary.chipset),
-        .status = nd_capture_state_name(is_failed ? ND_CAPTURE_FAILED : state),
-        .failure = nd_qualify_text(q, cell->failure),
-        .broken = nd_qualify_text(q, cell->broken),
-        .explanation = nd_qualify_text(q, model->explanations[device]),
-    };
-    out->findings.items = nd_arena_calloc(q->arena, ND_QUALIFY_MAX_FINDINGS, sizeof *out->findings.items);
-    if (out->findings.items != NULL) {
-        nd_qualify_add_prepared_findings(q, cell, &out->findings);
-        nd_qualify_add_moved_finding(q, cell, &out->findings);
-    }
-    fill_comparison(q, model, device, out);
-}
-
-static void fill_model(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                       struct nd_qualified_model *out)
-{
-    const struct nd_qualify_comparison *found =
-        nd_qualify_find_comparison(model, nd_qualify_find_cell(model, q->n_devices, q->campaign.reference));
-    const struct nd_comparison *c = found != NULL ? found->comparison : NULL;
-    const struct nd_campaign_model *campaign = model->campaign;
-    *out = (struct nd_qualified_model){
-        .name = nd_qualify_text(q, campaign->name),
-        .quantised = nd_qualify_text(q, nd_path_base(campaign->quantised)),
-        .sha256 = nd_qualify_text(q, nd_model_sha256(model->model)),
-        .float_model =
-            nd_qualify_text(q, model->float_model != NULL ? nd_path_base(campaign->float_model) : NULL),
-        .classes = nd_qualify_text(q, c != NULL ? c->classes_text : NULL),
-        .output_classes = nd_qualify_text(q, c != NULL ? c->output_classes_text : NULL),
-    };
-    out->references.items =
-        nd_arena_calloc(q->arena, model->n_cells - q->n_devices, sizeof *out->references.items);
-    out->devices.items = nd_arena_calloc(q->arena, q->n_devices, sizeof *out->devices.items);
-    if (out->references.items == NULL || out->devices.items == NULL)
-        return;
-    for (; out->devices.n < q->n_devices; out->devices.n++)
-        fill_device(q, model, out->devices.n, &out->devices.items[out->devices.n]);
-    for (size_t c_ref = q->n_devices; c_ref < model->n_cells; c_ref++) {
-        const struct nd_qualify_cell *cell = &model->cells[c_ref];
-        out->references.items[out->references.n++] = (struct nd_qualified_reference){
-            .label = nd_qualify_text(q, cell->label),
-            .capture = nd_qualify_text(q, cell->relative),
-            .failure = nd_qualify_text(q, cell->failure),
-            .broken = nd_qualify_text(q, cell->broken),
-        };
-    }
-    nd_qualify_fill_accuracy(q, model, out);
-    nd_qualify_fill_targets(q, model, out);
-}
-
-/* ---- gates ---- */
-
-static struct nd_qualified_gate gate_of(const struct nd_qualification *q, const struct nd_policy_rule *rule)
-{
-    char *words = nd_policy_describe(rule);
-    if (words == NULL)
-        nd_arena_fail(q->arena);
-    struct nd_qualified_gate gate = {
-        .gate = nd_policy_gate_name(rule->gate),
-        .text = nd_qualify_text(q, words),
-        .models = texts_of(q, &rule->models),
-        .devices = texts_of(q, &rule->devices),
-        .tensors = texts_of(q, &rule->tensors),
-        .probes = texts_of(q, &rule->probes),
-        .reason = nd_qualify_text(q, rule->reason),
-        .owner = nd_qualify_text(q, rule->owner),
-        .until = nd_qualify_text(q, rule->until),
-        .line = rule->mark.line + 1,
-    };
-    free(words);
-    return gate;
-}
-
-/* One gate on one model and device, where it governs something there. */
-static void judge_case(const struct nd_qualification *q, const struct nd_qualified_model *model, size_t m,
-                       size_t device, size_t rule, struct nd_qualified *out)
-{
-    struct nd_case found;
-    nd_qualify_judge(q, &q->models[m], device, rule, &found);
-    if (!found.applies)
-        return;
-    out->counts[found.verdict].n++;
-    out->exit_code = (int)nd_exit_worse((enum nd_exit)out->exit_code, nd_case_exit_code(found.verdict));
-    out->cases.items[out->cases.n++] = (struct nd_qualified_case){
-        .model = model->name,
-        .device = model->devices.items[device].label,
-        .gate = rule,
-        .verdict = nd_case_verdict_name(found.verdict),
-        .value = found.value,
-        .bound = found.bound,
-        .tensor = nd_qualify_text(q, found.tensor),
-        .probe = nd_qualify_text(q, found.probe),
-        .n_checked = found.n_cells,
-        .n_failing = found.n_failing,
-        .n_samples = (size_t)found.n_samples,
-        .n_samples_needed = (size_t)found.n_needed,
-        .message = nd_qualify_text(q, found.message),
-    };
-}
-
-static void judge_all(const struct nd_qualification *q, struct nd_qualified *out)
-{
-    for (size_t m = 0; m < q->campaign.n_models; m++)
-        for (size_t d = 0; d < q->n_devices; d++) {
-            /* A device that failed is told even where no gate is about it. */
-            if (q->models[m].cells[d].failure != NULL)
-                out->exit_code = (int)nd_exit_worse((enum nd_exit)out->exit_code, ND_EXIT_DEVICE_FAILED);
-            for (size_t r = 0; r < q->campaign.policy.n; r++)
-                judge_case(q, &out->models.items[m], m, d, r, out);
-        }
-}
-
-void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualified *out)
-{
-    size_t n_models = q->campaign.n_models, n_gates = q->campaign.policy.n;
-    *out = (struct nd_qualified){
-        .version = nd_version(),
-        .key = nd_qualify_text(q, q->key),
-        .campaign = nd_qualify_text(q, q->campaign.name),
-        .reference = nd_qualify_text(q, q->campaign.reference),
-        .exit_code = ND_EXIT_SAME,
-    };
-    for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++)
-        out->counts[v].verdict = nd_case_verdict_name((enum nd_case_verdict)v);
-    out->models.items = nd_arena_calloc(q->arena, n_models, sizeof *out->models.items);
-    out->gates.items = nd_arena_calloc(q->arena, n_gates, sizeof *out->gates.items);
-    out->cases.items = nd_arena_calloc(q->arena, n_models * q->n_devices * n_gates, sizeof *out->cases.items);
-    if (nd_arena_has_failed(q->arena))
-        return;
-    for (; out->models.n < n_models; out->models.n++)
-        fill_model(q, &q->models[out->models.n], &out->models.items[out->models.n]);
-    for (; out->gates.n < n_gates; out->gates.n++)
-        out->gates.items[out->gates.n] = gate_of(q, &q->campaign.policy.rules[out->gates.n]);
-    if (!nd_arena_has_failed(q->arena))
-        judge_all(q, out);
-    out->verdict = verdict_name((enum nd_exit)out->exit_code);
-    nd_qualify_suggest(q, out);
-}
-
-void nd_qualified_deinit(struct nd_qualified *result)
-{
-    nd_arena_destroy(result->owner);
-    *result = (struct nd_qualified){0};
 }

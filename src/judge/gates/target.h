@@ -1,7 +1,7 @@
 /* How far outputs are from a target tensor, and whether one device is farther than another: for models that do
  * not classify. docs/science/statistics.md#targets. */
-#ifndef ND_ACCURACY_TARGET_H
-#define ND_ACCURACY_TARGET_H
+#ifndef ND_GATES_TARGET_H
+#define ND_GATES_TARGET_H
 
 #include <stddef.h>
 #include <stdint.h>

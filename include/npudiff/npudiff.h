@@ -2,7 +2,7 @@
  *
  * Each header stands in the folder of its wing (src/README.md).
  *
- * The library does what the command `npudiff` does. An arithmetic that works with captures needs three headers:
+ * The library does what the command `npudiff` does. A program that works with captures needs three headers:
  *
  *     capture.h    reads captures (files with every tensor that a device computed)
  *     compare.h    compares them
@@ -25,8 +25,8 @@
  *
  * Options. A struct with a member `struct_size` may grow in later versions. Fill it with its `_init` function,
  * or write `.struct_size = sizeof options`. NULL in its place means all defaults. Other languages call
- * `_init_sized` with the size of their struct. An arithmetic that was compiled against an older header works
- * with a newer library: members that the arithmetic does not know keep their defaults. An arithmetic that was
+ * `_init_sized` with the size of their struct. A program that was compiled against an older header works
+ * with a newer library: members that the program does not know keep their defaults. A program that was
  * compiled against a newer header works with an older library while the members that the library does not know
  * are zero; else the function fails with ND_E_OPTION_NEWER. Every other struct keeps its size as long as its
  * header is stable.
@@ -34,7 +34,7 @@
  * Stability. Each header says whether it is stable. What a stable header declares keeps its meaning, its size
  * and its symbol as long as the number in the library's soname (libnpudiff.so.0) stays. What an unstable header
  * declares may change in every minor version: its symbols carry that version (NPUDIFF_UNSTABLE_0.1), so that
- * the dynamic linker refuses an arithmetic that was compiled against another one.
+ * the dynamic linker refuses a program that was compiled against another one.
  *
  * Threads. Functions may be called from several threads at once, on different objects. Each header says which
  * objects several threads may share.
@@ -66,7 +66,7 @@
  *         return (int)nd_status_exit_code(status);
  *     }
  *
- * The same as a whole arithmetic, with how to build it: examples/compare.c.
+ * The same as a whole program, with how to build it: examples/compare.c.
  *
  * Stability: unstable, as it includes unstable headers. */
 #ifndef NPUDIFF_NPUDIFF_H

@@ -1,5 +1,5 @@
 /* npudiff-lab: what finds arithmetic that nobody knows yet. Its commands are those of npudiff, too: 'npudiff
- * fingerprint' starts npudiff-fingerprint, a link to this arithmetic. */
+ * fingerprint' starts npudiff-fingerprint, a link to this program. */
 #include <stdio.h>
 #include <string.h>
 

@@ -284,8 +284,8 @@ size_t nd_threshold_sweep_first_multipliers(double out[ND_THRESHOLD_SWEEP_MULTIP
 /* Halfway between two mantissas of n_bits, the lower of which is even or odd. */
 static double halfway(int n_bits, bool is_odd)
 {
-    double layer = ldexp(1, -n_bits), lower = ldexp(floor(ldexp(1.37, n_bits - 1)), 1 - n_bits);
-    return ldexp(lower + (is_odd ? layer : 0) + layer / 2, -6);
+    double unit = ldexp(1, -n_bits), lower = ldexp(floor(ldexp(1.37, n_bits - 1)), 1 - n_bits);
+    return ldexp(lower + (is_odd ? unit : 0) + unit / 2, -6);
 }
 
 size_t nd_threshold_sweep_next_multipliers(const struct nd_threshold_sweep_findings *findings,

@@ -23,8 +23,8 @@ static double cut(double v, int n_bits, int least)
     if (v == 0 || !isfinite(v))
         return v;
     frexp(v, &exponent);
-    int layer = exponent - n_bits > least ? exponent - n_bits : least;
-    return ldexp(rint(ldexp(v, -layer)), layer);
+    int unit = exponent - n_bits > least ? exponent - n_bits : least;
+    return ldexp(rint(ldexp(v, -unit)), unit);
 }
 
 double nd_scalar_to_half(double v)

@@ -47,10 +47,26 @@ def skip_without(*programs):
         sys.exit(0)
 
 
+RESERVED = [] # a socket for each port that this process was given
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of this host that is this process's own until it ends: none of those that the kernel gives to whoever asks
+    for any, and none that another test program was given, who would have its name in the abstract namespace."""
+    first_given = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for step in range(1000): # each process begins elsewhere: a port that was closed a moment ago is not free yet
+        port = 10000 + (os.getpid() * 16 + step) % (first_given - 10000)
+        mine = socket.socket(socket.AF_UNIX)
+        try:
+            mine.bind(f"\0npudiff-test-port-{port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            mine.close()
+            continue
+        RESERVED.append(mine)
+        return port
+    raise AssertionError("no free port")
 
 
 # ---- processes ----

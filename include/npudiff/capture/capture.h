@@ -24,7 +24,7 @@
  *         return 0;
  *     }
  *
- * Stability: stable. A change that breaks arithmetics raises the number in the library's soname. */
+ * Stability: stable. A change that breaks programs raises the number in the library's soname. */
 #ifndef NPUDIFF_CAPTURE_H
 #define NPUDIFF_CAPTURE_H
 
@@ -59,8 +59,8 @@ struct nd_capture_node {
     int64_t subgraph; /* equal numbers (from 1): given to the provider together; 0 when unknown */
 };
 
-/* What one line of a stored log says (npudiff/logs.h). Texts that the line does not state are "", and quantised
- * value is 0. */
+/* What one line of a stored log says (npudiff/logs.h). Texts that the line does not state are "", and
+ * code is 0. */
 struct nd_capture_finding {
     char *kind;     /* "fallback", "preparation", ... */
     char *severity; /* "note", "warning", "failure" */

@@ -163,9 +163,9 @@ struct nd_latency_list {
  * unit: "ns", "us", "ms" or "s", or NULL for microseconds. Text is UTF-8, with or without a byte order mark.
  * ND_ERR_IO: cannot be read; ND_ERR_FORMAT: no number (the message has the line), zero, negative or infinite,
  * empty, another encoding; ND_ERR_NOT_FOUND: no such column (the message lists those that there are);
- * ND_ERR_USAGE: an unknown layer; ND_ERR_MEMORY: more than ND_LATENCY_MAX_RUNS numbers. The caller frees
+ * ND_ERR_USAGE: an unknown unit; ND_ERR_MEMORY: more than ND_LATENCY_MAX_RUNS numbers. The caller frees
  * out->us by nd_latency_list_deinit. */
-ND_PUBLIC enum nd_status nd_latency_read(const char *path, const char *column, const char *layer,
+ND_PUBLIC enum nd_status nd_latency_read(const char *path, const char *column, const char *unit,
                                          struct nd_latency_list *out, struct nd_error *err);
 ND_PUBLIC void nd_latency_list_deinit(struct nd_latency_list *list);
 

@@ -59,8 +59,8 @@ struct nd_runtime_info {
     char *missing;         /* why it cannot be used, with the command that helps; NULL when it can */
     char *abi;             /* of the libraries: "x86_64-linux", "aarch64-linux", "aarch64-android" */
     char *build_id; /* of QNN, as the backend library says: "v2.51.0.260929181845"; NULL when not known */
-    char *archs; /* Hexagon architectures that it has quantised value for: "v73 v75"; NULL without any, and for
-                    the simulator, which knows all */
+    char *archs;    /* Hexagon architectures that it has code for: "v73 v75"; NULL without any, and for
+                       the simulator, which knows all */
     bool is_added;  /* by 'npudiff runtimes add' */
     size_t n_files; /* what another machine needs of it, full paths, the libraries above among them */
     char **files;

@@ -128,10 +128,11 @@ ND_PUBLIC const char *nd_execution_name(enum nd_execution execution);
 
 /* Evidence on where a layer, or a run, was computed. The kinds of evidence on a layer:
  *
- *     bit-equal         its quantised values are those of float arithmetic, except at ties, and an NPU's would
- * differ fixed-point       float arithmetic does not give its quantised values arithmetic           the run
- * follows an arithmetic such as htp-v73: this layer's quantised values are those of the arithmetic, or those of
- * exact rounding. Takes the place of the two kinds above off-fp16-grid     its floats use full precision
+ *     bit-equal         its values are those of float arithmetic, except at ties, and an NPU's would differ
+ *     fixed-point       float arithmetic does not give its values
+ *     arithmetic        the run follows an arithmetic such as htp-v73: this layer's values are those of the
+ *                       arithmetic, or those of exact rounding. Takes the place of the two kinds above
+ *     off-fp16-grid     its floats use full precision
  *     fp16-grid         all its floats are half-precision numbers
  *     fp16-arithmetic   all its floats are half-precision numbers, but they are not its exact results rounded
  *                       to half precision once

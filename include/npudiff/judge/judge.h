@@ -152,7 +152,7 @@ struct nd_golden_failure {
     bool has_failed;
     const char *stage;
     const char *message; /* NULL in a bundle */
-    int64_t code;        /* of the error: ND-<quantised value> */
+    int64_t code;        /* of the error: ND-<code> */
 };
 
 struct nd_golden_check {

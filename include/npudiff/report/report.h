@@ -1,5 +1,5 @@
 /* Writing what was found (comparisons, latencies, checks against accepted captures, campaigns) for people and
- * for arithmetics.
+ * for programs.
  *
  * The functions return text and never print. They only read what they are given.
  *
@@ -142,33 +142,34 @@ ND_PUBLIC enum nd_status nd_report_screen_end(struct nd_report_screen **screen, 
  *       failure     what it said when it failed, or null; then there is nothing else
  *       probes      [{name, samples}] that were looked at
  *       ANSWER      of the whole device: what is left in all types; none when a type has none
- *       types       [{op_type, layers (their number), ANSWER}] by operator type: left in all its layers and in
- *                   their quantised values taken together
- *       layers       [{name, op_type, way, ANSWER, thresholds, curve}]; way: "exact ratio" or "double"
+ *       types       [{op_type, layers (their number), ANSWER}] by operator type: left in all its layers and
+ *                   in their values taken together
+ *       layers      [{name, op_type, method, ANSWER, thresholds, curve}]; method: "exact ratio" or "double"
  *       not_identified  [{name, op_type, why}]: not captured, not covered, or changes from run to run
  *
- * ANSWER is
+ * ANSWER is, of quantised values:
  *
- *     verdict       "too-few": fewer than 64 quantised values that are neither whole nor clipped; "several";
- * "single": one class is left and explains: no exception, or 0.999 and more; "none": no class is left, or one
- * that does not explain split         of a verdict none: parts have arithmetics, but not the same classes
- * [[names]] of arithmetics that are not excluded; those of one list gave equal quantised values on everything
- * seen. Empty for too-few nearest       the best arithmetic, or null quantised values, open, deciding   all;
- * those that are neither whole nor clipped; those on which arithmetics differ exceptions    quantised values
- * that the best does not give; where it is not applicable, half-even does not give explained     1 - exceptions
- * / quantised values that half-even does not give; null when there are none of these unit_programs [{name,
- * quantised values, exceptions}] beside it, arithmetics of whole layers (htp-v73): the quantised values of
- *                   which each says what they are, and those of them that the device has otherwise
+ *     verdict       "too-few": fewer than 64 that are neither whole nor clipped; "several"; "single": one
+ *                   group is left and explains: no exception, or 0.999 and more; "none": no group is left,
+ *                   or one that does not explain
+ *     split         of a verdict none: parts have arithmetics, but not the same
+ *     groups        [[names]] of arithmetics that are not excluded; those of one list gave equal values on
+ *                   everything seen. Empty for too-few
+ *     nearest       the best arithmetic, or null
+ *     values, open, deciding   all; those that are neither whole nor clipped; those on which arithmetics differ
+ *     exceptions    values that the best does not give; where it is not applicable, half-even does not give
+ *     explained     1 - exceptions / values that half-even does not give; null when there are none of these
+ *     layer_arithmetic  [{name, values, exceptions}] beside it, arithmetics of whole layers (htp-v73): the
+ *                   values of which each says what they are, and those of them that the device has otherwise
  *
  * thresholds is {positive, negative, binades, channels}: BRACKET by sign of the value v in steps of the output,
  * [{sign, from, to, BRACKET}] by |v|, and [{channel, BRACKET}] of layers with 2 to 32 channels. BRACKET is
- * {down, up, max_down, min_up, crossed} or null: of so many quantised values rounded down and up, fractions up
- * to max_down went down and from min_up on up, each null where there are none; crossed: max_down >= min_up, so
+ * {down, up, max_down, min_up, crossed} or null: of so many values rounded down and up, fractions up to
+ * max_down went down and from min_up on up, each null where there are none; crossed: max_down >= min_up, so
  * there is no threshold, or contamination.
  *
- * curve is [{from, to, quantised values, p, low, high}]: P(up | fraction) in those of 32 bins that are not
- * empty, with the 95 % interval of Clopper and Pearson. src/explain/identify/identify.h says how arithmetics
- * are excluded.
+ * curve is [{from, to, values, p, low, high}]: P(up | fraction) in those of 32 bins that are not empty, with
+ * the 95 % interval of Clopper and Pearson. src/explain/identify/identify.h says how arithmetics are excluded.
  */
 
 ND_PUBLIC enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation,

@@ -6,12 +6,12 @@
  *     step = 2^e, e = floor(-log2 M) - granule_bits, at least 0 where the granule is whole; 1 without a granule
  *     b = round(z / M), of float32 or not, where the zero point is folded into the accumulator, else 0
  *     A = step (floor((a + b) / step) + h), h = 1/2 with half a granule, else 0
- *     quantised value = clip(round(c A) + z), without z where it is folded
+ *     q = clip(round(c A) + z), the quantised value, without z where it is folded
  *
  * Before that the accumulator may saturate or wrap at a width. What single and double rounding of exact values
- * is (arithmetic.h) has its parts here, too: exact multiplier, no granule.
+ * is (rounding.h) has its parts here, too: exact multiplier, no granule.
  *
- * Or, in the place of all parts: quantised value = clip(round(M a) + z) as enum nd_fixed_point below has it. */
+ * Or, in the place of all parts: q = clip(round(M a) + z) as enum nd_fixed_point below has it. */
 #ifndef ND_ARITH_REQUANTISE_H
 #define ND_ARITH_REQUANTISE_H
 

@@ -250,8 +250,8 @@ struct nd_htp_slopes {
  * 0 to `top`. */
 struct nd_htp_gate {
     double beta, step, fine_step, slope, middle, top, half, zero;
-    double layer; /* of the product of n and the gate, in quantised values */
-    double most;  /* of n, of either sign */
+    double unit; /* of the product of n and the gate, in quantised values */
+    double most; /* of n, of either sign */
 };
 
 /* What goes into the output channel of a column: the bias is a quantised value. */

@@ -566,7 +566,7 @@ static double kept_of(double n, double most)
 static double gated(const struct nd_htp_gate *gate, double n, double fine, const struct nd_htp_bounds *bounds)
 {
     double opened = nd_within(floor((fine + 0.5) * gate->slope) + gate->middle, 0, gate->top);
-    double y = floor((n + 0.5) * opened * gate->layer + gate->half) + gate->zero;
+    double y = floor((n + 0.5) * opened * gate->unit + gate->half) + gate->zero;
     return nd_within(y, bounds->low, bounds->high);
 }
 

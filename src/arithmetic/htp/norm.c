@@ -527,8 +527,8 @@ static void make_product(const struct batch_norm *norm, size_t channel, const do
 static void make_sum(const struct batch_norm *norm, size_t channel, const double *x, size_t n, double *qvalues)
 {
     const struct nd_quant *from = norm->job->call->inputs[0].quant, *to = norm->job->call->out_quant;
-    float layer = from->scale[0] * (float)norm->scale_w;
-    float bias = (float)norm->biases.x[channel] * (float)norm->scale_b * (1 / layer);
+    float unit = from->scale[0] * (float)norm->scale_w;
+    float bias = (float)norm->biases.x[channel] * (float)norm->scale_b * (1 / unit);
     float zero = (float)to->zero_point[0] / (float)norm->m;
     double beta = (double)rintf(bias) + (double)floorf(zero + 0.5F);
     int more_bits = norm->job->layer->dtype == ND_DTYPE_U8 ? MORE_BITS8 : MORE_BITS16;

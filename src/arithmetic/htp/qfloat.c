@@ -24,8 +24,8 @@ static struct nd_qfloat rounded(double significand, int exponent, double rest, s
     if (significand == 0 && rest == 0)
         return (struct nd_qfloat){ldexp(1, -bits), format.min_exponent};
     bool is_wide = fabs(significand) >= 2 && significand != -2;
-    double layers = ldexp(significand, is_wide ? bits - 1 : bits);
-    double fours = 4 * floor(layers / 4), left = layers - fours, end = is_wide ? at_two_of_wide : at_one;
+    double units = ldexp(significand, is_wide ? bits - 1 : bits);
+    double fours = 4 * floor(units / 4), left = units - fours, end = is_wide ? at_two_of_wide : at_one;
     if (is_wide)
         exponent++;
     if (left == 0 && rest < 0)

@@ -42,8 +42,8 @@ static float bias_in_layers(const struct nd_htp_column *c, float size)
     if (c->bias_scale <= 0)
         return 0;
     double scale_w = c->is_per_channel ? c->largest_scale_w : c->scale_w;
-    float layer = (float)c->scale_x * (float)scale_w * (float)c->r * size;
-    return (c->is_per_channel ? shared_bias_of(c) : (float)c->bias * (float)c->bias_scale) / layer;
+    float unit = (float)c->scale_x * (float)scale_w * (float)c->r * size;
+    return (c->is_per_channel ? shared_bias_of(c) : (float)c->bias * (float)c->bias_scale) / unit;
 }
 
 /* uint8: the lowest 32 bits of a whole number, as a signed one, is what the device keeps of a bias. A defect:
@@ -125,9 +125,9 @@ struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_ht
 struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *c)
 {
     float multiplier = multiplier_of(c), zero = (float)c->zero_y / multiplier + 0.5F;
-    float layer = (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w);
-    float real = (float)c->bias * layer; /* through real numbers, which moves large ones by one */
-    return (struct nd_htp_scaling){.beta = rint((double)(real * (1 / layer))) + floor((double)zero),
+    float unit = (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w);
+    float real = (float)c->bias * unit; /* through real numbers, which moves large ones by one */
+    return (struct nd_htp_scaling){.beta = rint((double)(real * (1 / unit))) + floor((double)zero),
                                    .c = nd_multiplier_round((double)multiplier, 14, ND_ROUND_HALF_UP),
                                    .step = 1};
 }
@@ -220,7 +220,7 @@ bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct n
                                  .top = ldexp(floor(ldexp(top, top_bits) + 0.5), -top_bits),
                                  .half = methods[is_word].half,
                                  .zero = c->zero_y,
-                                 .layer = ldexp(1, -bits),
+                                 .unit = ldexp(1, -bits),
                                  .most = ldexp(1, bits - 1)};
     set_slope(gate, by_n, methods[is_word].slope_bits, methods[is_word].max_of_slope);
     return true;

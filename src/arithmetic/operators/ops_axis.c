@@ -588,8 +588,6 @@ static enum nd_status nd_op_lrn(const struct nd_op_call *call, struct nd_error *
 
 /* ---- the operators ---- */
 
-#define MS "com.microsoft"
-
 const struct nd_op nd_ops_axes[] = {
     {"", "ReduceL1", 1, nd_op_reduce},
     {"", "ReduceL2", 1, nd_op_reduce},

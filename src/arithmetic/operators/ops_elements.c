@@ -438,8 +438,6 @@ static enum nd_status nd_op_where(const struct nd_op_call *call, struct nd_error
 
 /* ---- the operators ---- */
 
-#define MS "com.microsoft"
-
 const struct nd_op nd_ops_elements[] = {
     {"", "Add", 2, nd_op_binary},
     {"", "Sub", 2, nd_op_binary},

@@ -250,8 +250,6 @@ static enum nd_status nd_op_integer_matmul(const struct nd_op_call *call, struct
 
 /* ---- the operators ---- */
 
-#define MS "com.microsoft"
-
 const struct nd_op nd_ops_quant[] = {
     {"", "QuantizeLinear", 2, nd_op_quantize},
     {MS, "QuantizeLinear", 2, nd_op_quantize},

@@ -101,6 +101,9 @@ void nd_strides(const struct nd_shape *shape, ptrdiff_t strides[ND_MAX_RANK]);
 /* ---- the families ---- */
 
 /* The operators of each: rows, behind the last of which comes one without a function. */
+/* The domain of the operators that ONNX Runtime adds. */
+#define MS "com.microsoft"
+
 extern const struct nd_op nd_ops_elements[], nd_ops_quant[], nd_ops_convolutions[], nd_ops_products[],
     nd_ops_pools[], nd_ops_axes[], nd_ops_moves[], nd_ops_gathers[], nd_ops_samplers[], nd_ops_recurrent[],
     nd_ops_makers[];

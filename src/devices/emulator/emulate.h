@@ -1,38 +1,45 @@
-/* Emulated devices: the exact layers of a quantised model, rounded by other programs, and with faults. What is
- * wrong with such a device is known, so that what finds faults can be measured.
+/* Emulated devices: the exact layers of a quantised model, rounded by other arithmetics, and with faults. What
+ * is wrong with such a device is known, so that what finds faults can be measured.
  *
- * A device is a list of items, word[.OPTYPE][@TENSOR][=VALUE], separated by commas. EDGE is the name of a
+ * A device is a list of items, word[.OPTYPE][@TENSOR][=VALUE], separated by commas. TENSOR is the name of a
  * layer's tensor (as `npudiff info --list` lists them; it may hold '/', '.' and '@', never ',' or '='), OPTYPE
- * one of the operators of a layer, PROGRAM one of arithmetic.h, stochastic:SEED or another one of
- * arithmetics/arithmetics.h (those that work on an accumulator leave layers without one to half-even) or an
- * arithmetic of whole layers of arithmetics/htp.h, as htp-v73: what it does not cover is half-even. Faults of
- * values then move its quantised value as they move the one that is rounded half to even; what it makes of
- * fractions is not known: its layers cannot read a tensor that is fused.
+ * one of the operators of a layer, ARITHMETIC a rounding rule (arithmetic/exact/linear/rounding.h),
+ * stochastic:SEED, one of arithmetic/arithmetics/arithmetics.h (those that work on an accumulator leave layers
+ * without one to half-even), or one of whole layers of arithmetic/htp/htp.h, as htp-v73: what it does not cover
+ * is half-even. Faults of values then move its quantised value as they move the one that is rounded half to
+ * even; what it makes of fractions is not known: its layers cannot read a tensor that is fused.
  *
- *     round=PROGRAM, round.OPTYPE=PROGRAM, round@TENSOR=PROGRAM   the most specific counts, of equals the last;
- * a arithmetic alone is short for round=PROGRAM, half-even is the default fallback=OPTYPE, fallback@TENSOR
- * rounded by float32 fuse@TENSOR                      its requantisation is skipped: what reads it reads the
- * value before rounding, clipped to the range of the quantised values; the tensor itself shows the rounded
- * quantised values stale@TENSOR                     the quantised values of the sample before, over all probes;
- * the first sample has its own zero-point@TENSOR=CHANNEL:AMOUNT another zero point; CHANNEL is a number or '*'
+ *     round=ARITHMETIC, round.OPTYPE=ARITHMETIC, round@TENSOR=ARITHMETIC   the most specific counts, of equals
+ *                                      the last; an arithmetic alone is short for round=ARITHMETIC, half-even
+ *                                      is the default
+ *     fallback=OPTYPE, fallback@TENSOR rounded by float32
+ *     fuse@TENSOR                      its requantisation is skipped: what reads it reads the value before
+ *                                      rounding, clipped to the range of the type; the tensor itself shows the
+ *                                      rounded values
+ *     stale@TENSOR                     the values of the sample before, over all probes; the first sample has
+ *                                      its own
+ *     zero-point@TENSOR=CHANNEL:AMOUNT another zero point; CHANNEL is a number or '*'
  *     scale@TENSOR=CHANNEL:FACTOR      the value is multiplied before it is rounded
- *     saturate@TENSOR=BITS, wrap@TENSOR=BITS  the accumulator of a Conv, Gemm or MatMul is a signed integer of
- * BITS bits. Of a layer with Relu or Clip inside, what these leave is looked at permute@TENSOR=SEED channels
- * are permuted, none stays where there are two flip@TENSOR=PROBABILITY          quantised values are one more
- * or less, in every run others window@TENSOR=FIRST:COUNT        elements that are not written: quantised value
- * 0 zero@TENSOR                      every quantised value is the zero point shift@TENSOR=N element i is what
- * element i + N should be, around the end transpose@TENSOR                 NHWC order in the place of NCHW; of
- * rank 3, the last two axes clamp@TENSOR=LOW:HIGH            quantised values are clipped to LOW..HIGH
- *     cliff@TENSOR=CODE                quantised values above CODE become the zero point
- *     seed=N                         of flips (1)
+ *     saturate@TENSOR=BITS, wrap@TENSOR=BITS   the accumulator of a Conv, Gemm or MatMul is a signed integer of
+ *                                      BITS bits. Of a layer with Relu or Clip inside, what these leave is
+ *                                      looked at
+ *     permute@TENSOR=SEED              channels are permuted, none stays where there are two
+ *     flip@TENSOR=PROBABILITY          values are one more or less, in every run others
+ *     window@TENSOR=FIRST:COUNT        elements that are not written: 0
+ *     zero@TENSOR                      every value is the zero point
+ *     shift@TENSOR=N                   element i is what element i + N should be, around the end
+ *     transpose@TENSOR                 NHWC order in the place of NCHW; of rank 3, the last two axes
+ *     clamp@TENSOR=LOW:HIGH            values are clipped to LOW..HIGH
+ *     cliff@TENSOR=VALUE               values above VALUE become the zero point
+ *     seed=N                           of flips (1)
  *
  * Channels lie along the axis of the scales where there is one per channel, else along axis 1 of tensors of
  * rank 4 and of convolutions, else along the last axis. Several faults of one tensor follow each other: another
  * arithmetic, then those of values (scale, zero-point, saturate, wrap), then those of quantised values, each in
- * the order of the list. What reads a faulty tensor reads the faulty quantised values.
+ * the order of the list. What reads a faulty tensor reads the faulty values.
  *
  * Randomness depends on seeds, the tensor's name, the number of the sample (flip: and of the repeat) and the
- * element alone: the same device makes the same quantised values again. */
+ * element alone: the same device makes the same values again. */
 #ifndef ND_EMULATOR_EMULATE_H
 #define ND_EMULATOR_EMULATE_H
 

@@ -42,8 +42,8 @@ static double to_grid(const struct grid *grid, double step, double x, enum direc
 {
     if (step > 0)
         return step * round_by(x / step, direction);
-    double layer = nd_layer_at(x, grid->bits, grid->least);
-    return round_by(x / layer, direction) * layer;
+    double unit = nd_unit_at(x, grid->bits, grid->least);
+    return round_by(x / unit, direction) * unit;
 }
 
 static bool is_on(const struct grid *grid, double x)
@@ -171,7 +171,7 @@ static double depth_of(const struct nd_evidence *e, const struct grid *grid, enu
                        double x)
 {
     double depth =
-        (e->expected[i] - x) / (e->step > 0 ? e->step : nd_layer_at(e->expected[i], grid->bits, grid->least));
+        (e->expected[i] - x) / (e->step > 0 ? e->step : nd_unit_at(e->expected[i], grid->bits, grid->least));
     bool is_up = direction == UP || (direction == TO_ZERO && e->expected[i] < 0);
     return is_up ? -depth : depth;
 }
@@ -248,7 +248,7 @@ static void try_noisy_model(const struct nd_look *look, const struct grid *grid)
     }
 }
 
-/* Chosen: a cut gives 99 % of all elements and of at least 10 that decide. A gain of half a layer gives those
+/* Chosen: a cut gives 99 % of all elements and of at least 10 that decide. A gain of half a unit gives those
  * that decide too, but not the others. */
 static bool try_model(const struct nd_look *look, const struct grid *grid)
 {

@@ -33,8 +33,8 @@ bool nd_is_bf16(float value)
 /* Below 2^-14 the steps of half precision, and with them that layer, stay what they are. */
 bool nd_is_fp16(float value)
 {
-    double x = fabs((double)value), layer = nd_layer_at(x, 10, -14), nearest = rint(x / layer) * layer;
-    return nearest <= 65504 && fabs(x - nearest) <= ldexp(layer, -13);
+    double x = fabs((double)value), unit = nd_unit_at(x, 10, -14), nearest = rint(x / unit) * unit;
+    return nearest <= 65504 && fabs(x - nearest) <= ldexp(unit, -13);
 }
 
 double nd_chance_of_grid(enum nd_fault_kind kind, size_t n)
@@ -96,9 +96,9 @@ static void try_grids(const struct float_count *count, struct nd_diagnosis *out)
 
 /* How far from a quantised value, in steps, an honest float may lie: what its carrier's rounding and that of
  * the product leave. A half precision carrier tells only near the zero point, a bfloat16 one nearer still. */
-static bool is_off_grid(float value, const struct nd_quant *quant, double layer, bool *is_telling)
+static bool is_off_grid(float value, const struct nd_quant *quant, double unit, bool *is_telling)
 {
-    double q = (double)value / (double)quant->scale[0], most = 2 * fabs(q) * layer;
+    double q = (double)value / (double)quant->scale[0], most = 2 * fabs(q) * unit;
     *is_telling = most <= 1.0 / 32;
     return *is_telling && fabs(q - rint(q)) > most;
 }
@@ -112,13 +112,13 @@ void nd_diagnose_floats(const float *values, size_t n, const struct nd_quant *qu
         return;
     }
     bool is_narrow = count.n_fp16 == count.n, is_narrowest = count.n_bf16 == count.n;
-    double layer = ldexp(1, is_narrowest ? -8 : is_narrow ? -11 : -24);
+    double unit = ldexp(1, is_narrowest ? -8 : is_narrow ? -11 : -24);
     size_t n_telling = 0, n_off = 0;
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(values[i]) || values[i] == 0)
             continue;
         bool is_telling = false;
-        n_off += is_off_grid(values[i], quant, layer, &is_telling);
+        n_off += is_off_grid(values[i], quant, unit, &is_telling);
         n_telling += is_telling;
     }
     if (n_telling < MIN_FLOATS || n_off == 0)

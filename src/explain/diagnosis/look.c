@@ -94,7 +94,7 @@ static int mantissa_bits(enum nd_dtype dtype)
     }
 }
 
-double nd_layer_at(double x, int bits, int min_exponent)
+double nd_unit_at(double x, int bits, int min_exponent)
 {
     int exponent = 0;
     frexp(x, &exponent);
@@ -106,7 +106,7 @@ double nd_spacing(enum nd_dtype dtype, double step, double x)
 {
     if (step > 0 || !nd_dtype_is_float(dtype))
         return step > 0 ? step : 1;
-    return x == 0 ? 0 : nd_layer_at(x, mantissa_bits(dtype), INT_MIN / 2);
+    return x == 0 ? 0 : nd_unit_at(x, mantissa_bits(dtype), INT_MIN / 2);
 }
 
 double nd_share_of_far(const struct nd_look *look, size_t n_far)

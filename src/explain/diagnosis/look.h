@@ -85,7 +85,7 @@ bool nd_is_zero(const struct nd_look *look, double x);
 /* Exact: to the quantised values of the type. */
 double nd_clip(const struct nd_look *look, double qvalue);
 /* A unit in the last place at x of a type with that mantissa and least normal exponent. */
-double nd_layer_at(double x, int mantissa_bits, int min_exponent);
+double nd_unit_at(double x, int mantissa_bits, int min_exponent);
 /* The same of a float type, 0 at 0; of quantised values their step. */
 double nd_spacing(enum nd_dtype dtype, double step, double x);
 /* n_far of the far elements, as the share that a finding explains. */

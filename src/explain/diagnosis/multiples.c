@@ -38,10 +38,10 @@ struct precision {
 
 static double spacing(double v, int mantissa_bits)
 {
-    return v == 0 ? 0 : nd_layer_at(v, mantissa_bits, INT_MIN / 2);
+    return v == 0 ? 0 : nd_unit_at(v, mantissa_bits, INT_MIN / 2);
 }
 
-static double layer_of(const struct precision *precision, double v)
+static double unit_of(const struct precision *precision, double v)
 {
     double u = 2 * float32_part * fabs(v);
     double decimals = precision->n_decimals >= 0 ? 0.5 * pow(10, -precision->n_decimals) : 0, digits = 0;
@@ -51,9 +51,9 @@ static double layer_of(const struct precision *precision, double v)
     return precision->is_half ? u + spacing(v, HALF_BITS) / 2 : u;
 }
 
-static bool is_decimal(double v, double layer)
+static bool is_decimal(double v, double unit)
 {
-    return fabs(v - rint(v / layer) * layer) <= 1.01 * float32_part * fabs(v);
+    return fabs(v - rint(v / unit) * unit) <= 1.01 * float32_part * fabs(v);
 }
 
 /* Whether every value of both sides passes. */
@@ -77,8 +77,8 @@ static bool has_digits(double v, int n)
 
 static bool has_mantissa(double v, int n_bits)
 {
-    double layers = v == 0 ? 0 : v / spacing(v, n_bits);
-    return layers == rint(layers);
+    double units = v == 0 ? 0 : v / spacing(v, n_bits);
+    return units == rint(units);
 }
 
 static struct precision precision_of(const struct nd_look *look)
@@ -105,9 +105,9 @@ static double middle(const struct step *step)
     return (step->low + step->high) / 2;
 }
 
-static double room_of(const struct step *step, double layer, double k)
+static double room_of(const struct step *step, double unit, double k)
 {
-    return layer + k * (step->high - step->low) / 2;
+    return unit + k * (step->high - step->low) / 2;
 }
 
 /* Narrows the step by the sorted magnitudes x[n]. False: they are not its multiples, or it is no step that they
@@ -118,16 +118,16 @@ static bool narrow(const struct precision *precision, const double *x, size_t n,
     double least[2] = {0, 0}, before = 0; /* the two least probable magnitudes */
     *chance = log10(MAX_MULTIPLIERS);
     for (size_t i = 0; i < n; i++) {
-        double layer = layer_of(precision, x[i]), k = rint(x[i] / middle(step));
-        if (x[i] <= layer || x[i] - before <= 2 * layer)
+        double unit = unit_of(precision, x[i]), k = rint(x[i] / middle(step));
+        if (x[i] <= unit || x[i] - before <= 2 * unit)
             continue; /* zero, or the same again */
         before = x[i];
-        double room = room_of(step, layer, k), granule = spacing(x[i], precision->mantissa_bits);
+        double room = room_of(step, unit, k), granule = spacing(x[i], precision->mantissa_bits);
         double part = log10(fmin(fmax(2 * room, granule) / middle(step), 1));
         if (k < 1 || k > LARGEST_QVALUE || 2 * room >= middle(step))
             return false;
-        step->low = fmax(step->low, (x[i] - layer) / k);
-        step->high = fmin(step->high, (x[i] + layer) / k);
+        step->low = fmax(step->low, (x[i] - unit) / k);
+        step->high = fmin(step->high, (x[i] + unit) / k);
         if (step->low > step->high)
             return false;
         *chance += part;
@@ -156,7 +156,7 @@ static double min_difference(const struct nd_look *look, const struct precision 
         double apart = fabs(e->expected[i] - e->captured[i]);
         if (apart < least || apart > alike * least)
             continue;
-        double of_both = layer_of(precision, e->expected[i]) + layer_of(precision, e->captured[i]);
+        double of_both = unit_of(precision, e->expected[i]) + unit_of(precision, e->captured[i]);
         if (of_both < *layer) {
             *layer = of_both;
             known = apart;
@@ -169,7 +169,7 @@ static bool is_multiple(const struct step *step, const struct precision *precisi
 {
     double k = rint(fabs(v) / middle(step));
     return k <= LARGEST_QVALUE &&
-           fabs(fabs(v) - k * middle(step)) <= room_of(step, layer_of(precision, v), k) * (1 + 1e-9);
+           fabs(fabs(v) - k * middle(step)) <= room_of(step, unit_of(precision, v), k) * (1 + 1e-9);
 }
 
 /* The largest difference in steps, or 0: some values are no multiples. */
@@ -213,19 +213,19 @@ static bool is_usable(const struct nd_look *look)
 void nd_try_multiples(const struct nd_look *look)
 {
     const struct nd_evidence *e = look->e;
-    double layer = 0, *x = look->scratch;
+    double unit = 0, *x = look->scratch;
     if (!is_usable(look))
         return;
     size_t n = look->n_total < MAX_ELEMENTS ? look->n_total : MAX_ELEMENTS;
     const struct precision precision = precision_of(look);
-    double least = min_difference(look, &precision, &layer);
+    double least = min_difference(look, &precision, &unit);
     for (size_t i = 0; i < n; i++) {
         x[2 * i] = fabs(e->expected[i]); /* scratch and scratch2 follow each other: room for both sides */
         x[2 * i + 1] = fabs(e->captured[i]);
     }
     (void)nd_look_quantile(x, 2 * n, 0);
     for (int m = 1; m <= MAX_MULTIPLIERS; m++) {
-        struct step step = {(least - layer) / m, (least + layer) / m};
+        struct step step = {(least - unit) / m, (least + unit) / m};
         double chance = 0;
         if (!(step.low > 0) || !narrow(&precision, x, 2 * n, &step, &chance) || chance > max_chance)
             continue;

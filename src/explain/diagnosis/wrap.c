@@ -54,14 +54,14 @@ static double period_at(const double *distances, size_t n, size_t from)
 }
 
 /* A period that is a power of two of quantised values, or of whole numbers, is exactly that. */
-static double sharpen(double period, double layer, int *n_bits)
+static double sharpen(double period, double unit, int *n_bits)
 {
     static const int bits[] = {4, 8, 16, 32};
     *n_bits = 0;
     for (size_t b = 0; b < sizeof bits / sizeof bits[0]; b++)
-        if (fabs(period / layer / ldexp(1, bits[b]) - 1) < 0.01) {
+        if (fabs(period / unit / ldexp(1, bits[b]) - 1) < 0.01) {
             *n_bits = bits[b];
-            return layer * ldexp(1, bits[b]);
+            return unit * ldexp(1, bits[b]);
         }
     return period;
 }
@@ -70,9 +70,9 @@ static double sharpen(double period, double layer, int *n_bits)
 static bool try_period(const struct nd_look *look, double period, int n_bits)
 {
     const struct nd_evidence *e = look->e;
-    double layer = e->step > 0 ? e->step : 1, zero = e->step > 0 ? -e->step * e->zero_point : 0;
+    double unit = e->step > 0 ? e->step : 1, zero = e->step > 0 ? -e->step * e->zero_point : 0;
     const double lows[] = {zero, zero - period / 2, look->low};
-    struct nd_fault f = nd_fault_of(ND_FAULT_WRAP, period / layer, predict_wrap);
+    struct nd_fault f = nd_fault_of(ND_FAULT_WRAP, period / unit, predict_wrap);
     f.room = period;
     for (size_t k = 0; k < sizeof lows / sizeof lows[0]; k++) {
         f.low = lows[k];

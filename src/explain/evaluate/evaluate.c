@@ -65,7 +65,7 @@ static void count_element(struct nd_evaluator *w, size_t step, size_t i, const s
     for (size_t k = 0; k < n_voters; k++) {
         struct nd_sums *own = nd_sums_of(w->evaluation, w->reader.sample, voters[k], step);
         double d = w->counts[k * w->count_n + i] - poll.qvalue;
-        own->own_mean_square += d * d;
+        own->own_squares += d * d;
     }
 }
 
@@ -173,7 +173,7 @@ static enum nd_status found_harmed(void *context, size_t tensor, const struct nd
     for (size_t i = 0; i < values->n; i++) {
         double d = values->x[i] - reference->x[i];
         sums->n_harmed += d != 0;
-        sums->output_effect_mean_square += d * d;
+        sums->output_effect_squares += d * d;
     }
     return ND_OK;
 }
@@ -229,7 +229,7 @@ static enum nd_status add_own_output_effect(struct nd_evaluator *w, size_t step,
     for (size_t i = 0; i < reference->n; i++) {
         double d = qvalues[i] - reference->x[i];
         sums->n_harmed += d != 0;
-        sums->output_effect_mean_square += d * d;
+        sums->output_effect_squares += d * d;
     }
     free(qvalues);
     return ND_OK;
@@ -253,7 +253,7 @@ static enum nd_status follow_incremental(struct nd_evaluator *w, size_t step, st
         nd_incremental_run(&w->incremental, w->reference, step, &w->injected[step], &found, is_done, err);
     if (status == ND_OK && *is_done) {
         sums->n_harmed += found.n_changed;
-        sums->output_effect_mean_square += found.mean_square;
+        sums->output_effect_squares += found.squares;
     }
     return status;
 }
@@ -376,7 +376,7 @@ static void add_difference(struct nd_part_sums *part, double d)
     part->n_differing += d != 0;
     part->max = fabs(d) > part->max ? fabs(d) : part->max;
     part->sum += d;
-    part->mean_square += d * d;
+    part->squares += d * d;
 }
 
 /* What the differences of a device are to the errors of quantisation, in the order of the elements. */
@@ -412,7 +412,7 @@ static void add_part(const struct nd_qvalue_differences *found, struct nd_part_s
     part->n_differing += found->n_differing;
     part->max = fmax(part->max, (double)found->max);
     part->sum += (double)found->sum;
-    part->mean_square += (double)found->energy;
+    part->squares += (double)found->energy;
 }
 
 /* What of a block of quantised values of one width is held against what. */

@@ -12,7 +12,7 @@
 /* Sums over the quantised values of one step of one sample. */
 struct nd_part_sums {
     uint64_t n_differing;
-    double max, sum, mean_square;
+    double max, sum, squares;
 };
 
 struct nd_sums {
@@ -25,8 +25,8 @@ struct nd_sums {
     /* What the layer's introduced error alone does to the model's outputs, in the samples in which it is
      * measured. */
     uint64_t n_output_effect_qvalues, n_harmed;
-    double output_effect_mean_square;
-    double own_mean_square; /* of outputs: the device less the majority of the groups of identical devices */
+    double output_effect_squares;
+    double own_squares; /* of outputs: the device less the majority of the groups of identical devices */
 };
 
 /* What the references say of one step and sample, whatever the device. */

@@ -68,7 +68,7 @@ static void put_part(struct nd_codec *codec, struct nd_part_sums *part)
     put_count(codec, &part->n_differing);
     put_real(codec, &part->max);
     put_real(codec, &part->sum);
-    put_real(codec, &part->mean_square);
+    put_real(codec, &part->squares);
 }
 
 static void put_sums(struct nd_codec *codec, struct nd_sums *sums)
@@ -84,8 +84,8 @@ static void put_sums(struct nd_codec *codec, struct nd_sums *sums)
     put_real(codec, &sums->clipped_divergence);
     put_count(codec, &sums->n_output_effect_qvalues);
     put_count(codec, &sums->n_harmed);
-    put_real(codec, &sums->output_effect_mean_square);
-    put_real(codec, &sums->own_mean_square);
+    put_real(codec, &sums->output_effect_squares);
+    put_real(codec, &sums->own_squares);
 }
 
 static void put_reference(struct nd_codec *codec, struct nd_reference_sums *sums)

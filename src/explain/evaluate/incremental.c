@@ -157,14 +157,14 @@ static bool are_equal(const struct nd_packed *a, const struct nd_packed *b)
 /* Whole numbers, whose squares are added exactly in any order. */
 static void add_bytes(const uint8_t *a, const uint8_t *b, size_t n, struct nd_incremental_sums *sums)
 {
-    uint64_t n_changed = 0, mean_square = 0;
+    uint64_t n_changed = 0, squares = 0;
     for (size_t i = 0; i < n; i++) {
         int d = a[i] - b[i];
         n_changed += d != 0;
-        mean_square += (uint64_t)(d * d);
+        squares += (uint64_t)(d * d);
     }
     sums->n_changed += n_changed;
-    sums->mean_square += (double)mean_square;
+    sums->squares += (double)squares;
 }
 
 static enum nd_status add_up(const struct nd_packed *a, const struct nd_packed *b,
@@ -184,7 +184,7 @@ static enum nd_status add_up(const struct nd_packed *a, const struct nd_packed *
     for (size_t i = 0; i < n && has_room; i++) {
         double d = x[i] - y[i];
         sums->n_changed += d != 0;
-        sums->mean_square += d * d;
+        sums->squares += d * d;
     }
     free(x);
     free(y);

@@ -34,7 +34,7 @@ struct nd_incremental {
 /* The differences at the model's outputs, in quantised values. */
 struct nd_incremental_sums {
     uint64_t n_changed;
-    double mean_square;
+    double squares;
 };
 
 /* The layers of the plan's quantised model, of its shapes; *out NULL: it is not of layers alone. ND_ERR_MEMORY,

@@ -249,7 +249,7 @@ static void add(const struct nd_evaluation *evaluation, size_t sample, size_t de
     sum->n_qvalues += s->n_qvalues;
     sum->signal += r->signal;
     sum->quantisation += r->quantisation;
-    sum->divergence += s->total.mean_square;
+    sum->divergence += s->total.squares;
     sum->interaction += 2 * s->q_times_d;
     sum->bias += s->total.sum;
     sum->n_clipped += r->n_clipped;
@@ -311,7 +311,7 @@ static enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *e
             add(evaluation, i, device, s, &one);
             add(evaluation, i, device, s, &to->output);
             sums->common += nd_reference_sums_of(evaluation, i, s)->common_error;
-            sums->own += nd_sums_of(evaluation, i, device, s)->own_mean_square;
+            sums->own += nd_sums_of(evaluation, i, device, s)->own_squares;
         }
         sums->n_qvalues = one.n_qvalues;
         sums->quantisation = one.quantisation;
@@ -339,7 +339,7 @@ static void add_part(const struct nd_part_sums *from, struct nd_explained_part *
     to->n_differing += from->n_differing;
     to->max = fmax(to->max, from->max);
     to->mean += from->sum;
-    to->mean_square += from->mean_square;
+    to->mean_square += from->squares;
 }
 
 static void finish_part(struct nd_explained_part *part, uint64_t n, bool is_known)
@@ -364,7 +364,7 @@ static void sum_layer(const struct nd_evaluation *evaluation, struct nd_explanat
         add_part(&s->total, &layer->total);
         n_output_effect += (double)s->n_output_effect_qvalues;
         n_harmed += (double)s->n_harmed;
-        effect += s->output_effect_mean_square;
+        effect += s->output_effect_squares;
         is_output_effect_known = is_output_effect_known && !s->is_output_effect_missed;
     }
     layer->effect = is_output_effect_known && n_output_effect > 0 ? effect / n_output_effect : NAN;
@@ -381,16 +381,15 @@ static double amplification_of(const struct nd_plan *plan, const struct nd_expla
                                size_t step)
 {
     const struct nd_model_layer *layer = nd_plan_layer(plan, step);
-    double mean_square = 0;
+    double squares = 0;
     for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
         size_t input = plan->step_of_tensor[layer->inputs[i]];
         if (input != SIZE_MAX && device->layers[input].has_total)
-            mean_square += device->layers[input].total.mean_square * (double)device->layers[input].n_qvalues;
+            squares += device->layers[input].total.mean_square * (double)device->layers[input].n_qvalues;
     }
     const struct nd_explained_layer *out = &device->layers[step];
-    return mean_square > 0 && out->is_examined
-               ? out->passed_on.mean_square * (double)out->n_qvalues / mean_square
-               : NAN;
+    return squares > 0 && out->is_examined ? out->passed_on.mean_square * (double)out->n_qvalues / squares
+                                           : NAN;
 }
 
 static enum nd_status attribute_device(const struct nd_evaluation *evaluation, size_t d,

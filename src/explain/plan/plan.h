@@ -85,8 +85,14 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
 void nd_plan_deinit(struct nd_plan *plan);
 
 /* The layer that makes the step's tensor, or NULL. */
-const struct nd_model_layer *nd_plan_layer(const struct nd_plan *plan, size_t step);
-const struct nd_tensor *nd_plan_tensor(const struct nd_plan *plan, size_t step);
+static inline const struct nd_model_layer *nd_plan_layer(const struct nd_plan *plan, size_t step)
+{
+    return nd_model_layer_of_tensor(plan->model, plan->steps[step].tensor);
+}
+static inline const struct nd_tensor *nd_plan_tensor(const struct nd_plan *plan, size_t step)
+{
+    return nd_model_tensor(plan->model, plan->steps[step].tensor);
+}
 /* Whether any capture has quantised values that can be worked out. None: a float model, or outputs in floats
  * only. */
 bool nd_plan_has_qvalues(const struct nd_plan *plan);
@@ -117,7 +123,10 @@ enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct 
 /* Fills has_total of every device's steps: after nd_plan_take_over. */
 void nd_plan_find_totals(struct nd_plan *plan);
 /* One part of n of the memory. */
-size_t nd_plan_share(const struct nd_plan *plan, size_t n);
+static inline size_t nd_plan_share(const struct nd_plan *plan, size_t n)
+{
+    return (size_t)(plan->memory_bytes / (double)n);
+}
 
 /* ---- held.c ---- */
 
@@ -129,7 +138,10 @@ enum nd_status nd_plan_hold(struct nd_plan *plan, struct nd_error *err);
 void nd_plan_release(struct nd_plan *plan);
 /* Whether the quantised values of all devices are needed at the same time: where they vote, or stand for the
  * reference. */
-bool nd_plan_reads_together(const struct nd_plan *plan, size_t step);
+static inline bool nd_plan_reads_together(const struct nd_plan *plan, size_t step)
+{
+    return plan->steps[step].is_model_output || plan->steps[step].substituted_from != SIZE_MAX;
+}
 /* The bytes of n samples of a step that the device has. Threads may read at the same time. */
 struct nd_plan_values {
     size_t device, step;

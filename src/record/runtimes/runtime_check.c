@@ -403,7 +403,7 @@ static enum nd_status run_here(struct check *check, json_t *chipsets, struct nd_
     return status;
 }
 
-/* Of an NPU that is elsewhere: which chipsets there is quantised value for. */
+/* Of an NPU that is elsewhere: which chipsets there is code for. */
 static void list_chipsets(const struct check *check, json_t *chipsets)
 {
     size_t n;

@@ -87,7 +87,7 @@ static bool put_answer(const struct nd_answer *a, json_t *out)
 
 /* ---- thresholds ---- */
 
-static json_t *tensor_of(uint64_t n, double fraction)
+static json_t *bound_or_null(uint64_t n, double fraction)
 {
     return n > 0 ? json_real(fraction) : json_null();
 }
@@ -95,8 +95,8 @@ static json_t *tensor_of(uint64_t n, double fraction)
 static bool put_bracket(const struct nd_identify_bracket *b, json_t *out)
 {
     return put(out, "down", count(b->n_down)) && put(out, "up", count(b->n_up)) &&
-           put(out, "max_down", tensor_of(b->n_down, b->max_down)) &&
-           put(out, "min_up", tensor_of(b->n_up, b->min_up)) &&
+           put(out, "max_down", bound_or_null(b->n_down, b->max_down)) &&
+           put(out, "min_up", bound_or_null(b->n_up, b->min_up)) &&
            put(out, "crossed", json_boolean(nd_identified_is_crossed(b)));
 }
 

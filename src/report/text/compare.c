@@ -442,14 +442,10 @@ static void add_row(struct nd_table *table, const struct nd_comparison *c, const
     nd_table_add(table, c->devices[pair->test].label);
     if (columns->has_probes)
         nd_table_add(table, c->probes[probe].name);
-    for (size_t i = 0; i < nd_n_measures(); i++) {
-        const struct nd_measure *measure = nd_measure(i);
-        bool is_known = measure->column != NULL && nd_measure_is_known(measure, d);
-        if (measure->column != NULL && measure->form == ND_MEASURED_NEAR_ONE)
-            nd_text_add_near_one_if(table, is_known, nd_measure_value(measure, d));
-        else if (measure->column != NULL)
-            nd_text_add_short_if(table, is_known, nd_measure_value(measure, d));
-    }
+    char number[ND_NUMBER_BYTES];
+    for (size_t i = 0; i < nd_n_measures(); i++)
+        if (nd_measure(i)->column != NULL)
+            nd_table_add(table, nd_text_measure(nd_measure(i), d, number));
     if (columns->has_distribution)
         add_distribution(table, &d->distribution);
 }

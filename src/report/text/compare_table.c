@@ -110,3 +110,21 @@ bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t tensor, 
     return is_wanted && total->coverage != ND_COVERAGE_NONE && total->difference.has_values &&
            total->difference.n_differing > 0;
 }
+
+const char *nd_text_measure(const struct nd_measure *measure, const struct nd_difference *d,
+                            char buf[static ND_NUMBER_BYTES])
+{
+    if (!nd_measure_is_known(measure, d))
+        return "-";
+    switch (measure->form) {
+    case ND_MEASURED_COUNT:
+        return nd_format_count(nd_measure_count(measure, d), buf);
+    case ND_MEASURED_SHARE:
+        return nd_format_share(d->n_differing, d->n_elems, buf);
+    case ND_MEASURED_NEAR_ONE:
+        return nd_format_near_one(nd_measure_value(measure, d), buf);
+    case ND_MEASURED_REAL:
+        break;
+    }
+    return nd_format_short(nd_measure_value(measure, d), buf);
+}

@@ -55,24 +55,6 @@ find_pair(const struct nd_comparison *c, const struct nd_compared_tensor *tensor
     return NULL;
 }
 
-static const char *format_measure(const struct nd_measure *measure, const struct nd_difference *d,
-                                  char buf[static ND_NUMBER_BYTES])
-{
-    if (!nd_measure_is_known(measure, d))
-        return "-";
-    switch (measure->form) {
-    case ND_MEASURED_COUNT:
-        return nd_format_count(nd_measure_count(measure, d), buf);
-    case ND_MEASURED_SHARE:
-        return nd_format_share(d->n_differing, d->n_elems, buf);
-    case ND_MEASURED_NEAR_ONE:
-        return nd_format_near_one(nd_measure_value(measure, d), buf);
-    case ND_MEASURED_REAL:
-        break;
-    }
-    return nd_format_short(nd_measure_value(measure, d), buf);
-}
-
 /* Whether the number of a cell is made without samples or values that the pair should have. */
 static bool leaves_out(const struct nd_measure *measure, const struct nd_compared_part *part)
 {
@@ -108,7 +90,7 @@ static bool add_cell(struct nd_table *table, const struct nd_comparison *c,
         nd_table_add(table, "-");
     else {
         has_mark = leaves_out(matrix->measure, &pair->total);
-        nd_table_addf(table, "%s%s", format_measure(matrix->measure, &pair->total.difference, text),
+        nd_table_addf(table, "%s%s", nd_text_measure(matrix->measure, &pair->total.difference, text),
                       has_mark ? "*" : "");
     }
     return has_mark;

@@ -24,9 +24,9 @@ static uint64_t random_seed(void)
     return seed;
 }
 
-/* The lower tensor of a value's bin by the words of docs/reference/metrics.md: 1 + k/64 times a power of two.
+/* The lower edge of a value's bin by the words of docs/reference/metrics.md: 1 + k/64 times a power of two.
  */
-static double tensor_of(double value)
+static double edge_of(double value)
 {
     int power;
     if (value == 0 || isinf(value))
@@ -78,10 +78,10 @@ static void value_lies_in_its_bin(void **state)
         double value = i < sizeof values / sizeof values[0] ? values[i] : random_size(&seed);
         struct nd_log_histogram h = {0};
         nd_log_histogram_add(&h, value);
-        double tensor = nd_log_histogram_quantile(&h, 1, 2, 0);
-        assert_f64_bits(tensor, tensor_of(value));
-        assert_true(tensor <= value && (value - tensor <= value / 64 || value < 0x1p-1022 || isinf(value)));
-        assert_true(value > 127 || value != floor(value) || tensor == value);
+        double edge = nd_log_histogram_quantile(&h, 1, 2, 0);
+        assert_f64_bits(edge, edge_of(value));
+        assert_true(edge <= value && (value - edge <= value / 64 || value < 0x1p-1022 || isinf(value)));
+        assert_true(value > 127 || value != floor(value) || edge == value);
         assert_int_equal(nd_log_histogram_count(&h), 1);
         nd_log_histogram_deinit(&h);
     }
@@ -118,7 +118,7 @@ static void quantiles_match_sorting(void **state)
         for (size_t q = 0; q < 8; q++) {
             double got = nd_log_histogram_quantile(&h, num[q], den[q], n_extra);
             size_t rank = (num[q] * (uint64_t)n + den[q] - 1) / den[q];
-            assert_f64_bits(got, n == 0 ? 0 : tensor_of(values[rank > 0 ? rank - 1 : 0]));
+            assert_f64_bits(got, n == 0 ? 0 : edge_of(values[rank > 0 ? rank - 1 : 0]));
         }
         nd_log_histogram_deinit(&h);
     }

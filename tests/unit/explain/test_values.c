@@ -654,11 +654,11 @@ static void cut(struct field *f, size_t s, size_t j, size_t i)
 static void half_a_unit_of_gain(struct field *f, size_t s, size_t j, size_t i)
 {
     (void)s, (void)j;
-    double step = f->v.step, x = f->ref[i], layer = f->form == FORM_BF16 ? 0x1p-8 : 0x1p-11;
+    double step = f->v.step, x = f->ref[i], unit = f->form == FORM_BF16 ? 0x1p-8 : 0x1p-11;
     if (step > 0)
         f->test[i] = x - (uniform(f, 0, 1) < 0.2 ? step : 0); /* one-sided, but too rare for a cut */
     else
-        f->test[i] = store(f, to_bits(x * (1 - layer / 2), f->form == FORM_BF16 ? 7 : 10, -126));
+        f->test[i] = store(f, to_bits(x * (1 - unit / 2), f->form == FORM_BF16 ? 7 : 10, -126));
 }
 
 static void truncation_is_told_from_rounding(void **state)

@@ -186,23 +186,23 @@ static void shifts_are_read_to_one_unit(void **state)
 static void fill_readings(struct nd_bias_reading *readings, size_t n, uint64_t *seed)
 {
     float scale_x = (float)nd_random_between(seed, 0.01, 0.04), scale_w = 0.0078431F;
-    float layer = scale_x * scale_w, largest = 0;
+    float unit = scale_x * scale_w, largest = 0;
     for (size_t i = 0; i < n; i++) {
         struct nd_bias_column *c = &readings[i].columns[0];
         *c = (struct nd_bias_column){.bias = floor(nd_random_between(seed, -1e5, 1e5)) * (i == 3 ? 1000 : 1),
-                                     .bias_scale = layer,
-                                     .largest_bias_scale = layer,
+                                     .bias_scale = unit,
+                                     .largest_bias_scale = unit,
                                      .scale_x = scale_x,
                                      .scale_w = scale_w,
                                      .largest_scale_w = scale_w,
                                      .ratio = 1};
-        largest = fmaxf(largest, fabsf((float)c->bias * layer));
+        largest = fmaxf(largest, fabsf((float)c->bias * unit));
     }
     for (size_t i = 0; i < n; i++) {
         struct nd_bias_column *c = &readings[i].columns[0];
         float step = (float)((double)largest * 0x1p-20);
-        float real = rintf((float)c->bias * layer / step) * step;
-        double shift = trunc((double)(real / layer));
+        float real = rintf((float)c->bias * unit / step) * step;
+        double shift = trunc((double)(real / unit));
         c->largest_own = c->largest_shared = (double)largest;
         c->largest_own_f32 = c->largest_shared_f32 = largest;
         for (int k = 1; k < ND_BIAS_RESCALES; k++)

@@ -25,7 +25,7 @@ static double floor_divide(double a, double b)
  */
 static void make(struct made *made, int dropped_bits, int multiplier_bits, uint64_t *seed)
 {
-    double layer = ldexp(1, dropped_bits);
+    double unit = ldexp(1, dropped_bits);
     struct nd_word_qvalues *a = &made->about;
     *a = (struct nd_word_qvalues){.scale_x = (float)nd_random_between(seed, 0.0001, 0.0003),
                                   .scale_w = (float)nd_random_between(seed, 0.004, 0.012),
@@ -36,14 +36,14 @@ static void make(struct made *made, int dropped_bits, int multiplier_bits, uint6
                                   .qvalues = made->qvalues};
     a->scale_y = a->scale_x * a->scale_w * (float)nd_random_between(seed, 400, 1200);
     int exponent;
-    double m = frexp((double)a->scale_x * (double)a->scale_w / (double)a->scale_y * layer, &exponent);
+    double m = frexp((double)a->scale_x * (double)a->scale_w / (double)a->scale_y * unit, &exponent);
     double c = ldexp(floor(ldexp(m, multiplier_bits + 1)), exponent - multiplier_bits - 1);
     for (size_t i = 0; i < N_QVALUES; i++) {
         made->sums[i] = floor(nd_random_between(seed, -2e7, 2e7));
         made->zeros[i] = floor(nd_random_between(seed, -1e6, 1e6));
         if (dropped_bits > 0 && i % 4 == 0) /* a tie */
-            made->zeros[i] = (floor_divide(made->zeros[i], layer) + 0.5) * layer;
-        double q = floor_divide(made->sums[i], layer) - floor_divide(made->zeros[i] + layer / 2, layer);
+            made->zeros[i] = (floor_divide(made->zeros[i], unit) + 0.5) * unit;
+        double q = floor_divide(made->sums[i], unit) - floor_divide(made->zeros[i] + unit / 2, unit);
         made->qvalues[i] = fmin(fmax(floor(c * q + 0.5) + a->zero_y, 0), 65535);
     }
 }

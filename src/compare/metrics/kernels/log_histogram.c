@@ -36,7 +36,7 @@ static struct nd_log_folder *make_folder(struct nd_log_histogram *h, size_t numb
 }
 
 /* The least value of a bin. */
-static double tensor_of(uint32_t bin)
+static double edge_of(uint32_t bin)
 {
     uint64_t bits = (uint64_t)bin << ND_BIN_SHIFT;
     double value;
@@ -215,7 +215,7 @@ double nd_log_histogram_quantile(const struct nd_log_histogram *h, uint32_t num,
     for (uint32_t bin = next_bin(h, 0, &n); bin < N_BINS; bin = next_bin(h, bin + 1, &n)) {
         seen += n;
         if (rank <= seen)
-            return tensor_of(bin);
+            return edge_of(bin);
     }
     return HUGE_VAL;
 }

@@ -1,7 +1,7 @@
 /* How often values of which size were seen: bins of relative width 1/64. docs/reference/metrics.md#errors.
  *
  * A bin holds the non-negative doubles with one exponent and one set of the six highest fraction bits, so that
- * every value is less than 1/64 above the lower tensor of its bin and whole numbers below 128 have bins of
+ * every value is less than 1/64 above the lower edge of its bin and whole numbers below 128 have bins of
  * their own. Zero and infinity have bins of their own, too; of subnormals 2^46 neighbours share a bin. Adding
  * and merging have no order. A struct of zeros is empty. There is room for 2^63 elements. */
 #ifndef ND_METRICS_LOG_HISTOGRAM_H
@@ -57,7 +57,7 @@ void nd_log_histogram_merge(struct nd_log_histogram *h, const struct nd_log_hist
 /* All elements. */
 uint64_t nd_log_histogram_count(const struct nd_log_histogram *h);
 
-/* The lower tensor of the bin that holds the element of rank ceil(num / den * N), at least rank 1, of all N =
+/* The lower edge of the bin that holds the element of rank ceil(num / den * N), at least rank 1, of all N =
  * count + n_zero_extra elements in increasing order; n_zero_extra further ones are 0. The rank is computed in
  * whole numbers, without rounding, for every N up to 2^63. num <= den, den > 0 (asserted). 0 when N is 0;
  * infinity from the bin of infinities. */

@@ -4,9 +4,12 @@ import json
 
 import numpy as np
 
-from support import CASES, MODELS, Scratch, capture, main, npudiff, some_digits
+import onnx_bytes
+import onnx_write as ow
+from support import CASES, MODELS, Capture, Scratch, capture, main, npudiff, some_digits
 
 N = 24
+SEED = 20261128
 QUANTISED, FLOAT = MODELS / "cnn.w8a8.onnx", MODELS / "cnn.float.onnx"
 
 
@@ -237,6 +240,95 @@ class Lstm(Scratch):
         lstm = next(layer for layer in npu["layers"] if layer["name"] == "lstm")
         self.assertGreater(lstm["effect"], 0)
         self.assertGreater(lstm["passed_on_mismatch"], 0)
+
+
+class Signed(Scratch):
+    """int8, the default of ONNX Runtime's quantize_static: the quantised values are those of uint8, 128 less."""
+
+    def test_every_layer_follows_and_is_what_uint8_gives(self):
+        for name, left_out in (("cnn.w8a8.onnx", 0), ("vit.w8a8.onnx", 2)): # an int8 Softmax is no output on the HTP
+            signed = self.shared / name
+            signed.write_bytes(onnx_bytes.signed((MODELS / name).read_bytes()))
+            capture(name, ["htp-sim:gen1", "htp-sim:gen3"], ["uniform:4"], self.folder / "unsigned")
+            capture(signed, ["htp-sim:gen1", "htp-sim:gen3"], ["uniform:4"], self.folder / "signed")
+            files = sorted((self.folder / "signed").glob("*.h5"))
+            done = npudiff("explain", "--strict", "--quantised", signed, *files, "--json", expect=4 if left_out else 0)
+            for device in json.loads(done)["devices"]:
+                states = [layer["state"] for layer in device["layers"]]
+                self.assertEqual(states.count("not-examined"), 2 * left_out) # and the MatMul that reads it
+                self.assertEqual(states.count("follows"), len(states) - 2 * left_out)
+            for file in files:
+                with Capture(file) as a, Capture(self.folder / "unsigned" / file.name) as b:
+                    self.assertEqual(len(b.edges) - len(a.edges), left_out)
+                    for tensor in a.edges:
+                        x, y = a.values("uniform", tensor), b.values("uniform", tensor)
+                        if y.dtype == np.uint8:
+                            self.assertTrue(np.array_equal(x.astype(int) + 128, y), (file.name, tensor))
+            for path in self.folder.glob("*signed/*.h5"):
+                path.unlink()
+
+    def test_one_lsb_is_no_excuse_where_the_arithmetic_is_known(self):
+        """The near miss: a layer that rounds otherwise than the HTP does. The emulator itself gives what the HTP gives."""
+        signed = self.shared / "cnn.w8a8.onnx"
+        signed.write_bytes(onnx_bytes.signed((MODELS / "cnn.w8a8.onnx").read_bytes()))
+        capture(signed, ["htp-sim:gen3"], ["uniform:4"], self.folder / "npu.h5")
+        for device, state in (("emu:htp-v73", "follows"), ("emu:htp-v73,round@stem/relu=double:9", "unexplained"),
+                              ("emu:htp-v73,round@stem/relu=half-even", "faulty")):
+            capture(signed, [device], ["uniform:4"], self.folder / "emu.h5")
+            done = npudiff("explain", "--quantised", signed, self.folder / "emu.h5", "--json", expect=int(state != "follows"))
+            stem = next(layer for layer in json.loads(done)["devices"][0]["layers"] if layer["name"] == "stem/relu")
+            self.assertEqual((stem["state"], stem["introduced"]["max"]), (state, 0 if state == "faulty" else 1), device)
+            with Capture(self.folder / "npu.h5") as npu, Capture(self.folder / "emu.h5") as emu:
+                same = [tensor for tensor in npu.edges if np.array_equal(npu.values("uniform", tensor), emu.values("uniform", tensor))]
+                self.assertEqual(len(same) == len(npu.edges), state == "follows", device)
+            (self.folder / "emu.h5").unlink()
+
+
+class Bias(Scratch):
+    """MatMul and Add without a quantiser between them, as AIMET writes every linear layer: a Gemm with a bias."""
+    K, N = 24, 32
+    DEVICES = ("htp-sim:gen1", "htp-sim:gen3")
+
+    def model(self, dtype, rows, bias_shape, kind):
+        """x [*rows, K] -> MatMul by int8 -> Add of a bias in floats, or of int32 -> y; the least quantised value is -4."""
+        rng = np.random.default_rng(SEED)
+        low, levels = (-128, 255) if dtype == "i1" else (0, 2 ** (8 * np.dtype(dtype).itemsize) - 1)
+        weights = rng.integers(-127, 128, (self.K, self.N)).astype(np.int8)
+        scale_x, scale_w, scale_y = np.float32(8 / levels), np.float32(0.004), np.float32(7 / levels)
+        bias = rng.normal(0, 0.5, self.N).astype(np.float32).reshape(bias_shape)
+        zero = np.array(low + levels // 2, dtype)
+        constants = {"sx": scale_x, "sy": scale_y, "z": zero, "w": weights, "sw": scale_w, "zw": np.int8(0)}
+        constants |= {"b": bias} if kind == "float" else {"bq": np.rint(bias / (scale_x * scale_w)).astype(np.int32),
+                                                          "sb": np.float32(scale_x * scale_w), "zb": np.int32(0)}
+        nodes = [ow.node("QuantizeLinear", ["x", "sx", "z"], ["xq"]), ow.node("DequantizeLinear", ["xq", "sx", "z"], ["xd"]),
+                 ow.node("DequantizeLinear", ["w", "sw", "zw"], ["wd"])]
+        nodes += [] if kind == "float" else [ow.node("DequantizeLinear", ["bq", "sb", "zb"], ["b"])]
+        nodes += [ow.node("MatMul", ["xd", "wd"], ["sum"]), ow.node("Add", ["sum", "b"], ["added"]),
+                  ow.node("QuantizeLinear", ["added", "sy", "z"], ["yq"]), ow.node("DequantizeLinear", ["yq", "sy", "z"], ["y"])]
+        path = self.shared / "bias.onnx"
+        path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, (*rows, self.K))],
+                                  [ow.value_info("y", ow.FLOAT, (*rows, self.N))], constants))
+        return path
+
+    def layer(self, model, device):
+        capture(model, [device], ["uniform:8"], self.folder / "a.h5")
+        done = npudiff("explain", "--strict", "--quantised", model, self.folder / "a.h5", "--json", expect=None)
+        (self.folder / "a.h5").unlink()
+        return next(layer for layer in json.loads(done.stdout)["devices"][0]["layers"] if layer["name"] == "y")
+
+    def test_the_sum_and_its_bias_are_one_layer(self):
+        for dtype, rows, kind in (("u1", (16,), "float"), ("u1", (2, 5), "int32"), ("i1", (3, 4), "float"), ("i1", (16,), "int32"),
+                                  ("u2", (16,), "float"), ("u2", (2, 3, 4), "int32")):
+            model = self.model(dtype, rows, (self.N,), kind)
+            for device in self.DEVICES:
+                layer = self.layer(model, device)
+                self.assertEqual((layer["state"], layer["why_follows"], layer["op_type"]), ("follows", "arithmetic", "MatMul+Add"),
+                                 (dtype, rows, kind, device))
+                self.assertGreater(layer["introduced"]["differing"], 0) # exact rounding would not do
+
+    def test_another_shape_of_bias_is_none(self):
+        """The near miss: ONNX Runtime leaves an Add of [1, N] as it is, and so the sum is rounded before."""
+        self.assertFalse(self.layer(self.model("u1", (16,), (1, self.N), "float"), self.DEVICES[1])["is_covered"])
 
 
 if __name__ == "__main__":

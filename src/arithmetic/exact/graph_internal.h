@@ -137,7 +137,8 @@ struct nd_exact_call {
     struct nd_linear_shared shared;
     bool is_known; /* all that it reads is there as quantised values or numbers */
     size_t node;   /* ND_NO_INDEX: requantise */
-    size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
+    size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip, and past the Add of a bias */
+    size_t bias;   /* of a MatMul that an Add follows: what that adds, the third input; else ND_NO_INDEX */
 };
 /* False: something that it reads is not there as quantised values. */
 bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *layer);

@@ -300,56 +300,6 @@ static size_t find_operator(const struct nd_exact_run *run, size_t quantize, siz
                                                                                         : ND_NO_INDEX;
 }
 
-static size_t output_number(const struct nd_graph *graph, size_t node, size_t tensor)
-{
-    size_t i = 0;
-    while (nd_graph_made(graph, node, i) != tensor)
-        i++;
-    return i;
-}
-
-bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *layer)
-{
-    struct nd_linear_call *call = &layer->call;
-    *call = (struct nd_linear_call){.opset = run->g->model->opset,
-                                    .out_quant = &run->g->quants[quantize].quant,
-                                    .inputs = layer->inputs,
-                                    .shared = &layer->shared,
-                                    .n_inputs = 1};
-    layer->shared = (struct nd_linear_shared){0};
-    layer->node = find_operator(run, quantize, &layer->tensor, &call->low, &call->high);
-    if (call->out_quant->n == 0)
-        return false;
-    if (layer->node == ND_NO_INDEX)
-        return linear_input(run, layer->tensor, &layer->inputs[0]);
-    const struct nd_graph_node *n = &run->graph->nodes[layer->node];
-    call->node = n->proto;
-    call->n_inputs = n->n_inputs;
-    call->output = output_number(run->graph, layer->node, layer->tensor);
-    bool is_known = n->n_inputs <= ND_EXACT_MAX_OPERANDS;
-    for (size_t i = 0; i < n->n_inputs && is_known; i++)
-        is_known = linear_input(run, nd_graph_used(run->graph, layer->node, i), &layer->inputs[i]);
-    return is_known;
-}
-
-/* Whether the values may be left quick: rounded half to even here, or by who takes them so. */
-static bool takes_quick(const struct nd_exact_run *run)
-{
-    return run->options->round == NULL ? run->options->rounding == ND_ROUND_HALF_EVEN
-                                       : run->options->takes_quick;
-}
-
-/* ND_ERR_UNSUPPORTED: the layer is not linear, or something that it reads is not there as quantised values. */
-static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct nd_exact_call *layer,
-                                    struct nd_linear_result *result, struct nd_error *err)
-{
-    if (!layer->is_known)
-        return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the layer does not read quantised values only");
-    if (takes_quick(run))
-        return nd_linear_layer_quick(&layer->call, result, err);
-    return nd_linear_layer(&layer->call, result, err);
-}
-
 static bool only_moves(const Onnx__NodeProto *node)
 {
     static const char *const movers[] = {"DequantizeLinear", "Flatten", "Identity",  "QuantizeLinear",
@@ -375,6 +325,111 @@ static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t ten
     return ND_EXACT_FROM_CONSTANT;
 }
 
+/* What input i of the layer is in the graph. */
+static size_t operand_of(const struct nd_exact_run *run, const struct nd_exact_call *layer, size_t i)
+{
+    if (layer->node == ND_NO_INDEX)
+        return layer->tensor;
+    size_t n_own = run->graph->nodes[layer->node].n_inputs;
+    return i < n_own ? nd_graph_used(run->graph, layer->node, i) : layer->bias;
+}
+
+/* Whether what follows is known of such a layer: nothing, or a Relu of up to three axes whose zero is the least
+ * quantised value. */
+static bool is_plain_end(const struct nd_linear_call *call, enum nd_dtype dtype, int rank)
+{
+    double least, greatest;
+    nd_qvalue_range(dtype, &least, &greatest);
+    bool is_relu = call->high == HUGE_VAL && rank <= 3 && call->out_quant->n == 1 &&
+                   (double)call->out_quant->zero_point[0] == least;
+    return (call->low == -HUGE_VAL && call->high == HUGE_VAL) || is_relu;
+}
+
+/* A MatMul by constants and an Add of one constant for each column, with nothing between: a Gemm with a bias to
+ * ONNX Runtime and to the HTP, bit for bit (docs/science/htp-arithmetic.md#biases). Then the layer's node
+ * becomes the MatMul. */
+static void join_bias(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *layer)
+{
+    const struct nd_graph *graph = run->graph;
+    const struct nd_graph_node *add = &graph->nodes[layer->node];
+    if (strcmp(nd_onnx_text(add->proto->op_type), "Add") != 0 || add->n_inputs != 2)
+        return;
+    for (size_t i = 0; i < 2; i++) {
+        size_t sum = nd_graph_used(graph, layer->node, i), bias = nd_graph_used(graph, layer->node, 1 - i);
+        size_t maker = sum != ND_NO_INDEX ? graph->tensors[sum].producer : ND_NO_INDEX;
+        if (maker == ND_NO_INDEX || bias == ND_NO_INDEX || graph->tensors[sum].n_readers != 1 ||
+            graph->tensors[sum].output != ND_NO_INDEX || nd_exact_replaced(run, sum) != NULL ||
+            graph->nodes[maker].n_inputs != 2 ||
+            strcmp(nd_onnx_text(graph->nodes[maker].proto->op_type), "MatMul") != 0)
+            continue;
+        size_t weights = nd_graph_used(graph, maker, 1), read = nd_graph_used(graph, maker, 0);
+        struct nd_linear_input w, b, x;
+        if (weights == ND_NO_INDEX || origin_of(run, weights) != ND_EXACT_FROM_CONSTANT ||
+            origin_of(run, bias) != ND_EXACT_FROM_CONSTANT || !linear_input(run, weights, &w) ||
+            !linear_input(run, bias, &b) || !linear_input(run, read, &x) || x.quant == NULL ||
+            !is_plain_end(&layer->call, run->g->quants[quantize].dtype, x.values->shape.rank) ||
+            w.quant == NULL || w.values->shape.rank != 2 || b.values->shape.rank != 1 ||
+            b.values->shape.dims[0] != w.values->shape.dims[1])
+            continue;
+        layer->node = maker;
+        layer->tensor = sum;
+        layer->bias = bias;
+        return;
+    }
+}
+
+static size_t output_number(const struct nd_graph *graph, size_t node, size_t tensor)
+{
+    size_t i = 0;
+    while (nd_graph_made(graph, node, i) != tensor)
+        i++;
+    return i;
+}
+
+bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *layer)
+{
+    struct nd_linear_call *call = &layer->call;
+    *call = (struct nd_linear_call){.opset = run->g->model->opset,
+                                    .out_quant = &run->g->quants[quantize].quant,
+                                    .inputs = layer->inputs,
+                                    .shared = &layer->shared,
+                                    .n_inputs = 1};
+    layer->shared = (struct nd_linear_shared){0};
+    layer->node = find_operator(run, quantize, &layer->tensor, &call->low, &call->high);
+    layer->bias = ND_NO_INDEX;
+    if (call->out_quant->n == 0)
+        return false;
+    if (layer->node == ND_NO_INDEX)
+        return linear_input(run, layer->tensor, &layer->inputs[0]);
+    join_bias(run, quantize, layer);
+    const struct nd_graph_node *n = &run->graph->nodes[layer->node];
+    call->node = n->proto;
+    call->n_inputs = n->n_inputs + (layer->bias != ND_NO_INDEX);
+    call->output = output_number(run->graph, layer->node, layer->tensor);
+    bool is_known = call->n_inputs <= ND_EXACT_MAX_OPERANDS;
+    for (size_t i = 0; i < call->n_inputs && is_known; i++)
+        is_known = linear_input(run, operand_of(run, layer, i), &layer->inputs[i]);
+    return is_known;
+}
+
+/* Whether the values may be left quick: rounded half to even here, or by who takes them so. */
+static bool takes_quick(const struct nd_exact_run *run)
+{
+    return run->options->round == NULL ? run->options->rounding == ND_ROUND_HALF_EVEN
+                                       : run->options->takes_quick;
+}
+
+/* ND_ERR_UNSUPPORTED: the layer is not linear, or something that it reads is not there as quantised values. */
+static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct nd_exact_call *layer,
+                                    struct nd_linear_result *result, struct nd_error *err)
+{
+    if (!layer->is_known)
+        return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the layer does not read quantised values only");
+    if (takes_quick(run))
+        return nd_linear_layer_quick(&layer->call, result, err);
+    return nd_linear_layer(&layer->call, result, err);
+}
+
 /* The quantised values of the layer by options.make, which may leave *is_made false. */
 static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, const struct nd_exact_call *layer,
                                    struct nd_array *qvalues, bool *is_made, struct nd_error *err)
@@ -385,7 +440,7 @@ static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, co
     if (run->options->make == NULL || !layer->is_known)
         return ND_OK;
     for (size_t i = 0; i < layer->call.n_inputs; i++) {
-        size_t tensor = layer->node != ND_NO_INDEX ? nd_graph_used(run->graph, layer->node, i) : layer->tensor;
+        size_t tensor = operand_of(run, layer, i);
         origins[i] = origin_of(run, tensor);
         tensors[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_of_value[tensor] : ND_NO_INDEX;
     }

@@ -29,17 +29,22 @@ static bool is_product(const char *op_type)
            begins_with(op_type, "Gemm") || begins_with(op_type, "MatMul");
 }
 
+static bool is_byte(enum nd_dtype dtype)
+{
+    return dtype == ND_DTYPE_U8 || dtype == ND_DTYPE_I8;
+}
+
 static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
 {
     if (is_product(op_type))
-        return dtype == ND_DTYPE_U8 ? BYTE_PRODUCTS : WORD_PRODUCTS;
-    if (dtype == ND_DTYPE_U8 && begins_with(op_type, "Mul"))
+        return is_byte(dtype) ? BYTE_PRODUCTS : WORD_PRODUCTS;
+    if (is_byte(dtype) && begins_with(op_type, "Mul"))
         return BYTE_MUL;
     if (begins_with(op_type, "LeakyRelu") || begins_with(op_type, "HardSwish"))
         return SLOPES;
     if (begins_with(op_type, "AveragePool"))
-        return dtype == ND_DTYPE_U8 ? BYTE_AVERAGES : WORD_AVERAGES;
-    return dtype == ND_DTYPE_U8 && begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
+        return is_byte(dtype) ? BYTE_AVERAGES : WORD_AVERAGES;
+    return is_byte(dtype) && begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
 }
 
 static const char *op_type_of(const struct nd_exact_layer *layer)
@@ -130,8 +135,8 @@ static double layout_doubt(const struct nd_exact_layer *layer)
     return ldexp(1, (int)fmax(nd_htp_floor_log2((double)x->scale[0] * factor / (double)y->scale[0]), 0) - 6);
 }
 
-double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
-                                 const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                       const struct nd_layer_memory *memory)
 {
     /* Twice what was seen at most, and quantised values of which too few were seen. */
     static const double of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
@@ -156,7 +161,17 @@ double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
     return is_known ? 0 : 1;
 }
 
-bool nd_layer_rescales_operand(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
+                                 const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+{
+    struct nd_htp_unsigned room;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
+    double doubt = seen != NULL ? doubt_of(arithmetic, seen, memory) : 1;
+    nd_htp_unsigned_deinit(&room);
+    return doubt;
+}
+
+static bool rescales_operand(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
 {
     enum { MIDDLE = 128 };
     if (!is_product(op_type_of(layer)) || layer->dtype != ND_DTYPE_U8 || layer->call->n_inputs < 2 ||
@@ -168,6 +183,15 @@ bool nd_layer_rescales_operand(const struct nd_exact_layer *layer, const struct 
                        ? nd_htp_is_summed_tensor(memory, tensor)
                        : nd_htp_is_plain_tensor(memory, tensor);
     return depends && quant != NULL && quant->n == 1 && quant->zero_point[0] != MIDDLE;
+}
+
+bool nd_layer_rescales_operand(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
+{
+    struct nd_htp_unsigned room;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
+    bool rescales = seen == NULL || rescales_operand(seen, memory);
+    nd_htp_unsigned_deinit(&room);
+    return rescales;
 }
 
 static const struct {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
+#include "core/error.h"
 
 static const struct nd_layer_arithmetic arithmetics[] = {
     {"htp-v73", "HTP v73, v75, v79 and v81, QAIRT 2.47 and 2.51", ND_HTP_V73, false, false},
@@ -64,9 +65,9 @@ static bool has_known_domain(const Onnx__NodeProto *node)
            (strcmp(domain, "com.microsoft") == 0 && strcmp(nd_onnx_text(node->op_type), "Gelu") == 0);
 }
 
-enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithmetic,
-                                       const struct nd_exact_layer *layer, struct nd_layer_memory *memory,
-                                       struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                          struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
+                          struct nd_error *err)
 {
     const struct nd_htp_job job = {.arithmetic = arithmetic,
                                    .layer = layer,
@@ -90,13 +91,29 @@ enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithme
     return status;
 }
 
+enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithmetic,
+                                       const struct nd_exact_layer *layer, struct nd_layer_memory *memory,
+                                       struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+{
+    struct nd_htp_unsigned room;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
+    if (seen == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = run(arithmetic, seen, memory, qvalues, is_covered, err);
+    if (status == ND_OK && *is_covered && seen != layer)
+        nd_htp_sign(layer, qvalues);
+    nd_htp_unsigned_deinit(&room);
+    return status;
+}
+
 enum nd_status nd_layer_run_as_v81(const struct nd_layer_arithmetic *arithmetic,
                                    const struct nd_exact_layer *layer, struct nd_layer_memory *memory,
                                    struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
 {
     struct nd_layer_arithmetic other = *arithmetic;
     *is_covered = false;
-    if (arithmetic->arch != ND_HTP_V73 || !nd_htp_is_other_on_v81(layer))
+    bool is_wide = layer->dtype == ND_DTYPE_U16 || layer->dtype == ND_DTYPE_I16;
+    if (arithmetic->arch != ND_HTP_V73 || !is_wide || !nd_htp_is_other_on_v81(layer))
         return ND_OK;
     other.is_v81 = true;
     return nd_layer_arithmetic_run(&other, layer, memory, qvalues, is_covered, err);

@@ -45,6 +45,25 @@ nd_htp_family nd_htp_table;           /* table.c: uint8 functions of one input, 
 nd_htp_family
     nd_htp_move16; /* move.c: uint16 Concat, Slice, Split, ReduceMax and ReduceMin with another scale */
 
+/* ---- unsigned.c ---- */
+
+enum { ND_HTP_MAX_INPUTS = 16 };
+struct nd_htp_unsigned {
+    struct nd_exact_layer layer;
+    struct nd_linear_call call;
+    struct nd_linear_input inputs[ND_HTP_MAX_INPUTS];
+    struct nd_array values[ND_HTP_MAX_INPUTS];
+    struct nd_quant quants[ND_HTP_MAX_INPUTS + 1]; /* of the inputs, and behind them of the output */
+    size_t n;
+};
+/* The layer as the HTP has it: of unsigned quantised values. The layer itself where nothing is signed, or where
+ * it has more than ND_HTP_MAX_INPUTS inputs; NULL without memory. room: deinit behind. */
+const struct nd_exact_layer *nd_htp_as_unsigned(const struct nd_exact_layer *layer,
+                                                struct nd_htp_unsigned *room);
+void nd_htp_unsigned_deinit(struct nd_htp_unsigned *room);
+/* What was made of it, as quantised values of the layer. */
+void nd_htp_sign(const struct nd_exact_layer *layer, struct nd_array *qvalues);
+
 /* ---- job.c ---- */
 
 /* Input i as quantised values with one scale and one zero point, or NULL. */

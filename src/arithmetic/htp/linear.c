@@ -89,14 +89,15 @@ static float accumulator_scale(const struct nd_linear_call *call, size_t channel
     return call->inputs[0].quant->scale[0] * (float)nd_linear_scale(&call->inputs[1], channel);
 }
 
-/* A Conv whose bias scales are not those of the accumulator gets quantised values of the provider's. */
+/* A float bias, and that of a Conv whose bias scales are not those of the accumulator, get quantised values of
+ * the provider's. */
 static bool is_bias_rescaled(const struct nd_htp_job *job)
 {
     const struct nd_quant *quant = job->call->inputs[2].quant;
-    if (!is_conv(job))
-        return false;
     if (quant == NULL) /* floats */
         return true;
+    if (!is_conv(job))
+        return false;
     for (size_t c = 0; c < quant->n; c++)
         if (fabsf(quant->scale[c] - accumulator_scale(job->call, c)) > LARGEST_SCALE_DIFFERENCE)
             return true;
@@ -146,7 +147,7 @@ static bool is_known_bias(const struct nd_htp_job *job, size_t n_columns)
     const struct nd_linear_input *bias = &job->call->inputs[2];
     const struct nd_quant *quant = bias->quant;
     if (quant == NULL)
-        return is_conv(job) && bias->values->dtype == ND_DTYPE_F32 && bias->values->n == n_columns &&
+        return bias->values->dtype == ND_DTYPE_F32 && bias->values->n == n_columns &&
                job->layer->origins[2] == ND_EXACT_FROM_CONSTANT;
     bool is_known = bias->values->dtype == ND_DTYPE_I32 && bias->values->n == n_columns &&
                     job->layer->origins[2] == ND_EXACT_FROM_CONSTANT &&
@@ -175,7 +176,7 @@ static struct nd_htp_column column_of_bias(const struct biases *biases, size_t c
     return column;
 }
 
-bool nd_layer_wraps_bias(const struct nd_exact_layer *layer)
+static bool wraps_bias(const struct nd_exact_layer *layer)
 {
     const struct nd_htp_job job = {.layer = layer, .call = layer->call};
     if (layer->dtype != ND_DTYPE_U8 || !nd_linear_has(layer->call, 2) || !is_product(&job))
@@ -190,6 +191,15 @@ bool nd_layer_wraps_bias(const struct nd_exact_layer *layer)
             return true;
     }
     return false;
+}
+
+bool nd_layer_wraps_bias(const struct nd_exact_layer *layer)
+{
+    struct nd_htp_unsigned room;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
+    bool wraps = seen != NULL && wraps_bias(seen);
+    nd_htp_unsigned_deinit(&room);
+    return wraps;
 }
 
 /* ---- uint16 Conv of one channel each that moves by two: sum and weights keep all their bits ---- */

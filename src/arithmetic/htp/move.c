@@ -197,7 +197,7 @@ static size_t word_method_of(const char *op_type)
 bool nd_htp_is_other_on_v81(const struct nd_exact_layer *layer)
 {
     const struct nd_linear_call *call = layer->call;
-    return layer->dtype == ND_DTYPE_U16 && call->node != NULL && call->n_inputs > 0 &&
+    return call->node != NULL && call->n_inputs > 0 &&
            word_method_of(nd_onnx_text(call->node->op_type)) < N_WORD_METHODS &&
            !nd_quant_is_same(call->inputs[0].quant, call->out_quant);
 }

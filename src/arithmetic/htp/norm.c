@@ -565,7 +565,7 @@ static enum nd_status make_batch_norm(const struct nd_htp_job *job, struct nd_er
     return status;
 }
 
-bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer)
+static bool loses_sign_of_bias(const struct nd_exact_layer *layer)
 {
     const struct nd_htp_job job = {.layer = layer, .call = layer->call};
     struct batch_norm norm = {.job = &job};
@@ -575,6 +575,15 @@ bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer)
     nd_array_deinit(&norm.weights);
     nd_array_deinit(&norm.biases);
     return are_known && norm.overflows;
+}
+
+bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer)
+{
+    struct nd_htp_unsigned room;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
+    bool loses = seen != NULL && loses_sign_of_bias(seen);
+    nd_htp_unsigned_deinit(&room);
+    return loses;
 }
 
 const struct nd_htp_operator nd_htp_norms[] = {

@@ -287,9 +287,9 @@ static enum nd_status make_scalings(struct proof *p, bool *are_covered, struct n
     return status;
 }
 
-enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
-                                      const struct nd_exact_layer *layer, struct nd_layer_proof *proof,
-                                      bool *is_unequal, struct nd_error *err)
+static enum nd_status prove_unsigned(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                                     const struct nd_exact_layer *layer, struct nd_layer_proof *proof,
+                                     bool *is_unequal, struct nd_error *err)
 {
     struct proof p = {.jobs = {{.arithmetic = a, .layer = layer, .call = layer->call},
                                {.arithmetic = b, .layer = layer, .call = layer->call}}};
@@ -312,5 +312,21 @@ enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const
     free(p.scalings[0]);
     free(p.scalings[1]);
     free(p.pairs);
+    return status;
+}
+
+enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                                      const struct nd_exact_layer *layer, struct nd_layer_proof *proof,
+                                      bool *is_unequal, struct nd_error *err)
+{
+    struct nd_htp_unsigned room;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
+    if (seen == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = prove_unsigned(a, b, seen, proof, is_unequal, err);
+    int64_t higher = seen->call->out_quant->zero_point[0] - layer->call->out_quant->zero_point[0];
+    for (size_t k = 0; k < 2; k++)
+        proof->qvalues[k] -= (double)higher;
+    nd_htp_unsigned_deinit(&room);
     return status;
 }

@@ -132,14 +132,15 @@ static enum nd_status describe_output(const struct nd_linear_call *call, struct 
 {
     const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
     const struct nd_shape *shape = &product->sums->shape;
-    bool is_conv = strncmp(call->node->op_type, "Conv", 4) == 0;
+    bool is_conv = strncmp(call->node->op_type, "Conv", 4) == 0,
+         is_gemm = strcmp(call->node->op_type, "Gemm") == 0;
     int channel_axis = is_conv ? 1 : shape->rank - 1;
     product->n_channels = channel_axis >= 0 ? (size_t)shape->dims[channel_axis] : 1;
     product->n_inner = is_conv ? nd_dims_product(shape, 2, shape->rank) : 1;
     if (product->bias == NULL)
         return ND_OK;
     product->bias_channel = 1;
-    if (is_conv)
+    if (!is_gemm)
         return product->n_bias == product->n_channels
                    ? ND_OK
                    : nd_op_misfit(&op_call, err, "a bias per channel is needed");

@@ -149,10 +149,10 @@ static void deinit_layer(struct nd_explained_layer *layer)
         free(layer->arithmetics[i]);
     free(layer->arithmetics);
     free(layer->arithmetic);
-    free(layer->fault.text);
-    free(layer->evidence);
-    free(layer->known_defect);
-    free(layer->follows_text);
+    free(layer->judgement.fault.text);
+    free(layer->judgement.evidence);
+    free(layer->judgement.known_defect);
+    free(layer->judgement.follows_text);
     free(layer->why_not);
     deinit_execution(&layer->execution);
 }
@@ -243,7 +243,7 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
 {
     const struct nd_plan *plan = evaluation->plan;
     struct nd_observed_arithmetics observations = {0};
-    const struct nd_explain_job job = {plan, evaluation, &observations, out};
+    const struct nd_explain_job job = {plan, evaluation, &observations, out, options->is_strict};
     enum nd_status status = nd_explain_mark_unevaluable(evaluation, out, err);
     if (status == ND_OK)
         status = nd_explain_attribute(evaluation, out, err);

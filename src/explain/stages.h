@@ -23,6 +23,7 @@ struct nd_explain_job {
     const struct nd_evaluation *evaluation;
     const struct nd_observed_arithmetics *observations;
     struct nd_explanation *out;
+    bool is_strict; /* as nd_explain_options has it */
 };
 
 static inline const struct nd_observed_arithmetic *nd_observed_arithmetic_of(const struct nd_explain_job *job,

@@ -70,6 +70,7 @@ struct nd_explain_options {
     void *cancel_context;
     bool hides_placement; /* do not use the placement that the captures state: judge by values and times where
                              each layer ran */
+    bool is_strict; /* a layer whose arithmetic is not known is unexplained, also where it is within one LSB */
     bool omits_quantisation; /* nd_explanation.quantisation stays NULL: it costs some runs of both models for
                                 each of a few samples */
     /* Several machines may share the work: nd_explain_part evaluates part `part` of `n_parts` (from 0) of the
@@ -82,7 +83,8 @@ struct nd_explain_options {
 
 /* The verdict on a device, from best to worst. Several devices together have the worst of their verdicts. */
 enum nd_health {
-    ND_HEALTH_HEALTHY,      /* every layer follows known arithmetic, however much of the error is the chip's */
+    ND_HEALTH_HEALTHY,      /* every layer follows known arithmetic, however much of the error is the chip's, or
+                               is within one LSB of exact rounding where its arithmetic is not known */
     ND_HEALTH_INCONCLUSIVE, /* every examined layer follows known arithmetic, but not all could be examined */
     ND_HEALTH_UNEXPLAINED,  /* a layer does not follow known arithmetic, but there is no evidence of a fault */
     ND_HEALTH_FAULTY,       /* some layer has a fault */
@@ -97,11 +99,13 @@ ND_PUBLIC enum nd_exit nd_health_exit_code(enum nd_health health);
 enum nd_layer_state {
     ND_LAYER_NOT_EXAMINED, /* why_not says why */
     ND_LAYER_FOLLOWS,      /* known arithmetic gives them: why_follows says which */
+    ND_LAYER_WITHIN_LSB,   /* its arithmetic is not known; its values are off exact rounding by at most one LSB,
+                              and by no bias: a sign test */
     ND_LAYER_UNEXPLAINED,  /* known arithmetic does not give them, no fault predicts them, and the error is
                               small enough to come from arithmetic that npudiff does not know */
     ND_LAYER_FAULTY,       /* a fault predicts them, or the error is too large for any rounding */
 };
-/* "not-examined", "follows", "unexplained", "faulty". Static storage. */
+/* "not-examined", "follows", "within-1-lsb", "unexplained", "faulty". Static storage. */
 ND_PUBLIC const char *nd_layer_state_name(enum nd_layer_state state);
 
 /* How sure it is what makes the values of a faulty or unexplained layer (docs/reference/verdicts.md). */
@@ -275,6 +279,28 @@ struct nd_explained_floats {
     double effect; /* relative change of the outputs by this layer's own error alone; NaN when not measured */
 };
 
+/* What is said of a layer (docs/reference/verdicts.md). Members that do not belong to its state are NULL and 0.
+ */
+struct nd_judgement {
+    enum nd_layer_state state;
+    /* ND_LAYER_FOLLOWS: "exact" (no value differs), "arithmetic" (that of `arithmetic`), "float-rounding",
+     * "noise", "fused", "forced-encoding", "rounded-twice", "made-inputs" (an input was recorded wrongly).
+     * Static. */
+    const char *why_follows;
+    char *follows_text; /* a sentence for the last five, and for some others; else NULL */
+    bool is_noise;      /* ND_LAYER_UNEXPLAINED: its inputs differ from run to run: not examined further */
+    /* ND_LAYER_FAULTY, ND_LAYER_UNEXPLAINED and ND_LAYER_WITHIN_LSB: "the fault predicts every wrong value; in
+     * this layer alone 58% of the values are wrong, by up to 212 LSB". */
+    char *evidence;
+    enum nd_certainty certainty; /* of the fault, or of what an unexplained layer resembles */
+    /* ND_LAYER_FAULTY: the fault; kind NULL means an error too large for rounding, of no known kind.
+     * ND_LAYER_UNEXPLAINED: the fault that it resembles; kind NULL means none. */
+    struct nd_explained_fault fault;
+    char *known_defect; /* of a faulty or unexplained layer that an SDK is known to compute wrongly: "a
+                           known defect of QAIRT 2.51.0 ...: ..."; else NULL */
+    const char *remedy; /* what to do about the known defect, a sentence. Static */
+};
+
 /* One step on one device. What does not apply is 0 (counts) or NaN. */
 struct nd_explained_layer {
     bool is_examined;
@@ -287,24 +313,7 @@ struct nd_explained_layer {
      * that rounds plainly everywhere, or in less than 1 % of the quantised values of a layer that is evaluated
      * in double precision. They are no evidence against the device, and the step is never a source. */
     bool is_within_step;
-    /* The judgement (docs/reference/verdicts.md). */
-    enum nd_layer_state state;
-    const char *why_follows; /* of a layer that follows: "exact" (no value differs), "arithmetic" (that of
-                                `program`), "float-rounding", "noise", "fused", "forced-encoding",
-                                "rounded-twice", "made-inputs" (an input was recorded wrongly); else NULL.
-                                Static */
-    char *follows_text;      /* a sentence for the last five, and for some others; else NULL */
-    bool is_faulty;          /* state is ND_LAYER_FAULTY */
-    bool is_noise;           /* unexplained, and its inputs differ from run to run: not examined further */
-    char *evidence; /* only of a faulty or unexplained layer: "the fault predicts every wrong value; in this
-                       layer alone 58% of the values are wrong, by up to 212 LSB". Else NULL */
-    enum nd_certainty certainty; /* of the fault, or of what an unexplained layer resembles */
-    /* Of a faulty layer: the fault; kind NULL means an error too large for rounding, of no known kind. Of an
-     * unexplained layer: the fault that it resembles; kind NULL means none. */
-    struct nd_explained_fault fault;
-    char *known_defect; /* of a faulty or unexplained layer that an SDK is known to compute wrongly: "a
-                           known defect of QAIRT 2.51.0 ...: ..."; else NULL */
-    const char *remedy; /* what to do about the known defect, a sentence. Static */
+    struct nd_judgement judgement;
     uint64_t n_qvalues;
     uint64_t n_nan; /* exact values that are not numbers (0 / 0, the root of a negative number): what a device
                        makes of them is not defined, and is not judged */
@@ -381,9 +390,9 @@ struct nd_explained_device {
     size_t *sources; /* [n_sources] steps in graph order */
     /* Steps by state, the one with the greatest effect on the outputs first. */
     size_t n_faulty, n_unexplained;
-    size_t *faulty;       /* [n_faulty] */
-    size_t *unexplained;  /* [n_unexplained] */
-    size_t n_follow;      /* steps of state ND_LAYER_FOLLOWS */
+    size_t *faulty;                /* [n_faulty] */
+    size_t *unexplained;           /* [n_unexplained] */
+    size_t n_follow, n_within_lsb; /* steps of state ND_LAYER_FOLLOWS, and ND_LAYER_WITHIN_LSB */
     const char *expected; /* the arithmetic that the capture's chipset should have: "v69", "v73", "float"; NULL
                              where the capture names no chipset. Static */
     bool is_refuted;      /* its values plainly follow a different arithmetic */

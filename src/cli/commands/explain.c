@@ -25,7 +25,7 @@ struct values {
     struct cli_answer answer;
     bool verbose;
     bool layers;
-    bool hide_placement;
+    bool hide_placement, strict;
     bool identify;
     struct cli_part part;
     struct cli_list merge;
@@ -125,6 +125,7 @@ static int explain(const struct values *values, const struct subject *subject,
                                          .n_threads = values->n_threads,
                                          .memory_bytes = values->memory_mib << 20,
                                          .hides_placement = values->hide_placement,
+                                         .is_strict = values->strict,
                                          .is_cancelled = cli_signals_came,
                                          .progress = show_progress,
                                          .progress_context = progress,
@@ -265,6 +266,9 @@ static const struct cli_option options[] = {
     OPT_FLAG(0, "layers", struct values, layers, "print everything, and a table of all layers"),
     OPT_FLAG(0, "hide-placement", struct values, hide_placement,
              "ignore what the captures say about where layers ran; judge that from values and times alone"),
+    OPT_FLAG(0, "strict", struct values, strict,
+             "a layer whose arithmetic is not known is unexplained, also where its values are within 1 LSB of "
+             "exact rounding"),
     OPT_FLAG(
         0, "identify", struct values, identify,
         "list the arithmetics that the captured values allow, for each operator type and device, with --layers "
@@ -287,24 +291,26 @@ const struct cli_command cmd_explain = {
     .role = CLI_FIND,
     .summary = "say whether a device is healthy, and which layer is faulty",
     .synopsis = "[--quantised MODEL] [--float MODEL] CAPTURE.h5 ... [-p PROBE] [--samples N]",
-    .details = "Says of every device whether its layers compute what they should:\n"
-               "HEALTHY: every layer follows known arithmetic.\n"
-               "FAULTY: a layer has a fault; the layer and the fault are named. Either the fault predicts the "
-               "wrong values, or no rounding can explain them.\n"
-               "UNEXPLAINED: a layer does not follow known arithmetic, and nothing proves a fault.\n"
-               "INCONCLUSIVE: some layers could not be examined.\n"
-               "npudiff computes each layer exactly from the values that its inputs had on the device. So a "
-               "layer is never blamed for an error that an earlier layer passed on. The chipset in the capture "
-               "says which arithmetic is expected: v69 or v73 of Qualcomm's HTP, or the floats of a CPU. "
-               "Before it blames a layer, npudiff tries layers that the provider runs as one, scales that the "
-               "provider forces, and differences from run to run.\n"
-               "It also warns when captures do not fit the model: other scales or zero points, other types, "
-               "values that never change. These warnings do not change the exit code.\n"
-               "With --identify every value is compared with a table of arithmetics. The result is the set "
-               "that remains possible: 'single', 'several', 'none' with the nearest one, or 'too-few' values.\n"
-               "Exit code 0: healthy; 1: faulty or unexplained; 2: wrong usage or a file problem; 3: captures "
-               "of a different model or of different inputs; 4: inconclusive; 5: a device had failed. The "
-               "worst device decides, in the order failed, faulty, unexplained, inconclusive, healthy.",
+    .details =
+        "Says of every device whether its layers compute what they should:\n"
+        "HEALTHY: every layer follows known arithmetic. A layer whose arithmetic is not known counts "
+        "as healthy if its values are within 1 LSB of exact rounding, without a bias (not with --strict).\n"
+        "FAULTY: a layer has a fault; the layer and the fault are named. Either the fault predicts the "
+        "wrong values, or no rounding can explain them.\n"
+        "UNEXPLAINED: a layer does not follow known arithmetic, and nothing proves a fault.\n"
+        "INCONCLUSIVE: some layers could not be examined.\n"
+        "npudiff computes each layer exactly from the values that its inputs had on the device. So a "
+        "layer is never blamed for an error that an earlier layer passed on. The chipset in the capture "
+        "says which arithmetic is expected: v69 or v73 of Qualcomm's HTP, or the floats of a CPU. "
+        "Before it blames a layer, npudiff tries layers that the provider runs as one, scales that the "
+        "provider forces, and differences from run to run.\n"
+        "It also warns when captures do not fit the model: other scales or zero points, other types, "
+        "values that never change. These warnings do not change the exit code.\n"
+        "With --identify every value is compared with a table of arithmetics. The result is the set "
+        "that remains possible: 'single', 'several', 'none' with the nearest one, or 'too-few' values.\n"
+        "Exit code 0: healthy; 1: faulty or unexplained; 2: wrong usage or a file problem; 3: captures "
+        "of a different model or of different inputs; 4: inconclusive; 5: a device had failed. The "
+        "worst device decides, in the order failed, faulty, unexplained, inconclusive, healthy.",
     .examples = examples,
     .options = options,
     .operand = CLI_VALUE_CAPTURE,

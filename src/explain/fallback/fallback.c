@@ -360,11 +360,11 @@ static bool nd_fallback_is_spoilt(const struct nd_fallback *f, size_t device, si
      * alone. */
     static const double most = 16, max_wide = 4096;
     const struct nd_explained_layer *layer = &f->out->devices[device].layers[step];
-    bool is_place = layer->fault.kind == nd_fault_name(ND_FAULT_FALLBACK) ||
-                    layer->fault.kind == nd_fault_name(ND_FAULT_ROUNDING);
-    if (layer->state == ND_LAYER_FAULTY && !is_place)
+    bool is_place = layer->judgement.fault.kind == nd_fault_name(ND_FAULT_FALLBACK) ||
+                    layer->judgement.fault.kind == nd_fault_name(ND_FAULT_ROUNDING);
+    if (layer->judgement.state == ND_LAYER_FAULTY && !is_place)
         return true;
-    return layer->state == ND_LAYER_UNEXPLAINED &&
+    return layer->judgement.state == ND_LAYER_UNEXPLAINED &&
            layer->introduced.max > (f->counts[nd_fallback_at(f, device, step)].is_wide ? max_wide : most);
 }
 
@@ -424,8 +424,8 @@ static struct siblings find_siblings(const struct nd_fallback *f, size_t device,
  * is no witness against the NPU. */
 static bool follows_otherwise(const struct nd_explained_layer *layer)
 {
-    return layer->state == ND_LAYER_FOLLOWS && layer->why_follows != NULL &&
-           strcmp(layer->why_follows, "exact") != 0;
+    return layer->judgement.state == ND_LAYER_FOLLOWS && layer->judgement.why_follows != NULL &&
+           strcmp(layer->judgement.why_follows, "exact") != 0;
 }
 
 /* Quantised values; chosen, as in accuse.c. Of 180 healthy networks (seeds 5000 to 5179) 16 layers of gen3 had
@@ -437,7 +437,7 @@ enum { FEWEST_AGAINST = 20 };
  * is far from a tie, so the layer is no witness against the NPU. */
 static bool is_neither(const struct nd_fallback *f, size_t device, size_t step)
 {
-    return f->out->devices[device].layers[step].state == ND_LAYER_UNEXPLAINED &&
+    return f->out->devices[device].layers[step].judgement.state == ND_LAYER_UNEXPLAINED &&
            f->counts[nd_fallback_at(f, device, step)].n_far > 0;
 }
 

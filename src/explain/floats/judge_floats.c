@@ -11,6 +11,7 @@
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/floats/floats.h"
+#include "explain/verdict/judgement.h"
 
 /* ---- sums ---- */
 
@@ -164,60 +165,63 @@ static enum nd_status set_text(struct nd_strbuf *text, char **out, struct nd_err
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static void follow(struct nd_explained_layer *layer)
+static enum nd_status follow(struct nd_explained_layer *layer, struct nd_error *err)
 {
     const struct nd_explained_floats *f = &layer->floats;
-    layer->state = ND_LAYER_FOLLOWS;
-    layer->why_follows = f->n_rounded + f->n_overflown == f->n ? "exact" : "float-rounding";
+    return nd_judge_follows(layer, f->n_rounded + f->n_overflown == f->n ? "exact" : "float-rounding", NULL,
+                            err);
 }
 
-static enum nd_status say_evidence(struct nd_explained_layer *layer, const char *fault, struct nd_error *err)
+static void say_evidence(const struct nd_explained_floats *f, const char *fault, struct nd_strbuf *text)
 {
-    const struct nd_explained_floats *f = &layer->floats;
-    struct nd_strbuf text = {0};
     if (f->n_beyond > 0)
         nd_strbuf_printf(
-            &text,
+            text,
             "%.3g%% of its values are further off than rounding to %s explains, by up to %.3g ULP and %.3g "
             "times the bound",
             100 * (double)f->n_beyond / (double)f->n, precision_of(f), f->max_ulp, f->worst);
     if (f->n_lost > 0)
-        nd_strbuf_printf(&text, "%s%.3g%% of its values are infinite or not a number; the exact ones fit in %s",
+        nd_strbuf_printf(text, "%s%.3g%% of its values are infinite or not a number; the exact ones fit in %s",
                          f->n_beyond > 0 ? "; " : "", 100 * (double)f->n_lost / (double)f->n, precision_of(f));
     if (fault != NULL)
-        nd_strbuf_printf(&text, "; %s", fault);
-    return set_text(&text, &layer->evidence, err);
+        nd_strbuf_printf(text, "; %s", fault);
 }
 
+/* A layer is faulty where a fault that no arithmetic makes predicts what is far off, and where it gives
+ * infinities or no numbers although the exact values are numbers of its type: no rounding does that. */
 static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t device, size_t step,
                                     struct nd_explained_layer *layer, struct nd_error *err)
 {
     struct nd_findings found = {0};
     char said[256] = "";
+    struct nd_strbuf evidence = {0};
     enum nd_status status = diagnose(e, device, step, &found, err);
     if (status != ND_OK)
         return status;
-    const struct nd_finding *best = found.n_gross > 0 ? &found.items[0] : NULL;
-    bool is_proved = best != NULL && is_no_arithmetic(best->kind) && best->explained >= min_explained &&
-                     layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND;
-    layer->state = is_proved ? ND_LAYER_FAULTY : ND_LAYER_UNEXPLAINED;
-    layer->certainty = is_proved      ? ND_CERTAINTY_LIKELY
-                       : best != NULL ? ND_CERTAINTY_GUESS
-                                      : ND_CERTAINTY_UNKNOWN;
-    if (best != NULL) {
-        free(layer->fault.text);
-        layer->fault = (struct nd_explained_fault){.kind = nd_fault_name(best->kind),
-                                                   .text = nd_strdup(best->text),
-                                                   .channel = best->channel,
-                                                   .amount = best->amount,
-                                                   .explained = best->explained};
-        if (layer->fault.text == NULL)
-            return nd_fail_memory(err);
+    struct nd_finding *best = found.n_gross > 0 ? &found.items[0] : NULL;
+    bool is_lost = layer->floats.n_lost > 0;
+    bool is_predicted = best != NULL && is_no_arithmetic(best->kind) && best->explained >= min_explained &&
+                        layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND;
+    nd_judge_open(layer);
+    layer->judgement.certainty = best != NULL ? ND_CERTAINTY_GUESS : ND_CERTAINTY_UNKNOWN;
+    if (best != NULL && (is_predicted || !is_lost)) {
+        const struct nd_explained_fault fault = {.kind = nd_fault_name(best->kind),
+                                                 .text = best->text,
+                                                 .channel = best->channel,
+                                                 .amount = best->amount,
+                                                 .explained = best->explained};
+        status = nd_judge_resembles(layer, &fault, err);
         snprintf(said, sizeof said,
-                 is_proved ? "\"%s\" predicts %.3g%% of those far off" : "it looks like \"%s\"", best->text,
+                 is_predicted ? "\"%s\" predicts %.3g%% of those far off" : "it looks like \"%s\"", best->text,
                  100 * best->explained);
     }
-    return say_evidence(layer, best != NULL ? said : NULL, err);
+    if (status != ND_OK)
+        return status;
+    say_evidence(&layer->floats, said[0] != '\0' ? said : NULL, &evidence);
+    return is_predicted || is_lost
+               ? nd_judge_faulty(layer, is_predicted ? ND_CERTAINTY_LIKELY : ND_CERTAINTY_PROVEN, NULL,
+                                 &evidence, err)
+               : nd_judge_evidence(layer, &evidence, err);
 }
 
 /* A tensor that it reads, and of which the capture need not show what it read. SIZE_MAX: none. */
@@ -231,7 +235,7 @@ static size_t find_unsure_input(const struct nd_explain_job *job, const struct n
         size_t step = is_tensor ? job->plan->step_of_tensor[node->inputs[i].index] : SIZE_MAX;
         if (step == SIZE_MAX)
             continue;
-        const char *fault = job->out->devices[d].layers[step].fault.kind;
+        const char *fault = job->out->devices[d].layers[step].judgement.fault.kind;
         if ((fault != NULL && strcmp(fault, nd_fault_name(ND_FAULT_REUSED_BUFFER)) == 0) ||
             nd_plan_differs_by_run(job->plan, d, step))
             return step;
@@ -280,8 +284,7 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     layer->effect = layer->floats.effect * layer->floats.effect;
     if (layer->n_unexplained > 0)
         return fault_verdict(e, d, s, layer, err);
-    follow(layer);
-    return ND_OK;
+    return follow(layer, err);
 }
 
 /* Over all outputs. */
@@ -329,7 +332,7 @@ static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_e
     for (size_t i = 0; i < device->n_findings; i++) {
         struct nd_explained_finding *finding = &device->findings[i];
         const struct nd_explained_layer *layer = &device->layers[finding->step];
-        bool is_expected = is_htp || (layer->floats.n > 0 && layer->state == ND_LAYER_FOLLOWS);
+        bool is_expected = is_htp || (layer->floats.n > 0 && layer->judgement.state == ND_LAYER_FOLLOWS);
         if (is_expected && strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
             free(finding->fault.text);
         else

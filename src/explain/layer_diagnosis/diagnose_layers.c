@@ -417,9 +417,9 @@ static enum nd_status say_forced(const struct nd_layer_diagnosis *diagnosis, str
     nd_say_forced(&job->plan->alternatives, job->plan->model, layer,
                   job->plan->steps[diagnosis->step].is_model_output, &text);
     struct nd_explained_layer *out = &job->out->devices[diagnosis->device].layers[diagnosis->step];
-    free(out->follows_text);
-    out->follows_text = nd_strbuf_take(&text);
-    return out->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+    free(out->judgement.follows_text);
+    out->judgement.follows_text = nd_strbuf_take(&text);
+    return out->judgement.follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* Whether encodings that the provider forces, on a chip, halve the largest error or better: then the best are
@@ -504,7 +504,7 @@ static enum nd_status follow_rounding(const struct nd_layer_diagnosis *diagnosis
     struct nd_explained_layer *layer = &diagnosis->job->out->devices[diagnosis->device].layers[diagnosis->step];
     layer->n_unexplained = 0;
     layer->explained_fraction = 1;
-    return nd_explain_follow(layer, "rounded-twice", text, err);
+    return nd_judge_follows(layer, "rounded-twice", text, err);
 }
 
 /* Whether what was recorded of an input is wrong, and not the layer. */
@@ -590,10 +590,10 @@ static enum nd_status diagnose_input(const struct nd_explain_job *job, struct nd
     enum nd_status status = nd_input_layer_diagnosis_run(&input, err);
     layer->n_unexplained = layer->introduced.n_differing;
     if (status == ND_OK && input.follows != NULL)
-        status = nd_explain_follow(layer, input.why, input.follows[0] != '\0' ? input.follows : NULL, err);
+        status = nd_judge_follows(layer, input.why, input.follows[0] != '\0' ? input.follows : NULL, err);
     else if (status == ND_OK)
         status = diagnose_of_input(&input, err);
-    if (layer->state == ND_LAYER_FOLLOWS)
+    if (layer->judgement.state == ND_LAYER_FOLLOWS)
         layer->n_unexplained = 0;
     nd_input_layer_diagnosis_deinit(&input);
     return status;
@@ -641,7 +641,7 @@ static void list_device(struct team *team, size_t d)
     const struct nd_explain_job *job = team->job;
     bool *is_open = &team->is_open[d * job->plan->n_steps];
     for (size_t s = 0; s < job->plan->n_steps; s++) {
-        enum nd_layer_state state = job->out->devices[d].layers[s].state;
+        enum nd_layer_state state = job->out->devices[d].layers[s].judgement.state;
         is_open[s] = state == ND_LAYER_UNEXPLAINED || state == ND_LAYER_FAULTY;
         if (nd_explain_needs_layer_diagnosis(job, d, s) && nd_explain_is_input_quantiser(job->plan, s))
             add_task(team, d, s); /* these are few, and cheap */

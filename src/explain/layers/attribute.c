@@ -8,6 +8,7 @@
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/stages.h"
+#include "explain/verdict/judgement.h"
 
 /* Captured tensors that show what a later layer wrote into their buffer. Runtimes use buffers of intermediate
  * tensors again; where such a tensor is declared an output, its capture holds another tensor, and neither the
@@ -109,14 +110,15 @@ static enum nd_status name_writer(const struct device *device, size_t step, size
                      "what its own inputs give; the network itself may be right",
                      device->plan->n_samples, device->plan->steps[writer].name,
                      100 * (double)layer->introduced.n_differing / (double)layer->n_qvalues);
-    layer->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_REUSED_BUFFER),
-                                               .text = nd_strbuf_take(&text),
-                                               .channel = SIZE_MAX,
-                                               .explained = 1};
-    layer->evidence = nd_strbuf_take(&evidence);
-    layer->certainty = ND_CERTAINTY_PROVEN;
     layer->effect = layer->harmed_share = NAN; /* nothing read it */
-    return layer->fault.text != NULL && layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
+    char *said = nd_strbuf_take(&text);
+    const struct nd_explained_fault fault = {
+        .kind = nd_fault_name(ND_FAULT_REUSED_BUFFER), .text = said, .channel = SIZE_MAX, .explained = 1};
+    enum nd_status status = said != NULL ? nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, &fault, &evidence, err)
+                                         : nd_fail_memory(err);
+    nd_strbuf_deinit(&evidence);
+    free(said);
+    return status;
 }
 
 /* What it made cannot be worked out from another tensor's values. */
@@ -125,7 +127,7 @@ static enum nd_status leave_reader(const struct device *device, size_t step, con
 {
     struct nd_explained_layer *layer = &device->layers[step];
     struct nd_strbuf why = {0};
-    if (!layer->is_examined || layer->fault.kind != NULL)
+    if (!layer->is_examined || layer->judgement.fault.kind != NULL)
         return ND_OK;
     nd_strbuf_printf(&why, "the capture of '%s', which it reads, shows what a later layer wrote", input);
     layer->is_examined = false;
@@ -147,8 +149,8 @@ static enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t 
             status = name_writer(&looked_at, s, writer, err);
     }
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-        for (size_t r = s + 1; r < plan->n_steps && status == ND_OK && looked_at.layers[s].fault.kind != NULL;
-             r++)
+        for (size_t r = s + 1;
+             r < plan->n_steps && status == ND_OK && looked_at.layers[s].judgement.fault.kind != NULL; r++)
             if (reads(plan, r, plan->steps[s].tensor))
                 status = leave_reader(&looked_at, r, plan->steps[s].name, err);
     return status;

@@ -685,7 +685,7 @@ static void begin_observations(const struct nd_evaluation *evaluation, size_t d,
         layers[s] = (struct nd_observed_arithmetic){
             .op_types = plan->steps[s].op_types,
             .is_counted = plan->steps[s].is_layer && device->layers[s].is_examined &&
-                          device->layers[s].fault.kind == NULL,
+                          device->layers[s].judgement.fault.kind == NULL,
             .tally = nd_tally_of(evaluation, d, s),
             .layers = nd_layer_tally_of(evaluation, d, s),
             .n_qvalues = device->layers[s].n_qvalues,

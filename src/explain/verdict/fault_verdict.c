@@ -331,34 +331,18 @@ static void put_size(const struct nd_explain_error_size *size, struct nd_strbuf 
                      size->max);
 }
 
-static enum nd_status keep_evidence(struct nd_explained_layer *layer, struct nd_strbuf *text,
-                                    struct nd_error *err)
-{
-    layer->evidence = nd_strbuf_take(text);
-    return layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
-}
-
 static enum nd_status keep_fault(struct nd_explained_layer *layer, const struct nd_diagnosis *diagnosis,
                                  struct nd_error *err)
 {
-    const struct nd_finding *best = &diagnosis->best;
-    layer->fault = (struct nd_explained_fault){
-        .kind = nd_fault_name(best->kind),
-        .text = nd_strdup(best->text),
-        .channel = best->channel,
-        .amount = best->amount,
-        .explained = best->explained,
+    struct nd_finding best = diagnosis->best;
+    const struct nd_explained_fault fault = {
+        .kind = nd_fault_name(best.kind),
+        .text = best.text,
+        .channel = best.channel,
+        .amount = best.amount,
+        .explained = best.explained,
         .rival = diagnosis->n_rivals > 0 ? nd_fault_name(diagnosis->rivals[0].kind) : NULL};
-    return layer->fault.text != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-enum nd_status nd_explain_follow(struct nd_explained_layer *layer, const char *why, const char *text,
-                                 struct nd_error *err)
-{
-    layer->state = ND_LAYER_FOLLOWS;
-    layer->why_follows = why;
-    layer->follows_text = text != NULL ? nd_strdup(text) : NULL;
-    return text == NULL || layer->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+    return nd_judge_resembles(layer, &fault, err);
 }
 
 static enum nd_status fault_verdict_of_kind(struct nd_explained_layer *layer,
@@ -373,14 +357,12 @@ static enum nd_status fault_verdict_of_kind(struct nd_explained_layer *layer,
         nd_strbuf_printf(&text, "the fault predicts %.3g%% of the wrong values; ",
                          fmin(100 * diagnosis->best.explained, 99.9));
     put_size(size, &text);
-    layer->state = ND_LAYER_FAULTY;
-    layer->certainty = predicts_all && diagnosis->n_rivals == 0 ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY;
+    bool is_proven = predicts_all && diagnosis->n_rivals == 0;
     enum nd_status status = keep_fault(layer, diagnosis, err);
-    if (status != ND_OK) {
-        nd_strbuf_deinit(&text);
-        return status;
-    }
-    return keep_evidence(layer, &text, err);
+    if (status == ND_OK)
+        return nd_judge_faulty(layer, is_proven ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY, NULL, &text, err);
+    nd_strbuf_deinit(&text);
+    return status;
 }
 
 /* Of an error that neither rounding nor inputs of more digits make. */
@@ -391,9 +373,7 @@ static enum nd_status fault_verdict_of_reach(struct nd_explained_layer *layer, b
     put_size(size, &text);
     nd_strbuf_printf(&text, "; %.3g%% are further off than any rounding of this layer or of its inputs makes",
                      100 * (double)size->n_past / (double)size->n);
-    layer->state = ND_LAYER_FAULTY;
-    layer->certainty = is_known ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY;
-    return keep_evidence(layer, &text, err);
+    return nd_judge_faulty(layer, is_known ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY, NULL, &text, err);
 }
 
 /* Of a product by constants. */
@@ -405,9 +385,7 @@ static enum nd_status fault_verdict_of_distance(struct nd_explained_layer *layer
     nd_strbuf_printf(&text,
                      "; %.3g%% are off by more than %g LSB: no rounding of a product by constants makes that",
                      100 * (double)size->n_far / (double)size->n, ND_EXPLAIN_FAR * allowance);
-    layer->state = ND_LAYER_FAULTY;
-    layer->certainty = ND_CERTAINTY_LIKELY;
-    return keep_evidence(layer, &text, err);
+    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, NULL, &text, err);
 }
 
 static enum nd_status fault_verdict_beside(struct nd_explained_layer *layer,
@@ -419,9 +397,7 @@ static enum nd_status fault_verdict_beside(struct nd_explained_layer *layer,
     put_size(size, &text);
     nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB",
                      sibling->label, sibling->layers[step].introduced.max);
-    layer->state = ND_LAYER_FAULTY;
-    layer->certainty = ND_CERTAINTY_LIKELY;
-    return keep_evidence(layer, &text, err);
+    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, NULL, &text, err);
 }
 
 static enum nd_status fault_verdict_of_size(struct nd_explained_layer *layer,
@@ -434,9 +410,7 @@ static enum nd_status fault_verdict_of_size(struct nd_explained_layer *layer,
         "; the error is %.3g times as large as the layer's own signal, and the values do not follow the signal "
         "(correlation %.2f): no known rounding makes such an error",
         size->signal > 0 ? sqrt(size->mean_square / size->signal) : HUGE_VAL, size->correlation);
-    layer->state = ND_LAYER_FAULTY;
-    layer->certainty = ND_CERTAINTY_LIKELY;
-    return keep_evidence(layer, &text, err);
+    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, NULL, &text, err);
 }
 
 /* What it read of an input need not be what was recorded of that. */
@@ -450,8 +424,8 @@ static enum nd_status leave_in_doubt(struct nd_explained_layer *layer, const str
         "; it reads '%s', which is itself unexplained, by up to %g LSB: the layer need not have read "
         "the values that were recorded",
         size->doubtful, size->doubtful_max);
-    layer->certainty = ND_CERTAINTY_UNKNOWN;
-    return keep_evidence(layer, &text, err);
+    layer->judgement.certainty = ND_CERTAINTY_UNKNOWN;
+    return nd_judge_evidence(layer, &text, err);
 }
 
 /* Of the size of the error alone; *is_accused. Where an input is in doubt, that is the evidence of a layer that
@@ -494,42 +468,43 @@ static enum nd_status decide(const struct nd_explain_job *job, size_t device, si
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
-    if (is_step_of_forced(job, device, step, size) && layer->follows_text == NULL)
-        return nd_explain_follow(
+    if (is_step_of_forced(job, device, step, size) && layer->judgement.follows_text == NULL)
+        return nd_judge_follows(
             layer, "forced-encoding",
             "it reads quantised values in an encoding that the provider forces, and differs by single steps",
             err);
     if (is_positive(job, device, step, size, diagnosis))
         return fault_verdict_of_kind(layer, size, diagnosis, err);
     if (kind == ND_FAULT_FUSION)
-        return nd_explain_follow(layer, "fused", diagnosis->best.text, err);
+        return nd_judge_follows(layer, "fused", diagnosis->best.text, err);
     if (kind == ND_FAULT_FALLBACK && layer->introduced.n_differing == 0)
-        return nd_explain_follow(layer, "exact", NULL, err);
+        return nd_judge_follows(layer, "exact", NULL, err);
     if (is_own_rounding(job, device, step, kind))
-        return nd_explain_follow(layer, "arithmetic", diagnosis->best.text, err);
+        return nd_judge_follows(layer, "arithmetic", diagnosis->best.text, err);
     /* Where the arithmetic is known a layer that rounds otherwise does not follow it. */
     bool is_simple =
         (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) && !nd_explain_is_known(job, device, step);
     if (is_simple && size->n_wrong >= FEWEST_FALLBACK &&
         job->observations->layer_arithmetic[device] != SIZE_MAX)
-        return nd_explain_follow(layer, "arithmetic", diagnosis->best.text, err);
+        return nd_judge_follows(layer, "arithmetic", diagnosis->best.text, err);
     bool is_accused = false;
     enum nd_status status = fault_verdict_by_size(job, device, step, size, &is_accused, err);
-    if (status != ND_OK || is_accused || layer->evidence != NULL)
+    if (status != ND_OK || is_accused || layer->judgement.evidence != NULL)
         return status;
-    if (layer->follows_text != NULL && size->max <= 1) { /* single steps, in the encoding that is forced */
-        layer->state = ND_LAYER_FOLLOWS;
-        layer->why_follows = "forced-encoding";
-        return ND_OK;
+    if (layer->judgement.follows_text != NULL &&
+        size->max <= 1) { /* single steps, in the encoding that is forced */
+        struct nd_strbuf text = {0};
+        nd_strbuf_puts(&text, layer->judgement.follows_text);
+        return nd_judge_follows_as(layer, "forced-encoding", &text, err);
     }
-    if (layer->follows_text != NULL) {
+    if (layer->judgement.follows_text != NULL) {
         struct nd_strbuf text = {0};
         put_size(size, &text);
         nd_strbuf_printf(&text, ", when the provider's own encoding is used");
-        layer->certainty = ND_CERTAINTY_UNKNOWN;
-        return keep_evidence(layer, &text, err);
+        layer->judgement.certainty = ND_CERTAINTY_UNKNOWN;
+        return nd_judge_evidence(layer, &text, err);
     }
-    layer->certainty = kind != ND_FAULT_UNEXPLAINED ? ND_CERTAINTY_GUESS : ND_CERTAINTY_UNKNOWN;
+    layer->judgement.certainty = kind != ND_FAULT_UNEXPLAINED ? ND_CERTAINTY_GUESS : ND_CERTAINTY_UNKNOWN;
     return kind != ND_FAULT_UNEXPLAINED ? keep_fault(layer, diagnosis, err) : ND_OK;
 }
 
@@ -537,9 +512,9 @@ enum nd_status nd_explain_name_defect(const struct nd_explain_job *job, size_t d
                                       const struct nd_known_defect *defect, struct nd_explained_layer *layer,
                                       struct nd_error *err)
 {
-    layer->known_defect = nd_known_defect_text(defect, job->plan->sources[device].capture);
-    layer->remedy = defect->remedy;
-    return layer->known_defect != NULL ? ND_OK : nd_fail_memory(err);
+    layer->judgement.known_defect = nd_known_defect_text(defect, job->plan->sources[device].capture);
+    layer->judgement.remedy = defect->remedy;
+    return layer->judgement.known_defect != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* Of an SDK that computes such layers wrongly, so that the device is as any other. */
@@ -551,8 +526,8 @@ static enum nd_status note_defect(const struct nd_explain_job *job, size_t devic
     const struct nd_plan_source *source = &job->plan->sources[device];
     const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
     bool is_htp = source->expectation == ND_EXPECT_V69 || source->expectation == ND_EXPECT_V73;
-    bool is_off =
-        layer->state == ND_LAYER_FAULTY || (layer->state == ND_LAYER_UNEXPLAINED && size->n_beyond > 0);
+    bool is_off = layer->judgement.state == ND_LAYER_FAULTY ||
+                  (layer->judgement.state == ND_LAYER_UNEXPLAINED && size->n_beyond > 0);
     if (defect == NULL || !is_htp || !is_off || !nd_known_defect_shows_as(defect, kind))
         return ND_OK;
     return nd_explain_name_defect(job, device, defect, layer, err);
@@ -567,7 +542,7 @@ enum nd_status nd_explain_fault_verdict(const struct nd_explain_job *job, size_t
     if (status != ND_OK)
         return status;
     return note_defect(job, device, step, size,
-                       layer->fault.kind != NULL ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED, err);
+                       layer->judgement.fault.kind != NULL ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED, err);
 }
 
 size_t nd_explain_quantised_input(const struct nd_plan *plan, size_t step)

@@ -72,28 +72,17 @@ static const char *prove(const struct nd_plan *plan, const struct nd_explained_l
 static enum nd_status fault_verdict(struct nd_explained_layer *layer, const struct nd_explained_fault *fault,
                                     const char *proof, struct nd_error *err)
 {
-    char *text = nd_strdup(fault->text), *evidence = nd_strdup(proof);
-    if (text == NULL || evidence == NULL) {
-        free(text);
-        free(evidence);
-        return nd_fail_memory(err);
-    }
-    free(layer->fault.text);
-    free(layer->evidence);
-    layer->state = ND_LAYER_FAULTY;
-    layer->certainty = strcmp(fault->kind, nd_fault_name(ND_FAULT_WRONG_TYPE)) == 0 ? ND_CERTAINTY_LIKELY
-                                                                                    : ND_CERTAINTY_PROVEN;
-    layer->fault = *fault;
-    layer->fault.text = text;
-    layer->evidence = evidence;
-    return ND_OK;
+    bool is_type = strcmp(fault->kind, nd_fault_name(ND_FAULT_WRONG_TYPE)) == 0;
+    struct nd_strbuf evidence = {0};
+    nd_strbuf_puts(&evidence, proof);
+    return nd_judge_faulty(layer, is_type ? ND_CERTAINTY_LIKELY : ND_CERTAINTY_PROVEN, fault, &evidence, err);
 }
 
 /* Quantised values that pile up are held against the whole model's reference. Where the layer follows its
  * arithmetic, they are what its own inputs give: the cause lies before it. */
 static bool is_passed_on(const struct nd_explained_layer *layer, const struct nd_explained_finding *finding)
 {
-    return layer->state == ND_LAYER_FOLLOWS &&
+    return layer->judgement.state == ND_LAYER_FOLLOWS &&
            (is_kind(finding, ND_FAULT_SATURATION) || is_kind(finding, ND_FAULT_ALL_ZERO) ||
             is_kind(finding, ND_FAULT_CONSTANT));
 }
@@ -123,7 +112,7 @@ static enum nd_status nd_explain_fault_verdict_labels(const struct nd_explain_jo
     for (size_t i = 0; i < out->n_findings && status == ND_OK; i++) {
         struct nd_explained_layer *layer = &out->layers[out->findings[i].step];
         const char *proof = prove(job->plan, layer, &out->findings[i]);
-        if (proof != NULL && layer->state != ND_LAYER_FAULTY)
+        if (proof != NULL && layer->judgement.state != ND_LAYER_FAULTY)
             status = fault_verdict(layer, &out->findings[i].fault, proof, err);
     }
     return status;
@@ -249,47 +238,6 @@ void nd_explain_find_tie_rule(const struct nd_qvalue_tally *tally, struct nd_exp
     layer->n_ties = layer->tie_rule != NULL ? layer->introduced.n_differing : 0;
 }
 
-/* ---- words ---- */
-
-const char *nd_health_name(enum nd_health health)
-{
-    static const char *const names[] = {[ND_HEALTH_HEALTHY] = "healthy",
-                                        [ND_HEALTH_INCONCLUSIVE] = "inconclusive",
-                                        [ND_HEALTH_UNEXPLAINED] = "unexplained",
-                                        [ND_HEALTH_FAULTY] = "faulty",
-                                        [ND_HEALTH_FAILED] = "failed"};
-    return names[health];
-}
-
-enum nd_exit nd_health_exit_code(enum nd_health health)
-{
-    static const enum nd_exit qvalues[] = {[ND_HEALTH_HEALTHY] = ND_EXIT_SAME,
-                                           [ND_HEALTH_INCONCLUSIVE] = ND_EXIT_INCONCLUSIVE,
-                                           [ND_HEALTH_UNEXPLAINED] = ND_EXIT_DIFFERS,
-                                           [ND_HEALTH_FAULTY] = ND_EXIT_DIFFERS,
-                                           [ND_HEALTH_FAILED] = ND_EXIT_DEVICE_FAILED};
-    return qvalues[health];
-}
-
-const char *nd_layer_state_name(enum nd_layer_state state)
-{
-    static const char *const names[] = {[ND_LAYER_NOT_EXAMINED] = "not-examined",
-                                        [ND_LAYER_FOLLOWS] = "follows",
-                                        [ND_LAYER_UNEXPLAINED] = "unexplained",
-                                        [ND_LAYER_FAULTY] = "faulty"};
-    return names[state];
-}
-
-const char *nd_certainty_name(enum nd_certainty certainty)
-{
-    static const char *const names[] = {[ND_CERTAINTY_NONE] = NULL,
-                                        [ND_CERTAINTY_PROVEN] = "proven",
-                                        [ND_CERTAINTY_LIKELY] = "likely",
-                                        [ND_CERTAINTY_GUESS] = "guess",
-                                        [ND_CERTAINTY_UNKNOWN] = "unknown"};
-    return names[certainty];
-}
-
 double nd_explain_badness(const struct nd_explained_layer *layer)
 {
     return isnan(layer->effect) ? layer->introduced.mean_square : layer->effect;
@@ -313,30 +261,29 @@ static const char *find_why(const struct nd_explain_job *job, size_t device, siz
     return NULL;
 }
 
-static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_alternative alternative)
+static void say_alternative(const struct nd_plan *plan, size_t step, enum nd_alternative alternative,
+                            struct nd_strbuf *text)
 {
-    struct nd_strbuf text = {0};
     size_t tensor = plan->steps[step].tensor, from = plan->alternatives.fused_from[tensor];
     if (alternative == ND_ALTERNATIVE_FUSED && from != SIZE_MAX)
-        nd_strbuf_printf(&text, "fused with '%s': one operation gives all of its values",
+        nd_strbuf_printf(text, "fused with '%s': one operation gives all of its values",
                          nd_model_tensor(plan->model, from)->name);
     else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.is_joined[tensor])
-        nd_strbuf_puts(&text,
+        nd_strbuf_puts(text,
                        "fused with what makes its inputs: each makes its part with this layer's encoding, "
                        "and that gives all of its values");
     else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.gated[tensor] != SIZE_MAX)
-        nd_strbuf_puts(&text, "fused with its gate: one function gives all of its values");
+        nd_strbuf_puts(text, "fused with its gate: one function gives all of its values");
     else if (alternative == ND_ALTERNATIVE_FUSED)
-        nd_strbuf_puts(&text,
+        nd_strbuf_puts(text,
                        "made as a change of the encoding alone, for a layer that reads it: that gives all of "
                        "its values");
     else if (alternative == ND_ALTERNATIVE_V81)
-        nd_strbuf_puts(&text, "made with the floats of v81: they give all of its values");
+        nd_strbuf_puts(text, "made with the floats of v81: they give all of its values");
     else {
         nd_say_forced(&plan->alternatives, plan->model, nd_plan_layer(plan, step),
-                      plan->steps[step].is_model_output, &text);
+                      plan->steps[step].is_model_output, text);
     }
-    return nd_strbuf_take(&text);
 }
 
 /* What the device's arithmetic makes of it in another way. */
@@ -352,11 +299,13 @@ static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t 
             continue;
         free(layer->arithmetic);
         layer->arithmetic = nd_strdup(nd_layer_arithmetics(&n)[arithmetic].name);
-        layer->why_follows = nd_alternative_name(alternative);
-        layer->follows_text = say_alternative(job->plan, step, alternative);
         layer->n_unexplained = 0;
         layer->explained_fraction = 1;
-        return layer->arithmetic != NULL && layer->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+        struct nd_strbuf text = {0};
+        say_alternative(job->plan, step, alternative, &text);
+        return layer->arithmetic != NULL
+                   ? nd_judge_follows_as(layer, nd_alternative_name(alternative), &text, err)
+                   : nd_fail_memory(err);
     }
     return ND_OK;
 }
@@ -387,29 +336,25 @@ static bool is_noise(const struct nd_explain_job *job, size_t device, size_t ste
 static bool is_passed_on_noise(const struct nd_explain_job *job, size_t device, size_t step,
                                const struct nd_explain_noise *noise)
 {
-    return !noise->is_own && job->out->devices[device].layers[step].state == ND_LAYER_UNEXPLAINED;
+    return !noise->is_own && job->out->devices[device].layers[step].judgement.state == ND_LAYER_UNEXPLAINED;
 }
 
 static enum nd_status fault_verdict_noise(const struct nd_explain_job *job, size_t device, size_t step,
-                                          const struct nd_explain_noise *noise, char *text,
+                                          const struct nd_explain_noise *noise, struct nd_strbuf *text,
                                           struct nd_error *err)
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
     bool is_htp = job->observations->layer_arithmetic[device] != SIZE_MAX;
-    layer->state = ND_LAYER_FAULTY;
-    layer->certainty = ND_CERTAINTY_PROVEN;
-    layer->fault =
-        (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_FLIPS),
-                                    .text = nd_strdup("not repeatable, its values change from run to run"),
-                                    .channel = SIZE_MAX,
-                                    .amount = noise->share,
-                                    .explained = 1};
-    layer->evidence = text;
-    if (text == NULL || layer->fault.text == NULL)
-        return nd_fail_memory(err);
+    char said[] = "not repeatable, its values change from run to run";
+    const struct nd_explained_fault fault = {.kind = nd_fault_name(ND_FAULT_FLIPS),
+                                             .text = said,
+                                             .channel = SIZE_MAX,
+                                             .amount = noise->share,
+                                             .explained = 1};
+    enum nd_status status = nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, &fault, text, err);
     bool is_known = defect != NULL && is_htp && nd_known_defect_shows_as(defect, ND_FAULT_FLIPS);
-    return is_known ? nd_explain_name_defect(job, device, defect, layer, err) : ND_OK;
+    return status == ND_OK && is_known ? nd_explain_name_defect(job, device, defect, layer, err) : status;
 }
 
 /* Single steps are the device's own noise, and no difference. More than that is a fault by itself. */
@@ -430,21 +375,15 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
     else
         nd_strbuf_puts(&text, "its inputs differ from run to run, so that what it read is not known");
     if (is_passed) {
-        layer->is_noise = true;
-        layer->evidence = nd_strbuf_take(&text);
-        return layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
+        layer->judgement.is_noise = true;
+        return nd_judge_evidence(layer, &text, err);
     }
     if (noise.max > between_runs)
-        return fault_verdict_noise(job, device, step, &noise, nd_strbuf_take(&text), err);
-    if (!is_noise(job, device, step, &noise)) {
-        nd_strbuf_deinit(&text);
-        return ND_OK;
-    }
-    layer->state = ND_LAYER_FOLLOWS;
-    layer->why_follows = "noise";
-    free(layer->follows_text);
-    layer->follows_text = nd_strbuf_take(&text);
-    return layer->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+        return fault_verdict_noise(job, device, step, &noise, &text, err);
+    if (is_noise(job, device, step, &noise))
+        return nd_judge_follows_as(layer, "noise", &text, err);
+    nd_strbuf_deinit(&text);
+    return ND_OK;
 }
 
 /* A table of plain rounding on a device that rounds otherwise elsewhere. */
@@ -459,8 +398,7 @@ static enum nd_status say_table(const struct nd_explain_job *job, size_t device,
         return ND_OK;
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "rounded %s, as the entries of a table are", layer->arithmetic);
-    layer->follows_text = nd_strbuf_take(&text);
-    return layer->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+    return nd_judge_follows_as(layer, layer->judgement.why_follows, &text, err);
 }
 
 /* A release that computes such layers wrongly, in a way that its arithmetic has: the layer follows, and is
@@ -472,7 +410,8 @@ static enum nd_status fault_verdict_of_defect(const struct nd_explain_job *job, 
     const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
     bool is_by_arithmetic =
         layer->arithmetic != NULL && job->observations->layer_arithmetic[device] != SIZE_MAX;
-    if (defect == NULL || !defect->is_in_arithmetics || !is_by_arithmetic || layer->state != ND_LAYER_FOLLOWS ||
+    if (defect == NULL || !defect->is_in_arithmetics || !is_by_arithmetic ||
+        layer->judgement.state != ND_LAYER_FOLLOWS ||
         layer->introduced.max <= nd_explain_known_allowance(nd_plan_is_wide(job->plan, step)))
         return ND_OK;
     struct nd_strbuf text = {0};
@@ -481,12 +420,8 @@ static enum nd_status fault_verdict_of_defect(const struct nd_explain_job *job, 
                      "the defect predicts every value; %.3g%% of the values differ from exact rounding, by up "
                      "to %g LSB",
                      100 * (double)layer->introduced.n_differing / n, layer->introduced.max);
-    layer->state = ND_LAYER_FAULTY;
-    layer->certainty = ND_CERTAINTY_PROVEN;
-    layer->why_follows = NULL;
-    layer->evidence = nd_strbuf_take(&text);
-    return layer->evidence != NULL ? nd_explain_name_defect(job, device, defect, layer, err)
-                                   : nd_fail_memory(err);
+    enum nd_status status = nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, NULL, &text, err);
+    return status == ND_OK ? nd_explain_name_defect(job, device, defect, layer, err) : status;
 }
 
 /* What a quantiser with an infinite scale makes of a layer: ONNX says no value, and so every device may have
@@ -536,6 +471,7 @@ static enum nd_status leave_unjudged(struct nd_explained_device *device, struct 
     layer->is_examined = false;
     layer->is_left = true;
     layer->effect = layer->harmed_share = (double)NAN;
+    nd_judge_open(layer);
     layer->why_not = nd_strdup(why);
     device->n_examined--;
     device->n_not_examined++;
@@ -547,42 +483,37 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     enum nd_status status = ND_OK;
+    if (layer->judgement.state == ND_LAYER_FAULTY) /* it shows what another layer wrote (attribute.c) */
+        return ND_OK;
     if (has_no_number(layer))
         status = leave_unjudged(&job->out->devices[device], layer,
                                 "none of its exact values is a number, so that none can be wrong", err);
-    layer->state = layer->is_examined ? ND_LAYER_UNEXPLAINED : ND_LAYER_NOT_EXAMINED;
-    if (layer->fault.kind != NULL) { /* it shows what another layer wrote (attribute.c) */
-        layer->state = ND_LAYER_FAULTY;
-        return ND_OK;
-    }
-    if (!layer->is_examined)
+    nd_judge_open(layer);
+    if (status != ND_OK || !layer->is_examined)
         return status;
-    layer->why_follows = find_why(job, device, step);
-    if (layer->why_follows != NULL)
-        status = say_table(job, device, step, err);
-    else
-        status = try_alternatives(job, device, step, err);
-    if (layer->why_follows != NULL)
-        layer->state = ND_LAYER_FOLLOWS;
-    if (status == ND_OK && layer->is_examined && layer->why_follows == NULL &&
-        reads_overflow(job->plan, step)) {
-        layer->state = ND_LAYER_NOT_EXAMINED;
+    const char *why = find_why(job, device, step);
+    if (why != NULL)
+        status = nd_judge_follows(layer, why, NULL, err);
+    if (status == ND_OK)
+        status = why != NULL ? say_table(job, device, step, err) : try_alternatives(job, device, step, err);
+    bool follows = layer->judgement.state == ND_LAYER_FOLLOWS;
+    if (status == ND_OK && !follows && reads_overflow(job->plan, step))
         return leave_unjudged(
             &job->out->devices[device], layer,
             "it reads values that float32 does not hold: in float32 the result may be no number", err);
-    }
-    if (layer->is_within_step && layer->state == ND_LAYER_FOLLOWS)
+    if (layer->is_within_step && follows)
         nd_explain_find_tie_rule(nd_tally_of(job->evaluation, device, step), layer);
     if (status == ND_OK)
         status = fault_verdict_of_defect(job, device, step, err);
-    return status == ND_OK && layer->state != ND_LAYER_FAULTY ? settle_noise(job, device, step, err) : status;
+    return status == ND_OK && layer->judgement.state != ND_LAYER_FAULTY ? settle_noise(job, device, step, err)
+                                                                        : status;
 }
 
 bool nd_explain_needs_layer_diagnosis(const struct nd_explain_job *job, size_t device, size_t step)
 {
     return (job->out->steps[step].is_layer || nd_explain_is_input_quantiser(job->plan, step)) &&
-           job->out->devices[device].layers[step].state == ND_LAYER_UNEXPLAINED &&
-           !job->out->devices[device].layers[step].is_noise;
+           job->out->devices[device].layers[step].judgement.state == ND_LAYER_UNEXPLAINED &&
+           !job->out->devices[device].layers[step].judgement.is_noise;
 }
 
 enum nd_status nd_explain_decide_layers(const struct nd_explain_job *job, struct nd_error *err)
@@ -611,13 +542,13 @@ static void sort_by_effect(const struct nd_explained_device *device, size_t *ste
 static enum nd_status say_evidence(struct nd_explained_layer *layer, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    if (layer->state != ND_LAYER_UNEXPLAINED)
+    if (layer->judgement.state != ND_LAYER_UNEXPLAINED && layer->judgement.state != ND_LAYER_WITHIN_LSB)
         return ND_OK;
     /* A rounding predicts them that the device has nowhere else: that explains none of them. */
     bool is_rounding = layer->n_unexplained == 0;
     if (is_rounding)
         layer->n_unexplained = layer->introduced.n_differing;
-    if (layer->evidence != NULL)
+    if (layer->judgement.evidence != NULL)
         return ND_OK;
     double share = layer->n_qvalues > 0 ? 100 * (double)layer->n_unexplained / (double)layer->n_qvalues : 0;
     nd_strbuf_printf(&text,
@@ -627,8 +558,7 @@ static enum nd_status say_evidence(struct nd_explained_layer *layer, struct nd_e
                          : "in this layer alone %.3g%% of the values differ from known arithmetic; they "
                            "differ from exact rounding by up to %g LSB",
                      share, layer->introduced.max);
-    layer->evidence = nd_strbuf_take(&text);
-    return layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
+    return nd_judge_evidence(layer, &text, err);
 }
 
 static enum nd_health health_of(const struct nd_explained_device *device)
@@ -654,11 +584,13 @@ static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct 
         status = nd_explain_fault_verdict_labels(job, d, err);
     for (size_t s = 0; s < job->plan->n_steps && device->failure == NULL && status == ND_OK; s++) {
         struct nd_explained_layer *layer = &device->layers[s];
-        layer->is_faulty = layer->state == ND_LAYER_FAULTY;
-        device->n_follow += layer->state == ND_LAYER_FOLLOWS;
-        if (layer->state == ND_LAYER_FAULTY)
+        if (!job->is_strict)
+            nd_judge_within_lsb(layer, nd_explain_is_known(job, d, s));
+        device->n_within_lsb += layer->judgement.state == ND_LAYER_WITHIN_LSB;
+        device->n_follow += layer->judgement.state == ND_LAYER_FOLLOWS;
+        if (layer->judgement.state == ND_LAYER_FAULTY)
             device->faulty[device->n_faulty++] = s;
-        if (layer->state == ND_LAYER_UNEXPLAINED)
+        if (layer->judgement.state == ND_LAYER_UNEXPLAINED)
             device->unexplained[device->n_unexplained++] = s;
         status = say_evidence(layer, err);
     }

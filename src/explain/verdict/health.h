@@ -12,6 +12,7 @@
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/layers/judge_layers.h"
 #include "explain/stages.h"
+#include "explain/verdict/judgement.h"
 
 /* Fills state and why_follows of all layers of the devices, after they have been judged. ND_ERR_MEMORY, and the
  * errors of nd_capture_read_repeat. */
@@ -82,11 +83,6 @@ size_t nd_explain_fewest_beyond(const struct nd_explain_job *job, size_t device,
 /* Whether it is worth measuring how far inputs could bring the values of the layer. */
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
                             const struct nd_explain_error_size *size);
-
-/* The layer follows known arithmetic after all: why is static, text is copied and may be NULL. ND_ERR_MEMORY.
- */
-enum nd_status nd_explain_follow(struct nd_explained_layer *layer, const char *why, const char *text,
-                                 struct nd_error *err);
 
 /* accuse.c: "a known defect of QAIRT ..." and what to do. ND_ERR_MEMORY. */
 enum nd_status nd_explain_name_defect(const struct nd_explain_job *job, size_t device,

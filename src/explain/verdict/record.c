@@ -22,14 +22,10 @@ enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
                      record->is_exact ? "known arithmetic gives all of its values"
                                       : "its values are within what known arithmetic may be off by");
     if (!record->is_exact) {
-        layer->certainty = ND_CERTAINTY_UNKNOWN;
-        layer->evidence = nd_strbuf_take(&text);
-        return layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
+        layer->judgement.certainty = ND_CERTAINTY_UNKNOWN;
+        return nd_judge_evidence(layer, &text, err);
     }
-    char *taken = nd_strbuf_take(&text);
-    enum nd_status status =
-        taken != NULL ? nd_explain_follow(layer, made_inputs, taken, err) : nd_fail_memory(err);
-    free(taken);
+    enum nd_status status = nd_judge_follows_as(layer, made_inputs, &text, err);
     layer->n_unexplained = 0;
     layer->explained_fraction = 1;
     layer->effect = layer->harmed_share = (double)NAN; /* its difference from the record did nothing */
@@ -43,7 +39,8 @@ static size_t find_reader_of_record(const struct nd_explain_job *job, const stru
     for (size_t s = record->step + 1; s < job->plan->n_steps; s++) {
         const struct nd_explained_layer *layer = &job->out->devices[record->device].layers[s];
         const struct nd_model_layer *model_layer = nd_plan_layer(job->plan, s);
-        bool follows = layer->state == ND_LAYER_FOLLOWS && layer->why_follows != made_inputs;
+        bool follows =
+            layer->judgement.state == ND_LAYER_FOLLOWS && layer->judgement.why_follows != made_inputs;
         for (size_t i = 0; follows && model_layer != NULL && i < model_layer->n_inputs; i++)
             if (model_layer->inputs[i] == tensor)
                 return s;
@@ -68,19 +65,19 @@ static enum nd_status blame(const struct nd_explain_job *job, const struct nd_ex
         nd_strbuf_printf(&evidence, "; '%s' read the recorded ones", job->out->steps[other].name);
     else
         nd_strbuf_puts(&evidence, "; the network itself may be right");
-    free(layer->fault.text);
-    free(layer->evidence);
-    layer->state = ND_LAYER_FAULTY;
-    layer->certainty = ND_CERTAINTY_PROVEN;
-    layer->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_WRONG_RECORD),
-                                               .text = nd_strbuf_take(&text),
-                                               .channel = SIZE_MAX,
-                                               .amount = (double)record->n_wrong / (double)record->n,
-                                               .explained = 1};
-    layer->evidence = nd_strbuf_take(&evidence);
     if (other == SIZE_MAX) /* nothing read it */
         layer->effect = layer->harmed_share = (double)NAN;
-    return layer->fault.text != NULL && layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
+    char *said = nd_strbuf_take(&text);
+    const struct nd_explained_fault fault = {.kind = nd_fault_name(ND_FAULT_WRONG_RECORD),
+                                             .text = said,
+                                             .channel = SIZE_MAX,
+                                             .amount = (double)record->n_wrong / (double)record->n,
+                                             .explained = 1};
+    enum nd_status status = said != NULL ? nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, &fault, &evidence, err)
+                                         : nd_fail_memory(err);
+    nd_strbuf_deinit(&evidence);
+    free(said);
+    return status;
 }
 
 enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const struct nd_explain_record *record,
@@ -90,7 +87,7 @@ enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const s
     const struct nd_explained_layer *layer = &device->layers[record->step];
     const char *wrong_record = nd_fault_name(ND_FAULT_WRONG_RECORD);
     struct nd_strbuf text = {0};
-    if (layer->state ==
+    if (layer->judgement.state ==
         ND_LAYER_FOLLOWS) /* its layer diagnosis has found an arithmetic that gives the record */
         return ND_OK;
     for (size_t i = 0; i < device->n_findings; i++) /* one reader is enough */
@@ -106,6 +103,6 @@ enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const s
     /* A reader whose arithmetic is known, and many values: then nothing but the record can be wrong. */
     bool is_proof = record->is_exact && record->n_mended >= ND_EXPLAIN_FEWEST_GROSS &&
                     nd_explain_is_known(job, record->device, record->reader);
-    bool has_name = layer->state == ND_LAYER_FAULTY && layer->fault.kind != NULL;
+    bool has_name = layer->judgement.state == ND_LAYER_FAULTY && layer->judgement.fault.kind != NULL;
     return status == ND_OK && is_proof && !has_name ? blame(job, record, err) : status;
 }

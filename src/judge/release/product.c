@@ -39,18 +39,24 @@ static void put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
         const struct nd_explained_step *step = &e->steps[device->faulty[0]];
         const struct nd_explained_layer *layer = &device->layers[device->faulty[0]];
         nd_strbuf_printf(out, ": '%s' (%s): %s%s%s", step->name, step->op_types,
-                         layer->fault.kind != NULL ? layer->fault.kind : "",
-                         layer->fault.kind != NULL ? ": " : "", layer->evidence);
+                         layer->judgement.fault.kind != NULL ? layer->judgement.fault.kind : "",
+                         layer->judgement.fault.kind != NULL ? ": " : "", layer->judgement.evidence);
     } else if (device->n_unexplained > 0) {
         const struct nd_explained_step *step = &e->steps[device->unexplained[0]];
         nd_strbuf_printf(out, ": %zu of %zu layers do not follow known arithmetic, first of all '%s' (%s): %s",
                          device->n_unexplained, e->n_steps, step->name, step->op_types,
-                         device->layers[device->unexplained[0]].evidence);
+                         device->layers[device->unexplained[0]].judgement.evidence);
     } else if (device->health == ND_HEALTH_HEALTHY) {
         const char *arithmetic = device->expected != NULL && !device->is_refuted ? device->expected
                                  : device->arithmetic != NULL                    ? device->arithmetic
                                                                                  : "known";
-        nd_strbuf_printf(out, ": all %zu layers follow %s arithmetic", e->n_steps, arithmetic);
+        if (device->n_within_lsb > 0)
+            nd_strbuf_printf(
+                out,
+                ": %zu of %zu layers follow %s arithmetic; the others, of unknown arithmetic, are within 1 LSB",
+                device->n_follow, e->n_steps, arithmetic);
+        else
+            nd_strbuf_printf(out, ": all %zu layers follow %s arithmetic", e->n_steps, arithmetic);
     }
     if (device->n_sources > 0)
         nd_strbuf_printf(out, "; it differs from exact rounding from '%s' (%s) on",

@@ -203,12 +203,12 @@ const char *nd_html_state(const char *verdict)
 {
     static const struct {
         const char *verdict, *state;
-    } states[] = {{"same", "ok"},         {"within", "ok"},          {"ok", "ok"},
-                  {"healthy", "ok"},      {"passed", "ok"},          {"warned", "note"},
-                  {"steady", "ok"},       {"follows", "ok"},         {"differs", "note"},
-                  {"failed", "fail"},     {"device failed", "fail"}, {"faulty", "fail"},
-                  {"regressed", "fail"},  {"two modes", "note"},     {"regimes", "note"},
-                  {"not steady", "note"}, {"different", "note"}};
+    } states[] = {{"same", "ok"},           {"within", "ok"},       {"ok", "ok"},
+                  {"healthy", "ok"},        {"passed", "ok"},       {"warned", "note"},
+                  {"steady", "ok"},         {"follows", "ok"},      {"differs", "note"},
+                  {"within-1-lsb", "note"}, {"failed", "fail"},     {"device failed", "fail"},
+                  {"faulty", "fail"},       {"regressed", "fail"},  {"two modes", "note"},
+                  {"regimes", "note"},      {"not steady", "note"}, {"different", "note"}};
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
         if (strcmp(states[i].verdict, verdict) == 0)
             return states[i].state;

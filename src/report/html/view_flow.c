@@ -16,10 +16,7 @@ static bool has_layers(const json_t *device, size_t d)
 
 static const char *layer_state(const json_t *layer)
 {
-    const char *state = nd_doc_text(layer, ND_KEY_STATE);
-    if (strcmp(state, "faulty") == 0)
-        return "fail";
-    return strcmp(state, "follows") == 0 ? "ok" : "unknown";
+    return nd_html_state(nd_doc_text(layer, ND_KEY_STATE));
 }
 
 static void put_number(struct nd_page *page, const json_t *layer, const char *key, bool is_share)

@@ -634,8 +634,10 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
             n = put_findings_of(page, part, device, ND_KEY_UNEXPLAINED, "unknown", n);
     }
     if (n == 0)
-        nd_html_puts(page, "<li>No layer has a fault, and every layer that was examined follows known "
-                           "arithmetic: the differences are the chips' healthy rounding.</li>\n");
+        nd_html_puts(page,
+                     "<li>No layer has a fault, and every layer that was examined follows known "
+                     "arithmetic or is within 1 LSB of exact rounding: the differences are the chips' healthy "
+                     "rounding.</li>\n");
     else if (n > MAX_FINDINGS)
         nd_html_printf(page, "<li>and %zu more: see <a href=\"#%sflow\">Error flow</a></li>\n",
                        n - MAX_FINDINGS, part->prefix);

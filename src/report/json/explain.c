@@ -527,16 +527,16 @@ static json_t *layer_json_of_explain(const struct nd_explanation *e, const struc
                 text_or_null(is_taken ? e->devices[step->substituted_from].uri : NULL));
     nd_tree_set(row, "arithmetic", text_or_null(layer->arithmetic));
     nd_tree_set(row, "is_covered", json_boolean(layer->is_covered));
-    nd_tree_set(row, "state", json_string(nd_layer_state_name(layer->state)));
-    nd_tree_set(row, "why_follows", text_or_null(layer->why_follows));
-    nd_tree_set(row, "follows_text", text_or_null(layer->follows_text));
-    nd_tree_set(row, "evidence", text_or_null(layer->evidence));
-    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(layer->certainty)));
+    nd_tree_set(row, "state", json_string(nd_layer_state_name(layer->judgement.state)));
+    nd_tree_set(row, "why_follows", text_or_null(layer->judgement.why_follows));
+    nd_tree_set(row, "follows_text", text_or_null(layer->judgement.follows_text));
+    nd_tree_set(row, "evidence", text_or_null(layer->judgement.evidence));
+    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(layer->judgement.certainty)));
     nd_tree_set(row, "tie_rule", text_or_null(layer->tie_rule));
     nd_tree_set(row, "ties", layer->tie_rule != NULL ? json_integer((json_int_t)layer->n_ties) : json_null());
-    nd_tree_set(row, "known_defect", text_or_null(layer->known_defect));
-    nd_tree_set(row, "remedy", text_or_null(layer->remedy));
-    nd_tree_set(row, "is_faulty", json_boolean(layer->is_faulty));
+    nd_tree_set(row, "known_defect", text_or_null(layer->judgement.known_defect));
+    nd_tree_set(row, "remedy", text_or_null(layer->judgement.remedy));
+    nd_tree_set(row, "is_faulty", json_boolean(layer->judgement.state == ND_LAYER_FAULTY));
     nd_tree_set(row, "not_a_number", is_examined ? json_integer((json_int_t)layer->n_nan) : json_null());
     nd_tree_set(row, "unexplained", json_integer((json_int_t)layer->n_unexplained));
     nd_tree_set(row, "introduced", has_qvalues ? part(&layer->introduced) : json_null());
@@ -581,16 +581,16 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
                            size_t step)
 {
     const struct nd_explained_layer *layer = &device->layers[step];
-    const struct nd_explained_fault *fault = &layer->fault;
+    const struct nd_explained_fault *fault = &layer->judgement.fault;
     json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "layer", nd_json_string(e->steps[step].name), "op_type",
                             nd_json_string(e->steps[step].op_types), "unexplained",
                             (json_int_t)layer->n_unexplained, "kind", text_or_null(fault->kind));
     if (row == NULL)
         return NULL;
-    nd_tree_set(row, "evidence", text_or_null(layer->evidence));
-    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(layer->certainty)));
-    nd_tree_set(row, "known_defect", text_or_null(layer->known_defect));
-    nd_tree_set(row, "remedy", text_or_null(layer->remedy));
+    nd_tree_set(row, "evidence", text_or_null(layer->judgement.evidence));
+    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(layer->judgement.certainty)));
+    nd_tree_set(row, "known_defect", text_or_null(layer->judgement.known_defect));
+    nd_tree_set(row, "remedy", text_or_null(layer->judgement.remedy));
     nd_tree_set(row, "differing_share", share(layer->n_unexplained, layer->n_qvalues, layer->is_examined));
     nd_tree_set(row, "effect", nd_json_known(layer->effect));
     if (fault->kind != NULL)
@@ -631,20 +631,20 @@ static json_t *device_json_of_explain(const struct nd_explanation *e, const stru
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
                                        "changed", (json_int_t)device->observer.n_changed);
     json_t *environment = text_or_null(device->environment[0] != '\0' ? device->environment : NULL);
-    return json_pack("{s:s, s:o, s:I, s:s?, s:b, s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, "
-                     "s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o}",
-                     "difference", nd_verdict_name(device->verdict), "unexplained", unexplained, "follow",
-                     (json_int_t)device->n_follow, "expected_arithmetic", device->expected, "is_refuted",
-                     device->is_refuted, "same_as", (json_int_t)device->same_as, "observer", observer, "uri",
-                     nd_json_string(device->uri), "chipset", nd_json_string(device->chipset), "capture",
-                     nd_json_string(device->capture), "verdict", nd_health_name(device->health), "failure",
-                     device->failure != NULL ? nd_json_string(device->failure) : json_null(), "arithmetic",
-                     text_or_null(device->arithmetic), "possible_arithmetic", arithmetics, "losses",
-                     losses_json(e, device), "findings", findings_json(e, device), "faulty", faulty, "sources",
-                     sources, "mean_squared_error", mean_square(device), "execution",
-                     execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
-                     "not_examined", (json_int_t)device->n_not_examined, "layers", layers, "label",
-                     nd_json_string(device->label), "environment", environment);
+    return json_pack(
+        "{s:s, s:o, s:I, s:I, s:s?, s:b, s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o}",
+        "difference", nd_verdict_name(device->verdict), "unexplained", unexplained, "follow",
+        (json_int_t)device->n_follow, "within_1_lsb", (json_int_t)device->n_within_lsb, "expected_arithmetic",
+        device->expected, "is_refuted", device->is_refuted, "same_as", (json_int_t)device->same_as, "observer",
+        observer, "uri", nd_json_string(device->uri), "chipset", nd_json_string(device->chipset), "capture",
+        nd_json_string(device->capture), "verdict", nd_health_name(device->health), "failure",
+        device->failure != NULL ? nd_json_string(device->failure) : json_null(), "arithmetic",
+        text_or_null(device->arithmetic), "possible_arithmetic", arithmetics, "losses", losses_json(e, device),
+        "findings", findings_json(e, device), "faulty", faulty, "sources", sources, "mean_squared_error",
+        mean_square(device), "execution", execution_json(&device->execution), "examined",
+        (json_int_t)device->n_examined, "not_examined", (json_int_t)device->n_not_examined, "layers", layers,
+        "label", nd_json_string(device->label), "environment", environment);
 }
 
 static json_t *majority_json(const struct nd_explained_majority *majority)

@@ -67,6 +67,7 @@ static const struct measure of_layers[] = {
      .file = "layer",
      .title = "layer",
      .words = {{"follows", "healthy", GREEN},
+               {"within-1-lsb", "not known, within 1 LSB", YELLOW},
                {"unexplained", "unexplained", ORANGE},
                {"faulty", "faulty", RED},
                {"not-examined", "not examined", GREY}}},

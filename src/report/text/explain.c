@@ -21,10 +21,12 @@ static const char *remark(const struct nd_explained_step *step, const struct nd_
 {
     if (!layer->is_examined)
         return "not examined";
-    if (layer->state == ND_LAYER_FAULTY)
+    if (layer->judgement.state == ND_LAYER_FAULTY)
         return "faulty";
-    if (layer->state == ND_LAYER_UNEXPLAINED)
+    if (layer->judgement.state == ND_LAYER_UNEXPLAINED)
         return "unexplained";
+    if (layer->judgement.state == ND_LAYER_WITHIN_LSB)
+        return "within 1 LSB";
     if (layer->is_source)
         return "source";
     if (layer->is_within_step)
@@ -116,8 +118,8 @@ static void name_arithmetics(const struct nd_explained_device *device, char *out
 static bool is_unknown(const struct nd_explanation *e, const struct nd_explained_device *device, size_t s)
 {
     const struct nd_explained_layer *layer = &device->layers[s];
-    return e->steps[s].is_layer && layer->is_examined && layer->arithmetic == NULL && !layer->is_faulty &&
-           layer->introduced.n_differing > 0;
+    return e->steps[s].is_layer && layer->is_examined && layer->arithmetic == NULL &&
+           layer->judgement.state != ND_LAYER_FAULTY && layer->introduced.n_differing > 0;
 }
 
 /* A line for each kind of layer. */
@@ -180,7 +182,7 @@ static void nd_explain_put_arithmetic(struct nd_strbuf *out, const struct nd_exp
         if (!e->steps[s].is_layer || !layer->is_examined)
             continue;
         n_layers++;
-        if (layer->arithmetic == NULL || layer->is_faulty)
+        if (layer->arithmetic == NULL || layer->judgement.state == ND_LAYER_FAULTY)
             continue;
         n_following++;
         n_introduced += layer->introduced.n_differing;
@@ -372,7 +374,7 @@ static void put_arithmetic(struct nd_strbuf *out, const struct nd_explanation *e
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_layer *layer = &device->layers[s];
         n_layers += layer->is_examined;
-        n_known += layer->is_examined && layer->arithmetic != NULL && !layer->is_faulty;
+        n_known += layer->is_examined && layer->arithmetic != NULL && layer->judgement.state != ND_LAYER_FAULTY;
     }
     if (device->n_arithmetics > 0)
         nd_explain_put_arithmetic(out, e, device, width);

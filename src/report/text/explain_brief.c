@@ -23,23 +23,23 @@ static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_expla
  * what speaks for it, and what else it may be. */
 static void say_evidence(const struct nd_explained_layer *layer, struct nd_strbuf *out)
 {
-    const struct nd_explained_fault *fault = &layer->fault;
-    bool is_fault = layer->state == ND_LAYER_FAULTY;
-    const char *certainty = is_fault ? nd_certainty_name(layer->certainty) : NULL;
+    const struct nd_explained_fault *fault = &layer->judgement.fault;
+    bool is_fault = layer->judgement.state == ND_LAYER_FAULTY;
+    const char *certainty = is_fault ? nd_certainty_name(layer->judgement.certainty) : NULL;
     nd_strbuf_printf(out, "%s%s%s", certainty != NULL ? certainty : "", certainty != NULL ? ": " : "",
-                     layer->evidence);
+                     layer->judgement.evidence);
     if (is_fault && fault->rival != NULL)
         nd_strbuf_printf(out, "; '%s' explains the values as well", fault->rival);
     else if (is_fault && fault->kind == NULL)
         nd_strbuf_puts(out, "; which fault it is, is not known");
-    else if (layer->certainty == ND_CERTAINTY_UNKNOWN)
+    else if (layer->judgement.certainty == ND_CERTAINTY_UNKNOWN)
         nd_strbuf_puts(out, "; no known fault predicts these values");
-    else if (layer->certainty == ND_CERTAINTY_GUESS && fault->kind != NULL)
+    else if (layer->judgement.certainty == ND_CERTAINTY_GUESS && fault->kind != NULL)
         nd_strbuf_printf(out, "; a guess, not proven: %s", fault->text);
 }
 
 struct layers {
-    size_t n, n_follow, n_unexplained,
+    size_t n, n_follow, n_within, n_unexplained,
         n_not_examined;       /* operators with their quantisers, and inputs' quantisers */
     size_t n_defects;         /* of those that are unexplained: with a known defect of the SDK */
     uint64_t n_values, n_off; /* of those that are unexplained */
@@ -51,13 +51,14 @@ static struct layers count(const struct nd_explanation *e, const struct nd_expla
     struct layers x = {.n = e->n_steps};
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_layer *layer = &device->layers[s];
-        x.n_follow += layer->state == ND_LAYER_FOLLOWS;
+        x.n_follow += layer->judgement.state == ND_LAYER_FOLLOWS;
+        x.n_within += layer->judgement.state == ND_LAYER_WITHIN_LSB;
         x.has_tie_rule = x.has_tie_rule || layer->tie_rule != NULL;
-        x.n_not_examined += layer->state == ND_LAYER_NOT_EXAMINED;
-        if (layer->state != ND_LAYER_UNEXPLAINED)
+        x.n_not_examined += layer->judgement.state == ND_LAYER_NOT_EXAMINED;
+        if (layer->judgement.state != ND_LAYER_UNEXPLAINED)
             continue;
         x.n_unexplained++;
-        x.n_defects += layer->known_defect != NULL;
+        x.n_defects += layer->judgement.known_defect != NULL;
         x.n_values += layer->n_qvalues;
         x.n_off += layer->n_unexplained;
     }
@@ -92,8 +93,14 @@ static void name_arithmetic(const struct nd_explanation *e, const struct nd_expl
 
 static void say_healthy(const struct layers *layers, const char *arithmetic, char *out, size_t size)
 {
-    snprintf(out, size, "all %zu layers follow %s arithmetic%s", layers->n, arithmetic,
-             layers->has_tie_rule ? ", but for ties" : "");
+    const char *ties = layers->has_tie_rule ? ", but for ties" : "";
+    if (layers->n_within == 0)
+        snprintf(out, size, "all %zu layers follow %s arithmetic%s", layers->n, arithmetic, ties);
+    else
+        snprintf(
+            out, size,
+            "%zu of %zu layers follow %s arithmetic%s; the arithmetic of %zu is not known, all within 1 LSB",
+            layers->n_follow, layers->n, arithmetic, ties, layers->n_within);
 }
 
 static void say_inconclusive(const struct nd_explained_device *device, const struct layers *layers, char *out,
@@ -102,8 +109,8 @@ static void say_inconclusive(const struct nd_explained_device *device, const str
     if (device->n_examined == 0)
         snprintf(out, size, "no layer could be examined");
     else
-        snprintf(out, size, "%zu of %zu layers could not be examined; the others follow known arithmetic",
-                 layers->n_not_examined, layers->n);
+        snprintf(out, size, "%zu of %zu layers could not be examined; the others follow known arithmetic%s",
+                 layers->n_not_examined, layers->n, layers->n_within > 0 ? ", or are within 1 LSB" : "");
 }
 
 static void say_unexplained(const struct layers *layers, const char *arithmetic, char *out, size_t size)
@@ -121,7 +128,7 @@ static void say_faulty(const struct nd_explanation *e, const struct nd_explained
                        size_t size)
 {
     const struct nd_explained_step *step = &e->steps[device->faulty[0]];
-    const struct nd_explained_fault *fault = &device->layers[device->faulty[0]].fault;
+    const struct nd_explained_fault *fault = &device->layers[device->faulty[0]].judgement.fault;
     int n = snprintf(out, size, "'%.300s' (%.80s): %s", step->name, step->op_types,
                      fault->kind != NULL ? fault->text : "an error that no rounding makes");
     if (device->n_faulty > 1 && n >= 0 && (size_t)n < size)
@@ -198,7 +205,7 @@ static bool has_known_defect(const struct nd_explanation *e)
 {
     for (size_t d = 0; d < e->n_devices; d++)
         for (size_t i = 0; i < e->devices[d].n_unexplained; i++)
-            if (e->devices[d].layers[e->devices[d].unexplained[i]].known_defect != NULL)
+            if (e->devices[d].layers[e->devices[d].unexplained[i]].judgement.known_defect != NULL)
                 return true;
     return false;
 }
@@ -243,8 +250,9 @@ static void put_effect(struct nd_strbuf *out, const struct nd_explained_layer *l
 
 static void put_defect(struct nd_strbuf *out, const struct nd_explained_layer *layer, size_t width)
 {
-    if (layer->known_defect != NULL)
-        nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", layer->known_defect, layer->remedy);
+    if (layer->judgement.known_defect != NULL)
+        nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", layer->judgement.known_defect,
+                               layer->judgement.remedy);
 }
 
 static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -256,7 +264,8 @@ static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
         struct nd_strbuf evidence = {0};
         say_evidence(layer, &evidence);
         nd_explain_put_wrapped(out, width, 2, "faulty: '%s' (%s), %s: %s", step->name, step->op_types,
-                               layer->fault.kind != NULL ? layer->fault.kind : "of no known kind",
+                               layer->judgement.fault.kind != NULL ? layer->judgement.fault.kind
+                                                                   : "of no known kind",
                                evidence.text != NULL ? evidence.text : "");
         out->failed = out->failed || evidence.failed;
         nd_strbuf_deinit(&evidence);
@@ -287,6 +296,21 @@ static void put_unexplained(struct nd_strbuf *out, const struct nd_explanation *
                          device->n_unexplained - most == 1 ? "" : "s");
 }
 
+/* Layers of unknown arithmetic that are within 1 LSB: how many, and how far off. */
+static void put_within(struct nd_strbuf *out, const struct nd_explanation *e,
+                       const struct nd_explained_device *device, size_t width, size_t most)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_layer *layer = &device->layers[s];
+        if (layer->judgement.state == ND_LAYER_WITHIN_LSB && n++ < most)
+            nd_explain_put_wrapped(out, width, 2, "not known: '%s' (%s): %s", e->steps[s].name,
+                                   e->steps[s].op_types, layer->judgement.evidence);
+    }
+    if (n > most)
+        nd_strbuf_printf(out, "  and %zu more layer%s within 1 LSB\n", n - most, n - most == 1 ? "" : "s");
+}
+
 /* What is no fault, but worth telling. */
 static void put_remarks(struct nd_strbuf *out, const struct nd_explanation *e,
                         const struct nd_explained_device *device, size_t width, size_t most)
@@ -294,9 +318,9 @@ static void put_remarks(struct nd_strbuf *out, const struct nd_explanation *e,
     size_t n = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_layer *layer = &device->layers[s];
-        if (layer->follows_text != NULL && n++ < most)
+        if (layer->judgement.follows_text != NULL && n++ < most)
             nd_explain_put_wrapped(out, width, 2, "'%s' (%s): %s", e->steps[s].name, e->steps[s].op_types,
-                                   layer->follows_text);
+                                   layer->judgement.follows_text);
     }
     if (n > most)
         nd_strbuf_printf(out, "  and %zu more layer%s of this kind\n", n - most, n - most == 1 ? "" : "s");
@@ -339,6 +363,7 @@ static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_expla
                                     const struct nd_explained_device *device, size_t width, size_t most)
 {
     put_unexplained(out, e, device, width, most);
+    put_within(out, e, device, width, most);
     put_remarks(out, e, device, width, most);
     put_ties(out, e, device, width);
     if (device->is_refuted)
@@ -516,7 +541,7 @@ static size_t count_passing_on(const struct nd_explanation *e, const struct nd_e
     size_t n = 0;
     for (size_t s = step + 1; s < e->n_steps; s++) {
         const struct nd_explained_layer *layer = &device->layers[s];
-        n += layer->state == ND_LAYER_FOLLOWS && layer->has_total && layer->passed_on.n_differing > 0;
+        n += layer->judgement.state == ND_LAYER_FOLLOWS && layer->has_total && layer->passed_on.n_differing > 0;
     }
     return n;
 }
@@ -546,8 +571,9 @@ static void put_faulty_of_explain_brief(const struct brief *b, const struct nd_e
     nd_summary_put(b->out, b->width, 2, 4, "evidence: %s", evidence.text != NULL ? evidence.text : "");
     nd_strbuf_deinit(&evidence);
     put_effect_of_explain_brief(b, device, device->faulty[0]);
-    if (layer->known_defect != NULL)
-        nd_summary_put(b->out, b->width, 2, 4, "%s. What to do: %s", layer->known_defect, layer->remedy);
+    if (layer->judgement.known_defect != NULL)
+        nd_summary_put(b->out, b->width, 2, 4, "%s. What to do: %s", layer->judgement.known_defect,
+                       layer->judgement.remedy);
     if (device->n_faulty < 2)
         return;
     struct nd_strbuf names = {0};

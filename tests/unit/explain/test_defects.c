@@ -635,13 +635,13 @@ static void layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so(
             &(struct mc_device){
                 .emulated = "htp-v73", .import = "npu", .arch = "v75", .sdk = rows[i].sdk, .change = scatter});
         const struct nd_explained_layer *layer = layer_of(&f, "a_real");
-        assert_int_equal(layer->state, ND_LAYER_FAULTY);
+        assert_int_equal(layer->judgement.state, ND_LAYER_FAULTY);
         assert_int_equal(f.e->health, ND_HEALTH_FAULTY);
-        assert_true((layer->known_defect != NULL) == (rows[i].says != NULL));
-        assert_true((layer->remedy != NULL) == (rows[i].says != NULL));
-        if (rows[i].says != NULL && (strstr(layer->known_defect, rows[i].says) == NULL ||
-                                     strstr(layer->known_defect, rows[i].says_more) == NULL))
-            fail_msg("row %zu: %s", i, layer->known_defect);
+        assert_true((layer->judgement.known_defect != NULL) == (rows[i].says != NULL));
+        assert_true((layer->judgement.remedy != NULL) == (rows[i].says != NULL));
+        if (rows[i].says != NULL && (strstr(layer->judgement.known_defect, rows[i].says) == NULL ||
+                                     strstr(layer->judgement.known_defect, rows[i].says_more) == NULL))
+            fail_msg("row %zu: %s", i, layer->judgement.known_defect);
         close_fixture(&f);
     }
 }
@@ -654,19 +654,19 @@ static void what_the_defect_does_not_look_like_is_not_put_down_to_it(void **stat
     explain_composed(&f, "Conv", false,
                      &(struct mc_device){
                          .emulated = "htp-v73,stale@a_real", .import = "npu", .arch = "v75", .sdk = "2.51.0"});
-    assert_int_equal(layer_of(&f, "a_real")->state, ND_LAYER_FAULTY);
-    assert_string_equal(layer_of(&f, "a_real")->fault.kind, "stale");
-    assert_null(layer_of(&f, "a_real")->known_defect);
+    assert_int_equal(layer_of(&f, "a_real")->judgement.state, ND_LAYER_FAULTY);
+    assert_string_equal(layer_of(&f, "a_real")->judgement.fault.kind, "stale");
+    assert_null(layer_of(&f, "a_real")->judgement.known_defect);
     close_fixture(&f);
     explain_composed(&f, "Conv", false, &(struct mc_device){.emulated = "half-even", .change = scatter});
-    assert_int_equal(layer_of(&f, "a_real")->state, ND_LAYER_FAULTY);
-    assert_null(layer_of(&f, "a_real")->known_defect);
+    assert_int_equal(layer_of(&f, "a_real")->judgement.state, ND_LAYER_FAULTY);
+    assert_null(layer_of(&f, "a_real")->judgement.known_defect);
     close_fixture(&f);
     explain_composed(
         &f, "Conv", false, /* and nothing is wrong here */
         &(struct mc_device){.emulated = "htp-v73", .import = "npu", .arch = "v75", .sdk = "2.51.0"});
     assert_int_equal(f.e->devices[0].n_faulty, 0);
-    assert_null(layer_of(&f, "a_real")->known_defect);
+    assert_null(layer_of(&f, "a_real")->judgement.known_defect);
     close_fixture(&f);
 }
 
@@ -682,10 +682,10 @@ static void mean_after_pad_is_known(void **state)
                                              .sdk = "2.51.0",
                                              .change = leave_padding_out});
         const struct nd_explained_layer *layer = layer_of(&f, "y");
-        assert_int_equal(layer->state, ND_LAYER_FAULTY);
-        assert_string_equal(layer->fault.kind, "scale");
-        assert_int_equal(layer->known_defect != NULL, has_pad);
-        assert_true(has_pad == 0 || strstr(layer->known_defect, "padding") != NULL);
+        assert_int_equal(layer->judgement.state, ND_LAYER_FAULTY);
+        assert_string_equal(layer->judgement.fault.kind, "scale");
+        assert_int_equal(layer->judgement.known_defect != NULL, has_pad);
+        assert_true(has_pad == 0 || strstr(layer->judgement.known_defect, "padding") != NULL);
         close_fixture(&f);
     }
 }

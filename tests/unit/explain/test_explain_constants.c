@@ -131,10 +131,11 @@ static void constants_that_were_changed_are_named(void **state)
             explain_changed(&f, devices[d], rows[i].change);
             const struct nd_explained_layer *layer = layer_of(&f, conv);
             assert_int_equal(f.e->devices[0].n_faulty, 1);
-            assert_int_equal(layer->state, ND_LAYER_FAULTY);
-            if (layer->fault.kind == NULL || strcmp(layer->fault.kind, rows[i].kind) != 0 ||
-                strstr(layer->fault.text, rows[i].text) == NULL)
-                fail_msg("%s, row %zu: %s: %s", devices[d], i, layer->fault.kind, layer->fault.text);
+            assert_int_equal(layer->judgement.state, ND_LAYER_FAULTY);
+            if (layer->judgement.fault.kind == NULL || strcmp(layer->judgement.fault.kind, rows[i].kind) != 0 ||
+                strstr(layer->judgement.fault.text, rows[i].text) == NULL)
+                fail_msg("%s, row %zu: %s: %s", devices[d], i, layer->judgement.fault.kind,
+                         layer->judgement.fault.text);
             close_fixture(&f);
         }
 }
@@ -149,11 +150,11 @@ static void near_misses_are_not_named(void **state)
         for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
             struct fixture f;
             explain_changed(&f, devices[d], changes[i]);
-            const char *kind = layer_of(&f, conv)->fault.kind;
-            assert_int_not_equal(layer_of(&f, conv)->state, ND_LAYER_FOLLOWS);
+            const char *kind = layer_of(&f, conv)->judgement.fault.kind;
+            assert_int_not_equal(layer_of(&f, conv)->judgement.state, ND_LAYER_FOLLOWS);
             if (kind != NULL && (strcmp(kind, "bias") == 0 || strncmp(kind, "weights-", 8) == 0 ||
                                  strcmp(kind, "transposed-weights") == 0))
-                fail_msg("%s, row %zu: %s", devices[d], i, layer_of(&f, conv)->fault.text);
+                fail_msg("%s, row %zu: %s", devices[d], i, layer_of(&f, conv)->judgement.fault.text);
             close_fixture(&f);
         }
 }

@@ -252,7 +252,7 @@ static void qvalues_that_pile_up_behind_a_fault_are_no_finding(void **state)
     struct fixture f = {.model = load("cnn.w8a8")};
     add_device(&f, &(struct mc_device){.emulated = "round=htp-v73,clamp@residual/conv=0:10"});
     explain_ok(&f);
-    assert_int_equal(layer_of(&f, "residual/conv")->state, ND_LAYER_FAULTY);
+    assert_int_equal(layer_of(&f, "residual/conv")->judgement.state, ND_LAYER_FAULTY);
     assert_int_equal(f.e->devices[0].n_faulty, 1);
     for (size_t i = 0; i < f.e->devices[0].n_findings; i++)
         assert_string_equal(f.e->steps[f.e->devices[0].findings[i].step].name, "residual/conv");

@@ -32,9 +32,9 @@ static void table_of_a_device_that_rounds_twice_is_no_fallback(void **state)
         assert_int_equal(table->introduced.n_differing, 0);
         assert_string_equal(f.e->devices[0].arithmetic, "double:4");
         assert_int_equal(f.e->health, ND_HEALTH_HEALTHY);
-        assert_int_equal(table->state, ND_LAYER_FOLLOWS);
+        assert_int_equal(table->judgement.state, ND_LAYER_FOLLOWS);
         assert_string_equal(table->arithmetic, "half-even");
-        assert_non_null(strstr(table->follows_text, "table"));
+        assert_non_null(strstr(table->judgement.follows_text, "table"));
         close_fixture(&f);
     }
 }
@@ -45,8 +45,8 @@ static void table_of_an_emulated_device_is_held_to_its_arithmetic(void **state)
     (void)state;
     struct fixture f;
     explain_device(&f, "vit.w8a8", &(struct mc_device){.emulated = "double:4,fallback@block0/mlp/gelu"});
-    assert_int_equal(layer_of(&f, table_name)->state, ND_LAYER_FAULTY);
-    assert_string_equal(layer_of(&f, table_name)->fault.kind, "fallback");
+    assert_int_equal(layer_of(&f, table_name)->judgement.state, ND_LAYER_FAULTY);
+    assert_string_equal(layer_of(&f, table_name)->judgement.fault.kind, "fallback");
     close_fixture(&f);
 }
 
@@ -75,8 +75,8 @@ static void rounding_of_one_layer_accuses_only_where_the_capture_says_what_it_is
         explain_device(&f, "cnn.w8a8",
                        &(struct mc_device){.emulated = cases[i].emulated, .import = cases[i].import});
         const struct nd_explained_layer *layer = layer_of(&f, "pointwise/relu");
-        if (layer->state != cases[i].state)
-            fail_msg("%s, %s: state %d", cases[i].emulated, cases[i].import, layer->state);
+        if (layer->judgement.state != cases[i].state)
+            fail_msg("%s, %s: state %d", cases[i].emulated, cases[i].import, layer->judgement.state);
         assert_int_equal(f.e->devices[0].n_faulty, cases[i].state == ND_LAYER_FAULTY);
         close_fixture(&f);
     }
@@ -92,18 +92,18 @@ static void runner_with_arithmetic_of_its_own_is_not_faulty(void **state)
     static const char *const convs[] = {"stem/relu", "depthwise/relu", "pointwise/relu", "residual/conv"};
     static const char *const arithmetics[] = {"double:7", "double:6", "double:6", "double:9"};
     for (size_t i = 0; i < sizeof convs / sizeof convs[0]; i++) {
-        assert_int_equal(layer_of(&f, convs[i])->state, ND_LAYER_FOLLOWS);
+        assert_int_equal(layer_of(&f, convs[i])->judgement.state, ND_LAYER_FOLLOWS);
         assert_string_equal(layer_of(&f, convs[i])->arithmetic, arithmetics[i]);
     }
     close_fixture(&f);
     /* 5 places are not those of its scale. */
     explain_device(&f, "cnn.w8a8",
                    &(struct mc_device){.emulated = "gemmlowp,round@residual/conv=double:5", .import = "exec"});
-    assert_int_equal(layer_of(&f, "residual/conv")->state, ND_LAYER_UNEXPLAINED);
+    assert_int_equal(layer_of(&f, "residual/conv")->judgement.state, ND_LAYER_UNEXPLAINED);
     close_fixture(&f);
     explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = "gemmlowp,stale@average", .import = "exec"});
     assert_int_equal(f.e->devices[0].n_faulty, 1);
-    assert_int_equal(layer_of(&f, "average")->state, ND_LAYER_FAULTY);
+    assert_int_equal(layer_of(&f, "average")->judgement.state, ND_LAYER_FAULTY);
     close_fixture(&f);
 }
 
@@ -159,10 +159,10 @@ static void unexplained_layer_has_unexplained_values(void **state)
     add_device(&f, &(struct mc_device){.emulated = "htp-v73,round@pool=double:9"});
     explain_ok(&f);
     const struct nd_explained_layer *layer = layer_of(&f, "pool");
-    assert_int_equal(layer->state, ND_LAYER_UNEXPLAINED);
+    assert_int_equal(layer->judgement.state, ND_LAYER_WITHIN_LSB);
     assert_true(layer->n_unexplained > 0);
     assert_int_equal(layer->n_unexplained, layer->introduced.n_differing);
-    assert_non_null(strstr(layer->evidence, "in a way that no other layer of the device does"));
+    assert_non_null(strstr(layer->judgement.evidence, "in a way that no other layer of the device does"));
     close_fixture(&f);
 }
 
@@ -207,9 +207,9 @@ static void mean_that_is_rounded_to_its_inputs_scale_first_is_innocent(void **st
                    &(struct mc_device){.change = change_mean, .missing_tensor = "logits", .import = "import"});
     const struct nd_explained_layer *mean = layer_of(&f, mean_to);
     assert_true(mean->introduced.n_differing > 0);
-    assert_int_equal(mean->state, ND_LAYER_FOLLOWS);
-    assert_string_equal(mean->why_follows, "rounded-twice");
-    assert_non_null(strstr(mean->follows_text, mean_from));
+    assert_int_equal(mean->judgement.state, ND_LAYER_FOLLOWS);
+    assert_string_equal(mean->judgement.why_follows, "rounded-twice");
+    assert_non_null(strstr(mean->judgement.follows_text, mean_from));
     assert_int_equal(mean->n_unexplained, 0);
     close_fixture(&f);
 }
@@ -229,7 +229,7 @@ static void one_value_beside_it_is_not(void **state)
     explain_device(&f, "cnn.w8a8",
                    &(struct mc_device){
                        .change = change_mean_and_one_value, .missing_tensor = "logits", .import = "import"});
-    assert_int_not_equal(layer_of(&f, mean_to)->state, ND_LAYER_FOLLOWS);
+    assert_int_not_equal(layer_of(&f, mean_to)->judgement.state, ND_LAYER_FOLLOWS);
     close_fixture(&f);
 }
 

@@ -59,7 +59,7 @@ static void layers_without_a_arithmetic_are_not_known_and_not_faulty(void **stat
     struct fixture f;
     explain_emulated(&f, "../programs/unknown-softmax", "htp-v73,round.Softmax=floor");
     const struct nd_explained_layer *softmax = layer_of(&f, "softmax");
-    assert_false(softmax->is_covered || softmax->is_faulty);
+    assert_false(softmax->is_covered || softmax->judgement.state == ND_LAYER_FAULTY);
     assert_null(softmax->arithmetic);
     assert_true(softmax->introduced.n_differing > 0);
     assert_int_equal(f.e->devices[0].n_faulty, 0);
@@ -86,13 +86,13 @@ static void assert_found(const char *model, const char *emulated, const char *te
                  device->n_unexplained, odd != SIZE_MAX ? f.e->steps[odd].name : "none");
     const struct nd_explained_layer *layer = &device->layers[odd];
     assert_true(layer->n_unexplained > 0);
-    assert_non_null(layer->evidence);
+    assert_non_null(layer->judgement.evidence);
     assert_int_equal(f.e->health, device->n_faulty > 0 ? ND_HEALTH_FAULTY : ND_HEALTH_UNEXPLAINED);
-    if (kind != NULL && layer->state != ND_LAYER_FAULTY)
+    if (kind != NULL && layer->judgement.state != ND_LAYER_FAULTY)
         fail_msg("%s on %s: '%s' is not called faulty", emulated, model, tensor);
-    if (kind != NULL && (layer->fault.kind == NULL || strcmp(layer->fault.kind, kind) != 0))
+    if (kind != NULL && (layer->judgement.fault.kind == NULL || strcmp(layer->judgement.fault.kind, kind) != 0))
         fail_msg("%s on %s is called %s", emulated, model,
-                 layer->fault.kind != NULL ? layer->fault.kind : "nothing");
+                 layer->judgement.fault.kind != NULL ? layer->judgement.fault.kind : "nothing");
     close_fixture(&f);
 }
 
@@ -130,8 +130,8 @@ static void exact_values_of_a_small_layer_are_no_fallback(void **state)
     assert_int_equal(f.e->health, ND_HEALTH_HEALTHY);
     const struct nd_explained_layer *layer = layer_of(&f, "logits");
     assert_true(layer->n_unexplained > 0 && layer->introduced.n_differing == 0);
-    assert_int_equal(layer->state, ND_LAYER_FOLLOWS);
-    assert_string_equal(layer->why_follows, "exact");
+    assert_int_equal(layer->judgement.state, ND_LAYER_FOLLOWS);
+    assert_string_equal(layer->judgement.why_follows, "exact");
     close_fixture(&f);
 }
 
@@ -178,11 +178,11 @@ static void product_by_constants_that_is_far_off_is_faulty(void **state)
                            .missing_tensor = "residual/relu"}); /* which would show that it read other values */
         explain_ok(&f);
         const struct nd_explained_layer *layer = layer_of(&f, "residual/conv");
-        assert_int_equal(layer->state, rows[i].state);
-        assert_null(layer->fault.kind);
-        if (layer->state == ND_LAYER_FAULTY) {
-            assert_int_equal(layer->certainty, ND_CERTAINTY_LIKELY);
-            assert_non_null(strstr(layer->evidence, "are off by more than 4 LSB"));
+        assert_int_equal(layer->judgement.state, rows[i].state);
+        assert_null(layer->judgement.fault.kind);
+        if (layer->judgement.state == ND_LAYER_FAULTY) {
+            assert_int_equal(layer->judgement.certainty, ND_CERTAINTY_LIKELY);
+            assert_non_null(strstr(layer->judgement.evidence, "are off by more than 4 LSB"));
         }
         close_fixture(&f);
     }
@@ -197,7 +197,7 @@ static void arithmetic_that_costs_much_is_told(void **state)
     assert_true(device->n_losses > 0);
     for (size_t i = 0; i < device->n_losses; i++)
         assert_true(device->layers[device->losses[i]].introduced.max >= 10 &&
-                    !device->layers[device->losses[i]].is_faulty);
+                    device->layers[device->losses[i]].judgement.state != ND_LAYER_FAULTY);
     close_fixture(&f);
 }
 

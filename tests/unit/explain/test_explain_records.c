@@ -45,16 +45,16 @@ static void record_is_blamed_and_its_readers_are_not(void **state)
         const struct nd_explained_layer *layer = layer_of(&f, pool);
         assert_int_equal(device->n_faulty, 1);
         assert_int_equal(device->n_unexplained, 0);
-        assert_int_equal(layer->state, ND_LAYER_FAULTY);
-        assert_string_equal(layer->fault.kind, "wrong-record");
-        assert_int_equal(layer->certainty, ND_CERTAINTY_PROVEN);
-        assert_non_null(strstr(layer->evidence, "50 of "));
+        assert_int_equal(layer->judgement.state, ND_LAYER_FAULTY);
+        assert_string_equal(layer->judgement.fault.kind, "wrong-record");
+        assert_int_equal(layer->judgement.certainty, ND_CERTAINTY_PROVEN);
+        assert_non_null(strstr(layer->judgement.evidence, "50 of "));
         assert_true(isnan(layer->effect));
         static const char *const readers[] = {reader, other_reader};
         for (size_t k = 0; k < 2; k++) {
-            assert_int_equal(layer_of(&f, readers[k])->state, ND_LAYER_FOLLOWS);
-            assert_string_equal(layer_of(&f, readers[k])->why_follows, "made-inputs");
-            assert_non_null(strstr(layer_of(&f, readers[k])->follows_text, "'pool'"));
+            assert_int_equal(layer_of(&f, readers[k])->judgement.state, ND_LAYER_FOLLOWS);
+            assert_string_equal(layer_of(&f, readers[k])->judgement.why_follows, "made-inputs");
+            assert_non_null(strstr(layer_of(&f, readers[k])->judgement.follows_text, "'pool'"));
         }
         size_t n_found = 0;
         for (size_t k = 0; k < device->n_findings; k++)
@@ -81,8 +81,9 @@ static void record_of_readers_that_are_off_is_not_blamed(void **state)
     explain_device(&f, "cnn.w8a8",
                    &(struct mc_device){.emulated = "htp-v73", .change = inject_fault_record_and_readers});
     const struct nd_explained_layer *layer = layer_of(&f, pool);
-    assert_true(layer->fault.kind == NULL || strcmp(layer->fault.kind, "wrong-record") != 0);
-    assert_int_not_equal(layer_of(&f, reader)->state, ND_LAYER_FOLLOWS);
+    assert_true(layer->judgement.fault.kind == NULL ||
+                strcmp(layer->judgement.fault.kind, "wrong-record") != 0);
+    assert_int_not_equal(layer_of(&f, reader)->judgement.state, ND_LAYER_FOLLOWS);
     assert_int_equal(f.e->devices[0].n_findings, 0);
     close_fixture(&f);
 }
@@ -94,10 +95,10 @@ static void fault_that_is_passed_on_is_no_wrong_record(void **state)
     struct fixture f;
     explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = "htp-v73,clamp@pool=0:60"});
     const struct nd_explained_layer *layer = layer_of(&f, pool);
-    assert_int_equal(layer->state, ND_LAYER_FAULTY);
-    assert_string_not_equal(layer->fault.kind, "wrong-record");
-    assert_int_equal(layer_of(&f, reader)->state, ND_LAYER_FOLLOWS);
-    assert_string_not_equal(layer_of(&f, reader)->why_follows, "made-inputs");
+    assert_int_equal(layer->judgement.state, ND_LAYER_FAULTY);
+    assert_string_not_equal(layer->judgement.fault.kind, "wrong-record");
+    assert_int_equal(layer_of(&f, reader)->judgement.state, ND_LAYER_FOLLOWS);
+    assert_string_not_equal(layer_of(&f, reader)->judgement.why_follows, "made-inputs");
     close_fixture(&f);
 }
 
@@ -140,13 +141,13 @@ static void reader_of_what_nobody_can_predict_is_not_accused_by_size(void **stat
         &f, "../programs/unknown-softmax",
         &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = inject_fault_maker_and_reader});
     const struct nd_explained_layer *layer = layer_of(&f, context);
-    assert_int_equal(layer_of(&f, softmax)->state, ND_LAYER_UNEXPLAINED);
-    assert_int_equal(layer->state, ND_LAYER_UNEXPLAINED);
-    assert_non_null(strstr(layer->evidence, "'softmax', which is itself unexplained"));
+    assert_int_equal(layer_of(&f, softmax)->judgement.state, ND_LAYER_UNEXPLAINED);
+    assert_int_equal(layer->judgement.state, ND_LAYER_UNEXPLAINED);
+    assert_non_null(strstr(layer->judgement.evidence, "'softmax', which is itself unexplained"));
     close_fixture(&f);
     explain_device(&f, "../programs/unknown-softmax",
                    &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = inject_fault_reader});
-    assert_int_equal(layer_of(&f, context)->state, ND_LAYER_FAULTY);
+    assert_int_equal(layer_of(&f, context)->judgement.state, ND_LAYER_FAULTY);
     close_fixture(&f);
 }
 

@@ -50,13 +50,13 @@ static void tensor_that_holds_a_later_one_is_named_and_its_readers_are_not_accus
         const struct nd_explained_layer *layer = layer_of(&f, overwritten);
         assert_int_equal(device->n_faulty, 1);
         assert_int_equal(device->n_unexplained, 0);
-        assert_int_equal(layer->state, ND_LAYER_FAULTY);
-        assert_string_equal(layer->fault.kind, "reused-buffer");
-        assert_non_null(strstr(layer->fault.text, "'residual/relu'"));
+        assert_int_equal(layer->judgement.state, ND_LAYER_FAULTY);
+        assert_string_equal(layer->judgement.fault.kind, "reused-buffer");
+        assert_non_null(strstr(layer->judgement.fault.text, "'residual/relu'"));
         assert_true(isnan(layer->effect));
         static const char *const readers[] = {"residual/conv", "residual/relu"};
         for (size_t k = 0; k < 2; k++) {
-            assert_int_equal(layer_of(&f, readers[k])->state, ND_LAYER_NOT_EXAMINED);
+            assert_int_equal(layer_of(&f, readers[k])->judgement.state, ND_LAYER_NOT_EXAMINED);
             assert_non_null(strstr(layer_of(&f, readers[k])->why_not, "'pool'"));
         }
         assert_string_equal(device->arithmetic, devices[i]);
@@ -71,7 +71,8 @@ static void tensor_that_nearly_holds_a_later_one_is_something_else(void **state)
     struct fixture f;
     explain_device(&f, &(struct mc_device){.emulated = "double:8", .change = write_over_but_one});
     const struct nd_explained_layer *layer = layer_of(&f, overwritten);
-    assert_true(layer->fault.kind == NULL || strcmp(layer->fault.kind, "reused-buffer") != 0);
+    assert_true(layer->judgement.fault.kind == NULL ||
+                strcmp(layer->judgement.fault.kind, "reused-buffer") != 0);
     close_fixture(&f);
 }
 
@@ -82,8 +83,8 @@ static void copy_of_a_faulty_tensor_did_not_write_over_it(void **state)
     struct fixture f;
     explain_device(&f, &(struct mc_device){.emulated = "double:8,stale@average"});
     assert_int_equal(f.e->devices[0].n_faulty, 1);
-    assert_string_equal(layer_of(&f, "average")->fault.kind, "stale");
-    assert_int_equal(layer_of(&f, "features")->state, ND_LAYER_FOLLOWS);
+    assert_string_equal(layer_of(&f, "average")->judgement.fault.kind, "stale");
+    assert_int_equal(layer_of(&f, "features")->judgement.state, ND_LAYER_FOLLOWS);
     close_fixture(&f);
 }
 

@@ -232,8 +232,8 @@ static void broken_run_sets_no_rate_for_its_siblings(void **state)
         size_t step = find_step(&f, "residual/conv");
         const struct nd_explained_layer *good = &f.e->devices[0].layers[step],
                                         *broken = &f.e->devices[1].layers[step];
-        assert_int_equal(good->state, ND_LAYER_FOLLOWS);
-        assert_int_equal(broken->state, ND_LAYER_FAULTY);
+        assert_int_equal(good->judgement.state, ND_LAYER_FOLLOWS);
+        assert_int_equal(broken->judgement.state, ND_LAYER_FAULTY);
         for (size_t i = 0; i < good->execution.n_evidence; i++)
             assert_null(strstr(good->execution.evidence[i].text, "on other runs of this comparison"));
         for (size_t i = 0; i < broken->execution.n_evidence; i++) /* nor is it evidence for itself */

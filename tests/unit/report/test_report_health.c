@@ -51,8 +51,8 @@ static void test_layers_of_floats_are_counted(void **state)
     struct nd_explained_step steps[] = {{.name = quantised, .op_types = type, .is_layer = true},
                                         {.name = floats, .op_types = type}};
     struct nd_explained_layer layers[] = {
-        {.is_examined = true, .arithmetic = arithmetic, .state = ND_LAYER_FOLLOWS},
-        {.is_examined = true, .arithmetic = arithmetic, .state = ND_LAYER_FOLLOWS}};
+        {.is_examined = true, .arithmetic = arithmetic, .judgement.state = ND_LAYER_FOLLOWS},
+        {.is_examined = true, .arithmetic = arithmetic, .judgement.state = ND_LAYER_FOLLOWS}};
     struct nd_explained_device device = {.uri = uri,
                                          .health = ND_HEALTH_HEALTHY,
                                          .layers = layers,
@@ -74,13 +74,14 @@ static void expect_defects(bool has_defect, const char *headline, const char *en
          remedy[] = "Do it otherwise.";
     struct nd_explained_step steps[] = {{.name = a, .op_types = type, .is_layer = true},
                                         {.name = b, .op_types = type, .is_layer = true}};
-    struct nd_explained_layer layers[] = {{.is_examined = true,
-                                           .state = ND_LAYER_UNEXPLAINED,
-                                           .known_defect = has_defect ? defect : NULL,
-                                           .remedy = remedy,
-                                           .n_qvalues = 100,
-                                           .n_unexplained = 50},
-                                          {.is_examined = true, .state = ND_LAYER_FOLLOWS, .n_qvalues = 100}};
+    struct nd_explained_layer layers[] = {
+        {.is_examined = true,
+         .judgement.state = ND_LAYER_UNEXPLAINED,
+         .judgement.known_defect = has_defect ? defect : NULL,
+         .judgement.remedy = remedy,
+         .n_qvalues = 100,
+         .n_unexplained = 50},
+        {.is_examined = true, .judgement.state = ND_LAYER_FOLLOWS, .n_qvalues = 100}};
     size_t unexplained[] = {0};
     struct nd_explained_device device = {.uri = uri,
                                          .label = uri,
@@ -152,7 +153,8 @@ static void expect_next(double sqnr_db, const char *wanted)
 {
     char a[] = "a", type[] = "Conv", uri[] = "npu", model[] = "m.onnx";
     struct nd_explained_step steps[] = {{.name = a, .op_types = type, .is_layer = true}};
-    struct nd_explained_layer layers[] = {{.is_examined = true, .state = ND_LAYER_FOLLOWS, .n_qvalues = 100}};
+    struct nd_explained_layer layers[] = {
+        {.is_examined = true, .judgement.state = ND_LAYER_FOLLOWS, .n_qvalues = 100}};
     struct nd_quantised_layer shown_layers[] = {{.effect_share = 1}};
     size_t ranked[] = {0};
     struct nd_quantisation quantisation = {.layers = shown_layers,

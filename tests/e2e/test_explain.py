@@ -331,5 +331,45 @@ class Bias(Scratch):
         self.assertFalse(self.layer(self.model("u1", (16,), (1, self.N), "float"), self.DEVICES[1])["is_covered"])
 
 
+class FloatNorm(Scratch):
+    """BatchNormalization with constants in floats, which quantisers leave so: float16 between two quantisers."""
+    CHANNELS = 12
+
+    def model(self, dtype, is_quantised):
+        rng = np.random.default_rng(SEED)
+        low, levels = (-128, 255) if dtype == "i1" else (0, 2 ** (8 * np.dtype(dtype).itemsize) - 1)
+        zero = np.array(low + levels // 2, dtype)
+        constants = {"sx": np.float32(8 / levels), "sy": np.float32(10 / levels), "z": zero}
+        constants |= {"gamma": rng.uniform(0.3, 2, self.CHANNELS), "beta": rng.normal(0, 0.3, self.CHANNELS),
+                      "mean": rng.normal(0, 0.2, self.CHANNELS), "variance": rng.uniform(0.5, 2, self.CHANNELS)}
+        constants = {name: value.astype(np.float32) if value.ndim == 1 else value for name, value in constants.items()}
+        nodes = [ow.node("QuantizeLinear", ["x", "sx", "z"], ["xq"]), ow.node("DequantizeLinear", ["xq", "sx", "z"], ["xd"])]
+        constants["beta"][0] = -2 # the greatest: one above zero would meet a defect of the provider where gamma is quantised
+        gamma = "gamma"
+        if is_quantised: # the near miss: then it is an operation on quantised values
+            constants |= {"gq": np.rint(constants.pop("gamma") / np.float32(2 / 127)).astype(np.int8), "sg": np.float32(2 / 127),
+                          "zg": np.int8(0)}
+            nodes += [ow.node("DequantizeLinear", ["gq", "sg", "zg"], [gamma])]
+        nodes += [ow.node("BatchNormalization", ["xd", gamma, "beta", "mean", "variance"], ["n"]),
+                  ow.node("QuantizeLinear", ["n", "sy", "z"], ["yq"]), ow.node("DequantizeLinear", ["yq", "sy", "z"], ["y"])]
+        shape = (1, self.CHANNELS, 6, 6)
+        path = self.shared / "norm.onnx"
+        path.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, shape)], [ow.value_info("y", ow.FLOAT, shape)], constants))
+        return path
+
+    def test_every_value_is_known(self):
+        differing = {}
+        for dtype, is_quantised in (("u1", False), ("i1", False), ("u2", False), ("u1", True)):
+            model = self.model(dtype, is_quantised)
+            for device in ("htp-sim:gen1", "htp-sim:gen3"):
+                capture(model, [device], ["uniform:4"], self.folder / "a.h5")
+                done = npudiff("explain", "--strict", "--quantised", model, self.folder / "a.h5", "--json", expect=None)
+                layer = next(layer for layer in json.loads(done.stdout)["devices"][0]["layers"] if layer["name"] == "y")
+                self.assertEqual((layer["state"], layer["why_follows"]), ("follows", "arithmetic"), (dtype, is_quantised, device))
+                differing[dtype, is_quantised, device] = layer["introduced"]["differing"]
+                (self.folder / "a.h5").unlink()
+        self.assertGreater(min(differing.values()), 0) # from exact rounding
+
+
 if __name__ == "__main__":
     main()

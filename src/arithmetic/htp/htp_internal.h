@@ -146,6 +146,9 @@ double nd_htp_as_half(double v);
  * its bounds. is_down: of uint8, rounded down. */
 double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is_down);
 
+/* The float16 that an operator on floats reads of quantised value i of an input with one scale. */
+double nd_htp_half_of_qvalue(const struct nd_linear_input *input, size_t i);
+
 /* ---- memory.c ---- */
 
 struct nd_htp_weights;

@@ -543,10 +543,53 @@ static void make_sum(const struct batch_norm *norm, size_t channel, const double
     }
 }
 
+/* Without quantised constants it is no operation on quantised values: the provider makes float16 of what it
+ * reads, and quantised values of what it makes. */
+static bool is_half_batch_norm(const struct nd_htp_job *job)
+{
+    const struct nd_linear_call *call = job->call;
+    bool is = call->n_inputs == N_INPUTS && nd_htp_all_are(job, 1, job->layer->dtype) &&
+              call->inputs[0].values->shape.rank == RANK;
+    for (size_t i = FACTOR; is && i < N_INPUTS; i++)
+        is = nd_linear_has(call, i) && call->inputs[i].quant == NULL &&
+             call->inputs[i].values->dtype == ND_DTYPE_F32 &&
+             call->inputs[i].values->n == (size_t)call->inputs[0].values->shape.dims[1] &&
+             job->layer->origins[i] == ND_EXACT_FROM_CONSTANT;
+    return is;
+}
+
+/* The float16 of Q(x) F16(weight) + bias, a qf32; weight and bias of the real numbers. A Relu or Clip behind
+ * it is made in float16, too. */
+static enum nd_status make_half_batch_norm(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_linear_input *inputs = job->call->inputs;
+    const struct nd_array *x = inputs[0].values;
+    double epsilon = nd_op_f(&op_call, "epsilon", (double)DEFAULT_EPSILON);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
+    struct nd_htp_bounds bounds = nd_htp_bounds_between(job, -HUGE_VAL, HUGE_VAL);
+    size_t run = nd_dims_product(&x->shape, 2, RANK), n_channels = (size_t)x->shape.dims[1];
+    for (size_t i = 0; status == ND_OK && i < x->n; i++) {
+        size_t c = i / run % n_channels;
+        double weight = inputs[FACTOR].values->x[c] / sqrt(inputs[VARIANCE].values->x[c] + epsilon),
+               bias = inputs[BIAS].values->x[c] - inputs[MEAN].values->x[c] * weight;
+        struct nd_qfloat product =
+            nd_qfloat_product(nd_qfloat_from((float)nd_htp_half_of_qvalue(&inputs[0], i)),
+                              nd_qfloat_read((float)nd_htp_as_half(weight)));
+        double value = nd_htp_as_half(nd_qfloat_value(nd_qfloat_sum(product, nd_qfloat_read((float)bias))));
+        value = fmin(fmax(value, job->call->low), job->call->high);
+        job->qvalues->x[i] = nd_within(nd_htp_qvalue_of_half(job, value, false), bounds.low, bounds.high);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
 static enum nd_status make_batch_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct batch_norm norm = {.job = job};
     bool are_known = false;
+    if (is_half_batch_norm(job))
+        return make_half_batch_norm(job, err);
     if (!is_known_batch_norm(job))
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;

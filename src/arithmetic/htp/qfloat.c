@@ -143,3 +143,16 @@ double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is
                     : nd_htp_half_away(nd_htp_round_to_half((double)steps, ND_ROUND_HALF_EVEN))) +
            (double)y->zero_point[0];
 }
+
+/* n less the zero point: of uint8 n F16(s), of uint16 the qf32 (n + 0) Q(s); halves away from zero. */
+double nd_htp_half_of_qvalue(const struct nd_linear_input *input, size_t i)
+{
+    double n = input->values->x[i] - (double)input->quant->zero_point[0], real;
+    float scale = input->quant->scale[0];
+    if (input->values->dtype == ND_DTYPE_U8)
+        real = n * nd_htp_as_half((double)scale);
+    else
+        real = nd_qfloat_value(nd_qfloat_product(nd_qfloat_sum(nd_qfloat_read((float)n), nd_qfloat_read(0)),
+                                                 nd_qfloat_from(scale)));
+    return n != 0 ? nd_htp_round_to_half(real, ND_ROUND_HALF_AWAY) : 0;
+}

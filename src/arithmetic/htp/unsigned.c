@@ -18,16 +18,15 @@ static int64_t offset_of(enum nd_dtype dtype)
     return dtype == ND_DTYPE_I8 ? -INT8_MIN : dtype == ND_DTYPE_I16 ? -INT16_MIN : 0;
 }
 
-/* Weights and biases, which are signed on unsigned layers, too. */
+/* Weights and biases of products, which are signed on unsigned layers, too. */
 static bool is_weight(const struct nd_exact_layer *layer, size_t i)
 {
-    static const char *const op_types[] = {"Conv",   "ConvTranspose",      "Gemm",
-                                           "MatMul", "BatchNormalization", "InstanceNormalization"};
+    static const char *const op_types[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
     const char *op_type = nd_onnx_text(layer->call->node != NULL ? layer->call->node->op_type : NULL);
-    bool has_weights = false;
+    bool is_product = false;
     for (size_t k = 0; k < sizeof op_types / sizeof *op_types; k++)
-        has_weights = has_weights || strcmp(op_type, op_types[k]) == 0;
-    return has_weights && i > 0 && layer->origins[i] == ND_EXACT_FROM_CONSTANT;
+        is_product = is_product || strcmp(op_type, op_types[k]) == 0;
+    return is_product && i > 0 && layer->origins[i] == ND_EXACT_FROM_CONSTANT;
 }
 
 static bool is_shifted(const struct nd_exact_layer *layer, size_t i)

@@ -338,6 +338,53 @@ class RealOutputs(Case):
                     says=["4 samples", "5"])
 
 
+class WhatIsSaid(Case):
+    """Of arrays alone, what was said wrongly once."""
+
+    def imported(self, name, values, *arguments):
+        np.savez(self.path / f"{name}.npz", **values)
+        path = self.path / f"{name}.h5"
+        npudiff("import", "numpy", self.path / f"{name}.npz", *arguments, "-o", path, "-f", "-q")
+        return path
+
+    def largest(self, reference, other):
+        """The table's row of the other capture, and the whole text."""
+        text = npudiff("compare", self.imported("ref", reference), self.imported("other", other), expect=1)
+        return next(line for line in text.splitlines() if line.startswith("  other")).split()[5:], text
+
+    def test_an_infinity_is_the_largest_difference(self):
+        most = np.finfo(np.float32).max
+        y = np.array([[1, 2, 3, most, 5, 6]], np.float32)
+        other = y.copy()
+        other[0, 3] = np.inf
+        self.assertEqual(self.largest({"y": y}, {"y": other})[0], ["Inf"])
+        self.assertIn("infinite on one side alone in 1 of 6 values", self.largest({"y": y}, {"y": other})[1])
+        other[0, 0] = np.nan
+        self.assertEqual(self.largest({"y": y}, {"y": other})[0], ["Inf,", "NaN"])
+        other[0, 3] = most
+        self.assertEqual(self.largest({"y": y}, {"y": other})[0], ["NaN"])
+        other[0, 0] = 1.5
+        self.assertEqual(self.largest({"y": y}, {"y": other})[0], ["0.5"])
+
+    def test_the_worst_tensor_has_the_largest_error_for_its_signal(self):
+        rng = np.random.default_rng(SEED)
+        a, b = rng.normal(size=(1, 400)).astype(np.float32), rng.normal(size=(1, 400)).astype(np.float32)
+        half_wrong = np.where(np.arange(400) % 2 == 0, -b, b)
+        row, _ = self.largest({"a": a, "b": b}, {"a": a + np.float32(1e-3), "b": half_wrong}) # a differs everywhere, b in half
+        self.assertGreater(float(row[0]), 1)
+
+    def test_the_sdk_that_an_import_states_is_an_axis(self):
+        rng = np.random.default_rng(SEED)
+        first, second = ({"y": rng.normal(size=(2, 16)).astype(np.float32)} for _ in range(2))
+        store = self.path / "store"
+        for sdk, values in (("2.28.0", first), ("2.29.0", second), ("2.30.0", first)):
+            path = self.imported(sdk, values, "--kind", "npu", "--sdk", sdk, "--chipset", "SM8650")
+            npudiff("golden", "add", store, path, "--note", "x")
+        self.assertEqual([entry["sdk"] for entry in json.loads(npudiff("golden", "list", store, "--json"))["entries"]],
+                         ["2.28.0", "2.29.0", "2.30.0"])
+        self.assertRegex(npudiff("golden", "history", store), r"SM8650 \(npu\) +a +b +a")
+
+
 class Damage(Case):
     """Every defect is named, with file and object, and nothing is left behind."""
 

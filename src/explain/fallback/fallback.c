@@ -491,6 +491,14 @@ static enum nd_status judge_by_arithmetic(struct nd_fallback *f, size_t device, 
                            layers->apart_as_exact[arithmetic]);
 }
 
+/* Whether it is known that the device's NPU does not round as floats do: an HTP's does not; of any other NPU
+ * exact values tell nothing. */
+static bool is_known_npu(const struct nd_fallback *f, size_t device)
+{
+    enum nd_expectation expected = f->plan->sources[device].expectation;
+    return f->layer_arithmetic[device] != SIZE_MAX || expected == ND_EXPECT_V69 || expected == ND_EXPECT_V73;
+}
+
 /* After the quantised values of all devices are counted: fills values, and adds the evidence. ND_ERR_MEMORY. */
 static enum nd_status nd_fallback_judge_qvalues(struct nd_fallback *f, size_t device, size_t step,
                                                 struct nd_error *err)
@@ -510,6 +518,8 @@ static enum nd_status nd_fallback_judge_qvalues(struct nd_fallback *f, size_t de
     if (siblings.n_layers > 0)
         nd_fallback_learn(&rates, usual_rate(&siblings), siblings.n_layers, siblings.is_same_layer);
     double weight = nd_fallback_weigh(counts, &rates);
+    if (weight < 0 && siblings.n_layers == 0 && !is_known_npu(f, device))
+        return ND_OK;
     f->values[nd_fallback_at(f, device, step)] = weight;
     const char *base = siblings.n_layers == 0   ? "as in such layers on simulated NPUs"
                        : siblings.is_same_layer ? "as in this layer on other runs of this comparison"
@@ -679,6 +689,8 @@ static const char *why_unknown(const struct nd_fallback *f, size_t device, size_
         return "its values are spoilt, which says nothing of where it ran";
     if (layer->execution.n_deciding == 0)
         return "it only moves codes: they are the same wherever it runs";
+    if (!is_known_npu(f, device))
+        return "exact arithmetic, which not only CPUs have: values cannot tell";
     return "its quantised values may be these wherever it runs";
 }
 

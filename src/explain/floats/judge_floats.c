@@ -181,8 +181,11 @@ static void say_evidence(const struct nd_explained_floats *f, const char *fault,
             "times the bound",
             100 * (double)f->n_beyond / (double)f->n, precision_of(f), f->max_ulp, f->worst);
     if (f->n_lost > 0)
-        nd_strbuf_printf(text, "%s%.3g%% of its values are infinite or not a number; the exact ones fit in %s",
-                         f->n_beyond > 0 ? "; " : "", 100 * (double)f->n_lost / (double)f->n, precision_of(f));
+        nd_strbuf_printf(text,
+                         "%s%.3g%% of its values are infinite or not a number, where the exact ones fit the "
+                         "tensor's type%s",
+                         f->n_beyond > 0 ? "; " : "", 100 * (double)f->n_lost / (double)f->n,
+                         f->digits == ND_HALF_DIGITS ? " (half precision ends at 65504)" : "");
     if (fault != NULL)
         nd_strbuf_printf(text, "; %s", fault);
 }

@@ -329,6 +329,8 @@ static const char *find_obstacle(const struct nd_exact_layer *layer)
         return "its second operand has a scale per channel";
     if (!nd_quant_is_sound(call->inputs[W_of_layer].quant))
         return "a scale of its weights is no positive number";
+    if (has_bias && call->n_inputs > call->node->n_input)
+        return "its bias is added by an operator of its own";
     if (has_bias && !is_constant_of(layer, B, ND_DTYPE_I32, ND_DTYPE_I32))
         return "its bias is not a quantised constant";
     if (call->inputs[W_of_layer].quant->n > 1 &&

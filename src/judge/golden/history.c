@@ -184,8 +184,8 @@ static const json_t *axes_of(const struct nd_history_reading *r, size_t entry)
 
 static const char *sdk_of(const struct nd_history_reading *r, size_t entry)
 {
-    const char *id = nd_record_text(json_object_get(axes_of(r, entry), nd_axis_name(ND_AXIS_SDK)), "id");
-    return id[0] != '\0' ? id : "unknown";
+    const char *sdk = nd_axes_sdk(axes_of(r, entry));
+    return sdk[0] != '\0' ? sdk : "unknown";
 }
 
 /* A phone and the simulator of its chipset stand in rows of their own. */

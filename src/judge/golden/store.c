@@ -65,7 +65,7 @@ static enum nd_status nd_store_describe(const struct nd_golden *store, const str
         .label = nd_record_text(json, "label"),
         .date = nd_record_text(json, "date"),
         .chipset = nd_axes_chipset(json_object_get(json, "axes")),
-        .sdk = nd_record_text(axis_of(json, ND_AXIS_SDK), "id"),
+        .sdk = nd_axes_sdk(json_object_get(json, "axes")),
         .model = nd_record_text(json, "model_file"),
         .status = nd_record_text(json, "status"),
         .kept = kept,

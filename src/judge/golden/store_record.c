@@ -323,6 +323,12 @@ static bool compare_axis(struct comparing *to, json_t *ref, json_t *test)
     return to->differs;
 }
 
+const char *nd_axes_sdk(const json_t *axes)
+{
+    const char *id = value_of(axes, ND_AXIS_SDK, "id");
+    return id[0] != '\0' ? id : value_of(axes, ND_AXIS_SDK, "sdk_version");
+}
+
 /* The SM number; of a device that has none what it is. */
 const char *nd_axes_chipset(const json_t *axes)
 {

@@ -26,6 +26,9 @@ enum nd_axis {
 /* "sdk", "chipset", "model", "probes", "options", "host". Static. */
 const char *nd_axis_name(enum nd_axis axis);
 
+/* "qairt-2.51.0"; of an import that names no runtime the version of the SDK that it states; "" without one. */
+const char *nd_axes_sdk(const json_t *axes);
+
 /* "SM8650"; of a device that is no Snapdragon its profile or kind; "unknown". Borrowed from axes, or static. */
 const char *nd_axes_chipset(const json_t *axes);
 

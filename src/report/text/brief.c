@@ -424,8 +424,19 @@ static bool has_outputs_of_brief(const struct nd_comparison *c)
     return e < c->n_tensors;
 }
 
+/* Values that are lost first, then the larger error for its signal, then the larger share. */
+static bool is_worse(const struct nd_difference *a, const struct nd_difference *b)
+{
+    bool a_is_lost = a->n_inf_mismatch + a->n_nan_mismatch > 0,
+         b_is_lost = b->n_inf_mismatch + b->n_nan_mismatch > 0;
+    if (a_is_lost != b_is_lost)
+        return a_is_lost;
+    bool have_signal = a->has_signal && b->has_signal && a->n_differing > 0 && b->n_differing > 0;
+    return have_signal && a->sqnr_db != b->sqnr_db ? a->sqnr_db < b->sqnr_db : a->share > b->share;
+}
+
 /* The output of the test of which the largest share differs, or where no tensor is known to be an output, the
- * tensor; NULL when none was compared. */
+ * worst tensor; NULL when none was compared. */
 static const struct nd_difference *worst_output(const struct nd_comparison *c, size_t test)
 {
     bool is_of_outputs = has_outputs_of_brief(c);
@@ -433,7 +444,8 @@ static const struct nd_difference *worst_output(const struct nd_comparison *c, s
     for (size_t e = 0; e < c->n_tensors; e++) {
         const struct nd_compared_part *part = &c->tensors[e].pairs[test - 1].total;
         if ((c->tensors[e].is_model_output || !is_of_outputs) && part->coverage != ND_COVERAGE_NONE &&
-            (worst == NULL || part->difference.share > worst->share))
+            (worst == NULL ||
+             (is_of_outputs ? part->difference.share > worst->share : is_worse(&part->difference, worst))))
             worst = &part->difference;
     }
     return worst;
@@ -452,10 +464,12 @@ static void add_output(struct nd_table *table, const struct nd_difference *d)
         nd_table_add(table, "-");
     else if (d->is_integer)
         nd_table_addf(table, "±%s LSB", nd_format_count(d->max_lsb, number));
-    else if (d->has_errors)
-        nd_table_add(table, nd_format_short(d->abs.max, number));
-    else
+    else if (d->n_inf_mismatch > 0) /* no number is as large */
+        nd_table_add(table, d->n_nan_mismatch > 0 ? "Inf, NaN" : "Inf");
+    else if (d->n_nan_mismatch > 0 || !d->has_errors)
         nd_table_add(table, "NaN");
+    else
+        nd_table_add(table, nd_format_short(d->abs.max, number));
 }
 
 static void add_top1(struct nd_table *table, const struct nd_top1 *top1, size_t device)

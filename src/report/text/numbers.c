@@ -65,6 +65,14 @@ static void put_repeats(struct nd_strbuf *line, const struct nd_difference *nois
         nd_strbuf_printf(line, "%sruns of the same input do not give NaN in the same places", separator);
 }
 
+/* Of a device against the first one. */
+static void put_infinities(struct nd_strbuf *line, const struct nd_difference *d)
+{
+    if (d->has_values && d->n_inf_mismatch > 0)
+        nd_strbuf_printf(line, "%sinfinite on one side alone in %llu of %llu values", line->len > 0 ? "; " : "",
+                         (unsigned long long)d->n_inf_mismatch, (unsigned long long)d->n_elems);
+}
+
 static void add_tensor(struct nd_table *table, const struct nd_text_report *report,
                        const struct nd_compared_tensor *tensor, size_t *n)
 {
@@ -74,6 +82,8 @@ static void add_tensor(struct nd_table *table, const struct nd_text_report *repo
         struct nd_strbuf line = {0};
         if (found.n_nan > 0)
             put_found(&line, &found);
+        if (i > 0)
+            put_infinities(&line, &tensor->pairs[i - 1].total.difference);
         put_repeats(&line, tensor->devices[i].noise);
         if (line.len > 0 && (*n)++ < nd_text_list_limit(report)) {
             nd_table_add(table, tensor->name);
@@ -130,7 +140,7 @@ void nd_text_numbers(const struct nd_text_report *report)
         add_tensor(&table, report, &c->tensors[e], &n);
         is_uncompared = is_uncompared || nd_text_samples_both_nan(c, &c->tensors[e]) > 0;
     }
-    nd_text_put_table(report, &table, 0, 2, "\nnot a number (NaN):");
+    nd_text_put_table(report, &table, 0, 2, "\nnot a number (NaN), or infinite:");
     nd_text_put_more(report, n);
     if (is_uncompared)
         nd_strbuf_puts(report->out, "  A sample that is NaN on both sides was not compared.\n");

@@ -111,7 +111,7 @@ static json_t *row_of(const struct nd_sweep_setting *setting)
     if (setting->n_labelled > 0)
         nd_tree_set(row, "right", json_integer((json_int_t)setting->n_right));
     add_text(row, "sqnr", "%.2f", setting->sqnr_db);
-    add_text(row, "time", "%.3g ms", setting->median_us / 1e3);
+    add_text(row, "time", setting->median_us < 1e6 ? "%.3g ms" : "%.0f ms", setting->median_us / 1e3);
     return row;
 }
 

@@ -67,9 +67,10 @@ static void outputs_that_are_nan_alike_are_inconclusive(void **state)
     assert_false(d->has_signal || d->has_errors || d->has_gain);
     assert_true(isnan(d->sqnr_db) && isnan(d->cosine) && isnan(d->abs.max) && isnan(d->rmse));
     char *text = text_of(c, NULL), *json = json_of(c);
-    assert_said_first(text, "\nnot a number (NaN):\n  scores  cpu   NaN in every value of all 4 samples\n"
-                            "  scores  gen1  NaN in every value of all 4 samples\n"
-                            "  A sample that is NaN on both sides was not compared.\n");
+    assert_said_first(
+        text, "\nnot a number (NaN), or infinite:\n  scores  cpu   NaN in every value of all 4 samples\n"
+              "  scores  gen1  NaN in every value of all 4 samples\n"
+              "  A sample that is NaN on both sides was not compared.\n");
     assert_has(text, "verdict: inconclusive (1 of 4 tensors have samples that are NaN on both sides)");
     assert_has(json, "\"verdict\": \"inconclusive\",\n \"exit_code\": 4,");
     assert_has(json, "\"sqnr_db\": null,\n     \"cosine\": null,\n     \"norm_ratio\": null,");

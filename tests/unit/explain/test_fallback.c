@@ -206,7 +206,7 @@ static void exact_capture_was_not_computed_by_an_npu(void **state)
 {
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
-    add_device(&f, &(struct mc_device){0});
+    add_device(&f, &(struct mc_device){.arch = "v75"});
     explain_ok(&f);
     assert_int_equal(layer_of(&f, "pointwise/relu")->execution.verdict, ND_EXECUTION_NOT_NPU);
     assert_int_equal(layer_of(&f, "pointwise/relu")->execution.n_off, 0);
@@ -216,6 +216,25 @@ static void exact_capture_was_not_computed_by_an_npu(void **state)
     assert_int_equal(layer_of(&f, "image")->execution.n_evidence, 0);
     assert_int_equal(f.e->devices[0].execution.n_npu, 0);
     close_fixture(&f);
+}
+
+/* NPUs of others round as exactly as a CPU does: nobody knows of this one that it does not. */
+static void exact_values_tell_nothing_of_an_npu_that_is_not_known(void **state)
+{
+    (void)state;
+    static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_UP, ND_ROUND_HALF_AWAY};
+    for (size_t i = 0; i < 3; i++) {
+        struct fixture f = {.model = load("cnn.w8a8")};
+        add_device(&f, &(struct mc_device){.import = "npu", .rounding = roundings[i]});
+        explain_ok(&f);
+        assert_true(f.e->health < ND_HEALTH_UNEXPLAINED);
+        assert_int_not_equal(f.e->devices[0].execution.verdict, ND_EXECUTION_NOT_NPU);
+        const struct nd_explained_execution *layer = &layer_of(&f, "pointwise/relu")->execution;
+        assert_int_not_equal(layer->verdict, ND_EXECUTION_NOT_NPU);
+        for (size_t k = 0; k < layer->n_evidence; k++)
+            assert_string_not_equal(layer->evidence[k].kind, "bit-equal");
+        close_fixture(&f);
+    }
 }
 
 /* A device beside one of which a layer is permuted: what is expected of it is not what the broken one has. */
@@ -259,6 +278,8 @@ int main(void)
         cmocka_unit_test(a_verdict_takes_a_hundred_to_one),
         cmocka_unit_test(contradictions_of_like_weight_are_unknown),
         cmocka_unit_test_setup_teardown(exact_capture_was_not_computed_by_an_npu, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(exact_values_tell_nothing_of_an_npu_that_is_not_known, make_folder,
+                                        remove_folder),
         cmocka_unit_test_setup_teardown(broken_run_sets_no_rate_for_its_siblings, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

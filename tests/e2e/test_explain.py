@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-import onnx_bytes
+import onnx_signed
 import onnx_write as ow
 from support import CASES, MODELS, Capture, Scratch, capture, main, npudiff, some_digits
 
@@ -248,7 +248,7 @@ class Signed(Scratch):
     def test_every_layer_follows_and_is_what_uint8_gives(self):
         for name, left_out in (("cnn.w8a8.onnx", 0), ("vit.w8a8.onnx", 2)): # an int8 Softmax is no output on the HTP
             signed = self.shared / name
-            signed.write_bytes(onnx_bytes.signed((MODELS / name).read_bytes()))
+            signed.write_bytes(onnx_signed.signed((MODELS / name).read_bytes()))
             capture(name, ["htp-sim:gen1", "htp-sim:gen3"], ["uniform:4"], self.folder / "unsigned")
             capture(signed, ["htp-sim:gen1", "htp-sim:gen3"], ["uniform:4"], self.folder / "signed")
             files = sorted((self.folder / "signed").glob("*.h5"))
@@ -270,7 +270,7 @@ class Signed(Scratch):
     def test_one_lsb_is_no_excuse_where_the_arithmetic_is_known(self):
         """The near miss: a layer that rounds otherwise than the HTP does. The emulator itself gives what the HTP gives."""
         signed = self.shared / "cnn.w8a8.onnx"
-        signed.write_bytes(onnx_bytes.signed((MODELS / "cnn.w8a8.onnx").read_bytes()))
+        signed.write_bytes(onnx_signed.signed((MODELS / "cnn.w8a8.onnx").read_bytes()))
         capture(signed, ["htp-sim:gen3"], ["uniform:4"], self.folder / "npu.h5")
         for device, state in (("emu:htp-v73", "follows"), ("emu:htp-v73,round@stem/relu=double:9", "unexplained"),
                               ("emu:htp-v73,round@stem/relu=half-even", "faulty")):

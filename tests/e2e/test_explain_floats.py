@@ -2,16 +2,19 @@
 """npudiff explain on captures of float models: half precision of the simulator, float32 of the CPU, and layers of them that were
 spoilt afterwards."""
 import json
+import pathlib
 import re
 import shutil
+import sys
 
 import h5py
 import numpy as np
 
-import onnx_bytes  # noqa: F401: onnx_write's folder
-import onnx_write as ow
 from support import MODELS, Scratch, capture, main, npudiff, some_digits
 from write_capture import digest, seal
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import onnx_write as ow  # noqa: E402
 
 MODEL, N, PROBE = MODELS / "cnn.float.onnx", 12, "digits"
 SPOILT, READER = "pointwise/conv", "pointwise/relu"

@@ -373,6 +373,14 @@ class WhatIsSaid(Case):
         row, _ = self.largest({"a": a, "b": b}, {"a": a + np.float32(1e-3), "b": half_wrong}) # a differs everywhere, b in half
         self.assertGreater(float(row[0]), 1)
 
+    def test_inputs_that_explain_will_need_are_asked_for_at_once(self):
+        np.savez(self.path / "y.npz", y=np.zeros((2, 1, 10), np.float32))
+        np.savez(self.path / "logits.npz", logits=np.zeros((2, 1, 10), np.uint8))
+        said = npudiff("import", "numpy", self.path / "logits.npz", "--model", CNN, "-o", self.out, "-f")
+        self.assertRegex(said, r"inputs +not stated: 'explain' needs them \(--inputs\)\n")
+        said = npudiff("import", "numpy", self.path / "y.npz", "-o", self.out, "-f") # no model: nothing to explain
+        self.assertRegex(said, r"inputs +not stated\n")
+
     def test_the_sdk_that_an_import_states_is_an_axis(self):
         rng = np.random.default_rng(SEED)
         first, second = ({"y": rng.normal(size=(2, 16)).astype(np.float32)} for _ in range(2))

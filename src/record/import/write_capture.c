@@ -517,7 +517,9 @@ static enum nd_status add_common_facts(struct nd_imported *imported, const struc
     if (status == ND_OK && !nd_imported_has_fact(imported, "layout"))
         status = nd_imported_fact(imported, "layout", NULL, "not stated: taken as it is", err);
     if (status == ND_OK && matched->n[ND_IMPORTED_INPUT] == 0 && !nd_imported_has_fact(imported, "inputs"))
-        status = nd_imported_fact(imported, "inputs", NULL, "not stated", err);
+        status = nd_imported_fact(
+            imported, "inputs", NULL,
+            options->model != NULL ? "not stated: 'explain' needs them (--inputs)" : "not stated", err);
     if (status == ND_OK)
         status = nd_import_stated_facts(imported, err);
     if (status == ND_OK && imported->cut_short != NULL)

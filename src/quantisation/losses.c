@@ -97,9 +97,9 @@ void nd_reals_before(const struct nd_exact_values *values, double *out)
             out[i] *= (double)values->quant->scale[channel];
 }
 
-static void add_element(struct nd_loss_sums *sums, double value, double real, double unit)
+static void add_element(struct nd_loss_sums *sums, double value, double real, double of_layer)
 {
-    double introduced = real - unit, passed_on = unit - value;
+    double introduced = real - of_layer, passed_on = of_layer - value;
     sums->signal += value * value;
     sums->total += (real - value) * (real - value);
     sums->introduced += introduced * introduced;
@@ -119,7 +119,7 @@ static struct nd_range reach_of(const struct nd_quant *quant, enum nd_dtype dtyp
 /* Quantisers leave a Relu out where the range of the output begins at 0: then clipping is what the float layer
  * does, and no loss. So what is clipped counts only as far as the float layer's value lies beyond the quantised
  * values. */
-static void stop_at_qvalues(const struct nd_loss_run *run, size_t step, const double *unit, double *exact)
+static void stop_at_qvalues(const struct nd_loss_run *run, size_t step, const double *of_layer, double *exact)
 {
     const struct nd_quant *quant = nd_loss_quant(run, step);
     enum nd_dtype dtype = nd_plan_tensor(run->study->plan, step)->dtype;
@@ -127,8 +127,8 @@ static void stop_at_qvalues(const struct nd_loss_run *run, size_t step, const do
     for (size_t start = 0; start < run->real.n; start += inner, channel++) {
         const struct nd_range qvalues = reach_of(quant, dtype, channel % quant->n, 0);
         for (size_t i = start; i < start + inner; i++) { /* as fmin and fmax: NaN of one counts as the other */
-            double low = unit[i] < qvalues.low ? unit[i] : qvalues.low;
-            double high = unit[i] > qvalues.high ? unit[i] : qvalues.high;
+            double low = of_layer[i] < qvalues.low ? of_layer[i] : qvalues.low;
+            double high = of_layer[i] > qvalues.high ? of_layer[i] : qvalues.high;
             double below = exact[i] < high ? exact[i] : high;
             exact[i] = below > low ? below : low;
         }

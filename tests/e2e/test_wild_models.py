@@ -11,21 +11,17 @@ from support import MODELS, Capture, Scratch, bits_equal, capture, main, npudiff
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import mobile_blocks  # noqa: E402
-import onnx_bytes  # noqa: E402
-import onnx_write as ow  # noqa: E402
+import onnx_graph  # noqa: E402
 
 SEED = 20261123
 
 
 def shuffled(data, seed):
     """The bytes of a model with the nodes of its graph in another order."""
-    begin, end = next(value for number, _, value in onnx_bytes._fields(data, 0, len(data)) if number == 7)
-    fields = [(number, data[value[0]:value[1]]) for number, _, value in onnx_bytes._fields(data, begin, end)]
-    nodes = [piece for number, piece in fields if number == 1]
+    fields = onnx_graph.fields_of_graph(data)
+    nodes = [field for field in fields if field[0] == 1]
     random.Random(seed).shuffle(nodes)
-    graph = b"".join(ow.piece(1, n) for n in nodes) + b"".join(ow.piece(number, p) for number, p in fields if number != 1)
-    head = begin - len(ow.varint(end - begin)) - 1
-    return data[:head] + ow.piece(7, graph) + data[end:]
+    return onnx_graph.with_graph(data, nodes + [field for field in fields if field[0] != 1])
 
 
 class NodesInAnyOrder(Scratch):

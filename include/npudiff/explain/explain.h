@@ -279,15 +279,15 @@ struct nd_explained_floats {
     double effect; /* relative change of the outputs by this layer's own error alone; NaN when not measured */
 };
 
-/* What is said of a layer (docs/reference/verdicts.md). Members that do not belong to its state are NULL and 0.
- */
+/* What is said of a layer (docs/reference/verdicts.md). */
 struct nd_judgement {
     enum nd_layer_state state;
     /* ND_LAYER_FOLLOWS: "exact" (no value differs), "arithmetic" (that of `arithmetic`), "float-rounding",
      * "noise", "fused", "forced-encoding", "rounded-twice", "made-inputs" (an input was recorded wrongly).
      * Static. */
     const char *why_follows;
-    char *follows_text; /* a sentence for the last five, and for some others; else NULL */
+    char *follows_text; /* a sentence for the last five, and for some others, also of layers that an encoding
+                           which the provider forces does not explain; else NULL */
     bool is_noise;      /* ND_LAYER_UNEXPLAINED: its inputs differ from run to run: not examined further */
     /* ND_LAYER_FAULTY, ND_LAYER_UNEXPLAINED and ND_LAYER_WITHIN_LSB: "the fault predicts every wrong value; in
      * this layer alone 58% of the values are wrong, by up to 212 LSB". */

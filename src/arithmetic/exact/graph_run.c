@@ -334,13 +334,15 @@ static size_t operand_of(const struct nd_exact_run *run, const struct nd_exact_c
     return i < n_own ? nd_graph_used(run->graph, layer->node, i) : layer->bias;
 }
 
-/* Whether what follows is known of such a layer: nothing, or a Relu of up to three axes whose zero is the least
- * quantised value. */
-static bool is_plain_end(const struct nd_linear_call *call, enum nd_dtype dtype, int rank)
+/* Whether what follows is known of such a layer: nothing, or a Relu whose zero is the least quantised value. Of
+ * more than two axes, ONNX Runtime brings the sum to two and back, and what is known of a Relu behind that ends
+ * with three, and with a bias in floats. */
+static bool is_plain_end(const struct nd_linear_call *call, enum nd_dtype dtype, int rank, bool is_float_bias)
 {
+    int most = is_float_bias ? 2 : 3;
     double least, greatest;
     nd_qvalue_range(dtype, &least, &greatest);
-    bool is_relu = call->high == HUGE_VAL && rank <= 3 && call->out_quant->n == 1 &&
+    bool is_relu = call->high == HUGE_VAL && rank <= most && call->out_quant->n == 1 &&
                    (double)call->out_quant->zero_point[0] == least;
     return (call->low == -HUGE_VAL && call->high == HUGE_VAL) || is_relu;
 }
@@ -367,7 +369,8 @@ static void join_bias(const struct nd_exact_run *run, size_t quantize, struct nd
         if (weights == ND_NO_INDEX || origin_of(run, weights) != ND_EXACT_FROM_CONSTANT ||
             origin_of(run, bias) != ND_EXACT_FROM_CONSTANT || !linear_input(run, weights, &w) ||
             !linear_input(run, bias, &b) || !linear_input(run, read, &x) || x.quant == NULL ||
-            !is_plain_end(&layer->call, run->g->quants[quantize].dtype, x.values->shape.rank) ||
+            !is_plain_end(&layer->call, run->g->quants[quantize].dtype, x.values->shape.rank,
+                          b.quant == NULL) ||
             w.quant == NULL || w.values->shape.rank != 2 || b.values->shape.rank != 1 ||
             b.values->shape.dims[0] != w.values->shape.dims[1])
             continue;

@@ -17,18 +17,6 @@ enum aspect {
     WORD_AVERAGES, /* AveragePool of floats */
 };
 
-static bool begins_with(const char *op_types, const char *op_type)
-{
-    size_t n = strlen(op_type);
-    return strncmp(op_types, op_type, n) == 0 && (op_types[n] == '\0' || op_types[n] == '+');
-}
-
-static bool is_product(const char *op_type)
-{
-    return begins_with(op_type, "Conv") || begins_with(op_type, "ConvTranspose") ||
-           begins_with(op_type, "Gemm") || begins_with(op_type, "MatMul");
-}
-
 static bool is_byte(enum nd_dtype dtype)
 {
     return dtype == ND_DTYPE_U8 || dtype == ND_DTYPE_I8;
@@ -36,31 +24,21 @@ static bool is_byte(enum nd_dtype dtype)
 
 static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
 {
-    if (is_product(op_type))
+    if (nd_htp_is_product(op_type))
         return is_byte(dtype) ? BYTE_PRODUCTS : WORD_PRODUCTS;
-    if (is_byte(dtype) && begins_with(op_type, "Mul"))
+    if (is_byte(dtype) && nd_htp_begins_with(op_type, "Mul"))
         return BYTE_MUL;
-    if (begins_with(op_type, "LeakyRelu") || begins_with(op_type, "HardSwish"))
+    if (nd_htp_begins_with(op_type, "LeakyRelu") || nd_htp_begins_with(op_type, "HardSwish"))
         return SLOPES;
-    if (begins_with(op_type, "AveragePool"))
+    if (nd_htp_begins_with(op_type, "AveragePool"))
         return is_byte(dtype) ? BYTE_AVERAGES : WORD_AVERAGES;
-    return is_byte(dtype) && begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
-}
-
-static const char *op_type_of(const struct nd_exact_layer *layer)
-{
-    return nd_onnx_text(layer->call->node != NULL ? layer->call->node->op_type : NULL);
-}
-
-bool nd_layer_is_product(const struct nd_exact_layer *layer)
-{
-    return is_product(op_type_of(layer));
+    return is_byte(dtype) && nd_htp_begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
 }
 
 bool nd_layer_arithmetics_agree(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
                                 const struct nd_exact_layer *layer)
 {
-    switch (aspect_of(op_type_of(layer), layer->dtype)) {
+    switch (aspect_of(nd_htp_op_type(layer), layer->dtype)) {
     case BYTE_PRODUCTS:
     case WORD_PRODUCTS:
     case BYTE_NORMS:
@@ -80,7 +58,7 @@ bool nd_layer_arithmetics_agree(const struct nd_layer_arithmetic *a, const struc
 bool nd_layer_arithmetics_agree_alone(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
                                       const struct nd_exact_layer *layer)
 {
-    return aspect_of(op_type_of(layer), layer->dtype) == SLOPES || nd_layer_arithmetics_agree(a, b, layer);
+    return aspect_of(nd_htp_op_type(layer), layer->dtype) == SLOPES || nd_layer_arithmetics_agree(a, b, layer);
 }
 
 /* A depthwise Conv of uint16 that skips places: the HTP does not sum it as it sums others, and how it does is
@@ -140,7 +118,7 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
 {
     /* Twice what was seen at most, and quantised values of which too few were seen. */
     static const double of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
-    const char *op_type = op_type_of(layer);
+    const char *op_type = nd_htp_op_type(layer);
     bool is_wide = layer->dtype == ND_DTYPE_U16;
     if (nd_htp_reads_floats(layer))
         return 0;
@@ -150,9 +128,9 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
         return of_wide_means;
     if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(layer))
         return 1;
-    if (layer->dtype == ND_DTYPE_U8 && !is_product(op_type))
+    if (layer->dtype == ND_DTYPE_U8 && !nd_htp_is_product(op_type))
         return layout_doubt(layer);
-    if (!is_product(op_type) || layer->call->n_inputs < 2 || layer->origins[1] != ND_EXACT_FROM_LAYER)
+    if (!nd_htp_is_product(op_type) || layer->call->n_inputs < 2 || layer->origins[1] != ND_EXACT_FROM_LAYER)
         return 0;
     if (is_wide)
         return arithmetic->arch == ND_HTP_V69 ? of_wide_sums : 0;
@@ -174,7 +152,7 @@ double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
 static bool rescales_operand(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
 {
     enum { MIDDLE = 128 };
-    if (!is_product(op_type_of(layer)) || layer->dtype != ND_DTYPE_U8 || layer->call->n_inputs < 2 ||
+    if (!nd_htp_is_product(nd_htp_op_type(layer)) || layer->dtype != ND_DTYPE_U8 || layer->call->n_inputs < 2 ||
         layer->origins[1] != ND_EXACT_FROM_LAYER)
         return false;
     size_t tensor = layer->input_tensors[1];

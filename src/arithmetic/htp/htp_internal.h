@@ -61,10 +61,20 @@ struct nd_htp_unsigned {
 const struct nd_exact_layer *nd_htp_as_unsigned(const struct nd_exact_layer *layer,
                                                 struct nd_htp_unsigned *room);
 void nd_htp_unsigned_deinit(struct nd_htp_unsigned *room);
+/* A question about the layer, asked of the unsigned one; false without memory. */
+bool nd_htp_ask(const struct nd_exact_layer *layer, bool (*question)(const struct nd_exact_layer *layer));
 /* What was made of it, as quantised values of the layer. */
 void nd_htp_sign(const struct nd_exact_layer *layer, struct nd_array *qvalues);
 
 /* ---- job.c ---- */
+
+/* The operator of a layer, "" where it only changes the encoding. */
+const char *nd_htp_op_type(const struct nd_exact_layer *layer);
+/* Whether the operators of a layer, joined by '+', begin with that one; with Conv, ConvTranspose, Gemm or
+ * MatMul.
+ */
+bool nd_htp_begins_with(const char *op_types, const char *op_type);
+bool nd_htp_is_product(const char *op_types);
 
 /* Input i as quantised values with one scale and one zero point, or NULL. */
 const struct nd_quant *nd_htp_plain(const struct nd_htp_job *job, size_t i);

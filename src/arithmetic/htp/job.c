@@ -54,6 +54,28 @@ bool nd_htp_has_words(const struct nd_htp_job *job)
     return nd_htp_are_words(job, 1);
 }
 
+const char *nd_htp_op_type(const struct nd_exact_layer *layer)
+{
+    return nd_onnx_text(layer->call->node != NULL ? layer->call->node->op_type : NULL);
+}
+
+bool nd_htp_begins_with(const char *op_types, const char *op_type)
+{
+    size_t n = strlen(op_type);
+    return strncmp(op_types, op_type, n) == 0 && (op_types[n] == '\0' || op_types[n] == '+');
+}
+
+bool nd_htp_is_product(const char *op_types)
+{
+    return nd_htp_begins_with(op_types, "Conv") || nd_htp_begins_with(op_types, "ConvTranspose") ||
+           nd_htp_begins_with(op_types, "Gemm") || nd_htp_begins_with(op_types, "MatMul");
+}
+
+bool nd_layer_is_product(const struct nd_exact_layer *layer)
+{
+    return nd_htp_is_product(nd_htp_op_type(layer));
+}
+
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i)
 {
     return nd_linear_has(job->call, i) && job->call->inputs[i].values->n == 1 &&

@@ -195,11 +195,7 @@ static bool wraps_bias(const struct nd_exact_layer *layer)
 
 bool nd_layer_wraps_bias(const struct nd_exact_layer *layer)
 {
-    struct nd_htp_unsigned room;
-    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
-    bool wraps = seen != NULL && wraps_bias(seen);
-    nd_htp_unsigned_deinit(&room);
-    return wraps;
+    return nd_htp_ask(layer, wraps_bias);
 }
 
 /* ---- uint16 Conv of one channel each that moves by two: sum and weights keep all their bits ---- */

@@ -466,9 +466,8 @@ static bool are_usual(const struct batch_norm *norm)
     return true;
 }
 
-/* Mean and variance go into factor and bias, which get encodings of their own. *are_known false: it is not
- * known what becomes of them. */
-static enum nd_status fuse(struct batch_norm *norm, bool *are_known, struct nd_error *err)
+/* Mean and variance go into factor and bias, real numbers. */
+static enum nd_status fuse_reals(struct batch_norm *norm, struct nd_error *err)
 {
     const struct nd_linear_call *call = norm->job->call;
     const struct nd_op_call op_call = {.node = call->node, .opset = norm->job->call->opset};
@@ -485,14 +484,22 @@ static enum nd_status fuse(struct batch_norm *norm, bool *are_known, struct nd_e
         norm->weights.x[c] /= sqrt(variance.x[c] + epsilon);
         norm->biases.x[c] -= mean.x[c] * norm->weights.x[c];
     }
+    nd_array_deinit(&mean);
+    nd_array_deinit(&variance);
+    return status;
+}
+
+/* And these get encodings of their own. *are_known false: it is not known what becomes of them. */
+static enum nd_status fuse(struct batch_norm *norm, bool *are_known, struct nd_error *err)
+{
+    const struct nd_linear_call *call = norm->job->call;
+    enum nd_status status = fuse_reals(norm, err);
     *are_known = status == ND_OK && are_usual(norm);
     if (*are_known) {
         bool is_byte = call->inputs[BIAS].quant != NULL && call->inputs[BIAS].values->dtype == ND_DTYPE_U8;
         norm->scale_w = encode_bytes(&norm->weights);
         norm->scale_b = is_byte ? encode_bytes(&norm->biases) : encode_words(&norm->biases, &norm->overflows);
     }
-    nd_array_deinit(&mean);
-    nd_array_deinit(&variance);
     return status;
 }
 
@@ -562,25 +569,26 @@ static bool is_half_batch_norm(const struct nd_htp_job *job)
  * it is made in float16, too. */
 static enum nd_status make_half_batch_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
-    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    const struct nd_linear_input *inputs = job->call->inputs;
-    const struct nd_array *x = inputs[0].values;
-    double epsilon = nd_op_f(&op_call, "epsilon", (double)DEFAULT_EPSILON);
-    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
+    struct batch_norm norm = {.job = job};
+    const struct nd_linear_input *input = &job->call->inputs[0];
+    const struct nd_array *x = input->values;
+    enum nd_status status = fuse_reals(&norm, err);
+    if (status == ND_OK)
+        status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     struct nd_htp_bounds bounds = nd_htp_bounds_between(job, -HUGE_VAL, HUGE_VAL);
-    size_t run = nd_dims_product(&x->shape, 2, RANK), n_channels = (size_t)x->shape.dims[1];
+    size_t run = nd_dims_product(&x->shape, 2, RANK);
     for (size_t i = 0; status == ND_OK && i < x->n; i++) {
-        size_t c = i / run % n_channels;
-        double weight = inputs[FACTOR].values->x[c] / sqrt(inputs[VARIANCE].values->x[c] + epsilon),
-               bias = inputs[BIAS].values->x[c] - inputs[MEAN].values->x[c] * weight;
-        struct nd_qfloat product =
-            nd_qfloat_product(nd_qfloat_from((float)nd_htp_half_of_qvalue(&inputs[0], i)),
-                              nd_qfloat_read((float)nd_htp_as_half(weight)));
-        double value = nd_htp_as_half(nd_qfloat_value(nd_qfloat_sum(product, nd_qfloat_read((float)bias))));
+        size_t c = i / run % norm.weights.n;
+        struct nd_qfloat weight = nd_qfloat_read((float)nd_htp_as_half(norm.weights.x[c])),
+                         bias = nd_qfloat_read((float)norm.biases.x[c]),
+                         read = nd_qfloat_from((float)nd_htp_half_of_qvalue(input, i));
+        double value = nd_htp_as_half(nd_qfloat_value(nd_qfloat_sum(nd_qfloat_product(read, weight), bias)));
         value = fmin(fmax(value, job->call->low), job->call->high);
         job->qvalues->x[i] = nd_within(nd_htp_qvalue_of_half(job, value, false), bounds.low, bounds.high);
     }
     *job->is_covered = status == ND_OK;
+    nd_array_deinit(&norm.weights);
+    nd_array_deinit(&norm.biases);
     return status;
 }
 
@@ -622,11 +630,7 @@ static bool loses_sign_of_bias(const struct nd_exact_layer *layer)
 
 bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer)
 {
-    struct nd_htp_unsigned room;
-    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
-    bool loses = seen != NULL && loses_sign_of_bias(seen);
-    nd_htp_unsigned_deinit(&room);
-    return loses;
+    return nd_htp_ask(layer, loses_sign_of_bias);
 }
 
 const struct nd_htp_operator nd_htp_norms[] = {

@@ -13,7 +13,7 @@ struct format {
 };
 static const struct format wide = {23, -127}, half = {10, -15};
 
-/* What is left of a significand when a multiple of four layers is taken away becomes 1, 2 or 3; -1, if the
+/* What is left of a significand when a multiple of four units is taken away becomes 1, 2 or 3; -1, if the
  * significand is a little less than it appears. At these thresholds `rest` decides: what a double cannot hold.
  */
 static const double at_one = 1.5, at_two = 2.5, at_two_of_wide = 2;
@@ -33,7 +33,7 @@ static struct nd_qfloat rounded(double significand, int exponent, double rest, s
     else if (left < end || (left == end && rest <= 0))
         left = 1;
     else if (!is_wide && (left < at_two || (left == at_two && rest <= 0)))
-        left = 2; /* an odd number of layers of twice the size */
+        left = 2; /* an odd number of units of twice the size */
     else
         left = 3;
     struct nd_qfloat result = {ldexp(fours + left, -bits), exponent};

@@ -21,12 +21,7 @@ static int64_t offset_of(enum nd_dtype dtype)
 /* Weights and biases of products, which are signed on unsigned layers, too. */
 static bool is_weight(const struct nd_exact_layer *layer, size_t i)
 {
-    static const char *const op_types[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
-    const char *op_type = nd_onnx_text(layer->call->node != NULL ? layer->call->node->op_type : NULL);
-    bool is_product = false;
-    for (size_t k = 0; k < sizeof op_types / sizeof *op_types; k++)
-        is_product = is_product || strcmp(op_type, op_types[k]) == 0;
-    return is_product && i > 0 && layer->origins[i] == ND_EXACT_FROM_CONSTANT;
+    return i > 0 && layer->origins[i] == ND_EXACT_FROM_CONSTANT && nd_layer_is_product(layer);
 }
 
 static bool is_shifted(const struct nd_exact_layer *layer, size_t i)
@@ -96,6 +91,15 @@ void nd_htp_unsigned_deinit(struct nd_htp_unsigned *room)
             nd_array_deinit(&room->values[i]);
     }
     room->n = 0;
+}
+
+bool nd_htp_ask(const struct nd_exact_layer *layer, bool (*question)(const struct nd_exact_layer *layer))
+{
+    struct nd_htp_unsigned room;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
+    bool answer = seen != NULL && question(seen);
+    nd_htp_unsigned_deinit(&room);
+    return answer;
 }
 
 void nd_htp_sign(const struct nd_exact_layer *layer, struct nd_array *qvalues)

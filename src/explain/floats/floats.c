@@ -357,8 +357,7 @@ static void count_value(struct nd_float_sums *sums, double given, double exact, 
 {
     double off = given - exact, ulp = nd_float_ulp(exact, digits), rounded = nd_float_round(exact, digits);
     sums->n++;
-    bool has_room = isfinite(nd_float_round(exact, type_digits));
-    if (has_room && !isfinite(given)) {
+    if (!isfinite(given) && isfinite(nd_float_round(exact, type_digits))) {
         sums->n_lost++;
         return;
     }

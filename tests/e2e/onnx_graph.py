@@ -1,4 +1,4 @@
-"""Models of uint8 as models of int8, without onnx."""
+"""Models whose graph is made anew, without onnx: in another order, or int8 in the place of uint8."""
 import pathlib
 import sys
 
@@ -27,12 +27,20 @@ def _signed_tensor(tensor):
     return kept + ow.varint(2 << 3) + ow.varint(3) + ow.piece(9, bytes(value ^ 0x80 for value in values))
 
 
+def fields_of_graph(data):
+    """[(number, bytes)] of the graph of a model."""
+    begin, end = next(value for number, _, value in onnx_bytes._fields(data, 0, len(data)) if number == 7)
+    return [(number, data[value[0]:value[1]]) for number, _, value in onnx_bytes._fields(data, begin, end)]
+
+
+def with_graph(data, fields):
+    """The model with a graph of these fields."""
+    begin, end = next(value for number, _, value in onnx_bytes._fields(data, 0, len(data)) if number == 7)
+    head = begin - len(ow.varint(end - begin)) - 1
+    return data[:head] + ow.piece(7, b"".join(ow.piece(number, piece) for number, piece in fields)) + data[end:]
+
+
 def signed(data):
     """The model with all initializers of uint8 as int8: every quantised value and every zero point is 128 less."""
-    begin, end = next(value for number, _, value in onnx_bytes._fields(data, 0, len(data)) if number == 7)
-    graph = b""
-    for number, _, value in onnx_bytes._fields(data, begin, end):
-        piece = data[value[0]:value[1]]
-        graph += ow.piece(number, (_signed_tensor(piece) if number == 5 else None) or piece)
-    head = begin - len(ow.varint(end - begin)) - 1
-    return data[:head] + ow.piece(7, graph) + data[end:]
+    return with_graph(data, [(number, (_signed_tensor(piece) if number == 5 else None) or piece)
+                             for number, piece in fields_of_graph(data)])

@@ -944,6 +944,37 @@ def scaled(g):
             g.add(op, [g.input(shape, (scale, zeros[0]))], shape, (np.float32(y), zeros[1]))
 
 
+def unquantised(g):
+    """Several operators with no quantiser between: float16."""
+    def op(name, operands, **attributes):
+        g.n += 1
+        g.nodes.append(helper.make_node(name, operands, ["f%d" % g.n], **attributes))
+        return "f%d" % g.n
+
+    def number(low, high, shape=()):
+        return g.constant(np.float32(g.rng.uniform(low, high, shape)))
+
+    def positive(x):
+        return op("Add", [op("Abs", [x]), number(0.2, 0.6)])
+
+    def mean(x):
+        return op("ReduceMean", [x, g.constant(np.int64([-1]))], keepdims=1)
+
+    def deviation(x):
+        return op("Sqrt", [op("Add", [mean(op("Mul", [x, x])), g.constant(np.float32(1e-3))])])
+
+    makers = {"sum": (lambda x: op("Sub", [op("Add", [op("Neg", [x]), number(-1, 1)]), x]), 9),
+              "product": (lambda x: op("Add", [op("Mul", [x, number(0.3, 1)]), number(-1, 1)]), 5),
+              "square": (lambda x: op("Sub", [number(-1, 1), op("Mul", [x, x])]), 20),
+              "columns": (lambda x: op("Mul", [op("Sub", [x, number(-1, 1, 64)]), number(0.3, 1, 64)]), 6),
+              "root": (lambda x: op("Sqrt", [positive(x)]), 3), "reciprocal": (lambda x: op("Reciprocal", [positive(x)]), 6),
+              "quotient": (lambda x: op("Div", [x, positive(x)]), 2), "divided": (lambda x: op("Div", [op("Abs", [x]), number(1.5, 4)]), 3),
+              "norm": (lambda x: op("Div", [x, deviation(x)]), 4)}
+    for make, reach in makers.values():
+        x, y = g.encoding(4), (np.float32(2 * reach / 2 ** g.bits), 2 ** (g.bits - 1))
+        g.quantise(make(g.input([1, 4, 64], x)), [1, 4, 64], y)
+
+
 def requantised(g):
     """Another encoding without an operator, of the same type and of the other, of a graph input and of a Conv; and what moves that to a
     third encoding, which is one operation with it."""
@@ -977,7 +1008,7 @@ def requantised(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("16", requantised)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("16", requantised), ("8", unquantised), ("16", unquantised)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

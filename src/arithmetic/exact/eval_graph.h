@@ -68,6 +68,7 @@ enum nd_exact_origin {
     ND_EXACT_FROM_INPUT, /* of the graph */
     ND_EXACT_FROM_LAYER, /* an operator that calculates */
 };
+struct nd_exact_link; /* arithmetic/exact/linear/linear_layer.h */
 /* One layer with its inputs, for who makes its quantised values without exact values. Borrowed for the call. */
 struct nd_exact_layer {
     size_t tensor;
@@ -76,6 +77,9 @@ struct nd_exact_layer {
     const enum nd_exact_origin *origins; /* [call->n_inputs]; of an omitted input ND_EXACT_FROM_CONSTANT */
     const size_t *input_tensors; /* [call->n_inputs] the tensors that are read, SIZE_MAX for constants */
     enum nd_dtype dtype;         /* of the quantised values */
+    const struct nd_exact_link
+        *links;     /* [n_links] the operators from the quantised inputs on, call->node the last */
+    size_t n_links; /* 0: that is the only one, or there are too many */
 };
 /* Makes the quantised values of a layer (an array that is zeroed before and freed by who asked), or leaves
  * *is_made false: then the layer is worked out and rounded as always. */

@@ -433,12 +433,51 @@ static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct
     return nd_linear_layer(&layer->call, result, err);
 }
 
+/* The number of the node among the links, those that it reads before it. SIZE_MAX: it cannot be a link, or
+ * there is no room. */
+static size_t add_link(const struct nd_exact_run *run, size_t node, struct nd_exact_link *links, size_t *n)
+{
+    const struct nd_graph_node *at = &run->graph->nodes[node];
+    struct nd_exact_link link = {.node = at->proto, .n_inputs = at->n_inputs};
+    for (size_t k = 0; k < *n; k++)
+        if (links[k].node == at->proto)
+            return k;
+    if (at->n_inputs > ND_EXACT_LINK_INPUTS || at->n_made != 1)
+        return SIZE_MAX;
+    for (size_t i = 0; i < at->n_inputs; i++) {
+        size_t tensor = nd_graph_used(run->graph, node, i);
+        size_t maker = tensor != ND_NO_INDEX ? run->graph->tensors[tensor].producer : ND_NO_INDEX;
+        bool is_link = maker != ND_NO_INDEX && run->graph->nodes[maker].kind == ND_NODE_OTHER &&
+                       !run->graph->nodes[maker].is_constant && run->g->constants[tensor].shape.rank < 0 &&
+                       nd_exact_replaced(run, tensor) == NULL;
+        link.from[i] = is_link ? add_link(run, maker, links, n) : SIZE_MAX;
+        link.is_constant[i] = origin_of(run, tensor) == ND_EXACT_FROM_CONSTANT;
+        link.is_input[i] = origin_of(run, tensor) == ND_EXACT_FROM_INPUT;
+        if (is_link ? link.from[i] == SIZE_MAX : !linear_input(run, tensor, &link.inputs[i]))
+            return SIZE_MAX;
+    }
+    if (*n == ND_EXACT_MAX_LINKS)
+        return SIZE_MAX;
+    links[*n] = link;
+    return (*n)++;
+}
+
+/* How many links the layer has, where it has several. */
+static size_t find_links(const struct nd_exact_run *run, const struct nd_exact_call *layer,
+                         struct nd_exact_link *links)
+{
+    size_t n = 0;
+    bool is_one = layer->node == ND_NO_INDEX || layer->bias != ND_NO_INDEX;
+    return !is_one && add_link(run, layer->node, links, &n) != SIZE_MAX && n > 1 ? n : 0;
+}
+
 /* The quantised values of the layer by options.make, which may leave *is_made false. */
 static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, const struct nd_exact_call *layer,
                                    struct nd_array *qvalues, bool *is_made, struct nd_error *err)
 {
     enum nd_exact_origin origins[ND_EXACT_MAX_OPERANDS];
     size_t tensors[ND_EXACT_MAX_OPERANDS];
+    struct nd_exact_link links[ND_EXACT_MAX_LINKS];
     *is_made = false;
     if (run->options->make == NULL || !layer->is_known)
         return ND_OK;
@@ -452,7 +491,9 @@ static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, co
         .call = &layer->call,
         .origins = origins,
         .input_tensors = tensors,
-        .dtype = run->g->quants[quantize].dtype};
+        .dtype = run->g->quants[quantize].dtype,
+        .links = links,
+        .n_links = find_links(run, layer, links)};
     enum nd_status status = run->options->make(run->context, &asked, qvalues, is_made, err);
     run->is_ended = status != ND_OK;
     return status;
@@ -593,6 +634,10 @@ enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, stru
     struct nd_exact_call layer;
     layer.shared = (struct nd_linear_shared){0};
     layer.is_known = nd_exact_describe(run, node, &layer);
+    if (is_layer && !layer.is_known && run->options->make != NULL && layer.call.out_quant->n > 0 &&
+        nd_exact_ensure(run, nd_graph_used(run->graph, node, 0), NULL) == ND_OK)
+        layer.is_known =
+            nd_exact_describe(run, node, &layer); /* what it reads is made inside of it, in floats */
     if (is_layer) {
         status = make_qvalues(run, node, &layer, &qvalues, &is_made, err);
     } else {

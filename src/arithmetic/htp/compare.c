@@ -120,6 +120,10 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
     static const double of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
     const char *op_type = nd_htp_op_type(layer);
     bool is_wide = layer->dtype == ND_DTYPE_U16;
+    /* Optimisers may have joined links: the layer follows in all of its values, or it is not known how it is
+     * made. */
+    if (layer->n_links > 0)
+        return 1;
     if (nd_htp_reads_floats(layer))
         return 0;
     if (!is_wide && strcmp(op_type, "InstanceNormalization") == 0)

@@ -82,6 +82,8 @@ static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const st
     enum nd_status status = ND_OK;
     if (layer->dtype == ND_DTYPE_U16)
         status = ask(&job, true, err);
+    if (status == ND_OK && !*is_covered && layer->n_links > 0)
+        status = nd_htp_chain(&job, err);
     if (status == ND_OK && !*is_covered && layer->call->node != NULL && nd_htp_reads_floats(layer))
         status = nd_htp_halves(&job, err);
     if (status == ND_OK && !*is_covered)

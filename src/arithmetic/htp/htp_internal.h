@@ -38,6 +38,7 @@ extern const struct nd_htp_operator nd_htp_products[], nd_htp_elements[], nd_htp
 
 /* What is asked for by more than its operator. */
 nd_htp_family nd_htp_halves;          /* halves.c: what reads an input of the graph in floats */
+nd_htp_family nd_htp_chain;           /* chain.c: operators with no quantiser between */
 nd_htp_family nd_htp_bent;            /* linear.c: products with what comes after them */
 nd_htp_family nd_htp_words_by_number; /* elementwise.c: uint16 Mul, Div and Sub by one number, in blocks */
 nd_htp_family nd_htp_silu16;          /* functions16.c: x Sigmoid(x), of which the layer has x alone */

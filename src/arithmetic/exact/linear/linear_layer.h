@@ -43,6 +43,16 @@ struct nd_linear_input {
     const int16_t *shorts; /* `wholes` for nd_op_shorts, nothing without them; NULL: they do not fit */
 };
 
+enum { ND_EXACT_LINK_INPUTS = 4, ND_EXACT_MAX_LINKS = 12 };
+/* An operator inside of a layer that has several between its quantised inputs and what is quantised. */
+struct nd_exact_link {
+    const Onnx__NodeProto *node;
+    size_t n_inputs;
+    struct nd_linear_input inputs[ND_EXACT_LINK_INPUTS]; /* no values: left out, or made by a link */
+    size_t from[ND_EXACT_LINK_INPUTS];                   /* the link that makes the input; SIZE_MAX: none */
+    bool is_constant[ND_EXACT_LINK_INPUTS], is_input[ND_EXACT_LINK_INPUTS]; /* of the graph, perhaps moved */
+};
+
 /* What those who look at one layer share, so that it is made once: input 0 in whole numbers, and of products
  * the sums of input 0 and input 1, both in whole numbers. Zeroed before; deinit behind. */
 struct nd_linear_shared {

@@ -1,0 +1,252 @@
+/* Several operators with no quantiser between them: the HTP makes float16 of the quantised values, takes one
+ * operator after the other in float16, and quantises what comes of the last.
+ * docs/science/htp-arithmetic.md#chains. */
+#include <math.h>
+#include <string.h>
+
+#include "arithmetic/arithmetics/requantise.h"
+#include "arithmetic/htp/htp_internal.h"
+
+enum { HALF_BITS = 10 /* behind the leading one */, VECTOR_BYTES = 128 /* of an HVX register */ };
+
+/* Beyond it is an infinity: what the device makes of that was not looked at. Below the other there are fewer
+ * bits. */
+static const double max_of_half = 65504, min_normal = 0x1p-14;
+enum { SUBNORMAL_BITS = 24 };
+
+/* ---- float16 that is not rounded as it should be: read out of the device, every significand ---- */
+
+/* Bit i: the reciprocal of 1 + i / 1024 is one unit less than the nearest float16. */
+static const uint64_t less_reciprocals[] = {
+    0x318c30e0e03e0000, 0x529496924d933223, 0x2a1542aaaaa9552a, 0xd9364924969294a5,
+    0xe30c6318cc44444c, 0xfc01e03c1e1c1c30, 0xfe00000000fff800, 0x0e03c0fc01f8007f,
+    0x8c30c38e1c3c3c3c, 0x66633398c6738c63, 0x264c993326666666, 0xdb6d26db6492249b,
+    0xa52529292d25b492, 0x152a528529529494, 0xaa0554aa154a850a, 0xaaaaaaaaa8055500};
+
+/* The root of 2 + 2 i / 1024 and of four times as much and so on is one unit less. */
+static const int less_roots[] = {762, 792, 809, 828, 847, 849, 872, 899, 901, 936, 938};
+
+/* v is 2^*exponent (1 + *i / 1024). */
+static void split(double v, int *exponent, int *i)
+{
+    double significand = frexp(fabs(v), exponent);
+    *exponent -= 1;
+    *i = (int)lrint((2 * significand - 1) * (1 << HALF_BITS));
+}
+
+static bool has_bit(const uint64_t *bits, int i)
+{
+    return (bits[i / 64] >> (i % 64) & 1) != 0;
+}
+
+static double round_away(double v)
+{
+    if (fabs(v) < min_normal)
+        return copysign(ldexp(floor(ldexp(fabs(v), SUBNORMAL_BITS) + 0.5), -SUBNORMAL_BITS), v);
+    return nd_htp_round_to_half(v, ND_ROUND_HALF_AWAY);
+}
+
+/* One unit of a float16, times n. */
+static double units_of(double v, int n)
+{
+    int exponent, i;
+    split(v, &exponent, &i);
+    return ldexp(n, exponent - HALF_BITS);
+}
+
+static double reciprocal_of(double v)
+{
+    int exponent, i;
+    if (v == 0)
+        return HUGE_VAL;
+    split(v, &exponent, &i);
+    double nearest = round_away(1 / fabs(v));
+    return copysign(nearest - units_of(nearest, has_bit(less_reciprocals, i)), v);
+}
+
+static double root_of(double v)
+{
+    int exponent, i;
+    split(v, &exponent, &i);
+    double nearest = round_away(sqrt(v));
+    for (size_t k = 0; exponent % 2 != 0 && k < sizeof less_roots / sizeof *less_roots; k++)
+        if (less_roots[k] == i)
+            return nearest - units_of(nearest, 1);
+    return nearest;
+}
+
+/* ---- operators ---- */
+
+enum kind {
+    KIND_EXACT, /* the exact result, rounded half away from zero */
+    KIND_ROOT,
+    KIND_RECIPROCAL,
+    KIND_QUOTIENT, /* times the reciprocal, which is a float16; of one constant as nearest */
+};
+
+static double (*const functions[])(double v) = {
+    [KIND_ROOT] = root_of, [KIND_RECIPROCAL] = reciprocal_of, [KIND_QUOTIENT] = NULL};
+
+static const struct {
+    const char *op_type;
+    enum kind kind;
+    bool is_in_blocks; /* what it makes, and what is made of that, does not lie flat, or may not */
+} operators[] = {
+    {"Abs", KIND_EXACT, false},
+    {"Add", KIND_EXACT, false},
+    {"Div", KIND_QUOTIENT, true},
+    {"Flatten", KIND_EXACT, false},
+    {"Mul", KIND_EXACT, true},
+    {"Neg", KIND_EXACT, false},
+    {"Reciprocal", KIND_RECIPROCAL, true},
+    {"ReduceMean", KIND_EXACT, false},
+    {"Relu", KIND_EXACT, false},
+    {"Reshape", KIND_EXACT, false},
+    {"Sqrt", KIND_ROOT, false},
+    {"Squeeze", KIND_EXACT, false},
+    {"Sub", KIND_EXACT, false},
+    {"Unsqueeze", KIND_EXACT, false},
+};
+enum { N_OPERATORS = sizeof operators / sizeof *operators };
+
+/* The links at work: what each made. */
+struct chain {
+    const struct nd_htp_job *job;
+    struct nd_array made[ND_EXACT_MAX_LINKS];
+    bool is_flat[ND_EXACT_MAX_LINKS];
+};
+
+static bool is_vector(const struct nd_exact_link *link, size_t i)
+{
+    return link->from[i] == SIZE_MAX && link->is_constant[i] && link->inputs[i].values != NULL &&
+           link->inputs[i].values->n > 1;
+}
+
+/* A product with numbers for each channel and the sum with others are one operation to the device, of which it
+ * is not known. */
+static bool is_affine(const struct chain *chain, const struct nd_exact_link *link)
+{
+    for (size_t i = 0; i < 2 && strcmp(link->node->op_type, "Add") == 0; i++) {
+        const struct nd_exact_link *before =
+            link->from[i] != SIZE_MAX ? &chain->job->layer->links[link->from[i]] : NULL;
+        if (before != NULL && is_vector(link, 1 - i) && strcmp(before->node->op_type, "Mul") == 0 &&
+            (is_vector(before, 0) || is_vector(before, 1)))
+            return true;
+    }
+    return false;
+}
+
+/* Input i of a link, which no link makes, as float16; integers (axes, shapes) as they are. False: not known. */
+static bool read_halves(const struct nd_exact_link *link, size_t i, struct nd_array *halves)
+{
+    const struct nd_linear_input *input = &link->inputs[i];
+    bool is_constant = link->is_constant[i];
+    if (input->quant != NULL && (input->quant->n != 1 || is_constant))
+        return false;
+    for (size_t k = 0; k < halves->n; k++) {
+        if (input->quant != NULL)
+            halves->x[k] = nd_htp_as_half(nd_htp_half_of_qvalue(input, k));
+        else if (nd_dtype_is_float(halves->dtype))
+            halves->x[k] = is_constant ? nd_htp_as_half(halves->x[k]) : round_away(halves->x[k]);
+    }
+    halves->dtype = input->quant != NULL ? ND_DTYPE_F32 : halves->dtype;
+    return true;
+}
+
+/* What the device divides by, as what it multiplies by. */
+static void invert(const struct nd_exact_link *link, struct nd_array *divisor)
+{
+    bool is_one = link->from[1] == SIZE_MAX && link->is_constant[1] && divisor->n == 1;
+    for (size_t k = 0; k < divisor->n; k++)
+        divisor->x[k] = 1 / (is_one ? round_away(1 / divisor->x[k]) : reciprocal_of(divisor->x[k]));
+}
+
+/* A product of two float16 has that many bits: a quotient by the inverse of one is brought to them. */
+enum { PRODUCT_BITS = 2 * (HALF_BITS + 1) };
+
+/* What the operator made, in double or already in float16, as float16. False: numbers of which it is not known.
+ */
+static bool finish(enum kind kind, struct nd_array *made)
+{
+    for (size_t k = 0; k < made->n; k++) {
+        double v = made->x[k];
+        if (kind == KIND_QUOTIENT && v != 0)
+            v = copysign(nd_multiplier_round(fabs(v), PRODUCT_BITS, ND_ROUND_HALF_EVEN), v);
+        double half = functions[kind] != NULL ? functions[kind](v) : round_away(v);
+        if (!(fabs(half) <= max_of_half))
+            return false;
+        made->x[k] = half;
+    }
+    return true;
+}
+
+/* Inputs of the graph lie flat; where others lie is not known. */
+static bool lies_flat(const struct chain *chain, const struct nd_exact_link *link)
+{
+    bool is_flat = true;
+    for (size_t i = 0; i < link->n_inputs; i++)
+        is_flat = is_flat && (link->from[i] != SIZE_MAX ? chain->is_flat[link->from[i]]
+                                                        : link->is_constant[i] || link->is_input[i]);
+    return is_flat;
+}
+
+/* One link. *is_known false: its operator, or its values, are none of which it is known. */
+static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, struct nd_error *err)
+{
+    const struct nd_exact_link *link = &chain->job->layer->links[k];
+    struct nd_array own[ND_EXACT_LINK_INPUTS] = {0};
+    const struct nd_array *inputs[ND_EXACT_LINK_INPUTS] = {0};
+    enum nd_status status = ND_OK;
+    size_t op = 0;
+    while (op < N_OPERATORS && strcmp(operators[op].op_type, nd_onnx_text(link->node->op_type)) != 0)
+        op++;
+    *is_known = op < N_OPERATORS && nd_onnx_domain(link->node->domain)[0] == '\0' && !is_affine(chain, link);
+    for (size_t i = 0; i < link->n_inputs && *is_known && status == ND_OK; i++) {
+        const struct nd_array *read =
+            link->from[i] != SIZE_MAX ? &chain->made[link->from[i]] : link->inputs[i].values;
+        if (read == NULL)
+            continue;
+        status = nd_array_copy(read, &own[i], err);
+        *is_known = status == ND_OK && (link->from[i] != SIZE_MAX || read_halves(link, i, &own[i]));
+        inputs[i] = &own[i];
+    }
+    if (*is_known && operators[op].kind == KIND_QUOTIENT)
+        invert(link, &own[1]);
+    if (*is_known && functions[operators[op].kind] != NULL)
+        status = nd_array_copy(&own[0], &chain->made[k], err);
+    else if (*is_known)
+        status = nd_linear_run(chain->job->call, link->node, inputs, link->n_inputs, &chain->made[k], err);
+    chain->is_flat[k] = *is_known && !operators[op].is_in_blocks && lies_flat(chain, link);
+    *is_known = *is_known && status == ND_OK && finish(operators[op].kind, &chain->made[k]);
+    for (size_t i = 0; i < ND_EXACT_LINK_INPUTS; i++)
+        nd_array_deinit(&own[i]);
+    return status;
+}
+
+enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct chain chain = {.job = job};
+    size_t last = job->layer->n_links - 1;
+    bool is_known = nd_htp_plain_output(job) != NULL;
+    enum nd_status status = ND_OK;
+    for (size_t k = 0; k <= last && is_known && status == ND_OK; k++)
+        status = run_link(&chain, k, &is_known, err);
+    size_t n_rest = job->layer->dtype == ND_DTYPE_U8 ? chain.made[last].n % VECTOR_BYTES : 0;
+    is_known = is_known && (n_rest == 0 || chain.is_flat[last]);
+    if (is_known && status == ND_OK)
+        status = nd_array_copy(&chain.made[last], job->qvalues, err);
+    if (is_known && status == ND_OK) {
+        struct nd_htp_bounds bounds = nd_htp_bounds_between(job, -HUGE_VAL, HUGE_VAL);
+        size_t n_whole = job->qvalues->n - n_rest;
+        for (size_t i = 0; i < job->qvalues->n; i++) {
+            double value = fmin(fmax(job->qvalues->x[i], job->call->low), job->call->high);
+            job->qvalues->x[i] =
+                nd_within(nd_htp_qvalue_of_half(job, value, i >= n_whole), bounds.low, bounds.high);
+        }
+        job->qvalues->dtype = job->layer->dtype;
+        *job->is_covered = true;
+    }
+    for (size_t k = 0; k <= last; k++)
+        nd_array_deinit(&chain.made[k]);
+    return status;
+}

@@ -304,23 +304,20 @@ static enum nd_status use_plain_output(const struct nd_model *model, struct nd_t
 static enum nd_status choose_tensors(struct nd_capture_job *capture, struct nd_error *err)
 {
     size_t n = 0;
-    enum nd_status status =
-        nd_model_select_tensors(capture->model, tensor_spec(capture), &capture->selected, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_model_select_tensors(capture->model, tensor_spec(capture), &capture->selected, &n, err));
     capture->tensors = nd_calloc(n, sizeof *capture->tensors);
     capture->pass_of_tensor = nd_calloc(n, sizeof *capture->pass_of_tensor);
     capture->as_floats = nd_calloc(nd_model_n_tensors(capture->model), sizeof *capture->as_floats);
     if (capture->tensors == NULL || capture->pass_of_tensor == NULL || capture->as_floats == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         capture->n_tensors = i + 1;
-        status =
-            nd_tensor_copy(nd_model_tensor(capture->model, capture->selected[i]), &capture->tensors[i], err);
-        if (status == ND_OK && nd_capture_job_is_untouched(capture))
-            status = use_plain_output(capture->model, &capture->tensors[i], err);
+        ND_TRY(
+            nd_tensor_copy(nd_model_tensor(capture->model, capture->selected[i]), &capture->tensors[i], err));
+        if (nd_capture_job_is_untouched(capture))
+            ND_TRY(use_plain_output(capture->model, &capture->tensors[i], err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* What is evaluated here hands out its floats as it computed them. float64 is for float models, the others for
@@ -348,10 +345,8 @@ static enum nd_status check_profile(const struct nd_capture_job *capture, struct
     struct nd_emulation emulation;
     if (capture->device->kind != ND_DEVICE_EMULATED)
         return ND_OK;
-    enum nd_status status = nd_emulation_parse(capture->device->option_values[0], &emulation, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_emulation_check(&emulation, capture->model, err);
+    ND_TRY(nd_emulation_parse(capture->device->option_values[0], &emulation, err));
+    enum nd_status status = nd_emulation_check(&emulation, capture->model, err);
     nd_emulation_deinit(&emulation);
     return status;
 }
@@ -476,10 +471,7 @@ static enum nd_status fill_probes(struct nd_capture_job *capture, struct nd_erro
         job->targets[i] = (struct nd_job_target){
             .name = nd_strdup(input->name), .dtype = input->dtype, .shape = input->shape};
         is_whole = job->targets[i].name != NULL;
-        enum nd_status status =
-            nd_shape_size_bytes(&input->shape, input->dtype, &job->targets[i].sample_bytes, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_shape_size_bytes(&input->shape, input->dtype, &job->targets[i].sample_bytes, err));
     }
     for (size_t p = 0; is_whole && p < capture->n_probes; p++) {
         const struct nd_probe *probe = capture->probes[p];
@@ -521,18 +513,13 @@ static size_t spread_tensors(struct nd_capture_job *capture)
 
 enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_error *err)
 {
-    enum nd_status status = choose_tensors(capture, err);
-    if (status == ND_OK)
-        status = suit_evaluated(capture, err);
-    if (status == ND_OK)
-        status = check_profile(capture, err);
-    if (status == ND_OK)
-        status = fill_options(capture, err);
-    if (status == ND_OK)
-        status = fill_io_nodes(capture, err);
-    if (status == ND_OK)
-        status = fill_probes(capture, err);
-    return status == ND_OK ? nd_capture_job_set_passes(capture, spread_tensors(capture), NULL, err) : status;
+    ND_TRY(choose_tensors(capture, err));
+    ND_TRY(suit_evaluated(capture, err));
+    ND_TRY(check_profile(capture, err));
+    ND_TRY(fill_options(capture, err));
+    ND_TRY(fill_io_nodes(capture, err));
+    ND_TRY(fill_probes(capture, err));
+    return nd_capture_job_set_passes(capture, spread_tensors(capture), NULL, err);
 }
 
 void nd_capture_job_deinit(struct nd_capture_job *capture)

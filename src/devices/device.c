@@ -110,18 +110,17 @@ static enum nd_status apply_option(struct nd_device *device, const char *uri, co
 static enum nd_status nd_device_apply_query(struct nd_device *device, const char *uri, char *query,
                                             struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     char *rest = query;
     char *pair;
-    while (status == ND_OK && (pair = strsep(&rest, "&")) != NULL) {
+    while ((pair = strsep(&rest, "&")) != NULL) {
         char *equals = strchr(pair, '=');
         if (equals == NULL || equals == pair)
             return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': '%s' is not of the form option=value",
                            uri, pair);
         *equals = '\0';
-        status = apply_option(device, uri, pair, equals + 1, err);
+        ND_TRY(apply_option(device, uri, pair, equals + 1, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Options that neither name a file nor load a library, as the QNN provider of QAIRT 2.47 to 2.51 knows them. */
@@ -188,22 +187,20 @@ static enum nd_status nd_device_check_options(const struct nd_device *device, co
 static enum nd_status nd_device_default_options(struct nd_device *device, struct nd_error *err)
 {
     const struct nd_chipset *chipset = device->chipset;
-    enum nd_status status = ND_OK;
     if (!nd_device_is_npu(device->kind))
         return ND_OK;
     if (device->runtime.backend_library != NULL)
-        status = nd_device_set_option(device, "backend_path", device->runtime.backend_library, err);
-    if (status == ND_OK && chipset != NULL) {
+        ND_TRY(nd_device_set_option(device, "backend_path", device->runtime.backend_library, err));
+    if (chipset != NULL) {
         char soc_model[16];
         snprintf(soc_model, sizeof soc_model, "%d", chipset->soc_model);
-        status = nd_device_set_option(device, "soc_model", soc_model, err);
+        ND_TRY(nd_device_set_option(device, "soc_model", soc_model, err));
     }
-    if (status == ND_OK)
-        status = nd_device_set_option(device, "offload_graph_io_quantization", "1", err);
+    ND_TRY(nd_device_set_option(device, "offload_graph_io_quantization", "1", err));
     /* v68 has no half precision, and refuses the option. */
-    if (status == ND_OK && chipset != NULL && strcmp(chipset->arch, "v68") != 0)
-        status = nd_device_set_option(device, "enable_htp_fp16_precision", "1", err);
-    return status;
+    if (chipset != NULL && strcmp(chipset->arch, "v68") != 0)
+        ND_TRY(nd_device_set_option(device, "enable_htp_fp16_precision", "1", err));
+    return ND_OK;
 }
 
 /* ---- exec:RUNNER[?key=value&...]: any arithmetic that speaks the runner's protocol as a device ---- */
@@ -470,9 +467,7 @@ static enum nd_status find_runtime(struct nd_device *device, const char *uri, co
     if (device->transport != ND_TRANSPORT_NONE)
         return nd_runtime_name(id, &device->runtime, err);
     if (!nd_device_is_evaluated(device->kind)) {
-        enum nd_status status = nd_runtime_find(id, &device->runtime, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_runtime_find(id, &device->runtime, err));
         return nd_runtime_require(
             &device->runtime, nd_device_is_npu(device->kind) ? ND_RUNTIME_FOR_NPU : ND_RUNTIME_FOR_CPU, err);
     }
@@ -573,9 +568,7 @@ static enum nd_status parse_plain(const char *uri, const char *what, struct nd_d
 static enum nd_status parse_here(const char *uri, struct nd_device *device, struct nd_error *err)
 {
     const char *colon = strchr(uri, ':');
-    enum nd_status status = parse_plain(uri, uri, device, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(parse_plain(uri, uri, device, err));
     device->label = nd_strdup(device->kind == ND_DEVICE_HTP_SIM && colon != NULL ? colon + 1 : uri);
     return device->label != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -759,10 +752,8 @@ static enum nd_status find_runtime_of_resolve(const struct nd_device *device, co
     const char *id = device->runtime.id[0] != '\0' ? device->runtime.id : NULL;
     if (device->method == ND_REMOTE_QNN_NET_RUN)
         return nd_runtime_find(id, out, err);
-    enum nd_status status = nd_runtime_find_abi(id, abi, out, err);
-    if (status != ND_OK)
-        return status;
-    status =
+    ND_TRY(nd_runtime_find_abi(id, abi, out, err));
+    enum nd_status status =
         nd_runtime_require(out, nd_device_is_npu(device->kind) ? ND_RUNTIME_FOR_NPU : ND_RUNTIME_FOR_CPU, err);
     if (status != ND_OK)
         nd_runtime_info_deinit(out);

@@ -140,17 +140,16 @@ static enum nd_status try_masks(struct nd_search *search, size_t step, const str
 {
     static const double distances[] = {4, 8, 16};
     const struct nd_fit old = nd_fit_of_step(search->study, step);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < sizeof distances / sizeof distances[0] && status == ND_OK; i++) {
+    for (size_t i = 0; i < sizeof distances / sizeof distances[0]; i++) {
         struct nd_range range = {facts->low, facts->high};
         if (facts->mask < facts->low)
             range.low -= distances[i];
         else
             range.high += distances[i];
         const struct nd_fit fit = nd_fit_range(range, old.low_qvalue, old.high_qvalue);
-        status = try_range(search, step, facts, &fit, "without the constant", err);
+        ND_TRY(try_range(search, step, facts, &fit, "without the constant", err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status try_wide(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
@@ -317,10 +316,8 @@ static enum nd_status try_shift(struct nd_search *search, size_t step, struct nd
     if (own < min_own_gain)
         return ND_OK;
     struct nd_candidate *candidate = nd_add_candidate(search, step, ND_REMEDY_BIAS_SHIFT);
-    enum nd_status status = nd_pair_hold(study->plan, &all[bias], NULL, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_array_copy(all[bias].real, &candidate->values[0], err);
+    ND_TRY(nd_pair_hold(study->plan, &all[bias], NULL, err));
+    enum nd_status status = nd_array_copy(all[bias].real, &candidate->values[0], err);
     nd_pair_release(study->plan, &all[bias], NULL);
     for (size_t c = 0; c < channels->n && status == ND_OK; c++)
         candidate->values[0].x[c] -= shift_of(study, step, c);

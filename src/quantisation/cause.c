@@ -260,9 +260,7 @@ enum nd_status nd_find_cause(const struct nd_study *study, size_t step, const st
     struct nd_quantised_layer *layer = &study->out->layers[step];
     struct constants found;
     look_at_range(study, step, facts);
-    enum nd_status status = look_at_constants(study, step, &found, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(look_at_constants(study, step, &found, err));
     double parts = layer->rounding + layer->clipping + layer->constants;
     if (found.not_finite != NULL) {
         layer->cause = ND_LOSS_NOT_FINITE;

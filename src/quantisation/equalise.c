@@ -76,10 +76,8 @@ static const struct nd_pair *pair_of(const struct work *w, size_t i)
 static enum nd_status copy_constant(const struct nd_exact_graph *graph, const struct nd_array *constant,
                                     struct nd_array *out, struct nd_error *err)
 {
-    enum nd_status status = nd_exact_hold(graph, constant, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_array_copy(constant, out, err);
+    ND_TRY(nd_exact_hold(graph, constant, err));
+    enum nd_status status = nd_array_copy(constant, out, err);
     nd_exact_release(graph, constant);
     return status;
 }
@@ -91,9 +89,7 @@ static enum nd_status add_layer(struct work *w, const struct nd_pair_layer *laye
         if (w->layers[*at].layer->step == layer->step)
             return ND_OK;
     struct nd_array *copy = &w->out->values[w->out->n_values];
-    enum nd_status status = copy_constant(w->study->plan->float_graph, layer->before, copy, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(copy_constant(w->study->plan->float_graph, layer->before, copy, err));
     w->out->n_values++;
     w->layers[w->n_layers++] =
         (struct scaled){.layer = layer, .weights = copy, .is_symmetric = is_symmetric(&layer->weights, copy)};
@@ -106,9 +102,7 @@ static enum nd_status add_bias(struct work *w, struct scaled *layer, struct nd_e
     if (!layer->layer->has_bias || layer->bias != NULL)
         return ND_OK;
     /* With the error that its quantised values have: they are a different remedy's. */
-    enum nd_status status = copy_constant(w->study->plan->graph, layer->layer->bias.real, copy, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(copy_constant(w->study->plan->graph, layer->layer->bias.real, copy, err));
     w->out->n_values++;
     layer->bias = copy;
     return ND_OK;

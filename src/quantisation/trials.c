@@ -199,21 +199,20 @@ static enum nd_status measure_sample(void *context, size_t worker, size_t k, str
     struct effects *effects = context;
     struct worker *w = &effects->workers[worker];
     size_t n_outputs = effects->n_outputs, n_samples = effects->study->n_effect_samples;
-    enum nd_status status = w->effects == NULL ? begin(w, effects, err) : ND_OK;
-    if (status == ND_OK)
-        status = nd_loss_run_sample(&w->run, nd_effect_sample(effects->study, k), true, err);
-    for (size_t o = 0; o < n_outputs && status == ND_OK; o++) {
+    ND_TRY(w->effects == NULL ? begin(w, effects, err) : ND_OK);
+    ND_TRY(nd_loss_run_sample(&w->run, nd_effect_sample(effects->study, k), true, err));
+    for (size_t o = 0; o < n_outputs; o++) {
         const struct nd_array *values = &w->run.values[effects->outputs[o]];
         double n = (double)values->n;
         effects->signal[k * n_outputs + o] = nd_mean_square(values) * n;
         effects->base[k * n_outputs + o] =
             nd_mean_square_between(values, nd_loss_real(&w->run, effects->outputs[o])) * n;
     }
-    for (size_t i = 0; i < effects->n_steps && status == ND_OK; i++) {
+    for (size_t i = 0; i < effects->n_steps; i++) {
         w->noise = effects->noise + (i * n_samples + k) * n_outputs;
-        status = measure_step(w, effects->steps[i], err);
+        ND_TRY(measure_step(w, effects->steps[i], err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- all samples ---- */

@@ -92,10 +92,8 @@ static const struct nd_array *qvalues_of(const struct nd_exact_constant *constan
 enum nd_status nd_pair_hold(const struct nd_plan *plan, const struct nd_exact_constant *constant,
                             const struct nd_array *before, struct nd_error *err)
 {
-    enum nd_status status = nd_exact_hold(plan->graph, constant->real, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_exact_hold(plan->graph, qvalues_of(constant), err);
+    ND_TRY(nd_exact_hold(plan->graph, constant->real, err));
+    enum nd_status status = nd_exact_hold(plan->graph, qvalues_of(constant), err);
     if (status == ND_OK) {
         status = nd_exact_hold(plan->float_graph, before, err);
         if (status == ND_OK)

@@ -231,9 +231,7 @@ enum nd_status nd_new_file_commit(struct nd_new_file *file, struct nd_error *err
     if (fsync(file->fd) != 0)
         return fail_write(file->temporary, err);
     /* Once more: the file may have been made over hours. */
-    enum nd_status status = check_place(file, to, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_place(file, to, err));
     int rc = file->replace ? renameat(file->folder, from, file->folder, to)
                            : rename_without_replacing(file->folder, from, to);
     if (rc != 0 && errno == EEXIST)
@@ -634,12 +632,11 @@ enum nd_status nd_dir_make_for(const char *purpose, bool takes_over, char **path
 {
     char *made = NULL;
     struct search search = {.base = base_folder(), .purpose = purpose, .takes_over = takes_over};
-    enum nd_status status = make_for(&search, &made, err);
-    if (status == ND_OK && made == NULL)
+    ND_TRY(make_for(&search, &made, err));
+    if (made == NULL)
         return nd_fail(err, ND_E_FILE_BUSY, purpose, "'%s' is being made by another process", purpose);
-    if (status == ND_OK)
-        *path = made;
-    return status;
+    *path = made;
+    return ND_OK;
 }
 
 enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err)

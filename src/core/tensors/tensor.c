@@ -93,9 +93,7 @@ enum nd_status nd_shape_size_bytes(const struct nd_shape *shape, enum nd_dtype d
                                    struct nd_error *err)
 {
     size_t n;
-    enum nd_status status = nd_shape_n_elems(shape, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(shape, &n, err));
     size_t elem_bytes = nd_dtype_size_bytes(dtype);
     if (elem_bytes == 0)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, NULL, "element type %d is not known", (int)dtype);

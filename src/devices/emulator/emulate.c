@@ -422,19 +422,17 @@ static enum nd_status make_layer(void *context, const struct nd_exact_layer *ask
     struct nd_emulator *emulator = context;
     const struct nd_emu_layer *layer = &emulator->binding.layers[asked->tensor];
     const struct nd_emu_arithmetic *arithmetics[2] = {layer->usual, layer->arithmetic};
-    enum nd_status status = ND_OK;
     *is_made = false;
-    for (size_t k = 0; k < 2 && !emulator->is_recounting && status == ND_OK; k++) {
+    for (size_t k = 0; k < 2 && !emulator->is_recounting; k++) {
         struct nd_array *made = &emulator->tensors[asked->tensor].made[k];
         bool is_covered;
         nd_array_deinit(made);
         if (!layer->is_layer || arithmetics[k] == NULL || arithmetics[k]->layer == NULL ||
             (k == 1 && nd_emu_is_same_arithmetic(arithmetics[0], arithmetics[1])))
             continue;
-        status =
-            nd_layer_arithmetic_run(arithmetics[k]->layer, asked, emulator->memory, made, &is_covered, err);
+        ND_TRY(nd_layer_arithmetic_run(arithmetics[k]->layer, asked, emulator->memory, made, &is_covered, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static bool is_equal(const struct nd_array *a, const struct nd_array *b)

@@ -208,9 +208,7 @@ static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_i
     if (op_type != NULL)
         *op_type++ = '\0';
     size_t w = 0;
-    enum nd_status status = find_word(item, head, &w, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_word(item, head, &w, err));
     const struct word *word = &words[w];
     item->word = (enum nd_emu_word)w;
     bool is_placed = word->place == ON_TENSOR_OR_ALL || (tensor != NULL) == (word->place == ON_TENSOR);

@@ -388,10 +388,8 @@ enum nd_status nd_emulation_check(const struct nd_emulation *emulation, const st
                                   struct nd_error *err)
 {
     struct nd_emu_binding binding;
-    enum nd_status status = nd_emu_bind(emulation, model, NULL, false, &binding, err);
-    if (status != ND_OK)
-        return status;
-    status = check_size(emulation, model, &binding, err);
+    ND_TRY(nd_emu_bind(emulation, model, NULL, false, &binding, err));
+    enum nd_status status = check_size(emulation, model, &binding, err);
     nd_emu_unbind(&binding);
     return status;
 }

@@ -154,16 +154,15 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, struct
     session->inputs = nd_calloc(session->n_inputs, sizeof *session->inputs);
     if (session->ios == NULL || session->inputs == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < session->n_inputs && status == ND_OK; i++) {
+    for (size_t i = 0; i < session->n_inputs; i++) {
         const struct nd_model_io *input = nd_model_input(session->model, i);
         session->ios[i] = (struct nd_session_io){
             .name = nd_strdup(input->name), .dtype = input->dtype, .shape = input->shape};
-        status = session->ios[i].name != NULL
-                     ? nd_array_make(&session->inputs[i], input->dtype, &input->shape, err)
-                     : nd_fail_memory(err);
+        ND_TRY(session->ios[i].name != NULL
+                   ? nd_array_make(&session->inputs[i], input->dtype, &input->shape, err)
+                   : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The tensors by their tensors; of two of one tensor the first. */
@@ -321,9 +320,7 @@ static enum nd_status store_output(struct output *output, const struct nd_array 
                                    struct nd_output_view *view, struct nd_error *err)
 {
     size_t size_bytes;
-    enum nd_status status = nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err));
     if (!nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1))
         return nd_fail_memory(err);
     nd_array_store(output->io.dtype, values->x, values->n, output->bytes);
@@ -338,11 +335,10 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
 {
     (void)method;
     struct nd_runtime_session *session = context;
-    enum nd_status status = ND_OK;
     struct output *output = session->output_of_tensor[tensor];
-    for (; output != NULL && status == ND_OK; output = output->next)
-        status = store_output(output, values, &session->views[output - session->outputs], err);
-    return status;
+    for (; output != NULL; output = output->next)
+        ND_TRY(store_output(output, values, &session->views[output - session->outputs], err));
+    return ND_OK;
 }
 
 void nd_session_repeat(struct nd_runtime_session *session)
@@ -360,15 +356,14 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
     for (size_t i = 0; i < session->n_outputs; i++)
         session->outputs[i].is_made = false;
     session->views = views;
-    enum nd_status status =
-        session->emulator != NULL
-            ? nd_emulator_run(session->emulator, session->inputs, found, session, err)
-            : nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err);
-    for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
+    ND_TRY(session->emulator != NULL
+               ? nd_emulator_run(session->emulator, session->inputs, found, session, err)
+               : nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err));
+    for (size_t i = 0; i < session->n_outputs; i++)
         if (!session->outputs[i].is_made)
-            status = nd_fail(err, ND_E_EXACT_OPERATOR, session->outputs[i].io.name,
-                             "output '%s' was not computed", session->outputs[i].io.name);
-    return status;
+            return nd_fail(err, ND_E_EXACT_OPERATOR, session->outputs[i].io.name,
+                           "output '%s' was not computed", session->outputs[i].io.name);
+    return ND_OK;
 }
 
 enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)

@@ -130,19 +130,17 @@ static enum nd_status read_device(struct reading *r, const yaml_node_t *node)
     };
     static const struct nd_yaml_kind kind = {"a device", keys, COUNT(keys)};
     struct nd_fleet_device *device = &r->fleet->devices[r->fleet->n_devices++];
-    enum nd_status status = nd_yaml_map(&r->yaml, node, &kind, device, r->err);
-    if (status == ND_OK)
-        status = check_uri(r, node, device->device);
-    if (status == ND_OK)
-        status = check_labels(r, node, &device->labels);
-    if (status == ND_OK && device->host != NULL && find_host(r->fleet, device->host) == NULL)
-        status =
-            nd_yaml_fail(&r->yaml, &node->start_mark, r->err, "there is no host '%s' in 'hosts'", device->host);
-    for (size_t i = 0; status == ND_OK && i + 1 < r->fleet->n_devices; i++)
+    ND_TRY(nd_yaml_map(&r->yaml, node, &kind, device, r->err));
+    ND_TRY(check_uri(r, node, device->device));
+    ND_TRY(check_labels(r, node, &device->labels));
+    if (device->host != NULL && find_host(r->fleet, device->host) == NULL)
+        ND_TRY(nd_yaml_fail(&r->yaml, &node->start_mark, r->err, "there is no host '%s' in 'hosts'",
+                            device->host));
+    for (size_t i = 0; i + 1 < r->fleet->n_devices; i++)
         if (strcmp(r->fleet->devices[i].device, device->device) == 0)
-            status = nd_yaml_fail(&r->yaml, &node->start_mark, r->err, "there is a second device '%s'",
-                                  device->device);
-    return status;
+            ND_TRY(nd_yaml_fail(&r->yaml, &node->start_mark, r->err, "there is a second device '%s'",
+                                device->device));
+    return ND_OK;
 }
 
 /* The items of the list, each by read_item, into *items. */

@@ -319,9 +319,7 @@ static bool is_all(const char *address)
 enum nd_status nd_device_reach(const char *uri, enum nd_transport_kind transport, char **address,
                                struct nd_error *err)
 {
-    enum nd_status status = find_tool(uri, transport, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_tool(uri, transport, err));
     if (is_all(*address))
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s' stands for all phones; here one is needed",
                        uri);

@@ -338,15 +338,14 @@ static enum nd_status collect_runtime(struct nd_bundle *bundle, const struct nd_
     bool is_npu = need == ND_RUNTIME_FOR_NPU;
     const char *const libraries[] = {runtime->ort_library, is_npu ? runtime->provider_library : NULL,
                                      is_npu ? runtime->backend_library : NULL};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < 3 && status == ND_OK; i++)
+    for (size_t i = 0; i < 3; i++)
         if (libraries[i] != NULL && libraries[i][0] != '\0')
-            status = nd_bundle_add(bundle, nd_path_base(libraries[i]), libraries[i], false, err);
+            ND_TRY(nd_bundle_add(bundle, nd_path_base(libraries[i]), libraries[i], false, err));
     /* Flat: the loader looks for all of them in one folder. */
-    for (size_t i = 0; i < runtime->n_files && status == ND_OK; i++)
+    for (size_t i = 0; i < runtime->n_files; i++)
         if (nd_runtime_file_serves(runtime->files[i], arch, need))
-            status = nd_bundle_add(bundle, nd_path_base(runtime->files[i]), runtime->files[i], false, err);
-    return status;
+            ND_TRY(nd_bundle_add(bundle, nd_path_base(runtime->files[i]), runtime->files[i], false, err));
+    return ND_OK;
 }
 
 /* The files that a model keeps beside it, which lie beside each of its copies. */
@@ -423,33 +422,31 @@ static enum nd_status translate(const struct nd_bundle *bundle, const char *text
 static enum nd_status translate_options(const struct nd_remote *remote, const struct nd_agent_job *job,
                                         struct nd_agent_job *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     out->provider_options = nd_calloc(job->n_provider_options, sizeof *out->provider_options);
     out->n_provider_options = 0;
     if (out->provider_options == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < job->n_provider_options && status == ND_OK; i++) {
+    for (size_t i = 0; i < job->n_provider_options; i++) {
         struct nd_agent_option *pair = &out->provider_options[out->n_provider_options++];
         *pair = (struct nd_agent_option){.key = job->provider_options[i].key}; /* borrowed */
-        status = translate(&remote->runtime, job->provider_options[i].value, &pair->value, err);
+        ND_TRY(translate(&remote->runtime, job->provider_options[i].value, &pair->value, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status translate_passes(const struct nd_remote *remote, const struct nd_agent_job *job,
                                        struct nd_agent_job *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     out->passes = nd_calloc(job->n_passes, sizeof *out->passes);
     out->n_passes = 0;
     if (out->passes == NULL)
         return nd_fail_memory(err);
-    for (size_t p = 0; p < job->n_passes && status == ND_OK; p++) {
+    for (size_t p = 0; p < job->n_passes; p++) {
         struct nd_job_pass *pass = &out->passes[out->n_passes++];
         *pass = job->passes[p]; /* its checks are borrowed */
-        status = translate(&remote->model, job->passes[p].model, &pass->model, err);
+        ND_TRY(translate(&remote->model, job->passes[p].model, &pass->model, err));
     }
-    return status;
+    return ND_OK;
 }
 
 void nd_remote_job_free(struct nd_agent_job *job)

@@ -241,9 +241,7 @@ static enum nd_status name_folder(struct nd_remote_session *session, struct nd_e
 {
     struct nd_strbuf text = {0};
     char job[ND_SHA256_HEX_BYTES], id[ND_SHA256_HEX_BYTES];
-    enum nd_status status = nd_sha256_file(session->job, job, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_sha256_file(session->job, job, err));
     nd_strbuf_printf(&text, "%s %s %s", job, session->agent, session->remote->runtime.folder);
     size_t n = text.len;
     char *all = nd_strbuf_take(&text);
@@ -259,10 +257,8 @@ static enum nd_status name_folder(struct nd_remote_session *session, struct nd_e
 static enum nd_status write_files(struct nd_remote_session *session, struct nd_error *err)
 {
     struct nd_agent_job job;
-    enum nd_status status = nd_remote_job_make(session->remote, session->run, &job, &session->agent, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_job_write(&job, session->job, err);
+    ND_TRY(nd_remote_job_make(session->remote, session->run, &job, &session->agent, err));
+    enum nd_status status = nd_job_write(&job, session->job, err);
     nd_remote_job_free(&job);
     if (status == ND_OK)
         status = name_folder(session, err);
@@ -288,16 +284,11 @@ static enum nd_status push_one(struct nd_remote_session *session, const char *lo
 
 static enum nd_status begin_anew(struct nd_remote_session *session, struct nd_error *err)
 {
-    enum nd_status status = do_script(session, nd_script_make(session->folder), err);
-    if (status == ND_OK)
-        status = push_one(session, session->job, "job.nds", err);
-    if (status == ND_OK)
-        status = push_one(session, session->script, "run.sh", err);
-    if (status == ND_OK) {
-        session->remote->stage = "start";
-        status = do_script(session, nd_script_start(session->folder, false), err);
-    }
-    return status;
+    ND_TRY(do_script(session, nd_script_make(session->folder), err));
+    ND_TRY(push_one(session, session->job, "job.nds", err));
+    ND_TRY(push_one(session, session->script, "run.sh", err));
+    session->remote->stage = "start";
+    return do_script(session, nd_script_start(session->folder, false), err);
 }
 
 /* A run of that id that was left behind: it still runs, or is over, or was interrupted, or has failed, behind
@@ -485,9 +476,7 @@ static enum nd_status open_session(struct nd_remote_session *session, struct nd_
     session->out = nd_path_join(folder, "stdout.txt");
     if (session->job == NULL || session->script == NULL || session->spool == NULL || session->out == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_dir_make(folder, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_dir_make(folder, err));
     session->spool_fd = open(session->spool, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     session->out_fd = open(session->out, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     if (session->spool_fd < 0 || session->out_fd < 0)
@@ -606,14 +595,11 @@ static enum nd_status take_bytes(struct nd_remote_session *session, const char *
     size_t left = n - (size_t)(look->bytes - answer);
     size_t n_spool = look->n_spool < left ? look->n_spool : left;
     size_t n_out = look->n_stdout < left - n_spool ? look->n_stdout : left - n_spool;
-    enum nd_status status = nd_file_write_all(session->spool_fd, look->bytes, n_spool, session->spool, err);
-    if (status == ND_OK)
-        status = nd_file_write_all(session->out_fd, look->bytes + n_spool, n_out, session->out, err);
-    if (status == ND_OK) {
-        session->spool_bytes += n_spool;
-        session->out_bytes += n_out;
-    }
-    return status;
+    ND_TRY(nd_file_write_all(session->spool_fd, look->bytes, n_spool, session->spool, err));
+    ND_TRY(nd_file_write_all(session->out_fd, look->bytes + n_spool, n_out, session->out, err));
+    session->spool_bytes += n_spool;
+    session->out_bytes += n_out;
+    return ND_OK;
 }
 
 /* An agent that goes on first cuts the spool back; until it has written there, its bytes may still change. */

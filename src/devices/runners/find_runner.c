@@ -158,13 +158,11 @@ enum nd_status nd_runner_find(const char *name, char **path, struct nd_error *er
 {
     struct nd_runner *runners = NULL;
     size_t n = 0, i = 0;
-    enum nd_status status = nd_runners_list(&runners, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runners_list(&runners, &n, err));
     while (i < n && strcmp(runners[i].name, name) != 0)
         i++;
-    status = i < n ? check_file(name, runners[i].path, runners[i].trouble, err)
-                   : fail_missing(name, runners, n, err);
+    enum nd_status status = i < n ? check_file(name, runners[i].path, runners[i].trouble, err)
+                                  : fail_missing(name, runners, n, err);
     if (status == ND_OK) {
         *path = runners[i].path;
         runners[i].path = NULL;

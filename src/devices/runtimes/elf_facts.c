@@ -208,22 +208,21 @@ static enum nd_status read_dynamic(struct elf_file *file, const GElf_Phdr *segme
 static enum nd_status read_segments(struct elf_file *file, struct nd_elf_facts *facts, struct nd_error *err)
 {
     size_t n = 0;
-    enum nd_status status = ND_OK;
     if (elf_getphdrnum(file->elf, &n) != 0 || n > INT32_MAX)
         return fail_damaged(file, elf_errmsg(-1), err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         GElf_Phdr segment;
         if (gelf_getphdr(file->elf, (int)i, &segment) == NULL)
             return fail_damaged(file, elf_errmsg(-1), err);
         if (segment.p_type == PT_LOAD &&
             (segment.p_offset > file->size_bytes || segment.p_filesz > file->size_bytes - segment.p_offset))
-            status = fail_damaged(file, "it is shorter than its header says (is it cut off?)", err);
+            ND_TRY(fail_damaged(file, "it is shorter than its header says (is it cut off?)", err));
         else if (segment.p_type == PT_NOTE)
-            status = read_notes(file, &segment, facts, err);
+            ND_TRY(read_notes(file, &segment, facts, err));
         else if (segment.p_type == PT_DYNAMIC)
-            status = read_dynamic(file, &segment, n, facts, err);
+            ND_TRY(read_dynamic(file, &segment, n, facts, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Android from its note or its libc; a library that is linked with neither libc counts as Linux. */
@@ -260,10 +259,9 @@ static enum nd_status read_open_elf(struct elf_file *file, bool *is_elf, struct 
         return ND_OK;
     if (gelf_getehdr(file->elf, &header) == NULL)
         return fail_damaged(file, elf_errmsg(-1), err);
-    enum nd_status status = read_segments(file, facts, err);
-    if (status == ND_OK)
-        name_machine(file, &header, facts);
-    return status;
+    ND_TRY(read_segments(file, facts, err));
+    name_machine(file, &header, facts);
+    return ND_OK;
 }
 
 enum nd_status nd_elf_read(const char *path, bool *is_elf, struct nd_elf_facts *out, struct nd_error *err)

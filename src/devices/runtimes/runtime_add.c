@@ -153,17 +153,16 @@ static enum nd_status put_borrowed(struct nd_adding *adding, size_t a, const cha
 {
     const struct nd_pick *pick = &adding->picks[a];
     const struct nd_runtime_info *with = &adding->with[a];
-    enum nd_status status = ND_OK;
     if (pick->ort == NULL && with->ort_library != NULL)
-        status = put_with(adding, with->ort_library, folder, manifest, "ort_library", err);
-    for (size_t i = 0; status == ND_OK && pick->ort == NULL && i < with->n_files; i++)
+        ND_TRY(put_with(adding, with->ort_library, folder, manifest, "ort_library", err));
+    for (size_t i = 0; pick->ort == NULL && i < with->n_files; i++)
         if (strcmp(nd_path_base(with->files[i]), "libonnxruntime_providers_shared.so") == 0)
-            status = put_with(adding, with->files[i], folder, manifest, NULL, err);
-    if (status == ND_OK && pick->provider == NULL && pick->backend != NULL && with->provider_library != NULL)
-        status = put_with(adding, with->provider_library, folder, manifest, "provider_library", err);
-    if (status == ND_OK && with->id != NULL)
+            ND_TRY(put_with(adding, with->files[i], folder, manifest, NULL, err));
+    if (pick->provider == NULL && pick->backend != NULL && with->provider_library != NULL)
+        ND_TRY(put_with(adding, with->provider_library, folder, manifest, "provider_library", err));
+    if (with->id != NULL)
         nd_tree_set(manifest, "with", json_string(with->id));
-    return status;
+    return ND_OK;
 }
 
 static void set_versions(const struct nd_adding *adding, size_t a, json_t *manifest)
@@ -493,9 +492,7 @@ static enum nd_status read_metadata(struct nd_adding *adding, const struct nd_ru
                                     size_t file, struct nd_error *err)
 {
     char *text = NULL, *rest, name[64] = "", version[64] = "";
-    enum nd_status status = nd_runtime_source_text(source, file, &text, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runtime_source_text(source, file, &text, err));
     for (char *line = strtok_r(text, "\r\n", &rest); line != NULL; line = strtok_r(NULL, "\r\n", &rest)) {
         if (name[0] == '\0')
             sscanf(line, "Name: %63s", name);
@@ -635,11 +632,8 @@ static enum nd_status name_it(struct nd_adding *adding, struct nd_error *err)
         ort = adding->picks[a].ort != NULL ? adding->picks[a].ort : ort;
     }
     bool has_ort = ort != NULL || adding->how->with != NULL;
-    enum nd_status status = ND_OK;
     if (backend != NULL)
-        status = nd_elf_find_qnn_build(backend->path, &adding->build_id, err);
-    if (status != ND_OK)
-        return status;
+        ND_TRY(nd_elf_find_qnn_build(backend->path, &adding->build_id, err));
     if (adding->how->id != NULL) {
         nd_strbuf_puts(&id, adding->how->id);
     } else if (adding->build_id != NULL) { /* "v2.51.0.260929181845": all but the v and the last number */
@@ -662,10 +656,8 @@ static enum nd_status name_it(struct nd_adding *adding, struct nd_error *err)
 static enum nd_status report_added(struct nd_adding *adding, size_t a, struct nd_error *err)
 {
     struct nd_runtime_info info;
-    enum nd_status status = nd_runtime_find_abi(adding->id, abis[a], &info, err);
+    ND_TRY(nd_runtime_find_abi(adding->id, abis[a], &info, err));
     json_int_t bytes = 0;
-    if (status != ND_OK)
-        return status;
     for (size_t i = 0; i < info.n_files; i++) {
         struct stat file;
         bytes += stat(info.files[i], &file) == 0 ? (json_int_t)file.st_size : 0;
@@ -724,14 +716,12 @@ enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
                                const struct nd_runtime_adding *how, char **report, struct nd_error *err)
 {
     struct nd_runtime_adding own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, how, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, how, err));
     how = &own;
     struct nd_adding adding = {
         .how = how, .origin = json_array(), .notes = json_array(), .added = json_array()};
     adding.sources = nd_calloc(n_sources, sizeof *adding.sources);
-    status = adding.sources != NULL ? ND_OK : nd_fail_memory(err);
+    enum nd_status status = adding.sources != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && how->id != NULL)
         status = nd_runtime_store_check_id(how->id, err);
     if (status == ND_OK)

@@ -105,30 +105,28 @@ static bool is_known(const struct nd_runtime_parts *parts, size_t source, size_t
 
 static enum nd_status add_named(struct nd_runtime_parts *parts, const char *base, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; status == ND_OK && s < parts->n_sources; s++)
-        for (size_t f = 0; status == ND_OK && f < parts->sources[s].n; f++)
+    for (size_t s = 0; s < parts->n_sources; s++)
+        for (size_t f = 0; f < parts->sources[s].n; f++)
             if (strcmp(nd_path_base(parts->sources[s].files[f].name), base) == 0 && !is_known(parts, s, f))
-                status = add_part(parts, s, f, false, err);
-    return status;
+                ND_TRY(add_part(parts, s, f, false, err));
+    return ND_OK;
 }
 
 enum nd_status nd_parts_find(struct nd_runtime_parts *parts, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; status == ND_OK && s < parts->n_sources; s++)
-        for (size_t f = 0; status == ND_OK && f < parts->sources[s].n; f++) {
+    for (size_t s = 0; s < parts->n_sources; s++)
+        for (size_t f = 0; f < parts->sources[s].n; f++) {
             const char *base = nd_path_base(parts->sources[s].files[f].name);
             parts->has_windows |= nd_ends_with(base, ".dll");
             parts->has_macos |= nd_ends_with(base, ".dylib");
             if (is_wanted(base))
-                status = add_part(parts, s, f, true, err);
+                ND_TRY(add_part(parts, s, f, true, err));
         }
     /* The list grows while it is walked: what a library brings may need another one. */
-    for (size_t i = 0; status == ND_OK && i < parts->n; i++)
-        for (size_t k = 0; status == ND_OK && k < parts->items[i].facts.n_needed; k++)
-            status = add_named(parts, parts->items[i].facts.needed[k], err);
-    return status;
+    for (size_t i = 0; i < parts->n; i++)
+        for (size_t k = 0; k < parts->items[i].facts.n_needed; k++)
+            ND_TRY(add_named(parts, parts->items[i].facts.needed[k], err));
+    return ND_OK;
 }
 
 void nd_parts_deinit(struct nd_runtime_parts *parts)
@@ -264,45 +262,42 @@ static const struct nd_part *nearest(const struct nd_runtime_parts *parts, const
 static enum nd_status take_beside(const struct nd_runtime_parts *parts, struct nd_pick *pick,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < parts->n; i++) {
+    for (size_t i = 0; i < parts->n; i++) {
         const struct nd_part *part = &parts->items[i];
         if (part->facts.abi == NULL || strcmp(part->facts.abi, pick->abi) != 0 ||
             !nd_runtime_is_needed(part->base))
             continue;
         if ((pick->backend != NULL && is_same_folder(part, pick->backend)) ||
             (pick->ort != NULL && is_same_folder(part, pick->ort)))
-            status = take(pick, part, err);
+            ND_TRY(take(pick, part, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Code for the NPU itself, which every phone or board needs. */
 static enum nd_status take_skeletons(const struct nd_runtime_parts *parts, struct nd_pick *pick,
                                      struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (pick->backend == NULL || strcmp(pick->abi, "x86_64-linux") == 0)
         return ND_OK;
-    for (size_t i = 0; status == ND_OK && i < parts->n; i++) {
+    for (size_t i = 0; i < parts->n; i++) {
         const struct nd_part *part = &parts->items[i];
         if (part->facts.abi != NULL && strcmp(part->facts.abi, "hexagon") == 0 &&
             nd_runtime_arch_of(part->base, "Skel") > 0)
-            status = take(pick, nearest(parts, "hexagon", part->base, pick->backend), err);
+            ND_TRY(take(pick, nearest(parts, "hexagon", part->base, pick->backend), err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status take_linked(const struct nd_runtime_parts *parts, struct nd_pick *pick,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < pick->n; i++)
-        for (size_t k = 0; status == ND_OK && k < pick->files[i]->facts.n_needed; k++) {
+    for (size_t i = 0; i < pick->n; i++)
+        for (size_t k = 0; k < pick->files[i]->facts.n_needed; k++) {
             const struct nd_elf_facts *facts = &pick->files[i]->facts;
-            status = take(pick, nearest(parts, facts->abi, facts->needed[k], pick->files[i]), err);
+            ND_TRY(take(pick, nearest(parts, facts->abi, facts->needed[k], pick->files[i]), err));
         }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_pick_choose(const struct nd_runtime_parts *parts, struct nd_pick *pick, struct nd_error *err)

@@ -82,18 +82,17 @@ static enum nd_status read_line(struct nd_runtime_source *source, char *line, si
  * line that is none, or two of one file. text is used up. */
 static enum nd_status nd_wheel_read_record(struct nd_runtime_source *source, char *text, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t number = 0;
     source->is_wheel = true;
-    for (char *line = text, *next; status == ND_OK && *line != '\0'; line = next) {
+    for (char *line = text, *next; *line != '\0'; line = next) {
         next = line + strcspn(line, "\n");
         next += *next == '\n' ? (*next = '\0', 1) : 0;
         line[strcspn(line, "\r")] = '\0';
         number++;
         if (*line != '\0')
-            status = read_line(source, line, number, err);
+            ND_TRY(read_line(source, line, number, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Hexadecimal digits as RECORD writes a digest. New memory; NULL when out of it. */
@@ -272,11 +271,10 @@ static enum nd_status list_archive(struct nd_runtime_source *source, struct nd_e
     zip_int64_t n = zip_get_num_entries(source->zip, 0);
     uint64_t total_bytes = 0;
     size_t capacity = 0;
-    enum nd_status status = ND_OK;
     if (n > MAX_FILES)
         return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path, "'%s' has more than %d members", source->path,
                        MAX_FILES);
-    for (zip_int64_t i = 0; status == ND_OK && i < n; i++) {
+    for (zip_int64_t i = 0; i < n; i++) {
         struct zip_stat info;
         zip_stat_init(&info);
         if (zip_stat_index(source->zip, (zip_uint64_t)i, 0, &info) != 0)
@@ -290,9 +288,9 @@ static enum nd_status list_archive(struct nd_runtime_source *source, struct nd_e
             return fail_archive(source, info.valid & ZIP_STAT_NAME ? info.name : "", why, err);
         size_t length = strlen(info.name);
         if (info.name[length - 1] != '/')
-            status = add_file(source, &capacity, nd_strdup(info.name), info.size, info.index, err);
+            ND_TRY(add_file(source, &capacity, nd_strdup(info.name), info.size, info.index, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status open_archive(struct nd_runtime_source *source, struct nd_error *err)

@@ -453,9 +453,7 @@ static enum nd_status nd_runtime_manifest_read(struct nd_runtime_info *info, str
     json_t *manifest = NULL;
     char *problem = NULL;
     bool gone = false;
-    enum nd_status status = nd_runtime_manifest_load(info->folder, &manifest, &problem, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runtime_manifest_load(info->folder, &manifest, &problem, err));
     if (manifest == NULL) {
         const char *why = nd_path_exists(info->folder) ? "installed only in part" : "not installed";
         bool is_set = set_string(&info->abi, abi_of_name(info->id));

@@ -119,15 +119,14 @@ static enum nd_status accuracy_cost_sample(void *context, size_t worker_index, s
     struct worker *worker = &p->workers[worker_index];
     size_t sample = task;
     const struct nd_probe *probe = nd_align_load_sample(p->job, &sample, worker->inputs);
-    enum nd_status status =
-        worker_index == 0 ? nd_align_tell(p->job, "accuracy_cost", task, p->n_samples, err) : ND_OK;
-    for (size_t m = 0; m < p->n_models && status == ND_OK; m++)
-        status = evaluate(p, worker, (int)m, err);
-    for (size_t o = 0; o < p->n_outputs && status == ND_OK; o++)
-        status = weigh(p, worker, o, &p->energies[task * p->n_outputs + o], err);
-    if (status == ND_OK && p->n_outputs > 0)
+    ND_TRY(worker_index == 0 ? nd_align_tell(p->job, "accuracy_cost", task, p->n_samples, err) : ND_OK);
+    for (size_t m = 0; m < p->n_models; m++)
+        ND_TRY(evaluate(p, worker, (int)m, err));
+    for (size_t o = 0; o < p->n_outputs; o++)
+        ND_TRY(weigh(p, worker, o, &p->energies[task * p->n_outputs + o], err));
+    if (p->n_outputs > 0)
         classify(p, worker, probe, sample, &p->classes[task]);
-    return status;
+    return ND_OK;
 }
 
 /* ---- all samples ---- */
@@ -172,14 +171,13 @@ static enum nd_status make_workers(struct pricer *p, struct nd_error *err)
     p->classes = nd_calloc(p->n_samples, sizeof *p->classes);
     if (p->workers == NULL || p->energies == NULL || p->classes == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t w = 0; w < p->n_workers && status == ND_OK; w++) {
+    for (size_t w = 0; w < p->n_workers; w++) {
         p->workers[w].outputs = nd_calloc(N_MODELS * p->n_outputs, sizeof *p->workers[w].outputs);
         if (p->workers[w].outputs == NULL)
             return nd_fail_memory(err);
-        status = nd_inputs_create(p->job->model, &p->workers[w].inputs, err);
+        ND_TRY(nd_inputs_create(p->job->model, &p->workers[w].inputs, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The tensors of the model that are its outputs, numbered as those of the model that came. */
@@ -231,13 +229,12 @@ static enum nd_status prepare(struct pricer *p, struct nd_error *err)
     p->n_models = options->float_model != NULL ? N_MODELS : FLOATS;
     p->n_samples = nd_align_n_samples(options);
     p->job->result->n_samples = p->n_samples;
-    enum nd_status status = name_outputs(p, err);
-    for (size_t m = 0; m < p->n_models && status == ND_OK; m++) {
-        status = nd_exact_graph_create(p->models[m], &p->graphs[m], err);
-        if (status == ND_OK)
-            status = find_outputs(p, (int)m, err);
+    ND_TRY(name_outputs(p, err));
+    for (size_t m = 0; m < p->n_models; m++) {
+        ND_TRY(nd_exact_graph_create(p->models[m], &p->graphs[m], err));
+        ND_TRY(find_outputs(p, (int)m, err));
     }
-    return status == ND_OK ? make_workers(p, err) : status;
+    return make_workers(p, err);
 }
 
 static void release(struct pricer *p)

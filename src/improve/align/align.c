@@ -316,14 +316,10 @@ static enum nd_status measure(struct nd_align_job *trial, struct nd_alignment_po
                               struct nd_error *err)
 {
     struct nd_align_contrast contrast;
-    enum nd_status status = nd_align_accuracy_cost(trial, NULL, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_align_accuracy_cost(trial, NULL, err));
     take_accuracy_cost(trial->result, point);
-    status = nd_align_contrast(trial, trial->aligned,
-                               min_of(CONTRAST_SAMPLES, nd_align_n_samples(trial->options)), &contrast, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_align_contrast(trial, trial->aligned,
+                             min_of(CONTRAST_SAMPLES, nd_align_n_samples(trial->options)), &contrast, err));
     point->n_values = contrast.n_values;
     point->n_different = contrast.n_different;
     point->n_tensors = contrast.n_tensors;
@@ -394,13 +390,12 @@ static enum nd_status make_points(struct curve *c, struct nd_error *err)
     size_t n_points = min_of(MAX_POINTS, c->n + 1);
     result->n_curve_samples = min_of(ACCURACY_COST_SAMPLES, nd_align_n_samples(c->job->options));
     result->points = nd_calloc(n_points, sizeof *result->points);
-    enum nd_status status = result->points != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < n_points && status == ND_OK; i++) {
-        status = nd_align_tell(c->job, "curve", i, n_points, err);
-        if (status == ND_OK)
-            status = make_point(c, n_points > 1 ? i * c->n / (n_points - 1) : 0, err);
+    ND_TRY(result->points != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t i = 0; i < n_points; i++) {
+        ND_TRY(nd_align_tell(c->job, "curve", i, n_points, err));
+        ND_TRY(make_point(c, n_points > 1 ? i * c->n / (n_points - 1) : 0, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The point with the most layers that the budget allows on all samples, whose layers are chosen then. */
@@ -567,10 +562,9 @@ static bool is_over_budget(const struct nd_alignment *result)
 static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_align_plan *plan,
                                       struct nd_error *err)
 {
-    enum nd_status status = nd_align_write(job, plan, err);
-    if (status == ND_OK)
-        status = nd_align_tell(job, "prove", 0, 1, err);
-    return status == ND_OK ? nd_align_prove(job, err) : status;
+    ND_TRY(nd_align_write(job, plan, err));
+    ND_TRY(nd_align_tell(job, "prove", 0, 1, err));
+    return nd_align_prove(job, err);
 }
 
 /* What a part of the layers would cost is told with the refusal. */

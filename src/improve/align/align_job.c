@@ -110,7 +110,6 @@ enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *c
 {
     static const char *const usual[] = {"htp-v69", "htp-v73"};
     const struct nd_align_options *options = job->options;
-    enum nd_status status = ND_OK;
     if (n == 0 && options->n_chipsets == 0) {
         names = usual;
         n = sizeof usual / sizeof usual[0];
@@ -118,15 +117,15 @@ enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *c
     job->result->arithmetics = nd_calloc(ND_ALIGN_MAX_ARITHMETICS, sizeof *job->result->arithmetics);
     if (job->result->arithmetics == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = add_arithmetic(job, names[i], err);
-    for (size_t i = 0; i < options->n_chipsets && status == ND_OK; i++)
-        status = add_chipset(job, options->chipsets[i], err);
-    if (status == ND_OK && job->n_arithmetics < 2)
-        status = nd_fail(err, ND_E_OPTION_VALUE, job->result->arithmetics[0],
-                         "all of them have one arithmetic, %s: they give the same bits already",
-                         job->result->arithmetics[0]);
-    return status;
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(add_arithmetic(job, names[i], err));
+    for (size_t i = 0; i < options->n_chipsets; i++)
+        ND_TRY(add_chipset(job, options->chipsets[i], err));
+    if (job->n_arithmetics < 2)
+        return nd_fail(err, ND_E_OPTION_VALUE, job->result->arithmetics[0],
+                       "all of them have one arithmetic, %s: they give the same bits already",
+                       job->result->arithmetics[0]);
+    return ND_OK;
 }
 
 enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_model *model,

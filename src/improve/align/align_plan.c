@@ -594,9 +594,7 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
 {
     struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->layer->tensor);
     size_t n_left;
-    enum nd_status status = nd_align_find_bias(layer, plan->arithmetics, plan->n_arithmetics, &n_left, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_align_find_bias(layer, plan->arithmetics, plan->n_arithmetics, &n_left, err));
     note(&plan->steps[layer->layer->tensor], layer, is_from_float);
     y->quant.scale[0] = layer->output.scale[0];
     y->quant.zero_point[0] = layer->output.zero_point[0];
@@ -605,10 +603,10 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
         if (layer->layer->input_tensors[i] != SIZE_MAX)
             nd_quantiser_of(&plan->quantisers, layer->layer->input_tensors[i])->is_settled = true;
     if (layer->has_weights)
-        status = add_constant(plan, place->weights, layer, W_of_align_plan, err);
-    if (status == ND_OK && layer->bias != NULL)
-        status = add_constant(plan, place->bias, layer, B_of_align_plan, err);
-    return status;
+        ND_TRY(add_constant(plan, place->weights, layer, W_of_align_plan, err));
+    if (layer->bias != NULL)
+        ND_TRY(add_constant(plan, place->bias, layer, B_of_align_plan, err));
+    return ND_OK;
 }
 
 /* A calculated uint16 operand becomes 8-bit numbers around its zero point. Where that is in the middle they are
@@ -724,8 +722,7 @@ static enum nd_status visit_all(struct nd_align_plan *plan, struct nd_error *err
 static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error *err)
 {
     const struct nd_graph *graph = &plan->model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
+    for (size_t n = 0; n < graph->n_nodes; n++) {
         size_t tensor = nd_quantiser_tensor(plan->model, n);
         if (tensor == ND_NO_INDEX)
             continue;
@@ -733,9 +730,9 @@ static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error
                                   *old = &plan->quantisers.items[tensor];
         if (q->quant.n == 1 &&
             (q->quant.scale[0] != old->old_scale || q->quant.zero_point[0] != old->old_zero_point))
-            status = add_node(plan, &(struct nd_recoded_node){.node = n, .quant = &q->quant}, err);
+            ND_TRY(add_node(plan, &(struct nd_recoded_node){.node = n, .quant = &q->quant}, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* A layer that is not chosen goes on as it is: its bias rests on the scale of its input. */

@@ -245,12 +245,8 @@ static enum nd_status recode(struct work *w, size_t i, struct nd_error *err)
     w->qvalues[2 * i + 1] = copy_of(product->bias, product->n_bias);
     if (w->qvalues[2 * i] == NULL || w->qvalues[2 * i + 1] == NULL)
         return nd_fail_memory(err);
-    enum nd_status status =
-        new_quant(most > 0 ? most / INT8_MAX : 1, product->dtype == ND_DTYPE_U8 ? 128 : 0, weights, err);
-    if (status == ND_OK)
-        status = new_quant((double)(x->scale[0] * weights->scale[0]), 0, bias, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(new_quant(most > 0 ? most / INT8_MAX : 1, product->dtype == ND_DTYPE_U8 ? 128 : 0, weights, err));
+    ND_TRY(new_quant((double)(x->scale[0] * weights->scale[0]), 0, bias, err));
     round_all(w->qvalues[2 * i], product->n_weights, weights, product->dtype);
     w->nodes[w->n_nodes++] =
         (struct nd_recoded_node){product->weights_node, weights, w->qvalues[2 * i], product->n_weights};
@@ -294,19 +290,18 @@ static enum nd_status add_scaled(struct nd_align_equalised *out, const struct nd
 
 static enum nd_status hand_over(struct work *w, struct nd_align_equalised *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     out->scaled = nd_calloc(2 * w->pairs->n_products, sizeof *out->scaled);
     if (out->scaled == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < w->pairs->n_products && status == ND_OK; i++) {
+    for (size_t i = 0; i < w->pairs->n_products; i++) {
         struct nd_align_product *product = &w->products[i];
         if (!w->is_changed[i])
             continue;
-        status = add_scaled(out, w->model, product->weights_node, &product->weights, product->n_weights, err);
-        if (status == ND_OK && product->n_bias > 0)
-            status = add_scaled(out, w->model, product->bias_node, &product->bias, product->n_bias, err);
+        ND_TRY(add_scaled(out, w->model, product->weights_node, &product->weights, product->n_weights, err));
+        if (product->n_bias > 0)
+            ND_TRY(add_scaled(out, w->model, product->bias_node, &product->bias, product->n_bias, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* With the pairs is_on[n], and factors to the power of `strength`. path: where the model is

@@ -116,13 +116,12 @@ static enum nd_status find_product(const struct finder *f, const struct nd_exact
         return ND_OK;
     product->dtype = call->inputs[W].values->dtype;
     product->n_weights = call->inputs[W].values->n;
-    enum nd_status status =
-        nd_align_find_floats(&f->floats, product->weights_node, &call->inputs[W], &product->weights, err);
-    if (status == ND_OK && has_bias) {
+    ND_TRY(nd_align_find_floats(&f->floats, product->weights_node, &call->inputs[W], &product->weights, err));
+    if (has_bias) {
         product->n_bias = call->inputs[B].values->n;
-        status = nd_align_find_floats(&f->floats, product->bias_node, &call->inputs[B], &product->bias, err);
+        ND_TRY(nd_align_find_floats(&f->floats, product->bias_node, &call->inputs[B], &product->bias, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* A nd_exact_make that makes nothing. */
@@ -264,17 +263,16 @@ static enum nd_status watch(struct finder *f, const struct nd_exact_graph *graph
     const struct nd_exact_options options = {.struct_size = sizeof options, .missed = nd_exact_let_go};
     struct nd_align_options fit;
     struct nd_align_job own = *f->job;
-    enum nd_status status = ND_OK;
     if (!nd_align_fit_options(f->job->options, &fit))
         return ND_OK;
     own.options = &fit;
     size_t n = nd_align_n_samples(&fit);
-    for (size_t i = 0; i < n && i < MAX_SAMPLES && status == ND_OK; i++) {
+    for (size_t i = 0; i < n && i < MAX_SAMPLES; i++) {
         size_t sample = i * n / (n < MAX_SAMPLES ? n : MAX_SAMPLES);
         nd_align_load_sample(&own, &sample, inputs);
-        status = nd_exact_graph_run(graph, inputs, &options, take, f, err);
+        ND_TRY(nd_exact_graph_run(graph, inputs, &options, take, f, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static void find_spread(const struct nd_align_pairs *pairs, struct nd_align_pair *pair, double *room)

@@ -335,13 +335,11 @@ static enum nd_status nd_promote_capture(struct nd_promote_job *job, struct nd_e
     struct nd_device reference;
     struct nd_error local = {0};
     err = err != NULL ? err : &local;
-    enum nd_status status = nd_device_parse("float64", &reference, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_device_parse("float64", &reference, err));
     const struct nd_device *const references[] = {&reference};
     struct run floats = {
         .job = job, .model = options->float_model, .devices = references, .n_devices = 1, .stage = "float"};
-    status = take_captures(&floats, &job->floats, err);
+    enum nd_status status = take_captures(&floats, &job->floats, err);
     nd_device_deinit(&reference);
     job->captures = nd_calloc(options->n_devices, sizeof(void *));
     if (status == ND_OK && job->captures == NULL)
@@ -568,13 +566,9 @@ static enum nd_status find_layers(struct nd_promote_job *job, struct nd_error *e
                                            .n_threads = job->options->n_threads,
                                            .is_cancelled = job->options->is_cancelled,
                                            .cancel_context = job->options->cancel_context};
-    enum nd_status status = nd_promote_tell(job, "layers", 0, 1, err);
-    if (status == ND_OK)
-        status = nd_plan_make(&job->plan, &question, &how, err);
-    if (status == ND_OK)
-        status = nd_find_proposals(job, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_promote_tell(job, "layers", 0, 1, err));
+    ND_TRY(nd_plan_make(&job->plan, &question, &how, err));
+    ND_TRY(nd_find_proposals(job, err));
     job->result->computed_before_db = job->result->computed_after_db = nd_promotions_sqnr_db(job->promotions);
     job->result->n_computed_samples = nd_promotions_n_samples(job->promotions);
     return ND_OK;
@@ -587,10 +581,8 @@ static enum nd_status write_output(const struct nd_promote_job *job, struct nd_e
     const char *path = job->options->output;
     if (result->n_kept == 0 || path == NULL)
         return ND_OK;
-    enum nd_status status = nd_promotions_as_widening(job, job->kept, result->n_kept, &what, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_model_write_widened(job->model, &what, path, err);
+    ND_TRY(nd_promotions_as_widening(job, job->kept, result->n_kept, &what, err));
+    enum nd_status status = nd_model_write_widened(job->model, &what, path, err);
     nd_widening_deinit(&what);
     result->output = status == ND_OK ? nd_strdup(path) : NULL;
     return status == ND_OK && result->output == NULL ? nd_fail_memory(err) : status;
@@ -598,25 +590,21 @@ static enum nd_status write_output(const struct nd_promote_job *job, struct nd_e
 
 static enum nd_status promote(struct nd_promote_job *job, struct nd_error *err)
 {
-    enum nd_status status = name_things(job, err);
-    if (status == ND_OK)
-        status = nd_promote_capture(job, err);
-    if (status == ND_OK)
-        status = nd_promote_measure(job, job->captures, job->now, err);
-    for (size_t d = 0; d < job->result->n_devices && status == ND_OK; d++) {
+    ND_TRY(name_things(job, err));
+    ND_TRY(nd_promote_capture(job, err));
+    ND_TRY(nd_promote_measure(job, job->captures, job->now, err));
+    for (size_t d = 0; d < job->result->n_devices; d++) {
         job->result->devices[d].before_db = job->now[d].sqnr_db;
         job->result->devices[d].n_labelled = job->now[d].n_labelled;
         job->result->devices[d].n_right_before = job->now[d].n_right;
     }
-    if (status == ND_OK)
-        status = find_layers(job, err);
-    if (status == ND_OK)
-        status = nd_try_proposals(job, err);
-    for (size_t d = 0; d < job->result->n_devices && status == ND_OK; d++) {
+    ND_TRY(find_layers(job, err));
+    ND_TRY(nd_try_proposals(job, err));
+    for (size_t d = 0; d < job->result->n_devices; d++) {
         job->result->devices[d].after_db = job->now[d].sqnr_db;
         job->result->devices[d].n_right_after = job->now[d].n_right;
     }
-    return status == ND_OK ? write_output(job, err) : status;
+    return write_output(job, err);
 }
 
 static void job_deinit(struct nd_promote_job *job)
@@ -770,9 +758,7 @@ static enum nd_status try_layer(struct search *s, size_t i, struct nd_error *err
     double sqnr_db = s->sqnr_db[job->order[s->n_tried - 1]];
     job->kept[result->n_kept] = job->order[s->n_tried - 1];
     layer->predicted_db = sqnr_db - result->computed_after_db;
-    enum nd_status status = write_and_run(job, result->n_kept + 1, s->measured, &layer->reason, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(write_and_run(job, result->n_kept + 1, s->measured, &layer->reason, err));
     layer->fate = layer->reason != NULL            ? ND_PROMOTE_REFUSED
                   : helps(job, s->measured, layer) ? ND_PROMOTE_KEPT
                                                    : ND_PROMOTE_NO_GAIN;

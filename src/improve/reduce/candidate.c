@@ -323,21 +323,20 @@ static enum nd_status worst_output(const struct nd_reducer *reducer, const struc
                                    const struct nd_capture *capture, struct nd_reduction_difference *out,
                                    struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     bool is_first = true;
     *out = (struct nd_reduction_difference){.max_lsb = NAN};
-    for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(capture); e++) {
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++) {
         struct nd_reduction_difference one;
         const char *tensor = nd_capture_tensor(capture, e)->onnx_name;
         if (reducer->wanted_tensor != NULL && strcmp(tensor, reducer->wanted_tensor) != 0)
             continue;
-        status = nd_difference_of_tensor(expected, capture, e, true, &one, err);
-        if (status == ND_OK && !isnan(one.fraction) && (is_first || nd_difference_is_worse(&one, out))) {
+        ND_TRY(nd_difference_of_tensor(expected, capture, e, true, &one, err));
+        if (!isnan(one.fraction) && (is_first || nd_difference_is_worse(&one, out))) {
             *out = one;
             is_first = false;
         }
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status judge_difference(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,

@@ -119,13 +119,12 @@ static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
 enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted,
                                 bool *is_found, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     *is_found = read_probe(recorded, wanted);
-    for (size_t c = 0; status == ND_OK && !*is_found && c < recorded->n_captures; c++)
-        status = read_capture(recorded, c, wanted, is_found, err);
-    if (status == ND_OK && !*is_found)
+    for (size_t c = 0; !*is_found && c < recorded->n_captures; c++)
+        ND_TRY(read_capture(recorded, c, wanted, is_found, err));
+    if (!*is_found)
         memset(wanted->out, 0, wanted->size_bytes);
-    return status;
+    return ND_OK;
 }
 
 /* ---- differences ---- */

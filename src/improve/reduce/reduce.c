@@ -605,9 +605,7 @@ enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_red
 {
     struct nd_reduce_options own;
     nd_reduce_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
     struct nd_reducer reducer = {.model = workload->model,
                                  .device = workload->device,
@@ -619,7 +617,7 @@ enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_red
     struct nd_probe *default_probe = NULL;
     if (reducer.out == NULL)
         return nd_fail_memory(err);
-    status = check_options(options, err);
+    enum nd_status status = check_options(options, err);
     if (status == ND_OK)
         status = nd_model_check_static(workload->model, err);
     if (status == ND_OK && workload->n_probes == 0) {

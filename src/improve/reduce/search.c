@@ -214,13 +214,11 @@ enum nd_status nd_pieces_of_layers(const struct nd_model *model, struct nd_piece
     const struct nd_graph *graph = &model->graph;
     size_t *group = NULL;
     *out = (struct nd_pieces){0};
-    enum nd_status status = nd_layers_assign(graph, &group, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_layers_assign(graph, &group, err));
     for (size_t n = 0; n < graph->n_nodes; n++)
         if (group[n] == ND_NO_INDEX && stands_alone(graph, n))
             group[n] = n;
-    status = collect(group, graph->n_nodes, out, err);
+    enum nd_status status = collect(group, graph->n_nodes, out, err);
     free(group);
     return status;
 }
@@ -564,8 +562,6 @@ static enum nd_status search_operators(struct nd_reducer *reducer, struct nd_err
 
 enum nd_status nd_reducer_search(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)
 {
-    enum nd_status status = search_layers(reducer, score, err);
-    if (status == ND_OK)
-        status = search_operators(reducer, err);
-    return status;
+    ND_TRY(search_layers(reducer, score, err));
+    return search_operators(reducer, err);
 }

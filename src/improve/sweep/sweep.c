@@ -66,11 +66,9 @@ static enum nd_status capture_floats(struct run *run, struct nd_error *err)
     struct nd_error failure = {0};
     if (options->float_model == NULL)
         return ND_OK;
-    enum nd_status status = nd_device_parse("float64", &reference, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_device_parse("float64", &reference, err));
     const struct nd_workload work = {options->float_model, &reference, options->probes, options->n_probes};
-    status = capture(run->job, &work, "float.h5", &run->floats, &failure, err);
+    enum nd_status status = capture(run->job, &work, "float.h5", &run->floats, &failure, err);
     if (status == ND_OK && run->floats == NULL)
         status = nd_capture_pass_on(&failure, options->float_model, &reference, err);
     nd_device_deinit(&reference);
@@ -287,9 +285,7 @@ static enum nd_status add_setting(struct nd_sweep_job *job, const char *option, 
     if (settings[n].uri == NULL ||
         (option != NULL && (settings[n].option == NULL || settings[n].value == NULL)))
         return nd_fail_memory(err);
-    enum nd_status status = nd_device_parse(settings[n].uri, &devices[n], err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_device_parse(settings[n].uri, &devices[n], err));
     job->n_devices = n + 1;
     settings[n].effect = option != NULL ? effect_of(option) : ND_CONFIG_UNKNOWN;
     return ND_OK;
@@ -318,20 +314,18 @@ static enum nd_status add_variation(struct nd_sweep_job *job, const char *variat
 /* Fills result->settings, and parses their devices. */
 static enum nd_status nd_sweep_list(struct nd_sweep_job *job, struct nd_error *err)
 {
-    enum nd_status status = add_setting(job, NULL, NULL, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(add_setting(job, NULL, NULL, err));
     const char *const *defaults = nd_sweep_defaults(job->devices[0].kind);
     if (job->options->n_variations == 0 && defaults[0] == NULL)
         return nd_fail(
             err, ND_E_OPTION_VALUE, job->options->device,
             "no options of '%s' are known to change bits or times; name some: --set OPTION=VALUE,VALUE",
             job->options->device);
-    for (size_t i = 0; i < job->options->n_variations && status == ND_OK; i++)
-        status = add_variation(job, job->options->variations[i], err);
-    for (size_t i = 0; job->options->n_variations == 0 && defaults[i] != NULL && status == ND_OK; i++)
-        status = add_variation(job, defaults[i], err);
-    return status;
+    for (size_t i = 0; i < job->options->n_variations; i++)
+        ND_TRY(add_variation(job, job->options->variations[i], err));
+    for (size_t i = 0; job->options->n_variations == 0 && defaults[i] != NULL; i++)
+        ND_TRY(add_variation(job, defaults[i], err));
+    return ND_OK;
 }
 
 void nd_sweep_options_init_sized(struct nd_sweep_options *options, size_t struct_size)
@@ -366,15 +360,13 @@ static enum nd_status sweep(struct nd_sweep_job *job, struct nd_error *err)
     result->struct_size = sizeof *result;
     for (size_t p = 0; p < job->options->n_probes; p++)
         result->n_samples += job->options->probes[p]->n_samples;
-    enum nd_status status = nd_sweep_list(job, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_sweep_list(job, err));
     result->model = nd_strdup(nd_model_path(job->model));
     result->device = nd_strdup(job->devices[0].label);
     if (result->model == NULL || result->device == NULL)
         return nd_fail_memory(err);
-    status = nd_dir_make_temporary(&job->folder, err);
-    return status == ND_OK ? nd_sweep_run(job, err) : status;
+    ND_TRY(nd_dir_make_temporary(&job->folder, err));
+    return nd_sweep_run(job, err);
 }
 
 enum nd_status nd_sweep(const struct nd_model *model, const struct nd_sweep_options *options,

@@ -235,9 +235,7 @@ static enum nd_status prepare(struct work *w, struct nd_error *err)
     for (enum family f = PAIRS; f < N_FAMILIES; f++)
         w->first[f + 1] = w->first[f] + size_of_family(w->in, f);
     w->n_contrasts = w->first[N_FAMILIES];
-    enum nd_status status = nd_patterns_make(w->in, &w->patterns, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_patterns_make(w->in, &w->patterns, err));
     size_t n_values;
     if (!nd_size_mul(w->patterns.n, w->n_contrasts, &n_values))
         return nd_fail_memory(err);
@@ -669,9 +667,7 @@ static enum nd_status look_at(const struct nd_capture *capture, size_t probe, si
         nd_shape_n_elems(&tensor->shape, &n_elems, NULL) != ND_OK || n_elems == 0 ||
         (!is_float && (found->labels == NULL || n_elems < 2)))
         return ND_OK;
-    enum nd_status status = nd_top1_read(capture, probe, e, &classes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_top1_read(capture, probe, e, &classes, err));
     if (is_float && found->nan == NULL && found->n_samples > 0 && !has_number(classes, found->n_samples))
         found->nan = tensor->name;
     if (found->labels != NULL && n_elems >= 2) {
@@ -702,17 +698,15 @@ static enum nd_status tell(const struct found *found, char **why, struct nd_erro
 
 enum nd_status nd_broken_find(const struct nd_capture *capture, char **why, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     *why = NULL;
-    for (size_t p = 0; status == ND_OK && *why == NULL && p < nd_capture_n_probes(capture); p++) {
+    for (size_t p = 0; *why == NULL && p < nd_capture_n_probes(capture); p++) {
         const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
         struct found found = {.probe = probe->name, .labels = probe->labels, .n_samples = probe->n_samples};
-        for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(capture); e++)
-            status = look_at(capture, p, e, &found, err);
-        if (status == ND_OK)
-            status = tell(&found, why, err);
+        for (size_t e = 0; e < nd_capture_n_tensors(capture); e++)
+            ND_TRY(look_at(capture, p, e, &found, err));
+        ND_TRY(tell(&found, why, err));
     }
-    return status;
+    return ND_OK;
 }
 
 bool nd_broken_has_fell_back(size_t before, size_t now, size_t n)

@@ -153,13 +153,12 @@ static enum nd_status add_combination(struct nd_campaign_reading *reading, const
 static enum nd_status add_combinations(struct nd_campaign_reading *reading, const yaml_node_t *node,
                                        const struct raw_devices *raw)
 {
-    enum nd_status status = ND_OK;
     size_t at[3];
-    for (at[0] = 0; status == ND_OK && at[0] < raw->chipsets.n; at[0]++)
-        for (at[1] = 0; status == ND_OK && (at[1] == 0 || at[1] < raw->runtimes.n); at[1]++)
-            for (at[2] = 0; status == ND_OK && (at[2] == 0 || at[2] < raw->options.n); at[2]++)
-                status = add_combination(reading, node, raw, at);
-    return status;
+    for (at[0] = 0; at[0] < raw->chipsets.n; at[0]++)
+        for (at[1] = 0; at[1] == 0 || at[1] < raw->runtimes.n; at[1]++)
+            for (at[2] = 0; at[2] == 0 || at[2] < raw->options.n; at[2]++)
+                ND_TRY(add_combination(reading, node, raw, at));
+    return ND_OK;
 }
 
 static enum nd_status read_device_mapping(struct nd_campaign_reading *reading, const yaml_node_t *node)
@@ -328,11 +327,8 @@ static enum nd_status read_model(struct nd_campaign_reading *reading, const yaml
 #undef AT_of_campaign
     };
     struct nd_campaign_model *model = &reading->campaign->models[i];
-    enum nd_status status =
-        nd_yaml_map(&reading->yaml, node, &(struct nd_yaml_kind){"a model", keys, COUNT_of_campaign(keys)},
-                    model, reading->err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_yaml_map(&reading->yaml, node, &(struct nd_yaml_kind){"a model", keys, COUNT_of_campaign(keys)},
+                       model, reading->err));
     if (model->name == NULL)
         model->name = name_of_file(model->quantised);
     bool is_good = model->name != NULL && nd_campaign_relocate(reading->folder, &model->quantised) &&
@@ -345,16 +341,14 @@ static enum nd_status read_model(struct nd_campaign_reading *reading, const yaml
 static enum nd_status read_models(struct nd_campaign_reading *reading, const yaml_node_t *list)
 {
     size_t n;
-    enum nd_status status = nd_yaml_list(&reading->yaml, list, "models", &n, reading->err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_yaml_list(&reading->yaml, list, "models", &n, reading->err));
     reading->campaign->models = nd_calloc(n, sizeof *reading->campaign->models);
     if (reading->campaign->models == NULL)
         return nd_fail_memory(reading->err);
     reading->campaign->n_models = n;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = read_model(reading, nd_yaml_item(&reading->yaml, list, i), i);
-    return status;
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(read_model(reading, nd_yaml_item(&reading->yaml, list, i), i));
+    return ND_OK;
 }
 
 /* ---- all of it ---- */

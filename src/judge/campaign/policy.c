@@ -253,16 +253,14 @@ enum nd_status nd_policy_read(struct nd_yaml *yaml, const yaml_node_t *node,
                               struct nd_error *err)
 {
     size_t n;
-    enum nd_status status = nd_yaml_list(yaml, node, "policy", &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_yaml_list(yaml, node, "policy", &n, err));
     out->rules = nd_calloc(n, sizeof *out->rules);
     if (out->rules == NULL)
         return nd_fail_memory(err);
     out->n = n;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = read_rule(yaml, nd_yaml_item(yaml, node, i), defaults, &out->rules[i], err);
-    return status;
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(read_rule(yaml, nd_yaml_item(yaml, node, i), defaults, &out->rules[i], err));
+    return ND_OK;
 }
 
 void nd_policy_deinit(struct nd_policy *policy)
@@ -522,17 +520,16 @@ static enum nd_status check_model(const struct walk *walk, size_t r, const struc
 {
     const struct nd_policy_rule *rule = &walk->policy->rules[r];
     size_t n_tensors = nd_policy_has_tensors(rule->gate) ? model->n_tensors : 1;
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; status == ND_OK && d < walk->scope->n_devices; d++)
-        for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
-            for (size_t e = 0; status == ND_OK && e < n_tensors; e++) {
+    for (size_t d = 0; d < walk->scope->n_devices; d++)
+        for (size_t p = 0; p < model->n_probes; p++)
+            for (size_t e = 0; e < n_tensors; e++) {
                 const struct nd_policy_cell cell = {.model = model->name,
                                                     .device = walk->scope->devices[d],
                                                     .tensor = &model->tensors[e],
                                                     .probe = &model->probes[p]};
-                status = check_cell(walk, r, &cell, is_covered);
+                ND_TRY(check_cell(walk, r, &cell, is_covered));
             }
-    return status;
+    return ND_OK;
 }
 
 /* ---- patterns ---- */

@@ -101,16 +101,15 @@ static bool is_reference(const struct nd_qualification *q, const struct nd_quali
 enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qualify_model *model,
                                       struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t c = 0; status == ND_OK && c < model->n_cells; c++) {
+    for (size_t c = 0; c < model->n_cells; c++) {
         struct nd_qualify_cell *cell = &model->cells[c];
         if (cell->failure != NULL || !is_reference(q, model, c))
             continue;
-        status = nd_broken_find(cell->capture, &cell->broken, err);
-        if (status == ND_OK && cell->broken == NULL)
-            status = find_fall(q, model, cell, c, err);
+        ND_TRY(nd_broken_find(cell->capture, &cell->broken, err));
+        if (cell->broken == NULL)
+            ND_TRY(find_fall(q, model, cell, c, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The samples that each cell has right, for the next time. */
@@ -151,14 +150,13 @@ static enum nd_status read_classes(const struct nd_qualify_cell *cell, const cha
 static enum nd_status read_references(const struct nd_qualify_model *model, struct nd_accuracy_study *study,
                                       struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (model->quantised != SIZE_MAX)
-        status = read_classes(&model->cells[model->quantised], study->probe, study->tensor, study->n_samples,
-                              &study->quantised, err);
-    if (status == ND_OK && model->float64 != SIZE_MAX)
-        status = read_classes(&model->cells[model->float64], study->probe, study->tensor, study->n_samples,
-                              &study->reference, err);
-    return status;
+        ND_TRY(read_classes(&model->cells[model->quantised], study->probe, study->tensor, study->n_samples,
+                            &study->quantised, err));
+    if (model->float64 != SIZE_MAX)
+        ND_TRY(read_classes(&model->cells[model->float64], study->probe, study->tensor, study->n_samples,
+                            &study->reference, err));
+    return ND_OK;
 }
 
 static enum nd_status read_study(const struct nd_qualification *q, struct nd_qualify_model *model,
@@ -189,15 +187,14 @@ static enum nd_status read_study(const struct nd_qualification *q, struct nd_qua
 enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     model->studies = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->studies);
     if (model->studies == NULL)
         return nd_fail_memory(err);
-    for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
-        for (size_t e = 0; status == ND_OK && e < model->n_tensors; e++)
+    for (size_t p = 0; p < model->n_probes; p++)
+        for (size_t e = 0; e < model->n_tensors; e++)
             if (model->probes[p]->labels != NULL && model->tensors[e].is_output)
-                status = read_study(q, model, model->probes[p], model->tensors[e].name, err);
-    return status;
+                ND_TRY(read_study(q, model, model->probes[p], model->tensors[e].name, err));
+    return ND_OK;
 }
 
 /* ---- telling ---- */

@@ -202,17 +202,16 @@ enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_
                                           struct nd_error *err)
 {
     (void)q;
-    enum nd_status status = ND_OK;
     model->targets = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->targets);
     if (model->targets == NULL)
         return nd_fail_memory(err);
-    for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
-        for (size_t e = 0; status == ND_OK && e < model->n_tensors; e++) {
+    for (size_t p = 0; p < model->n_probes; p++)
+        for (size_t e = 0; e < model->n_tensors; e++) {
             const struct nd_probe_goal *goal = nd_probe_find_goal(model->probes[p], model->tensors[e].name);
             if (goal != NULL && model->tensors[e].is_output)
-                status = measure_target(model, model->probes[p], goal, model->tensors[e].name, err);
+                ND_TRY(measure_target(model, model->probes[p], goal, model->tensors[e].name, err));
         }
-    return status;
+    return ND_OK;
 }
 
 bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,

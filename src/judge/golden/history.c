@@ -169,12 +169,11 @@ static enum nd_status nd_history_find_values(const struct nd_history_reading *r,
 {
     struct table table = {.r = r, .chart = chart, .n_cells = chart->sdks.n * chart->chipsets.n};
     table.classes = nd_arena_calloc(r->arena, table.n_cells, sizeof *table.classes);
-    enum nd_status status = table.classes != NULL ? find_tensors(&table, err) : nd_fail_memory(err);
-    for (size_t t = 0; status == ND_OK && t < chart->n_tensors; t++)
+    ND_TRY(table.classes != NULL ? find_tensors(&table, err) : nd_fail_memory(err));
+    for (size_t t = 0; t < chart->n_tensors; t++)
         number_tensor(&table, t);
-    if (status == ND_OK)
-        number_cells(&table);
-    return status;
+    number_cells(&table);
+    return ND_OK;
 }
 
 static const json_t *axes_of(const struct nd_history_reading *r, size_t entry)

@@ -472,9 +472,7 @@ static bool is_unused(const char *path)
 static enum nd_status make_store(const char *path, struct nd_error *err)
 {
     static const char text[] = "{\"npudiff_store\": 1}\n";
-    enum nd_status status = nd_dir_make(path, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_dir_make(path, err));
     if (!is_unused(path))
         return nd_fail(err, ND_E_STORE_FORMAT, path,
                        "'%s' is no golden store: it holds other files, but no store.json", path);
@@ -482,7 +480,7 @@ static enum nd_status make_store(const char *path, struct nd_error *err)
     char *name = nd_path_join(path, "store.json");
     if (name == NULL)
         return nd_fail_memory(err);
-    status = nd_store_lock(path, &lock, err);
+    enum nd_status status = nd_store_lock(path, &lock, err);
     if (status == ND_OK && !nd_path_exists(name)) /* else another writer was faster */
         status = nd_file_put(name, text, sizeof text - 1, err);
     nd_store_unlock(&lock);
@@ -582,10 +580,8 @@ static enum nd_status verify(const struct nd_capture *capture, struct nd_error *
 static enum nd_status copy_bytes(const char *from, const struct nd_new_file *to, struct nd_error *err)
 {
     int in;
-    enum nd_status status = nd_file_open(from, &in, NULL, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_file_copy(in, from, to->fd, to->temporary, err);
+    ND_TRY(nd_file_open(from, &in, NULL, err));
+    enum nd_status status = nd_file_copy(in, from, to->fd, to->temporary, err);
     close(in);
     return status;
 }
@@ -701,15 +697,13 @@ enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
                              struct nd_error *err)
 {
     struct nd_golden_acceptance own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, how, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, how, err));
     how = &own;
     struct nd_capture *opened = NULL;
     json_t *entry = NULL;
     int lock = -1;
     struct nd_golden_added added = {.capture = capture};
-    status = nd_capture_open(capture, &opened, err);
+    enum nd_status status = nd_capture_open(capture, &opened, err);
     if (status == ND_OK)
         status = verify(opened, err);
     if (status == ND_OK && (entry = make_entry(opened, how)) == NULL)

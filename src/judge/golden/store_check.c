@@ -275,11 +275,9 @@ enum nd_status nd_golden_check(const struct nd_golden *store, const char *captur
     struct candidate nearest = {.entry = SIZE_MAX};
     struct nd_golden_check check = {
         .verdict = "not comparable", .exit_code = ND_EXIT_NOT_COMPARABLE, .capture = capture};
-    enum nd_status status = nd_capture_open(capture, &opened, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_capture_open(capture, &opened, err));
     json_t *record = nd_record_of_capture(opened);
-    status = record != NULL ? find_nearest(store, record, &nearest, err) : nd_fail_memory(err);
+    enum nd_status status = record != NULL ? find_nearest(store, record, &nearest, err) : nd_fail_memory(err);
     check.difference = nearest.difference;
     if (status == ND_OK && nearest.entry != SIZE_MAX) {
         decide(&check, store->entries[nearest.entry].json, record, blame);

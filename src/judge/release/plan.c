@@ -256,16 +256,14 @@ static enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct n
     model->cells = nd_calloc(q->n_devices + 2, sizeof *model->cells);
     if (model->cells == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; status == ND_OK && d < q->n_devices; d++)
-        status = plan_device(q, model, d, err);
-    if (status == ND_OK && needs_quantised(q, model))
-        status = plan_reference(q, model, false, err);
-    if (status == ND_OK && model->float_model != NULL && has_truth(model))
-        status = plan_reference(q, model, true, err);
-    if (status == ND_OK)
-        status = check_devices(q, model, err);
-    return status == ND_OK ? check_paths(q, model, err) : status;
+    for (size_t d = 0; d < q->n_devices; d++)
+        ND_TRY(plan_device(q, model, d, err));
+    if (needs_quantised(q, model))
+        ND_TRY(plan_reference(q, model, false, err));
+    if (model->float_model != NULL && has_truth(model))
+        ND_TRY(plan_reference(q, model, true, err));
+    ND_TRY(check_devices(q, model, err));
+    return check_paths(q, model, err);
 }
 
 /* ---- models and their probes ---- */
@@ -295,9 +293,7 @@ static enum nd_status load(const char *path, const struct nd_texts *dims, struct
 static enum nd_status find_tensors(struct nd_qualify_model *model, const char *tensors, struct nd_error *err)
 {
     size_t *selected = NULL;
-    enum nd_status status = nd_model_select_tensors(model->model, tensors, &selected, &model->n_tensors, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_model_select_tensors(model->model, tensors, &selected, &model->n_tensors, err));
     model->tensors = nd_calloc(model->n_tensors, sizeof *model->tensors);
     for (size_t i = 0; model->tensors != NULL && i < model->n_tensors; i++) {
         const struct nd_tensor *tensor = nd_model_tensor(model->model, selected[i]);

@@ -295,14 +295,13 @@ enum nd_status nd_qualify_list_comparisons(const struct nd_qualification *q, str
 
 enum nd_status nd_qualify_compare(struct nd_qualification *q, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
+    for (size_t m = 0; m < q->campaign.n_models; m++) {
         struct nd_qualify_model *model = &q->models[m];
-        status = nd_qualify_list_comparisons(q, model, err);
-        for (size_t i = 0; status == ND_OK && i < model->n_comparisons; i++)
-            status = nd_qualify_compare_shared(q, model, i, err);
+        ND_TRY(nd_qualify_list_comparisons(q, model, err));
+        for (size_t i = 0; i < model->n_comparisons; i++)
+            ND_TRY(nd_qualify_compare_shared(q, model, i, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Changes when a product made before can no longer be used, whatever the version says. */
@@ -478,14 +477,12 @@ static enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q
     struct nd_qualify_comparison *out = &model->comparisons[i];
     struct nd_parts *parts = NULL;
     struct product product;
-    enum nd_status status = product_init(q, model, nd_qualify_comparison_file(model, out->ref), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(product_init(q, model, nd_qualify_comparison_file(model, out->ref), &product, err));
     const char *path = product.path;
     if (product.is_there && nd_parts_read(&path, 1, &parts, NULL) != ND_OK)
         parts = NULL; /* nothing was compared */
     const struct nd_qualify_share share = {.parts = parts};
-    status = nd_qualify_compare_one(q, model, &share, out, err);
+    enum nd_status status = nd_qualify_compare_one(q, model, &share, out, err);
     nd_parts_destroy(&parts);
     product_deinit(&product);
     return status;
@@ -640,9 +637,7 @@ enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_
     struct product product;
     void *text = NULL;
     size_t n_bytes;
-    enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(product_init(q, model, nd_qualify_explanation_file(model), &product, err));
     bool is_read = product.is_there &&
                    nd_file_read(product.path, MAX_PRODUCT_BYTES, &text, &n_bytes, NULL) == ND_OK &&
                    parse_explanations(q, model, text);

@@ -350,19 +350,16 @@ static bool is_last_current(struct nd_qualification *q)
 
 static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result *out, struct nd_error *err)
 {
-    enum nd_status status = nd_qualify_open(q, err);
-    if (status == ND_OK)
-        status = nd_qualify_compare(q, err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        status = nd_qualify_study(q, &q->models[m], err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        status = nd_qualify_find_broken(q, &q->models[m], err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        status = nd_qualify_measure_targets(q, &q->models[m], err);
-    for (size_t m = 0; status == ND_OK && q->campaign.explain && m < q->campaign.n_models; m++)
-        status = nd_qualify_explain(q, &q->models[m], err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_qualify_open(q, err));
+    ND_TRY(nd_qualify_compare(q, err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        ND_TRY(nd_qualify_study(q, &q->models[m], err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        ND_TRY(nd_qualify_find_broken(q, &q->models[m], err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        ND_TRY(nd_qualify_measure_targets(q, &q->models[m], err));
+    for (size_t m = 0; q->campaign.explain && m < q->campaign.n_models; m++)
+        ND_TRY(nd_qualify_explain(q, &q->models[m], err));
     struct nd_qualified made;
     q->arena = nd_arena_create();
     if (q->arena == NULL)
@@ -380,9 +377,7 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
 enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_qualify_result *out,
                                      struct nd_error *err)
 {
-    enum nd_status status = read_last(q, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_last(q, err));
     nd_qualify_make_key(q);
     if (!is_last_current(q))
         return judge(q, out, err);
@@ -435,17 +430,13 @@ enum nd_status nd_qualify(const char *campaign, const struct nd_qualify_options 
                           struct nd_qualify_result *out, struct nd_error *err)
 {
     struct nd_qualify_options own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     struct nd_qualification q;
     struct nd_qualify_result result = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why; /* reasons are read from it */
-    status = nd_qualify_begin(campaign, &own, &q, err);
-    if (status != ND_OK)
-        return status;
-    status = qualify(&q, &result, err);
+    ND_TRY(nd_qualify_begin(campaign, &own, &q, err));
+    enum nd_status status = qualify(&q, &result, err);
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     result.folder = q.folder;

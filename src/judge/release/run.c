@@ -168,10 +168,9 @@ static enum nd_status put_file(struct nd_strbuf *key, struct nd_digest_cache *di
                                struct nd_error *err)
 {
     char hex[ND_SHA256_HEX_BYTES];
-    enum nd_status status = nd_digest_cache_find(digests, path, hex, err);
-    if (status == ND_OK)
-        nd_strbuf_printf(key, "file %s %s\n", nd_path_base(path), hex);
-    return status;
+    ND_TRY(nd_digest_cache_find(digests, path, hex, err));
+    nd_strbuf_printf(key, "file %s %s\n", nd_path_base(path), hex);
+    return ND_OK;
 }
 
 /* All files of a folder by content; a folder that is not there has none. Files that cannot be looked at are an
@@ -244,14 +243,13 @@ static enum nd_status put_runtime(struct nd_strbuf *key, struct nd_digest_cache 
     if (runtime->ort_library == NULL)
         return put_runtimes_elsewhere(key, digests, runtime->id, err);
     const char *const libraries[] = {runtime->ort_library, runtime->provider_library, runtime->backend_library};
-    enum nd_status status = ND_OK;
     nd_strbuf_printf(key, "runtime %s\n", runtime->id);
-    for (size_t i = 0; status == ND_OK && i < 3; i++)
+    for (size_t i = 0; i < 3; i++)
         if (libraries[i] != NULL && libraries[i][0] != '\0')
-            status = put_file(key, digests, libraries[i], err);
-    if (status == ND_OK && runtime->backend_library != NULL)
-        status = put_neighbours(key, digests, runtime->backend_library, err);
-    return status;
+            ND_TRY(put_file(key, digests, libraries[i], err));
+    if (runtime->backend_library != NULL)
+        ND_TRY(put_neighbours(key, digests, runtime->backend_library, err));
+    return ND_OK;
 }
 
 /* The same libraries are read once. */
@@ -316,9 +314,7 @@ static enum nd_status make_key_of_capture(const struct nd_qualification *q,
 {
     struct nd_strbuf key = {0};
     const char *runtime = NULL;
-    enum nd_status status = find_runtime_key(runtimes, &cell->device.runtime, &runtime, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_runtime_key(runtimes, &cell->device.runtime, &runtime, err));
     nd_strbuf_printf(&key, "npudiff %s " KEY_FORMAT "\nmodel %s\ndevice %s\noptimisation %s\nthreads %d\n",
                      nd_version(), nd_model_sha256(cell->model), cell->device.uri,
                      cell->device.optimisation != NULL ? cell->device.optimisation : "",
@@ -462,17 +458,14 @@ static enum nd_status note_failure(struct nd_qualify_cell *cell, struct nd_error
 
 enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++) {
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t c = 0; c < q->models[m].n_cells; c++) {
             struct nd_qualify_cell *cell = &q->models[m].cells[c];
-            status = nd_capture_open(cell->path, &cell->capture, err);
-            if (status == ND_OK)
-                status = note_failure(cell, err);
-            if (status == ND_OK)
-                status = nd_qualify_note_fallback(q, &q->models[m], cell, err);
+            ND_TRY(nd_capture_open(cell->path, &cell->capture, err));
+            ND_TRY(note_failure(cell, err));
+            ND_TRY(nd_qualify_note_fallback(q, &q->models[m], cell, err));
         }
-    return status;
+    return ND_OK;
 }
 
 struct work {

@@ -34,11 +34,10 @@ static enum nd_status add_comparisons(struct nd_qualification *q, size_t m, stru
                                       struct nd_error *err)
 {
     const struct nd_qualify_model *model = &q->models[m];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < model->n_comparisons; i++)
-        status = add(places, &(struct nd_task_place){ND_TASK_COMPARE, m, model->comparisons[i].ref, 0},
-                     nd_qualify_comparison_file(model, model->comparisons[i].ref), err);
-    return status;
+    for (size_t i = 0; i < model->n_comparisons; i++)
+        ND_TRY(add(places, &(struct nd_task_place){ND_TASK_COMPARE, m, model->comparisons[i].ref, 0},
+                   nd_qualify_comparison_file(model, model->comparisons[i].ref), err));
+    return ND_OK;
 }
 
 /* The parts before the explanation that they become. */
@@ -46,14 +45,11 @@ static enum nd_status add_explanation(const struct nd_qualification *q, size_t m
                                       struct nd_error *err)
 {
     size_t n_parts = nd_qualify_explain_parts(q);
-    enum nd_status status = ND_OK;
-    for (size_t part = 0; status == ND_OK && n_parts > 1 && part < n_parts; part++)
-        status = add(places, &(struct nd_task_place){ND_TASK_EXPLAIN_PART, m, SIZE_MAX, part},
-                     nd_qualify_explanation_part_file(&q->models[m], part, n_parts), err);
-    if (status == ND_OK)
-        status = add(places, &(struct nd_task_place){ND_TASK_EXPLAIN, m, SIZE_MAX, 0},
-                     nd_qualify_explanation_file(&q->models[m]), err);
-    return status;
+    for (size_t part = 0; n_parts > 1 && part < n_parts; part++)
+        ND_TRY(add(places, &(struct nd_task_place){ND_TASK_EXPLAIN_PART, m, SIZE_MAX, part},
+                   nd_qualify_explanation_part_file(&q->models[m], part, n_parts), err));
+    return add(places, &(struct nd_task_place){ND_TASK_EXPLAIN, m, SIZE_MAX, 0},
+               nd_qualify_explanation_file(&q->models[m]), err);
 }
 
 static void nd_task_places_deinit(struct nd_task_places *places)
@@ -296,9 +292,7 @@ static enum nd_status find_task(struct nd_qualification *q, const struct nd_task
                                 struct nd_task_place *out, struct nd_error *err)
 {
     struct nd_task_places places;
-    enum nd_status status = nd_task_places_list(q, &places, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_task_places_list(q, &places, err));
     bool is_found = false;
     for (size_t i = 0; !is_found && i < places.n; i++)
         if (strcmp(places.files[i], name->file) == 0) {
@@ -533,9 +527,7 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
     struct nd_task_size size;
     const struct nd_qualify_model *model = place->model != SIZE_MAX ? &q->models[place->model] : NULL;
     const struct nd_qualify_cell *cell = place->cell != SIZE_MAX ? &model->cells[place->cell] : NULL;
-    enum nd_status status = nd_task_key(q, place, digest, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_task_key(q, place, digest, err));
     nd_task_format_key(digest, &key);
     task->kind = place->kind;
     task->key = nd_arena_text(arena, key.text);
@@ -547,7 +539,7 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
         task->transport = cell->device.transport;
         task->address = nd_arena_text(arena, cell->device.address);
     }
-    status = key.failed ? nd_fail_memory(err) : find_done(q, place, &task->is_done, err);
+    enum nd_status status = key.failed ? nd_fail_memory(err) : find_done(q, place, &task->is_done, err);
     nd_task_measure(q, place, &size);
     nd_task_estimate(&size, known, task);
     task->source = nd_arena_text(arena, task->source);

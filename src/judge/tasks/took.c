@@ -258,10 +258,9 @@ static enum nd_status read_below(const char *root, const char *relative, int dep
 
 enum nd_status nd_took_read_folder(const char *folder, struct nd_took_list *list, struct nd_error *err)
 {
-    enum nd_status status = read_below(folder, "captures", 1, list, err);
-    if (status == ND_OK)
-        status = read_below(folder, "parts", 1, list, err);
-    return status == ND_OK ? read_one(folder, ND_TASK_RESULT SUFFIX, list, err) : status;
+    ND_TRY(read_below(folder, "captures", 1, list, err));
+    ND_TRY(read_below(folder, "parts", 1, list, err));
+    return read_one(folder, ND_TASK_RESULT SUFFIX, list, err);
 }
 
 void nd_took_list_deinit(struct nd_took_list *list)

@@ -71,8 +71,7 @@ static enum nd_status add_readers(const struct nd_graph *graph, size_t qvalues, 
 static enum nd_status nd_encodings_find_conversions(struct nd_encodings *encodings,
                                                     const struct nd_model *model, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t u = 0; u < model->n_layers && status == ND_OK; u++) {
+    for (size_t u = 0; u < model->n_layers; u++) {
         const struct nd_model_layer *layer = &model->layers[u];
         const struct nd_tensor *tensor = &model->tensors[layer->tensor];
         size_t item = nd_encodings_find(encodings, tensor->name);
@@ -81,12 +80,12 @@ static enum nd_status nd_encodings_find_conversions(struct nd_encodings *encodin
             continue;
         struct nd_encoding *encoding = &encodings->items[item];
         encoding->converted_from = nd_strdup(model->tensors[layer->inputs[0]].name);
-        status = encoding->converted_from != NULL
-                     ? add_readers(&model->graph, nd_names_find(&model->graph.names, tensor->onnx_name),
-                                   encoding, err)
-                     : nd_fail_memory(err);
+        ND_TRY(encoding->converted_from != NULL
+                   ? add_readers(&model->graph, nd_names_find(&model->graph.names, tensor->onnx_name), encoding,
+                                 err)
+                   : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 const char *nd_encoding_role_name(enum nd_encoding_role role)
@@ -228,9 +227,7 @@ static bool are_whole(const double *values, size_t n)
 enum nd_status nd_encodings_add(struct nd_encodings *encodings, const struct nd_stated *stated,
                                 struct nd_error *err)
 {
-    enum nd_status status = check(encodings, stated, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check(encodings, stated, err));
     if (!are_whole(stated->zero_points, stated->n))
         return nd_encodings_add_unhandled(encodings, stated->name, stated->role,
                                           "a zero point between two quantised values", err);
@@ -351,7 +348,6 @@ static enum nd_status add_moved(struct nd_encodings *encodings, const struct nd_
                                 const struct nd_graph_node *node, struct nd_error *err)
 {
     const struct nd_encoding *source = input_encoding(encodings, node->proto, 0);
-    enum nd_status status = ND_OK;
     if (source == NULL || source->quant.n != 1 || node->is_constant)
         return ND_OK;
     double scale = (double)source->quant.scale[0], zero_point = (double)source->quant.zero_point[0];
@@ -362,7 +358,7 @@ static enum nd_status add_moved(struct nd_encodings *encodings, const struct nd_
                                .n = 1,
                                .scales = &scale,
                                .zero_points = &zero_point};
-    for (size_t i = 0; i < node->n_made && status == ND_OK; i++) {
+    for (size_t i = 0; i < node->n_made; i++) {
         /* MaxPool's second output holds indices. */
         bool is_indices = i > 0 && strcmp(node->proto->op_type, "MaxPool") == 0;
         size_t made = graph->made[node->first_made + i];
@@ -370,9 +366,9 @@ static enum nd_status add_moved(struct nd_encodings *encodings, const struct nd_
             nd_encodings_find(encodings, graph->tensors[made].name) != SIZE_MAX)
             continue;
         stated.name = graph->tensors[made].name;
-        status = nd_encodings_add(encodings, &stated, err);
+        ND_TRY(nd_encodings_add(encodings, &stated, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Whether the node adds its third input, unscaled, to a product of the others. */
@@ -425,17 +421,15 @@ enum nd_status nd_encodings_complete(struct nd_encodings *encodings, const struc
 {
     const struct nd_graph *graph = &model->graph;
     size_t n_before = encodings->n;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < graph->n_nodes && status == ND_OK; i++) {
+    for (size_t i = 0; i < graph->n_nodes; i++) {
         const struct nd_graph_node *node = &graph->nodes[i];
         if (nd_onnx_is_mover(node->proto))
-            status = add_moved(encodings, graph, node, err);
+            ND_TRY(add_moved(encodings, graph, node, err));
         else if (adds_a_bias(node->proto))
-            status = add_bias(encodings, graph, node, err);
+            ND_TRY(add_bias(encodings, graph, node, err));
     }
-    if (status == ND_OK)
-        *n_added = encodings->n - n_before;
-    return status;
+    *n_added = encodings->n - n_before;
+    return ND_OK;
 }
 
 /* ---- what differs ---- */

@@ -77,9 +77,7 @@ static enum nd_status nd_encodings_whole(const struct nd_described *at, const ch
                                          int *out, struct nd_error *err)
 {
     double value;
-    enum nd_status status = nd_encodings_number(at, key, &value, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_encodings_number(at, key, &value, err));
     if (!(value >= low && value <= high) || value != floor(value))
         return nd_encodings_fail(at->encodings, at->tensor, key, err,
                                  "is %.17g, expected a whole number from %d to %d", value, low, high);
@@ -153,9 +151,7 @@ static enum nd_status parse(const char *path, json_t **out, struct nd_error *err
     void *text = NULL;
     size_t n = 0;
     json_error_t where;
-    enum nd_status status = nd_file_read(path, max_file_bytes, &text, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_read(path, max_file_bytes, &text, &n, err));
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     free(text);
     if (root == NULL && json_error_code(&where) == json_error_out_of_memory)
@@ -333,10 +329,8 @@ static enum nd_status read_group(struct nd_encodings *encodings, const json_t *r
 static enum nd_status nd_encodings_read_aimet_1(struct nd_encodings *encodings, const json_t *root,
                                                 struct nd_error *err)
 {
-    enum nd_status status = read_group(encodings, root, "activation_encodings", ND_ENCODING_ACTIVATION, err);
-    if (status == ND_OK)
-        status = read_group(encodings, root, "param_encodings", ND_ENCODING_PARAM, err);
-    return status;
+    ND_TRY(read_group(encodings, root, "activation_encodings", ND_ENCODING_ACTIVATION, err));
+    return read_group(encodings, root, "param_encodings", ND_ENCODING_PARAM, err);
 }
 
 /* AIMET 2.0.0 and 2.1.0: ONNX's own parameters. The specification has two lists, by role; what AIMET 2.42
@@ -391,22 +385,20 @@ static enum nd_status read_zero_points(const struct nd_encodings *encodings, con
     const struct nd_described at = {encodings, stated->name, item};
     size_t n = stated->n;
     double *zero_points = NULL;
-    enum nd_status status = ND_OK;
     const json_t *given = json_object_get(item, "y_zero_point");
     if (given == NULL || json_is_null(given)) {
         zero_points = nd_calloc(n, sizeof *zero_points);
-        status = zero_points != NULL ? ND_OK : nd_fail_memory(err);
+        ND_TRY(zero_points != NULL ? ND_OK : nd_fail_memory(err));
     } else {
-        status = nd_encodings_numbers(&at, "y_zero_point", &zero_points, &n, err);
+        ND_TRY(nd_encodings_numbers(&at, "y_zero_point", &zero_points, &n, err));
     }
-    if (status == ND_OK && n != stated->n) {
+    if (n != stated->n) {
         free(zero_points);
         return nd_encodings_fail(encodings, stated->name, "y_zero_point", err,
                                  "has %zu numbers, and 'y_scale' has %zu", n, stated->n);
     }
-    if (status == ND_OK)
-        *out = zero_points;
-    return status;
+    *out = zero_points;
+    return ND_OK;
 }
 
 static enum nd_status read_axis(const struct nd_encodings *encodings, const json_t *item,
@@ -477,12 +469,10 @@ static enum nd_status nd_encodings_read_aimet_2(struct nd_encodings *encodings, 
     const json_t *all = json_object_get(root, "encodings");
     if (all != NULL)
         return read_list(encodings, all, "encodings", ND_ENCODING_UNSTATED, err);
-    enum nd_status status = read_list(encodings, json_object_get(root, "activation_encodings"),
-                                      "activation_encodings", ND_ENCODING_ACTIVATION, err);
-    if (status == ND_OK)
-        status = read_list(encodings, json_object_get(root, "param_encodings"), "param_encodings",
-                           ND_ENCODING_PARAM, err);
-    return status;
+    ND_TRY(read_list(encodings, json_object_get(root, "activation_encodings"), "activation_encodings",
+                     ND_ENCODING_ACTIVATION, err));
+    return read_list(encodings, json_object_get(root, "param_encodings"), "param_encodings", ND_ENCODING_PARAM,
+                     err);
 }
 
 /* AIMET 0.6.1: objects by the name of a tensor, a list of one object per channel; offsets; booleans as texts.
@@ -639,18 +629,15 @@ static enum nd_status read_group_of_aimet_0(struct nd_encodings *encodings, cons
 {
     json_t *group = json_object_get(root, key), *value;
     const char *tensor;
-    enum nd_status status = ND_OK;
     if (!json_is_object(group))
         return nd_encodings_fail(encodings, NULL, key, err, "is %s, expected an object by the name of tensors",
                                  group == NULL ? "missing" : "another thing");
     json_object_foreach(group, tensor, value)
     {
         if (json_is_object(value) && role == ND_ENCODING_ACTIVATION)
-            status = read_layer(encodings, tensor, value, err);
+            ND_TRY(read_layer(encodings, tensor, value, err));
         else
-            status = read_list_of_aimet_0(encodings, tensor, role, value, err);
-        if (status != ND_OK)
-            return status;
+            ND_TRY(read_list_of_aimet_0(encodings, tensor, role, value, err));
     }
     return ND_OK;
 }
@@ -658,11 +645,8 @@ static enum nd_status read_group_of_aimet_0(struct nd_encodings *encodings, cons
 static enum nd_status nd_encodings_read_aimet_0(struct nd_encodings *encodings, const json_t *root,
                                                 struct nd_error *err)
 {
-    enum nd_status status =
-        read_group_of_aimet_0(encodings, root, "activation_encodings", ND_ENCODING_ACTIVATION, err);
-    if (status == ND_OK)
-        status = read_group_of_aimet_0(encodings, root, "param_encodings", ND_ENCODING_PARAM, err);
-    return status;
+    ND_TRY(read_group_of_aimet_0(encodings, root, "activation_encodings", ND_ENCODING_ACTIVATION, err));
+    return read_group_of_aimet_0(encodings, root, "param_encodings", ND_ENCODING_PARAM, err);
 }
 
 /* The tensors of graphs in what qnn-context-binary-utility prints: real = scale * (quantised value + offset).

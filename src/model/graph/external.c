@@ -219,9 +219,7 @@ static enum nd_status count_holes(const char *path, uint64_t *n_holes, struct nd
 {
     int fd;
     uint64_t size = 0;
-    enum nd_status status = nd_file_open(path, &fd, &size, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_open(path, &fd, &size, err));
     for (off_t at = 0; at >= 0 && (uint64_t)at < size && *n_holes <= max_hole_bytes;) {
         off_t data = lseek(fd, at, SEEK_DATA);
         if (data < 0 && errno != ENXIO)

@@ -71,9 +71,7 @@ static enum nd_status add_initializer(struct nd_graph *graph, const Onnx__Tensor
     if (values == NULL)
         return nd_fail(err, ND_E_MODEL_GRAPH, NULL, "a sparse initializer has no values");
     struct nd_graph_tensor *tensor = NULL;
-    enum nd_status status = add_tensor(graph, values->name, "initializer", &tensor, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(add_tensor(graph, values->name, "initializer", &tensor, err));
     tensor->initializer = is_sparse ? NULL : values;
     tensor->is_constant = true;
     return ND_OK;
@@ -82,12 +80,11 @@ static enum nd_status add_initializer(struct nd_graph *graph, const Onnx__Tensor
 static enum nd_status add_sources(struct nd_graph *graph, struct nd_error *err)
 {
     const Onnx__GraphProto *proto = graph->proto;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < proto->n_initializer && status == ND_OK; i++)
-        status = add_initializer(graph, proto->initializer[i], false, err);
-    for (size_t i = 0; i < proto->n_sparse_initializer && status == ND_OK; i++)
-        status = add_initializer(graph, proto->sparse_initializer[i]->values, true, err);
-    for (size_t i = 0; i < proto->n_input && status == ND_OK; i++) {
+    for (size_t i = 0; i < proto->n_initializer; i++)
+        ND_TRY(add_initializer(graph, proto->initializer[i], false, err));
+    for (size_t i = 0; i < proto->n_sparse_initializer; i++)
+        ND_TRY(add_initializer(graph, proto->sparse_initializer[i]->values, true, err));
+    for (size_t i = 0; i < proto->n_input; i++) {
         /* Up to IR version 3 every initializer was an input as well. */
         size_t known = nd_names_find(&graph->names, nd_onnx_text(proto->input[i]->name));
         struct nd_graph_tensor *tensor = NULL;
@@ -95,13 +92,11 @@ static enum nd_status add_sources(struct nd_graph *graph, struct nd_error *err)
             graph->tensors[known].input == ND_NO_INDEX)
             tensor = &graph->tensors[known];
         else
-            status = add_tensor(graph, proto->input[i]->name, "graph input", &tensor, err);
-        if (status == ND_OK) {
-            tensor->input = i;
-            tensor->value_info = proto->input[i];
-        }
+            ND_TRY(add_tensor(graph, proto->input[i]->name, "graph input", &tensor, err));
+        tensor->input = i;
+        tensor->value_info = proto->input[i];
     }
-    return status;
+    return ND_OK;
 }
 
 /* The tensors of the graph around it that a subgraph reads. Names inside a subgraph differ from those around it
@@ -120,30 +115,27 @@ static enum nd_status add_capture(struct nd_graph *graph, const char *name, stru
 static enum nd_status add_node_captures(struct nd_graph *graph, const Onnx__NodeProto *node,
                                         struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t a = 0; a < node->n_attribute && status == ND_OK; a++) {
+    for (size_t a = 0; a < node->n_attribute; a++) {
         const Onnx__AttributeProto *attribute = node->attribute[a];
         if (attribute->g != NULL)
-            status = add_captures(graph, attribute->g, err);
-        for (size_t g = 0; g < attribute->n_graphs && status == ND_OK; g++)
-            status = add_captures(graph, attribute->graphs[g], err);
+            ND_TRY(add_captures(graph, attribute->g, err));
+        for (size_t g = 0; g < attribute->n_graphs; g++)
+            ND_TRY(add_captures(graph, attribute->graphs[g], err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_captures(struct nd_graph *graph, const Onnx__GraphProto *subgraph,
                                    struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < subgraph->n_node && status == ND_OK; i++) {
-        for (size_t k = 0; k < subgraph->node[i]->n_input && status == ND_OK; k++)
-            status = add_capture(graph, subgraph->node[i]->input[k], err);
-        if (status == ND_OK)
-            status = add_node_captures(graph, subgraph->node[i], err);
+    for (size_t i = 0; i < subgraph->n_node; i++) {
+        for (size_t k = 0; k < subgraph->node[i]->n_input; k++)
+            ND_TRY(add_capture(graph, subgraph->node[i]->input[k], err));
+        ND_TRY(add_node_captures(graph, subgraph->node[i], err));
     }
-    for (size_t i = 0; i < subgraph->n_output && status == ND_OK; i++)
-        status = add_capture(graph, subgraph->output[i]->name, err);
-    return status;
+    for (size_t i = 0; i < subgraph->n_output; i++)
+        ND_TRY(add_capture(graph, subgraph->output[i]->name, err));
+    return ND_OK;
 }
 
 static enum nd_status add_uses(struct nd_graph *graph, size_t index, struct nd_error *err)
@@ -324,14 +316,12 @@ enum nd_status nd_graph_init(struct nd_graph *graph, const Onnx__GraphProto *pro
     graph->nodes = nd_calloc(graph->n_nodes, sizeof *graph->nodes);
     if (graph->nodes == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = add_sources(graph, err);
-    for (size_t i = 0; i < graph->n_nodes && status == ND_OK; i++)
-        status = add_node(graph, i, err);
-    if (status == ND_OK)
-        status = add_outputs(graph, err);
-    if (status == ND_OK)
-        status = find_living(graph, err);
-    return status == ND_OK ? find_readers(graph, err) : status;
+    ND_TRY(add_sources(graph, err));
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        ND_TRY(add_node(graph, i, err));
+    ND_TRY(add_outputs(graph, err));
+    ND_TRY(find_living(graph, err));
+    return find_readers(graph, err);
 }
 
 void nd_graph_deinit(struct nd_graph *graph)
@@ -512,15 +502,14 @@ static enum nd_status reorder(struct order *order, struct nd_error *err)
 
 static enum nd_status order_inner(const Onnx__NodeProto *node, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t a = 0; a < node->n_attribute && status == ND_OK; a++) {
+    for (size_t a = 0; a < node->n_attribute; a++) {
         const Onnx__AttributeProto *attribute = node->attribute[a];
         if (attribute->g != NULL)
-            status = nd_graph_order(attribute->g, err);
-        for (size_t g = 0; g < attribute->n_graphs && status == ND_OK; g++)
-            status = nd_graph_order(attribute->graphs[g], err);
+            ND_TRY(nd_graph_order(attribute->g, err));
+        for (size_t g = 0; g < attribute->n_graphs; g++)
+            ND_TRY(nd_graph_order(attribute->graphs[g], err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err)

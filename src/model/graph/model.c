@@ -312,28 +312,25 @@ static enum nd_status check_axis(struct nd_tensor *tensor, const struct nd_shape
  * the quantisation of a tensor contradicts its shape. */
 static enum nd_status nd_model_refresh_shapes(struct nd_model *model, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n_inputs = 0;
-    for (size_t i = 0; i < model->graph.proto->n_input && status == ND_OK; i++) {
+    for (size_t i = 0; i < model->graph.proto->n_input; i++) {
         const Onnx__ValueInfoProto *value = model->graph.proto->input[i];
         if (n_inputs < model->n_inputs && strcmp(model->inputs[n_inputs].name, value->name) == 0)
-            status = fill_shape(&model->inputs[n_inputs++], value, err);
+            ND_TRY(fill_shape(&model->inputs[n_inputs++], value, err));
     }
-    for (size_t i = 0; i < model->n_outputs && status == ND_OK; i++)
-        status = fill_shape(&model->outputs[i], model->graph.proto->output[i], err);
-    for (size_t i = 0; i < model->n_tensors && status == ND_OK; i++) {
+    for (size_t i = 0; i < model->n_outputs; i++)
+        ND_TRY(fill_shape(&model->outputs[i], model->graph.proto->output[i], err));
+    for (size_t i = 0; i < model->n_tensors; i++) {
         struct nd_tensor *tensor = &model->tensors[i];
         struct nd_shape shape;
-        status = nd_onnx_shape(model->tensor_types[i], tensor->onnx_name, &shape, err);
-        if (status == ND_OK)
-            status = check_axis(tensor, &shape, err);
-        for (int d = 0; status == ND_OK && d < shape.rank; d++)
+        ND_TRY(nd_onnx_shape(model->tensor_types[i], tensor->onnx_name, &shape, err));
+        ND_TRY(check_axis(tensor, &shape, err));
+        for (int d = 0; d < shape.rank; d++)
             if (shape.dims[d] < 0)
                 shape.rank = -1; /* a run will tell */
-        if (status == ND_OK)
-            tensor->shape = shape;
+        tensor->shape = shape;
     }
-    return status;
+    return ND_OK;
 }
 
 /* The name under which a dynamic dimension of an input is set: its own, or "input:axis". */

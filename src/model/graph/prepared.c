@@ -105,13 +105,10 @@ enum nd_status nd_prepared_read(const struct nd_model *model, struct nd_prepared
     for (size_t i = 0; i < graph->n_node; i++)
         if (nd_external_is_prepared(graph->node[i]))
             read_node(graph->node[i], &found);
-    enum nd_status status = ND_OK;
     if (found.exists)
         read_metadata(model->proto, &found);
-    for (size_t i = 0; found.exists && status == ND_OK && found.chipset[0] == '\0' && i < model->external.n;
-         i++)
-        status = read_binary(model->external.files[i].path, &found, err);
-    if (status == ND_OK)
-        *out = found;
-    return status;
+    for (size_t i = 0; found.exists && found.chipset[0] == '\0' && i < model->external.n; i++)
+        ND_TRY(read_binary(model->external.files[i].path, &found, err));
+    *out = found;
+    return ND_OK;
 }

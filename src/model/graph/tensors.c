@@ -88,9 +88,7 @@ static enum nd_status read_quant(const struct nd_model *model, const struct foun
     if (found->quant == ND_NO_INDEX)
         return ND_OK;
     struct nd_node_quant quant;
-    enum nd_status status = nd_node_quant_read(&model->graph, found->quant, model->path, &quant, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_node_quant_read(&model->graph, found->quant, model->path, &quant, err));
     tensor->quant = quant.quant;
     /* A QuantizeLinear makes the type; a DequantizeLinear reads what is there. */
     if (quant.dtype != ND_DTYPE_NONE &&
@@ -112,9 +110,7 @@ static enum nd_status add_found(struct finder *finder, const struct found *found
         return nd_fail_memory(err);
     struct nd_tensor *tensor = &model->tensors[model->n_tensors];
     *tensor = (struct nd_tensor){.shape = {.rank = -1}, .is_model_input = found->is_input};
-    enum nd_status status = read_quant(model, found, tensor, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_quant(model, found, tensor, err));
     const Onnx__NodeProto *producer =
         value->producer != ND_NO_INDEX ? model->graph.nodes[value->producer].proto : NULL;
     tensor->onnx_name = nd_strdup(value->name);
@@ -173,8 +169,7 @@ static enum nd_status add_plain(struct finder *finder, size_t index, struct nd_e
 {
     const struct nd_graph *graph = &finder->model->graph;
     const struct nd_graph_node *node = &graph->nodes[index];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < node->n_made && status == ND_OK; i++) {
+    for (size_t i = 0; i < node->n_made; i++) {
         size_t made = graph->made[node->first_made + i];
         if (made == ND_NO_INDEX || !nd_graph_is_wanted(graph, made) ||
             reader_of_kind(graph, made, ND_NODE_QUANTIZE) != ND_NO_INDEX)
@@ -185,9 +180,9 @@ static enum nd_status add_plain(struct finder *finder, size_t index, struct nd_e
             continue; /* a sequence, a map... */
         struct found found = {
             .tensor = made, .natural = made, .quant = reader_of_kind(graph, made, ND_NODE_DEQUANTIZE)};
-        status = add_found(finder, &found, err);
+        ND_TRY(add_found(finder, &found, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_node_tensors(struct finder *finder, size_t index, struct nd_error *err)

@@ -48,11 +48,8 @@ static enum nd_status add_coded(struct nd_model_requantiser *r, const char *base
                                 char **after, struct nd_error *err)
 {
     char *qvalues;
-    enum nd_status status = nd_requantiser_new_name(r, base, coded->suffix, after, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, *after, "_quantized", &qvalues, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_requantiser_new_name(r, base, coded->suffix, after, err));
+    ND_TRY(nd_requantiser_new_name(r, *after, "_quantized", &qvalues, err));
     const struct nd_quantised_tensor item = {.tensor = *after,
                                              .dtype = coded->dtype,
                                              .bits = (int)nd_dtype_size_bytes(coded->dtype) * 8,
@@ -61,10 +58,9 @@ static enum nd_status add_coded(struct nd_model_requantiser *r, const char *base
     const struct nd_new_initializer initializer = {qvalues,     (int32_t)coded->dtype, coded->dims,
                                                    coded->rank, coded->qvalues,        coded->size_bytes};
     const struct nd_new_node node = {"DequantizeLinear", qvalues, *after, -1};
-    status = nd_requantiser_add_initializer(r, &initializer, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_parameters(r, &item, err);
-    return status == ND_OK ? nd_requantiser_add_node(r, &item, &node, err) : status;
+    ND_TRY(nd_requantiser_add_initializer(r, &initializer, err));
+    ND_TRY(nd_requantiser_add_parameters(r, &item, err));
+    return nd_requantiser_add_node(r, &item, &node, err);
 }
 
 /* Numbers that live as long as the copy. */

@@ -502,16 +502,14 @@ static enum nd_status clear_name(Onnx__GraphProto *graph, const char *name, stru
 
 static enum nd_status rename_ends(Onnx__GraphProto *graph, const struct nd_native *native, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < native->n_inputs + native->n_outputs; i++) {
+    for (size_t i = 0; i < native->n_inputs + native->n_outputs; i++) {
         const struct nd_native_end *end = end_at(native, i);
         if (strcmp(end->tensor, end->name) == 0)
             continue;
-        status = clear_name(graph, end->name, err); /* no other end has it: check_names */
-        if (status == ND_OK)
-            status = rename_all(graph, end->tensor, end->name, err);
+        ND_TRY(clear_name(graph, end->name, err)); /* no other end has it: check_names */
+        ND_TRY(rename_all(graph, end->tensor, end->name, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- the copy ---- */
@@ -519,11 +517,10 @@ static enum nd_status rename_ends(Onnx__GraphProto *graph, const struct nd_nativ
 static enum nd_status list_outputs(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                    struct nd_native *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n_tensors; i++)
-        status = add_end(out->outputs, &out->n_outputs, tensors[i],
-                         nd_model_tensor(model, tensors[i])->onnx_name, err);
-    return status;
+    for (size_t i = 0; i < n_tensors; i++)
+        ND_TRY(add_end(out->outputs, &out->n_outputs, tensors[i], nd_model_tensor(model, tensors[i])->onnx_name,
+                       err));
+    return ND_OK;
 }
 
 static enum nd_status pack(const Onnx__ModelProto *proto, const char *path, struct nd_error *err)

@@ -111,11 +111,8 @@ enum nd_status nd_requantiser_add_parameters(struct nd_model_requantiser *r,
 {
     char *scale_name, *zero_name;
     size_t n = item->quant->n, size = nd_dtype_size_bytes(item->dtype);
-    enum nd_status status = nd_requantiser_new_name(r, item->tensor, "_scale", &scale_name, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, "_zero_point", &zero_name, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, "_scale", &scale_name, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, "_zero_point", &zero_name, err));
     int64_t *dims = nd_requantiser_keep(r, sizeof *dims);
     uint8_t *scales = nd_requantiser_keep(r, n * sizeof(float)), *zeros = nd_requantiser_keep(r, n * size);
     if (dims == NULL || scales == NULL || zeros == NULL)
@@ -129,8 +126,8 @@ enum nd_status nd_requantiser_add_parameters(struct nd_model_requantiser *r,
     const struct nd_new_initializer added[] = {
         {scale_name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, dims, rank, scales, n * sizeof(float)},
         {zero_name, (int32_t)item->dtype, dims, rank, zeros, n * size}};
-    status = nd_requantiser_add_initializer(r, &added[0], err);
-    return status == ND_OK ? nd_requantiser_add_initializer(r, &added[1], err) : status;
+    ND_TRY(nd_requantiser_add_initializer(r, &added[0], err));
+    return nd_requantiser_add_initializer(r, &added[1], err);
 }
 
 /* ---- nodes ---- */
@@ -439,13 +436,9 @@ static enum nd_status add_weight(struct nd_model_requantiser *r, const struct nd
 {
     char *qvalues_name, *after;
     int axis = item->has_axis ? item->quant->axis : reader_axis(&r->model->graph, tensor, weight->rank);
-    enum nd_status status = find_axis(item, axis, weight->dims, weight->rank, &axis, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, "_quantized", &qvalues_name, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, after_suffix, &after, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_axis(item, axis, weight->dims, weight->rank, &axis, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, "_quantized", &qvalues_name, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, after_suffix, &after, err));
     size_t size_bytes;
     if (!nd_size_mul(weight->n, nd_dtype_size_bytes(item->dtype), &size_bytes))
         return nd_fail_memory(err);
@@ -454,17 +447,13 @@ static enum nd_status add_weight(struct nd_model_requantiser *r, const struct nd
         return nd_fail_memory(err);
     const struct nd_new_initializer initializer = {
         qvalues_name, (int32_t)item->dtype, weight->dims, weight->rank, qvalues, size_bytes};
-    status = quantise_weight(item, weight, axis, qvalues, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_initializer(r, &initializer, err);
+    ND_TRY(quantise_weight(item, weight, axis, qvalues, err));
+    ND_TRY(nd_requantiser_add_initializer(r, &initializer, err));
     const struct nd_new_node node = {"DequantizeLinear", qvalues_name, after, axis};
-    if (status == ND_OK)
-        status = nd_requantiser_add_parameters(r, item, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_node(r, item, &node, err);
-    if (status == ND_OK)
-        r->read_as[tensor] = after;
-    return status;
+    ND_TRY(nd_requantiser_add_parameters(r, item, err));
+    ND_TRY(nd_requantiser_add_node(r, item, &node, err));
+    r->read_as[tensor] = after;
+    return ND_OK;
 }
 
 /* ---- activations ---- */
@@ -502,9 +491,7 @@ static enum nd_status activation_axis(const struct nd_model_requantiser *r,
     *axis = -1;
     if (item->quant->n == 1)
         return ND_OK;
-    enum nd_status status = nd_onnx_shape(type, item->tensor, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_onnx_shape(type, item->tensor, &shape, err));
     if (shape.rank < 0 || !item->has_axis)
         return nd_fail(err, ND_E_ENCODINGS_MISMATCH, item->tensor, "activation '%s' has %zu scales, and %s",
                        item->tensor, item->quant->n,
@@ -551,11 +538,9 @@ static enum nd_status add_item(struct nd_model_requantiser *r, const struct nd_q
 {
     struct nd_float_constant weight = {0};
     bool is_weight = false;
+    ND_TRY(nd_float_constant_read(&r->model->graph, tensor, r->model->path, &weight, &is_weight, err));
     enum nd_status status =
-        nd_float_constant_read(&r->model->graph, tensor, r->model->path, &weight, &is_weight, err);
-    if (status != ND_OK)
-        return status;
-    status = is_weight ? add_weight(r, item, tensor, &weight, err) : add_activation(r, item, tensor, err);
+        is_weight ? add_weight(r, item, tensor, &weight, err) : add_activation(r, item, tensor, err);
     free(weight.values);
     return status;
 }
@@ -577,8 +562,7 @@ static enum nd_status add_items(struct nd_model_requantiser *r, const struct nd_
                                 size_t n, struct nd_error *err)
 {
     const struct nd_graph *graph = &r->model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
+    for (size_t i = 0; i < n; i++) {
         size_t tensor = nd_names_find(&graph->names, items[i].tensor);
         if (tensor == ND_NO_INDEX)
             return nd_fail(err, ND_E_ENCODINGS_MISMATCH, items[i].tensor, "'%s' has no tensor '%s'",
@@ -587,9 +571,9 @@ static enum nd_status add_items(struct nd_model_requantiser *r, const struct nd_
             return nd_fail(err, ND_E_ENCODINGS_MISMATCH, items[i].tensor, "tensor '%s' is given twice",
                            items[i].tensor);
         r->behind = graph->tensors[tensor].producer;
-        status = add_item(r, &items[i], tensor, err);
+        ND_TRY(add_item(r, &items[i], tensor, err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_model_write_quantised(const struct nd_model *model, const struct nd_quantised_tensor *items,

@@ -179,9 +179,7 @@ static enum nd_status nd_subgraph_init(struct nd_subgraph *part, const struct nd
                                        const struct nd_model_cut *cut, struct nd_error *err)
 {
     *part = (struct nd_subgraph){.source = model, .is_open = cut->is_open};
-    enum nd_status status = allocate(part, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(allocate(part, err));
     for (size_t i = 0; i < cut->n_nodes; i++) {
         if (cut->nodes[i] >= model->graph.n_nodes)
             return nd_fail(err, ND_E_OPTION_VALUE, model->path, "'%s' has no node number %zu", model->path,

@@ -82,13 +82,9 @@ enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, s
 {
     struct nd_probe *probe = loader->probe;
     struct nd_npy npy;
-    enum nd_status status = nd_npy_open(source, &npy, err);
-    if (status == ND_OK)
-        status = check_header(source, &npy, err);
-    if (status == ND_OK)
-        status = check_number(probe, name + sizeof prefix - 1, &npy, source, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_npy_open(source, &npy, err));
+    ND_TRY(check_header(source, &npy, err));
+    ND_TRY(check_number(probe, name + sizeof prefix - 1, &npy, source, err));
     struct nd_probe_goal *grown = realloc(probe->goals, (probe->n_goals + 1) * sizeof *grown);
     if (grown == NULL)
         return nd_fail_memory(err);

@@ -104,12 +104,9 @@ static enum nd_status open_array(const struct nd_loader *loader, size_t input, s
     if (loader->filled[input])
         return nd_fail(err, ND_E_PROBE_FORMAT, source->path, "%s is the second data for input '%s'",
                        source->what, wanted->name);
-    enum nd_status status = nd_npy_open(source, npy, err);
-    if (status == ND_OK)
-        status = check_type(source, npy, wanted, err);
-    if (status == ND_OK)
-        status = check_shape(source, npy, wanted, n_samples, err);
-    return status;
+    ND_TRY(nd_npy_open(source, npy, err));
+    ND_TRY(check_type(source, npy, wanted, err));
+    return check_shape(source, npy, wanted, n_samples, err);
 }
 
 /* ---- By whole inputs ---- */
@@ -123,9 +120,7 @@ static enum nd_status agree_on_samples(struct nd_loader *loader, size_t n_sample
         return nd_fail(err, ND_E_PROBE_SHAPE, NULL, "%s has %zu samples, but %s has %zu", from, n_samples,
                        loader->samples_from, loader->probe->n_samples);
     }
-    enum nd_status status = nd_probe_set_samples(loader->probe, n_samples, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_probe_set_samples(loader->probe, n_samples, err));
     loader->samples_from = nd_strdup(from);
     return loader->samples_from != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -137,16 +132,12 @@ static enum nd_status nd_loader_read_input(struct nd_loader *loader, size_t inpu
 {
     struct nd_npy npy;
     size_t n_samples = 0;
-    enum nd_status status = open_array(loader, input, source, &npy, &n_samples, err);
-    if (status == ND_OK)
-        status = agree_on_samples(loader, n_samples, source->what, err);
-    if (status == ND_OK)
-        status = nd_probe_alloc_input(loader->probe, input, err);
-    if (status == ND_OK)
-        status = nd_npy_read(source, &npy, loader->probe->inputs[input].data, err);
-    if (status == ND_OK)
-        loader->filled[input] = true;
-    return status;
+    ND_TRY(open_array(loader, input, source, &npy, &n_samples, err));
+    ND_TRY(agree_on_samples(loader, n_samples, source->what, err));
+    ND_TRY(nd_probe_alloc_input(loader->probe, input, err));
+    ND_TRY(nd_npy_read(source, &npy, loader->probe->inputs[input].data, err));
+    loader->filled[input] = true;
+    return ND_OK;
 }
 
 /* ---- Sample by sample ---- */
@@ -179,16 +170,13 @@ static enum nd_status nd_loader_read_sample(struct nd_loader *loader, size_t inp
 {
     struct nd_npy npy;
     size_t n_samples = 0;
-    enum nd_status status = open_array(loader, input, source, &npy, &n_samples, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(open_array(loader, input, source, &npy, &n_samples, err));
     if (n_samples != 1)
         return nd_fail(err, ND_E_PROBE_SHAPE, source->path, "%s holds %zu samples of input '%s', expected one",
                        source->what, n_samples, loader->probe->inputs[input].name);
-    status = nd_npy_read(source, &npy, place_of(loader, input, sample), err);
-    if (status == ND_OK)
-        loader->filled[input] = true;
-    return status;
+    ND_TRY(nd_npy_read(source, &npy, place_of(loader, input, sample), err));
+    loader->filled[input] = true;
+    return ND_OK;
 }
 
 /* Reads the bare bytes of one sample of an input. */
@@ -206,14 +194,12 @@ static enum nd_status nd_loader_read_raw(struct nd_loader *loader, size_t input,
                        wanted->name, source->size_bytes, wanted->sample_bytes, nd_dtype_name(wanted->dtype),
                        nd_shape_format(&wanted->shape, shape, sizeof shape));
     void *place = place_of(loader, input, sample);
-    enum nd_status status = nd_source_read(source, place, wanted->sample_bytes, err);
-    if (status == ND_OK)
-        status = nd_source_finish(source, err);
-    if (status == ND_OK && wanted->dtype == ND_DTYPE_BOOL)
-        status = nd_npy_check_bools(source, place, wanted->sample_bytes, err);
-    if (status == ND_OK)
-        loader->filled[input] = true;
-    return status;
+    ND_TRY(nd_source_read(source, place, wanted->sample_bytes, err));
+    ND_TRY(nd_source_finish(source, err));
+    if (wanted->dtype == ND_DTYPE_BOOL)
+        ND_TRY(nd_npy_check_bools(source, place, wanted->sample_bytes, err));
+    loader->filled[input] = true;
+    return ND_OK;
 }
 
 /* ---- At the end ---- */
@@ -298,19 +284,14 @@ static enum nd_status nd_loader_read_labels(struct nd_loader *loader, struct nd_
     struct nd_npy npy;
     char shape[256];
     int64_t *labels = NULL;
-    enum nd_status status = open_labels(source, &npy, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(open_labels(source, &npy, err));
     if (npy.rank != 1)
         return nd_fail(err, ND_E_PROBE_LABELS, source->path,
                        "%s for labels has shape %s, expected one dimension: a label for each sample",
                        source->what, nd_npy_format_shape(&npy, shape, sizeof shape));
     loader->n_labels = npy.n_elems;
-    status = check_number(loader, err);
-    if (status == ND_OK)
-        status = read_integers(source, &npy, &labels, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_number(loader, err));
+    ND_TRY(read_integers(source, &npy, &labels, err));
     free(loader->labels);
     loader->labels = labels;
     return ND_OK;
@@ -323,9 +304,7 @@ static enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t samp
     struct nd_npy npy;
     char shape[256];
     int64_t *label = NULL;
-    enum nd_status status = open_labels(source, &npy, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(open_labels(source, &npy, err));
     if (npy.rank > 1 || npy.n_elems != 1)
         return nd_fail(err, ND_E_PROBE_LABELS, source->path,
                        "%s has shape %s, expected the label of one sample", source->what,
@@ -335,9 +314,7 @@ static enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t samp
         if (loader->labels == NULL)
             return nd_fail_memory(err);
     }
-    status = read_integers(source, &npy, &label, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_integers(source, &npy, &label, err));
     loader->labels[sample] = *label;
     loader->n_labels++;
     free(label);
@@ -347,9 +324,7 @@ static enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t samp
 /* Hands the labels to the probe. ND_E_PROBE_LABELS when there are labels, but not one for each sample. */
 static enum nd_status nd_loader_finish(struct nd_loader *loader, struct nd_error *err)
 {
-    enum nd_status status = loader->labels != NULL ? check_number(loader, err) : ND_OK;
-    if (status != ND_OK)
-        return status;
+    ND_TRY(loader->labels != NULL ? check_number(loader, err) : ND_OK);
     loader->probe->labels = loader->labels;
     loader->labels = NULL;
     return ND_OK;
@@ -450,13 +425,11 @@ static enum nd_status load_item(struct nd_loader *loader, const struct list *lis
 static enum nd_status load_line(struct nd_loader *loader, const struct list *list, char *line, size_t sample,
                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     char *rest = NULL;
     nd_loader_next_sample(loader);
-    for (char *item = strtok_r(line, blanks, &rest); item != NULL && status == ND_OK;
-         item = strtok_r(NULL, blanks, &rest))
-        status = load_item(loader, list, item, sample, err);
-    return status == ND_OK ? nd_loader_check_filled(loader, list->path, err) : status;
+    for (char *item = strtok_r(line, blanks, &rest); item != NULL; item = strtok_r(NULL, blanks, &rest))
+        ND_TRY(load_item(loader, list, item, sample, err));
+    return nd_loader_check_filled(loader, list->path, err);
 }
 
 static enum nd_status load_lines(struct nd_loader *loader, const struct list *list, struct nd_error *err)

@@ -25,9 +25,7 @@ enum nd_status nd_source_open(struct nd_source *source, const char *path, struct
 {
     struct nd_source made = {.is_file = true};
     uint64_t size_bytes;
-    enum nd_status status = nd_file_open(path, &made.fd, &size_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_open(path, &made.fd, &size_bytes, err));
     made.size_bytes = (size_t)size_bytes;
     made.path = nd_strdup(path);
     made.what = quoted(path, NULL);

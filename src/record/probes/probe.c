@@ -210,9 +210,7 @@ enum nd_status nd_quantiser_init(struct nd_probe_quantiser *quantiser, const str
             made.n_inner *= (size_t)target->shape.dims[d];
     }
     for (size_t channel = 0; channel < quant->n; channel++) {
-        enum nd_status status = check_channel(&made, target, channel, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(check_channel(&made, target, channel, err));
     }
     *quantiser = made;
     return ND_OK;
@@ -288,9 +286,7 @@ static enum nd_status nd_generate_ties(const struct nd_probe_target *target,
     if (!nd_target_has_quantiser(target))
         return nd_generate_zeros(target, args, data, err);
     struct nd_probe_quantiser quantiser;
-    enum nd_status status = nd_quantiser_init(&quantiser, target, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_quantiser_init(&quantiser, target, err));
     size_t n = 0;
     nd_shape_n_elems(&target->shape, &n, NULL); /* checked when the probe was created */
     uint64_t n_ties = (uint64_t)(quantiser.qvalue_max - quantiser.qvalue_min);
@@ -401,9 +397,7 @@ static enum nd_status nd_generate_ramp(const struct nd_probe_target *target,
     }
     struct nd_probe_quantiser quantiser = {0};
     bool has_quantiser = nd_target_has_quantiser(target);
-    enum nd_status status = has_quantiser ? nd_quantiser_init(&quantiser, target, err) : ND_OK;
-    if (status != ND_OK)
-        return status;
+    ND_TRY(has_quantiser ? nd_quantiser_init(&quantiser, target, err) : ND_OK);
     for (size_t i = 0; i < n; i++) {
         float value;
         if (has_quantiser) {
@@ -657,9 +651,7 @@ static enum nd_status nd_generate_uniform(const struct nd_probe_target *target,
     nd_shape_n_elems(&target->shape, &n, NULL); /* checked when the probe was created */
     struct nd_probe_quantiser quantiser = {0};
     if (nd_target_has_quantiser(target)) {
-        enum nd_status status = nd_quantiser_init(&quantiser, target, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_quantiser_init(&quantiser, target, err));
     }
     bool is_float = nd_dtype_is_float(target->dtype);
     struct nd_qvalue_range range = {0, 1, 1}; /* of bool */
@@ -792,13 +784,11 @@ enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec
 enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char *const *specs, size_t n_specs,
                                        struct nd_probe **probes, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n_specs; i++) {
-        status = nd_probe_for_model(model, specs[i], &probes[i], err);
-        if (status == ND_OK)
-            status = check_labels(model, probes[i], err);
+    for (size_t i = 0; i < n_specs; i++) {
+        ND_TRY(nd_probe_for_model(model, specs[i], &probes[i], err));
+        ND_TRY(check_labels(model, probes[i], err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_probes_for_model(const struct nd_model *model, const char *const *specs, size_t n_specs,

@@ -51,9 +51,7 @@ static enum nd_status use_count(struct nd_qnr *run, struct nd_yaml *yaml, struct
     const char *text = NULL;
     const yaml_mark_t *mark = NULL;
     uint64_t n = 0;
-    enum nd_status status = find_count(yaml, &text, &mark, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_count(yaml, &text, &mark, err));
     if (text == NULL)
         return nd_qnr_fact(run, "metadata", NULL, err, "'%s' does not state 'inferences_completed'",
                            yaml->file.path);
@@ -299,9 +297,7 @@ static enum nd_status check_sources(const struct nd_qnr *run, struct nd_error *e
         if (b == NULL)
             return nd_fail(err, ND_E_QNN_STATED, a->file, "'%s' has an output '%s', but '%s' has none",
                            run->manifest.path, a->file, run->context.path);
-        enum nd_status status = nd_qnr_agree(a, run->manifest.path, b, run->context.path, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_qnr_agree(a, run->manifest.path, b, run->context.path, err));
     }
     if (run->manifest.build_id != NULL && run->context.build_id != NULL &&
         strcmp(run->manifest.build_id, run->context.build_id) != 0) {

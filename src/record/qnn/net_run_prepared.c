@@ -210,19 +210,16 @@ static enum nd_status add_input(struct nd_qnr *run, const char *name, const stru
     char shape[128];
     void *data = NULL;
     size_t n_elems = 0, n_native = 0;
-    enum nd_status status = nd_shape_size_bytes(&stated->shape, stated->dtype, &n_native, err);
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&stated->shape, &n_elems, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&stated->shape, stated->dtype, &n_native, err));
+    ND_TRY(nd_shape_n_elems(&stated->shape, &n_elems, err));
     enum nd_dtype dtype = source->size_bytes == n_native ? stated->dtype : ND_DTYPE_F32;
     if (source->size_bytes != n_native && source->size_bytes != n_elems * sizeof(float))
         return nd_fail(err, ND_E_QNN_SIZE, source->path, "%s has %zu bytes, but input '%s', %s %s, takes %zu",
                        source->what, source->size_bytes, name, nd_dtype_name(stated->dtype),
                        nd_shape_format(&stated->shape, shape, sizeof shape), n_native);
     const struct nd_imported_new sample = {ND_IMPORTED_INPUT, name, source->what, dtype, stated->shape, index};
-    status = nd_imported_add(run->imported, &sample, &data, err);
-    return status == ND_OK ? nd_source_read(source, data, source->size_bytes, err) : status;
+    ND_TRY(nd_imported_add(run->imported, &sample, &data, err));
+    return nd_source_read(source, data, source->size_bytes, err);
 }
 
 /* Whether all inputs of the list can be stored: known, there, and of a type that the model takes. */

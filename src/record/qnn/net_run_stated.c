@@ -264,18 +264,14 @@ static enum nd_status read_prepared_list(const json_t *root, const char *key, co
         return fail_key(path, NULL, key, "a list of tensors", err);
     json_array_foreach(array, i, object)
     {
-        enum nd_status status = read_prepared(object, path, list, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(read_prepared(object, path, list, err));
     }
     return ND_OK;
 }
 
 enum nd_status nd_qnr_read_manifest(const char *path, struct nd_qnr_source *out, struct nd_error *err)
 {
-    enum nd_status status = load(path, &out->root, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(load(path, &out->root, err));
     const json_t *version = json_object_get(out->root, "npudiff_prepare");
     const json_t *sdk = json_object_get(json_object_get(out->root, "runtime"), "sdk");
     out->path = nd_strdup(path);
@@ -284,8 +280,8 @@ enum nd_status nd_qnr_read_manifest(const char *path, struct nd_qnr_source *out,
         return nd_fail_memory(err);
     if (!json_is_integer(version) || json_integer_value(version) != 1)
         return fail_key(path, NULL, "npudiff_prepare", "1, the version that is read", err);
-    status = read_prepared_list(out->root, "outputs", path, &out->outputs, err);
-    return status == ND_OK ? read_prepared_list(out->root, "inputs", path, &out->inputs, err) : status;
+    ND_TRY(read_prepared_list(out->root, "outputs", path, &out->outputs, err));
+    return read_prepared_list(out->root, "inputs", path, &out->inputs, err);
 }
 
 /* ---- the JSON of a context ---- */
@@ -344,10 +340,7 @@ static enum nd_status read_context_list(const json_t *graph, const char *key,
         return fail_key(path, NULL, key, "a list of tensors", err);
     json_array_foreach(array, i, tensor)
     {
-        enum nd_status status =
-            read_context_tensor(json_object_get(tensor, "info"), encodings, path, list, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(read_context_tensor(json_object_get(tensor, "info"), encodings, path, list, err));
     }
     return ND_OK;
 }

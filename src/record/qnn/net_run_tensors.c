@@ -312,9 +312,7 @@ static enum nd_status add_file(struct nd_qnr *run, const char *name, struct nd_e
     size_t n_sidecar = nd_stem_bytes(name, sidecar_suffix), n_raw = nd_stem_bytes(name, raw_suffix);
     if (n_sidecar == 0 && n_raw == 0)
         return nd_qnr_fact(run, "ignored", NULL, err, "'%s' and what else is no .raw file", name);
-    enum nd_status status = n_sidecar > 0 ? ND_OK : is_native_of(run, name, &is_native, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(n_sidecar > 0 ? ND_OK : is_native_of(run, name, &is_native, err));
     size_t n = n_sidecar > 0 ? n_sidecar : is_native ? nd_stem_bytes(name, native_suffix) : n_raw;
     char *stem = strndup(name, n);
     struct nd_qnr_tensor *tensor = stem != NULL ? find_tensor(run, stem) : NULL;
@@ -669,10 +667,9 @@ static enum nd_status describe(struct nd_qnr *run, struct nd_qnr_tensor *t, stru
 
 enum nd_status nd_qnr_describe(struct nd_qnr *run, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < run->n_tensors; i++)
-        status = describe(run, &run->tensors[i], err);
-    return status;
+    for (size_t i = 0; i < run->n_tensors; i++)
+        ND_TRY(describe(run, &run->tensors[i], err));
+    return ND_OK;
 }
 
 /* ---- their bytes ---- */
@@ -719,12 +716,11 @@ static enum nd_status check_floats(struct nd_qnr *run, const struct nd_qnr_tenso
                                    const void *qvalues, struct nd_error *err)
 {
     struct nd_source source = {0};
-    enum nd_status status = open_file(run, t, result, false, &source, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(open_file(run, t, result, false, &source, err));
     size_t n = source.size_bytes / sizeof(float);
     float *floats = nd_tensor_alloc(source.size_bytes);
-    status = floats != NULL ? nd_source_read(&source, floats, source.size_bytes, err) : nd_fail_memory(err);
+    enum nd_status status =
+        floats != NULL ? nd_source_read(&source, floats, source.size_bytes, err) : nd_fail_memory(err);
     if (status == ND_OK && t->quant != NULL && (nd_dtype_is_integer(t->dtype) || t->dtype == ND_DTYPE_BOOL))
         status = nd_qnr_compare_floats(t, &source, floats, qvalues, n, err);
     else if (status == ND_OK)

@@ -177,10 +177,9 @@ static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_e
 /* prepare.c: config.json, htp.json, run.sh, README.txt. */
 static enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struct nd_error *err)
 {
-    enum nd_status status = put_config(work, err);
-    if (status == ND_OK)
-        status = put_script(work, err);
-    return status == ND_OK ? put_readme(work, err) : status;
+    ND_TRY(put_config(work, err));
+    ND_TRY(put_script(work, err));
+    return put_readme(work, err);
 }
 
 /* The samples of the probes as files of the codes that the context takes. */
@@ -244,12 +243,10 @@ static enum nd_status quantise_sample(const struct nd_prepare_work *work,
             "input '%s' is %s and quantised in a way that is not handled here: float32 with constant "
             "scales is",
             input->name, nd_dtype_name(input->dtype));
-    enum nd_status status = nd_quantiser_init(&quantiser, &target, err);
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&input->shape, &n, err);
-    if (status == ND_OK)
-        nd_prepare_quantise(data, n, tensor->quant, quantiser.n_inner, tensor->dtype, qvalues);
-    return status;
+    ND_TRY(nd_quantiser_init(&quantiser, &target, err));
+    ND_TRY(nd_shape_n_elems(&input->shape, &n, err));
+    nd_prepare_quantise(data, n, tensor->quant, quantiser.n_inner, tensor->dtype, qvalues);
+    return ND_OK;
 }
 
 /* ---- files ---- */
@@ -562,16 +559,14 @@ enum nd_status nd_prepare(const struct nd_workload *workload, const char *folder
 {
     struct nd_prepare_options own;
     nd_prepare_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
     struct nd_prepare_work work = {.model = workload->model,
                                    .device = workload->device,
                                    .probes = workload->probes,
                                    .n_probes = workload->n_probes,
                                    .options = options};
-    status = nd_prepare_folder(&work, folder, err);
+    enum nd_status status = nd_prepare_folder(&work, folder, err);
     if (status == ND_OK && summary != NULL)
         summarise(&work, summary);
     nd_prepare_work_deinit(&work);

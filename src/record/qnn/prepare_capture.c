@@ -79,13 +79,12 @@ static enum nd_status sample_init(const struct nd_returned *returned, struct sam
                               .data = nd_calloc(n, sizeof *sample->data),
                               .output_of = nd_calloc(n, sizeof *sample->output_of),
                               .input_of = nd_calloc(n, sizeof *sample->input_of)};
-    enum nd_status status = ND_OK;
     if (sample->views == NULL || sample->pointers == NULL || sample->data == NULL ||
         sample->output_of == NULL || sample->input_of == NULL)
-        status = nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < n; e++)
-        status = connect_tensor(returned, e, sample, err);
-    return status;
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n; e++)
+        ND_TRY(connect_tensor(returned, e, sample, err));
+    return ND_OK;
 }
 
 /* ---- reading ---- */
@@ -199,7 +198,6 @@ static enum nd_status read_tensors(const struct nd_returned *returned, const str
 static enum nd_status read_batch(const struct nd_returned *returned, const struct sample *sample,
                                  size_t n_results, struct batch *batch, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n = batch->row_bytes > 0 ? BATCH_BYTES / batch->row_bytes : RESULTS_AT_ONCE;
     n = n < 1 ? 1 : n > RESULTS_AT_ONCE ? RESULTS_AT_ONCE : n;
     batch->n = n < n_results - batch->first ? n : n_results - batch->first;
@@ -208,12 +206,12 @@ static enum nd_status read_batch(const struct nd_returned *returned, const struc
     batch->rows = nd_calloc(batch->n, batch->row_bytes);
     if (batch->rows == NULL)
         return nd_fail_memory(err);
-    for (size_t first = 0; status == ND_OK && first < sample->n; first += FILES_AT_ONCE) {
+    for (size_t first = 0; first < sample->n; first += FILES_AT_ONCE) {
         size_t last = first + FILES_AT_ONCE < sample->n ? first + FILES_AT_ONCE : sample->n;
         if (bytes_of(returned, sample, first, last) > 0)
-            status = read_tensors(returned, sample, batch, first, last, err);
+            ND_TRY(read_tensors(returned, sample, batch, first, last, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Codes that were fed are those of the file here. */
@@ -500,15 +498,14 @@ enum nd_status nd_prepared_capture(struct nd_capture_job *capture, char **folder
 {
     struct nd_error why = {0};
     struct net_run run = {.capture = capture, .stage = "prepare"};
-    enum nd_status status = check_options(capture, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_options(capture, err));
     *folder = nd_path_join(capture->folder, "run");
     run.folder = *folder;
     run.prepared = nd_path_join(capture->folder, "prepared");
     run.scratch = nd_path_join(capture->folder, "packed");
-    status = *folder != NULL && run.prepared != NULL && run.scratch != NULL ? begin_spool(&run, err)
-                                                                            : nd_fail_memory(err);
+    enum nd_status status = *folder != NULL && run.prepared != NULL && run.scratch != NULL
+                                ? begin_spool(&run, err)
+                                : nd_fail_memory(err);
     if (status == ND_OK) {
         status = prepare_and_run(&run, &why);
         enum nd_status closed = nd_spool_writer_close(&run.writer, status == ND_OK ? &why : NULL);

@@ -45,9 +45,7 @@ static enum nd_status write_model(const char *path, struct nd_error *err)
     int64_t zero_point = 0;
     const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero_point};
     struct nd_compose *c = NULL;
-    enum nd_status status = nd_compose_create(21, &c, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_compose_create(21, &c, err));
     nd_compose_input(c, "a", ND_DTYPE_U8, &shape);
     nd_compose_input(c, "b", ND_DTYPE_U8, &shape);
     nd_compose_dequantize(c, "a", "a_real", &quant, ND_DTYPE_U8);
@@ -55,7 +53,7 @@ static enum nd_status write_model(const char *path, struct nd_error *err)
     nd_compose_node(c, "Add", (const char *[]){"a_real", "b_real", NULL}, "sum");
     nd_compose_quantize(c, "sum", "c", &quant, ND_DTYPE_U8);
     nd_compose_output(c, "c", ND_DTYPE_U8, &shape);
-    status = nd_compose_write(c, path, err);
+    enum nd_status status = nd_compose_write(c, path, err);
     nd_compose_destroy(&c);
     return status;
 }
@@ -305,11 +303,8 @@ static enum nd_status check_build(struct check *check, struct nd_error *err)
 {
     const struct nd_runtime_info *info = check->info;
     char *found = NULL;
-    enum nd_status status = ND_OK;
     if (info->backend_library != NULL)
-        status = nd_elf_find_qnn_build(info->backend_library, &found, err);
-    if (status != ND_OK)
-        return status;
+        ND_TRY(nd_elf_find_qnn_build(info->backend_library, &found, err));
     if (info->build_id != NULL && (found == NULL || strcmp(found, info->build_id) != 0))
         add_problem(check, "its backend is build %s, not %s", found != NULL ? found : "(none)", info->build_id);
     nd_tree_set(check->row, "build_id", found != NULL ? json_string(found) : json_null());
@@ -353,9 +348,7 @@ static enum nd_status run_cpu(struct check *check, struct nd_runtime_trial *tria
     struct nd_runtime_trial_result result;
     const char *said = check->info->ort_version;
     tell(check, "cpu");
-    enum nd_status status = nd_runtime_trial_run(trial, check->info->id, NULL, &result, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runtime_trial_run(trial, check->info->id, NULL, &result, err));
     *loads = result.failure.id == 0;
     if (!*loads)
         add_problem(check, "a small model does not run on the CPU: %s", result.failure.message);
@@ -487,13 +480,11 @@ enum nd_status nd_runtimes_check(const char *id, const struct nd_runtime_checkin
                                  enum nd_exit *exit_code, struct nd_error *err)
 {
     struct nd_runtime_checking own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, how, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, how, err));
     how = &own;
     bool is_fine = true;
     json_t *runtimes = json_array();
-    status = runtimes != NULL ? ND_OK : nd_fail_memory(err);
+    enum nd_status status = runtimes != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = check_all(id, how, runtimes, &is_fine, err);
     json_t *root = json_pack("{s:o}", "runtimes", runtimes);

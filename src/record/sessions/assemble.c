@@ -186,22 +186,20 @@ static void settle_axis(struct nd_tensor *tensor)
 static enum nd_status complete_tensors(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
                                        const struct nd_spool_index *index, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     graph->tensors = nd_calloc(assembly->n_tensors, sizeof *graph->tensors);
     graph->providers = nd_calloc(assembly->n_tensors, sizeof *graph->providers);
     if (graph->tensors == NULL || graph->providers == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < assembly->n_tensors; e++) {
+    for (size_t e = 0; e < assembly->n_tensors; e++) {
         graph->n_tensors = e + 1;
-        status = nd_tensor_copy(assembly->tensors[e], &graph->tensors[e], err);
-        if (status == ND_OK && index->outputs[e].is_known) {
+        ND_TRY(nd_tensor_copy(assembly->tensors[e], &graph->tensors[e], err));
+        if (index->outputs[e].is_known) {
             graph->tensors[e].dtype = index->outputs[e].dtype;
             graph->tensors[e].shape = index->outputs[e].shape;
         }
-        if (status == ND_OK)
-            settle_axis(&graph->tensors[e]);
+        settle_axis(&graph->tensors[e]);
     }
-    return status;
+    return ND_OK;
 }
 
 /* The providers of the nodes of one pass. */
@@ -277,16 +275,12 @@ static enum nd_status nd_assembled_graph_init(struct nd_assembled_graph *graph,
                                               const struct nd_assembly *assembly,
                                               const struct nd_spool_index *index, struct nd_error *err)
 {
-    enum nd_status status = complete_tensors(graph, assembly, index, err);
-    if (status == ND_OK)
-        status = read_nodes(index->nodes, index->n_nodes, &graph->nodes, err);
-    if (status == ND_OK)
-        graph->n_nodes = index->n_nodes;
-    if (status == ND_OK)
-        status = read_nodes(index->later_nodes, index->n_later_nodes, &graph->later_nodes, err);
-    if (status == ND_OK)
-        graph->n_later_nodes = index->n_later_nodes;
-    return status == ND_OK ? find_all_providers(graph, assembly, index, err) : status;
+    ND_TRY(complete_tensors(graph, assembly, index, err));
+    ND_TRY(read_nodes(index->nodes, index->n_nodes, &graph->nodes, err));
+    graph->n_nodes = index->n_nodes;
+    ND_TRY(read_nodes(index->later_nodes, index->n_later_nodes, &graph->later_nodes, err));
+    graph->n_later_nodes = index->n_later_nodes;
+    return find_all_providers(graph, assembly, index, err);
 }
 
 static void nd_assembled_graph_deinit(struct nd_assembled_graph *graph)
@@ -513,17 +507,14 @@ static enum nd_status write_failure(struct nd_capture_writer *writer, const stru
 {
     const struct nd_attr code = {
         .group = (char *)"failure", .key = (char *)"code", .type = ND_ATTR_I64, .i64 = assembled->failure.id};
-    enum nd_status status = nd_capture_writer_attr(writer, &code, err);
-    if (status == ND_OK)
-        status = write_string(writer, "failure", "stage", assembled->stage, err);
-    if (status == ND_OK)
-        status = write_string(writer, "failure", "message", assembled->failure.message, err);
-    if (status == ND_OK)
-        status = write_string(writer, "failure", "object", assembled->failure.object, err);
+    ND_TRY(nd_capture_writer_attr(writer, &code, err));
+    ND_TRY(write_string(writer, "failure", "stage", assembled->stage, err));
+    ND_TRY(write_string(writer, "failure", "message", assembled->failure.message, err));
+    ND_TRY(write_string(writer, "failure", "object", assembled->failure.object, err));
     /* A refused placement is told whole by its message; refused nodes are no failed graph. */
-    if (status == ND_OK && strcmp(assembled->stage, "placement") != 0)
-        status = nd_failure_write(writer, findings, assembly->model, &assembled->failure, err);
-    return status;
+    if (strcmp(assembled->stage, "placement") != 0)
+        return nd_failure_write(writer, findings, assembly->model, &assembled->failure, err);
+    return ND_OK;
 }
 
 /* ---- probes ---- */

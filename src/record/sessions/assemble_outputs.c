@@ -434,17 +434,14 @@ static enum nd_status rebuild_chunk(const struct chunk_source *source, size_t ch
                                     struct nd_capture_dataset *dataset, struct nd_error *err)
 {
     const struct nd_chunk_layout *layout = source->layout;
-    enum nd_status status = gather_chunk(source, span, whole, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(gather_chunk(source, span, whole, err));
     if (source->output->deflate_level == 0)
         return nd_capture_writer_chunk(dataset, chunk, source->raw, span->n_bytes, err);
     size_t encoded_bytes = 0;
     memset(source->raw + span->n_bytes, 0, layout->chunk_bytes - span->n_bytes);
-    status = nd_chunk_encode(layout, source->raw, source->output->deflate_level, source->encoded,
-                             &encoded_bytes, err);
-    return status == ND_OK ? nd_capture_writer_chunk(dataset, chunk, source->encoded, encoded_bytes, err)
-                           : status;
+    ND_TRY(nd_chunk_encode(layout, source->raw, source->output->deflate_level, source->encoded, &encoded_bytes,
+                           err));
+    return nd_capture_writer_chunk(dataset, chunk, source->encoded, encoded_bytes, err);
 }
 
 /* ---- held against digests ---- */

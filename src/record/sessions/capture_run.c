@@ -608,9 +608,7 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
 {
     struct nd_capture_options own;
     nd_capture_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
     struct nd_capture_job capture = {.model = workload->model,
                                      .device = workload->device,
@@ -620,7 +618,7 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
                                      .begun_ns = nd_clock_awake_ns()};
     struct nd_agent_exit exit = {0};
     char *folder = NULL, *run_folder = NULL;
-    status = check_request(workload, path, options, err);
+    enum nd_status status = check_request(workload, path, options, err);
     if (status == ND_OK)
         status = make_folder(path, options->resume, &folder, err);
     if (status == ND_OK && !options->replace && access(path, F_OK) == 0) {

@@ -191,36 +191,30 @@ static enum nd_status put_attr(struct nd_capture_writer *writer, const char *key
 static enum nd_status put_memory(struct nd_capture_writer *writer, const struct nd_log_finding *memory,
                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; memory != NULL && i < memory->n_amounts && status == ND_OK; i++) {
+    for (size_t i = 0; memory != NULL && i < memory->n_amounts; i++) {
         char key[32];
         snprintf(key, sizeof key, "memory_%s", memory->amounts[i].name);
-        status = put_attr(writer, key, NULL, memory->amounts[i].value, err);
+        ND_TRY(put_attr(writer, key, NULL, memory->amounts[i].value, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_cell(struct nd_capture_writer *writer, const struct cell *cell, struct nd_error *err)
 {
-    enum nd_status status = put_attr(writer, "qnn_stage", nd_log_stage_name(cell->stage), 0, err);
-    if (status == ND_OK && cell->has_code)
-        status = put_attr(writer, "raw_code", NULL, (double)cell->code, err);
-    if (status == ND_OK && cell->has_code)
-        status = put_attr(writer, "symbol", nd_log_code_symbol(cell->code), 0, err);
-    if (status == ND_OK)
-        status = put_attr(writer, "operator", cell->op, 0, err);
-    if (status == ND_OK)
-        status = put_attr(writer, "log_node", cell->log_node, 0, err);
-    if (status == ND_OK)
-        status = put_attr(writer, "node", cell->model_node, 0, err);
-    if (status == ND_OK && cell->cascade.n > 0) {
-        status = put_attr(writer, "n_roots", NULL, (double)cell->cascade.n_roots, err);
-        if (status == ND_OK)
-            status = put_attr(writer, "n_followers", NULL, (double)cell->cascade.n_followers, err);
-        if (status == ND_OK)
-            status = put_attr(writer, "n_unplaced", NULL, (double)cell->cascade.n_unplaced, err);
+    ND_TRY(put_attr(writer, "qnn_stage", nd_log_stage_name(cell->stage), 0, err));
+    if (cell->has_code)
+        ND_TRY(put_attr(writer, "raw_code", NULL, (double)cell->code, err));
+    if (cell->has_code)
+        ND_TRY(put_attr(writer, "symbol", nd_log_code_symbol(cell->code), 0, err));
+    ND_TRY(put_attr(writer, "operator", cell->op, 0, err));
+    ND_TRY(put_attr(writer, "log_node", cell->log_node, 0, err));
+    ND_TRY(put_attr(writer, "node", cell->model_node, 0, err));
+    if (cell->cascade.n > 0) {
+        ND_TRY(put_attr(writer, "n_roots", NULL, (double)cell->cascade.n_roots, err));
+        ND_TRY(put_attr(writer, "n_followers", NULL, (double)cell->cascade.n_followers, err));
+        ND_TRY(put_attr(writer, "n_unplaced", NULL, (double)cell->cascade.n_unplaced, err));
     }
-    return status == ND_OK ? put_memory(writer, cell->memory, err) : status;
+    return put_memory(writer, cell->memory, err);
 }
 
 /* What the message of the provider lacks: which operator it was. */

@@ -194,13 +194,12 @@ static enum nd_status put_row(struct album *album, const struct nd_comparison *c
                                     .dtype = about->inputs[0].dtype,
                                     .shape = about->inputs[0].shape,
                                     .quant = {.axis = -1}};
-    enum nd_status status = ND_OK;
     if (!find_raster(&input.shape, &album->raster) || nd_layout_make(&input, &album->layout, NULL) != ND_OK)
         return ND_OK;
-    for (size_t i = 0; status == ND_OK && i < row->n_changed_kept && album->n_bytes < MAX_ALL_BYTES; i++)
+    for (size_t i = 0; i < row->n_changed_kept && album->n_bytes < MAX_ALL_BYTES; i++)
         if (row->changed[i].sample < about->n_samples_expected)
-            status = put_image(album, row->changed[i].sample, err);
-    return status;
+            ND_TRY(put_image(album, row->changed[i].sample, err));
+    return ND_OK;
 }
 
 enum nd_status nd_report_images_json(const struct nd_comparison *comparison,

@@ -255,17 +255,16 @@ static bool is_kind(const json_t *document, enum nd_document kind)
 static enum nd_status add_document(struct maker *maker, const json_t *document, struct nd_error *err)
 {
     const json_t *devices = json_object_get(document, "devices");
-    enum nd_status status = ND_OK;
     bool is_comparison = is_kind(document, ND_DOCUMENT_COMPARISON);
     bool is_explanation = is_kind(document, ND_DOCUMENT_EXPLANATION);
     maker->is_known = maker->is_known || is_comparison || is_explanation;
-    for (size_t d = 1; is_comparison && status == ND_OK && d < json_array_size(devices); d++)
-        for (size_t m = 0; status == ND_OK && m < sizeof of_pairs / sizeof of_pairs[0]; m++)
-            status = add_test(maker, document, d, &of_pairs[m], err);
-    for (size_t d = 0; is_explanation && status == ND_OK && d < json_array_size(devices); d++)
-        for (size_t m = 0; status == ND_OK && m < sizeof of_layers / sizeof of_layers[0]; m++)
-            status = add_explained(maker, json_array_get(devices, d), &of_layers[m], err);
-    return status;
+    for (size_t d = 1; is_comparison && d < json_array_size(devices); d++)
+        for (size_t m = 0; m < sizeof of_pairs / sizeof of_pairs[0]; m++)
+            ND_TRY(add_test(maker, document, d, &of_pairs[m], err));
+    for (size_t d = 0; is_explanation && d < json_array_size(devices); d++)
+        for (size_t m = 0; m < sizeof of_layers / sizeof of_layers[0]; m++)
+            ND_TRY(add_explained(maker, json_array_get(devices, d), &of_layers[m], err));
+    return ND_OK;
 }
 
 static enum nd_status add_text(struct maker *maker, const struct nd_report_document *document,

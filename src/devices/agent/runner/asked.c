@@ -216,15 +216,11 @@ static enum nd_status take_floats(struct nd_asked *asked, const struct nd_answer
     struct nd_off_grid off;
     size_t n, n_bytes;
     const struct nd_runner_grid grid = {&asked->quant, &came->shape, came->dtype, asked->dtype};
-    enum nd_status status = nd_shape_size_bytes(&came->shape, asked->dtype, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&came->shape, &n, err);
-    if (status == ND_OK && !nd_grow((void **)&asked->qvalues, &asked->capacity, n_bytes, 1))
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_grid_take(&grid, came->data, asked->qvalues, &off, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&came->shape, asked->dtype, &n_bytes, err));
+    ND_TRY(nd_shape_n_elems(&came->shape, &n, err));
+    if (!nd_grow((void **)&asked->qvalues, &asked->capacity, n_bytes, 1))
+        return nd_fail_memory(err);
+    ND_TRY(nd_grid_take(&grid, came->data, asked->qvalues, &off, err));
     if (off.n > 0 && !rules->rounds_off_grid)
         return nd_fail(
             err, ND_E_RUNNER_GRID, asked->name,
@@ -275,28 +271,21 @@ enum nd_status nd_answer_take(const struct nd_frame *frame, const struct nd_answ
 {
     size_t i, offset = 0;
     const json_t *item;
-    enum nd_status status = ND_OK;
     for (i = 0; i < n_asked; i++)
         asked[i].has_come = false;
     json_array_foreach(json_object_get(frame->message, "outputs"), i, item)
     {
         struct came came;
         struct nd_asked *which = NULL;
-        status = read_came(item, frame, rules->runner, offset, &came, err);
-        if (status == ND_OK)
-            status = find_asked(asked, n_asked, rules->runner, &came, &which, err);
-        if (status == ND_OK)
-            status = check_kind(which, rules->runner, &came, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(read_came(item, frame, rules->runner, offset, &came, err));
+        ND_TRY(find_asked(asked, n_asked, rules->runner, &came, &which, err));
+        ND_TRY(check_kind(which, rules->runner, &came, err));
         struct nd_output_view *view = &views[which - asked];
         if (which->dtype == ND_DTYPE_NONE || which->dtype == came.dtype)
             *view = (struct nd_output_view){
                 .dtype = came.dtype, .shape = came.shape, .data = came.data, .size_bytes = came.n_bytes};
         else
-            status = take_floats(which, rules, &came, view, err);
-        if (status != ND_OK)
-            return status;
+            ND_TRY(take_floats(which, rules, &came, view, err));
         offset += came.n_bytes;
     }
     return check_all(asked, n_asked, rules->runner, frame->data_bytes - offset, err);

@@ -420,11 +420,8 @@ enum nd_status nd_runner_start(struct nd_runner_connection *connection, const ch
     connection->name = nd_strdup(strncmp(base, prefix, strlen(prefix)) == 0 ? base + strlen(prefix) : base);
     if (connection->name == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = connect(connection, path, err);
-    if (status == ND_OK)
-        status = receive(connection, hello_limit_ms, &hello, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(connect(connection, path, err));
+    ND_TRY(receive(connection, hello_limit_ms, &hello, err));
     json_int_t version = json_integer_value(json_object_get(connection->frame.message, "protocol"));
     if (version != ND_RUNNER_PROTOCOL)
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,

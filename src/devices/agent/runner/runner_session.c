@@ -388,9 +388,7 @@ static enum nd_status hand_over(struct nd_runtime_session *session, const json_t
 {
     struct nd_runner_connection *connection = &session->runtime->connection;
     const struct nd_runner_question question = {.message = job, .answer = "ready", .doing = "load the model"};
-    enum nd_status status = nd_runner_ask(connection, &question, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runner_ask(connection, &question, err));
     session->ready = json_incref(connection->frame.message);
     return take_missing(session, err);
 }

@@ -108,27 +108,20 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
     const char *provider = NULL;
     const struct ort_ep_node *const *nodes = NULL;
     size_t n_nodes = 0;
-    enum nd_status status =
-        nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err);
-    if (status == ND_OK)
-        status = nd_ort_check(ort, ort->EpAssignedSubgraph_GetNodes(subgraph, &nodes, &n_nodes), doing, err);
-    if (status == ND_OK &&
-        !nd_grow((void **)&rows->items, &rows->capacity, rows->n + n_nodes, sizeof *rows->items))
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n_nodes; i++) {
+    ND_TRY(nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err));
+    ND_TRY(nd_ort_check(ort, ort->EpAssignedSubgraph_GetNodes(subgraph, &nodes, &n_nodes), doing, err));
+    if (!nd_grow((void **)&rows->items, &rows->capacity, rows->n + n_nodes, sizeof *rows->items))
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n_nodes; i++) {
         struct nd_placement *row = &rows->items[rows->n];
         row->provider = provider;
         row->subgraph = number;
-        status = nd_ort_check(ort, ort->EpAssignedNode_GetName(nodes[i], &row->name), doing, err);
-        if (status == ND_OK)
-            status = nd_ort_check(ort, ort->EpAssignedNode_GetDomain(nodes[i], &row->domain), doing, err);
-        if (status == ND_OK)
-            status =
-                nd_ort_check(ort, ort->EpAssignedNode_GetOperatorType(nodes[i], &row->op_type), doing, err);
-        if (status == ND_OK)
-            rows->n++;
+        ND_TRY(nd_ort_check(ort, ort->EpAssignedNode_GetName(nodes[i], &row->name), doing, err));
+        ND_TRY(nd_ort_check(ort, ort->EpAssignedNode_GetDomain(nodes[i], &row->domain), doing, err));
+        ND_TRY(nd_ort_check(ort, ort->EpAssignedNode_GetOperatorType(nodes[i], &row->op_type), doing, err));
+        rows->n++;
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,
@@ -167,12 +160,8 @@ static enum nd_status read_tensor_info(const struct nd_ort *ort, const struct or
 {
     int element_type = 0;
     size_t rank = 0;
-    enum nd_status status =
-        nd_ort_check(ort, ort->GetTensorElementType(info, &element_type), "reading a tensor's type", err);
-    if (status == ND_OK)
-        status = nd_ort_check(ort, ort->GetDimensionsCount(info, &rank), "reading a tensor's rank", err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_ort_check(ort, ort->GetTensorElementType(info, &element_type), "reading a tensor's type", err));
+    ND_TRY(nd_ort_check(ort, ort->GetDimensionsCount(info, &rank), "reading a tensor's rank", err));
     if (!is_handled((enum nd_dtype)element_type))
         return nd_fail(err, ND_E_DEVICE_OUTPUT, name,
                        "tensor '%s' has element type %d (%s), which is not handled", name, element_type,
@@ -245,20 +234,11 @@ static enum nd_status describe(struct nd_runtime_session *session, struct nd_err
     const struct nd_ort *ort = &session->runtime->ort;
     struct ort_allocator *allocator = NULL;
     size_t n_inputs = 0, n_outputs = 0;
-    enum nd_status status =
-        nd_ort_check(ort, ort->GetAllocatorWithDefaultOptions(&allocator), "getting the allocator", err);
-    if (status == ND_OK)
-        status =
-            nd_ort_check(ort, ort->SessionGetInputCount(session->handle, &n_inputs), "counting inputs", err);
-    if (status == ND_OK)
-        status =
-            nd_ort_check(ort, ort->SessionGetOutputCount(session->handle, &n_outputs), "counting outputs", err);
-    if (status == ND_OK)
-        status =
-            nd_ort_check(ort, ort->CreateCpuMemoryInfo(ARENA_ALLOCATOR, DEFAULT_MEMORY, &session->cpu_memory),
-                         "describing memory", err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_ort_check(ort, ort->GetAllocatorWithDefaultOptions(&allocator), "getting the allocator", err));
+    ND_TRY(nd_ort_check(ort, ort->SessionGetInputCount(session->handle, &n_inputs), "counting inputs", err));
+    ND_TRY(nd_ort_check(ort, ort->SessionGetOutputCount(session->handle, &n_outputs), "counting outputs", err));
+    ND_TRY(nd_ort_check(ort, ort->CreateCpuMemoryInfo(ARENA_ALLOCATOR, DEFAULT_MEMORY, &session->cpu_memory),
+                        "describing memory", err));
     session->inputs = nd_calloc(n_inputs, sizeof *session->inputs);
     session->outputs = nd_calloc(n_outputs, sizeof *session->outputs);
     session->input_names = nd_calloc(n_inputs, sizeof *session->input_names);
@@ -270,11 +250,11 @@ static enum nd_status describe(struct nd_runtime_session *session, struct nd_err
         return nd_fail_memory(err);
     session->n_inputs = n_inputs;
     session->n_outputs = n_outputs;
-    for (size_t i = 0; status == ND_OK && i < n_inputs; i++)
-        status = describe_input(session, allocator, i, err);
-    for (size_t i = 0; status == ND_OK && i < n_outputs; i++)
-        status = describe_output(session, allocator, i, err);
-    return status;
+    for (size_t i = 0; i < n_inputs; i++)
+        ND_TRY(describe_input(session, allocator, i, err));
+    for (size_t i = 0; i < n_outputs; i++)
+        ND_TRY(describe_output(session, allocator, i, err));
+    return ND_OK;
 }
 
 static enum nd_status apply_config(const struct nd_ort *ort, struct ort_session_options *handle,
@@ -282,23 +262,19 @@ static enum nd_status apply_config(const struct nd_ort *ort, struct ort_session_
 {
     /* Where each node went is asked for every time: a provider that quietly leaves work to the CPU must be
      * seen. */
-    enum nd_status status =
-        nd_ort_check(ort, ort->AddSessionConfigEntry(handle, "session.record_ep_graph_assignment_info", "1"),
-                     "asking for placement", err);
-    for (size_t i = 0; status == ND_OK && i < options->n_config; i++)
-        status = nd_ort_check(
+    ND_TRY(nd_ort_check(ort, ort->AddSessionConfigEntry(handle, "session.record_ep_graph_assignment_info", "1"),
+                        "asking for placement", err));
+    for (size_t i = 0; i < options->n_config; i++)
+        ND_TRY(nd_ort_check(
             ort, ort->AddSessionConfigEntry(handle, options->config[i].key, options->config[i].value),
-            options->config[i].key, err);
-    if (status == ND_OK)
-        status = nd_ort_check(ort, ort->SetSessionGraphOptimizationLevel(handle, (int)options->optimisation),
-                              "setting the optimisation level", err);
-    if (status == ND_OK)
-        status =
-            nd_ort_check(ort, ort->SetIntraOpNumThreads(handle, options->n_threads), "setting threads", err);
-    if (status == ND_OK && options->profile_prefix != NULL)
-        status = nd_ort_check(ort, ort->EnableProfiling(handle, options->profile_prefix),
-                              "enabling the profile", err);
-    return status;
+            options->config[i].key, err));
+    ND_TRY(nd_ort_check(ort, ort->SetSessionGraphOptimizationLevel(handle, (int)options->optimisation),
+                        "setting the optimisation level", err));
+    ND_TRY(nd_ort_check(ort, ort->SetIntraOpNumThreads(handle, options->n_threads), "setting threads", err));
+    if (options->profile_prefix != NULL)
+        ND_TRY(nd_ort_check(ort, ort->EnableProfiling(handle, options->profile_prefix), "enabling the profile",
+                            err));
+    return ND_OK;
 }
 
 static enum nd_status append_provider(struct nd_runtime *runtime, struct ort_session_options *handle,
@@ -486,12 +462,10 @@ enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char *
     const struct nd_ort *ort = &session->runtime->ort;
     struct ort_allocator *allocator = NULL;
     char *theirs = NULL;
-    enum nd_status status =
-        nd_ort_check(ort, ort->GetAllocatorWithDefaultOptions(&allocator), "getting the allocator", err);
-    if (status == ND_OK)
-        status = nd_ort_check(ort, ort->SessionEndProfiling(session->handle, allocator, &theirs),
-                              "ending the profile", err);
-    return status == ND_OK ? take_name(ort, allocator, theirs, path, err) : status;
+    ND_TRY(nd_ort_check(ort, ort->GetAllocatorWithDefaultOptions(&allocator), "getting the allocator", err));
+    ND_TRY(nd_ort_check(ort, ort->SessionEndProfiling(session->handle, allocator, &theirs),
+                        "ending the profile", err));
+    return take_name(ort, allocator, theirs, path, err);
 }
 
 enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
@@ -530,16 +504,13 @@ static enum nd_status find_provider_device(struct nd_runtime *runtime, const cha
     const struct nd_ort *ort = &runtime->ort;
     const struct ort_ep_device *const *devices = NULL;
     size_t n = 0;
-    enum nd_status status =
-        nd_ort_check(ort, ort->GetEpDevices(runtime->env, &devices, &n), "listing devices", err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_TRY(nd_ort_check(ort, ort->GetEpDevices(runtime->env, &devices, &n), "listing devices", err));
+    for (size_t i = 0; i < n; i++) {
         if (strcmp(ort->EpDevice_EpName(devices[i]), name) == 0) {
             runtime->provider_device = devices[i];
             return ND_OK;
         }
     }
-    if (status != ND_OK)
-        return status;
     return nd_fail(err, ND_E_RUNTIME_API, name, "provider '%s' offers no device on this machine", name);
 }
 

@@ -280,15 +280,12 @@ static json_t *inputs_json(const struct nd_model *model)
 
 static enum nd_status arithmetics_json(const struct nd_align_job *job, json_t *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < job->n_arithmetics && status == ND_OK; i++) {
+    for (size_t i = 0; i < job->n_arithmetics; i++) {
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
-        status = nd_align_behaviour(job->aligned, job->arithmetics[i], digits, err);
-        if (status == ND_OK)
-            nd_tree_append(out,
-                           json_pack("{s:s, s:s}", "name", job->arithmetics[i]->name, "behaviour", digits));
+        ND_TRY(nd_align_behaviour(job->aligned, job->arithmetics[i], digits, err));
+        nd_tree_append(out, json_pack("{s:s, s:s}", "name", job->arithmetics[i]->name, "behaviour", digits));
     }
-    return status;
+    return ND_OK;
 }
 
 static json_t *layers_json(const struct nd_alignment *result)
@@ -344,17 +341,15 @@ static json_t *accuracy_cost_json(const struct nd_alignment *result)
 
 static enum nd_status probes_json(const struct nd_align_job *job, json_t *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < job->options->n_probes && status == ND_OK; i++) {
+    for (size_t i = 0; i < job->options->n_probes; i++) {
         const struct nd_probe *probe = job->options->probes[i];
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
-        status = nd_certificate_probe_digest(probe, digits, err);
-        if (status == ND_OK)
-            nd_tree_append(out, json_pack("{s:o, s:o, s:o, s:s}", "name", nd_json_string(probe->name), "source",
-                                          nd_json_string(probe->source), "samples", count(probe->n_samples),
-                                          "digest", digits));
+        ND_TRY(nd_certificate_probe_digest(probe, digits, err));
+        nd_tree_append(out, json_pack("{s:o, s:o, s:o, s:s}", "name", nd_json_string(probe->name), "source",
+                                      nd_json_string(probe->source), "samples", count(probe->n_samples),
+                                      "digest", digits));
     }
-    return status;
+    return ND_OK;
 }
 
 static json_t *verification_json(const struct nd_alignment *result)

@@ -95,9 +95,7 @@ static enum nd_status check_accuracy_cost_probes(const struct nd_certificate_che
     for (size_t i = 0; i < n; i++) {
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
         const json_t *probe = json_array_get(probes, i);
-        enum nd_status status = nd_certificate_probe_digest(c->options->probes[i], digits, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_certificate_probe_digest(c->options->probes[i], digits, err));
         if (strcmp(digits, nd_certificate_text(probe, "digest")) != 0)
             return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->options->probes[i]->source,
                            "'%s' has other values than '%s', with which the accuracy cost was measured",
@@ -378,18 +376,17 @@ static enum nd_status check_layers(struct nd_certificate_checker *c, struct nd_e
     if (json_array_size(layers) != result->n_layers)
         return nd_certificate_refuse(c, err, "layers", "the certificate has %zu layers, and the model has %zu",
                                      json_array_size(layers), result->n_layers);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < result->n_layers && status == ND_OK; i++)
-        status = check_layer(c, json_array_get(layers, i), &result->layers[i], err);
-    if (status == ND_OK && c->check->n_refusals == 0 && !has_counts(c))
-        status = nd_certificate_refuse(c, err, "layers",
-                                       "the counts of the certificate are not those of its layers");
-    if (status == ND_OK && c->options->n_devices > 0 && c->check->n_refusals == 0 &&
-        result->n_tensors_equal < result->n_tensors && c->check->n_unknown + c->check->n_differ == 0)
-        status = nd_certificate_refuse(c, err, "devices", "%zu of %zu tensors differ between the devices: %s",
-                                       result->n_tensors - result->n_tensors_equal, result->n_tensors,
-                                       result->groups);
-    return status;
+    for (size_t i = 0; i < result->n_layers; i++)
+        ND_TRY(check_layer(c, json_array_get(layers, i), &result->layers[i], err));
+    if (c->check->n_refusals == 0 && !has_counts(c))
+        ND_TRY(nd_certificate_refuse(c, err, "layers",
+                                     "the counts of the certificate are not those of its layers"));
+    if (c->options->n_devices > 0 && c->check->n_refusals == 0 && result->n_tensors_equal < result->n_tensors &&
+        c->check->n_unknown + c->check->n_differ == 0)
+        ND_TRY(nd_certificate_refuse(c, err, "devices", "%zu of %zu tensors differ between the devices: %s",
+                                     result->n_tensors - result->n_tensors_equal, result->n_tensors,
+                                     result->groups));
+    return ND_OK;
 }
 
 static enum nd_status prove(struct nd_certificate_checker *c, struct nd_error *err)

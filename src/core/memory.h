@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 
@@ -38,5 +40,18 @@ bool nd_take_lost_text(void);
  * array is as it was. Usage: nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)
  */
 bool nd_grow(void **items, size_t *capacity, size_t n_needed, size_t item_bytes);
+
+/* A local variable that owns something gives it back wherever its function returns: `ND_FREED char *path =
+ * NULL;` is freed, `ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};` goes through a function that
+ * takes its address and accepts the empty value. Of several the last declared goes first. */
+#define ND_CLEANUP(function) __attribute__((cleanup(function)))
+#define ND_FREED ND_CLEANUP(nd_free_variable)
+
+static inline void nd_free_variable(void *variable)
+{
+    void *owned;
+    memcpy(&owned, variable, sizeof owned);
+    free(owned);
+}
 
 #endif

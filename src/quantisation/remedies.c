@@ -167,17 +167,14 @@ static enum nd_status conclude(struct nd_search *search, struct nd_error *err)
 enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err)
 {
     const struct nd_quantisation *out = study->out;
+    ND_CLEANUP(nd_search_deinit)
     struct nd_search search = {study, nd_calloc(MAX_LAYERS * ND_MAX_CANDIDATES, sizeof *search.candidates), 0};
-    enum nd_status status = search.candidates != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < out->n_ranked && i < MAX_LAYERS && status == ND_OK; i++)
+    ND_TRY(search.candidates != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t i = 0; i < out->n_ranked && i < MAX_LAYERS; i++)
         if (out->layers[out->ranked[i]].effect_share >= min_share)
-            status = nd_find_candidates(&search, out->ranked[i], err);
-    if (status == ND_OK && search.n > 0)
-        status = try_candidates(&search, err);
-    if (status == ND_OK)
-        status = try_together(&search, err);
-    if (status == ND_OK)
-        status = conclude(&search, err);
-    nd_search_deinit(&search);
-    return status;
+            ND_TRY(nd_find_candidates(&search, out->ranked[i], err));
+    if (search.n > 0)
+        ND_TRY(try_candidates(&search, err));
+    ND_TRY(try_together(&search, err));
+    return conclude(&search, err);
 }

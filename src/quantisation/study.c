@@ -464,18 +464,15 @@ enum nd_status nd_promotions_try(struct nd_promotions *p, const size_t *kept, si
                                  struct nd_error *err)
 {
     size_t n_max = (n_kept + 1) * ND_MAX_TIED;
-    struct nd_change *changes = nd_calloc(p->n * n_max + 1, sizeof *changes);
-    struct nd_trial *trials = nd_calloc(p->n + 1, sizeof *trials);
-    enum nd_status status = changes != NULL && trials != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < p->n && status == ND_OK; i++)
+    ND_FREED struct nd_change *changes = nd_calloc(p->n * n_max + 1, sizeof *changes);
+    ND_FREED struct nd_trial *trials = nd_calloc(p->n + 1, sizeof *trials);
+    ND_TRY(changes != NULL && trials != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t i = 0; i < p->n; i++)
         trials[i] = (struct nd_trial){.changes = changes + i * n_max,
                                       .n_changes = join(p, kept, n_kept, i, changes + i * n_max),
                                       .watched = SIZE_MAX};
-    if (status == ND_OK)
-        status = nd_run_trials(&p->study, trials, p->n, err);
-    for (size_t i = 0; i < p->n && status == ND_OK; i++)
+    ND_TRY(nd_run_trials(&p->study, trials, p->n, err));
+    for (size_t i = 0; i < p->n; i++)
         sqnr_db[i] = trials[i].n_changes > 0 ? trials[i].sqnr_db : (double)NAN;
-    free(changes);
-    free(trials);
-    return status;
+    return ND_OK;
 }

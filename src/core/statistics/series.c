@@ -211,8 +211,8 @@ double nd_series_tick(const double *sorted, size_t n)
     return tick;
 }
 
-/* The 99 % points of sqrt(n) times the dip of uniform series (tools/studies/score_latency dip); between them linear in
- * 1 / sqrt(n). */
+/* The 99 % points of sqrt(n) times the dip of uniform series (tools/studies/score_latency dip); between them
+ * linear in 1 / sqrt(n). */
 double nd_series_dip_limit(size_t n)
 {
     static const struct {
@@ -321,7 +321,7 @@ enum nd_status nd_series_cv(const double *values, size_t n, size_t block, uint64
     for (size_t i = 0; i < n; i++)
         sum += values[i];
     double pivot = sum / (double)n;
-    double *relative = nd_calloc(n, sizeof *relative);
+    ND_FREED double *relative = nd_calloc(n, sizeof *relative);
     if (relative == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n; i++) {
@@ -333,15 +333,13 @@ enum nd_status nd_series_cv(const double *values, size_t n, size_t block, uint64
     if (centre.cv < 1e-12)
         centre.cv = 0;
     *out = (struct nd_series_cv){centre.cv, 0, 0};
-    enum nd_status status = ND_OK;
     if (centre.cv > 0 && n < ND_CV_MAX_DRAWN) {
-        status = bootstrap(&(struct blocks){relative, n, block}, seed, centre.log_se, out, err);
+        ND_TRY(bootstrap(&(struct blocks){relative, n, block}, seed, centre.log_se, out, err));
     } else if (centre.cv > 0) {
         double wide = z_95 * centre.log_se * sqrt((double)block);
         *out = (struct nd_series_cv){centre.cv, centre.cv * exp(-wide), centre.cv * exp(wide)};
     }
-    free(relative);
-    return status;
+    return ND_OK;
 }
 
 /* ---- KEEP ---- */

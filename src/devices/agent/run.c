@@ -446,19 +446,15 @@ static enum nd_status nd_agent_record_profile(struct nd_agent *agent, struct nd_
 {
     if (!wants_profile(agent))
         return ND_OK;
-    char *path = NULL;
-    void *text = NULL;
+    ND_FREED char *path = NULL;
+    ND_FREED void *text = NULL;
     size_t text_bytes = 0;
-    enum nd_status status = nd_session_end_profile(agent->session, &path, err);
-    if (status == ND_OK)
-        status = nd_file_read(path, max_profile_bytes, &text, &text_bytes, err);
-    if (status == ND_OK)
-        status = nd_spool_append(
-            agent->writer,
-            &(struct nd_record){.kind = ND_RECORD_PROFILE, .payload = text, .payload_bytes = text_bytes}, err);
-    free(text);
-    free(path);
-    return status == ND_OK ? record_provider_profile(agent, err) : status;
+    ND_TRY(nd_session_end_profile(agent->session, &path, err));
+    ND_TRY(nd_file_read(path, max_profile_bytes, &text, &text_bytes, err));
+    ND_TRY(nd_spool_append(
+        agent->writer,
+        &(struct nd_record){.kind = ND_RECORD_PROFILE, .payload = text, .payload_bytes = text_bytes}, err));
+    return record_provider_profile(agent, err);
 }
 
 static void add_truth(void *context, const char *key, const char *value)
@@ -554,7 +550,7 @@ static bool is_checked_here(const struct nd_agent *agent, size_t tensor)
 static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_agent_job *job = agent->job;
-    struct nd_names names = {0};
+    ND_CLEANUP(nd_names_deinit) struct nd_names names = {0};
     size_t n = 0;
     agent->outputs = nd_calloc(nd_session_n_outputs(agent->session), sizeof *agent->outputs);
     agent->qvalues = nd_calloc(job->n_tensors, sizeof *agent->qvalues);
@@ -562,15 +558,14 @@ static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *e
     agent->checks = nd_calloc(agent->n_check_ids, sizeof *agent->checks);
     if (agent->outputs == NULL || agent->qvalues == NULL || agent->tensors == NULL || agent->checks == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = name_outputs(agent, &names, err);
-    for (size_t e = 0; status == ND_OK && e < job->n_tensors; e++)
+    ND_TRY(name_outputs(agent, &names, err));
+    for (size_t e = 0; e < job->n_tensors; e++)
         if (job->tensors[e].pass == agent->pass)
-            status = find_output(agent, &names, e, &agent->tensors[n++], err);
-    for (size_t i = 0; status == ND_OK && i < agent->n_check_ids; i++)
+            ND_TRY(find_output(agent, &names, e, &agent->tensors[n++], err));
+    for (size_t i = 0; i < agent->n_check_ids; i++)
         if (is_checked_here(agent, agent->check_ids[i]))
-            status = find_output(agent, &names, agent->check_ids[i], &agent->checks[i], err);
-    nd_names_deinit(&names);
-    return status;
+            ND_TRY(find_output(agent, &names, agent->check_ids[i], &agent->checks[i], err));
+    return ND_OK;
 }
 
 static enum nd_status check_types(const struct nd_agent *agent, struct nd_error *err)

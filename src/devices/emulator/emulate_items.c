@@ -149,7 +149,7 @@ static enum nd_status fail_usage(const struct nd_emu_item *item, const struct wo
 
 static enum nd_status fail_program(const struct nd_emu_item *item, const char *value, struct nd_error *err)
 {
-    struct nd_strbuf names = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
     size_t n;
     const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
     for (size_t i = 0; i < n; i++) {
@@ -160,14 +160,12 @@ static enum nd_status fail_program(const struct nd_emu_item *item, const char *v
     const struct nd_layer_arithmetic *layer_arithmetics = nd_layer_arithmetics(&n);
     for (size_t i = 0; i < n; i++)
         nd_strbuf_printf(&names, "%s, ", layer_arithmetics[i].name);
-    enum nd_status status = nd_fail(
+    return nd_fail(
         err, ND_E_DEVICE_PROFILE, item->text,
         "item '%s': no arithmetic '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of "
         "the table of arithmetics, such as value-fp16, gemmlowp, drop-bits:4 and "
         "multiplier:11+rounding:half-up",
         item->text, value, names.text != NULL ? names.text : "", (int)ND_ROUNDING_RULE_MAX_BITS);
-    nd_strbuf_deinit(&names);
-    return status;
 }
 
 static enum nd_status find_word(const struct nd_emu_item *item, const char *name, size_t *out,

@@ -72,22 +72,18 @@ static enum nd_status fail_tensor(const struct bind *bind, const struct nd_emu_i
                                   struct nd_error *err)
 {
     size_t n;
-    struct nd_strbuf near = {0};
-    const char **names = layer_names(bind, &n);
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf near = {0};
+    ND_FREED const char **names = layer_names(bind, &n);
     if (names == NULL)
         return nd_fail_memory(err);
     put_nearest(&near, item->tensor, names, n);
     const char *text = near.text != NULL ? near.text : "none";
-    enum nd_status status =
-        is_there ? nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
-                           "item '%s': tensor '%s' is not made by a layer with fixed scales; such are %s",
-                           item->text, item->tensor, text)
-                 : nd_fail(err, ND_E_MODEL_NO_TENSOR, item->tensor,
-                           "item '%s': the model has no tensor '%s'; near it are %s", item->text, item->tensor,
-                           text);
-    nd_strbuf_deinit(&near);
-    free(names);
-    return status;
+    return is_there ? nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
+                              "item '%s': tensor '%s' is not made by a layer with fixed scales; such are %s",
+                              item->text, item->tensor, text)
+                    : nd_fail(err, ND_E_MODEL_NO_TENSOR, item->tensor,
+                              "item '%s': the model has no tensor '%s'; near it are %s", item->text,
+                              item->tensor, text);
 }
 
 /* Every operator once, of all layers. Freed by the caller: the array and the text that it points into. */

@@ -198,17 +198,16 @@ static enum nd_status describe_output(struct nd_runtime_session *session, const 
 static enum nd_status describe_outputs(struct nd_runtime_session *session, struct nd_error *err)
 {
     const struct nd_model *model = session->model;
-    struct nd_names names = {0};
+    ND_CLEANUP(nd_names_deinit) struct nd_names names = {0};
     session->n_outputs = nd_model_n_outputs(model);
     session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
     session->output_of_tensor = nd_calloc(nd_model_n_tensors(model), sizeof *session->output_of_tensor);
     if (session->outputs == NULL || session->output_of_tensor == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = name_tensors(model, &names, err);
-    for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
-        status = describe_output(session, &names, i, err);
-    nd_names_deinit(&names);
-    return status;
+    ND_TRY(name_tensors(model, &names, err));
+    for (size_t i = 0; i < session->n_outputs; i++)
+        ND_TRY(describe_output(session, &names, i, err));
+    return ND_OK;
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,

@@ -714,27 +714,19 @@ static enum nd_status ask(struct nd_transport *transport, const char *question, 
 enum nd_status nd_device_facts_read(struct nd_transport *transport, struct nd_device_facts *out,
                                     struct nd_error *err)
 {
-    char *question = nd_device_facts_question(transport->nonce);
-    struct nd_remote_reply reply = {0};
-    enum nd_status status = ask(transport, question, &reply, err);
-    if (status == ND_OK)
-        status = nd_device_facts_parse(transport->nonce, reply.out, reply.out_bytes, out, err);
-    nd_remote_reply_deinit(&reply);
-    free(question);
-    return status;
+    ND_FREED char *question = nd_device_facts_question(transport->nonce);
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
+    ND_TRY(ask(transport, question, &reply, err));
+    return nd_device_facts_parse(transport->nonce, reply.out, reply.out_bytes, out, err);
 }
 
 enum nd_status nd_device_facts_finish(struct nd_transport *transport, struct nd_device_facts *device_facts,
                                       struct nd_error *err)
 {
-    char *question = nd_device_facts_question_after(transport->nonce, device_facts->clock_s);
-    struct nd_remote_reply reply = {0};
-    enum nd_status status = ask(transport, question, &reply, err);
-    if (status == ND_OK)
-        status = nd_device_facts_parse_after(transport->nonce, reply.out, reply.out_bytes, device_facts, err);
-    nd_remote_reply_deinit(&reply);
-    free(question);
-    return status;
+    ND_FREED char *question = nd_device_facts_question_after(transport->nonce, device_facts->clock_s);
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
+    ND_TRY(ask(transport, question, &reply, err));
+    return nd_device_facts_parse_after(transport->nonce, reply.out, reply.out_bytes, device_facts, err);
 }
 
 void nd_device_facts_deinit(struct nd_device_facts *device_facts)

@@ -46,11 +46,9 @@ static enum nd_status fail_label(const struct nd_fleet *fleet, const char *uri, 
             nd_texts_add(&seen, label);
         }
     nd_texts_deinit(&seen);
-    char *text = nd_strbuf_take(&list);
-    enum nd_status status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': the labels of '%s' are %s",
-                                    uri, fleet->path, text != NULL && text[0] != '\0' ? text : "none");
-    free(text);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(&list);
+    return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': the labels of '%s' are %s", uri, fleet->path,
+                   text != NULL && text[0] != '\0' ? text : "none");
 }
 
 /* The URIs of the devices with that label, each with what follows the label, in the order of the file; as

@@ -112,11 +112,8 @@ static enum nd_status sign_in(struct nd_remote *remote, struct nd_error *err)
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, remote->root);
     nd_strbuf_printf(&text, " && mkdir -p runs/.%s", remote->transport->nonce);
-    char *command = nd_strbuf_take(&text);
-    enum nd_status status =
-        command != NULL ? nd_transport_shell(remote->transport, command, NULL, err) : nd_fail_memory(err);
-    free(command);
-    return status;
+    ND_FREED char *command = nd_strbuf_take(&text);
+    return command != NULL ? nd_transport_shell(remote->transport, command, NULL, err) : nd_fail_memory(err);
 }
 
 enum nd_status nd_remote_open(struct nd_remote *remote, const struct nd_device *device,

@@ -178,11 +178,8 @@ static enum nd_status mark_complete(const struct nd_bundle *bundle, struct nd_tr
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, bundle->folder);
     nd_strbuf_puts(&text, " && sync && touch .complete");
-    char *command = nd_strbuf_take(&text);
-    enum nd_status status =
-        command != NULL ? nd_transport_shell(transport, command, NULL, err) : nd_fail_memory(err);
-    free(command);
-    return status;
+    ND_FREED char *command = nd_strbuf_take(&text);
+    return command != NULL ? nd_transport_shell(transport, command, NULL, err) : nd_fail_memory(err);
 }
 
 enum nd_status nd_bundles_place(struct nd_bundle *const *bundles, size_t n, struct nd_transport *transport,
@@ -272,15 +269,14 @@ static enum nd_status add(struct nd_remote *remote, size_t *capacity, char *path
 
 static enum nd_status list(struct nd_remote *remote, const char *spool, struct nd_error *err)
 {
-    struct nd_spool_reader reader = {0};
+    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
     struct nd_record record;
     size_t capacity = 0;
-    enum nd_status status = nd_spool_reader_open(&reader, spool, err);
-    while (status == ND_OK && remote->n_libraries < MAX_LIBRARIES && nd_spool_next(&reader, &record))
+    ND_TRY(nd_spool_reader_open(&reader, spool, err));
+    while (remote->n_libraries < MAX_LIBRARIES && nd_spool_next(&reader, &record))
         if (record.kind == ND_RECORD_LIBRARY)
-            status = add(remote, &capacity, nd_fields_get(&record, "path"), err);
-    nd_spool_reader_close(&reader);
-    return status;
+            ND_TRY(add(remote, &capacity, nd_fields_get(&record, "path"), err));
+    return ND_OK;
 }
 
 /* Prints a digest, or "-", for each library that has none yet. */
@@ -380,12 +376,9 @@ static enum nd_status collect_models(struct nd_bundle *bundle, const struct nd_r
 static enum nd_status collect_agent(struct nd_remote *remote, const struct nd_remote_run *run,
                                     struct nd_error *err)
 {
-    char *path = NULL;
-    enum nd_status status = nd_agent_find_abi(run->options->agent, remote->device_facts.abi, &path, err);
-    if (status == ND_OK)
-        status = nd_bundle_add(&remote->agent, "npudiff-agent", path, true, err);
-    free(path);
-    return status;
+    ND_FREED char *path = NULL;
+    ND_TRY(nd_agent_find_abi(run->options->agent, remote->device_facts.abi, &path, err));
+    return nd_bundle_add(&remote->agent, "npudiff-agent", path, true, err);
 }
 
 /* Agent and runtime are those of all runs on the machine, and measured again before each of them; a trial, of

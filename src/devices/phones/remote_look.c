@@ -1,5 +1,6 @@
 /* How a run elsewhere is, and the copy of its spool that grows here. */
 #include "devices/phones/remote_look.h"
+#include "core/memory.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -274,12 +275,9 @@ static enum nd_status push_one(struct nd_remote_session *session, const char *lo
                                struct nd_error *err)
 {
     char hex[ND_SHA256_HEX_BYTES];
-    char *there = nd_path_join(session->folder, name);
-    enum nd_status status = there != NULL ? nd_sha256_file(local, hex, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_transport_push(session->remote->transport, local, hex, there, false, err);
-    free(there);
-    return status;
+    ND_FREED char *there = nd_path_join(session->folder, name);
+    ND_TRY(there != NULL ? nd_sha256_file(local, hex, err) : nd_fail_memory(err));
+    return nd_transport_push(session->remote->transport, local, hex, there, false, err);
 }
 
 static enum nd_status begin_anew(struct nd_remote_session *session, struct nd_error *err)

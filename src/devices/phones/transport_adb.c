@@ -256,12 +256,9 @@ static enum nd_status fail_missing(const struct nd_transport *transport, const s
     struct nd_strbuf names = {0};
     for (size_t i = 0; i < devices->n; i++)
         nd_strbuf_printf(&names, "%s%s", i > 0 ? ", " : "", devices->items[i].serial);
-    char *list = nd_strbuf_take(&names);
-    enum nd_status status =
-        nd_fail(err, ND_E_DEVICE_CONNECT, transport->address, "there is no phone '%s'; adb knows %s",
-                transport->address, list == NULL || list[0] == '\0' ? "of none" : list);
-    free(list);
-    return status;
+    ND_FREED char *list = nd_strbuf_take(&names);
+    return nd_fail(err, ND_E_DEVICE_CONNECT, transport->address, "there is no phone '%s'; adb knows %s",
+                   transport->address, list == NULL || list[0] == '\0' ? "of none" : list);
 }
 
 /* Serial and server, of the address. */

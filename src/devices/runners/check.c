@@ -85,10 +85,9 @@ static int steps_of(size_t tensor, size_t sample, size_t i)
 
 static enum nd_status write_model(const struct test *test, const char *path, struct nd_error *err)
 {
-    struct nd_compose *model = NULL;
-    enum nd_status status =
-        nd_compose_create(nd_dtype_size_bytes(test->of->dtypes[0]) > 1 ? 21 : 19, &model, err);
-    for (size_t t = 0; status == ND_OK && t < test->of->n_tensors; t++) {
+    ND_CLEANUP(nd_compose_destroy) struct nd_compose *model = NULL;
+    ND_TRY(nd_compose_create(nd_dtype_size_bytes(test->of->dtypes[0]) > 1 ? 21 : 19, &model, err));
+    for (size_t t = 0; t < test->of->n_tensors; t++) {
         char x[8], q[8], y[8];
         float step = scale;
         int64_t zero_point = zero_point_of(test->of->dtypes[t]);
@@ -102,10 +101,7 @@ static enum nd_status write_model(const struct test *test, const char *path, str
         nd_compose_output(model, y, ND_DTYPE_F32, &test->of->shape);
         nd_compose_output(model, q, test->of->dtypes[t], &test->of->shape);
     }
-    if (status == ND_OK)
-        status = nd_compose_write(model, path, err);
-    nd_compose_destroy(&model);
-    return status;
+    return nd_compose_write(model, path, err);
 }
 
 static json_t *describe(const char *name, const char *type, const struct nd_shape *shape)

@@ -77,10 +77,8 @@ static char *place_of(const struct nd_part *part)
 /* Makes the folders that lead to the file. */
 static enum nd_status make_parents(const char *path, struct nd_error *err)
 {
-    char *folder = nd_path_dir(path);
-    enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    free(folder);
-    return status;
+    ND_FREED char *folder = nd_path_dir(path);
+    return folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
 }
 
 /* Records a file that lies in the folder: in the manifest's lists. */
@@ -125,27 +123,21 @@ static enum nd_status put_with(struct nd_adding *adding, const char *library, co
                                json_t *manifest, const char *key, struct nd_error *err)
 {
     struct nd_runtime_source source = {0};
-    char *dir = nd_path_dir(library), *place = nd_path_join("with", nd_path_base(library));
-    char *path = place != NULL ? nd_path_join(folder, place) : NULL;
+    ND_FREED char *dir = nd_path_dir(library), *place = nd_path_join("with", nd_path_base(library));
+    ND_FREED char *path = place != NULL ? nd_path_join(folder, place) : NULL;
     struct nd_source_file file = {.name = (char *)nd_path_base(library)};
     struct stat info;
-    enum nd_status status = dir != NULL && path != NULL ? make_parents(path, err) : nd_fail_memory(err);
-    if (status == ND_OK && stat(library, &info) != 0)
-        status = nd_fail(err, ND_E_FILE_OPEN, library, "cannot open '%s': %s", library, strerror(errno));
-    if (status == ND_OK) {
-        file.size_bytes = (uint64_t)info.st_size;
-        source = (struct nd_runtime_source){.path = dir, .n = 1, .files = &file};
-        status = nd_runtime_source_extract(&source, 0, path, adding->how->is_cancelled,
-                                           adding->how->cancel_context, err);
-    }
-    if (status == ND_OK)
-        status = record(manifest, folder, place, err);
-    if (status == ND_OK && key != NULL)
+    ND_TRY(dir != NULL && path != NULL ? make_parents(path, err) : nd_fail_memory(err));
+    if (stat(library, &info) != 0)
+        ND_TRY(nd_fail(err, ND_E_FILE_OPEN, library, "cannot open '%s': %s", library, strerror(errno)));
+    file.size_bytes = (uint64_t)info.st_size;
+    source = (struct nd_runtime_source){.path = dir, .n = 1, .files = &file};
+    ND_TRY(nd_runtime_source_extract(&source, 0, path, adding->how->is_cancelled, adding->how->cancel_context,
+                                     err));
+    ND_TRY(record(manifest, folder, place, err));
+    if (key != NULL)
         nd_tree_set(manifest, key, json_string(place));
-    free(dir);
-    free(place);
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_borrowed(struct nd_adding *adding, size_t a, const char *folder, json_t *manifest,

@@ -119,16 +119,14 @@ static enum nd_status nd_wheel_check(const struct nd_runtime_source *source, siz
     if (file->digest == NULL)
         return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
                        "'%s' is refused: its RECORD has no SHA-256 of '%.200s'", source->path, file->name);
-    char *found = as_recorded(hex);
+    ND_FREED char *found = as_recorded(hex);
     if (found == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
     if (strcmp(found, file->digest) != 0)
-        status = nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
-                         "'%s' is refused: its RECORD says that '%.200s' has the SHA-256 %.64s, but it has %s",
-                         source->path, file->name, file->digest, found);
-    free(found);
-    return status;
+        ND_TRY(nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
+                       "'%s' is refused: its RECORD says that '%.200s' has the SHA-256 %.64s, but it has %s",
+                       source->path, file->name, file->digest, found));
+    return ND_OK;
 }
 
 enum {
@@ -388,12 +386,10 @@ static enum nd_status reader_open(struct reader *reader, const struct nd_runtime
                            reader->file->name, source->path, zip_strerror(source->zip));
         return ND_OK;
     }
-    char *path = nd_path_join(source->path, reader->file->name);
+    ND_FREED char *path = nd_path_join(source->path, reader->file->name);
     if (path == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_file_open(path, &reader->fd, NULL, err);
-    free(path);
-    return status;
+    return nd_file_open(path, &reader->fd, NULL, err);
 }
 
 static enum nd_status reader_read(struct reader *reader, void *buf, size_t size_bytes, size_t *n_read,

@@ -276,26 +276,23 @@ static enum nd_status rank(struct curve *c, struct nd_error *err)
 {
     const struct nd_model *model = c->job->model;
     size_t n_tensors = nd_model_n_tensors(model);
-    bool *is_product = nd_calloc(n_tensors, sizeof *is_product);
-    double *effects = nd_calloc(n_tensors, sizeof *effects);
+    ND_FREED bool *is_product = nd_calloc(n_tensors, sizeof *is_product);
+    ND_FREED double *effects = nd_calloc(n_tensors, sizeof *effects);
     c->ranked = nd_calloc(n_tensors, sizeof *c->ranked);
     c->is_chosen = nd_calloc(n_tensors, sizeof *c->is_chosen);
-    enum nd_status status = is_product != NULL && effects != NULL && c->ranked != NULL && c->is_chosen != NULL
-                                ? ND_OK
-                                : nd_fail_memory(err);
-    for (size_t u = 0; u < nd_model_n_layers(model) && status == ND_OK; u++)
+    ND_TRY(is_product != NULL && effects != NULL && c->ranked != NULL && c->is_chosen != NULL
+               ? ND_OK
+               : nd_fail_memory(err));
+    for (size_t u = 0; u < nd_model_n_layers(model); u++)
         is_product[nd_model_layer(model, u)->tensor] = nd_align_is_product(nd_model_layer(model, u)->op_types);
-    if (status == ND_OK)
-        status = nd_align_effects(c->job, is_product,
-                                  min_of(EFFECT_SAMPLES, nd_align_n_samples(c->job->options)), effects, err);
-    for (size_t e = 0; e < n_tensors && status == ND_OK; e++)
+    ND_TRY(nd_align_effects(c->job, is_product, min_of(EFFECT_SAMPLES, nd_align_n_samples(c->job->options)),
+                            effects, err));
+    for (size_t e = 0; e < n_tensors; e++)
         if (is_product[e])
             c->ranked[c->n++] = (struct ranked){e, effects[e]};
-    if (status == ND_OK && c->n > 0)
+    if (c->n > 0)
         qsort(c->ranked, c->n, sizeof *c->ranked, compare_ranked);
-    free(is_product);
-    free(effects);
-    return status;
+    return ND_OK;
 }
 
 /* ---- one point ---- */
@@ -627,6 +624,7 @@ static enum nd_status choose_layers(struct nd_align_job *job, bool **is_chosen, 
 
 static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chosen, struct nd_error *err)
 {
+    ND_CLEANUP(nd_align_plan_deinit)
     struct nd_align_plan plan = {.model = job->model,
                                  .float_model = job->options->float_model,
                                  .arithmetics = job->arithmetics,
@@ -635,17 +633,11 @@ static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chos
                                  .observed = job->observed,
                                  .scaled = job->equalised != NULL ? job->equalised->scaled : NULL,
                                  .n_scaled = job->equalised != NULL ? job->equalised->n_scaled : 0};
-    enum nd_status status = nd_align_tell(job, "plan", 0, 1, err);
-    if (status == ND_OK)
-        status = nd_align_plan_make(&plan, err);
-    if (status == ND_OK)
-        status = take_steps(job, &plan, err);
-    if (status == ND_OK)
-        status = write_and_prove(job, &plan, err);
-    if (status == ND_OK)
-        status = weigh_and_write(job, &plan, err);
-    nd_align_plan_deinit(&plan);
-    return status;
+    ND_TRY(nd_align_tell(job, "plan", 0, 1, err));
+    ND_TRY(nd_align_plan_make(&plan, err));
+    ND_TRY(take_steps(job, &plan, err));
+    ND_TRY(write_and_prove(job, &plan, err));
+    return weigh_and_write(job, &plan, err);
 }
 
 static enum nd_status align(struct nd_align_job *job, struct nd_error *err)

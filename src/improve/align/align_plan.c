@@ -480,18 +480,17 @@ static enum nd_status nd_align_layer_init(struct nd_align_layer *aligned, const 
     *obstacle = find_obstacle(layer);
     if (*obstacle != NULL)
         return ND_OK;
-    double *reals = NULL, *least = nd_calloc(layer->call->inputs[W_of_layer].quant->n, sizeof *least);
+    ND_FREED double *reals = NULL, *least = nd_calloc(layer->call->inputs[W_of_layer].quant->n, sizeof *least);
     aligned->has_weights = layer->origins[W_of_layer] == ND_EXACT_FROM_CONSTANT;
     aligned->exponent = nd_calloc(layer->call->inputs[W_of_layer].quant->n, sizeof *aligned->exponent);
-    enum nd_status status =
-        least != NULL && aligned->exponent != NULL ? copy_operands(aligned, err) : nd_fail_memory(err);
-    if (status == ND_OK && aligned->has_weights)
-        status = find_reals(&layer->call->inputs[W_of_layer], &reals, err);
-    for (size_t i = 0; status == ND_OK && now->float_weights != NULL && i < aligned->qvalues[W_of_layer].n; i++)
+    ND_TRY(least != NULL && aligned->exponent != NULL ? copy_operands(aligned, err) : nd_fail_memory(err));
+    if (aligned->has_weights)
+        ND_TRY(find_reals(&layer->call->inputs[W_of_layer], &reals, err));
+    for (size_t i = 0; now->float_weights != NULL && i < aligned->qvalues[W_of_layer].n; i++)
         reals[i] = now->float_weights[i];
-    if (status == ND_OK && !choose(aligned, now, reals, least))
+    if (!choose(aligned, now, reals, least))
         *obstacle = "its output must keep its scale, and its operands are both calculated";
-    if (status == ND_OK && *obstacle == NULL) {
+    if (*obstacle == NULL) {
         aligned->quants[X].scale[0] = now->scale_x;
         aligned->quants[X].zero_point[0] = now->zero_x;
         aligned->output.scale[0] = aligned->scales.scale_y;
@@ -503,13 +502,11 @@ static enum nd_status nd_align_layer_init(struct nd_align_layer *aligned, const 
             aligned->quants[W_of_layer].scale[0] = now->scale_w;
             aligned->quants[W_of_layer].zero_point[0] = now->zero_w;
         }
-        status = take_bias(aligned, now, err);
-        if (status == ND_OK && aligned->has_weights && now->seen != NULL)
-            status = nd_align_round(aligned, reals, now->seen, err);
+        ND_TRY(take_bias(aligned, now, err));
+        if (aligned->has_weights && now->seen != NULL)
+            ND_TRY(nd_align_round(aligned, reals, now->seen, err));
     }
-    free(reals);
-    free(least);
-    return status;
+    return ND_OK;
 }
 
 static void nd_align_layer_deinit(struct nd_align_layer *layer)

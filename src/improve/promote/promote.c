@@ -179,23 +179,16 @@ static void add_all(const struct nd_promote_job *job, const struct nd_wide_parts
 static enum nd_status nd_promotion_cost_of(const struct nd_promote_job *job, const size_t *promotions, size_t n,
                                            struct nd_promotion_cost *out, struct nd_error *err)
 {
-    struct nd_widening what = {0};
-    struct nd_wide_parts parts = {0};
-    struct nd_tensor_info *infos = nd_calloc(job->model->graph.n_tensors, sizeof *infos);
+    ND_CLEANUP(nd_widening_deinit) struct nd_widening what = {0};
+    ND_CLEANUP(nd_wide_parts_deinit) struct nd_wide_parts parts = {0};
+    ND_FREED struct nd_tensor_info *infos = nd_calloc(job->model->graph.n_tensors, sizeof *infos);
     *out = (struct nd_promotion_cost){0};
-    enum nd_status status =
-        infos != NULL ? nd_promotions_as_widening(job, promotions, n, &what, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_wide_parts_find(job->model, what.tensors, what.n_tensors, &parts, err);
-    if (status == ND_OK) {
-        nd_infer_declared(job->model, infos);
-        nd_infer_propagate(job->model, infos);
-        add_all(job, &parts, infos, &what, out);
-    }
-    free(infos);
-    nd_wide_parts_deinit(&parts);
-    nd_widening_deinit(&what);
-    return status;
+    ND_TRY(infos != NULL ? nd_promotions_as_widening(job, promotions, n, &what, err) : nd_fail_memory(err));
+    ND_TRY(nd_wide_parts_find(job->model, what.tensors, what.n_tensors, &parts, err));
+    nd_infer_declared(job->model, infos);
+    nd_infer_propagate(job->model, infos);
+    add_all(job, &parts, infos, &what, out);
+    return ND_OK;
 }
 
 static enum nd_status add_layer(struct nd_promote_job *job, size_t index, struct nd_error *err)

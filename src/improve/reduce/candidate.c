@@ -159,17 +159,14 @@ enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_sessio
     if (given->time_limit_s > 0)
         options.time_limit_s = given->time_limit_s;
     *run = (struct nd_run){0};
-    char *path = nd_path_join(session->folder, session->name);
+    ND_FREED char *path = nd_path_join(session->folder, session->name);
     if (path == NULL)
         return nd_fail_memory(err);
     tell(reducer);
     reducer->out->n_sessions++;
     const struct nd_workload workload = {session->model, session->device, session->probes, session->n_probes};
-    enum nd_status status = nd_capture_run(&workload, path, &options, &run->outcome, err);
-    if (status == ND_OK)
-        status = nd_capture_open(path, &run->capture, err);
-    free(path);
-    return status;
+    ND_TRY(nd_capture_run(&workload, path, &options, &run->outcome, err));
+    return nd_capture_open(path, &run->capture, err);
 }
 
 /* ---- cutting out ---- */
@@ -346,17 +343,13 @@ static enum nd_status judge_difference(struct nd_reducer *reducer, const struct 
     const struct nd_device *against = reducer->options->against;
     if (against == NULL)
         return worst_output(reducer, &reducer->recorded, capture, out, err);
-    struct nd_run run = {0};
-    struct nd_recorded expected = {.n_samples = reducer->recorded.n_samples};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
+    ND_CLEANUP(nd_recorded_deinit) struct nd_recorded expected = {.n_samples = reducer->recorded.n_samples};
     const struct nd_session session = nd_candidate_session(candidate, against, "outputs", "reference.h5");
-    enum nd_status status = nd_reducer_run(reducer, &session, &run, err);
-    if (status == ND_OK && !run.outcome.has_failed)
-        status = nd_recorded_add(&expected, &run.capture, true, err);
-    if (status == ND_OK)
-        status = worst_output(reducer, &expected, capture, out, err);
-    nd_recorded_deinit(&expected);
-    nd_run_deinit(&run);
-    return status;
+    ND_TRY(nd_reducer_run(reducer, &session, &run, err));
+    if (!run.outcome.has_failed)
+        ND_TRY(nd_recorded_add(&expected, &run.capture, true, err));
+    return worst_output(reducer, &expected, capture, out, err);
 }
 
 static enum nd_status judge(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,

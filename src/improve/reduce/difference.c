@@ -81,15 +81,13 @@ static enum nd_status read_narrowed(const struct nd_capture *capture, size_t pro
 {
     float *out = wanted->out;
     size_t n = wanted->size_bytes / sizeof *out;
-    double *wide = nd_calloc(n, sizeof *wide);
+    ND_FREED double *wide = nd_calloc(n, sizeof *wide);
     if (wide == NULL)
         return nd_fail_memory(err);
-    enum nd_status status =
-        nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample, 1, wide, err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
+    ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample, 1, wide, err));
+    for (size_t i = 0; i < n; i++)
         out[i] = (float)wide[i];
-    free(wide);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,

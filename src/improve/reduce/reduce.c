@@ -115,12 +115,10 @@ static enum nd_status nd_reducer_write_readme(const struct nd_reducer *reducer,
                      out->n_sessions, out->session_limit);
     nd_strbuf_printf(&text, "model: SHA-256 %s\nnpudiff %s\n", nd_model_sha256(reducer->model), nd_version());
     size_t n = text.len;
-    char *whole = nd_strbuf_take(&text);
+    ND_FREED char *whole = nd_strbuf_take(&text);
     if (whole == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_file_put(path, whole, n, err);
-    free(whole);
-    return status;
+    return nd_file_put(path, whole, n, err);
 }
 
 /* What was found: run once more, and put into a folder with all that reproduces it. */
@@ -201,13 +199,12 @@ static enum nd_status name_capture(const struct nd_reducer *reducer, const struc
     for (const char *at = reducer->device->label; *at != '\0' && n < sizeof name - 4; at++)
         name[n++] = isalnum((unsigned char)*at) || strchr("._@-", *at) != NULL ? *at : '-';
     memcpy(name + n, ".h5", 4);
-    char *from = nd_path_join(candidate->folder, "device.h5"), *to = nd_path_join(candidate->folder, name);
-    enum nd_status status = from != NULL && to != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && strcmp(name, "reference.h5") != 0 && nd_path_exists(from) && rename(from, to) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
-    free(from);
-    free(to);
-    return status;
+    ND_FREED char *from = nd_path_join(candidate->folder, "device.h5"),
+                  *to = nd_path_join(candidate->folder, name);
+    ND_TRY(from != NULL && to != NULL ? ND_OK : nd_fail_memory(err));
+    if (strcmp(name, "reference.h5") != 0 && nd_path_exists(from) && rename(from, to) != 0)
+        ND_TRY(nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno)));
+    return ND_OK;
 }
 
 /* ---- its place ---- */
@@ -529,12 +526,9 @@ static enum nd_status parse_references(struct nd_reducer *reducer, struct nd_err
     if (runtime->id != NULL && runtime->id[0] != '\0' && runtime->ort_library != NULL &&
         runtime->ort_library[0] != '\0')
         nd_strbuf_printf(&text, "@%s", runtime->id);
-    char *uri = nd_strbuf_take(&text);
-    enum nd_status status = uri != NULL ? nd_device_parse(uri, &reducer->cpu, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_device_parse("exact", &reducer->exact, err);
-    free(uri);
-    return status;
+    ND_FREED char *uri = nd_strbuf_take(&text);
+    ND_TRY(uri != NULL ? nd_device_parse(uri, &reducer->cpu, err) : nd_fail_memory(err));
+    return nd_device_parse("exact", &reducer->exact, err);
 }
 
 static enum nd_status describe(struct nd_reducer *reducer, struct nd_error *err)

@@ -184,10 +184,9 @@ static bool stands_alone(const struct nd_graph *graph, size_t n)
 static enum nd_status collect(const size_t *group, size_t n_nodes, struct nd_pieces *out, struct nd_error *err)
 {
     out->items = nd_calloc(n_nodes, sizeof *out->items);
-    size_t *piece_of = nd_calloc(n_nodes, sizeof *piece_of), *n_in = nd_calloc(n_nodes, sizeof *n_in);
-    enum nd_status status =
-        out->items != NULL && piece_of != NULL && n_in != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t n = 0; status == ND_OK && n < n_nodes; n++) {
+    ND_FREED size_t *piece_of = nd_calloc(n_nodes, sizeof *piece_of), *n_in = nd_calloc(n_nodes, sizeof *n_in);
+    ND_TRY(out->items != NULL && piece_of != NULL && n_in != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t n = 0; n < n_nodes; n++) {
         if (group[n] == ND_NO_INDEX)
             continue;
         n_in[group[n]]++;
@@ -195,32 +194,28 @@ static enum nd_status collect(const size_t *group, size_t n_nodes, struct nd_pie
         if (group[n] == n)
             piece_of[n] = out->n++;
     }
-    for (size_t n = 0; status == ND_OK && n < n_nodes; n++) {
+    for (size_t n = 0; n < n_nodes; n++) {
         if (group[n] == ND_NO_INDEX)
             continue;
         struct nd_piece *piece = &out->items[piece_of[group[n]]];
         if (piece->nodes == NULL && (piece->nodes = nd_calloc(n_in[group[n]], sizeof *piece->nodes)) == NULL)
-            status = nd_fail_memory(err);
+            ND_TRY(nd_fail_memory(err));
         else
             piece->nodes[piece->n_nodes++] = n;
     }
-    free(piece_of);
-    free(n_in);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_pieces_of_layers(const struct nd_model *model, struct nd_pieces *out, struct nd_error *err)
 {
     const struct nd_graph *graph = &model->graph;
-    size_t *group = NULL;
+    ND_FREED size_t *group = NULL;
     *out = (struct nd_pieces){0};
     ND_TRY(nd_layers_assign(graph, &group, err));
     for (size_t n = 0; n < graph->n_nodes; n++)
         if (group[n] == ND_NO_INDEX && stands_alone(graph, n))
             group[n] = n;
-    enum nd_status status = collect(group, graph->n_nodes, out, err);
-    free(group);
-    return status;
+    return collect(group, graph->n_nodes, out, err);
 }
 
 /* The same, finer: of the given nodes every operator with the QuantizeLinear right behind it. */
@@ -229,7 +224,7 @@ static enum nd_status nd_pieces_of_operators(const struct nd_model *model, const
 {
     const struct nd_graph *graph = &model->graph;
     *out = (struct nd_pieces){0};
-    size_t *group = nd_calloc(graph->n_nodes, sizeof *group);
+    ND_FREED size_t *group = nd_calloc(graph->n_nodes, sizeof *group);
     if (group == NULL)
         return nd_fail_memory(err);
     for (size_t n = 0; n < graph->n_nodes; n++)
@@ -247,9 +242,7 @@ static enum nd_status nd_pieces_of_operators(const struct nd_model *model, const
             graph->tensors[source].n_readers == 1)
             group[producer] = nodes[i];
     }
-    enum nd_status status = collect(group, graph->n_nodes, out, err);
-    free(group);
-    return status;
+    return collect(group, graph->n_nodes, out, err);
 }
 
 void nd_pieces_deinit(struct nd_pieces *pieces)

@@ -47,16 +47,13 @@ static enum nd_status capture(const struct nd_sweep_job *job, const struct nd_wo
                               struct nd_capture **out, struct nd_error *failure, struct nd_error *err)
 {
     struct nd_capture_options how;
-    char *path = nd_path_join(job->folder, name);
+    ND_FREED char *path = nd_path_join(job->folder, name);
     nd_capture_options_init(&how);
     how.n_repeats = job->options->n_repeats;
     how.agent = job->options->agent;
     how.is_cancelled = job->options->is_cancelled;
     how.cancel_context = job->options->cancel_context;
-    enum nd_status status =
-        path != NULL ? nd_capture_run_and_open(work, path, &how, out, failure, err) : nd_fail_memory(err);
-    free(path);
-    return status;
+    return path != NULL ? nd_capture_run_and_open(work, path, &how, out, failure, err) : nd_fail_memory(err);
 }
 
 static enum nd_status capture_floats(struct run *run, struct nd_error *err)
@@ -164,14 +161,12 @@ static void read_classes(const struct nd_comparison *comparison, size_t device,
 
 static enum nd_status hold_against_floats(const struct run *run, size_t i, struct nd_error *err)
 {
-    struct nd_comparison *comparison = NULL;
+    ND_CLEANUP(nd_comparison_destroy) struct nd_comparison *comparison = NULL;
     if (run->floats == NULL)
         return ND_OK;
-    enum nd_status status = compare(run, run->floats, run->captures[i], "outputs", &comparison, err);
-    if (status == ND_OK)
-        run->job->result->settings[i].sqnr_db = nd_comparison_sqnr_db(comparison, 0);
-    nd_comparison_destroy(&comparison);
-    return status;
+    ND_TRY(compare(run, run->floats, run->captures[i], "outputs", &comparison, err));
+    run->job->result->settings[i].sqnr_db = nd_comparison_sqnr_db(comparison, 0);
+    return ND_OK;
 }
 
 static enum nd_status read_setting(const struct run *run, size_t i, struct nd_error *err)

@@ -565,7 +565,7 @@ static void fill_rights(const int64_t *labels, const int64_t *classes, size_t n,
 static enum nd_status measure_spread(struct nd_accuracy_study *study, size_t n_labelled, double confidence,
                                      double margin, struct nd_error *err)
 {
-    unsigned char *rights = nd_calloc((study->n_devices + 2) * n_labelled, 1);
+    ND_FREED unsigned char *rights = nd_calloc((study->n_devices + 2) * n_labelled, 1);
     if (rights == NULL)
         return nd_fail_memory(err);
     unsigned char *reference = rights + study->n_devices * n_labelled, *quantised = reference + n_labelled;
@@ -581,9 +581,7 @@ static enum nd_status measure_spread(struct nd_accuracy_study *study, size_t n_l
                                  .reference = study->reference != NULL ? reference : NULL,
                                  .quantised = study->quantised != NULL ? quantised : NULL};
     const struct nd_spread_options options = {.confidence = confidence, .margin = margin, .seed = SEED};
-    enum nd_status status = nd_spread_measure(&in, &options, &study->spread, err);
-    free(rights);
-    return status;
+    return nd_spread_measure(&in, &options, &study->spread, err);
 }
 
 enum nd_status nd_accuracy_study_measure(struct nd_accuracy_study *study, double confidence, double margin,
@@ -592,7 +590,7 @@ enum nd_status nd_accuracy_study_measure(struct nd_accuracy_study *study, double
     size_t n = study->n_samples, n_labelled = 0;
     for (size_t i = 0; i < n; i++)
         n_labelled += study->labels[i] >= 0;
-    int64_t *classes = nd_calloc((study->n_devices + 1) * n_labelled, sizeof *classes);
+    ND_FREED int64_t *classes = nd_calloc((study->n_devices + 1) * n_labelled, sizeof *classes);
     if (classes == NULL)
         return nd_fail_memory(err);
     for (size_t d = 0; d < study->n_devices; d++)
@@ -601,9 +599,8 @@ enum nd_status nd_accuracy_study_measure(struct nd_accuracy_study *study, double
     pack(study->labels, study->labels, n, truth);
     const struct nd_predictions in = {
         .n_devices = study->n_devices, .n_samples = n_labelled, .classes = classes, .truth = truth};
-    enum nd_status status = nd_prediction_changes_measure(&in, confidence, SEED, &study->changes, err);
-    free(classes);
-    return status == ND_OK ? measure_spread(study, n_labelled, confidence, margin, err) : status;
+    ND_TRY(nd_prediction_changes_measure(&in, confidence, SEED, &study->changes, err));
+    return measure_spread(study, n_labelled, confidence, margin, err);
 }
 
 const int64_t *nd_accuracy_study_classes(const struct nd_accuracy_study *study, size_t device)

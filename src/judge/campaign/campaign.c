@@ -118,18 +118,14 @@ static enum nd_status add_uri(struct nd_campaign_reading *reading, const yaml_no
     static const char emulated[] = "emu:";
     if (strncmp(uri, emulated, strlen(emulated)) != 0 || !nd_ends_with(uri, ".yaml"))
         return add_phones(reading, node, uri, prepared);
-    char *path = nd_strdup(uri + strlen(emulated));
+    ND_FREED char *path = nd_strdup(uri + strlen(emulated));
     struct nd_strbuf text = {0};
-    char *relocated = NULL;
+    ND_FREED char *relocated = NULL;
     if (path != NULL && nd_campaign_relocate(reading->folder, &path)) {
         nd_strbuf_printf(&text, "%s%s", emulated, path);
         relocated = nd_strbuf_take(&text);
     }
-    enum nd_status status =
-        relocated != NULL ? add_device(reading, node, relocated, prepared) : nd_fail_memory(reading->err);
-    free(path);
-    free(relocated);
-    return status;
+    return relocated != NULL ? add_device(reading, node, relocated, prepared) : nd_fail_memory(reading->err);
 }
 
 static enum nd_status add_combination(struct nd_campaign_reading *reading, const yaml_node_t *node,
@@ -143,11 +139,8 @@ static enum nd_status add_combination(struct nd_campaign_reading *reading, const
         nd_strbuf_printf(&uri, "@%s", raw->runtimes.items[at[1]]);
     if (raw->options.n > 0 && strcmp(raw->options.items[at[2]], "none") != 0)
         nd_strbuf_printf(&uri, "?%s", raw->options.items[at[2]]);
-    char *text = nd_strbuf_take(&uri);
-    enum nd_status status =
-        text != NULL ? add_device(reading, node, text, raw->prepared) : nd_fail_memory(reading->err);
-    free(text);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(&uri);
+    return text != NULL ? add_device(reading, node, text, raw->prepared) : nd_fail_memory(reading->err);
 }
 
 static enum nd_status add_combinations(struct nd_campaign_reading *reading, const yaml_node_t *node,

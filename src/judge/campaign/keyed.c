@@ -1,5 +1,6 @@
 /* Files of a campaign that are made once, and made again when what they were made from has changed. */
 #include "judge/campaign/keyed.h"
+#include "core/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -51,10 +52,8 @@ static enum nd_status look(const char *path, const char *beside, const char *key
 enum nd_status nd_keyed_look(const char *path, const char *key, struct nd_keyed *out, struct nd_error *err)
 {
     *out = (struct nd_keyed){0};
-    char *beside = key_path(path);
-    enum nd_status status = beside != NULL ? look(path, beside, key, out, err) : nd_fail_memory(err);
-    free(beside);
-    return status;
+    ND_FREED char *beside = key_path(path);
+    return beside != NULL ? look(path, beside, key, out, err) : nd_fail_memory(err);
 }
 
 enum nd_status nd_keyed_write(const char *path, const char *key, const char *sha256, bool is_final,
@@ -62,8 +61,6 @@ enum nd_status nd_keyed_write(const char *path, const char *key, const char *sha
 {
     char text[KEY_BYTES + sizeof AGAIN];
     int n = snprintf(text, sizeof text, "%s\n%s\n%s", key, sha256, is_final ? "" : AGAIN);
-    char *beside = key_path(path);
-    enum nd_status status = beside != NULL ? nd_file_put(beside, text, (size_t)n, err) : nd_fail_memory(err);
-    free(beside);
-    return status;
+    ND_FREED char *beside = key_path(path);
+    return beside != NULL ? nd_file_put(beside, text, (size_t)n, err) : nd_fail_memory(err);
 }

@@ -487,19 +487,16 @@ static enum nd_status fail_at(const struct walk *walk, const struct nd_policy_ru
 static enum nd_status fail_loosening(const struct walk *walk, const struct nd_policy_rule *earlier,
                                      const struct nd_policy_rule *later, const struct nd_policy_cell *cell)
 {
-    char *was = nd_policy_describe(earlier), *is = nd_policy_describe(later);
+    ND_FREED char *was = nd_policy_describe(earlier), *is = nd_policy_describe(later);
     bool has_tensor = nd_policy_has_tensors(later->gate);
-    enum nd_status status =
-        nd_fail(walk->err, ND_E_CAMPAIGN_POLICY, walk->path,
-                "%s:%zu:%zu: '%s' contradicts '%s' of line %zu for device '%s'%s%s%s of model '%s'; a later, "
-                "looser gate "
-                "must carry reason, owner and until",
-                walk->path, later->mark.line + 1, later->mark.column + 1, is != NULL ? is : "?",
-                was != NULL ? was : "?", earlier->mark.line + 1, cell->device, has_tensor ? ", tensor '" : "",
-                has_tensor ? cell->tensor->name : "", has_tensor ? "'" : "", cell->model);
-    free(was);
-    free(is);
-    return status;
+    return nd_fail(
+        walk->err, ND_E_CAMPAIGN_POLICY, walk->path,
+        "%s:%zu:%zu: '%s' contradicts '%s' of line %zu for device '%s'%s%s%s of model '%s'; a later, "
+        "looser gate "
+        "must carry reason, owner and until",
+        walk->path, later->mark.line + 1, later->mark.column + 1, is != NULL ? is : "?",
+        was != NULL ? was : "?", earlier->mark.line + 1, cell->device, has_tensor ? ", tensor '" : "",
+        has_tensor ? cell->tensor->name : "", has_tensor ? "'" : "", cell->model);
 }
 
 static enum nd_status check_cell(const struct walk *walk, size_t r, const struct nd_policy_cell *cell,

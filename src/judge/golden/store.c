@@ -104,23 +104,19 @@ enum nd_status nd_store_open_object(const struct nd_golden *store, const struct 
     const char *object = nd_record_text(entry->json, "object");
     if (!nd_store_digest_of(object, "", hex))
         return nd_fail(err, ND_E_STORE_ENTRY, entry->id, "entry %.12s keeps digests only", entry->id);
-    char *path = nd_store_path(store, "objects", hex, ".h5");
+    ND_FREED char *path = nd_store_path(store, "objects", hex, ".h5");
     if (path == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
     if (!nd_path_exists(path))
-        status = nd_fail(err, ND_E_STORE_ENTRY, path, "'%s' is missing, the capture of entry %.12s", path,
-                         entry->id);
+        ND_TRY(nd_fail(err, ND_E_STORE_ENTRY, path, "'%s' is missing, the capture of entry %.12s", path,
+                       entry->id));
     else
-        status = nd_sha256_file(path, found, err);
-    if (status == ND_OK && strcmp(found, hex) != 0)
-        status =
-            nd_fail(err, ND_E_STORE_FORMAT, path,
-                    "'%s' is damaged: the SHA-256 of its content is %.16s..., expected its name", path, found);
-    if (status == ND_OK)
-        status = nd_capture_open(path, out, err);
-    free(path);
-    return status;
+        ND_TRY(nd_sha256_file(path, found, err));
+    if (strcmp(found, hex) != 0)
+        ND_TRY(nd_fail(err, ND_E_STORE_FORMAT, path,
+                       "'%s' is damaged: the SHA-256 of its content is %.16s..., expected its name", path,
+                       found));
+    return nd_capture_open(path, out, err);
 }
 
 enum nd_status nd_golden_open_capture(const struct nd_golden *store, const char *id, struct nd_capture **out,
@@ -339,29 +335,26 @@ static enum nd_status load_entry(struct nd_golden *store, const struct known *kn
     if (keep_known(store, known, id))
         return ND_OK;
     store->n_read++;
-    char *path = nd_store_path(store, "entries", name, "");
+    ND_FREED char *path = nd_store_path(store, "entries", name, "");
     if (path == NULL)
         return nd_fail_memory(err);
-    void *data = NULL;
+    ND_FREED void *data = NULL;
     size_t n_bytes = 0;
     json_t *entry = NULL;
     struct nd_error reading = {0};
-    enum nd_status status = ND_OK;
     const char *problem = NULL;
     if (nd_file_read(path, ND_STORE_MAX_ENTRY_BYTES, &data, &n_bytes, &reading) == ND_OK)
         problem = parse_entry(id, data, n_bytes, &entry, buf);
     else if (nd_path_exists(path)) /* else somebody pruned it just now */
         problem = reading.message;
     if (problem != NULL) {
-        status = add_problem(store, name, problem, err);
+        ND_TRY(add_problem(store, name, problem, err));
     } else if (entry != NULL) {
         struct nd_store_entry *added = &store->entries[store->n++];
         memcpy(added->id, id, sizeof id);
         added->json = entry;
     }
-    free(data);
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -618,19 +611,15 @@ static enum nd_status put_object(const struct nd_golden *store, const char *capt
 static enum nd_status put_entry(const struct nd_golden *store, const json_t *entry,
                                 char id[static ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
-    struct nd_strbuf text = {0};
-    char *compact = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS), *path = NULL;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+    ND_FREED char *compact = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS), *path = NULL;
     if (compact != NULL)
         nd_strbuf_printf(&text, "%s\n", compact);
     if (compact != NULL && !text.failed) {
         nd_sha256_bytes(text.text, text.len, id);
         path = nd_store_path(store, "entries", id, ".json");
     }
-    enum nd_status status = path != NULL ? nd_file_put(path, text.text, text.len, err) : nd_fail_memory(err);
-    nd_strbuf_deinit(&text);
-    free(compact);
-    free(path);
-    return status;
+    return path != NULL ? nd_file_put(path, text.text, text.len, err) : nd_fail_memory(err);
 }
 
 /* The entry that says the same of a capture, with an object where one is wanted; n when there is none. */

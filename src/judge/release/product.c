@@ -600,21 +600,15 @@ enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, str
 static enum nd_status make_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
                                        const struct product *product, struct nd_error *err)
 {
-    struct part_files parts = {0};
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(part_files_deinit) struct part_files parts = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     bool are_there = false;
-    enum nd_status status = nd_qualify_compare(q, err);
-    if (status == ND_OK)
-        status = find_parts(q, model, &parts, &are_there, err);
-    if (status == ND_OK)
-        status = nd_qualify_explain_one(q, model, parts.paths, are_there ? parts.n : 0, err);
-    if (status == ND_OK)
-        status = format_explanations(q, model, &text)
-                     ? put(product, text.text != NULL ? text.text : "", text.len, err)
-                     : nd_fail_memory(err);
-    nd_strbuf_deinit(&text);
-    part_files_deinit(&parts);
-    return status;
+    ND_TRY(nd_qualify_compare(q, err));
+    ND_TRY(find_parts(q, model, &parts, &are_there, err));
+    ND_TRY(nd_qualify_explain_one(q, model, parts.paths, are_there ? parts.n : 0, err));
+    return format_explanations(q, model, &text)
+               ? put(product, text.text != NULL ? text.text : "", text.len, err)
+               : nd_fail_memory(err);
 }
 
 enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,

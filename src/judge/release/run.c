@@ -202,17 +202,12 @@ static enum nd_status put_folder(struct nd_strbuf *key, struct nd_digest_cache *
 static enum nd_status put_neighbours(struct nd_strbuf *key, struct nd_digest_cache *digests,
                                      const char *library, struct nd_error *err)
 {
-    struct nd_strbuf wheel = {0};
-    char *folder = nd_path_dir(library);
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf wheel = {0};
+    ND_FREED char *folder = nd_path_dir(library);
     nd_strbuf_printf(&wheel, "%s.libs", folder != NULL ? folder : "");
-    enum nd_status status = folder != NULL && !wheel.failed ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = put_folder(key, digests, folder, err);
-    if (status == ND_OK)
-        status = put_folder(key, digests, wheel.text, err);
-    nd_strbuf_deinit(&wheel);
-    free(folder);
-    return status;
+    ND_TRY(folder != NULL && !wheel.failed ? ND_OK : nd_fail_memory(err));
+    ND_TRY(put_folder(key, digests, folder, err));
+    return put_folder(key, digests, wheel.text, err);
 }
 
 /* Which of them another machine takes is seen when it is asked: all that it may be. */

@@ -602,22 +602,16 @@ static enum nd_status fill(struct nd_qualification *q, const char *campaign, con
 static enum nd_status make(const char *campaign, const char *const *from, size_t n_from,
                            struct nd_qualification *q, struct nd_plan_of_campaign *plan, struct nd_error *err)
 {
-    struct nd_took_list known = {0};
-    enum nd_status status = nd_qualify_plan(q, err);
-    if (status == ND_OK)
-        status = nd_dir_make(q->folder, err); /* for the digests of runtimes, which are read once */
-    if (status == ND_OK)
-        status = nd_qualify_check_fresh(q, err);
-    if (status == ND_OK)
-        status = nd_took_read_folder(q->folder, &known, err);
-    for (size_t i = 0; status == ND_OK && i < n_from; i++)
-        status = nd_took_read_folder(from[i], &known, err);
-    if (status == ND_OK && (plan->owner = nd_arena_create()) == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = fill(q, campaign, &known, plan, err);
-    nd_took_list_deinit(&known);
-    return status;
+    ND_CLEANUP(nd_took_list_deinit) struct nd_took_list known = {0};
+    ND_TRY(nd_qualify_plan(q, err));
+    ND_TRY(nd_dir_make(q->folder, err)); /* for the digests of runtimes, which are read once */
+    ND_TRY(nd_qualify_check_fresh(q, err));
+    ND_TRY(nd_took_read_folder(q->folder, &known, err));
+    for (size_t i = 0; i < n_from; i++)
+        ND_TRY(nd_took_read_folder(from[i], &known, err));
+    if ((plan->owner = nd_arena_create()) == NULL)
+        ND_TRY(nd_fail_memory(err));
+    return fill(q, campaign, &known, plan, err);
 }
 
 enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, size_t n_from,

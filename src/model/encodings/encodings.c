@@ -396,9 +396,9 @@ static enum nd_status add_bias(struct nd_encodings *encodings, const struct nd_g
         nd_encodings_find(encodings, name) != SIZE_MAX)
         return ND_OK;
     size_t n = weight->quant.n;
-    double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
-    enum nd_status status = scales != NULL && zero_points != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
+    ND_FREED double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
+    ND_TRY(scales != NULL && zero_points != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t i = 0; i < n; i++)
         scales[i] = (double)(data->quant.scale[0] * weight->quant.scale[i]);
     const struct nd_stated stated = {.name = name,
                                      .role = ND_ENCODING_PARAM,
@@ -409,11 +409,7 @@ static enum nd_status add_bias(struct nd_encodings *encodings, const struct nd_g
                                      .n = n,
                                      .scales = scales,
                                      .zero_points = zero_points};
-    if (status == ND_OK)
-        status = nd_encodings_add(encodings, &stated, err);
-    free(scales);
-    free(zero_points);
-    return status;
+    return nd_encodings_add(encodings, &stated, err);
 }
 
 enum nd_status nd_encodings_complete(struct nd_encodings *encodings, const struct nd_model *model,
@@ -569,12 +565,11 @@ static enum nd_dtype container(const struct nd_encoding *item)
 enum nd_status nd_encodings_apply(const struct nd_encodings *encodings, const struct nd_model *model,
                                   const char *path, struct nd_error *err)
 {
-    struct nd_encodings_match match = {0};
-    struct nd_quantised_tensor *items = nd_calloc(encodings->n, sizeof *items);
-    enum nd_status status =
-        items != NULL ? nd_encodings_match(encodings, model, &match, err) : nd_fail_memory(err);
+    ND_CLEANUP(nd_encodings_match_deinit) struct nd_encodings_match match = {0};
+    ND_FREED struct nd_quantised_tensor *items = nd_calloc(encodings->n, sizeof *items);
+    ND_TRY(items != NULL ? nd_encodings_match(encodings, model, &match, err) : nd_fail_memory(err));
     size_t n = 0;
-    for (size_t i = 0, omitted = 0; status == ND_OK && i < encodings->n; i++) {
+    for (size_t i = 0, omitted = 0; i < encodings->n; i++) {
         const struct nd_encoding *item = &encodings->items[i];
         if (omitted < match.n_omitted && match.omitted[omitted].name == item->name) {
             omitted++;
@@ -587,15 +582,11 @@ enum nd_status nd_encodings_apply(const struct nd_encodings *encodings, const st
                                                   .has_axis = item->has_axis,
                                                   .quant = &item->quant};
     }
-    if (status == ND_OK && n == 0)
-        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, nd_model_path(model),
-                         "none of the %zu encodings of '%s' is for a tensor of '%s'", encodings->n,
-                         encodings->path, nd_model_path(model));
-    if (status == ND_OK)
-        status = nd_model_write_quantised(model, items, n, path, err);
-    nd_encodings_match_deinit(&match);
-    free(items);
-    return status;
+    if (n == 0)
+        ND_TRY(nd_fail(err, ND_E_MODEL_NO_TENSOR, nd_model_path(model),
+                       "none of the %zu encodings of '%s' is for a tensor of '%s'", encodings->n,
+                       encodings->path, nd_model_path(model)));
+    return nd_model_write_quantised(model, items, n, path, err);
 }
 
 /* ---- files: AIMET 1.0.0, which the converters of QNN read, too, and ONNX Runtime's overrides ---- */
@@ -698,11 +689,7 @@ static json_t *overrides(const struct nd_encodings *encodings)
 enum nd_status nd_encodings_write(const struct nd_encodings *encodings, enum nd_encodings_format format,
                                   const char *path, bool replace, struct nd_error *err)
 {
-    json_t *root = format == ND_ENCODINGS_AIMET ? aimet(encodings) : overrides(encodings);
-    char *text = root != NULL ? nd_json_dump(root, 1) : NULL;
-    enum nd_status status =
-        text != NULL ? nd_file_put_new(path, text, strlen(text), replace, err) : nd_fail_memory(err);
-    free(text);
-    json_decref(root);
-    return status;
+    json_auto_t *root = format == ND_ENCODINGS_AIMET ? aimet(encodings) : overrides(encodings);
+    ND_FREED char *text = root != NULL ? nd_json_dump(root, 1) : NULL;
+    return text != NULL ? nd_file_put_new(path, text, strlen(text), replace, err) : nd_fail_memory(err);
 }

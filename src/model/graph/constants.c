@@ -323,13 +323,10 @@ enum nd_status nd_float_constant_read(const struct nd_graph *graph, size_t index
     if (!nd_external_is(tensor))
         return copy_values(tensor, tensor->has_raw_data ? tensor->raw_data.data : NULL,
                            tensor->has_raw_data ? tensor->raw_data.len : 0, out, err);
-    void *loaded = NULL;
+    ND_FREED void *loaded = NULL;
     size_t size_bytes;
-    enum nd_status status = nd_external_read(tensor, model_path, &loaded, &size_bytes, err);
-    if (status == ND_OK)
-        status = copy_values(tensor, loaded, size_bytes, out, err);
-    free(loaded);
-    return status;
+    ND_TRY(nd_external_read(tensor, model_path, &loaded, &size_bytes, err));
+    return copy_values(tensor, loaded, size_bytes, out, err);
 }
 
 bool nd_model_has_tensor(const struct nd_model *model, const char *name)

@@ -132,20 +132,15 @@ static char *real_folder(const char *path)
  * caches that keep all files under their digests). Else a model could have any file of this machine read. */
 static enum nd_status check_links(const char *path, const char *model_path, struct nd_error *err)
 {
-    char *real = realpath(path, NULL), *model = realpath(model_path, NULL);
-    char *folder = real_folder(model_path), *target = model != NULL ? real_folder(model) : NULL;
-    enum nd_status status = ND_OK;
+    ND_FREED char *real = realpath(path, NULL), *model = realpath(model_path, NULL);
+    ND_FREED char *folder = real_folder(model_path), *target = model != NULL ? real_folder(model) : NULL;
     if (real == NULL || folder == NULL || target == NULL)
-        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' cannot be opened: %s", path,
-                         strerror(errno));
+        ND_TRY(nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' cannot be opened: %s", path,
+                       strerror(errno)));
     else if (!is_below(real, folder) && !is_below(real, target))
-        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path,
-                         "external data '%s' is a link to '%s', outside of the model's folder", path, real);
-    free(real);
-    free(model);
-    free(folder);
-    free(target);
-    return status;
+        ND_TRY(nd_fail(err, ND_E_MODEL_EXTERNAL, path,
+                       "external data '%s' is a link to '%s', outside of the model's folder", path, real));
+    return ND_OK;
 }
 
 static enum nd_status add_file(struct collecting *to, struct place *place, const char *name,
@@ -196,17 +191,14 @@ static enum nd_status collect_binary(const Onnx__NodeProto *node, struct collect
     if (!nd_external_is_prepared(node) || nd_onnx_attribute_i(node, "embed_mode", 1) != 0 || binary == NULL ||
         !binary->has_s || binary->s.len == 0)
         return ND_OK;
-    char *location = strndup((const char *)binary->s.data, binary->s.len);
+    ND_FREED char *location = strndup((const char *)binary->s.data, binary->s.len);
     if (location == NULL)
         return nd_fail_memory(err);
     struct place place = {.location = location};
-    enum nd_status status = stays_inside(location)
-                                ? add_file(to, &place, attribute, err)
-                                : nd_fail(err, ND_E_MODEL_EXTERNAL, location,
-                                          "node '%s' has its binary in '%s', outside of the model's folder",
-                                          nd_onnx_text(node->name), location);
-    free(location);
-    return status;
+    return stays_inside(location) ? add_file(to, &place, attribute, err)
+                                  : nd_fail(err, ND_E_MODEL_EXTERNAL, location,
+                                            "node '%s' has its binary in '%s', outside of the model's folder",
+                                            nd_onnx_text(node->name), location);
 }
 
 /* Chosen: so much is digested in some seconds. A file of 1 TB that takes no room on a disk is made at once, and

@@ -486,18 +486,14 @@ static bool is_in_order(const struct order *order)
 static enum nd_status reorder(struct order *order, struct nd_error *err)
 {
     size_t n = order->graph->n_node;
-    size_t *path = nd_calloc(n, sizeof *path);
-    struct state *states = nd_calloc(n, sizeof *states);
-    Onnx__NodeProto **placed = nd_calloc(n, sizeof *placed);
-    enum nd_status status = path != NULL && states != NULL && placed != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = place_nodes(order, path, states, placed, err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
+    ND_FREED size_t *path = nd_calloc(n, sizeof *path);
+    ND_FREED struct state *states = nd_calloc(n, sizeof *states);
+    ND_FREED Onnx__NodeProto **placed = nd_calloc(n, sizeof *placed);
+    ND_TRY(path != NULL && states != NULL && placed != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY(place_nodes(order, path, states, placed, err));
+    for (size_t i = 0; i < n; i++)
         order->graph->node[i] = placed[i];
-    free(path);
-    free(states);
-    free(placed);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status order_inner(const Onnx__NodeProto *node, struct nd_error *err)

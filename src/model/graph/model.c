@@ -416,14 +416,11 @@ static size_t fix_named(Onnx__ValueInfoProto *const *values, size_t n_values, co
 
 static enum nd_status fail_no_dim(const struct nd_model *model, const char *name, struct nd_error *err)
 {
-    char *list = list_dynamic(model, "'", "'");
+    ND_FREED char *list = list_dynamic(model, "'", "'");
     if (list == NULL)
         return nd_fail_memory(err);
-    enum nd_status status =
-        nd_fail(err, ND_E_MODEL_NO_DIM, name, "no input of '%s' has a dynamic dimension '%s': %s%s",
-                model->path, name, list[0] != '\0' ? "there are " : "all are fixed", list);
-    free(list);
-    return status;
+    return nd_fail(err, ND_E_MODEL_NO_DIM, name, "no input of '%s' has a dynamic dimension '%s': %s%s",
+                   model->path, name, list[0] != '\0' ? "there are " : "all are fixed", list);
 }
 
 enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_t n, struct nd_error *err)
@@ -432,10 +429,9 @@ enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_
         return nd_fail(err, ND_E_OPTION_VALUE, name, "dimension '%s' must be at least 1, not %lld", name,
                        (long long)n);
     /* The caller's text may be the model's own, which goes away here. */
-    char *own_name = nd_strdup(name);
+    ND_FREED char *own_name = nd_strdup(name);
     if (own_name == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
     const Onnx__GraphProto *graph = model->graph.proto;
     model->has_set_dims = true;
     size_t n_fixed = fix_named(graph->input, graph->n_input, own_name, n);
@@ -446,10 +442,8 @@ enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_
         fix_named(graph->output, graph->n_output, own_name, n);
         fix_named(graph->value_info, graph->n_value_info, own_name, n);
     }
-    status = n_fixed > 0 || unnamed != NULL ? nd_model_refresh_shapes(model, err)
-                                            : fail_no_dim(model, own_name, err);
-    free(own_name);
-    return status;
+    return n_fixed > 0 || unnamed != NULL ? nd_model_refresh_shapes(model, err)
+                                          : fail_no_dim(model, own_name, err);
 }
 
 enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_error *err)
@@ -459,16 +453,14 @@ enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_err
             return nd_fail(err, ND_E_MODEL_DYNAMIC, model->inputs[i].name,
                            "input '%s' of '%s' declares no shape: give it one in the model",
                            model->inputs[i].name, model->path);
-    char *list = list_dynamic(model, "--dim ", "=1");
+    ND_FREED char *list = list_dynamic(model, "--dim ", "=1");
     if (list == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
     if (list[0] != '\0')
-        status = nd_fail(err, ND_E_MODEL_DYNAMIC, model->path,
-                         "'%s' has inputs with dynamic dimensions: give their sizes, for instance %s",
-                         model->path, list);
-    free(list);
-    return status;
+        ND_TRY(nd_fail(err, ND_E_MODEL_DYNAMIC, model->path,
+                       "'%s' has inputs with dynamic dimensions: give their sizes, for instance %s",
+                       model->path, list));
+    return ND_OK;
 }
 
 /* Protobuf's own limit, so no ONNX file is larger. */
@@ -476,15 +468,12 @@ static const size_t max_file_bytes = INT_MAX;
 
 static enum nd_status read_file(struct nd_model *model, struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n = 0;
-    enum nd_status status = nd_file_read(model->path, max_file_bytes, &bytes, &n, err);
-    if (status == ND_OK)
-        status = nd_onnx_decode(model->path, bytes, n, &model->proto, err);
-    if (status == ND_OK)
-        nd_sha256_bytes(bytes, n, model->sha256);
-    free(bytes);
-    return status;
+    ND_TRY(nd_file_read(model->path, max_file_bytes, &bytes, &n, err));
+    ND_TRY(nd_onnx_decode(model->path, bytes, n, &model->proto, err));
+    nd_sha256_bytes(bytes, n, model->sha256);
+    return ND_OK;
 }
 
 /* Puts the digests of external files into the model's. */

@@ -322,16 +322,13 @@ static enum nd_status fail_no_match(const struct nd_model *model, const char *pa
     for (size_t e = 0, n = 0; e < model->n_tensors && n < 5; e++)
         if (is_exposable(model, e))
             nd_strbuf_printf(&examples, "%s'%s'", n++ > 0 ? ", " : "", model->tensors[e].name);
-    char *list = nd_strbuf_take(&examples);
+    ND_FREED char *list = nd_strbuf_take(&examples);
     if (list == NULL)
         return nd_fail_memory(err);
-    enum nd_status status =
-        nd_fail(err, ND_E_MODEL_NO_TENSOR, pattern, "no tensor of '%s' matches '%s'%s%s%s", model->path,
-                pattern, list[0] != '\0' ? "; examples of its tensors: " : "", list,
-                nd_did_you_mean(pattern, model->n_tensors > 0 ? &model->tensors[0].name : NULL,
-                                model->n_tensors, sizeof model->tensors[0], meant));
-    free(list);
-    return status;
+    return nd_fail(err, ND_E_MODEL_NO_TENSOR, pattern, "no tensor of '%s' matches '%s'%s%s%s", model->path,
+                   pattern, list[0] != '\0' ? "; examples of its tensors: " : "", list,
+                   nd_did_you_mean(pattern, model->n_tensors > 0 ? &model->tensors[0].name : NULL,
+                                   model->n_tensors, sizeof model->tensors[0], meant));
 }
 
 /* The length of the pattern that text starts with; a comma after a backslash belongs to it. */

@@ -305,11 +305,9 @@ enum nd_status nd_compose_write(const struct nd_compose *c, const char *path, st
     if (c->failed)
         return nd_fail_memory(err);
     size_t size_bytes = onnx__model_proto__get_packed_size(&c->model);
-    uint8_t *bytes = nd_calloc(size_bytes, 1);
+    ND_FREED uint8_t *bytes = nd_calloc(size_bytes, 1);
     if (bytes == NULL)
         return nd_fail_memory(err);
     onnx__model_proto__pack(&c->model, bytes);
-    enum nd_status status = nd_file_put(path, bytes, size_bytes, err);
-    free(bytes);
-    return status;
+    return nd_file_put(path, bytes, size_bytes, err);
 }

@@ -208,18 +208,14 @@ static void choose_outputs(struct copy *copy, const size_t *tensors)
 enum nd_status nd_model_write_shown(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                     const bool *as_floats, const char *path, struct nd_error *err)
 {
-    struct copy copy = {.source = model, .as_floats = as_floats};
-    enum nd_status status = allocate(&copy, n_tensors, err);
-    if (status == ND_OK)
-        status = find_targets(&copy, tensors, n_tensors, err);
-    if (status == ND_OK) {
-        keep_nodes(&copy);
-        keep_sources(&copy);
-        choose_outputs(&copy, tensors);
-        status = nd_rewrite_put(&copy.model, &model->external, path, err);
-    }
-    copy_deinit(&copy);
-    return status;
+    ND_CLEANUP(copy_deinit) struct copy copy = {.source = model, .as_floats = as_floats};
+    ND_TRY(allocate(&copy, n_tensors, err));
+    ND_TRY(find_targets(&copy, tensors, n_tensors, err));
+    keep_nodes(&copy);
+    keep_sources(&copy);
+    choose_outputs(&copy, tensors);
+    ND_TRY(nd_rewrite_put(&copy.model, &model->external, path, err));
+    return ND_OK;
 }
 
 enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
@@ -526,13 +522,11 @@ static enum nd_status list_outputs(const struct nd_model *model, const size_t *t
 static enum nd_status pack(const Onnx__ModelProto *proto, const char *path, struct nd_error *err)
 {
     size_t n = onnx__model_proto__get_packed_size(proto);
-    uint8_t *bytes = nd_calloc(n, 1);
+    ND_FREED uint8_t *bytes = nd_calloc(n, 1);
     if (bytes == NULL)
         return nd_fail_memory(err);
     onnx__model_proto__pack(proto, bytes);
-    enum nd_status status = nd_file_put(path, bytes, n, err);
-    free(bytes);
-    return status;
+    return nd_file_put(path, bytes, n, err);
 }
 
 enum nd_status nd_model_write_native(const struct nd_model *model, const size_t *tensors, size_t n_tensors,

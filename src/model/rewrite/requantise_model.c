@@ -579,14 +579,9 @@ static enum nd_status add_items(struct nd_model_requantiser *r, const struct nd_
 enum nd_status nd_model_write_quantised(const struct nd_model *model, const struct nd_quantised_tensor *items,
                                         size_t n_items, const char *path, struct nd_error *err)
 {
-    struct nd_model_requantiser r = {.model = model};
-    enum nd_status status = check_model(model, err);
-    if (status == ND_OK)
-        status = nd_requantiser_init(&r, n_items, err);
-    if (status == ND_OK)
-        status = add_items(&r, items, n_items, err);
-    if (status == ND_OK)
-        status = nd_requantiser_write(&r, path, err);
-    nd_requantiser_deinit(&r);
-    return status;
+    ND_CLEANUP(nd_requantiser_deinit) struct nd_model_requantiser r = {.model = model};
+    ND_TRY(check_model(model, err));
+    ND_TRY(nd_requantiser_init(&r, n_items, err));
+    ND_TRY(add_items(&r, items, n_items, err));
+    return nd_requantiser_write(&r, path, err);
 }

@@ -217,13 +217,11 @@ static enum nd_status fail_missing(const struct nd_loader *loader, size_t input,
         nd_strbuf_printf(&found, i > 0 ? ", '%s'" : "'%s'", names[i]);
     if (n > most)
         nd_strbuf_puts(&found, ", ...");
-    char *text = nd_strbuf_take(&found);
+    ND_FREED char *text = nd_strbuf_take(&found);
     if (text == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_fail(err, ND_E_PROBE_INPUT, where, "'%s' has no array for input '%s'; it has %s",
-                                    where, loader->probe->inputs[input].name, n > 0 ? text : "none at all");
-    free(text);
-    return status;
+    return nd_fail(err, ND_E_PROBE_INPUT, where, "'%s' has no array for input '%s'; it has %s", where,
+                   loader->probe->inputs[input].name, n > 0 ? text : "none at all");
 }
 
 static enum nd_status check_inputs(const struct nd_loader *loader, const size_t *roles,
@@ -260,7 +258,7 @@ static enum nd_status check_arrays(const size_t *roles, const char *const *names
 enum nd_status nd_roles_assign(const struct nd_loader *loader, const char *const *names, size_t n,
                                const char *where, size_t **out, struct nd_error *err)
 {
-    size_t *roles = nd_calloc(n, sizeof *roles);
+    ND_FREED size_t *roles = nd_calloc(n, sizeof *roles);
     if (roles == NULL)
         return nd_fail_memory(err);
     size_t n_unlabelled = 0, unlabelled = 0;
@@ -275,13 +273,9 @@ enum nd_status nd_roles_assign(const struct nd_loader *loader, const char *const
     }
     if (loader->probe->n_inputs == 1 && n_unlabelled == 1)
         roles[unlabelled] = 0;
-    enum nd_status status = check_inputs(loader, roles, names, n, where, err);
-    if (status == ND_OK)
-        status = check_arrays(roles, names, n, where, err);
-    if (status == ND_OK) {
-        *out = roles;
-        roles = NULL;
-    }
-    free(roles);
-    return status;
+    ND_TRY(check_inputs(loader, roles, names, n, where, err));
+    ND_TRY(check_arrays(roles, names, n, where, err));
+    *out = roles;
+    roles = NULL;
+    return ND_OK;
 }

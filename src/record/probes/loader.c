@@ -393,12 +393,9 @@ static enum nd_status find_input(const struct nd_loader *loader, const char *lis
 static enum nd_status load_raw(struct nd_loader *loader, const char *path, size_t input, size_t sample,
                                struct nd_error *err)
 {
-    struct nd_source source = {0};
-    enum nd_status status = nd_source_open(&source, path, err);
-    if (status == ND_OK)
-        status = nd_loader_read_raw(loader, input, sample, &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(nd_source_open(&source, path, err));
+    return nd_loader_read_raw(loader, input, sample, &source, err);
 }
 
 static enum nd_status load_item(struct nd_loader *loader, const struct list *list, char *item, size_t sample,
@@ -406,20 +403,17 @@ static enum nd_status load_item(struct nd_loader *loader, const struct list *lis
 {
     size_t input = 0;
     const char *relative = NULL;
-    enum nd_status status = find_input(loader, list->path, item, &input, &relative, err);
-    if (status != ND_OK)
-        return status;
-    char *path = nd_path_join(list->folder, relative);
+    ND_TRY(find_input(loader, list->path, item, &input, &relative, err));
+    ND_FREED char *path = nd_path_join(list->folder, relative);
     if (path == NULL)
-        status = nd_fail_memory(err);
+        ND_TRY(nd_fail_memory(err));
     else if (nd_ends_with(path, ".npy"))
-        status = nd_user_load_npy(loader, path, input, sample, err);
+        ND_TRY(nd_user_load_npy(loader, path, input, sample, err));
     else if (nd_ends_with(path, ".raw") || nd_ends_with(path, ".bin"))
-        status = load_raw(loader, path, input, sample, err);
+        ND_TRY(load_raw(loader, path, input, sample, err));
     else
-        status = nd_fail(err, ND_E_PROBE_FORMAT, list->path, "'%s' is none of .npy, .raw and .bin", relative);
-    free(path);
-    return status;
+        ND_TRY(nd_fail(err, ND_E_PROBE_FORMAT, list->path, "'%s' is none of .npy, .raw and .bin", relative));
+    return ND_OK;
 }
 
 static enum nd_status load_line(struct nd_loader *loader, const struct list *list, char *line, size_t sample,
@@ -482,13 +476,10 @@ out:
 static enum nd_status nd_user_load_npy(struct nd_loader *loader, const char *path, size_t input, size_t sample,
                                        struct nd_error *err)
 {
-    struct nd_source source = {0};
-    enum nd_status status = nd_source_open(&source, path, err);
-    if (status == ND_OK)
-        status = sample == SIZE_MAX ? nd_loader_read_input(loader, input, &source, err)
-                                    : nd_loader_read_sample(loader, input, sample, &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(nd_source_open(&source, path, err));
+    return sample == SIZE_MAX ? nd_loader_read_input(loader, input, &source, err)
+                              : nd_loader_read_sample(loader, input, sample, &source, err);
 }
 
 static enum nd_status load_only_input(struct nd_loader *loader, const char *path, struct nd_error *err)
@@ -525,12 +516,9 @@ static enum nd_status load_member(struct nd_loader *loader, const struct nd_npz 
 static enum nd_status load_goal(struct nd_loader *loader, const struct nd_npz *npz, size_t i,
                                 struct nd_error *err)
 {
-    struct nd_source source = {0};
-    enum nd_status status = nd_npz_source(npz, i, &source, err);
-    if (status == ND_OK)
-        status = nd_loader_read_goal(loader, nd_npz_name(npz, i), &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(nd_npz_source(npz, i, &source, err));
+    return nd_loader_read_goal(loader, nd_npz_name(npz, i), &source, err);
 }
 
 /* The inputs first: they say how many labels and targets there may be. Targets belong to whole probes: in a
@@ -590,19 +578,13 @@ static enum nd_status find_labels(const struct nd_npz *npz, const char *path, si
 
 static enum nd_status load_npz_labels(struct nd_loader *loader, const char *path, struct nd_error *err)
 {
-    struct nd_npz *npz = NULL;
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_npz_close) struct nd_npz *npz = NULL;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     size_t i = 0;
-    enum nd_status status = nd_npz_open(path, &npz, err);
-    if (status == ND_OK)
-        status = find_labels(npz, path, &i, err);
-    if (status == ND_OK)
-        status = nd_npz_source(npz, i, &source, err);
-    if (status == ND_OK)
-        status = nd_loader_read_labels(loader, &source, err);
-    nd_source_close(&source);
-    nd_npz_close(&npz);
-    return status;
+    ND_TRY(nd_npz_open(path, &npz, err));
+    ND_TRY(find_labels(npz, path, &i, err));
+    ND_TRY(nd_npz_source(npz, i, &source, err));
+    return nd_loader_read_labels(loader, &source, err);
 }
 
 /* Labels of all samples from a .npy, or from a .npz with one array or one that is named so. */
@@ -610,12 +592,9 @@ static enum nd_status nd_user_load_labels(struct nd_loader *loader, const char *
 {
     if (nd_ends_with(path, ".npz"))
         return load_npz_labels(loader, path, err);
-    struct nd_source source = {0};
-    enum nd_status status = nd_source_open(&source, path, err);
-    if (status == ND_OK)
-        status = nd_loader_read_labels(loader, &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(nd_source_open(&source, path, err));
+    return nd_loader_read_labels(loader, &source, err);
 }
 
 /* ---- Any kind ---- */
@@ -753,13 +732,11 @@ static bool has_inputs_by_name(const struct nd_loader *loader, const struct list
 static enum nd_status load_file(struct nd_loader *loader, const char *folder, const char *name, size_t role,
                                 struct nd_error *err)
 {
-    char *file = nd_path_join(folder, name);
+    ND_FREED char *file = nd_path_join(folder, name);
     if (file == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = role == ND_ROLE_LABELS ? nd_user_load_labels(loader, file, err)
-                                                   : nd_user_load_npy(loader, file, role, SIZE_MAX, err);
-    free(file);
-    return status;
+    return role == ND_ROLE_LABELS ? nd_user_load_labels(loader, file, err)
+                                  : nd_user_load_npy(loader, file, role, SIZE_MAX, err);
 }
 
 static enum nd_status load_inputs(struct nd_loader *loader, const char *path, const struct listing *files,
@@ -831,14 +808,9 @@ static enum nd_status load_samples(struct nd_loader *loader, const char *path, c
 /* A folder of NAME.npy, or of one .npy or .npz per sample. */
 static enum nd_status nd_folder_load(struct nd_loader *loader, const char *path, struct nd_error *err)
 {
-    struct listing files = {0}, arrays = {0};
-    enum nd_status status = listing_read(&files, path, err);
-    if (status == ND_OK)
-        status = name_arrays(&files, &arrays, err);
-    if (status == ND_OK)
-        status = has_inputs_by_name(loader, &arrays) ? load_inputs(loader, path, &files, &arrays, err)
-                                                     : load_samples(loader, path, &files, &arrays, err);
-    listing_deinit(&files);
-    listing_deinit(&arrays);
-    return status;
+    ND_CLEANUP(listing_deinit) struct listing files = {0}, arrays = {0};
+    ND_TRY(listing_read(&files, path, err));
+    ND_TRY(name_arrays(&files, &arrays, err));
+    return has_inputs_by_name(loader, &arrays) ? load_inputs(loader, path, &files, &arrays, err)
+                                               : load_samples(loader, path, &files, &arrays, err);
 }

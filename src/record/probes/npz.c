@@ -215,19 +215,17 @@ static int compare_names(const void *a, const void *b)
 
 static enum nd_status check_unique(const struct nd_npz *npz, struct nd_error *err)
 {
-    struct array *sorted = nd_calloc(npz->n_arrays, sizeof *sorted);
+    ND_FREED struct array *sorted = nd_calloc(npz->n_arrays, sizeof *sorted);
     if (sorted == NULL)
         return nd_fail_memory(err);
     if (npz->n_arrays > 0)
         memcpy(sorted, npz->arrays, npz->n_arrays * sizeof *sorted);
     qsort(sorted, npz->n_arrays, sizeof *sorted, compare_names);
-    enum nd_status status = ND_OK;
-    for (size_t i = 1; i < npz->n_arrays && status == ND_OK; i++)
+    for (size_t i = 1; i < npz->n_arrays; i++)
         if (strcmp(sorted[i - 1].name, sorted[i].name) == 0)
-            status = nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has the array '%s' twice", npz->path,
-                             sorted[i].name);
-    free(sorted);
-    return status;
+            ND_TRY(nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has the array '%s' twice", npz->path,
+                           sorted[i].name));
+    return ND_OK;
 }
 
 enum nd_status nd_npz_open(const char *path, struct nd_npz **out, struct nd_error *err)

@@ -507,30 +507,21 @@ static enum nd_status create_generated(const char *spec, const struct generator 
     struct nd_generate_args args = {generator->n_parameters > 0 ? default_samples : 1, default_seed};
     if (!parse_parameters(parameters, generator->n_parameters, &args))
         return fail_parameters(spec, generator, err);
-    enum nd_status status = ND_OK;
     if (generator->fill == nd_generate_ties)
-        status = nd_generate_check_ties(targets, n_targets, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_probe *probe = NULL;
-    char *source = full_spec(generator, &args);
+        ND_TRY(nd_generate_check_ties(targets, n_targets, err));
+    ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = NULL;
+    ND_FREED char *source = full_spec(generator, &args);
     if (source == NULL)
         return nd_fail_memory(err);
-    status = nd_probe_create_empty(generator->name, source, targets, n_targets, &probe, err);
-    if (status == ND_OK)
-        status = nd_probe_set_samples(probe, args.n_samples, err);
-    for (size_t i = 0; i < n_targets && status == ND_OK; i++) {
-        status = nd_probe_alloc_input(probe, i, err);
-        if (status == ND_OK)
-            status = generator->fill(&targets[i], &args, probe->inputs[i].data, err);
+    ND_TRY(nd_probe_create_empty(generator->name, source, targets, n_targets, &probe, err));
+    ND_TRY(nd_probe_set_samples(probe, args.n_samples, err));
+    for (size_t i = 0; i < n_targets; i++) {
+        ND_TRY(nd_probe_alloc_input(probe, i, err));
+        ND_TRY(generator->fill(&targets[i], &args, probe->inputs[i].data, err));
     }
-    if (status == ND_OK) {
-        *out = probe;
-        probe = NULL;
-    }
-    nd_probe_destroy(&probe);
-    free(source);
-    return status;
+    *out = probe;
+    probe = NULL;
+    return ND_OK;
 }
 
 /* ---- User data ---- */
@@ -765,7 +756,7 @@ enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec
                                   struct nd_error *err)
 {
     size_t n = nd_model_n_inputs(model);
-    struct nd_probe_target *targets = nd_calloc(n, sizeof *targets);
+    ND_FREED struct nd_probe_target *targets = nd_calloc(n, sizeof *targets);
     if (targets == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n; i++) {
@@ -776,9 +767,7 @@ enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec
                                               .quant = input->quant,
                                               .quant_dtype = input->quant_dtype};
     }
-    enum nd_status status = nd_probe_create(spec, targets, n, out, err);
-    free(targets);
-    return status;
+    return nd_probe_create(spec, targets, n, out, err);
 }
 
 enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char *const *specs, size_t n_specs,

@@ -76,13 +76,10 @@ static enum nd_status use_count(struct nd_qnr *run, struct nd_yaml *yaml, struct
 
 static enum nd_status read_yaml(struct nd_qnr *run, const char *path, struct nd_error *err)
 {
-    struct nd_yaml yaml = {0};
+    ND_CLEANUP(nd_yaml_deinit) struct nd_yaml yaml = {0};
     const struct nd_yaml_file file = {path, "execution metadata", ND_E_QNN_STATED};
-    enum nd_status status = nd_yaml_read(&yaml, &file, err);
-    if (status == ND_OK)
-        status = use_count(run, &yaml, err);
-    nd_yaml_deinit(&yaml);
-    return status;
+    ND_TRY(nd_yaml_read(&yaml, &file, err));
+    return use_count(run, &yaml, err);
 }
 
 /* The exit code is written last: without it the run did not end. */

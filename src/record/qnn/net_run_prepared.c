@@ -322,12 +322,8 @@ enum nd_status nd_qnr_read_inputs(struct nd_qnr *run, struct nd_error *err)
         return nd_qnr_read_prepared(run, err);
     if (run->options->input_list != NULL)
         return read_listed(run, run->options->input_list, err);
-    char *path = nd_path_join(run->output, "input_list.txt");
-    enum nd_status status = path == NULL           ? nd_fail_memory(err)
-                            : nd_path_exists(path) ? read_listed(run, path, err)
-                                                   : ND_OK;
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(run->output, "input_list.txt");
+    return path == NULL ? nd_fail_memory(err) : nd_path_exists(path) ? read_listed(run, path, err) : ND_OK;
 }
 
 /* ---- results ---- */
@@ -353,26 +349,25 @@ static enum nd_status read_fed(const struct nd_qnr *run, size_t result, size_t i
     *is_missing = false;
     if (file == NULL || strstr(file, "..") != NULL || file[0] == '/')
         return fail_manifest(run, "results", result, err);
-    char *path = nd_path_join(run->base, file);
+    ND_FREED char *path = nd_path_join(run->base, file);
     if (path == NULL)
         return nd_fail_memory(err);
     *is_missing = !nd_path_exists(path);
-    enum nd_status status = nd_shape_size_bytes(&stated->shape, stated->dtype, &n_expected, err);
-    if (status == ND_OK && !*is_missing)
-        status = nd_file_read(path, n_expected > 0 ? n_expected : 1, bytes, &n_bytes, err);
-    if (status == ND_OK && !*is_missing) {
+    ND_TRY(nd_shape_size_bytes(&stated->shape, stated->dtype, &n_expected, err));
+    if (!*is_missing)
+        ND_TRY(nd_file_read(path, n_expected > 0 ? n_expected : 1, bytes, &n_bytes, err));
+    if (!*is_missing) {
         struct nd_digest found = nd_digest_bytes(*bytes, n_bytes);
         snprintf(digest, sizeof digest, "%016" PRIx64 "%016" PRIx64, found.high, found.low);
         if (n_bytes != n_expected)
-            status = nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, but input '%s' takes %zu", path,
-                             n_bytes, stated->name, n_expected);
+            ND_TRY(nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, but input '%s' takes %zu", path,
+                           n_bytes, stated->name, n_expected));
         else if (expected != NULL && strcmp(digest, expected) != 0)
-            status = nd_fail(err, ND_E_QNN_STATED, path,
-                             "'%s' is not what '%s' says was fed: its digest is %s, expected %s", path,
-                             run->manifest.path, digest, expected);
+            ND_TRY(nd_fail(err, ND_E_QNN_STATED, path,
+                           "'%s' is not what '%s' says was fed: its digest is %s, expected %s", path,
+                           run->manifest.path, digest, expected));
     }
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_fed(struct nd_qnr *run, enum nd_imported_side side, const char *name, size_t input,
@@ -522,13 +517,9 @@ static enum nd_status make_probe(const struct nd_qnr *run, const struct nd_impor
     bool is_made = strncmp(part->source, name, n_name) == 0 &&
                    (part->source[n_name] == ':' || part->source[n_name] == '\0');
     nd_strbuf_printf(&spec, is_made ? "%.0s%s" : "%s=%s", name, part->source);
-    char *text = nd_strbuf_take(&spec);
-    enum nd_status status =
-        text != NULL ? nd_model_check_static(run->options->model, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_probe_for_model(run->options->model, text, out, err);
-    free(text);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(&spec);
+    ND_TRY(text != NULL ? nd_model_check_static(run->options->model, err) : nd_fail_memory(err));
+    return nd_probe_for_model(run->options->model, text, out, err);
 }
 
 static enum nd_status add_probe_input(struct nd_qnr *run, const struct nd_probe_input *input, size_t n_samples,
@@ -615,23 +606,17 @@ static enum nd_status nd_qnr_read_prepared(struct nd_qnr *run, struct nd_error *
 {
     size_t n_lines = 0;
     size_t n = json_array_size(json_object_get(run->manifest.root, "results"));
-    char *path = nd_path_join(run->base, "input_list.txt");
-    enum nd_status status = path != NULL ? check_results(run, err) : nd_fail_memory(err);
-    if (status == ND_OK && run->n_batch > 1)
-        status = nd_fail(err, ND_E_IMPORT_OPTION, run->base, "--batch is for folders that were not prepared");
-    if (status == ND_OK && nd_path_exists(path))
-        status = nd_qnr_count_lines(path, &n_lines, err);
-    if (status == ND_OK && n_lines > 0 && n_lines != n)
-        status = nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists %zu inferences, but '%s' %zu", path, n_lines,
-                         run->manifest.path, n);
-    if (status == ND_OK)
-        status = nd_qnr_check_number(run, run->manifest.path, n, err);
-    if (status == ND_OK)
-        status = add_parts(run, err);
-    if (status == ND_OK)
-        status = add_fed_tensors(run, err);
-    if (status == ND_OK)
-        status = add_prepared_inputs(run, err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(run->base, "input_list.txt");
+    ND_TRY(path != NULL ? check_results(run, err) : nd_fail_memory(err));
+    if (run->n_batch > 1)
+        ND_TRY(nd_fail(err, ND_E_IMPORT_OPTION, run->base, "--batch is for folders that were not prepared"));
+    if (nd_path_exists(path))
+        ND_TRY(nd_qnr_count_lines(path, &n_lines, err));
+    if (n_lines > 0 && n_lines != n)
+        ND_TRY(nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists %zu inferences, but '%s' %zu", path, n_lines,
+                       run->manifest.path, n));
+    ND_TRY(nd_qnr_check_number(run, run->manifest.path, n, err));
+    ND_TRY(add_parts(run, err));
+    ND_TRY(add_fed_tensors(run, err));
+    return add_prepared_inputs(run, err);
 }

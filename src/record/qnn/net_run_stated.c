@@ -401,27 +401,21 @@ static enum nd_status read_sidecar_quant(const json_t *root, const char *path, c
                                          enum nd_dtype dtype, struct nd_quant *out, struct nd_error *err)
 {
     const struct nd_qnn_type *type = nd_qnn_type_quantised(dtype);
-    struct nd_encodings *encodings = NULL;
+    ND_CLEANUP(nd_encodings_destroy) struct nd_encodings *encodings = NULL;
     const json_t *params = json_object_get(root, "quantizeParams");
     if (type == NULL)
         return ND_OK;
     bool is_flat = json_object_get(root, "scale") != NULL || json_object_get(root, "offset") != NULL;
-    json_t *quant = params != NULL ? json_incref((json_t *)params)
-                    : is_flat      ? json_pack("{s:O}", "scaleOffset", root)
-                                   : json_incref((json_t *)root);
-    json_t *wrapped =
+    json_auto_t *quant = params != NULL ? json_incref((json_t *)params)
+                         : is_flat      ? json_pack("{s:O}", "scaleOffset", root)
+                                        : json_incref((json_t *)root);
+    json_auto_t *wrapped =
         json_pack("{s:{s:[{s:{s:[{s:{s:s, s:s, s:O}}]}}]}}", "info", "graphs", "info", "graphOutputs", "info",
                   "name", name, "dataType", type->name, "quantizeParams", quant);
-    enum nd_status status = quant != NULL && wrapped != NULL ? nd_encodings_create(path, "QNN", &encodings, err)
-                                                             : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_encodings_read_qnn(encodings, wrapped, err);
-    if (status == ND_OK)
-        status = copy_quant(encodings, name, out, err);
-    nd_encodings_destroy(&encodings);
-    json_decref(wrapped);
-    json_decref(quant);
-    return status;
+    ND_TRY(quant != NULL && wrapped != NULL ? nd_encodings_create(path, "QNN", &encodings, err)
+                                            : nd_fail_memory(err));
+    ND_TRY(nd_encodings_read_qnn(encodings, wrapped, err));
+    return copy_quant(encodings, name, out, err);
 }
 
 enum nd_status nd_qnr_read_sidecar(const char *path, const char *name, enum nd_dtype known,

@@ -46,11 +46,9 @@ static enum nd_status fail_bytes(const char *folder, const char *name, struct nd
     struct nd_strbuf text = {0};
     for (const unsigned char *at = (const unsigned char *)name; *at != '\0'; at++)
         nd_strbuf_printf(&text, *at >= 0x20 && *at < 0x7f ? "%c" : "\\x%02x", *at);
-    char *plain = nd_strbuf_take(&text);
-    enum nd_status status = nd_fail(err, ND_E_QNN_FOLDER, plain, "'%s': the name '%s' is no UTF-8", folder,
-                                    plain != NULL ? plain : "");
-    free(plain);
-    return status;
+    ND_FREED char *plain = nd_strbuf_take(&text);
+    return nd_fail(err, ND_E_QNN_FOLDER, plain, "'%s': the name '%s' is no UTF-8", folder,
+                   plain != NULL ? plain : "");
 }
 
 static enum nd_status add_name(const char *path, const char *name, struct nd_qnr_files *out,
@@ -411,21 +409,17 @@ static enum nd_status check_result(struct nd_qnr *run, const struct nd_qnr_files
 
 enum nd_status nd_qnr_find_tensors(struct nd_qnr *run, struct nd_error *err)
 {
-    struct nd_qnr_files files = {0};
-    char *path = nd_qnr_path(run, 0, "", "");
-    enum nd_status status = path != NULL ? nd_qnr_list_folder(path, &files, err) : nd_fail_memory(err);
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
+    ND_FREED char *path = nd_qnr_path(run, 0, "", "");
+    ND_TRY(path != NULL ? nd_qnr_list_folder(path, &files, err) : nd_fail_memory(err));
     /* What differs from folder to folder is told before what all of them lack. */
-    for (size_t i = 1; status == ND_OK && i < run->n_complete; i++)
-        status = check_result(run, &files, i, err);
-    for (size_t i = 0; status == ND_OK && i < files.n; i++)
-        status = add_file(run, files.names[i], err);
-    if (status == ND_OK && run->n_tensors == 0)
-        status = nd_fail(err, ND_E_IMPORT_NOTHING, path, "'%s' holds no .raw file", path);
-    if (status == ND_OK)
-        status = connect(run, err);
-    nd_qnr_files_deinit(&files);
-    free(path);
-    return status;
+    for (size_t i = 1; i < run->n_complete; i++)
+        ND_TRY(check_result(run, &files, i, err));
+    for (size_t i = 0; i < files.n; i++)
+        ND_TRY(add_file(run, files.names[i], err));
+    if (run->n_tensors == 0)
+        ND_TRY(nd_fail(err, ND_E_IMPORT_NOTHING, path, "'%s' holds no .raw file", path));
+    return connect(run, err);
 }
 
 /* Codes and the floats that a tool makes of them. */
@@ -498,16 +492,14 @@ static enum nd_status read_sidecar(struct nd_qnr *run, struct nd_qnr_tensor *t, 
     enum nd_dtype known = t->stated != NULL   ? t->stated->dtype
                           : t->tensor != NULL ? t->tensor->dtype
                                               : ND_DTYPE_NONE;
-    char *path = nd_qnr_path(run, result, t->file, "_native.raw.json");
-    enum nd_status status =
-        path != NULL ? nd_qnr_read_sidecar(path, t->file, known, out, err) : nd_fail_memory(err);
-    if (status == ND_OK && t->stated != NULL)
-        status = nd_qnr_agree(t->stated, run->manifest.path != NULL ? run->manifest.path : run->context.path,
-                              out, path, err);
-    if (status == ND_OK && t->sidecar.file != NULL && out != &t->sidecar)
-        status = nd_qnr_agree(&t->sidecar, "Result_0", out, path, err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_qnr_path(run, result, t->file, "_native.raw.json");
+    ND_TRY(path != NULL ? nd_qnr_read_sidecar(path, t->file, known, out, err) : nd_fail_memory(err));
+    if (t->stated != NULL)
+        ND_TRY(nd_qnr_agree(t->stated, run->manifest.path != NULL ? run->manifest.path : run->context.path, out,
+                            path, err));
+    if (t->sidecar.file != NULL && out != &t->sidecar)
+        ND_TRY(nd_qnr_agree(&t->sidecar, "Result_0", out, path, err));
+    return ND_OK;
 }
 
 static const char *stated_by(const struct nd_qnr *run)
@@ -753,18 +745,14 @@ static enum nd_status take_samples(struct nd_qnr *run, const struct nd_qnr_tenso
 static enum nd_status add_samples(struct nd_qnr *run, const struct nd_qnr_tensor *t, size_t result,
                                   struct nd_source *source, struct nd_error *err)
 {
-    unsigned char *bytes = nd_tensor_alloc(source->size_bytes);
-    enum nd_status status =
-        bytes != NULL ? nd_source_read(source, bytes, source->size_bytes, err) : nd_fail_memory(err);
-    if (status == ND_OK && !t->has_native && t->quant != NULL)
-        status = nd_qnr_check_finite(t, source, (const float *)(const void *)bytes,
-                                     source->size_bytes / sizeof(float), err);
-    if (status == ND_OK && t->has_native && t->has_float)
-        status = check_floats(run, t, result, bytes, err);
-    if (status == ND_OK)
-        status = take_samples(run, t, result, source->what, bytes, err);
-    free(bytes);
-    return status;
+    ND_FREED unsigned char *bytes = nd_tensor_alloc(source->size_bytes);
+    ND_TRY(bytes != NULL ? nd_source_read(source, bytes, source->size_bytes, err) : nd_fail_memory(err));
+    if (!t->has_native && t->quant != NULL)
+        ND_TRY(nd_qnr_check_finite(t, source, (const float *)(const void *)bytes,
+                                   source->size_bytes / sizeof(float), err));
+    if (t->has_native && t->has_float)
+        ND_TRY(check_floats(run, t, result, bytes, err));
+    return take_samples(run, t, result, source->what, bytes, err);
 }
 
 static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, size_t result,

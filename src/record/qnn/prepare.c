@@ -28,10 +28,8 @@ static enum nd_status put_text(const struct nd_prepare_work *work, const char *n
                                struct nd_error *err)
 {
     size_t n = buf->len;
-    char *text = nd_strbuf_take(buf);
-    enum nd_status status = text != NULL ? nd_prepare_put(work, name, text, n, err) : nd_fail_memory(err);
-    free(text);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(buf);
+    return text != NULL ? nd_prepare_put(work, name, text, n, err) : nd_fail_memory(err);
 }
 
 /* ---- configuration of the backend ---- */
@@ -531,26 +529,16 @@ static void summarise(const struct nd_prepare_work *work, struct nd_prepared_sum
 
 enum nd_status nd_prepare_folder(struct nd_prepare_work *work, const char *folder, struct nd_error *err)
 {
-    char *final_path = NULL;
-    enum nd_status status = check_request(work, folder, err);
-    if (status == ND_OK)
-        status = choose_tensors(work, err);
-    if (status == ND_OK)
-        status = make_folders(work, folder, &final_path, err);
-    if (status == ND_OK)
-        status = nd_prepare_context(work, err);
-    if (status == ND_OK) {
-        find_fed(work);
-        status = nd_prepare_inputs(work, err);
-    }
-    if (status == ND_OK)
-        status = nd_prepare_manifest(work, err);
-    if (status == ND_OK)
-        status = nd_prepare_files(work, err);
-    if (status == ND_OK)
-        status = publish(work, final_path, err);
-    free(final_path);
-    return status;
+    ND_FREED char *final_path = NULL;
+    ND_TRY(check_request(work, folder, err));
+    ND_TRY(choose_tensors(work, err));
+    ND_TRY(make_folders(work, folder, &final_path, err));
+    ND_TRY(nd_prepare_context(work, err));
+    find_fed(work);
+    ND_TRY(nd_prepare_inputs(work, err));
+    ND_TRY(nd_prepare_manifest(work, err));
+    ND_TRY(nd_prepare_files(work, err));
+    return publish(work, final_path, err);
 }
 
 enum nd_status nd_prepare(const struct nd_workload *workload, const char *folder,
@@ -767,11 +755,7 @@ static json_t *describe(struct json *json, const struct nd_prepare_work *work)
 static enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err)
 {
     struct json json = {0};
-    json_t *root = describe(&json, work);
-    char *text = json.has_failed ? NULL : json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    enum nd_status status =
-        text != NULL ? nd_prepare_put(work, "npudiff.json", text, strlen(text), err) : nd_fail_memory(err);
-    free(text);
-    json_decref(root);
-    return status;
+    json_auto_t *root = describe(&json, work);
+    ND_FREED char *text = json.has_failed ? NULL : json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    return text != NULL ? nd_prepare_put(work, "npudiff.json", text, strlen(text), err) : nd_fail_memory(err);
 }

@@ -334,10 +334,8 @@ static enum nd_status find_maker(const struct nd_device *device, struct nd_devic
     const char *query = strchr(device->uri, '?');
     nd_strbuf_printf(&text, "htp-sim:%s@%s%s", device->chipset->sm, device->runtime.id,
                      query != NULL ? query : "");
-    char *uri = nd_strbuf_take(&text);
-    enum nd_status status = uri != NULL ? nd_device_parse(uri, maker, err) : nd_fail_memory(err);
-    free(uri);
-    return status;
+    ND_FREED char *uri = nd_strbuf_take(&text);
+    return uri != NULL ? nd_device_parse(uri, maker, err) : nd_fail_memory(err);
 }
 
 static enum nd_status check_options(const struct nd_capture_job *capture, struct nd_error *err)
@@ -369,10 +367,8 @@ struct net_run {
 /* stdout.txt is kept as a log, as an agent's is. */
 static enum nd_status keep_said(const struct net_run *run, const char *said, struct nd_error *err)
 {
-    char *path = nd_path_join(run->folder, "stdout.txt");
-    enum nd_status status = path != NULL ? nd_file_put(path, said, strlen(said), err) : nd_fail_memory(err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(run->folder, "stdout.txt");
+    return path != NULL ? nd_file_put(path, said, strlen(said), err) : nd_fail_memory(err);
 }
 
 static enum nd_status run_there(struct net_run *run, struct nd_error *err)

@@ -316,18 +316,16 @@ static enum nd_status check_context(const struct nd_prepare_work *work, struct n
 /* Out of the agent's folder, where nothing else is of use. */
 static enum nd_status keep(struct nd_prepare_work *work, const char *name, struct nd_error *err)
 {
-    char *from = nd_path_join(work->scratch, name), *to = nd_path_join(work->folder, name);
-    enum nd_status status = from != NULL && to != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && rename(from, to) != 0)
-        status = nd_fail(err, ND_E_PREPARE_CONTEXT, name, "the provider made no '%s'", name);
+    ND_FREED char *from = nd_path_join(work->scratch, name), *to = nd_path_join(work->folder, name);
+    ND_TRY(from != NULL && to != NULL ? ND_OK : nd_fail_memory(err));
+    if (rename(from, to) != 0)
+        ND_TRY(nd_fail(err, ND_E_PREPARE_CONTEXT, name, "the provider made no '%s'", name));
     struct stat info;
-    if (status == ND_OK && strcmp(name, ND_PREPARED_BINARY) == 0) {
+    if (strcmp(name, ND_PREPARED_BINARY) == 0) {
         work->context.size_bytes = stat(to, &info) == 0 ? (uint64_t)info.st_size : 0;
-        status = nd_sha256_file(to, work->context.sha256, err);
+        ND_TRY(nd_sha256_file(to, work->context.sha256, err));
     }
-    free(from);
-    free(to);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_prepare_context(struct nd_prepare_work *work, struct nd_error *err)

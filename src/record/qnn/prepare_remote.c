@@ -78,38 +78,32 @@ static enum nd_status add_item(struct pack *pack, const char *folder, const char
                                const char *item, struct nd_error *err)
 {
     const char *mark = strstr(item, ":=");
-    char *path = nd_path_join(folder, mark != NULL ? mark + 2 : item);
-    void *bytes = NULL;
+    ND_FREED char *path = nd_path_join(folder, mark != NULL ? mark + 2 : item);
+    ND_FREED void *bytes = NULL;
     size_t n = 0;
-    enum nd_status status =
-        path != NULL ? nd_file_read(path, SIZE_MAX / 2, &bytes, &n, err) : nd_fail_memory(err);
-    if (status == ND_OK && i == pack->n)
-        status = add_pack(pack, scratch, n, err);
-    if (status == ND_OK && (n != pack->sizes[i] || fwrite(bytes, 1, n, pack->files[i]) != n))
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot pack '%s': it has %zu bytes, the one before %zu",
-                         path, n, pack->sizes[i]);
-    free(bytes);
-    free(path);
-    return status;
+    ND_TRY(path != NULL ? nd_file_read(path, SIZE_MAX / 2, &bytes, &n, err) : nd_fail_memory(err));
+    if (i == pack->n)
+        ND_TRY(add_pack(pack, scratch, n, err));
+    if (n != pack->sizes[i] || fwrite(bytes, 1, n, pack->files[i]) != n)
+        ND_TRY(nd_fail(err, ND_E_FILE_WRITE, path, "cannot pack '%s': it has %zu bytes, the one before %zu",
+                       path, n, pack->sizes[i]));
+    return ND_OK;
 }
 
 static enum nd_status add_lines(struct pack *pack, const char *folder, const char *scratch,
                                 struct nd_error *err)
 {
-    void *text = NULL;
+    ND_FREED void *text = NULL;
     size_t n = 0;
-    char *path = nd_path_join(folder, "input_list.txt");
-    enum nd_status status =
-        path != NULL ? nd_file_read(path, max_list_bytes, &text, &n, err) : nd_fail_memory(err);
-    for (char *rest = text, *line; status == ND_OK && (line = strsep(&rest, "\n")) != NULL;) {
+    ND_FREED char *path = nd_path_join(folder, "input_list.txt");
+    ND_TRY(path != NULL ? nd_file_read(path, max_list_bytes, &text, &n, err) : nd_fail_memory(err));
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
         size_t i = 0;
-        for (char *item; status == ND_OK && (item = strsep(&line, " ")) != NULL;)
+        for (char *item; (item = strsep(&line, " ")) != NULL;)
             if (item[0] != '\0')
-                status = add_item(pack, folder, scratch, i++, item, err);
+                ND_TRY(add_item(pack, folder, scratch, i++, item, err));
     }
-    free(text);
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status close_packs(struct pack *pack, struct nd_error *err)
@@ -216,20 +210,17 @@ static enum nd_status collect_sdk(struct nd_bundle *bundle, const struct nd_runt
 static enum nd_status expand(struct nd_remote *remote, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, remote->model.folder);
     nd_strbuf_puts(&text, " && sh ./expand.sh");
-    char *command = nd_strbuf_take(&text);
+    ND_FREED char *command = nd_strbuf_take(&text);
     const struct nd_remote_command request = {.text = command, .time_limit_s = EXPAND_LIMIT_S};
-    enum nd_status status =
-        command != NULL ? nd_transport_run(remote->transport, &request, &reply, err) : nd_fail_memory(err);
-    if (status == ND_OK && reply.exit_code != 0)
-        status = nd_fail(err, ND_E_DEVICE_PUSH, remote->label, "cannot lay out the inputs on device '%s': %s",
-                         remote->label, reply.errors);
-    nd_remote_reply_deinit(&reply);
-    free(command);
-    return status;
+    ND_TRY(command != NULL ? nd_transport_run(remote->transport, &request, &reply, err) : nd_fail_memory(err));
+    if (reply.exit_code != 0)
+        ND_TRY(nd_fail(err, ND_E_DEVICE_PUSH, remote->label, "cannot lay out the inputs on device '%s': %s",
+                       remote->label, reply.errors));
+    return ND_OK;
 }
 
 static enum nd_status send(struct nd_remote *remote, const struct nd_prepared_run *run, struct nd_error *err)

@@ -44,7 +44,7 @@ static enum nd_status write_model(const char *path, struct nd_error *err)
     float scale = 0.5f;
     int64_t zero_point = 0;
     const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero_point};
-    struct nd_compose *c = NULL;
+    ND_CLEANUP(nd_compose_destroy) struct nd_compose *c = NULL;
     ND_TRY(nd_compose_create(21, &c, err));
     nd_compose_input(c, "a", ND_DTYPE_U8, &shape);
     nd_compose_input(c, "b", ND_DTYPE_U8, &shape);
@@ -53,9 +53,7 @@ static enum nd_status write_model(const char *path, struct nd_error *err)
     nd_compose_node(c, "Add", (const char *[]){"a_real", "b_real", NULL}, "sum");
     nd_compose_quantize(c, "sum", "c", &quant, ND_DTYPE_U8);
     nd_compose_output(c, "c", ND_DTYPE_U8, &shape);
-    enum nd_status status = nd_compose_write(c, path, err);
-    nd_compose_destroy(&c);
-    return status;
+    return nd_compose_write(c, path, err);
 }
 
 /* Writes the model, a sum of two uint8 tensors, and loads it. */
@@ -144,20 +142,15 @@ static enum nd_status nd_runtime_trial_run(struct nd_runtime_trial *trial, const
 {
     *out = (struct nd_runtime_trial_result){0};
     struct nd_strbuf uri = {0};
-    struct nd_device device = {0};
+    ND_CLEANUP(nd_device_deinit) struct nd_device device = {0};
     nd_strbuf_printf(&uri, "%s%s@%s", chipset != NULL ? "htp-sim:" : "cpu", chipset != NULL ? chipset->sm : "",
                      id);
-    char *text = nd_strbuf_take(&uri), *path = nd_path_join(trial->folder, "trial.h5");
-    enum nd_status status =
-        text != NULL && path != NULL ? nd_device_parse(text, &device, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = run_device(trial, &device, path, &out->failure, err);
-    if (status == ND_OK && out->failure.id == 0)
-        status = read_capture(path, out, err);
-    nd_device_deinit(&device);
-    free(text);
-    free(path);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(&uri), *path = nd_path_join(trial->folder, "trial.h5");
+    ND_TRY(text != NULL && path != NULL ? nd_device_parse(text, &device, err) : nd_fail_memory(err));
+    ND_TRY(run_device(trial, &device, path, &out->failure, err));
+    if (out->failure.id == 0)
+        ND_TRY(read_capture(path, out, err));
+    return ND_OK;
 }
 
 /* One runtime being looked at; `row` is its part of the report. */
@@ -382,18 +375,15 @@ static enum nd_status run_chipsets(struct check *check, struct nd_runtime_trial 
 
 static enum nd_status run_here(struct check *check, json_t *chipsets, struct nd_error *err)
 {
-    struct nd_runtime_trial trial = {0};
+    ND_CLEANUP(nd_runtime_trial_close) struct nd_runtime_trial trial = {0};
     bool loads = false;
-    enum nd_status status = nd_runtime_trial_open(check->how, &trial, err);
-    if (status == ND_OK)
-        status = run_cpu(check, &trial, &loads, err);
-    if (status == ND_OK)
-        nd_tree_set(check->row, "loads", json_boolean(loads));
-    if (status == ND_OK && loads && check->info->provider_library != NULL &&
-        check->info->backend_library != NULL && strcmp(check->info->abi, ND_ABI_DEFAULT) == 0)
-        status = run_chipsets(check, &trial, chipsets, err);
-    nd_runtime_trial_close(&trial);
-    return status;
+    ND_TRY(nd_runtime_trial_open(check->how, &trial, err));
+    ND_TRY(run_cpu(check, &trial, &loads, err));
+    nd_tree_set(check->row, "loads", json_boolean(loads));
+    if (loads && check->info->provider_library != NULL && check->info->backend_library != NULL &&
+        strcmp(check->info->abi, ND_ABI_DEFAULT) == 0)
+        ND_TRY(run_chipsets(check, &trial, chipsets, err));
+    return ND_OK;
 }
 
 /* Of an NPU that is elsewhere: which chipsets there is code for. */

@@ -66,15 +66,13 @@ static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const 
         free(message);
     }
     size_t n = text.len;
-    char *log = nd_strbuf_take(&text);
+    ND_FREED char *log = nd_strbuf_take(&text);
     if (log == NULL)
         return nd_fail_memory(err);
     char runner[8];
     nd_fields_copy(&index->runtime, "runner", runner, sizeof runner);
     const char *name = runner[0] != '\0' ? "runner" : "onnxruntime";
-    enum nd_status status = n > 0 ? write_log(writer, name, log, n, findings, err) : ND_OK;
-    free(log);
-    return status;
+    return n > 0 ? write_log(writer, name, log, n, findings, err) : ND_OK;
 }
 
 /* What was printed; of very much, the end, which says why it ended. *out is NULL when there is nothing. */
@@ -614,17 +612,12 @@ static uint64_t count_value_bytes(const struct nd_assembly *assembly, const stru
 static enum nd_status write_capture(const struct nd_assembly *assembly, const struct nd_spool_index *index,
                                     struct nd_assembled *out, struct nd_error *err)
 {
-    struct nd_capture_writer *writer = NULL;
-    enum nd_status status = nd_capture_writer_create_large(assembly->path, assembly->replace,
-                                                           count_value_bytes(assembly, index), &writer, err);
-    if (status == ND_OK)
-        nd_capture_writer_level(writer, assembly->deflate_level);
-    if (status == ND_OK)
-        status = write_all(writer, assembly, index, out, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_commit(writer, out->state, err);
-    nd_capture_writer_destroy(&writer);
-    return status;
+    ND_CLEANUP(nd_capture_writer_destroy) struct nd_capture_writer *writer = NULL;
+    ND_TRY(nd_capture_writer_create_large(assembly->path, assembly->replace, count_value_bytes(assembly, index),
+                                          &writer, err));
+    nd_capture_writer_level(writer, assembly->deflate_level);
+    ND_TRY(write_all(writer, assembly, index, out, err));
+    return nd_capture_writer_commit(writer, out->state, err);
 }
 
 /* A run that came less far than the one before it says why, and leaves what is there. */

@@ -335,15 +335,13 @@ enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struc
                                    struct nd_error *err)
 {
     size_t n_runs = probe->n_samples * probe->n_repeats;
-    struct nd_digest *digests = nd_calloc(n_runs, sizeof *digests);
+    ND_FREED struct nd_digest *digests = nd_calloc(n_runs, sizeof *digests);
     if (digests == NULL)
         return nd_fail_memory(err);
     for (size_t run = 0; run < n_runs; run++)
         nd_spool_digest(source->index, source->probe, source->tensor,
                         (size_t[]){run / probe->n_repeats, run % probe->n_repeats}, &digests[run]);
-    enum nd_status status = nd_capture_writer_digests(writer, probe, tensor, digests, err);
-    free(digests);
-    return status;
+    return nd_capture_writer_digests(writer, probe, tensor, digests, err);
 }
 
 enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,

@@ -37,14 +37,10 @@ bool nd_job_run_has_samples(const char *folder, bool cuts)
 
 static enum nd_status write_job(const struct nd_agent_job *job, const char *folder, struct nd_error *err)
 {
-    char *path = nd_path_join(folder, "job.nds");
-    enum nd_status status = path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        unlink(path);
-    if (status == ND_OK)
-        status = nd_job_write(job, path, err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(folder, "job.nds");
+    ND_TRY(path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err));
+    unlink(path);
+    return nd_job_write(job, path, err);
 }
 
 /* The agent's last line, without its name. */
@@ -445,15 +441,14 @@ static enum nd_status nd_tries_try(void *context, const size_t *tensors, size_t 
                                    struct nd_error *err)
 {
     struct nd_tries *trials = context;
-    struct nd_digest *digests = NULL;
+    ND_FREED struct nd_digest *digests = NULL;
     bool with_sample = trials->with_sample && has_outputs(trials, tensors, n_tensors);
-    enum nd_status status = try_session(trials, tensors, n_tensors, out, with_sample ? &digests : NULL, err);
-    if (status == ND_OK && out->holds && digests != NULL && !is_same(trials, digests)) {
+    ND_TRY(try_session(trials, tensors, n_tensors, out, with_sample ? &digests : NULL, err));
+    if (out->holds && digests != NULL && !is_same(trials, digests)) {
         snprintf(out->reason, sizeof out->reason, "recording it changes the outputs of the model");
         out->holds = false;
     }
-    free(digests);
-    return status;
+    return ND_OK;
 }
 
 /* The session of the outputs alone, with a sample where there is one. */
@@ -462,7 +457,7 @@ static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out,
 {
     const struct nd_model *model = trials->capture->model;
     size_t n = 0;
-    size_t *outputs = nd_calloc(nd_model_n_tensors(model), sizeof *outputs);
+    ND_FREED size_t *outputs = nd_calloc(nd_model_n_tensors(model), sizeof *outputs);
     if (outputs == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < nd_model_n_tensors(model); e++)
@@ -470,9 +465,7 @@ static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out,
             outputs[n++] = e;
     trials->n_outputs = n;
     bool has_sample = trials->capture->n_probes > 0 && trials->capture->probes[0]->n_samples > 0;
-    enum nd_status status = try_session(trials, outputs, n, out, has_sample ? digests : NULL, err);
-    free(outputs);
-    return status;
+    return try_session(trials, outputs, n, out, has_sample ? digests : NULL, err);
 }
 
 /* nd_recording.use_floats; context: struct nd_tries. */
@@ -589,18 +582,16 @@ static enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *
 static enum nd_status leave_out_missing(const struct nd_capture_job *capture, const struct nd_record *record,
                                         struct nd_pass_plan *plan, struct nd_error *err)
 {
-    char *output = nd_fields_text(record, "output"), *reason = nd_fields_text(record, "reason");
-    enum nd_status status = output != NULL && reason != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < capture->n_tensors; e++) {
+    ND_FREED char *output = nd_fields_text(record, "output"), *reason = nd_fields_text(record, "reason");
+    ND_TRY(output != NULL && reason != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t e = 0; e < capture->n_tensors; e++) {
         if (strcmp(capture->tensors[e].onnx_name, output) != 0 || plan->reasons[e] != NULL)
             continue;
         plan->pass_of_tensor[e] = SIZE_MAX;
         plan->reasons[e] = nd_strdup(reason);
-        status = plan->reasons[e] != NULL ? ND_OK : nd_fail_memory(err);
+        ND_TRY(plan->reasons[e] != NULL ? ND_OK : nd_fail_memory(err));
     }
-    free(output);
-    free(reason);
-    return status;
+    return ND_OK;
 }
 
 /* How many are left; 0 as well where an output of the model is among those left out. */
@@ -618,14 +609,13 @@ static size_t count_left(const struct nd_capture_job *capture, const struct nd_p
 static enum nd_status read_missing(const struct nd_capture_job *capture, const char *spool,
                                    struct nd_pass_plan *plan, struct nd_error *err)
 {
-    struct nd_spool_reader reader = {0};
+    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
     struct nd_record record;
-    enum nd_status status = nd_spool_reader_open(&reader, spool, err);
-    while (status == ND_OK && nd_spool_next(&reader, &record))
+    ND_TRY(nd_spool_reader_open(&reader, spool, err));
+    while (nd_spool_next(&reader, &record))
         if (record.kind == ND_RECORD_MISSING)
-            status = leave_out_missing(capture, &record, plan, err);
-    nd_spool_reader_close(&reader);
-    return status;
+            ND_TRY(leave_out_missing(capture, &record, plan, err));
+    return ND_OK;
 }
 
 /* Reads from the run in `folder` which tensors its session could not give, and plans a single session without

@@ -313,15 +313,14 @@ static enum nd_status collect_provenance(const struct nd_capture_job *capture, c
 static enum nd_status count_kept(const char *path, const struct nd_capture_options *options, size_t *n_kept,
                                  struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *capture = NULL;
     *n_kept = 0;
     if (!options->resume || !options->replace || !nd_path_exists(path))
         return ND_OK;
-    enum nd_status status = nd_capture_open(path, &capture, err);
-    for (size_t p = 0; status == ND_OK && p < nd_capture_n_probes(capture); p++)
+    ND_TRY(nd_capture_open(path, &capture, err));
+    for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
         *n_kept += nd_capture_probe(capture, p)->n_samples;
-    nd_capture_close(&capture);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status assemble(const struct nd_capture_job *capture, const char *folder,
@@ -396,14 +395,12 @@ static enum nd_status check_target(const char *path, bool replace, struct nd_err
         return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' is a folder", path);
     if (is_there && !replace)
         return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' exists already", path);
-    char *folder = nd_path_dir(path);
+    ND_FREED char *folder = nd_path_dir(path);
     if (folder == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
     if (access(folder, W_OK) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
-    free(folder);
-    return status;
+        ND_TRY(nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno)));
+    return ND_OK;
 }
 
 static enum nd_status check_request(const struct nd_workload *workload, const char *path,

@@ -136,26 +136,21 @@ static void hash_tensors(const struct nd_model *model, const struct nd_model_lay
 static enum nd_status nd_tensor_kinds(const struct nd_model *model, size_t **kinds, struct nd_error *err)
 {
     size_t n = nd_model_n_tensors(model);
-    const struct nd_model_layer **maker = nd_calloc(n, sizeof *maker);
-    uint64_t *hashes = nd_calloc(n, sizeof *hashes);
-    size_t *out = nd_calloc(n, sizeof *out);
-    enum nd_status status = maker != NULL && hashes != NULL && out != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK) {
-        for (size_t u = 0; u < nd_model_n_layers(model); u++)
-            maker[nd_model_layer(model, u)->tensor] = nd_model_layer(model, u);
-        hash_tensors(model, maker, hashes);
-        for (size_t e = 0; e < n; e++) {
-            out[e] = 0;
-            while (hashes[out[e]] != hashes[e])
-                out[e]++;
-        }
-        *kinds = out;
-        out = NULL;
+    ND_FREED const struct nd_model_layer **maker = nd_calloc(n, sizeof *maker);
+    ND_FREED uint64_t *hashes = nd_calloc(n, sizeof *hashes);
+    ND_FREED size_t *out = nd_calloc(n, sizeof *out);
+    ND_TRY(maker != NULL && hashes != NULL && out != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t u = 0; u < nd_model_n_layers(model); u++)
+        maker[nd_model_layer(model, u)->tensor] = nd_model_layer(model, u);
+    hash_tensors(model, maker, hashes);
+    for (size_t e = 0; e < n; e++) {
+        out[e] = 0;
+        while (hashes[out[e]] != hashes[e])
+            out[e]++;
     }
-    free(maker);
-    free(hashes);
-    free(out);
-    return status;
+    *kinds = out;
+    out = NULL;
+    return ND_OK;
 }
 
 static void mark_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fell_back *fell_back,
@@ -486,17 +481,16 @@ static void show_sources(struct nd_planner *p, const struct nd_pass_candidate *x
  * and perhaps several passes. */
 static enum nd_status take_all_cut(struct nd_planner *p, struct nd_error *err)
 {
-    struct nd_tried trial = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
     begin_pass(p, false);
     size_t n = list_candidates(p);
     show_sources(p, p->candidates, n);
-    enum nd_status status = nd_planner_try_beside(p, p->candidates, n, &trial, err);
-    if (status == ND_OK && trial.holds) {
+    ND_TRY(nd_planner_try_beside(p, p->candidates, n, &trial, err));
+    if (trial.holds) {
         nd_planner_accept(p, p->candidates, n);
         p->with_sources = true;
     }
-    nd_tried_deinit(&trial);
-    return status;
+    return ND_OK;
 }
 
 /* All that is left in one pass: beside the outputs, or else cut. Where neither holds, it has no members, and
@@ -625,8 +619,7 @@ static enum nd_status grow_in_parts(struct nd_planner *p, const struct nd_tried 
 
 static enum nd_status grow_first(struct nd_planner *p, struct nd_error *err)
 {
-    struct nd_tried own = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried own = {0};
     begin_pass(p, false);
     for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_tensors; i++)
         if (nd_planner_tensor(p, i)->is_model_output)
@@ -634,11 +627,10 @@ static enum nd_status grow_first(struct nd_planner *p, struct nd_error *err)
     p->n_seeds = p->n_members;
     size_t n = list_candidates(p);
     if (p->of->first == NULL && n > 0)
-        status = nd_planner_try_beside(p, p->candidates, n, &own, err);
-    if (status == ND_OK && n > 0)
-        status = grow_in_parts(p, p->of->first != NULL ? p->of->first : &own, err);
-    nd_tried_deinit(&own);
-    return status;
+        ND_TRY(nd_planner_try_beside(p, p->candidates, n, &own, err));
+    if (n > 0)
+        ND_TRY(grow_in_parts(p, p->of->first != NULL ? p->of->first : &own, err));
+    return ND_OK;
 }
 
 static enum nd_status make_passes(struct nd_planner *p, struct nd_error *err)

@@ -143,19 +143,18 @@ static enum nd_status read_values(const struct album *album, size_t sample, doub
                                   struct nd_error *err)
 {
     const struct nd_layout *layout = &album->layout;
-    unsigned char *bytes = nd_calloc(1, layout->sample_bytes + 64);
+    ND_FREED unsigned char *bytes = nd_calloc(1, layout->sample_bytes + 64);
     if (bytes == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_capture_read_inputs(&(struct nd_probe_values){album->capture, album->probe, 0},
-                                                   sample, 1, bytes, err);
-    for (size_t at = 0; status == ND_OK && at < layout->n_elems; at += ND_BLOCK) {
+    ND_TRY(nd_capture_read_inputs(&(struct nd_probe_values){album->capture, album->probe, 0}, sample, 1, bytes,
+                                  err));
+    for (size_t at = 0; at < layout->n_elems; at += ND_BLOCK) {
         double x[ND_BLOCK];
         size_t n = layout->n_elems - at < ND_BLOCK ? layout->n_elems - at : ND_BLOCK;
         nd_layout_load(layout, album->kernels, bytes + at * layout->elem_bytes, at, n, x);
         memcpy(values + at, x, n * sizeof x[0]);
     }
-    free(bytes);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_image(struct album *album, size_t sample, struct nd_error *err)

@@ -259,7 +259,7 @@ static enum nd_status make(const struct nd_page_part *parts, size_t n_parts, con
     struct nd_strbuf html = {0}, json = {0};
     struct nd_page page = {.out = &html, .data = {.out = &json}};
     write_views(&page, parts, n_parts);
-    char *views_text = nd_strbuf_take(&html), *data_text = nd_strbuf_take(&json);
+    ND_FREED char *views_text = nd_strbuf_take(&html), *data_text = nd_strbuf_take(&json);
     struct whole_page whole = {
         .parts = parts, .n_parts = n_parts, .title = title, .views = views_text, .data = data_text};
     add_text(&whole, "style", asset_style());
@@ -270,11 +270,7 @@ static enum nd_status make(const struct nd_page_part *parts, size_t n_parts, con
     if (page.has_graph)
         add_text(&whole, "script", asset_graph());
     add_text(&whole, "script", asset_script());
-    enum nd_status status =
-        views_text != NULL && data_text != NULL ? put_together(&whole, out, err) : nd_fail_memory(err);
-    free(views_text);
-    free(data_text);
-    return status;
+    return views_text != NULL && data_text != NULL ? put_together(&whole, out, err) : nd_fail_memory(err);
 }
 
 /* ---- documents ---- */

@@ -270,15 +270,13 @@ static enum nd_status add_document(struct maker *maker, const json_t *document, 
 static enum nd_status add_text(struct maker *maker, const struct nd_report_document *document,
                                struct nd_error *err)
 {
-    json_t *tree = json_loads(document->json, 0, NULL);
-    enum nd_status status = add_document(maker, tree, err);
-    if (status == ND_OK && is_kind(tree, ND_DOCUMENT_RUN)) {
-        status = add_document(maker, json_object_get(tree, "compare"), err);
-        if (status == ND_OK)
-            status = add_document(maker, json_object_get(tree, "explain"), err);
+    json_auto_t *tree = json_loads(document->json, 0, NULL);
+    ND_TRY(add_document(maker, tree, err));
+    if (is_kind(tree, ND_DOCUMENT_RUN)) {
+        ND_TRY(add_document(maker, json_object_get(tree, "compare"), err));
+        ND_TRY(add_document(maker, json_object_get(tree, "explain"), err));
     }
-    json_decref(tree);
-    return status;
+    return ND_OK;
 }
 
 /* Where there is nothing to show. */

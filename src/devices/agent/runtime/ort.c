@@ -280,22 +280,18 @@ static enum nd_status apply_config(const struct nd_ort *ort, struct ort_session_
 static enum nd_status append_provider(struct nd_runtime *runtime, struct ort_session_options *handle,
                                       const struct nd_session_options *options, struct nd_error *err)
 {
-    const char **keys = nd_calloc(options->n_provider_options, sizeof *keys);
-    const char **values = nd_calloc(options->n_provider_options, sizeof *values);
-    enum nd_status status = keys == NULL || values == NULL ? nd_fail_memory(err) : ND_OK;
-    for (size_t i = 0; status == ND_OK && i < options->n_provider_options; i++) {
+    ND_FREED const char **keys = nd_calloc(options->n_provider_options, sizeof *keys);
+    ND_FREED const char **values = nd_calloc(options->n_provider_options, sizeof *values);
+    ND_TRY(keys == NULL || values == NULL ? nd_fail_memory(err) : ND_OK);
+    for (size_t i = 0; i < options->n_provider_options; i++) {
         keys[i] = options->provider_options[i].key;
         values[i] = options->provider_options[i].value;
     }
-    if (status == ND_OK)
-        status = nd_ort_check(
-            &runtime->ort,
-            runtime->ort.SessionOptionsAppendExecutionProvider_V2(
-                handle, runtime->env, &runtime->provider_device, 1, keys, values, options->n_provider_options),
-            "appending the provider", err);
-    free(keys);
-    free(values);
-    return status;
+    return nd_ort_check(
+        &runtime->ort,
+        runtime->ort.SessionOptionsAppendExecutionProvider_V2(handle, runtime->env, &runtime->provider_device,
+                                                              1, keys, values, options->n_provider_options),
+        "appending the provider", err);
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,

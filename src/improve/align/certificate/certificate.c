@@ -113,10 +113,8 @@ static enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int
         nd_strbuf_puts(&text, open->dim_params[axis]);
     else
         nd_strbuf_printf(&text, "%s:%d", open->name, axis);
-    char *name = nd_strbuf_take(&text);
-    enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
-    free(name);
-    return status;
+    ND_FREED char *name = nd_strbuf_take(&text);
+    return name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
 }
 
 /* The dimensions of the input of that name; NULL: the certificate has none. */

@@ -92,13 +92,12 @@ static char *nd_runner_job_text(const struct nd_capture_job *capture)
             rounds = true;
         else
             nd_tree_set(options, device->option_keys[i], json_string(device->option_values[i]));
-    json_t *job = json_pack("{s:o, s:o, s:o, s:I, s:i, s:b, s:o}", "inputs", describe_inputs(capture->model),
-                            "tensors", describe_tensors(capture), "probes", describe_probes(capture), "repeats",
-                            (json_int_t)capture->job.n_repeats, "threads", device->n_threads, "rounds_off_grid",
-                            rounds, "options", options);
-    char *text = nd_json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    json_decref(job);
-    return text;
+    json_auto_t *job =
+        json_pack("{s:o, s:o, s:o, s:I, s:i, s:b, s:o}", "inputs", describe_inputs(capture->model), "tensors",
+                  describe_tensors(capture), "probes", describe_probes(capture), "repeats",
+                  (json_int_t)capture->job.n_repeats, "threads", device->n_threads, "rounds_off_grid", rounds,
+                  "options", options);
+    return nd_json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
 }
 
 static void free_passes(struct nd_agent_job *job)
@@ -192,12 +191,10 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const 
 {
     struct nd_job_pass *pass = &capture->job.passes[p];
     bool exposes_all = !records_any(capture, p);
-    size_t *exposed = nd_calloc(capture->n_tensors, sizeof *exposed);
+    ND_FREED size_t *exposed = nd_calloc(capture->n_tensors, sizeof *exposed);
     pass->checks = nd_calloc(planned != NULL ? planned->n_checks : 0, sizeof *pass->checks);
-    if (exposed == NULL || pass->checks == NULL) {
-        free(exposed);
+    if (exposed == NULL || pass->checks == NULL)
         return nd_fail_memory(err);
-    }
     size_t n_exposed = 0;
     for (size_t i = 0; planned != NULL && i < planned->n_checks; i++)
         pass->checks[pass->n_checks++] = planned->checks[i];
@@ -206,9 +203,7 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const 
             exposed[n_exposed++] = capture->selected[e];
     char name[32];
     snprintf(name, sizeof name, "pass%zu.onnx", p);
-    enum nd_status status = make_model(capture, name, exposed, n_exposed, &pass->model, err);
-    free(exposed);
-    return status;
+    return make_model(capture, name, exposed, n_exposed, &pass->model, err);
 }
 
 enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
@@ -393,10 +388,8 @@ static bool fill_emulated(struct nd_capture_job *capture)
 /* Its options are a part of the job that it is told. */
 static bool fill_runner(struct nd_capture_job *capture)
 {
-    char *text = nd_runner_job_text(capture);
-    bool is_whole = text != NULL && add_option(&capture->job, "job", text);
-    free(text);
-    return is_whole;
+    ND_FREED char *text = nd_runner_job_text(capture);
+    return text != NULL && add_option(&capture->job, "job", text);
 }
 
 static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_error *err)

@@ -532,7 +532,7 @@ static enum nd_status parse_emulated(const char *uri, const char *what, struct n
 static enum nd_status parse_plain(const char *uri, const char *what, struct nd_device *device,
                                   struct nd_error *err)
 {
-    char *text = nd_strdup(what);
+    ND_FREED char *text = nd_strdup(what);
     if (text == NULL)
         return nd_fail_memory(err);
     char *query = strchr(text, '?');
@@ -541,28 +541,24 @@ static enum nd_status parse_plain(const char *uri, const char *what, struct nd_d
     char *runtime = strchr(text, '@');
     if (runtime != NULL)
         *runtime++ = '\0';
-    enum nd_status status = parse_kind(device, uri, text, err);
-    if (status == ND_OK && device->transport != ND_TRANSPORT_NONE)
-        status = nd_device_suits_elsewhere(device, uri, err);
-    else if (status == ND_OK && device->kind == ND_DEVICE_HTP)
-        status = nd_device_find_own_npu(device, uri, err);
-    if (status == ND_OK)
-        status = find_runtime(device, uri, runtime, err);
-    if (status == ND_OK) {
-        /* As a reference the CPU provider must not fuse quantised groups into operators of other arithmetic; an
-         * NPU gets what applications use. */
-        device->optimisation = nd_strdup(nd_device_is_npu(device->kind) ? "all" : "disable");
-        if (device->optimisation == NULL)
-            status = nd_fail_memory(err);
-    }
-    if (status == ND_OK && device->transport == ND_TRANSPORT_NONE)
-        status = nd_device_name(device, query, err);
-    if (status == ND_OK && device->transport == ND_TRANSPORT_NONE)
-        status = nd_device_default_options(device, err);
-    if (status == ND_OK && query != NULL)
-        status = nd_device_apply_query(device, uri, query, err);
-    free(text);
-    return status;
+    ND_TRY(parse_kind(device, uri, text, err));
+    if (device->transport != ND_TRANSPORT_NONE)
+        ND_TRY(nd_device_suits_elsewhere(device, uri, err));
+    else if (device->kind == ND_DEVICE_HTP)
+        ND_TRY(nd_device_find_own_npu(device, uri, err));
+    ND_TRY(find_runtime(device, uri, runtime, err));
+    /* As a reference the CPU provider must not fuse quantised groups into operators of other arithmetic; an
+     * NPU gets what applications use. */
+    device->optimisation = nd_strdup(nd_device_is_npu(device->kind) ? "all" : "disable");
+    if (device->optimisation == NULL)
+        return nd_fail_memory(err);
+    if (device->transport == ND_TRANSPORT_NONE)
+        ND_TRY(nd_device_name(device, query, err));
+    if (device->transport == ND_TRANSPORT_NONE)
+        ND_TRY(nd_device_default_options(device, err));
+    if (query != NULL)
+        ND_TRY(nd_device_apply_query(device, uri, query, err));
+    return ND_OK;
 }
 
 static enum nd_status parse_here(const char *uri, struct nd_device *device, struct nd_error *err)
@@ -575,7 +571,7 @@ static enum nd_status parse_here(const char *uri, struct nd_device *device, stru
 
 static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device, struct nd_error *err)
 {
-    struct nd_remote_uri parts = {0};
+    ND_CLEANUP(nd_remote_uri_deinit) struct nd_remote_uri parts = {0};
     struct nd_strbuf label = {0};
     enum nd_status status = nd_remote_uri_parse(uri, &parts, err);
     if (status == ND_OK) {
@@ -596,7 +592,6 @@ static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device,
         status = device->label != NULL ? nd_device_name(device, query != NULL ? query + 1 : NULL, err)
                                        : nd_fail_memory(err);
     }
-    nd_remote_uri_deinit(&parts);
     return status;
 }
 

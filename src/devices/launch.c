@@ -1,5 +1,6 @@
 /* Starts an agent on this machine, and watches a run by the spool that it writes. */
 #include "devices/launch.h"
+#include "core/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -149,7 +150,7 @@ static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid
 {
     static const char *const fresh[] = {"npudiff-agent", "job.nds", "spool.nds", NULL};
     static const char *const resuming[] = {"npudiff-agent", "--resume", "job.nds", "spool.nds", NULL};
-    char *log_path = nd_path_join(start->folder, "stdout.txt");
+    ND_FREED char *log_path = nd_path_join(start->folder, "stdout.txt");
     if (log_path == NULL)
         return nd_fail_memory(err);
     *log_fd = nd_file_open_regular(log_path, O_WRONLY | O_CREAT | O_APPEND);
@@ -168,7 +169,6 @@ static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid
         close(*log_fd);
     if (null_fd >= 0)
         close(null_fd);
-    free(log_path);
     return problem == 0 ? ND_OK : fail_start(start, problem, err);
 }
 

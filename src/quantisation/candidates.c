@@ -205,7 +205,7 @@ static bool concerns(enum nd_remedy_kind kind, const struct nd_exact_constant *c
 static enum nd_status quantise_bias(const struct nd_study *study, const struct nd_array *before, size_t step,
                                     struct nd_array *out, struct nd_error *err)
 {
-    struct nd_wide *steps = NULL;
+    ND_FREED struct nd_wide *steps = NULL;
     size_t n = 0;
     struct nd_error ignored = {0};
     enum nd_status status = nd_array_copy(before, out, err);
@@ -216,7 +216,6 @@ static enum nd_status quantise_bias(const struct nd_study *study, const struct n
         double scale = steps[i % n].parts[0];
         out->x[i] = fmin(fmax(rint(before->x[i] / scale), -0x1p31), 0x1p31 - 1) * scale;
     }
-    free(steps);
     return status;
 }
 

@@ -240,7 +240,7 @@ static enum nd_status balance(struct work *w, size_t i, double *moved, struct nd
     const struct nd_pair *pair = pair_of(w, i);
     struct scaled *first = &w->layers[w->first[i]], *second = &w->layers[w->second[i]];
     size_t n = pair->n_channels;
-    double *all = nd_calloc(4 * n, sizeof *all);
+    ND_FREED double *all = nd_calloc(4 * n, sizeof *all);
     if (all == NULL)
         return nd_fail_memory(err);
     const struct room room = {
@@ -254,7 +254,6 @@ static enum nd_status balance(struct work *w, size_t i, double *moved, struct nd
     for (size_t c = 0; c < n && first->bias != NULL; c++)
         first->bias->x[c] /= room.change[c];
     scale(second->weights, &second->layer->axes, false, room.change);
-    free(all);
     return ND_OK;
 }
 
@@ -318,19 +317,17 @@ static void conclude(struct work *w)
 enum nd_status nd_equalise(const struct nd_study *study, const size_t *pairs, size_t n,
                            struct nd_equalised *out, struct nd_error *err)
 {
-    struct work w = {.study = study, .pairs = pairs, .n = n, .out = out};
+    ND_CLEANUP(end) struct work w = {.study = study, .pairs = pairs, .n = n, .out = out};
     *out = (struct nd_equalised){.least = HUGE_VAL, .most = 0};
-    enum nd_status status = begin(&w, err);
+    ND_TRY(begin(&w, err));
     double moved = HUGE_VAL;
-    for (int round = 0; round < MAX_ROUNDS && moved > settled && status == ND_OK; round++) {
+    for (int round = 0; round < MAX_ROUNDS && moved > settled; round++) {
         moved = 0;
-        for (size_t i = 0; i < n && status == ND_OK; i++)
-            status = balance(&w, i, &moved, err);
+        for (size_t i = 0; i < n; i++)
+            ND_TRY(balance(&w, i, &moved, err));
     }
-    if (status == ND_OK)
-        conclude(&w);
-    end(&w);
-    return status;
+    conclude(&w);
+    return ND_OK;
 }
 
 void nd_equalised_deinit(struct nd_equalised *equalised)

@@ -75,7 +75,7 @@ static bool can_be_mended(enum nd_loss_cause cause)
 static enum nd_status try_candidates(struct nd_search *search, struct nd_error *err)
 {
     struct nd_quantisation *out = search->study->out;
-    struct nd_trial *trials = nd_calloc(search->n, sizeof *trials);
+    ND_FREED struct nd_trial *trials = nd_calloc(search->n, sizeof *trials);
     if (trials == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < search->n; i++)
@@ -94,7 +94,6 @@ static enum nd_status try_candidates(struct nd_search *search, struct nd_error *
         if (is_luck)
             search->candidates[i].n_changes = 0;
     }
-    free(trials);
     return status;
 }
 

@@ -55,18 +55,14 @@ static enum nd_status read_input(struct nd_study *study, size_t k, size_t i, str
     const struct nd_probe_values tensor = {leader->capture, leader->probe, plan->inputs[i]};
     struct nd_array *input = &study->inputs[k * study->n_inputs + i];
     size_t size_bytes;
-    enum nd_status status = nd_shape_size_bytes(&io->shape, io->dtype, &size_bytes, err);
-    if (status == ND_OK)
-        status = nd_array_make(input, io->dtype, &io->shape, err);
-    void *raw = status == ND_OK ? nd_tensor_alloc(size_bytes) : NULL;
-    if (status == ND_OK && raw == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_capture_read_inputs(&tensor, study->samples[k], 1, raw, err);
-    if (status == ND_OK)
-        nd_array_load(io->dtype, raw, input->n, input->x);
-    free(raw);
-    return status;
+    ND_TRY(nd_shape_size_bytes(&io->shape, io->dtype, &size_bytes, err));
+    ND_TRY(nd_array_make(input, io->dtype, &io->shape, err));
+    ND_FREED void *raw = nd_tensor_alloc(size_bytes);
+    if (raw == NULL)
+        return nd_fail_memory(err);
+    ND_TRY(nd_capture_read_inputs(&tensor, study->samples[k], 1, raw, err));
+    nd_array_load(io->dtype, raw, input->n, input->x);
+    return ND_OK;
 }
 
 /* All steps and samples together keep so many values at most: 2^23 floats are 32 MB, and as much for the

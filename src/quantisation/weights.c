@@ -39,7 +39,7 @@ static double *channel_sizes(const struct nd_array *real, const struct layout *l
 enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *ratio, struct nd_error *err)
 {
     struct layout layout = layout_of(real, axis);
-    double *sizes = channel_sizes(real, &layout);
+    ND_FREED double *sizes = channel_sizes(real, &layout);
     size_t first = 0, n = layout.n_channels;
     if (sizes == NULL)
         return nd_fail_memory(err);
@@ -47,7 +47,6 @@ enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *
     while (first < n && sizes[first] == 0)
         first++;
     *ratio = first < n ? sizes[n - 1] / sizes[first + (n - first) / 4] : NAN;
-    free(sizes);
     return ND_OK;
 }
 

@@ -173,7 +173,7 @@ enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, co
 enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, struct nd_error *err)
 {
     enum { BLOCK_BYTES = 1 << 20 };
-    char *block = nd_calloc(BLOCK_BYTES, 1);
+    ND_FREED char *block = nd_calloc(BLOCK_BYTES, 1);
     enum nd_status status = block != NULL ? ND_OK : nd_fail_memory(err);
     while (status == ND_OK) {
         ssize_t n = read(in, block, BLOCK_BYTES);
@@ -185,13 +185,12 @@ enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, s
             break;
         status = nd_file_write_all(out, block, (size_t)n, to, err);
     }
-    free(block);
     return status;
 }
 
 static enum nd_status sync_dir_of(const char *path, struct nd_error *err)
 {
-    char *dir = nd_path_dir(path);
+    ND_FREED char *dir = nd_path_dir(path);
     if (dir == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
@@ -201,7 +200,6 @@ static enum nd_status sync_dir_of(const char *path, struct nd_error *err)
         status = nd_fail(err, ND_E_FILE_WRITE, dir, "cannot sync folder '%s': %s", dir, strerror(errno));
     if (fd >= 0)
         close(fd);
-    free(dir);
     return status;
 }
 
@@ -232,7 +230,7 @@ enum nd_status nd_dir_publish(const char *temporary, const char *final_path, str
 
 enum nd_status nd_dir_make(const char *path, struct nd_error *err)
 {
-    char *partial = nd_strdup(path);
+    ND_FREED char *partial = nd_strdup(path);
     if (partial == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
@@ -249,7 +247,6 @@ enum nd_status nd_dir_make(const char *path, struct nd_error *err)
         if (kept == '\0')
             break;
     }
-    free(partial);
     return status;
 }
 
@@ -269,12 +266,10 @@ char *nd_cache_folder(const char *name)
     bool has_cache = cache != NULL && cache[0] == '/';
     struct nd_strbuf within = {0};
     nd_strbuf_printf(&within, has_cache ? "npudiff/%s" : ".cache/npudiff/%s", name);
-    char *relative = nd_strbuf_take(&within);
-    char *path = relative == NULL ? NULL
-                 : has_cache      ? nd_path_join(cache, relative)
-                                  : nd_path_join(home != NULL && home[0] != '\0' ? home : "/", relative);
-    free(relative);
-    return path;
+    ND_FREED char *relative = nd_strbuf_take(&within);
+    return relative == NULL ? NULL
+           : has_cache      ? nd_path_join(cache, relative)
+                            : nd_path_join(home != NULL && home[0] != '\0' ? home : "/", relative);
 }
 
 const char *nd_path_base(const char *path)

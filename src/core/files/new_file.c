@@ -532,7 +532,7 @@ static bool hold(const char *path)
 
 static void release(const struct stat *info)
 {
-    struct held *found = NULL;
+    ND_FREED struct held *found = NULL;
     pthread_mutex_lock(&held_lock);
     for (struct held **at = &all_held; *at != NULL && found == NULL;) {
         if ((*at)->device == info->st_dev && (*at)->inode == info->st_ino) {
@@ -545,19 +545,17 @@ static void release(const struct stat *info)
     pthread_mutex_unlock(&held_lock);
     if (found != NULL)
         close(found->fd);
-    free(found);
 }
 
 /* What cannot be written down is not asked for again. */
 static void write_purpose(const char *path, const char *purpose)
 {
-    char *name = nd_path_join(path, purpose_name);
+    ND_FREED char *name = nd_path_join(path, purpose_name);
     int fd = name != NULL ? open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
     if (fd >= 0 && nd_file_write_all(fd, purpose, strlen(purpose), name, NULL) != ND_OK)
         unlink(name);
     if (fd >= 0)
         close(fd);
-    free(name);
 }
 
 static enum nd_status make(const char *base, char **path, struct nd_error *err)

@@ -116,7 +116,7 @@ static int by_place(const void *a, const void *b)
  * stretch that is split leaves two, so there are never more than 2 changes->most + 1. */
 static enum nd_status segment(struct search *s, struct nd_error *err)
 {
-    struct stretch *queue = nd_calloc(2 * s->changes->most + 1, sizeof *queue);
+    ND_FREED struct stretch *queue = nd_calloc(2 * s->changes->most + 1, sizeof *queue);
     if (queue == NULL)
         return nd_fail_memory(err);
     size_t n_queued = 1;
@@ -128,7 +128,6 @@ static enum nd_status segment(struct search *s, struct nd_error *err)
         queue[n_queued++] = (struct stretch){queue[i].from, at};
         queue[n_queued++] = (struct stretch){at, queue[i].to};
     }
-    free(queue);
     return ND_OK;
 }
 
@@ -151,7 +150,7 @@ enum nd_status nd_change_find(const double *values, size_t n, double log_step, s
                               struct nd_error *err)
 {
     changes->n = 0;
-    double *work = nd_calloc(n + 1, 3 * sizeof *work);
+    ND_FREED double *work = nd_calloc(n + 1, 3 * sizeof *work);
     if (work == NULL)
         return nd_fail_memory(err);
     struct search search = {.values = values,
@@ -167,6 +166,5 @@ enum nd_status nd_change_find(const double *values, size_t n, double log_step, s
         status = segment(&search, err);
         settle(&search);
     }
-    free(work);
     return status;
 }

@@ -65,14 +65,13 @@ static void sort_by_digits(double *values, size_t n, double *scratch, size_t (*c
 /* Both ways give the same order. */
 void nd_series_sort(double *values, size_t n)
 {
-    double *scratch = n >= MIN_BY_DIGIT ? malloc(n * sizeof *scratch) : NULL;
+    ND_FREED double *scratch = n >= MIN_BY_DIGIT ? malloc(n * sizeof *scratch) : NULL;
     size_t(*counts)[N_DIGITS] = scratch != NULL ? calloc(N_LONG_PASSES, sizeof *counts) : NULL;
     if (counts != NULL)
         sort_by_digits(values, n, scratch, counts);
     else if (n > 1)
         qsort(values, n, sizeof *values, by_value);
     free(counts);
-    free(scratch);
 }
 
 /* Bits that are in the order of the floats. */
@@ -292,7 +291,7 @@ static struct estimate draw(const struct blocks *blocks, uint64_t *state)
 static enum nd_status bootstrap(const struct blocks *blocks, uint64_t seed, double log_se,
                                 struct nd_series_cv *out, struct nd_error *err)
 {
-    double *t = nd_calloc(ND_CV_DRAWS, sizeof *t);
+    ND_FREED double *t = nd_calloc(ND_CV_DRAWS, sizeof *t);
     if (t == NULL)
         return nd_fail_memory(err);
     size_t n_draws = 0;
@@ -307,7 +306,6 @@ static enum nd_status bootstrap(const struct blocks *blocks, uint64_t seed, doub
     double low = n_draws > 0 ? nd_series_quantile(t, n_draws, 0.975) : NAN;
     out->low = out->cv * exp(-low * log_se);
     out->high = out->cv * exp(-high * log_se);
-    free(t);
     return ND_OK;
 }
 
@@ -487,7 +485,7 @@ enum nd_status nd_series_dip(const double *sorted, size_t n, double *dip, struct
         *dip = 0.5 / (double)n;
         return ND_OK;
     }
-    size_t *knots = nd_calloc(n, 4 * sizeof *knots);
+    ND_FREED size_t *knots = nd_calloc(n, 4 * sizeof *knots);
     if (knots == NULL)
         return nd_fail_memory(err);
     struct dip_work work = {.x = sorted,
@@ -499,6 +497,5 @@ enum nd_status nd_series_dip(const double *sorted, size_t n, double *dip, struct
     find_below(&work);
     find_above(&work);
     *dip = dip_steps(&work) / (2 * (double)n);
-    free(knots);
     return ND_OK;
 }

@@ -169,9 +169,8 @@ static enum nd_status check_program(const struct nd_agent *agent, struct nd_erro
     const char *library = agent->job->ort_library;
     if (!nd_runtime_starts_program() || agent->resume == NULL)
         return ND_OK;
-    char *before = nd_fields_get(&agent->resume->runtime, "program");
+    ND_FREED char *before = nd_fields_get(&agent->resume->runtime, "program");
     bool is_same = before != NULL && strcmp(before, nd_runtime_program(agent->runtime)) == 0;
-    free(before);
     return is_same ? ND_OK
                    : nd_fail(err, ND_E_SPOOL_RESUME, library,
                              "runner '%s' is not the program that began the run", library);
@@ -244,13 +243,10 @@ static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_agent_job *job = agent->job;
     size_t n_options = job->n_provider_options;
-    struct nd_option_pair *pairs = nd_calloc(n_options + 2 + job->n_config, sizeof *pairs);
-    const char **outputs = nd_calloc(job->n_tensors, sizeof *outputs);
-    if (pairs == NULL || outputs == NULL) {
-        free(pairs);
-        free(outputs);
+    ND_FREED struct nd_option_pair *pairs = nd_calloc(n_options + 2 + job->n_config, sizeof *pairs);
+    ND_FREED const char **outputs = nd_calloc(job->n_tensors, sizeof *outputs);
+    if (pairs == NULL || outputs == NULL)
         return nd_fail_memory(err);
-    }
     for (size_t i = 0; i < n_options; i++)
         pairs[i] = (struct nd_option_pair){job->provider_options[i].key, job->provider_options[i].value};
     if (wants_provider_profile(agent)) {
@@ -273,10 +269,7 @@ static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
         .outputs = outputs,
         .n_outputs = list_outputs(agent, outputs),
     };
-    enum nd_status status = nd_session_create(agent->runtime, &options, &agent->session, err);
-    free(pairs);
-    free(outputs);
-    return status;
+    return nd_session_create(agent->runtime, &options, &agent->session, err);
 }
 
 /* Of what a runtime says at its most talkative, the lines that tell why it refused a model: its own warnings
@@ -345,14 +338,13 @@ static enum nd_status record_node(struct nd_agent *agent, const struct nd_placem
 static enum nd_status find_fell_back(const struct nd_agent_job *job, const struct nd_placement *placed,
                                      size_t n, bool *is_fell_back, struct nd_error *err)
 {
-    struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
+    ND_FREED struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
     if (nodes == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n; i++)
         nodes[i] = (struct nd_job_node){placed[i].provider, placed[i].name, placed[i].op_type};
     if (has_provider(job))
         nd_job_find_fell_back(job, nodes, n, is_fell_back);
-    free(nodes);
     return ND_OK;
 }
 
@@ -362,10 +354,10 @@ static enum nd_status find_fell_back(const struct nd_agent_job *job, const struc
 static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_agent_job *job = agent->job;
-    struct nd_placement *nodes = NULL;
+    ND_FREED struct nd_placement *nodes = NULL;
     size_t n = 0, n_fell_back = 0;
     enum nd_status status = nd_session_placement(agent->session, &nodes, &n, err);
-    struct nd_strbuf fell_back = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf fell_back = {0};
     bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
     if (status == ND_OK)
         status = is_fell_back != NULL ? find_fell_back(job, nodes, n, is_fell_back, err) : nd_fail_memory(err);
@@ -385,8 +377,6 @@ static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd
         status = nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s",
                          n_fell_back, n, job->provider_name, fell_back.text != NULL ? fell_back.text : "",
                          n_fell_back > 8 ? ", ..." : "");
-    nd_strbuf_deinit(&fell_back);
-    free(nodes);
     return status;
 }
 
@@ -465,12 +455,11 @@ static void add_truth(void *context, const char *key, const char *value)
 /* Records what an emulated device did wrong until now; what is recorded last counts. */
 static enum nd_status nd_agent_record_truth(struct nd_agent *agent, struct nd_error *err)
 {
-    struct nd_strbuf fields = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf fields = {0};
     enum nd_status status = nd_session_truth(agent->session, add_truth, &fields, err);
     agent->is_remembering = status == ND_OK && fields.len > 0;
     if (agent->is_remembering)
         status = nd_fields_append(agent->writer, ND_RECORD_TRUTH, NULL, 0, &fields, err);
-    nd_strbuf_deinit(&fields);
     return status;
 }
 

@@ -114,20 +114,14 @@ static enum nd_status fail_operator(const struct bind *bind, const struct nd_emu
                                     struct nd_error *err)
 {
     size_t n;
-    char *text;
-    struct nd_strbuf near = {0};
-    const char **names = list_operators(bind, &text, &n);
-    enum nd_status status = names != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK) {
-        put_nearest(&near, item->op_type, names, n);
-        status = nd_fail(err, ND_E_DEVICE_PROFILE, item->op_type,
-                         "item '%s': no layer of the model has an operator '%s'; near it are %s", item->text,
-                         item->op_type, near.text != NULL ? near.text : "none");
-    }
-    nd_strbuf_deinit(&near);
-    free(names);
-    free(text);
-    return status;
+    ND_FREED char *text = NULL;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf near = {0};
+    ND_FREED const char **names = list_operators(bind, &text, &n);
+    ND_TRY(names != NULL ? ND_OK : nd_fail_memory(err));
+    put_nearest(&near, item->op_type, names, n);
+    return nd_fail(err, ND_E_DEVICE_PROFILE, item->op_type,
+                   "item '%s': no layer of the model has an operator '%s'; near it are %s", item->text,
+                   item->op_type, near.text != NULL ? near.text : "none");
 }
 
 /* ---- binding ---- */

@@ -1,5 +1,6 @@
 /* The profile of an emulated device (emulate.h): from the URI or from a YAML file. */
 #include "devices/emulator/profile.h"
+#include "core/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +41,12 @@ static enum nd_status add_item(const struct profile *profile, const yaml_node_t 
                        NULL);
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "%s%s", prefix, scalar_text(node));
-    char *item = nd_strbuf_take(&text);
+    ND_FREED char *item = nd_strbuf_take(&text);
     enum nd_status status =
         item != NULL ? nd_emulation_add(profile->out, item, profile->err) : nd_fail_memory(profile->err);
     if (status == ND_ERR_USAGE)
         nd_error_context(profile->err, "%s:%zu:%zu", profile->path, node->start_mark.line + 1,
                          node->start_mark.column + 1);
-    free(item);
     return status;
 }
 

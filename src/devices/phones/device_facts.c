@@ -196,10 +196,9 @@ static const char *name_key(char key[64], const struct sink *sink, const char *w
 static void put_text(struct sink *sink, const char *what, const char *name, struct nd_text_piece value)
 {
     char key[64];
-    char *text = nd_piece_copy(value, MAX_LIST_BYTES);
+    ND_FREED char *text = nd_piece_copy(value, MAX_LIST_BYTES);
     sink->is_whole = sink->is_whole && text != NULL &&
                      nd_attr_list_add_text(sink->out, "device", name_key(key, sink, what, name), text);
-    free(text);
 }
 
 static void put_word(struct sink *sink, const char *what, const char *name, const char *word)
@@ -346,7 +345,7 @@ static void put_sensors(struct sink *sink, const struct sensors *sensors, const 
         nd_strbuf_printf(&list, "%s%.*s=%.1f", i > 0 ? " " : "", (int)sensors->items[i].name.n,
                          sensors->items[i].name.text, sensors->items[i].celsius);
     }
-    char *text = nd_strbuf_take(&list);
+    ND_FREED char *text = nd_strbuf_take(&list);
     sink->is_whole = sink->is_whole && text != NULL;
     if (sensors->n > 0 && text != NULL) {
         put_real(sink, "thermal", "celsius", sensors->items[hottest].celsius);
@@ -354,7 +353,6 @@ static void put_sensors(struct sink *sink, const struct sensors *sensors, const 
         put_word(sink, "thermal", "sensors", text);
         put_word(sink, "thermal", "source", source);
     }
-    free(text);
 }
 
 /* "Temperature{mValue=37.2, mType=3, mName=skin, mStatus=0}". Types 6 to 8 are volts, amperes and percent. */
@@ -501,11 +499,10 @@ static struct nd_text_piece property(const struct facts *facts, const char *key)
 /* One fact, when there is one. */
 static bool put(struct facts *facts, const char *key, struct nd_text_piece value)
 {
-    char *text = nd_piece_copy(value, MAX_TEXT_BYTES);
+    ND_FREED char *text = nd_piece_copy(value, MAX_TEXT_BYTES);
     bool is_there = text != NULL && text[0] != '\0';
     facts->is_whole = facts->is_whole && text != NULL &&
                       (!is_there || nd_attr_list_add_text(facts->out, "device", key, text));
-    free(text);
     return is_there;
 }
 

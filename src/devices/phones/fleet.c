@@ -287,9 +287,9 @@ static enum nd_status try_lock(const char *path, bool *is_taken, int *place, str
 static enum nd_status nd_host_place_take(const struct nd_fleet *fleet, const struct nd_fleet_host *host,
                                          bool *is_taken, int *place, struct nd_error *err)
 {
-    struct nd_strbuf own = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf own = {0};
     nd_strbuf_printf(&own, "/tmp/npudiff-hosts-%lu", (unsigned long)geteuid());
-    char *folder = fleet->locks != NULL ? nd_strdup(fleet->locks) : nd_strbuf_take(&own);
+    ND_FREED char *folder = fleet->locks != NULL ? nd_strdup(fleet->locks) : nd_strbuf_take(&own);
     enum nd_status status = folder != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && fleet->locks == NULL)
         status = make_own_folder(folder, err);
@@ -299,8 +299,6 @@ static enum nd_status nd_host_place_take(const struct nd_fleet *fleet, const str
         status = path != NULL ? try_lock(path, is_taken, place, err) : nd_fail_memory(err);
         free(path);
     }
-    nd_strbuf_deinit(&own);
-    free(folder);
     return status;
 }
 
@@ -478,14 +476,11 @@ static enum nd_status run_command(const struct nd_fleet *fleet, const struct nd_
                                   struct nd_lease *lease, struct nd_error *err)
 {
     char id[17], limit[32];
-    char *labels = join_labels(&listed->labels);
-    const char **argv = nd_calloc(fleet->lease.n + 10, sizeof *argv);
+    ND_FREED char *labels = join_labels(&listed->labels);
+    ND_FREED const char **argv = nd_calloc(fleet->lease.n + 10, sizeof *argv);
     size_t n = 0;
-    if (labels == NULL || argv == NULL || !make_id(id)) {
-        free(labels);
-        free(argv);
+    if (labels == NULL || argv == NULL || !make_id(id))
         return nd_fail_memory(err);
-    }
     snprintf(limit, sizeof limit, "%g", fleet->lease_limit_s);
     argv[n++] = "sh";
     argv[n++] = "-c";
@@ -498,12 +493,8 @@ static enum nd_status run_command(const struct nd_fleet *fleet, const struct nd_
     argv[n++] = listed->device;
     for (size_t i = 0; i < fleet->lease.n; i++)
         argv[n++] = fleet->lease.items[i];
-    enum nd_status status = start_guard(argv, lease, err);
-    if (status == ND_OK)
-        status = wait_for_lease(fleet, device->label, options, lease, err);
-    free(labels);
-    free(argv);
-    return status;
+    ND_TRY(start_guard(argv, lease, err));
+    return wait_for_lease(fleet, device->label, options, lease, err);
 }
 
 /* ---- taking and ending ---- */

@@ -256,7 +256,7 @@ static enum nd_status refuse_choice(const char *uri, const char *address, const 
 {
     const char *server = nd_adb_server(address);
     const char *at = server != NULL ? server - 1 : "";
-    char *list = list_text(phones, n);
+    ND_FREED char *list = list_text(phones, n);
     if (list == NULL)
         return nd_fail_memory(err);
     enum nd_status status;
@@ -271,7 +271,6 @@ static enum nd_status refuse_choice(const char *uri, const char *address, const 
                          "device '%s': there are several phones: %s; name one, as in 'adb:%s%s', or all with "
                          "'adb:*%s'",
                          uri, list, usable->serial, at, at);
-    free(list);
     return status;
 }
 
@@ -381,19 +380,16 @@ static enum nd_status take_alone(const char *uri, char ***out, struct nd_error *
 
 enum nd_status nd_device_expand(const char *uri, char ***out, size_t *n, struct nd_error *err)
 {
-    struct nd_remote_uri parts = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_remote_uri_deinit) struct nd_remote_uri parts = {0};
     if (nd_uri_is_label(uri))
         return nd_fleet_expand(uri, out, n, err);
     if (nd_uri_is_remote(uri))
-        status = nd_remote_uri_parse(uri, &parts, err);
-    if (status == ND_OK && parts.address != NULL && is_all(parts.address)) {
-        status = expand_phones(uri, &parts, out, n, err);
-    } else if (status == ND_OK) {
-        status = take_alone(uri, out, err);
-        if (status == ND_OK)
-            *n = 1;
+        ND_TRY(nd_remote_uri_parse(uri, &parts, err));
+    if (parts.address != NULL && is_all(parts.address)) {
+        ND_TRY(expand_phones(uri, &parts, out, n, err));
+    } else {
+        ND_TRY(take_alone(uri, out, err));
+        *n = 1;
     }
-    nd_remote_uri_deinit(&parts);
-    return status;
+    return ND_OK;
 }

@@ -55,11 +55,10 @@ static enum nd_status name_folder(struct nd_bundle *bundle, const char *root, st
         nd_strbuf_printf(&list, "%s %c %s\n", bundle->files[i].sha256,
                          bundle->files[i].is_executable ? 'x' : '-', bundle->files[i].name);
     size_t n = list.len;
-    char *text = nd_strbuf_take(&list);
+    ND_FREED char *text = nd_strbuf_take(&list);
     if (text == NULL)
         return nd_fail_memory(err);
     nd_sha256_bytes(text, n, hex);
-    free(text);
     nd_strbuf_printf(&path, "%s/store/%s", root, hex);
     free(bundle->folder);
     bundle->folder = nd_strbuf_take(&path);
@@ -185,7 +184,7 @@ static enum nd_status mark_complete(const struct nd_bundle *bundle, struct nd_tr
 enum nd_status nd_bundles_place(struct nd_bundle *const *bundles, size_t n, struct nd_transport *transport,
                                 const char *root, uint64_t *free_bytes, struct nd_error *err)
 {
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     enum nd_status status = ND_OK;
     for (size_t b = 0; b < n && status == ND_OK; b++)
         status = name_folder(bundles[b], root, err);
@@ -206,7 +205,6 @@ enum nd_status nd_bundles_place(struct nd_bundle *const *bundles, size_t n, stru
         free(bundles[b]->folder);
         bundles[b]->folder = NULL;
     }
-    nd_remote_reply_deinit(&reply);
     return status;
 }
 
@@ -307,19 +305,17 @@ static void read_answer_of_remote_libraries(struct nd_remote *remote, char *answ
 
 enum nd_status nd_remote_read_libraries(struct nd_remote *remote, const char *spool, struct nd_error *err)
 {
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     nd_remote_free_libraries(remote);
     enum nd_status status = list(remote, spool, err);
     if (status != ND_OK || remote->n_libraries == 0)
         return status;
-    char *text = question_of_remote_libraries(remote);
+    ND_FREED char *text = question_of_remote_libraries(remote);
     if (text == NULL)
         return nd_fail_memory(err);
     status = nd_transport_shell(remote->transport, text, &reply, err);
     if (status == ND_OK)
         read_answer_of_remote_libraries(remote, reply.out);
-    nd_remote_reply_deinit(&reply);
-    free(text);
     return status;
 }
 
@@ -349,7 +345,7 @@ static enum nd_status collect_beside(struct nd_bundle *bundle, const struct nd_m
                                      struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    char *folder = nd_path_dir(copy);
+    ND_FREED char *folder = nd_path_dir(copy);
     if (folder == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < nd_model_n_external(model) && status == ND_OK; i++) {
@@ -358,7 +354,6 @@ static enum nd_status collect_beside(struct nd_bundle *bundle, const struct nd_m
         status = path != NULL ? nd_bundle_add(bundle, location, path, false, err) : nd_fail_memory(err);
         free(path);
     }
-    free(folder);
     return status;
 }
 

@@ -224,13 +224,12 @@ static void do_last(struct nd_remote_session *session, char *text)
 {
     struct nd_transport *transport = session->remote->transport;
     bool (*is_cancelled)(void *) = transport->is_cancelled;
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     const struct nd_remote_command command = {.text = text};
     transport->is_cancelled = NULL;
     if (text != NULL)
         nd_transport_run_once(transport, &command, &reply, NULL);
     transport->is_cancelled = is_cancelled;
-    nd_remote_reply_deinit(&reply);
     free(text);
 }
 
@@ -245,11 +244,10 @@ static enum nd_status name_folder(struct nd_remote_session *session, struct nd_e
     ND_TRY(nd_sha256_file(session->job, job, err));
     nd_strbuf_printf(&text, "%s %s %s", job, session->agent, session->remote->runtime.folder);
     size_t n = text.len;
-    char *all = nd_strbuf_take(&text);
+    ND_FREED char *all = nd_strbuf_take(&text);
     if (all == NULL)
         return nd_fail_memory(err);
     nd_sha256_bytes(all, n, id);
-    free(all);
     nd_strbuf_printf(&text, "%s/runs/%.*s", session->remote->root, ID_DIGITS, id);
     session->folder = nd_strbuf_take(&text);
     return session->folder != NULL ? ND_OK : nd_fail_memory(err);
@@ -265,9 +263,8 @@ static enum nd_status write_files(struct nd_remote_session *session, struct nd_e
         status = name_folder(session, err);
     if (status != ND_OK)
         return status;
-    char *script = nd_script_run(session->folder, session->agent, session->remote->runtime.folder);
+    ND_FREED char *script = nd_script_run(session->folder, session->agent, session->remote->runtime.folder);
     status = script != NULL ? nd_file_put(session->script, script, strlen(script), err) : nd_fail_memory(err);
-    free(script);
     return status;
 }
 

@@ -216,7 +216,7 @@ static char *push_command(const char *remote, const char *sha256, bool is_execut
 {
     struct nd_strbuf part = {0}, command = {0};
     nd_shell_quote(&part, remote);
-    char *quoted = nd_strbuf_take(&part);
+    ND_FREED char *quoted = nd_strbuf_take(&part);
     if (quoted == NULL)
         return NULL;
     nd_strbuf_printf(&command,
@@ -226,7 +226,6 @@ static char *push_command(const char *remote, const char *sha256, bool is_execut
                      "chmod %s \"$p\" && mv -f \"$p\" %s",
                      quoted, EXIT_NO_ROOM, EXIT_NO_DIGEST, sha256, EXIT_WRONG_DIGEST,
                      is_executable ? "700" : "600", quoted);
-    free(quoted);
     return nd_strbuf_take(&command);
 }
 
@@ -247,7 +246,7 @@ enum nd_status nd_transport_push(struct nd_transport *transport, const char *loc
     struct stat info;
     if (stat(local, &info) != 0)
         return nd_fail(err, ND_E_FILE_OPEN, local, "cannot open '%s': %s", local, strerror(errno));
-    char *text = push_command(remote, sha256, is_executable);
+    ND_FREED char *text = push_command(remote, sha256, is_executable);
     if (text == NULL)
         return nd_fail_memory(err);
     const struct nd_remote_command command = {.text = text,
@@ -267,6 +266,5 @@ enum nd_status nd_transport_push(struct nd_transport *transport, const char *loc
     if (status == ND_OK && reply.exit_code != 0)
         status = fail_push(transport, local, &reply, err);
     nd_remote_reply_deinit(&reply);
-    free(text);
     return status;
 }

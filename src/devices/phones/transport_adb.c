@@ -51,10 +51,9 @@ void nd_adb_devices_deinit(struct nd_adb_devices *devices)
 static bool add_line(struct nd_adb_devices *devices, const char *line, size_t n)
 {
     static const char model_key[] = " model:";
-    char *copy = strndup(line, n);
+    ND_FREED char *copy = strndup(line, n);
     if (copy == NULL ||
         !nd_grow((void **)&devices->items, &devices->capacity, devices->n + 1, sizeof *devices->items)) {
-        free(copy);
         return false;
     }
     size_t n_serial = strcspn(copy, " \t");
@@ -67,7 +66,6 @@ static bool add_line(struct nd_adb_devices *devices, const char *line, size_t n)
         .state = word != NULL ? nd_strdup(word) : strndup(state, strcspn(state, " \t")),
         .model = model != NULL ? strndup(model + strlen(model_key), strcspn(model + strlen(model_key), " \t"))
                                : nd_strdup("")};
-    free(copy);
     return device->serial != NULL && device->state != NULL && device->model != NULL;
 }
 

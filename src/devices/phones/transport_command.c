@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/files/file.h"
+#include "core/memory.h"
 #include "devices/phones/transport.h"
 
 static const double command_limit_s = 30;
@@ -112,10 +113,9 @@ static enum nd_status run_process(struct nd_transport *transport, const struct n
 {
     const char *argv[ND_TRANSPORT_MAX_ARGV];
     char *scratch = NULL;
-    char *text = frame_command(transport, command->text);
+    ND_FREED char *text = frame_command(transport, command->text);
     if (text == NULL ||
         !transport->ops->command(transport, text, command->stdin_path != NULL, argv, &scratch)) {
-        free(text);
         return nd_fail_memory(err);
     }
     const struct nd_process process = {
@@ -130,7 +130,6 @@ static enum nd_status run_process(struct nd_transport *transport, const struct n
     if (status != ND_OK && err != NULL && err->id == ND_E_PROCESS)
         status = nd_fail(err, ND_E_TRANSPORT_TOOL, argv[0], "%s", err->message);
     free(scratch);
-    free(text);
     return status;
 }
 

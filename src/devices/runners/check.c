@@ -137,7 +137,7 @@ static json_t *make_job(const struct test *test, const char *model)
 
 static enum nd_status send_job(struct test *test, const char *model, struct nd_error *err)
 {
-    json_t *job = make_job(test, model);
+    json_auto_t *job = make_job(test, model);
     const struct nd_runner_question question = {
         .message = job, .answer = "ready", .timeout_ms = answer_limit_ms, .doing = "load the model"};
     enum nd_status status =
@@ -150,7 +150,6 @@ static enum nd_status send_job(struct test *test, const char *model, struct nd_e
         if (status == ND_OK)
             status = nd_asked_read(output, &test->asked[i], err);
     }
-    json_decref(job);
     return status;
 }
 
@@ -292,7 +291,7 @@ static enum nd_status make_files(struct test *test, const char *model, struct nd
 
 static enum nd_status try_once(struct test *test, struct nd_runner_trial *out, struct nd_error *err)
 {
-    char *model = nd_path_join(test->folder, "check.onnx");
+    ND_FREED char *model = nd_path_join(test->folder, "check.onnx");
     enum nd_status status = model != NULL ? make_files(test, model, err) : nd_fail_memory(err);
     test->connection.is_quiet = true;
     test->connection.folder = test->folder;
@@ -307,14 +306,13 @@ static enum nd_status try_once(struct test *test, struct nd_runner_trial *out, s
         free(test->inputs[t]);
         nd_asked_deinit(&test->asked[t]);
     }
-    free(model);
     return status;
 }
 
 enum nd_status nd_runner_check(const struct nd_device *device, struct nd_runner_report *report,
                                struct nd_error *err)
 {
-    char *folder = NULL;
+    ND_FREED char *folder = NULL;
     *report = (struct nd_runner_report){.has_passed = true};
     if (device->kind != ND_DEVICE_EXEC)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, device->uri, "'%s' is no runner; one is written exec:NAME",
@@ -340,6 +338,5 @@ enum nd_status nd_runner_check(const struct nd_device *device, struct nd_runner_
     }
     if (folder != NULL)
         nd_dir_remove(folder);
-    free(folder);
     return status;
 }

@@ -144,13 +144,12 @@ static enum nd_status check_file(const char *name, const char *path, const char 
 static enum nd_status fail_missing(const char *name, const struct nd_runner *runners, size_t n,
                                    struct nd_error *err)
 {
-    struct nd_strbuf known = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf known = {0};
     for (size_t i = 0; i < n; i++)
         nd_strbuf_printf(&known, "%s'%s'", i > 0 ? ", " : "", runners[i].name);
     nd_fail(err, ND_E_RUNNER_MISSING, name,
             "there is no runner '%s': no %s%s in the folder of runners or in PATH; runners here: %s", name,
             prefix, name, known.text != NULL ? known.text : "none");
-    nd_strbuf_deinit(&known);
     return ND_ERR_NOT_FOUND;
 }
 

@@ -67,11 +67,9 @@ static enum nd_status nd_adding_check(const struct nd_adding *adding, struct nd_
  * there. New memory. */
 static char *place_of(const struct nd_part *part)
 {
-    json_t *is_text = json_string(part->name);
+    json_auto_t *is_text = json_string(part->name);
     const char *name = is_text != NULL ? part->name : part->base;
-    char *place = nd_strdup(name);
-    json_decref(is_text);
-    return place;
+    return nd_strdup(name);
 }
 
 /* Makes the folders that lead to the file. */
@@ -98,24 +96,21 @@ static enum nd_status record(json_t *manifest, const char *folder, const char *p
 static enum nd_status put_part(struct nd_adding *adding, const struct nd_part *part, const char *folder,
                                json_t *manifest, const char *key, struct nd_error *err)
 {
-    char *place = place_of(part), *path = place != NULL ? nd_path_join(folder, place) : NULL;
-    enum nd_status status = path != NULL ? make_parents(path, err) : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(path))
-        status = nd_fail(err, ND_E_RUNTIME_SOURCE, place, "two sources have a file '%s'", place);
-    if (status == ND_OK && part->is_extracted && link(part->path, path) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
-    else if (status == ND_OK && !part->is_extracted)
-        status = nd_runtime_source_extract(&adding->sources[part->source], part->file, path,
-                                           adding->how->is_cancelled, adding->how->cancel_context, err);
-    if (status == ND_OK && key != NULL && strcmp(key, "net_run") == 0 && chmod(path, 0755) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot make '%s' executable: %s", path, strerror(errno));
-    if (status == ND_OK)
-        status = record(manifest, folder, place, err);
-    if (status == ND_OK && key != NULL)
+    ND_FREED char *place = place_of(part), *path = place != NULL ? nd_path_join(folder, place) : NULL;
+    ND_TRY(path != NULL ? make_parents(path, err) : nd_fail_memory(err));
+    if (nd_path_exists(path))
+        return nd_fail(err, ND_E_RUNTIME_SOURCE, place, "two sources have a file '%s'", place);
+    if (part->is_extracted && link(part->path, path) != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
+    else if (!part->is_extracted)
+        ND_TRY(nd_runtime_source_extract(&adding->sources[part->source], part->file, path,
+                                         adding->how->is_cancelled, adding->how->cancel_context, err));
+    if (key != NULL && strcmp(key, "net_run") == 0 && chmod(path, 0755) != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot make '%s' executable: %s", path, strerror(errno));
+    ND_TRY(record(manifest, folder, place, err));
+    if (key != NULL)
         nd_tree_set(manifest, key, json_string(place));
-    free(path);
-    free(place);
-    return status;
+    return ND_OK;
 }
 
 /* A library of the runtime that --with names, into "with/". */
@@ -129,7 +124,7 @@ static enum nd_status put_with(struct nd_adding *adding, const char *library, co
     struct stat info;
     ND_TRY(dir != NULL && path != NULL ? make_parents(path, err) : nd_fail_memory(err));
     if (stat(library, &info) != 0)
-        ND_TRY(nd_fail(err, ND_E_FILE_OPEN, library, "cannot open '%s': %s", library, strerror(errno)));
+        return nd_fail(err, ND_E_FILE_OPEN, library, "cannot open '%s': %s", library, strerror(errno));
     file.size_bytes = (uint64_t)info.st_size;
     source = (struct nd_runtime_source){.path = dir, .n = 1, .files = &file};
     ND_TRY(nd_runtime_source_extract(&source, 0, path, adding->how->is_cancelled, adding->how->cancel_context,
@@ -178,7 +173,7 @@ static enum nd_status nd_adding_stage(struct nd_adding *adding, size_t a, const 
                                       struct nd_error *err)
 {
     const struct nd_pick *pick = &adding->picks[a];
-    json_t *manifest =
+    json_auto_t *manifest =
         json_pack("{s:s, s:s, s:s, s:O, s:[], s:{}}", "id", adding->id, "abi", adding->picks[a].abi, "made_by",
                   ND_RUNTIME_MADE_BY, "origin", adding->origin, "files", "sha256");
     enum nd_status status = manifest != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
@@ -203,7 +198,6 @@ static enum nd_status nd_adding_stage(struct nd_adding *adding, size_t a, const 
         free(text);
         free(path);
     }
-    json_decref(manifest);
     return status;
 }
 
@@ -213,19 +207,17 @@ static const char work_start[] = ".add.";
 
 static enum nd_status take_lock(struct nd_runtime_store *store, struct nd_error *err)
 {
-    char *path = nd_path_join(store->root, ".lock");
-    enum nd_status status = ND_OK;
+    ND_FREED char *path = nd_path_join(store->root, ".lock");
     if (path == NULL)
         return nd_fail_memory(err);
     store->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (store->lock < 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write in '%s': %s", store->root, strerror(errno));
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write in '%s': %s", store->root, strerror(errno));
     else if (flock(store->lock, LOCK_EX) != 0)
-        status = errno == EINTR
-                     ? nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request")
-                     : nd_fail(err, ND_E_FILE_WRITE, path, "cannot lock '%s': %s", path, strerror(errno));
-    free(path);
-    return status;
+        ND_TRY(errno == EINTR
+                   ? nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request")
+                   : nd_fail(err, ND_E_FILE_WRITE, path, "cannot lock '%s': %s", path, strerror(errno)));
+    return ND_OK;
 }
 
 static void remove_leftovers(const struct nd_runtime_store *store)
@@ -346,7 +338,7 @@ static enum nd_status nd_runtime_store_may_put(const struct nd_runtime_store *st
             status = check_one(&list.items[i], abi, replace, err);
     nd_runtimes_deinit(&list);
     /* A folder without a manifest is not in the list; it is not ours either. */
-    char *place = place_of_of_runtime_store(store, id, abi), *manifest = NULL;
+    ND_FREED char *place = place_of_of_runtime_store(store, id, abi), *manifest = NULL;
     if (place != NULL)
         manifest = nd_path_join(place, ND_RUNTIME_MANIFEST);
     if (status == ND_OK && manifest == NULL)
@@ -354,8 +346,6 @@ static enum nd_status nd_runtime_store_may_put(const struct nd_runtime_store *st
     if (status == ND_OK && nd_path_exists(place) && !nd_path_exists(manifest))
         status = nd_fail(err, ND_E_RUNTIME_EXISTS, id,
                          "'%s' is there and is no runtime; choose a different --id", place);
-    free(manifest);
-    free(place);
     return status;
 }
 
@@ -412,12 +402,11 @@ enum nd_status nd_runtime_store_put(struct nd_runtime_store *store, const char *
 static enum nd_status remove_one(const struct nd_runtime_store *store, const struct nd_runtime_info *info,
                                  json_t *removed, struct nd_error *err)
 {
-    char *away = nd_path_join(store->work, info->abi);
+    ND_FREED char *away = nd_path_join(store->work, info->abi);
     enum nd_status status = away != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && rename(info->folder, away) != 0)
         status = nd_fail(err, ND_E_FILE_WRITE, info->folder, "cannot remove '%s': %s", info->folder,
                          strerror(errno));
-    free(away);
     nd_tree_append(removed, nd_json_string(info->folder));
     return status;
 }
@@ -451,7 +440,7 @@ static enum nd_status remove_from(const struct nd_runtime_store *store, const ch
 enum nd_status nd_runtimes_remove(const char *id, const char *abi, char **removed, struct nd_error *err)
 {
     struct nd_runtime_store store = {0};
-    json_t *names = json_array();
+    json_auto_t *names = json_array();
     enum nd_status status = nd_runtime_store_open(&store, err);
     if (status == ND_OK)
         status = remove_from(&store, id, abi, names, err);
@@ -460,7 +449,6 @@ enum nd_status nd_runtimes_remove(const char *id, const char *abi, char **remove
         *removed = nd_json_dumps(names, 0);
         status = *removed != NULL ? ND_OK : nd_fail_memory(err);
     }
-    json_decref(names);
     return status;
 }
 

@@ -123,9 +123,9 @@ static enum nd_status nd_wheel_check(const struct nd_runtime_source *source, siz
     if (found == NULL)
         return nd_fail_memory(err);
     if (strcmp(found, file->digest) != 0)
-        ND_TRY(nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
+        return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
                        "'%s' is refused: its RECORD says that '%.200s' has the SHA-256 %.64s, but it has %s",
-                       source->path, file->name, file->digest, found));
+                       source->path, file->name, file->digest, found);
     return ND_OK;
 }
 
@@ -175,8 +175,8 @@ static enum nd_status visit(struct walk *walk, const char *relative, const char 
 {
     struct stat link, info;
     enum nd_status status = ND_OK;
-    char *inside = relative[0] != '\0' ? nd_path_join(relative, name) : nd_strdup(name);
-    char *path = inside != NULL ? nd_path_join(walk->source->path, inside) : NULL;
+    ND_FREED char *inside = relative[0] != '\0' ? nd_path_join(relative, name) : nd_strdup(name);
+    ND_FREED char *path = inside != NULL ? nd_path_join(walk->source->path, inside) : NULL;
     if (path == NULL)
         status = nd_fail_memory(err);
     else if (lstat(path, &link) != 0 || stat(path, &info) != 0)
@@ -190,14 +190,12 @@ static enum nd_status visit(struct walk *walk, const char *relative, const char 
         status = add_file(walk->source, &walk->capacity, inside, (uint64_t)info.st_size, 0, err);
         inside = NULL;
     }
-    free(inside);
-    free(path);
     return status;
 }
 
 static enum nd_status walk_folder(struct walk *walk, const char *relative, int depth, struct nd_error *err)
 {
-    char *path = nd_path_join(walk->source->path, relative);
+    ND_FREED char *path = nd_path_join(walk->source->path, relative);
     DIR *dir = path != NULL ? opendir(path) : NULL;
     enum nd_status status = ND_OK;
     const struct dirent *entry;
@@ -213,7 +211,6 @@ static enum nd_status walk_folder(struct walk *walk, const char *relative, int d
             status = visit(walk, relative, entry->d_name, depth, err);
     if (dir != NULL)
         closedir(dir);
-    free(path);
     return status;
 }
 

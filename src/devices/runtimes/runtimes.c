@@ -76,10 +76,8 @@ static char *find_under(const char *folder, const char *between, const char *abi
     if (folder == NULL || folder[0] == '\0')
         return NULL;
     nd_strbuf_printf(&text, "%s%s/%s/%s", folder, between, abi, agent_name);
-    char *path = nd_strbuf_take(&text);
-    char *found = path != NULL && access(path, R_OK) == 0 ? realpath(path, NULL) : NULL;
-    free(path);
-    return found;
+    ND_FREED char *path = nd_strbuf_take(&text);
+    return path != NULL && access(path, R_OK) == 0 ? realpath(path, NULL) : NULL;
 }
 
 enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **path, struct nd_error *err)
@@ -224,15 +222,12 @@ static bool add_beside(struct nd_runtime_info *info, size_t *capacity, const cha
     if (library == NULL)
         return true;
     struct nd_strbuf name = {0};
-    char *folder = nd_path_dir(library);
+    ND_FREED char *folder = nd_path_dir(library);
     if (folder != NULL)
         nd_strbuf_printf(&name, "%s.libs", folder);
-    char *libs = nd_strbuf_take(&name);
-    bool is_whole = folder != NULL && libs != NULL && add_file(info, capacity, nd_strdup(library)) &&
-                    add_folder(info, capacity, folder, false) && add_folder(info, capacity, libs, true);
-    free(libs);
-    free(folder);
-    return is_whole;
+    ND_FREED char *libs = nd_strbuf_take(&name);
+    return folder != NULL && libs != NULL && add_file(info, capacity, nd_strdup(library)) &&
+           add_folder(info, capacity, folder, false) && add_folder(info, capacity, libs, true);
 }
 
 static int by_text(const void *a, const void *b)
@@ -419,15 +414,13 @@ static enum nd_status load(const char *path, json_t **out, char **problem, struc
 
 enum nd_status nd_runtime_manifest_load(const char *folder, json_t **out, char **problem, struct nd_error *err)
 {
-    char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST);
+    ND_FREED char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST);
     struct stat link;
     *out = NULL;
     *problem = NULL;
     if (path == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = lstat(path, &link) == 0 ? load(path, out, problem, err) : ND_OK;
-    free(path);
-    return status;
+    return lstat(path, &link) == 0 ? load(path, out, problem, err) : ND_OK;
 }
 
 /* The ABI that the folder's name ends with. */
@@ -670,7 +663,7 @@ static enum nd_status fail_other_abi(const struct nd_runtime_list *list, const c
         if (list->items[i].missing == NULL)
             nd_strbuf_printf(&others, "%s%s", others.len > 0 ? ", " : "", list->items[i].abi);
     }
-    char *names = nd_strbuf_take(&others);
+    ND_FREED char *names = nd_strbuf_take(&others);
     enum nd_status status = ND_ERR_MEMORY;
     if (names == NULL)
         status = nd_fail_memory(err);
@@ -681,7 +674,6 @@ static enum nd_status fail_other_abi(const struct nd_runtime_list *list, const c
                          "runtime '%s' is not installed for %s%s%s; add its libraries with 'npudiff runtimes "
                          "add WHEEL...'",
                          id, abi, names[0] != '\0' ? ", only for " : "", names);
-    free(names);
     return status;
 }
 

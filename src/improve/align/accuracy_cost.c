@@ -268,16 +268,12 @@ static void tell_each(const struct pricer *p, double *noises)
 
 enum nd_status nd_align_accuracy_cost(struct nd_align_job *job, double *noises, struct nd_error *err)
 {
-    struct pricer p = {.job = job};
+    ND_CLEANUP(release) struct pricer p = {.job = job};
     struct nd_error ignored;
-    enum nd_status status = prepare(&p, err);
-    if (status == ND_OK)
-        status =
-            nd_parallel_for(p.n_workers, p.n_samples, accuracy_cost_sample, &p, err != NULL ? err : &ignored);
-    if (status == ND_OK)
-        sum_up(&p);
-    if (status == ND_OK && noises != NULL)
+    ND_TRY(prepare(&p, err));
+    ND_TRY(nd_parallel_for(p.n_workers, p.n_samples, accuracy_cost_sample, &p, err != NULL ? err : &ignored));
+    sum_up(&p);
+    if (noises != NULL)
         tell_each(&p, noises);
-    release(&p);
-    return status;
+    return ND_OK;
 }

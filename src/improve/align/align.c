@@ -122,8 +122,8 @@ static enum nd_status contrast_each(const struct contrast *c, struct run *r, siz
                                     const struct nd_array *inputs, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    struct nd_array *given = nd_calloc(c->n_tensors, sizeof *given);
-    bool *is_skipped = nd_calloc(c->n_tensors, sizeof *is_skipped);
+    ND_FREED struct nd_array *given = nd_calloc(c->n_tensors, sizeof *given);
+    ND_FREED bool *is_skipped = nd_calloc(c->n_tensors, sizeof *is_skipped);
     if (given == NULL || is_skipped == NULL)
         status = nd_fail_memory(err);
     for (size_t e = 0; e < c->n_tensors && status == ND_OK; e++)
@@ -145,8 +145,6 @@ static enum nd_status contrast_each(const struct contrast *c, struct run *r, siz
             is_skipped[e] = true;
         }
     }
-    free(given);
-    free(is_skipped);
     return status;
 }
 
@@ -436,7 +434,7 @@ static enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen,
 
 enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err)
 {
-    char *path;
+    ND_FREED char *path = NULL;
     enum nd_status status = nd_align_name_file(job, "folded.onnx", &path, err);
     if (status == ND_OK)
         status = nd_model_write_folded(job->original, path, &job->result->n_folded, err);
@@ -444,7 +442,6 @@ enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err)
         status = nd_model_load(path, &job->folded, err);
     if (job->folded != NULL)
         job->model = job->folded;
-    free(path);
     return status;
 }
 
@@ -567,11 +564,10 @@ static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_
 /* What a part of the layers would cost is told with the refusal. */
 static enum nd_status refuse(struct nd_align_job *job, struct nd_error *err)
 {
-    bool *is_chosen = NULL;
+    ND_FREED bool *is_chosen = NULL;
     enum nd_status status = nd_align_unequalise(job, err);
     if (status == ND_OK && job->result->n_points == 0)
         status = nd_align_curve(job, &is_chosen, err);
-    free(is_chosen);
     nd_align_count_states(job->result);
     job->result->end = ND_ALIGN_END_OVER_BUDGET;
     return status;
@@ -642,7 +638,7 @@ static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chos
 
 static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
 {
-    bool *is_chosen = NULL;
+    ND_FREED bool *is_chosen = NULL;
     enum nd_status status =
         nd_align_find_arithmetics(job, job->options->arithmetics, job->options->n_arithmetics, err);
     const char *layers = job->options->layers; /* those that are not named stay as they are */
@@ -658,7 +654,6 @@ static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
         status = choose_layers(job, &is_chosen, err);
     if (status == ND_OK && job->result->end != ND_ALIGN_END_OVER_BUDGET)
         status = align_chosen(job, is_chosen, err);
-    free(is_chosen);
     return status;
 }
 

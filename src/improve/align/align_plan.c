@@ -629,8 +629,8 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
     struct nd_align_step *step = &plan->steps[layer->tensor];
     const struct nd_linear_call *call = layer->call;
     const struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->tensor);
-    struct nd_align_layer aligned = {0};
-    double *weights = NULL, *bias = NULL;
+    ND_CLEANUP(nd_align_layer_deinit) struct nd_align_layer aligned = {0};
+    ND_FREED double *weights = NULL, *bias = NULL;
     if (layer->input_tensors[0] == SIZE_MAX || (layer->origins[W_of_align_plan] != ND_EXACT_FROM_CONSTANT &&
                                                 layer->input_tensors[W_of_align_plan] == SIZE_MAX)) {
         step->obstacle = "an input is not quantised with one scale";
@@ -663,9 +663,6 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
         status = nd_align_layer_init(&aligned, layer, &now, &step->obstacle, err);
     if (status == ND_OK && step->obstacle == NULL)
         status = take_over(plan, &aligned, place, weights != NULL, err);
-    nd_align_layer_deinit(&aligned);
-    free(weights);
-    free(bias);
     return status;
 }
 

@@ -428,7 +428,7 @@ static void nd_align_folds_deinit(struct nd_align_folds *folds)
 static enum nd_status try_fold(const struct nd_align_job *job, const struct nd_align_fold *fold,
                                const struct nd_align_equalised *made, double *noises, struct nd_error *err)
 {
-    struct nd_alignment *scratch = nd_calloc(1, sizeof *scratch);
+    ND_CLEANUP(nd_alignment_destroy) struct nd_alignment *scratch = nd_calloc(1, sizeof *scratch);
     struct nd_align_job own = *job;
     if (scratch == NULL)
         return nd_fail_memory(err);
@@ -454,7 +454,6 @@ static enum nd_status try_fold(const struct nd_align_job *job, const struct nd_a
     nd_align_plan_deinit(&plan);
     nd_observed_destroy(&own.observed);
     nd_model_destroy(&own.read_again);
-    nd_alignment_destroy(&scratch);
     return status;
 }
 
@@ -580,7 +579,7 @@ static enum nd_status take_over(struct search *s, struct nd_error *err)
 enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error *err)
 {
     struct search s = {.job = job, .strength = 1};
-    bool *is_on = NULL, *is_done = NULL;
+    ND_FREED bool *is_on = NULL, *is_done = NULL;
     if (job->options->float_model == NULL)
         return ND_OK;
     enum nd_status status = nd_align_folds_init(job->options, &s.folds, err);
@@ -607,8 +606,6 @@ enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error 
     free(s.noises);
     free(s.best);
     free(s.is_on);
-    free(is_on);
-    free(is_done);
     return status;
 }
 

@@ -220,19 +220,17 @@ static enum nd_status add_layer(struct nd_promote_job *job, size_t index, struct
 /* Fills result->layers and job->order. */
 static enum nd_status nd_find_proposals(struct nd_promote_job *job, struct nd_error *err)
 {
-    enum nd_status status = nd_promotions_find(&job->plan, &job->promotions, err);
-    size_t n = status == ND_OK ? nd_promotions_n(job->promotions) : 0;
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_promotions_find(&job->plan, &job->promotions, err));
+    size_t n = nd_promotions_n(job->promotions);
     job->result->layers = nd_calloc(n + 1, sizeof *job->result->layers);
     job->order = nd_calloc(n + 1, sizeof *job->order);
     job->kept = nd_calloc(n + 1, sizeof *job->kept);
     if (job->result->layers == NULL || job->order == NULL || job->kept == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
+    for (size_t i = 0; i < n; i++)
         if (can_be_made(job, nd_promotions_at(job->promotions, i)))
-            status = add_layer(job, i, err);
-    return status;
+            ND_TRY(add_layer(job, i, err));
+    return ND_OK;
 }
 
 /* ---- on devices, against the float model ---- */
@@ -366,8 +364,8 @@ static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struc
                                          struct nd_measured *out, struct nd_error *err)
 {
     size_t n = job->options->n_devices;
-    const struct nd_capture **all = nd_calloc(n + 1, sizeof(void *));
-    struct nd_comparison *comparison = NULL;
+    ND_FREED const struct nd_capture **all = nd_calloc(n + 1, sizeof(void *));
+    ND_CLEANUP(nd_comparison_destroy) struct nd_comparison *comparison = NULL;
     struct nd_compare_options how = nd_compare_options_default();
     how.allow_different_models = true;
     how.tensors = "outputs";
@@ -389,8 +387,6 @@ static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struc
                              "no output of '%s' can be compared with '%s'", nd_model_path(job->model),
                              nd_model_path(job->options->float_model));
     }
-    nd_comparison_destroy(&comparison);
-    free(all);
     return status;
 }
 

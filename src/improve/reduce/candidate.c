@@ -54,7 +54,7 @@ enum { PREFIX_BYTES = 10, ALIGNMENT = 64 };
 /* Everything before the data, padded so that the data is aligned. */
 static void put_header(struct nd_strbuf *out, const struct nd_npz_array *array)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "{'descr': '%s', 'fortran_order': False, 'shape': (%zu,", descr(array->dtype),
                      array->n_samples);
     for (int d = 0; d < array->shape.rank; d++)
@@ -68,14 +68,13 @@ static void put_header(struct nd_strbuf *out, const struct nd_npz_array *array)
     nd_strbuf_append(out, prefix, sizeof prefix);
     nd_strbuf_append(out, text.text, text.len);
     out->failed = out->failed || text.failed;
-    nd_strbuf_deinit(&text);
 }
 
 static enum nd_status add_array(zip_t *zip, const char *path, const struct nd_npz_array *array,
                                 struct nd_error *err)
 {
     const zip_int64_t day_one = 315532800; /* 1980-01-01, the first that zip knows */
-    struct nd_strbuf file = {0}, name = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf file = {0}, name = {0};
     if (descr(array->dtype) == NULL)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, array->name, "'%s' is %s, which NumPy's files lack",
                        array->name, nd_dtype_name(array->dtype));
@@ -96,8 +95,6 @@ static enum nd_status add_array(zip_t *zip, const char *path, const struct nd_np
         if (!is_added)
             status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, zip_strerror(zip));
     }
-    nd_strbuf_deinit(&file);
-    nd_strbuf_deinit(&name);
     return status;
 }
 
@@ -217,7 +214,7 @@ static enum nd_status fill_input(struct nd_smaller_model *candidate, const struc
 static enum nd_status write_inputs(struct nd_smaller_model *candidate, const struct nd_reducer *reducer,
                                    const char *path, struct nd_error *err)
 {
-    struct feed feed = {.n = nd_model_n_inputs(candidate->model)};
+    ND_CLEANUP(feed_deinit) struct feed feed = {.n = nd_model_n_inputs(candidate->model)};
     feed.arrays = nd_calloc(feed.n, sizeof *feed.arrays);
     feed.data = nd_calloc(feed.n, sizeof *feed.data);
     enum nd_status status = feed.arrays != NULL && feed.data != NULL ? ND_OK : nd_fail_memory(err);
@@ -226,7 +223,6 @@ static enum nd_status write_inputs(struct nd_smaller_model *candidate, const str
         status = fill_input(candidate, reducer, i, &feed, err);
     if (status == ND_OK)
         status = nd_npz_write(path, feed.arrays, feed.n, err);
-    feed_deinit(&feed);
     return status;
 }
 
@@ -237,17 +233,15 @@ static enum nd_status make_probe(struct nd_smaller_model *candidate, const struc
         const char *nothing = "zeros";
         return nd_probes_for_model_any(candidate->model, &nothing, 1, &candidate->probe, err);
     }
-    char *path = nd_path_join(candidate->folder, "inputs.npz");
+    ND_FREED char *path = nd_path_join(candidate->folder, "inputs.npz");
     size_t size = path != NULL ? strlen(path) + 16 : 0;
-    char *spec = path != NULL ? malloc(size) : NULL;
+    ND_FREED char *spec = path != NULL ? malloc(size) : NULL;
     enum nd_status status = spec != NULL ? write_inputs(candidate, reducer, path, err) : nd_fail_memory(err);
     if (status == ND_OK) {
         snprintf(spec, size, "inputs=%s", path);
         const char *const specs[] = {spec};
         status = nd_probes_for_model_any(candidate->model, specs, 1, &candidate->probe, err);
     }
-    free(spec);
-    free(path);
     return status;
 }
 
@@ -273,7 +267,7 @@ enum nd_status nd_candidate_init(struct nd_smaller_model *candidate, const struc
         return nd_fail(err, ND_E_MODEL_NO_TENSOR, reducer->options->tensor, "tensor '%s' is not in it",
                        reducer->options->tensor);
     enum nd_status status = nd_dir_make(folder, err);
-    char *path = nd_path_join(folder, "reproducer.onnx");
+    ND_FREED char *path = nd_path_join(folder, "reproducer.onnx");
     if (status == ND_OK && path == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
@@ -284,7 +278,6 @@ enum nd_status nd_candidate_init(struct nd_smaller_model *candidate, const struc
         status = nd_model_check_static(candidate->model, err);
     if (status == ND_OK)
         status = make_probe(candidate, reducer, err);
-    free(path);
     return status;
 }
 
@@ -384,7 +377,7 @@ enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_smal
     *trial = ND_TRIAL_STOP;
     if (reducer->out->n_sessions + n_needed > reducer->options->session_limit)
         return ND_OK;
-    struct nd_run run = {0};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
     const struct nd_session session = nd_candidate_session(
         candidate, reducer->device,
         reducer->options->has_difference ? "outputs" : nd_reducer_plain_tensors(reducer), "device.h5");
@@ -398,6 +391,5 @@ enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_smal
         *trial = ND_TRIAL_NOT;
         status = ND_OK;
     }
-    nd_run_deinit(&run);
     return status;
 }

@@ -216,7 +216,7 @@ enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const
         status = nd_shape_size_bytes(&known->shape, known->dtype, &n_bytes, err);
     if (status != ND_OK)
         return status;
-    void *ref = nd_tensor_alloc(n_bytes), *got = nd_tensor_alloc(n_bytes);
+    ND_FREED void *ref = nd_tensor_alloc(n_bytes), *got = nd_tensor_alloc(n_bytes);
     if (ref == NULL || got == NULL)
         status = nd_fail_memory(err);
     for (size_t s = 0; status == ND_OK && is_known && s < recorded->n_samples; s++) {
@@ -238,7 +238,5 @@ enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const
     if (!is_known)
         out->fraction = NAN;
     snprintf(out->tensor, sizeof out->tensor, "%.255s", known->name);
-    free(ref);
-    free(got);
     return status;
 }

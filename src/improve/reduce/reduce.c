@@ -172,10 +172,10 @@ static enum nd_status expect(struct nd_reducer *reducer, const struct nd_smaller
                              struct nd_error *err)
 {
     const struct nd_device *device = reducer->reference != NULL ? reducer->reference : &reducer->cpu;
-    struct nd_run run = {0};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
     struct nd_error problem = {0};
     const struct nd_session session = nd_candidate_session(candidate, device, "outputs", "reference.h5");
-    char *path = nd_path_join(candidate->folder, "reference.h5");
+    ND_FREED char *path = nd_path_join(candidate->folder, "reference.h5");
     if (path == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
@@ -185,8 +185,6 @@ static enum nd_status expect(struct nd_reducer *reducer, const struct nd_smaller
         status = ND_OK;
     else if (status != ND_OK && err != NULL)
         *err = problem;
-    nd_run_deinit(&run);
-    free(path);
     return status;
 }
 
@@ -203,7 +201,7 @@ static enum nd_status name_capture(const struct nd_reducer *reducer, const struc
                   *to = nd_path_join(candidate->folder, name);
     ND_TRY(from != NULL && to != NULL ? ND_OK : nd_fail_memory(err));
     if (strcmp(name, "reference.h5") != 0 && nd_path_exists(from) && rename(from, to) != 0)
-        ND_TRY(nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno)));
+        return nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
     return ND_OK;
 }
 
@@ -214,7 +212,7 @@ static enum nd_status publish(const struct nd_reducer *reducer, struct nd_error 
     const char *folder = reducer->options->folder;
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "%s.old", reducer->staging);
-    char *old = nd_strbuf_take(&text);
+    ND_FREED char *old = nd_strbuf_take(&text);
     if (old == NULL)
         return nd_fail_memory(err);
     bool is_moved = reducer->options->replace && rename(folder, old) == 0;
@@ -223,18 +221,17 @@ static enum nd_status publish(const struct nd_reducer *reducer, struct nd_error 
         nd_dir_remove(old);
     else if (is_moved && rename(old, folder) != 0)
         nd_error_context(err, "what was in '%s' is now in '%s'", folder, old);
-    free(old);
     return status;
 }
 
 /* Runs what was found once more, and puts the reproducer into its folder. */
 static enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_error *err)
 {
-    struct nd_smaller_model candidate = {0};
+    ND_CLEANUP(nd_candidate_deinit) struct nd_smaller_model candidate = {0};
     enum nd_trial trial = ND_TRIAL_STOP;
     size_t *nodes = NULL, n_nodes = 0;
-    char *readme = NULL, *folder = reducer->staging != NULL ? nd_strdup(reducer->staging)
-                                                            : nd_path_join(reducer->folder, "found");
+    ND_FREED char *readme = NULL, *folder = reducer->staging != NULL ? nd_strdup(reducer->staging)
+                                                                     : nd_path_join(reducer->folder, "found");
     reducer->step = "confirm";
     enum nd_status status = folder != NULL ? nd_pieces_nodes(&reducer->pieces, reducer->left, reducer->n_left,
                                                              &nodes, &n_nodes, err)
@@ -260,10 +257,7 @@ static enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_er
             readme != NULL ? nd_reducer_write_readme(reducer, &candidate, readme, err) : nd_fail_memory(err);
     if (status == ND_OK && reducer->staging != NULL)
         status = publish(reducer, err);
-    nd_candidate_deinit(&candidate);
-    free(readme);
     free(nodes);
-    free(folder);
     return status;
 }
 
@@ -287,7 +281,7 @@ static enum nd_status run_whole(struct nd_reducer *reducer, const struct nd_devi
 static enum nd_status record_with(struct nd_reducer *reducer, const struct nd_device *device,
                                   struct nd_error *err)
 {
-    struct nd_run run = {0};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
     struct nd_error problem = {0};
     enum nd_status status = run_whole(reducer, device, "all", &run, &problem);
     if (status == ND_OK && !run.outcome.has_failed && run.capture != NULL) {
@@ -302,7 +296,6 @@ static enum nd_status record_with(struct nd_reducer *reducer, const struct nd_de
     } else if (status != ND_OK && err != NULL) {
         *err = problem;
     }
-    nd_run_deinit(&run);
     return status;
 }
 
@@ -485,7 +478,7 @@ static enum nd_status make_staging(struct nd_reducer *reducer, struct nd_error *
         n--;
     nd_strbuf_append(&text, folder, n);
     nd_strbuf_printf(&text, ".tmp-%ld", (long)getpid());
-    char *parent = nd_path_dir(folder);
+    ND_FREED char *parent = nd_path_dir(folder);
     reducer->staging = nd_strbuf_take(&text);
     enum nd_status status =
         parent != NULL && reducer->staging != NULL ? nd_dir_make(parent, err) : nd_fail_memory(err);
@@ -495,7 +488,6 @@ static enum nd_status make_staging(struct nd_reducer *reducer, struct nd_error *
         free(reducer->staging);
         reducer->staging = NULL;
     }
-    free(parent);
     return status;
 }
 
@@ -556,7 +548,7 @@ static enum nd_status work(struct nd_reducer *reducer, struct nd_error *err)
 {
     struct nd_reduction *out = reducer->out;
     bool has_difference = reducer->options->has_difference;
-    unsigned *score = nd_calloc(nd_model_n_nodes(reducer->model), sizeof *score);
+    ND_FREED unsigned *score = nd_calloc(nd_model_n_nodes(reducer->model), sizeof *score);
     enum nd_status status = score != NULL ? ND_OK : nd_fail_memory(err);
     out->end = ND_REDUCTION_REDUCED;
     /* A difference is one from what was recorded; of a failure the whole model comes first, as it may not fail.
@@ -574,7 +566,6 @@ static enum nd_status work(struct nd_reducer *reducer, struct nd_error *err)
         out->end = ND_REDUCTION_WHOLE;
     if (status == ND_OK && has_work && out->n_same > 0)
         status = nd_reducer_finish(reducer, err);
-    free(score);
     return status;
 }
 

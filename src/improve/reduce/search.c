@@ -199,7 +199,7 @@ static enum nd_status collect(const size_t *group, size_t n_nodes, struct nd_pie
             continue;
         struct nd_piece *piece = &out->items[piece_of[group[n]]];
         if (piece->nodes == NULL && (piece->nodes = nd_calloc(n_in[group[n]], sizeof *piece->nodes)) == NULL)
-            ND_TRY(nd_fail_memory(err));
+            return nd_fail_memory(err);
         else
             piece->nodes[piece->n_nodes++] = n;
     }
@@ -411,8 +411,8 @@ static enum nd_status try_guesses(struct nd_reducer *reducer, const unsigned *sc
         if (*is_done)
             keep(reducer, &guesses[i], 1);
     }
-    bool *is_near = nd_calloc(reducer->pieces.n, sizeof *is_near);
-    size_t *parts = nd_calloc(reducer->pieces.n, sizeof *parts);
+    ND_FREED bool *is_near = nd_calloc(reducer->pieces.n, sizeof *is_near);
+    ND_FREED size_t *parts = nd_calloc(reducer->pieces.n, sizeof *parts);
     if (status == ND_OK && (is_near == NULL || parts == NULL))
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n_guesses && i < MAX_NEIGHBOURHOODS && trial == ND_TRIAL_NOT;
@@ -426,8 +426,6 @@ static enum nd_status try_guesses(struct nd_reducer *reducer, const unsigned *sc
         if (status == ND_OK && trial == ND_TRIAL_SAME)
             keep(reducer, parts, n);
     }
-    free(is_near);
-    free(parts);
     return status;
 }
 
@@ -438,8 +436,8 @@ static enum nd_status begin_layers(struct nd_reducer *reducer, struct nd_error *
 {
     const struct nd_graph *graph = &reducer->model->graph;
     enum nd_status status = nd_pieces_of_layers(reducer->model, &reducer->pieces, err);
-    bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes);
-    bool *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
+    ND_FREED bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes);
+    ND_FREED bool *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
     reducer->left = nd_calloc(reducer->pieces.n, sizeof *reducer->left);
     if (status == ND_OK && (nodes == NULL || tensors == NULL || reducer->left == NULL))
         status = nd_fail_memory(err);
@@ -452,8 +450,6 @@ static enum nd_status begin_layers(struct nd_reducer *reducer, struct nd_error *
             nodes[reducer->pieces.items[i].nodes[reducer->pieces.items[i].n_nodes - 1]])
             reducer->left[reducer->n_left++] = i;
     reducer->out->n_layers = reducer->pieces.n;
-    free(nodes);
-    free(tensors);
     return status;
 }
 
@@ -482,7 +478,7 @@ static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *no
     struct nd_smaller_model candidate = {0};
     struct nd_run run = {0};
     struct nd_error problem = {0};
-    char *folder = nd_path_join(reducer->folder, "inside");
+    ND_FREED char *folder = nd_path_join(reducer->folder, "inside");
     if (folder == NULL)
         return nd_fail_memory(err);
     const struct nd_model_cut part = {.nodes = nodes, .n_nodes = n_nodes, .is_open = true};
@@ -499,7 +495,6 @@ static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *no
     nd_run_deinit(&run);
     nd_candidate_deinit(&candidate);
     nd_dir_remove(folder);
-    free(folder);
     return status;
 }
 
@@ -531,7 +526,7 @@ static enum nd_status refine(struct nd_reducer *reducer, struct nd_pieces *finer
 
 static enum nd_status search_operators(struct nd_reducer *reducer, struct nd_error *err)
 {
-    struct nd_pieces finer = {0};
+    ND_CLEANUP(nd_pieces_deinit) struct nd_pieces finer = {0};
     size_t *nodes = NULL, n_nodes = 0;
     bool is_minimal = true;
     enum nd_status status =
@@ -548,7 +543,6 @@ static enum nd_status search_operators(struct nd_reducer *reducer, struct nd_err
             status = nd_ddmin(reducer->left, &reducer->n_left, nd_reducer_try, reducer, &is_minimal, err);
         reducer->out->is_minimal = reducer->out->is_minimal && is_minimal;
     }
-    nd_pieces_deinit(&finer);
     free(nodes);
     return status;
 }

@@ -249,10 +249,8 @@ static enum nd_config_effect effect_of(const char *option)
     struct nd_strbuf name = {0};
     bool is_ours = strcmp(option, "optimisation") == 0 || strcmp(option, "threads") == 0;
     nd_strbuf_printf(&name, "runtime.%s%s", is_ours ? "" : "option_", option);
-    char *key = nd_strbuf_take(&name);
-    enum nd_config_effect effect = key != NULL ? nd_config_effect_of(key) : ND_CONFIG_UNKNOWN;
-    free(key);
-    return effect;
+    ND_FREED char *key = nd_strbuf_take(&name);
+    return key != NULL ? nd_config_effect_of(key) : ND_CONFIG_UNKNOWN;
 }
 
 /* option and value NULL: the device as it is. */

@@ -75,7 +75,7 @@ static enum nd_status nd_patterns_make(const struct nd_rights *in, struct nd_pat
 {
     struct nd_patterns made = {.width = in->n_devices + 2};
     size_t stride = row_bytes(made.width), n_rows = 0;
-    unsigned char *rows = nd_calloc(in->n_samples + 1, stride);
+    ND_FREED unsigned char *rows = nd_calloc(in->n_samples + 1, stride);
     for (size_t i = 0; i < in->n_samples && rows != NULL; i++) {
         unsigned char *row = rows + n_rows * stride;
         uint32_t sample = (uint32_t)i;
@@ -95,7 +95,6 @@ static enum nd_status nd_patterns_make(const struct nd_rights *in, struct nd_pat
         number(rows, n_rows, &made);
         *out = made;
     }
-    free(rows);
     return status;
 }
 
@@ -470,8 +469,8 @@ enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, do
     if (in->n_devices > 0 && !nd_size_mul(in->n_devices, in->n_devices - 1, &n_ordered))
         return nd_fail_memory(err);
     changes.n_pairs = n_ordered / 2;
-    double *n_pairs_differing = nd_calloc(in->n_samples, sizeof *n_pairs_differing),
-           *draws = nd_calloc(ND_DRAWS, sizeof *draws);
+    ND_FREED double *n_pairs_differing = nd_calloc(in->n_samples, sizeof *n_pairs_differing),
+                    *draws = nd_calloc(ND_DRAWS, sizeof *draws);
     changes.pairs = nd_calloc(changes.n_pairs, sizeof *changes.pairs);
     enum nd_status status = ND_OK;
     if (n_pairs_differing == NULL || draws == NULL || changes.pairs == NULL) {
@@ -482,8 +481,6 @@ enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, do
         mean_of(n_pairs_differing, confidence, seed, draws, &changes);
         *out = changes;
     }
-    free(n_pairs_differing);
-    free(draws);
     return status;
 }
 
@@ -658,7 +655,7 @@ static enum nd_status look_at(const struct nd_capture *capture, size_t probe, si
 {
     const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
     size_t n_elems = 0;
-    int64_t *classes = NULL;
+    ND_FREED int64_t *classes = NULL;
     bool is_float = nd_dtype_is_float(tensor->dtype);
     if (!tensor->is_model_output || !nd_capture_has_outputs(capture, probe, e) || tensor->shape.rank < 0 ||
         nd_shape_n_elems(&tensor->shape, &n_elems, NULL) != ND_OK || n_elems == 0 ||
@@ -671,7 +668,6 @@ static enum nd_status look_at(const struct nd_capture *capture, size_t probe, si
         found->classifier = found->classifier != NULL ? found->classifier : tensor->name;
         count_right_samples(found, classes);
     }
-    free(classes);
     return ND_OK;
 }
 

@@ -264,7 +264,7 @@ static bool relocate_probe(const char *folder, char **spec)
         return true;
     char *second = strstr(equals, labels);
     char *path = strndup(equals + 1, second != NULL ? (size_t)(second - equals - 1) : strlen(equals + 1));
-    char *label_path = second != NULL ? nd_strdup(second + strlen(labels)) : NULL;
+    ND_FREED char *label_path = second != NULL ? nd_strdup(second + strlen(labels)) : NULL;
     struct nd_strbuf out = {0};
     bool is_good = path != NULL && nd_campaign_relocate(folder, &path);
     if (is_good && second != NULL)
@@ -276,7 +276,6 @@ static bool relocate_probe(const char *folder, char **spec)
         *spec = nd_strbuf_take(&out);
     }
     free(path);
-    free(label_path);
     return is_good && *spec != NULL;
 }
 

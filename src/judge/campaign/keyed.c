@@ -35,7 +35,7 @@ bool nd_keyed_is_missing(const char *path)
 static enum nd_status look(const char *path, const char *beside, const char *key, struct nd_keyed *out,
                            struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes;
     if (nd_keyed_is_missing(path) || nd_keyed_is_missing(beside))
         return ND_OK;
@@ -45,7 +45,6 @@ static enum nd_status look(const char *path, const char *beside, const char *key
         out->is_current = status == ND_OK && strncmp((const char *)bytes + 65, out->sha256, 64) == 0;
         out->is_final = out->is_current && n_bytes == KEY_BYTES;
     }
-    free(bytes);
     return status;
 }
 

@@ -314,7 +314,7 @@ static void add_reference(const struct nd_qualification *q, const struct nd_qual
                           const struct nd_accuracy_study *study, const struct reference *reference,
                           struct nd_qualified_study *out)
 {
-    double *p = nd_calloc(study->n_devices, sizeof *p);
+    ND_FREED double *p = nd_calloc(study->n_devices, sizeof *p);
     for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
         struct nd_qualified_pairs *pairs = &out->devices.items[d];
         add_pair(q, model, study, d, reference, pairs);
@@ -326,7 +326,6 @@ static void add_reference(const struct nd_qualification *q, const struct nd_qual
         struct nd_qualified_pairs *pairs = &out->devices.items[d];
         pairs->against.items[pairs->against.n - 1].p_value_holm = p[d];
     }
-    free(p);
 }
 
 static void fill_devices(const struct nd_qualification *q, const struct nd_qualify_model *model,

@@ -207,7 +207,7 @@ static bool is_axis(const char *name, enum nd_axis axis)
 static enum nd_status is_of_chart(const struct nd_history_reading *r, size_t first, size_t entry, bool *out,
                                   struct nd_error *err)
 {
-    struct nd_golden_difference d = {0};
+    ND_CLEANUP(nd_record_difference_deinit) struct nd_golden_difference d = {0};
     enum nd_status status = nd_record_compare(nd_history_record(r, first), nd_history_record(r, entry),
                                               nd_history_record(r, first), &d, err);
     *out = status == ND_OK && nd_record_is_comparable(&d);
@@ -215,7 +215,6 @@ static enum nd_status is_of_chart(const struct nd_history_reading *r, size_t fir
         if (!is_axis(d.axes[i], ND_AXIS_SDK) && !is_axis(d.axes[i], ND_AXIS_CHIPSET) &&
             !is_axis(d.axes[i], ND_AXIS_HOST))
             *out = false;
-    nd_record_difference_deinit(&d);
     return status;
 }
 
@@ -325,14 +324,13 @@ static void count_tensors(struct nd_golden_chart *chart, size_t from, size_t to,
 static enum nd_status find_also(const struct nd_history_reading *r, size_t from, size_t to,
                                 struct nd_golden_step *step, struct nd_error *err)
 {
-    struct nd_golden_difference d = {0};
+    ND_CLEANUP(nd_record_difference_deinit) struct nd_golden_difference d = {0};
     enum nd_status status =
         nd_record_compare(nd_history_record(r, r->newest[from]), nd_history_record(r, r->newest[to]),
                           nd_history_record(r, r->newest[from]), &d, err);
     for (size_t i = 0; i < d.n_axes; i++)
         if (!is_axis(d.axes[i], ND_AXIS_SDK))
             step->also[step->n_also++] = d.axes[i]; /* static */
-    nd_record_difference_deinit(&d);
     return status;
 }
 

@@ -45,11 +45,10 @@ static const char *kept_of(const struct nd_golden *store, const json_t *entry)
         return "digest";
     if (!nd_store_digest_of(nd_record_text(entry, "object"), "", hex))
         return "missing";
-    char *path = nd_store_path(store, "objects", hex, ".h5");
+    ND_FREED char *path = nd_store_path(store, "objects", hex, ".h5");
     if (path == NULL)
         return NULL;
     bool exists = nd_path_exists(path);
-    free(path);
     return exists ? "full" : "missing";
 }
 
@@ -108,14 +107,14 @@ enum nd_status nd_store_open_object(const struct nd_golden *store, const struct 
     if (path == NULL)
         return nd_fail_memory(err);
     if (!nd_path_exists(path))
-        ND_TRY(nd_fail(err, ND_E_STORE_ENTRY, path, "'%s' is missing, the capture of entry %.12s", path,
-                       entry->id));
+        return nd_fail(err, ND_E_STORE_ENTRY, path, "'%s' is missing, the capture of entry %.12s", path,
+                       entry->id);
     else
         ND_TRY(nd_sha256_file(path, found, err));
     if (strcmp(found, hex) != 0)
-        ND_TRY(nd_fail(err, ND_E_STORE_FORMAT, path,
+        return nd_fail(err, ND_E_STORE_FORMAT, path,
                        "'%s' is damaged: the SHA-256 of its content is %.16s..., expected its name", path,
-                       found));
+                       found);
     return nd_capture_open(path, out, err);
 }
 
@@ -223,7 +222,7 @@ static enum nd_status check_folders(const char *path, struct nd_error *err)
 /* Waits until no other writer is at work; *fd is to be given to nd_store_unlock. */
 static enum nd_status nd_store_lock(const char *path, int *fd, struct nd_error *err)
 {
-    char *name = nd_path_join(path, "lock");
+    ND_FREED char *name = nd_path_join(path, "lock");
     if (name == NULL)
         return nd_fail_memory(err);
     enum nd_status status = check_folders(path, err);
@@ -237,7 +236,6 @@ static enum nd_status nd_store_lock(const char *path, int *fd, struct nd_error *
         close(lock);
     if (status == ND_OK)
         *fd = lock;
-    free(name);
     return status;
 }
 
@@ -421,11 +419,11 @@ static enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *er
 /* ND_ERR_NOT_FOUND without a message: there is no store.json. */
 static enum nd_status check_version(const char *path, struct nd_error *err)
 {
-    char *name = nd_path_join(path, "store.json");
+    ND_FREED char *name = nd_path_join(path, "store.json");
     if (name == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_ERR_NOT_FOUND;
-    void *data = NULL;
+    ND_FREED void *data = NULL;
     size_t n = 0;
     if (nd_path_exists(name))
         status = nd_file_read(name, 1 << 20, &data, &n, err);
@@ -441,15 +439,13 @@ static enum nd_status check_version(const char *path, struct nd_error *err)
                              json_integer_value(version), (int)ND_STORE_VERSION);
         json_decref(root);
     }
-    free(data);
-    free(name);
     return status;
 }
 
 /* Whether a folder holds nothing but what making a store leaves: nobody's folder becomes a store by mistake. */
 static bool is_unused(const char *path)
 {
-    struct dirent **names = NULL;
+    ND_FREED struct dirent **names = NULL;
     int n = scandir(path, &names, NULL, NULL);
     bool is_free = n >= 0;
     for (int i = 0; i < n; i++) {
@@ -458,7 +454,6 @@ static bool is_unused(const char *path)
                               strncmp(name, "store.json", 10) == 0);
         free(names[i]);
     }
-    free(names);
     return is_free;
 }
 
@@ -470,14 +465,13 @@ static enum nd_status make_store(const char *path, struct nd_error *err)
         return nd_fail(err, ND_E_STORE_FORMAT, path,
                        "'%s' is no golden store: it holds other files, but no store.json", path);
     int lock = -1;
-    char *name = nd_path_join(path, "store.json");
+    ND_FREED char *name = nd_path_join(path, "store.json");
     if (name == NULL)
         return nd_fail_memory(err);
     enum nd_status status = nd_store_lock(path, &lock, err);
     if (status == ND_OK && !nd_path_exists(name)) /* else another writer was faster */
         status = nd_file_put(name, text, sizeof text - 1, err);
     nd_store_unlock(&lock);
-    free(name);
     return status;
 }
 
@@ -545,7 +539,7 @@ static json_t *make_entry(const struct nd_capture *capture, const struct nd_gold
     if (!nd_utc_now(ND_UTC_TIME, date, sizeof date))
         snprintf(date, sizeof date, "1900-01-00T00:00:00Z"); /* no date that a calendar has */
     json_t *entry = nd_record_of_capture(capture);
-    json_t *more =
+    json_auto_t *more =
         json_pack("{s:i, s:o, s:o, s:o, s:s, s:o, s:o, s:n}", "npudiff_entry", (int)ND_STORE_VERSION, "label",
                   nd_json_string(nd_capture_string(capture, "device", "label")), "note",
                   nd_json_string(how->note), "accepted_by", nd_json_string(how->accepted_by), "date", date,
@@ -555,7 +549,6 @@ static json_t *make_entry(const struct nd_capture *capture, const struct nd_gold
         json_decref(entry);
         entry = NULL;
     }
-    json_decref(more);
     return entry;
 }
 
@@ -588,7 +581,7 @@ static enum nd_status put_object(const struct nd_golden *store, const char *capt
     enum nd_status status = nd_sha256_file(capture, hex, err);
     if (status != ND_OK)
         return status;
-    char *final = nd_store_path(store, "objects", hex, ".h5");
+    ND_FREED char *final = nd_store_path(store, "objects", hex, ".h5");
     if (final == NULL) {
         status = nd_fail_memory(err);
     } else if (!nd_path_exists(final)) {
@@ -604,7 +597,6 @@ static enum nd_status put_object(const struct nd_golden *store, const char *capt
             status = nd_new_file_commit(&copy, err);
         nd_new_file_discard(&copy);
     }
-    free(final);
     return status;
 }
 
@@ -745,12 +737,11 @@ static bool note_removed(struct nd_golden_removed *removed, const char *name)
 static void remove_file(struct pruning *pruning, enum nd_golden_part part, const char *folder, const char *name,
                         struct nd_error *err)
 {
-    char *path = nd_store_path(pruning->store, folder, name, "");
+    ND_FREED char *path = nd_store_path(pruning->store, folder, name, "");
     if (path == NULL || !note_removed(&pruning->found.removed[part], name))
         pruning->status = nd_fail_memory(err);
     else if (!pruning->found.dry_run && unlink(path) != 0 && errno != ENOENT)
         pruning->status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot remove '%s': %s", path, strerror(errno));
-    free(path);
 }
 
 static void choose_entries(struct pruning *pruning, size_t keep)
@@ -788,8 +779,8 @@ static bool is_named(const struct pruning *pruning, const char *object)
 /* Leftovers of a folder, and of "objects" what no entry names, unless an entry that cannot be read might. */
 static void remove_from(struct pruning *pruning, const char *folder, bool with_objects, struct nd_error *err)
 {
-    struct dirent **names = NULL;
-    char *path = nd_path_join(pruning->store->path, folder);
+    ND_FREED struct dirent **names = NULL;
+    ND_FREED char *path = nd_path_join(pruning->store->path, folder);
     int n = path != NULL ? scandir(path, &names, NULL, alphasort) : -1;
     if (path == NULL)
         pruning->status = nd_fail_memory(err);
@@ -803,8 +794,6 @@ static void remove_from(struct pruning *pruning, const char *folder, bool with_o
             remove_file(pruning, ND_GOLDEN_OBJECTS, folder, name, err);
         free(names[i]);
     }
-    free(names);
-    free(path);
 }
 
 static enum nd_status prune_locked(struct pruning *pruning, size_t keep, struct nd_error *err)

@@ -89,12 +89,10 @@ static enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q,
 
 const char *nd_qualify_text(const struct nd_qualification *q, const char *text)
 {
-    json_t *clean = nd_json_string(text);
+    json_auto_t *clean = nd_json_string(text);
     if (clean == NULL)
         nd_arena_fail(q->arena);
-    const char *copy = nd_arena_text(q->arena, json_string_value(clean));
-    json_decref(clean);
-    return copy;
+    return nd_arena_text(q->arena, json_string_value(clean));
 }
 
 /* ---- the captures that a model needs: one of every device, and the references ---- */
@@ -292,7 +290,7 @@ static enum nd_status load(const char *path, const struct nd_texts *dims, struct
 
 static enum nd_status find_tensors(struct nd_qualify_model *model, const char *tensors, struct nd_error *err)
 {
-    size_t *selected = NULL;
+    ND_FREED size_t *selected = NULL;
     ND_TRY(nd_model_select_tensors(model->model, tensors, &selected, &model->n_tensors, err));
     model->tensors = nd_calloc(model->n_tensors, sizeof *model->tensors);
     for (size_t i = 0; model->tensors != NULL && i < model->n_tensors; i++) {
@@ -304,7 +302,6 @@ static enum nd_status find_tensors(struct nd_qualify_model *model, const char *t
                                      .may_be_float = !is_known || nd_dtype_is_float(tensor->dtype),
                                      .is_output = tensor->is_model_output};
     }
-    free(selected);
     return model->tensors != NULL ? ND_OK : nd_fail_memory(err);
 }
 

@@ -159,8 +159,8 @@ static bool is_told(enum nd_status status)
 static enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
                                              const char *const *parts, size_t n_parts, struct nd_error *err)
 {
-    struct subjects subjects = {0};
-    struct nd_explanation *explanation = NULL;
+    ND_CLEANUP(subjects_deinit) struct subjects subjects = {0};
+    ND_CLEANUP(nd_explanation_destroy) struct nd_explanation *explanation = NULL;
     enum nd_status status = collect(q, model, &subjects, err);
     struct nd_explain_options options = options_of(q);
     options.merge = parts;
@@ -174,8 +174,6 @@ static enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, s
         status = put_all(model, subjects.devices, subjects.n, explanation, status != ND_OK ? err->message : "")
                      ? ND_OK
                      : nd_fail_memory(err);
-    nd_explanation_destroy(&explanation);
-    subjects_deinit(&subjects);
     return status;
 }
 
@@ -359,17 +357,15 @@ static enum nd_status product_name(const struct nd_qualification *q, const struc
         nd_strbuf_printf(&key, "%s %s %s\n", model->cells[c].relative, model->cells[c].key,
                          model->cells[c].sha256);
     size_t n_bytes = key.len;
-    char *text = nd_strbuf_take(&key);
+    ND_FREED char *text = nd_strbuf_take(&key);
     if (relative != NULL)
         out->path = nd_path_join(q->folder, relative);
     free(relative);
     if (text == NULL || out->path == NULL) {
-        free(text);
         product_deinit(out);
         return nd_fail_memory(err);
     }
     nd_sha256_bytes(text, n_bytes, out->key);
-    free(text);
     return ND_OK;
 }
 
@@ -440,14 +436,13 @@ static enum nd_status make_comparison(const struct nd_qualification *q, const st
 {
     const struct nd_qualify_share share = {.is_part = true};
     struct nd_qualify_comparison made = {.ref = ref};
-    char *text = NULL;
+    ND_FREED char *text = NULL;
     enum nd_status status = nd_qualify_compare_one(q, model, &share, &made, err);
     /* What cannot be compared is an empty file: that costs the one who judges nothing to find out. */
     if (status == ND_OK && made.comparison != NULL)
         status = nd_compare_part_format(made.comparison, &text, err);
     if (status == ND_OK)
         status = put(product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
-    free(text);
     nd_comparison_destroy(&made.comparison);
     free(made.devices);
     free(made.why_not);
@@ -475,7 +470,7 @@ static enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q
                                                 struct nd_qualify_model *model, size_t i, struct nd_error *err)
 {
     struct nd_qualify_comparison *out = &model->comparisons[i];
-    struct nd_parts *parts = NULL;
+    ND_CLEANUP(nd_parts_destroy) struct nd_parts *parts = NULL;
     struct product product;
     ND_TRY(product_init(q, model, nd_qualify_comparison_file(model, out->ref), &product, err));
     const char *path = product.path;
@@ -483,7 +478,6 @@ static enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q
         parts = NULL; /* nothing was compared */
     const struct nd_qualify_share share = {.parts = parts};
     enum nd_status status = nd_qualify_compare_one(q, model, &share, out, err);
-    nd_parts_destroy(&parts);
     product_deinit(&product);
     return status;
 }
@@ -580,7 +574,7 @@ enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, str
                                                  size_t part, bool *is_made, struct nd_error *err)
 {
     struct product product;
-    char *text = NULL;
+    ND_FREED char *text = NULL;
     enum nd_status status = product_init(
         q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)), &product, err);
     if (status != ND_OK)
@@ -592,7 +586,6 @@ enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, str
         status = nd_qualify_explain_part(q, model, part, &text, err);
     if (*is_made && status == ND_OK)
         status = put(&product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
-    free(text);
     product_deinit(&product);
     return status;
 }

@@ -189,7 +189,7 @@ static void fill_model(const struct nd_qualification *q, const struct nd_qualify
 
 static struct nd_qualified_gate gate_of(const struct nd_qualification *q, const struct nd_policy_rule *rule)
 {
-    char *words = nd_policy_describe(rule);
+    ND_FREED char *words = nd_policy_describe(rule);
     if (words == NULL)
         nd_arena_fail(q->arena);
     struct nd_qualified_gate gate = {
@@ -204,7 +204,6 @@ static struct nd_qualified_gate gate_of(const struct nd_qualification *q, const 
         .until = nd_qualify_text(q, rule->until),
         .line = rule->mark.line + 1,
     };
-    free(words);
     return gate;
 }
 
@@ -322,20 +321,18 @@ static bool all_fresh(const struct nd_qualification *q)
  * read just now is an error: the result would be judged without the last one's baseline. */
 static enum nd_status read_last(struct nd_qualification *q, struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes;
     struct nd_qualified last;
     if (q->options->force)
         return ND_OK;
-    char *path = nd_path_join(q->folder, "result.json");
+    ND_FREED char *path = nd_path_join(q->folder, "result.json");
     enum nd_status status = path != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && !nd_keyed_is_missing(path))
         status = nd_file_read(path, MAX_RESULT_BYTES, &bytes, &n_bytes, err);
     enum nd_status parsed = bytes != NULL ? nd_qualified_read(bytes, &last, NULL) : ND_OK;
     if (bytes != NULL && parsed == ND_OK)
         q->last = last;
-    free(bytes);
-    free(path);
     return parsed == ND_ERR_MEMORY ? nd_fail_memory(err) : status;
 }
 

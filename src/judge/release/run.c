@@ -104,14 +104,13 @@ enum nd_status nd_digest_cache_find(struct nd_digest_cache *cache, const char *f
     struct stat info;
     if (stat(file, &info) != 0)
         return nd_fail(err, ND_E_FILE_OPEN, file, "cannot open '%s': %s", file, strerror(errno));
-    char *key = make_key(file, &info);
+    ND_FREED char *key = make_key(file, &info);
     if (key == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < cache->n; i++)
         if (strcmp(cache->items[i].key, key) == 0) {
             cache->items[i].is_used = true;
             memcpy(hex, cache->items[i].sha256, ND_SHA256_HEX_BYTES);
-            free(key);
             return ND_OK;
         }
     bool can_be_kept = has_settled(&info) && strchr(file, '\n') == NULL;
@@ -121,7 +120,6 @@ enum nd_status nd_digest_cache_find(struct nd_digest_cache *cache, const char *f
         status = add(cache, key, hex, true) ? ND_OK : nd_fail_memory(err);
         cache->has_changed = true;
     }
-    free(key);
     return status;
 }
 
@@ -137,12 +135,11 @@ static void put_items(struct nd_strbuf *text, const struct nd_digest_cache *cach
  * with files of its own, and each task of a campaign asks for a few only. */
 static void write_out(const struct nd_digest_cache *cache)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     put_items(&text, cache, true, SIZE_MAX);
     put_items(&text, cache, false, KEPT_BYTES);
     if (!text.failed && text.len <= MAX_CACHE_BYTES)
         nd_file_put(cache->path, text.text != NULL ? text.text : "", text.len, NULL);
-    nd_strbuf_deinit(&text);
 }
 
 void nd_digest_cache_close(struct nd_digest_cache *cache)
@@ -319,11 +316,10 @@ static enum nd_status make_key_of_capture(const struct nd_qualification *q,
     nd_strbuf_printf(&key, "edges %s\nrepeats %zu\nfallback %d\n%s%s", cell->tensors, q->campaign.n_repeats,
                      cell->allow_fallback, probes, runtime);
     size_t n_bytes = key.len;
-    char *text = nd_strbuf_take(&key);
+    ND_FREED char *text = nd_strbuf_take(&key);
     if (text == NULL)
         return nd_fail_memory(err);
     nd_sha256_bytes(text, n_bytes, cell->key);
-    free(text);
     return ND_OK;
 }
 
@@ -384,11 +380,10 @@ void nd_qualify_make_key(struct nd_qualification *q)
     for (size_t r = 0; r < q->campaign.policy.n; r++)
         nd_strbuf_printf(&key, "%d\n", nd_policy_has_expired(&q->campaign.policy.rules[r], q->today));
     size_t n_bytes = key.len;
-    char *text = nd_strbuf_take(&key);
+    ND_FREED char *text = nd_strbuf_take(&key);
     q->key[0] = '\0'; /* without memory nothing is found again: harmless */
     if (text != NULL)
         nd_sha256_bytes(text, n_bytes, q->key);
-    free(text);
 }
 
 enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error *err)

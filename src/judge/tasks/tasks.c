@@ -125,11 +125,10 @@ static enum nd_status nd_task_key(const struct nd_qualification *q, const struct
             nd_strbuf_printf(&text, "part %zu of %zu\n", place->part, nd_qualify_explain_parts(q));
     }
     size_t n_bytes = text.len;
-    char *taken = nd_strbuf_take(&text);
+    ND_FREED char *taken = nd_strbuf_take(&text);
     if (taken == NULL)
         return nd_fail_memory(err);
     nd_sha256_bytes(taken, n_bytes, key);
-    free(taken);
     return ND_OK;
 }
 
@@ -311,7 +310,7 @@ static enum nd_status check_key(const struct nd_qualification *q, const struct n
                                 const struct nd_task_name *name, struct nd_error *err)
 {
     char digest[65];
-    struct nd_strbuf here = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf here = {0};
     if (name->key == NULL)
         return ND_OK;
     enum nd_status status = nd_task_key(q, place, digest, err);
@@ -330,7 +329,6 @@ static enum nd_status check_key(const struct nd_qualification *q, const struct n
                          "the task '%s' has the key %s, and here it is %s: a model, a probe, a runtime or the "
                          "campaign is a different one than when the task was listed",
                          name->file, name->key, here.text);
-    nd_strbuf_deinit(&here);
     return status;
 }
 
@@ -384,11 +382,10 @@ static void note(const struct nd_qualification *q, const struct nd_task_place *p
     nd_task_measure(q, place, &size);
     struct nd_took took = {
         .kind = place->kind, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
-    char *path = nd_path_join(q->folder, file);
+    ND_FREED char *path = nd_path_join(q->folder, file);
     memcpy(took.model, size.model, strlen(size.model) + 1);
     if (path != NULL)
         nd_took_write(path, &took);
-    free(path);
 }
 
 static enum nd_status do_task(struct nd_qualification *q, const struct nd_task_name *name,
@@ -523,7 +520,7 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
                                 struct nd_error *err)
 {
     char digest[65];
-    struct nd_strbuf key = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf key = {0};
     struct nd_task_size size;
     const struct nd_qualify_model *model = place->model != SIZE_MAX ? &q->models[place->model] : NULL;
     const struct nd_qualify_cell *cell = place->cell != SIZE_MAX ? &model->cells[place->cell] : NULL;
@@ -543,7 +540,6 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
     nd_task_measure(q, place, &size);
     nd_task_estimate(&size, known, task);
     task->source = nd_arena_text(arena, task->source);
-    nd_strbuf_deinit(&key);
     return status;
 }
 
@@ -551,7 +547,7 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
 
 static enum nd_status add_up(struct nd_plan_of_campaign *plan, struct nd_error *err)
 {
-    double *ends = nd_calloc(plan->n, sizeof *ends);
+    ND_FREED double *ends = nd_calloc(plan->n, sizeof *ends);
     if (ends == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < plan->n; i++) {
@@ -570,7 +566,6 @@ static enum nd_status add_up(struct nd_plan_of_campaign *plan, struct nd_error *
         ends[i] = begin + left;
         plan->longest_s = ends[i] > plan->longest_s ? ends[i] : plan->longest_s;
     }
-    free(ends);
     return ND_OK;
 }
 
@@ -610,7 +605,7 @@ static enum nd_status make(const char *campaign, const char *const *from, size_t
     for (size_t i = 0; i < n_from; i++)
         ND_TRY(nd_took_read_folder(from[i], &known, err));
     if ((plan->owner = nd_arena_create()) == NULL)
-        ND_TRY(nd_fail_memory(err));
+        return nd_fail_memory(err);
     return fill(q, campaign, &known, plan, err);
 }
 

@@ -107,7 +107,7 @@ static uint64_t memory_used(void)
 
 void nd_took_write(const char *path, struct nd_took *took)
 {
-    struct nd_strbuf name = {0}, text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf name = {0}, text = {0};
     struct stat info;
     took->bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
     took->memory_bytes = memory_used();
@@ -120,8 +120,6 @@ void nd_took_write(const char *path, struct nd_took *took)
                      (unsigned long long)took->bytes);
     if (!name.failed && !text.failed)
         nd_file_put(name.text, text.text, text.len, NULL);
-    nd_strbuf_deinit(&name);
-    nd_strbuf_deinit(&text);
 }
 
 void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
@@ -232,8 +230,8 @@ static enum nd_status read_one(const char *folder, const char *relative, struct 
 static enum nd_status read_below(const char *root, const char *relative, int depth, struct nd_took_list *list,
                                  struct nd_error *err)
 {
-    struct dirent **entries = NULL;
-    char *folder = nd_path_join(root, relative);
+    ND_FREED struct dirent **entries = NULL;
+    ND_FREED char *folder = nd_path_join(root, relative);
     enum nd_status status = folder != NULL ? ND_OK : nd_fail_memory(err);
     int n = folder != NULL ? scandir(folder, &entries, NULL, alphasort) : 0;
     if (n < 0 && errno != ENOENT && errno != ENOTDIR)
@@ -251,8 +249,6 @@ static enum nd_status read_below(const char *root, const char *relative, int dep
         free(below);
         free(entries[i]);
     }
-    free(entries);
-    free(folder);
     return status;
 }
 

@@ -583,9 +583,9 @@ enum nd_status nd_encodings_apply(const struct nd_encodings *encodings, const st
                                                   .quant = &item->quant};
     }
     if (n == 0)
-        ND_TRY(nd_fail(err, ND_E_MODEL_NO_TENSOR, nd_model_path(model),
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, nd_model_path(model),
                        "none of the %zu encodings of '%s' is for a tensor of '%s'", encodings->n,
-                       encodings->path, nd_model_path(model)));
+                       encodings->path, nd_model_path(model));
     return nd_model_write_quantised(model, items, n, path, err);
 }
 

@@ -280,7 +280,7 @@ static enum nd_status read_item(struct nd_encodings *encodings, enum nd_encoding
                                 struct nd_error *err)
 {
     struct nd_described at = {encodings, NULL, item};
-    double *scales = NULL, *offsets = NULL;
+    ND_FREED double *scales = NULL, *offsets = NULL;
     size_t n_offsets = 0;
     bool is_done = false;
     enum nd_status status = nd_encodings_text(&at, "name", &at.tensor, err);
@@ -303,8 +303,6 @@ static enum nd_status read_item(struct nd_encodings *encodings, enum nd_encoding
     stated.scales = scales;
     if (status == ND_OK)
         status = nd_encodings_add_offset(encodings, &stated, offsets, err);
-    free(scales);
-    free(offsets);
     return status;
 }
 
@@ -558,7 +556,7 @@ static enum nd_status add_entries(struct nd_encodings *encodings, const char *te
         snprintf(why, sizeof why, "float of %d bits", entries[0].bits);
         return nd_encodings_add_unhandled(encodings, tensor, role, why, err);
     }
-    double *scales = nd_calloc(n, sizeof *scales), *offsets = nd_calloc(n, sizeof *offsets);
+    ND_FREED double *scales = nd_calloc(n, sizeof *scales), *offsets = nd_calloc(n, sizeof *offsets);
     enum nd_status status = scales != NULL && offsets != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         scales[i] = entries[i].scale;
@@ -567,8 +565,6 @@ static enum nd_status add_entries(struct nd_encodings *encodings, const char *te
     stated.scales = scales;
     if (status == ND_OK)
         status = nd_encodings_add_offset(encodings, &stated, offsets, err);
-    free(scales);
-    free(offsets);
     return status;
 }
 
@@ -581,7 +577,7 @@ static enum nd_status read_list_of_aimet_0(struct nd_encodings *encodings, const
         return nd_fail(err, ND_E_ENCODINGS_FORMAT, tensor,
                        "'%s': tensor '%s' has no encoding, expected a list of objects", encodings->path,
                        tensor);
-    struct entry *entries = nd_calloc(n, sizeof *entries);
+    ND_FREED struct entry *entries = nd_calloc(n, sizeof *entries);
     enum nd_status status = entries != NULL ? ND_OK : nd_fail_memory(err);
     json_array_foreach(list, i, object)
     {
@@ -590,7 +586,6 @@ static enum nd_status read_list_of_aimet_0(struct nd_encodings *encodings, const
     }
     if (status == ND_OK)
         status = add_entries(encodings, tensor, role, entries, n, err);
-    free(entries);
     return status;
 }
 
@@ -681,7 +676,7 @@ static enum nd_status read_axis_of_qnn(struct nd_encodings *encodings, const jso
                                  "is no list of scales and offsets");
     enum nd_status status = nd_encodings_whole(&(struct nd_described){encodings, stated->name, object}, "axis",
                                                0, ND_MAX_RANK - 1, &stated->axis, err);
-    double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
+    ND_FREED double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
     if (status == ND_OK && (scales == NULL || zero_points == NULL))
         status = nd_fail_memory(err);
     json_array_foreach(list, i, pair)
@@ -695,8 +690,6 @@ static enum nd_status read_axis_of_qnn(struct nd_encodings *encodings, const jso
     stated->zero_points = zero_points;
     if (status == ND_OK)
         status = nd_encodings_add(encodings, stated, err);
-    free(scales);
-    free(zero_points);
     return status;
 }
 

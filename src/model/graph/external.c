@@ -66,10 +66,8 @@ static enum nd_status place_of(const Onnx__TensorProto *tensor, struct place *ou
 
 static char *path_beside(const char *model_path, const char *location)
 {
-    char *dir = nd_path_dir(model_path);
-    char *path = dir != NULL ? nd_path_join(dir, location) : NULL;
-    free(dir);
-    return path;
+    ND_FREED char *dir = nd_path_dir(model_path);
+    return dir != NULL ? nd_path_join(dir, location) : NULL;
 }
 
 /* Opens the file of a place and checks that it holds what the place says; place->length is filled in. */
@@ -135,11 +133,11 @@ static enum nd_status check_links(const char *path, const char *model_path, stru
     ND_FREED char *real = realpath(path, NULL), *model = realpath(model_path, NULL);
     ND_FREED char *folder = real_folder(model_path), *target = model != NULL ? real_folder(model) : NULL;
     if (real == NULL || folder == NULL || target == NULL)
-        ND_TRY(nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' cannot be opened: %s", path,
-                       strerror(errno)));
+        return nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' cannot be opened: %s", path,
+                       strerror(errno));
     else if (!is_below(real, folder) && !is_below(real, target))
-        ND_TRY(nd_fail(err, ND_E_MODEL_EXTERNAL, path,
-                       "external data '%s' is a link to '%s', outside of the model's folder", path, real));
+        return nd_fail(err, ND_E_MODEL_EXTERNAL, path,
+                       "external data '%s' is a link to '%s', outside of the model's folder", path, real);
     return ND_OK;
 }
 

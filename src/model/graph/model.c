@@ -83,16 +83,14 @@ static size_t assign(const struct nd_graph *graph, size_t index, const bool *dep
 enum nd_status nd_layers_assign(const struct nd_graph *graph, size_t **out, struct nd_error *err)
 {
     size_t *layer_of_node = nd_calloc(graph->n_nodes, sizeof *layer_of_node);
-    bool *depends = nd_calloc(graph->n_tensors, sizeof *depends);
+    ND_FREED bool *depends = nd_calloc(graph->n_tensors, sizeof *depends);
     if (layer_of_node == NULL || depends == NULL) {
         free(layer_of_node);
-        free(depends);
         return nd_fail_memory(err);
     }
     mark_dependent(graph, depends);
     for (size_t n = graph->n_nodes; n-- > 0;)
         layer_of_node[n] = assign(graph, n, depends, layer_of_node);
-    free(depends);
     *out = layer_of_node;
     return ND_OK;
 }
@@ -457,9 +455,9 @@ enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_err
     if (list == NULL)
         return nd_fail_memory(err);
     if (list[0] != '\0')
-        ND_TRY(nd_fail(err, ND_E_MODEL_DYNAMIC, model->path,
+        return nd_fail(err, ND_E_MODEL_DYNAMIC, model->path,
                        "'%s' has inputs with dynamic dimensions: give their sizes, for instance %s",
-                       model->path, list));
+                       model->path, list);
     return ND_OK;
 }
 
@@ -486,11 +484,10 @@ static enum nd_status mix_external(struct nd_model *model, struct nd_error *err)
     for (size_t i = 0; i < model->external.n; i++)
         nd_strbuf_printf(&list, "%s %s\n", model->external.files[i].location, model->external.files[i].sha256);
     size_t n = list.len;
-    char *text = nd_strbuf_take(&list);
+    ND_FREED char *text = nd_strbuf_take(&list);
     if (text == NULL)
         return nd_fail_memory(err);
     nd_sha256_bytes(text, n, model->sha256);
-    free(text);
     return ND_OK;
 }
 
@@ -538,11 +535,9 @@ static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
 {
     const struct nd_graph *graph = &model->graph;
     model->nodes = nd_calloc(graph->n_nodes, sizeof *model->nodes);
-    bool *is_end = nd_calloc(graph->n_nodes, sizeof *is_end);
-    if (model->nodes == NULL || is_end == NULL) {
-        free(is_end);
+    ND_FREED bool *is_end = nd_calloc(graph->n_nodes, sizeof *is_end);
+    if (model->nodes == NULL || is_end == NULL)
         return nd_fail_memory(err);
-    }
     for (size_t t = 0; t < graph->n_tensors; t++)
         if (graph->tensors[t].output != ND_NO_INDEX)
             mark_end(graph, t, is_end);
@@ -556,7 +551,6 @@ static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
             .has_own_name = nd_onnx_text(proto->name)[0] != '\0',
             .is_io_quantisation = is_end_quantiser || quantises_input(graph, &graph->nodes[i])};
     }
-    free(is_end);
     return ND_OK;
 }
 

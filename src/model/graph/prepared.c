@@ -42,7 +42,7 @@ static bool find_chipset(const char *bytes, size_t n, bool is_last, struct nd_pr
 /* Binaries may have gigabytes: a piece at a time, each with the end of the one before it. */
 static enum nd_status read_binary(const char *path, struct nd_prepared *out, struct nd_error *err)
 {
-    char *block = nd_calloc(OVERLAP_BYTES + BLOCK_BYTES, 1);
+    ND_FREED char *block = nd_calloc(OVERLAP_BYTES + BLOCK_BYTES, 1);
     int fd = -1;
     enum nd_status status = block != NULL ? nd_file_open(path, &fd, NULL, err) : nd_fail_memory(err);
     FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
@@ -61,7 +61,6 @@ static enum nd_status read_binary(const char *path, struct nd_prepared *out, str
     }
     if (file != NULL)
         fclose(file);
-    free(block);
     return status;
 }
 

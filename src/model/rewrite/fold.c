@@ -269,14 +269,13 @@ static enum nd_status add_constant(const struct nd_model *model, size_t tensor, 
                                    size_t n_spatial, bool *is_known, struct nd_error *err)
 {
     struct nd_fold_constant constant = {0};
-    double *values = nd_calloc(chain->n_channels, sizeof *values);
+    ND_FREED double *values = nd_calloc(chain->n_channels, sizeof *values);
     enum nd_status status = values != NULL ? read_constant(model, tensor, &constant, err) : nd_fail_memory(err);
     if (status == ND_OK)
         *is_known = constant.n > 0 && spread(&constant, chain->n_channels, n_spatial, values);
     for (size_t c = 0; status == ND_OK && *is_known && c < chain->n_channels; c++)
         chain->bias[c] += values[c];
     free(constant.x);
-    free(values);
     return status;
 }
 

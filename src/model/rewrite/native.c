@@ -214,8 +214,7 @@ enum nd_status nd_model_write_shown(const struct nd_model *model, const size_t *
     keep_nodes(&copy);
     keep_sources(&copy);
     choose_outputs(&copy, tensors);
-    ND_TRY(nd_rewrite_put(&copy.model, &model->external, path, err));
-    return ND_OK;
+    return nd_rewrite_put(&copy.model, &model->external, path, err);
 }
 
 enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *tensors, size_t n_tensors,

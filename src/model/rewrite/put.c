@@ -67,7 +67,7 @@ static enum nd_status check_present(const struct nd_external_file *file, const c
 /* The length of the longest leading part of dir that exists. */
 static size_t existing_part(const char *dir)
 {
-    char *part = nd_strdup(dir);
+    ND_FREED char *part = nd_strdup(dir);
     if (part == NULL)
         return strlen(dir);
     size_t n = strlen(part);
@@ -78,7 +78,6 @@ static size_t existing_part(const char *dir)
             n--;
         part[n] = '\0';
     }
-    free(part);
     return n;
 }
 
@@ -149,7 +148,7 @@ static enum nd_status nd_external_place(const struct nd_external *external, cons
                                         struct nd_external_copy *copy, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    char *dir = nd_path_dir(copy_path);
+    ND_FREED char *dir = nd_path_dir(copy_path);
     *copy = (struct nd_external_copy){.placed = nd_calloc(external->n, sizeof *copy->placed), .n = external->n};
     if (dir == NULL || copy->placed == NULL) {
         copy->n = 0;
@@ -159,7 +158,6 @@ static enum nd_status nd_external_place(const struct nd_external *external, cons
         status = place_file(&external->files[i], dir, &copy->placed[i], err);
     if (status != ND_OK)
         nd_external_copy_end(copy, true);
-    free(dir);
     return status;
 }
 
@@ -173,7 +171,7 @@ enum nd_status nd_rewrite_put(const Onnx__ModelProto *proto, const struct nd_ext
     if (n > INT_MAX)
         return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s' would be larger than the 2 GiB of a protobuf",
                        path);
-    uint8_t *bytes = nd_calloc(n, 1);
+    ND_FREED uint8_t *bytes = nd_calloc(n, 1);
     if (bytes == NULL)
         return nd_fail_memory(err);
     onnx__model_proto__pack(proto, bytes);
@@ -181,7 +179,6 @@ enum nd_status nd_rewrite_put(const Onnx__ModelProto *proto, const struct nd_ext
     if (status == ND_OK)
         status = nd_file_put(path, bytes, n, err);
     nd_external_copy_end(&copy, status != ND_OK);
-    free(bytes);
     return status;
 }
 

@@ -508,27 +508,20 @@ static enum nd_status add_activation(struct nd_model_requantiser *r, const struc
     bool keeps_name = graph->tensors[tensor].output != ND_NO_INDEX || is_read_by_a_subgraph(graph, tensor);
     char *qvalues = NULL, *other = NULL, *name = (char *)(uintptr_t)item->tensor;
     int axis = -1;
-    enum nd_status status = check_activation(r, item, tensor, err);
-    if (status == ND_OK)
-        status = activation_axis(r, item, tensor, &axis, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, qvalues_suffix, &qvalues, err);
-    if (status == ND_OK)
-        status =
-            nd_requantiser_new_name(r, item->tensor, keeps_name ? before_suffix : after_suffix, &other, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_parameters(r, item, err);
+    ND_TRY(check_activation(r, item, tensor, err));
+    ND_TRY(activation_axis(r, item, tensor, &axis, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, qvalues_suffix, &qvalues, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, keeps_name ? before_suffix : after_suffix, &other, err));
+    ND_TRY(nd_requantiser_add_parameters(r, item, err));
     const struct nd_new_node quantise = {"QuantizeLinear", keeps_name ? other : name, qvalues, axis};
     const struct nd_new_node dequantise = {"DequantizeLinear", qvalues, keeps_name ? name : other, axis};
-    if (status == ND_OK)
-        status = nd_requantiser_add_node(r, item, &quantise, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_node(r, item, &dequantise, err);
-    if (status == ND_OK && keeps_name)
+    ND_TRY(nd_requantiser_add_node(r, item, &quantise, err));
+    ND_TRY(nd_requantiser_add_node(r, item, &dequantise, err));
+    if (keeps_name)
         r->made_as[tensor] = other;
-    else if (status == ND_OK)
+    else
         r->read_as[tensor] = other;
-    return status;
+    return ND_OK;
 }
 
 /* ---- the copy ---- */

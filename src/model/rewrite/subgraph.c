@@ -451,21 +451,13 @@ static enum nd_status choose_files(struct writer *writer, struct nd_error *err)
 enum nd_status nd_model_write_subgraph(const struct nd_model *model, const struct nd_model_cut *cut,
                                        const char *path, struct nd_error *err)
 {
-    struct nd_subgraph part = {0};
-    struct writer writer = {.part = &part, .cut = cut};
-    enum nd_status status = nd_subgraph_init(&part, model, cut, err);
-    if (status == ND_OK)
-        status = allocate_of_subgraph_write(&writer, err);
-    if (status == ND_OK) {
-        keep_nodes(&writer);
-        keep_constants(&writer);
-        status = make_ends(&writer, err);
-    }
-    if (status == ND_OK)
-        status = choose_files(&writer, err);
-    if (status == ND_OK)
-        status = nd_rewrite_put(&writer.model, &writer.external, path, err);
-    deinit(&writer);
-    nd_subgraph_deinit(&part);
-    return status;
+    ND_CLEANUP(nd_subgraph_deinit) struct nd_subgraph part = {0};
+    ND_CLEANUP(deinit) struct writer writer = {.part = &part, .cut = cut};
+    ND_TRY(nd_subgraph_init(&part, model, cut, err));
+    ND_TRY(allocate_of_subgraph_write(&writer, err));
+    keep_nodes(&writer);
+    keep_constants(&writer);
+    ND_TRY(make_ends(&writer, err));
+    ND_TRY(choose_files(&writer, err));
+    return nd_rewrite_put(&writer.model, &writer.external, path, err);
 }

@@ -421,7 +421,7 @@ enum nd_status nd_model_write_widened(const struct nd_model *model, const struct
     const struct nd_graph *graph = &model->graph;
     /* A node has at most a conversion, which is two nodes, or is replaced by one. */
     enum nd_status status = nd_requantiser_init(&w.r, 2 * graph->n_nodes + 1, err);
-    struct nd_quant **channels = nd_calloc(widening->n_weights + 1, sizeof *channels);
+    ND_FREED struct nd_quant **channels = nd_calloc(widening->n_weights + 1, sizeof *channels);
     w.r.use_as = nd_calloc(graph->n_uses, sizeof *w.r.use_as);
     w.r.is_dropped = nd_calloc(graph->n_nodes, sizeof *w.r.is_dropped);
     w.r.forgets = nd_calloc(graph->n_tensors, sizeof *w.r.forgets);
@@ -434,7 +434,6 @@ enum nd_status nd_model_write_widened(const struct nd_model *model, const struct
         status = widen(&w, channels, err);
     if (status == ND_OK)
         status = nd_requantiser_write(&w.r, path, err);
-    free(channels);
     nd_wide_parts_deinit(&w.parts);
     nd_requantiser_deinit(&w.r);
     return status;

@@ -303,7 +303,7 @@ static enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t samp
 {
     struct nd_npy npy;
     char shape[256];
-    int64_t *label = NULL;
+    ND_FREED int64_t *label = NULL;
     ND_TRY(open_labels(source, &npy, err));
     if (npy.rank > 1 || npy.n_elems != 1)
         return nd_fail(err, ND_E_PROBE_LABELS, source->path,
@@ -317,7 +317,6 @@ static enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t samp
     ND_TRY(read_integers(source, &npy, &label, err));
     loader->labels[sample] = *label;
     loader->n_labels++;
-    free(label);
     return ND_OK;
 }
 
@@ -406,13 +405,13 @@ static enum nd_status load_item(struct nd_loader *loader, const struct list *lis
     ND_TRY(find_input(loader, list->path, item, &input, &relative, err));
     ND_FREED char *path = nd_path_join(list->folder, relative);
     if (path == NULL)
-        ND_TRY(nd_fail_memory(err));
+        return nd_fail_memory(err);
     else if (nd_ends_with(path, ".npy"))
         ND_TRY(nd_user_load_npy(loader, path, input, sample, err));
     else if (nd_ends_with(path, ".raw") || nd_ends_with(path, ".bin"))
         ND_TRY(load_raw(loader, path, input, sample, err));
     else
-        ND_TRY(nd_fail(err, ND_E_PROBE_FORMAT, list->path, "'%s' is none of .npy, .raw and .bin", relative));
+        return nd_fail(err, ND_E_PROBE_FORMAT, list->path, "'%s' is none of .npy, .raw and .bin", relative);
     return ND_OK;
 }
 
@@ -527,7 +526,7 @@ static enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *pat
                                        struct nd_error *err)
 {
     struct nd_npz *npz = NULL;
-    const char **names = NULL;
+    ND_FREED const char **names = NULL;
     size_t *roles = NULL, *members = NULL, n = 0;
     enum nd_status status = nd_npz_open(path, &npz, err);
     if (status != ND_OK)
@@ -554,7 +553,6 @@ static enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *pat
             status = load_goal(loader, npz, i, err);
     free(roles);
     free(members);
-    free(names);
     nd_npz_close(&npz);
     return status;
 }
@@ -742,7 +740,7 @@ static enum nd_status load_file(struct nd_loader *loader, const char *folder, co
 static enum nd_status load_inputs(struct nd_loader *loader, const char *path, const struct listing *files,
                                   const struct listing *arrays, struct nd_error *err)
 {
-    size_t *roles = NULL;
+    ND_FREED size_t *roles = NULL;
     enum nd_status status =
         nd_roles_assign(loader, (const char *const *)arrays->names, arrays->n, path, &roles, err);
     /* The inputs first: they say how many labels there may be. */
@@ -750,7 +748,6 @@ static enum nd_status load_inputs(struct nd_loader *loader, const char *path, co
         for (size_t i = 0; i < files->n && status == ND_OK; i++)
             if ((roles[i] == ND_ROLE_LABELS) == labels)
                 status = load_file(loader, path, files->names[i], roles[i], err);
-    free(roles);
     return status;
 }
 

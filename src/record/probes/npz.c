@@ -223,8 +223,8 @@ static enum nd_status check_unique(const struct nd_npz *npz, struct nd_error *er
     qsort(sorted, npz->n_arrays, sizeof *sorted, compare_names);
     for (size_t i = 1; i < npz->n_arrays; i++)
         if (strcmp(sorted[i - 1].name, sorted[i].name) == 0)
-            ND_TRY(nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has the array '%s' twice", npz->path,
-                           sorted[i].name));
+            return nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has the array '%s' twice", npz->path,
+                           sorted[i].name);
     return ND_OK;
 }
 

@@ -641,9 +641,8 @@ static enum nd_status nd_generate_uniform(const struct nd_probe_target *target,
     size_t n = 0;
     nd_shape_n_elems(&target->shape, &n, NULL); /* checked when the probe was created */
     struct nd_probe_quantiser quantiser = {0};
-    if (nd_target_has_quantiser(target)) {
+    if (nd_target_has_quantiser(target))
         ND_TRY(nd_quantiser_init(&quantiser, target, err));
-    }
     bool is_float = nd_dtype_is_float(target->dtype);
     struct nd_qvalue_range range = {0, 1, 1}; /* of bool */
     if (nd_dtype_is_integer(target->dtype))

@@ -86,15 +86,14 @@ static enum nd_status read_yaml(struct nd_qnr *run, const char *path, struct nd_
 static enum nd_status read_exit_code(struct nd_qnr *run, struct nd_error *err)
 {
     int64_t qvalue = 0;
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
-    char *path = nd_path_join(run->base, "exit_code");
+    ND_FREED char *path = nd_path_join(run->base, "exit_code");
     enum nd_status status = ND_OK;
     if (path == NULL)
         return nd_fail_memory(err);
     if (!nd_path_exists(path)) {
         status = nd_qnr_cut(run, run->n_complete, err, "'%s' is missing: run.sh did not end", path);
-        free(path);
         return status;
     }
     status = nd_file_read(path, 64, &bytes, &n_bytes, err);
@@ -107,16 +106,14 @@ static enum nd_status read_exit_code(struct nd_qnr *run, struct nd_error *err)
         status =
             nd_qnr_cut(run, run->n_complete, err, "qnn-net-run ended with exit code %lld", (long long)qvalue);
     }
-    free(bytes);
-    free(path);
     return status;
 }
 
 /* execution_metadata.yaml and exit_code: sets n_complete and why it is less. */
 static enum nd_status nd_qnr_read_metadata(struct nd_qnr *run, struct nd_error *err)
 {
-    char *own = nd_path_join(run->results, "execution_metadata.yaml");
-    char *above = nd_path_join(run->output, "execution_metadata.yaml");
+    ND_FREED char *own = nd_path_join(run->results, "execution_metadata.yaml");
+    ND_FREED char *above = nd_path_join(run->output, "execution_metadata.yaml");
     enum nd_status status = own != NULL && above != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && nd_path_exists(own))
         status = read_yaml(run, own, err);
@@ -124,8 +121,6 @@ static enum nd_status nd_qnr_read_metadata(struct nd_qnr *run, struct nd_error *
         status = read_yaml(run, above, err);
     else if (status == ND_OK)
         status = nd_qnr_fact(run, "metadata", NULL, err, "there is no execution_metadata.yaml");
-    free(own);
-    free(above);
     return status == ND_OK && run->base != NULL ? read_exit_code(run, err) : status;
 }
 
@@ -239,7 +234,7 @@ static enum nd_status add_csv(struct nd_qnr *run, const char *path, const char *
 
 static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct nd_error *err)
 {
-    struct nd_qnr_files files = {0};
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
     enum nd_status status = nd_qnr_list_folder(folder, &files, err);
     for (size_t i = 0; status == ND_OK && i < files.n; i++) {
         const char *name = files.names[i];
@@ -256,7 +251,6 @@ static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct
             status = add_csv(run, path, name, err);
         free(path);
     }
-    nd_qnr_files_deinit(&files);
     return status;
 }
 
@@ -358,16 +352,15 @@ static enum nd_status state_facts(struct nd_qnr *run, struct nd_error *err)
     const char *from = run->manifest.path != NULL  ? "npudiff.json"
                        : run->context.path != NULL ? "the context's JSON"
                                                    : NULL;
-    enum nd_status status =
-        nd_qnr_fact(run, "names", NULL, err, "%s", run->manifest.path != NULL ? from : "names of the files");
-    if (status == ND_OK)
-        status = nd_qnr_fact(run, "samples", NULL, err, "%zu folders Result_<i>%s%s", run->n_results,
-                             run->graph != NULL ? " of graph " : "", run->graph != NULL ? run->graph : "");
-    if (status == ND_OK && run->context.build_id != NULL)
-        status = nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s", run->context.build_id);
-    else if (status == ND_OK && run->manifest.build_id != NULL)
-        status = nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s", run->manifest.build_id);
-    return status;
+    ND_TRY(
+        nd_qnr_fact(run, "names", NULL, err, "%s", run->manifest.path != NULL ? from : "names of the files"));
+    ND_TRY(nd_qnr_fact(run, "samples", NULL, err, "%zu folders Result_<i>%s%s", run->n_results,
+                       run->graph != NULL ? " of graph " : "", run->graph != NULL ? run->graph : ""));
+    if (run->context.build_id != NULL)
+        ND_TRY(nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s", run->context.build_id));
+    else if (run->manifest.build_id != NULL)
+        ND_TRY(nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s", run->manifest.build_id));
+    return ND_OK;
 }
 
 static enum nd_status read_run(struct nd_qnr *run, struct nd_error *err)

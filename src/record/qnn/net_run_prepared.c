@@ -49,28 +49,22 @@ static void list_deinit(struct list *list)
 
 static enum nd_status add_item(struct list *list, size_t line, const char *text, size_t n, struct nd_error *err)
 {
-    char *whole = strndup(text, n);
+    ND_FREED char *whole = strndup(text, n);
     char *mark = whole != NULL ? strstr(whole, ":=") : NULL;
-    enum nd_status status = ND_OK;
-    if (whole == NULL || !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)) {
-        free(whole);
+    if (whole == NULL || !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))
         return nd_fail_memory(err);
-    }
     struct item item = {.line = line, .index = list->n_lines};
     if (mark != NULL && strstr(mark + 2, ":=") != NULL)
-        status = nd_fail(err, ND_E_QNN_STATED, whole, "'%s':%zu: '%s' has two ':='", list->file, line, whole);
+        return nd_fail(err, ND_E_QNN_STATED, whole, "'%s':%zu: '%s' has two ':='", list->file, line, whole);
     else if (mark != NULL && (mark == whole || mark[2] == '\0'))
-        status = nd_fail(err, ND_E_QNN_STATED, whole, "'%s':%zu: '%s' has no %s", list->file, line, whole,
-                         mark == whole ? "name before ':='" : "path behind ':='");
-    if (status == ND_OK) {
-        item.name = mark != NULL ? strndup(whole, (size_t)(mark - whole)) : nd_strdup("");
-        item.path = nd_strdup(mark != NULL ? mark + 2 : whole);
-        list->items[list->n++] = item;
-        if (item.name == NULL || item.path == NULL)
-            status = nd_fail_memory(err);
-    }
-    free(whole);
-    return status;
+        return nd_fail(err, ND_E_QNN_STATED, whole, "'%s':%zu: '%s' has no %s", list->file, line, whole,
+                       mark == whole ? "name before ':='" : "path behind ':='");
+    item.name = mark != NULL ? strndup(whole, (size_t)(mark - whole)) : nd_strdup("");
+    item.path = nd_strdup(mark != NULL ? mark + 2 : whole);
+    list->items[list->n++] = item;
+    if (item.name == NULL || item.path == NULL)
+        return nd_fail_memory(err);
+    return ND_OK;
 }
 
 /* All lines feed the same inputs; several have names. */
@@ -282,14 +276,12 @@ static enum nd_status read_listed(struct nd_qnr *run, const char *path, struct n
 {
     char why[400];
     bool is_wrong_type = false;
-    struct list list = {0};
+    ND_CLEANUP(list_deinit) struct list list = {0};
     enum nd_status status = read_list(path, &list, err);
     if (status == ND_OK)
         status = nd_qnr_check_number(run, path, list.n_lines, err);
-    if (status != ND_OK || run->options->inputs != NULL) {
-        list_deinit(&list);
+    if (status != ND_OK || run->options->inputs != NULL)
         return status;
-    }
     bool can = can_store(run, &list, why);
     for (size_t i = 0; status == ND_OK && can && i < list.n; i++)
         if (list.items[i].index < run->n_complete)
@@ -302,17 +294,15 @@ static enum nd_status read_listed(struct nd_qnr *run, const char *path, struct n
                         !can            ? why
                         : is_wrong_type ? "not stored: the files hold quantised values, the model takes floats"
                                         : "the input list");
-    list_deinit(&list);
     return status;
 }
 
 /* How many inferences a list has. */
 static enum nd_status nd_qnr_count_lines(const char *path, size_t *out, struct nd_error *err)
 {
-    struct list list = {0};
+    ND_CLEANUP(list_deinit) struct list list = {0};
     enum nd_status status = read_list(path, &list, err);
     *out = list.n_lines;
-    list_deinit(&list);
     return status;
 }
 
@@ -360,12 +350,12 @@ static enum nd_status read_fed(const struct nd_qnr *run, size_t result, size_t i
         struct nd_digest found = nd_digest_bytes(*bytes, n_bytes);
         snprintf(digest, sizeof digest, "%016" PRIx64 "%016" PRIx64, found.high, found.low);
         if (n_bytes != n_expected)
-            ND_TRY(nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, but input '%s' takes %zu", path,
-                           n_bytes, stated->name, n_expected));
+            return nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, but input '%s' takes %zu", path,
+                           n_bytes, stated->name, n_expected);
         else if (expected != NULL && strcmp(digest, expected) != 0)
-            ND_TRY(nd_fail(err, ND_E_QNN_STATED, path,
+            return nd_fail(err, ND_E_QNN_STATED, path,
                            "'%s' is not what '%s' says was fed: its digest is %s, expected %s", path,
-                           run->manifest.path, digest, expected));
+                           run->manifest.path, digest, expected);
     }
     return ND_OK;
 }
@@ -609,12 +599,12 @@ static enum nd_status nd_qnr_read_prepared(struct nd_qnr *run, struct nd_error *
     ND_FREED char *path = nd_path_join(run->base, "input_list.txt");
     ND_TRY(path != NULL ? check_results(run, err) : nd_fail_memory(err));
     if (run->n_batch > 1)
-        ND_TRY(nd_fail(err, ND_E_IMPORT_OPTION, run->base, "--batch is for folders that were not prepared"));
+        return nd_fail(err, ND_E_IMPORT_OPTION, run->base, "--batch is for folders that were not prepared");
     if (nd_path_exists(path))
         ND_TRY(nd_qnr_count_lines(path, &n_lines, err));
     if (n_lines > 0 && n_lines != n)
-        ND_TRY(nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists %zu inferences, but '%s' %zu", path, n_lines,
-                       run->manifest.path, n));
+        return nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists %zu inferences, but '%s' %zu", path, n_lines,
+                       run->manifest.path, n);
     ND_TRY(nd_qnr_check_number(run, run->manifest.path, n, err));
     ND_TRY(add_parts(run, err));
     ND_TRY(add_fed_tensors(run, err));

@@ -36,8 +36,7 @@ static int compare_names(const void *a, const void *b)
 
 static bool is_utf8(const char *name)
 {
-    json_t *text = json_string(name); /* NULL for anything else */
-    json_decref(text);
+    json_auto_t *text = json_string(name); /* NULL for anything else */
     return text != NULL;
 }
 
@@ -126,12 +125,11 @@ static bool is_result(const char *name)
 
 static bool has_results(const char *folder, bool *has, struct nd_error *err, enum nd_status *status)
 {
-    struct nd_qnr_files files = {0};
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
     *has = false;
     *status = nd_qnr_list_folder(folder, &files, err);
     for (size_t i = 0; i < files.n; i++)
         *has = *has || is_result(files.names[i]);
-    nd_qnr_files_deinit(&files);
     return *status == ND_OK;
 }
 
@@ -228,11 +226,9 @@ static enum nd_status choose_graph(struct nd_qnr *run, struct nd_error *err)
 
 static bool has_manifest(const char *folder, bool *is_memory)
 {
-    char *path = nd_path_join(folder, "npudiff.json");
+    ND_FREED char *path = nd_path_join(folder, "npudiff.json");
     *is_memory = path == NULL;
-    bool exists = path != NULL && nd_path_exists(path);
-    free(path);
-    return exists;
+    return path != NULL && nd_path_exists(path);
 }
 
 enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err)
@@ -291,7 +287,7 @@ static enum nd_status is_native_of(const struct nd_qnr *run, const char *name, b
     *is_native = n_native > 0;
     if (n_native == 0 || list == NULL)
         return ND_OK;
-    char *whole = strndup(name, nd_stem_bytes(name, raw_suffix)), *stem = strndup(name, n_native);
+    ND_FREED char *whole = strndup(name, nd_stem_bytes(name, raw_suffix)), *stem = strndup(name, n_native);
     bool has_whole = whole != NULL && nd_qnr_find(list, whole) != NULL;
     bool has_stem = stem != NULL && nd_qnr_find(list, stem) != NULL;
     enum nd_status status = whole != NULL && stem != NULL ? ND_OK : nd_fail_memory(err);
@@ -299,8 +295,6 @@ static enum nd_status is_native_of(const struct nd_qnr *run, const char *name, b
         status = nd_fail(err, ND_E_QNN_FOLDER, name,
                          "'%s' may be the native '%s' or the float '%s': both are outputs", name, stem, whole);
     *is_native = !has_whole;
-    free(whole);
-    free(stem);
     return status;
 }
 
@@ -382,8 +376,8 @@ static const char *first_lacking(const struct nd_qnr_files *of, const struct nd_
 static enum nd_status check_result(struct nd_qnr *run, const struct nd_qnr_files *first, size_t result,
                                    struct nd_error *err)
 {
-    struct nd_qnr_files files = {0};
-    char *path = nd_qnr_path(run, result, "", "");
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
+    ND_FREED char *path = nd_qnr_path(run, result, "", "");
     enum nd_status status = path != NULL ? nd_qnr_list_folder(path, &files, err) : nd_fail_memory(err);
     const char *missing = status == ND_OK ? first_lacking(first, &files) : NULL;
     const char *extra = status == ND_OK ? first_lacking(&files, first) : NULL;
@@ -402,8 +396,6 @@ static enum nd_status check_result(struct nd_qnr *run, const struct nd_qnr_files
             nd_stem_bytes(files.names[i], sidecar_suffix) == 0)
             status = nd_qnr_fact(run, "ignored", NULL, err, "'%s' of Result_%zu and what else is no .raw file",
                                  files.names[i], result);
-    nd_qnr_files_deinit(&files);
-    free(path);
     return status;
 }
 
@@ -418,7 +410,7 @@ enum nd_status nd_qnr_find_tensors(struct nd_qnr *run, struct nd_error *err)
     for (size_t i = 0; i < files.n; i++)
         ND_TRY(add_file(run, files.names[i], err));
     if (run->n_tensors == 0)
-        ND_TRY(nd_fail(err, ND_E_IMPORT_NOTHING, path, "'%s' holds no .raw file", path));
+        return nd_fail(err, ND_E_IMPORT_NOTHING, path, "'%s' holds no .raw file", path);
     return connect(run, err);
 }
 
@@ -590,7 +582,7 @@ static enum nd_status find_layout(struct nd_qnr *run, struct nd_qnr_tensor *t, b
 static enum nd_status assume_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)
 {
     struct nd_source source = {0};
-    char *path = nd_qnr_path(run, 0, t->file, ".raw");
+    ND_FREED char *path = nd_qnr_path(run, 0, t->file, ".raw");
     enum nd_status status = path != NULL ? nd_source_open(&source, path, err) : nd_fail_memory(err);
     if (status == ND_OK && source.size_bytes % (sizeof(float) * run->n_batch) != 0)
         status = nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, which are no whole float32", path,
@@ -598,7 +590,6 @@ static enum nd_status assume_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, 
     if (status == ND_OK)
         t->shape = (struct nd_shape){1, {(int64_t)(source.size_bytes / sizeof(float) / run->n_batch)}};
     nd_source_close(&source);
-    free(path);
     return status == ND_OK
                ? nd_qnr_fact(run, "shapes", name_of(t), err, "not stated: --assume float32, one dimension")
                : status;
@@ -707,20 +698,17 @@ static enum nd_status open_file(const struct nd_qnr *run, const struct nd_qnr_te
 static enum nd_status check_floats(struct nd_qnr *run, const struct nd_qnr_tensor *t, size_t result,
                                    const void *qvalues, struct nd_error *err)
 {
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     ND_TRY(open_file(run, t, result, false, &source, err));
     size_t n = source.size_bytes / sizeof(float);
-    float *floats = nd_tensor_alloc(source.size_bytes);
-    enum nd_status status =
-        floats != NULL ? nd_source_read(&source, floats, source.size_bytes, err) : nd_fail_memory(err);
-    if (status == ND_OK && t->quant != NULL && (nd_dtype_is_integer(t->dtype) || t->dtype == ND_DTYPE_BOOL))
-        status = nd_qnr_compare_floats(t, &source, floats, qvalues, n, err);
-    else if (status == ND_OK)
-        status = nd_qnr_fact(run, "float files", t->file, err,
-                             "not compared with the native ones: the scale is not known");
-    free(floats);
-    nd_source_close(&source);
-    return status;
+    ND_FREED float *floats = nd_tensor_alloc(source.size_bytes);
+    ND_TRY(floats != NULL ? nd_source_read(&source, floats, source.size_bytes, err) : nd_fail_memory(err));
+    if (t->quant != NULL && (nd_dtype_is_integer(t->dtype) || t->dtype == ND_DTYPE_BOOL))
+        ND_TRY(nd_qnr_compare_floats(t, &source, floats, qvalues, n, err));
+    else
+        ND_TRY(nd_qnr_fact(run, "float files", t->file, err,
+                           "not compared with the native ones: the scale is not known"));
+    return ND_OK;
 }
 
 /* The samples of a file, as they are to be stored. */
@@ -758,7 +746,7 @@ static enum nd_status add_samples(struct nd_qnr *run, const struct nd_qnr_tensor
 static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, size_t result,
                                 struct nd_error *err)
 {
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     struct nd_qnr_stated sidecar = {0};
     enum nd_status status = ND_OK;
     if (t->has_sidecar && result > 0)
@@ -768,7 +756,6 @@ static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, siz
         status = open_file(run, t, result, t->has_native, &source, err);
     if (status == ND_OK)
         status = add_samples(run, t, result, &source, err);
-    nd_source_close(&source);
     return status;
 }
 

@@ -115,10 +115,9 @@ static enum nd_status put_script(const struct nd_prepare_work *work, struct nd_e
                           "cat \"$out/stderr.txt\" >&2\n"
                           "finish $code\n");
     enum nd_status status = put_text(work, "run.sh", &text, err);
-    char *path = nd_path_join(work->folder, "run.sh");
+    ND_FREED char *path = nd_path_join(work->folder, "run.sh");
     if (status == ND_OK && (path == NULL || chmod(path, 0755) != 0))
         status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot make '%s' executable", path != NULL ? path : "");
-    free(path);
     return status;
 }
 
@@ -185,13 +184,12 @@ static enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struc
 char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, size_t sample, size_t input)
 {
     /* An item of an input list ends at a space: the probe's own name may hold anything. */
-    char *name = nd_native_name(work->probes[probe]->name);
+    ND_FREED char *name = nd_native_name(work->probes[probe]->name);
     struct nd_strbuf text = {0};
     if (name == NULL)
         return NULL;
     nd_strbuf_printf(&text, "inputs/%zu_%.60s/%06zu/%s.raw", probe, name, sample,
                      work->inputs[input].context_name);
-    free(name);
     return nd_strbuf_take(&text);
 }
 
@@ -255,9 +253,9 @@ static enum nd_status write_input(struct nd_prepare_work *work, size_t probe, si
     const struct nd_prepared_tensor *tensor = &work->inputs[input];
     const struct nd_probe_input *from = &work->probes[probe]->inputs[tensor->index];
     const char *data = (const char *)from->data + sample * from->sample_bytes;
-    void *qvalues = NULL;
+    ND_FREED void *qvalues = NULL;
     enum nd_status status = ND_OK;
-    char *path = nd_prepare_input_path(work, probe, sample, input);
+    ND_FREED char *path = nd_prepare_input_path(work, probe, sample, input);
     if (path == NULL)
         return nd_fail_memory(err);
     if (tensor->is_quantised_here) {
@@ -269,8 +267,6 @@ static enum nd_status write_input(struct nd_prepare_work *work, size_t probe, si
         *digest = nd_digest_bytes(data, tensor->size_bytes);
         status = nd_prepare_put(work, path, data, tensor->size_bytes, err);
     }
-    free(qvalues);
-    free(path);
     return status;
 }
 
@@ -310,12 +306,11 @@ static enum nd_status nd_prepare_inputs(struct nd_prepare_work *work, struct nd_
             at += work->n_inputs;
         }
     size_t n_bytes = list.len;
-    char *text = nd_strbuf_take(&list);
+    ND_FREED char *text = nd_strbuf_take(&list);
     if (status == ND_OK && text == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_prepare_put(work, "input_list.txt", text, n_bytes, err);
-    free(text);
     return status;
 }
 
@@ -330,8 +325,8 @@ void nd_prepare_options_init_sized(struct nd_prepare_options *options, size_t st
 static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
                                      size_t n, struct nd_error *err)
 {
-    char *path = nd_path_join(work->folder, name);
-    char *folder = path != NULL ? nd_path_dir(path) : NULL;
+    ND_FREED char *path = nd_path_join(work->folder, name);
+    ND_FREED char *folder = path != NULL ? nd_path_dir(path) : NULL;
     enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
     FILE *file = status == ND_OK ? fopen(path, "wbe") : NULL;
     bool is_written = file != NULL && (n == 0 || fwrite(data, 1, n, file) == n);
@@ -342,8 +337,6 @@ static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const c
     }
     if (status == ND_OK && !is_written)
         status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
-    free(folder);
-    free(path);
     return status;
 }
 
@@ -352,17 +345,13 @@ static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const c
 static bool has_manifest(const char *folder)
 {
     enum { MAX_BYTES = 64 << 20 };
-    char *path = nd_path_join(folder, "npudiff.json");
-    void *text = NULL;
+    ND_FREED char *path = nd_path_join(folder, "npudiff.json");
+    ND_FREED void *text = NULL;
     size_t n = 0;
     bool is_read =
         path != NULL && nd_path_exists(path) && nd_file_read(path, MAX_BYTES, &text, &n, NULL) == ND_OK;
-    json_t *root = is_read ? json_loadb(text, n, 0, NULL) : NULL;
-    bool is_ours = json_is_integer(json_object_get(root, ND_PREPARED_KEY));
-    json_decref(root);
-    free(text);
-    free(path);
-    return is_ours;
+    json_auto_t *root = is_read ? json_loadb(text, n, 0, NULL) : NULL;
+    return json_is_integer(json_object_get(root, ND_PREPARED_KEY));
 }
 
 /* A folder is only replaced when it is empty or one of ours: what else is in it is nobody's to remove. */
@@ -450,12 +439,12 @@ static enum nd_status make_folders(struct nd_prepare_work *work, const char *fol
     nd_strbuf_append(&path, folder, n);
     *final_path = nd_strbuf_take(&path);
     char *parent = *final_path != NULL ? nd_path_dir(*final_path) : NULL;
-    char *full_parent = parent != NULL ? realpath(parent, NULL) : NULL; /* the agent works elsewhere */
+    ND_FREED char *full_parent = parent != NULL ? realpath(parent, NULL) : NULL; /* the agent works elsewhere */
     enum nd_status status = ND_OK;
     if (parent != NULL && full_parent == NULL)
         status = nd_fail(err, ND_E_FILE_WRITE, parent, "cannot find folder '%s': %s", parent, strerror(errno));
     nd_strbuf_printf(&path, "%s/.npudiff-prepare-XXXXXX", full_parent != NULL ? full_parent : "");
-    char *template = nd_strbuf_take(&path);
+    ND_FREED char *template = nd_strbuf_take(&path);
     if (status == ND_OK && (*final_path == NULL || template == NULL))
         status = nd_fail_memory(err);
     if (status == ND_OK && mkdtemp(template) == NULL)
@@ -467,9 +456,7 @@ static enum nd_status make_folders(struct nd_prepare_work *work, const char *fol
         work->scratch = nd_strbuf_take(&scratch);
         status = work->scratch != NULL ? nd_dir_make(work->scratch, err) : nd_fail_memory(err);
     }
-    free(template);
     free(parent);
-    free(full_parent);
     return status;
 }
 
@@ -588,12 +575,11 @@ static json_t *text_of(const char *text)
     json_t *value = json_string(text);
     if (value != NULL)
         return value;
-    char *plain = nd_strdup(text);
+    ND_FREED char *plain = nd_strdup(text);
     for (char *at = plain; at != NULL && *at != '\0'; at++)
         if ((unsigned char)*at >= 0x80)
             *at = '?';
     value = plain != NULL ? json_string(plain) : NULL;
-    free(plain);
     return value;
 }
 

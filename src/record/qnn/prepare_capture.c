@@ -165,7 +165,7 @@ static char *reading_command(const struct nd_returned *returned, const struct sa
 static enum nd_status read_tensors(const struct nd_returned *returned, const struct sample *sample,
                                    struct batch *batch, size_t first, size_t last, struct nd_error *err)
 {
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     const char *label = returned->capture->device->label;
     size_t n_bytes = bytes_of(returned, sample, first, last);
     size_t at = bytes_of(returned, sample, 0, first);
@@ -190,7 +190,6 @@ static enum nd_status read_tensors(const struct nd_returned *returned, const str
             nd_fail(err, ND_E_DEVICE_OUTPUT, label, "result %zu of qnn-net-run on device '%s' is not whole: %s",
                     batch->first + n_whole, label,
                     reply.errors != NULL && reply.errors[0] != '\0' ? reply.errors : "too few bytes");
-    nd_remote_reply_deinit(&reply);
     return status;
 }
 
@@ -374,9 +373,9 @@ static enum nd_status keep_said(const struct net_run *run, const char *said, str
 static enum nd_status run_there(struct net_run *run, struct nd_error *err)
 {
     struct nd_capture_job *capture = run->capture;
-    struct nd_runtime_info sdk = {0};
+    ND_CLEANUP(nd_runtime_info_deinit) struct nd_runtime_info sdk = {0};
     struct nd_error why = {0};
-    char *said = NULL;
+    ND_FREED char *said = NULL;
     int qvalue = 0;
     bool has_sdk = nd_runtime_find_abi(NULL, capture->remote->device_facts.abi, &sdk, NULL) == ND_OK &&
                    sdk.net_run != NULL;
@@ -404,8 +403,6 @@ static enum nd_status run_there(struct net_run *run, struct nd_error *err)
     } else if (why.id != 0 && err != NULL) {
         *err = why;
     }
-    nd_runtime_info_deinit(&sdk);
-    free(said);
     return status;
 }
 
@@ -431,13 +428,12 @@ static enum nd_status record_context(struct net_run *run, struct nd_error *err)
                      "context binary of %llu bytes, SHA-256 %s, made by SDK %s for soc_model %llu: graph '%s'",
                      (unsigned long long)context->size_bytes, context->sha256, context->build_id,
                      (unsigned long long)context->soc_model, context->graph);
-    char *text = nd_strbuf_take(&message);
+    ND_FREED char *text = nd_strbuf_take(&message);
     if (text == NULL)
         return nd_fail_memory(err);
     nd_fields_add_u64(&fields, "severity", 1);
     nd_fields_add(&fields, "location", "npudiff");
     nd_fields_add(&fields, "message", text);
-    free(text);
     return nd_fields_append(&run->writer, ND_RECORD_LOG, NULL, 0, &fields, err);
 }
 
@@ -445,7 +441,7 @@ static enum nd_status prepare_and_run(struct net_run *run, struct nd_error *err)
 {
     struct nd_capture_job *capture = run->capture;
     struct nd_prepare_options options;
-    struct nd_device maker = {0};
+    ND_CLEANUP(nd_device_deinit) struct nd_device maker = {0};
     nd_prepare_options_init(&options);
     options.tensors = capture->options->tensors;
     options.agent = capture->options->agent;
@@ -468,7 +464,6 @@ static enum nd_status prepare_and_run(struct net_run *run, struct nd_error *err)
     if (status == ND_OK)
         status = run_there(run, err);
     nd_prepare_work_deinit(&run->work);
-    nd_device_deinit(&maker);
     return status;
 }
 
@@ -481,12 +476,11 @@ static void clean(const struct net_run *run)
         return;
     nd_strbuf_puts(&text, "rm -rf ");
     nd_shell_quote(&text, run->out);
-    char *command = nd_strbuf_take(&text);
+    ND_FREED char *command = nd_strbuf_take(&text);
     const struct nd_remote_command request = {.text = command};
     if (command != NULL &&
         nd_transport_run_once(run->capture->remote->transport, &request, &reply, NULL) == ND_OK)
         nd_remote_reply_deinit(&reply);
-    free(command);
 }
 
 enum nd_status nd_prepared_capture(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,

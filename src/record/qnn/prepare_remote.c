@@ -56,21 +56,18 @@ static char *pack_path(const char *scratch, size_t i)
 
 static enum nd_status add_pack(struct pack *pack, const char *scratch, size_t size_bytes, struct nd_error *err)
 {
-    char *path = pack_path(scratch, pack->n);
+    ND_FREED char *path = pack_path(scratch, pack->n);
     if (path == NULL || !nd_grow((void **)&pack->files, &pack->capacity, pack->n + 1, sizeof(FILE *)) ||
         !nd_grow((void **)&pack->sizes, &pack->sizes_capacity, pack->n + 1, sizeof *pack->sizes)) {
-        free(path);
         return nd_fail_memory(err);
     }
-    enum nd_status status = ND_OK;
     pack->files[pack->n] = fopen(path, "wbe");
     pack->sizes[pack->n] = size_bytes;
     if (pack->files[pack->n] == NULL)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
     else
         pack->n++;
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 /* Appends the file that an item of the input list names to pack i. */
@@ -85,8 +82,8 @@ static enum nd_status add_item(struct pack *pack, const char *folder, const char
     if (i == pack->n)
         ND_TRY(add_pack(pack, scratch, n, err));
     if (n != pack->sizes[i] || fwrite(bytes, 1, n, pack->files[i]) != n)
-        ND_TRY(nd_fail(err, ND_E_FILE_WRITE, path, "cannot pack '%s': it has %zu bytes, the one before %zu",
-                       path, n, pack->sizes[i]));
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot pack '%s': it has %zu bytes, the one before %zu",
+                       path, n, pack->sizes[i]);
     return ND_OK;
 }
 
@@ -125,8 +122,8 @@ static enum nd_status add_script(const struct pack *pack, const char *scratch, s
         nd_strbuf_printf(&text, "%s%zu", i > 0 ? " " : "", pack->sizes[i]);
     nd_strbuf_printf(&text, "'\n%s", expand_script);
     size_t n = text.len;
-    char *script = nd_strbuf_take(&text);
-    char *path = nd_path_join(scratch, "expand.sh");
+    ND_FREED char *script = nd_strbuf_take(&text);
+    ND_FREED char *path = nd_path_join(scratch, "expand.sh");
     enum nd_status status =
         script != NULL && path != NULL ? nd_file_put(path, script, n, err) : nd_fail_memory(err);
     if (status == ND_OK)
@@ -137,8 +134,6 @@ static enum nd_status add_script(const struct pack *pack, const char *scratch, s
                                 : nd_fail_memory(err);
         free(packed);
     }
-    free(script);
-    free(path);
     return status;
 }
 
@@ -218,8 +213,8 @@ static enum nd_status expand(struct nd_remote *remote, struct nd_error *err)
     const struct nd_remote_command request = {.text = command, .time_limit_s = EXPAND_LIMIT_S};
     ND_TRY(command != NULL ? nd_transport_run(remote->transport, &request, &reply, err) : nd_fail_memory(err));
     if (reply.exit_code != 0)
-        ND_TRY(nd_fail(err, ND_E_DEVICE_PUSH, remote->label, "cannot lay out the inputs on device '%s': %s",
-                       remote->label, reply.errors));
+        return nd_fail(err, ND_E_DEVICE_PUSH, remote->label, "cannot lay out the inputs on device '%s': %s",
+                       remote->label, reply.errors);
     return ND_OK;
 }
 
@@ -283,14 +278,13 @@ static void stop(struct nd_remote *remote, const char *out)
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, out);
     nd_strbuf_puts(&text, " && p=$(cat pid) && kill -9 -$p $p 2>/dev/null; :");
-    char *command = nd_strbuf_take(&text);
+    ND_FREED char *command = nd_strbuf_take(&text);
     const struct nd_remote_command request = {.text = command};
     bool (*is_cancelled)(void *context) = remote->transport->is_cancelled;
     remote->transport->is_cancelled = NULL;
     if (command != NULL && nd_transport_run_once(remote->transport, &request, &reply, NULL) == ND_OK)
         nd_remote_reply_deinit(&reply);
     remote->transport->is_cancelled = is_cancelled;
-    free(command);
 }
 
 static enum nd_status check_limits(const struct nd_remote *remote, const struct nd_prepared_run *run,
@@ -308,7 +302,7 @@ static enum nd_status check_limits(const struct nd_remote *remote, const struct 
 static enum nd_status wait_for_end(struct nd_remote *remote, const struct nd_prepared_run *run, const char *out,
                                    int *exit_code, struct nd_error *err)
 {
-    char *command = ask_command(out);
+    ND_FREED char *command = ask_command(out);
     enum nd_status status = command != NULL ? ND_OK : nd_fail_memory(err);
     for (bool has_ended = false; status == ND_OK && !has_ended;) {
         struct nd_remote_reply reply = {0};
@@ -328,14 +322,13 @@ static enum nd_status wait_for_end(struct nd_remote *remote, const struct nd_pre
     }
     if (status != ND_OK && command != NULL)
         stop(remote, out);
-    free(command);
     return status;
 }
 
 static enum nd_status read_said(struct nd_remote *remote, const char *out, char **said, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, out);
     nd_strbuf_printf(&text, " && { cat stdout.txt stderr.txt 2>/dev/null | head -c %d; }; :", SAID_BYTES);
@@ -346,7 +339,6 @@ static enum nd_status read_said(struct nd_remote *remote, const char *out, char 
     free(command);
     if (status == ND_OK && (*said = nd_strdup(reply.out != NULL ? reply.out : "")) == NULL)
         status = nd_fail_memory(err);
-    nd_remote_reply_deinit(&reply);
     return status;
 }
 
@@ -362,7 +354,7 @@ enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepare
         status = err->status;
     remote->is_watched = true;
     nd_strbuf_printf(&text, "%s/runs/net-run-%s", remote->root, remote->transport->nonce);
-    char *folder = nd_strbuf_take(&text), *start = NULL;
+    ND_FREED char *folder = nd_strbuf_take(&text), *start = NULL;
     if (status == ND_OK && (folder == NULL || (start = start_command(remote, run, folder)) == NULL))
         status = nd_fail_memory(err);
     remote->stage = "run";
@@ -376,7 +368,5 @@ enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepare
         *out = folder;
         folder = NULL;
     }
-    free(folder);
-    free(start);
     return status;
 }

@@ -270,7 +270,7 @@ static enum nd_status check_file(struct check *check, const char *path, struct n
 {
     const struct nd_runtime_info *info = check->info;
     const char *relative = relative_to(info->folder, path), *state = "gone";
-    struct nd_elf_facts facts = {0};
+    ND_CLEANUP(nd_elf_deinit) struct nd_elf_facts facts = {0};
     struct stat file;
     bool is_elf = false;
     enum nd_status status = ND_OK;
@@ -288,20 +288,18 @@ static enum nd_status check_file(struct check *check, const char *path, struct n
     nd_tree_set(row, "gnu_build_id", facts.build_id != NULL ? json_string(facts.build_id) : json_null());
     nd_tree_set(row, "state", json_string(state));
     note_needs(check, &facts);
-    nd_elf_deinit(&facts);
     return status;
 }
 
 static enum nd_status check_build(struct check *check, struct nd_error *err)
 {
     const struct nd_runtime_info *info = check->info;
-    char *found = NULL;
+    ND_FREED char *found = NULL;
     if (info->backend_library != NULL)
         ND_TRY(nd_elf_find_qnn_build(info->backend_library, &found, err));
     if (info->build_id != NULL && (found == NULL || strcmp(found, info->build_id) != 0))
         add_problem(check, "its backend is build %s, not %s", found != NULL ? found : "(none)", info->build_id);
     nd_tree_set(check->row, "build_id", found != NULL ? json_string(found) : json_null());
-    free(found);
     return ND_OK;
 }
 

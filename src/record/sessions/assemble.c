@@ -345,7 +345,7 @@ static enum nd_status write_library(struct nd_capture_writer *writer, const stru
 static enum nd_status write_libraries(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
                                       const struct nd_spool_index *index, struct nd_error *err)
 {
-    char **lines = nd_calloc(index->n_libraries, sizeof *lines);
+    ND_FREED char **lines = nd_calloc(index->n_libraries, sizeof *lines);
     enum nd_status status = lines != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++) {
         char *path = nd_fields_text(&index->libraries[i], "path");
@@ -366,7 +366,6 @@ static enum nd_status write_libraries(struct nd_capture_writer *writer, const st
         status = write_library(writer, assembly, i, lines[i], err);
     for (size_t i = 0; lines != NULL && i < index->n_libraries; i++)
         free(lines[i]);
-    free(lines);
     return status;
 }
 
@@ -443,10 +442,9 @@ static void name_model(const struct nd_model *model, struct nd_error *failure)
         rest = at = begin + n;
     }
     nd_strbuf_puts(&text, rest);
-    char *named = nd_strbuf_take(&text);
+    ND_FREED char *named = nd_strbuf_take(&text);
     if (named != NULL)
         snprintf(failure->message, sizeof failure->message, "%s", named);
-    free(named);
 }
 
 /* Why the device failed, from the agent itself when it could still say it, else from the host that saw it die.
@@ -563,8 +561,8 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
                                 const struct nd_spool_index *index, struct nd_assembled *out,
                                 struct nd_error *err)
 {
-    struct nd_assembled_graph graph = {0};
-    struct nd_log_findings findings = {.max = MAX_FINDINGS};
+    ND_CLEANUP(nd_assembled_graph_deinit) struct nd_assembled_graph graph = {0};
+    ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings findings = {.max = MAX_FINDINGS};
     bool is_short = false; /* an acknowledged sample without all its records: a damaged spool */
     enum nd_status status = nd_assembled_graph_init(&graph, assembly, index, err);
     if (status == ND_OK)
@@ -588,8 +586,6 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
         explain_placement(index, out);
         status = write_failure(writer, assembly, &findings, out, err);
     }
-    nd_log_findings_deinit(&findings);
-    nd_assembled_graph_deinit(&graph);
     return status;
 }
 

@@ -353,7 +353,7 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
         return ND_OK;
     size_t n_runs = ND_RERUN_SAMPLES * n_max;
     size_t(*runs)[2] = nd_calloc(n_runs, sizeof *runs);
-    struct nd_digest *digests = nd_calloc(n_runs * index->n_tensors, sizeof *digests);
+    ND_FREED struct nd_digest *digests = nd_calloc(n_runs * index->n_tensors, sizeof *digests);
     for (size_t s = 0; runs != NULL && digests != NULL && s < probe->n_samples && s < ND_RERUN_SAMPLES; s++)
         for (size_t r = index->n_repeats; r < index->n_max; r++) {
             bool is_any = false;
@@ -370,7 +370,6 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
                                 ? nd_capture_writer_reruns(writer, probe, &reruns, err)
                                 : nd_fail_memory(err);
     free(runs);
-    free(digests);
     return status;
 }
 
@@ -508,7 +507,7 @@ static enum nd_status write_chunks(const struct chunk_source *source, struct nd_
                                    struct nd_error *err)
 {
     const struct nd_output_source *output = source->output;
-    struct nd_digest_stream *stream = NULL;
+    ND_CLEANUP(nd_digest_stream_destroy) struct nd_digest_stream *stream = NULL;
     enum nd_status status = ND_OK;
     for (size_t chunk = 0; status == ND_OK && chunk < source->layout->n_chunks; chunk++) {
         const struct nd_spool_piece *piece =
@@ -525,7 +524,6 @@ static enum nd_status write_chunks(const struct chunk_source *source, struct nd_
          status == ND_OK && source->layout->n_chunks == 0 && sample < (size_t)source->layout->dataset.dims[0];
          sample++)
         status = check_bytes(output, source->tensor, (size_t[]){sample, 0}, nd_digest_bytes("", 0), err);
-    nd_digest_stream_destroy(&stream);
     return status;
 }
 

@@ -28,11 +28,9 @@ static size_t samples_of(const struct nd_capture_job *capture, const struct nd_a
 bool nd_job_run_has_samples(const char *folder, bool cuts)
 {
     struct nd_spool_kept kept = {0};
-    char *spool = nd_path_join(folder, "spool.nds");
-    bool has = spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
-               (!cuts || truncate(spool, (off_t)kept.size_bytes) == 0);
-    free(spool);
-    return has;
+    ND_FREED char *spool = nd_path_join(folder, "spool.nds");
+    return spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
+           (!cuts || truncate(spool, (off_t)kept.size_bytes) == 0);
 }
 
 static enum nd_status write_job(const struct nd_agent_job *job, const char *folder, struct nd_error *err)
@@ -48,12 +46,11 @@ static void read_reason(const char *folder, char *reason, size_t size)
 {
     static const char name[] = "npudiff-agent: ";
     char line[256] = "";
-    char *path = nd_path_join(folder, "stdout.txt");
+    ND_FREED char *path = nd_path_join(folder, "stdout.txt");
     if (path != NULL)
         nd_file_last_line(path, line, sizeof line);
     bool has_name = strncmp(line, name, sizeof name - 1) == 0;
     snprintf(reason, size, "%s", nd_said(has_name ? line + sizeof name - 1 : line));
-    free(path);
 }
 
 /* Which of the agents runs such a device: what follows "npudiff-agent" in its name. Static. */
@@ -173,10 +170,10 @@ static enum nd_status find_fell_back(const struct nd_agent_job *job, const struc
 {
     static const char *const keys[] = {"provider", "name", "op_type"};
     size_t n = facts->n_nodes;
-    struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
-    const char **names = nd_calloc(n, sizeof *names);
-    bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
-    char **texts = nd_calloc(3 * n, sizeof *texts);
+    ND_FREED struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
+    ND_FREED const char **names = nd_calloc(n, sizeof *names);
+    ND_FREED bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
+    ND_FREED char **texts = nd_calloc(3 * n, sizeof *texts);
     bool is_whole = nodes != NULL && names != NULL && is_fell_back != NULL && texts != NULL;
     for (size_t i = 0; is_whole && i < 3 * n; i++)
         is_whole = (texts[i] = nd_fields_text(&facts->nodes[i / 3], keys[i % 3])) != NULL;
@@ -191,10 +188,6 @@ static enum nd_status find_fell_back(const struct nd_agent_job *job, const struc
     }
     for (size_t i = 0; texts != NULL && i < 3 * n; i++)
         free(texts[i]);
-    free(texts);
-    free(nodes);
-    free(names);
-    free(is_fell_back);
     return status;
 }
 
@@ -321,9 +314,9 @@ static enum nd_status run_trial(struct nd_tries *trials, const struct nd_agent_j
 static enum nd_status read_digests(const char *folder, size_t n, struct nd_digest **digests,
                                    struct nd_error *err)
 {
-    struct nd_spool_reader reader = {0};
+    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
     struct nd_record record = {0};
-    char *spool = nd_path_join(folder, "spool.nds");
+    ND_FREED char *spool = nd_path_join(folder, "spool.nds");
     enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && nd_path_exists(spool))
         status = nd_spool_reader_open(&reader, spool, err);
@@ -337,8 +330,6 @@ static enum nd_status read_digests(const char *folder, size_t n, struct nd_diges
         else
             memcpy(*digests, record.payload, n * sizeof **digests);
     }
-    nd_spool_reader_close(&reader);
-    free(spool);
     return status;
 }
 
@@ -407,12 +398,12 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors
                                   struct nd_tried *out, struct nd_digest **digests, struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
-    struct nd_job_probe *probes = NULL;
+    ND_FREED struct nd_job_probe *probes = NULL;
     struct nd_agent_job job;
     size_t n_recorded = 0;
     char name[32];
     snprintf(name, sizeof name, "trial%u", trials->n++);
-    char *folder = nd_path_join(capture->folder, name);
+    ND_FREED char *folder = nd_path_join(capture->folder, name);
     if (folder == NULL)
         return nd_fail_memory(err);
     enum nd_status status = nd_capture_job_trial(capture, tensors, n_tensors, &job, err);
@@ -431,8 +422,6 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors
         out->holds = out->reason[0] == '\0' && out->fell_back.n == 0;
     }
     nd_dir_remove(folder);
-    free(folder);
-    free(probes);
     return status;
 }
 
@@ -525,7 +514,7 @@ static enum nd_status try_floats(struct nd_tries *trials, struct nd_tried *trial
  * on. */
 static enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err)
 {
-    struct nd_tried trial = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
     double begun_s = elapsed_s(trials);
     trials->do_outputs_hold = true;
     enum nd_status status = try_outputs(trials, &trial, &trials->outputs, err);
@@ -536,7 +525,6 @@ static enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struc
     *holds = status == ND_OK && trial.reason[0] == '\0';
     trials->own = trial.fell_back;
     trial.fell_back = (struct nd_fell_back){0};
-    nd_tried_deinit(&trial);
     return status;
 }
 
@@ -544,13 +532,11 @@ static enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struc
  * false where the session of the outputs alone gives others now than before: then nothing can be told. */
 static enum nd_status nd_tries_use_sample(struct nd_tries *trials, bool *is_steady, struct nd_error *err)
 {
-    struct nd_tried trial = {0};
-    struct nd_digest *digests = NULL;
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
+    ND_FREED struct nd_digest *digests = NULL;
     enum nd_status status = try_outputs(trials, &trial, &digests, err);
     *is_steady = status == ND_OK && digests != NULL && trials->outputs != NULL && is_same(trials, digests);
     trials->with_sample = *is_steady;
-    free(digests);
-    nd_tried_deinit(&trial);
     return status;
 }
 
@@ -560,7 +546,7 @@ static enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *
                                      struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
-    struct nd_digest *digests = NULL;
+    ND_FREED struct nd_digest *digests = NULL;
     size_t n = 0, n_seen = 0, n_pass = 0;
     *do_agree = true;
     for (size_t e = 0; e < capture->n_tensors; e++)
@@ -575,7 +561,6 @@ static enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *
     }
     /* Of some outputs alone it is not known which they are. */
     *do_agree = *do_agree || n != trials->n_outputs;
-    free(digests);
     return status;
 }
 
@@ -732,7 +717,7 @@ static bool has_all_outputs(const struct nd_capture_job *capture)
 static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_tries *trials,
                                       const struct nd_tried *first, bool *is_cut, struct nd_error *err)
 {
-    struct nd_pass_plan plan = {0};
+    ND_CLEANUP(nd_pass_plan_deinit) struct nd_pass_plan plan = {0};
     const struct nd_recording recording = {.model = capture->model,
                                            .tensors = capture->selected,
                                            .n_tensors = capture->n_tensors,
@@ -747,7 +732,6 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_
     *is_cut = status == ND_OK && plan.n_passes > 0;
     if (*is_cut)
         status = use_plan(capture, &plan, err);
-    nd_pass_plan_deinit(&plan);
     return status;
 }
 
@@ -789,13 +773,12 @@ static enum nd_status find_changed(const struct nd_capture_job *capture, const s
                                    const char *folder, const struct nd_agent_exit *exit, bool *is_changed,
                                    struct nd_error *err)
 {
-    struct nd_tried end = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried end = {0};
     bool do_agree = true, is_of_session;
     enum nd_status status = nd_tries_agree(trials, folder, &do_agree, err);
     if (status == ND_OK)
         status = nd_tried_read(&capture->job, folder, exit, &end, &is_of_session, err);
     *is_changed = !do_agree || strstr(end.reason, "exposing tensors changes results") != NULL;
-    nd_tried_deinit(&end);
     return status;
 }
 
@@ -842,8 +825,8 @@ static const double first_session_share = 0.25;
 static enum nd_status run_all(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                               struct nd_error *err)
 {
-    struct nd_tried first = {0};
-    struct nd_tries trials = {.capture = capture};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried first = {0};
+    ND_CLEANUP(nd_tries_deinit) struct nd_tries trials = {.capture = capture};
     bool again = false, is_of_session = false;
     bool can_be_cut = nd_device_is_npu(capture->device->kind) && !nd_capture_job_is_untouched(capture) &&
                       !capture->options->prefixes;
@@ -869,8 +852,6 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     if (status == ND_OK && again && (capture->job.n_passes > 1 || capture->n_left_out > 0))
         status = run_checked(capture, &trials, folder, exit, err);
     capture->n_tried = trials.n > 0 ? trials.n + 1 : 0;
-    nd_tried_deinit(&first);
-    nd_tries_deinit(&trials);
     return status;
 }
 

@@ -199,9 +199,8 @@ static enum nd_status nd_provenance_add_measured(struct nd_attr_list *provenance
                              bundles[b]->files[i].name);
     if (text.len == 0 && !text.failed)
         return ND_OK;
-    char *measured = nd_strbuf_take(&text);
+    ND_FREED char *measured = nd_strbuf_take(&text);
     bool is_whole = measured != NULL && nd_attr_list_add_text(provenance, "device", "measured", measured);
-    free(measured);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
@@ -235,9 +234,8 @@ static enum nd_status nd_provenance_add_floats(struct nd_attr_list *provenance,
             nd_strbuf_printf(&text, "%s%s", text.len > 0 ? "\n" : "", capture->tensors[e].name);
     if (text.len == 0 && !text.failed)
         return ND_OK;
-    char *names = nd_strbuf_take(&text);
+    ND_FREED char *names = nd_strbuf_take(&text);
     bool is_whole = names != NULL && nd_attr_list_add_text(provenance, "runtime", "from_floats", names);
-    free(names);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
@@ -328,10 +326,10 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
                                struct nd_error *err)
 {
     const struct nd_tensor *failed = NULL;
-    struct nd_attr_list provenance = {0};
-    char *spool_path = nd_path_join(folder, "spool.nds");
-    char *stdout_path = nd_path_join(folder, "stdout.txt");
-    const struct nd_tensor **tensors = nd_calloc(capture->n_tensors, sizeof *tensors);
+    ND_CLEANUP(nd_attr_list_deinit) struct nd_attr_list provenance = {0};
+    ND_FREED char *spool_path = nd_path_join(folder, "spool.nds");
+    ND_FREED char *stdout_path = nd_path_join(folder, "stdout.txt");
+    ND_FREED const struct nd_tensor **tensors = nd_calloc(capture->n_tensors, sizeof *tensors);
     size_t n_kept = 0;
     enum nd_status status = spool_path != NULL && stdout_path != NULL && tensors != NULL
                                 ? find_failed_prefix(capture, folder, exit, &failed, err)
@@ -379,10 +377,6 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         status = nd_capture_assemble(&assembly, out, err);
     if (status == ND_OK && failed != NULL)
         nd_error_context(&out->failure, "tensor '%s'", failed->name);
-    nd_attr_list_deinit(&provenance);
-    free(tensors);
-    free(spool_path);
-    free(stdout_path);
     return status;
 }
 
@@ -399,7 +393,7 @@ static enum nd_status check_target(const char *path, bool replace, struct nd_err
     if (folder == NULL)
         return nd_fail_memory(err);
     if (access(folder, W_OK) != 0)
-        ND_TRY(nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno)));
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
     return ND_OK;
 }
 
@@ -426,20 +420,16 @@ static enum nd_status check_request(const struct nd_workload *workload, const ch
 /* What its temporary folder is for: the capture by its full path. NULL: no memory, or no such folder. */
 static char *purpose_of(const char *path)
 {
-    char *dir = nd_path_dir(path);
-    char *full = dir != NULL ? realpath(dir, NULL) : NULL;
-    char *purpose = full != NULL ? nd_path_join(full, nd_path_base(path)) : NULL;
-    free(dir);
-    free(full);
-    return purpose;
+    ND_FREED char *dir = nd_path_dir(path);
+    ND_FREED char *full = dir != NULL ? realpath(dir, NULL) : NULL;
+    return full != NULL ? nd_path_join(full, nd_path_base(path)) : NULL;
 }
 
 void nd_capture_forget_run(const char *path)
 {
-    char *purpose = purpose_of(path);
+    ND_FREED char *purpose = purpose_of(path);
     if (purpose != NULL)
         nd_dir_remove_for(purpose);
-    free(purpose);
 }
 
 /* A temporary folder by its full path: the agent works in another folder than the host. One that an earlier run
@@ -614,14 +604,13 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
                                      .options = options,
                                      .begun_ns = nd_clock_awake_ns()};
     struct nd_agent_exit exit = {0};
-    char *folder = NULL, *run_folder = NULL;
+    ND_FREED char *folder = NULL, *run_folder = NULL;
     enum nd_status status = check_request(workload, path, options, err);
     if (status == ND_OK)
         status = make_folder(path, options->resume, &folder, err);
     if (status == ND_OK && !options->replace && access(path, F_OK) == 0) {
         /* Between the check and the folder: this run is as late as one that finds the folder taken. */
         nd_dir_remove(folder);
-        free(folder);
         return nd_fail(err, ND_E_FILE_BUSY, path, "'%s' was made by another process just now", path);
     }
     capture.folder = folder;
@@ -630,8 +619,6 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     bool is_kept = settle_folder(folder, can_go_on(workload, options, status, &exit, run_folder), status, err);
     if (status != ND_OK)
         outcome->is_partial = is_kept;
-    free(folder);
-    free(run_folder);
     return status;
 }
 

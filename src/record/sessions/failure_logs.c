@@ -29,7 +29,7 @@ enum nd_status nd_failure_cascade_of_model(const struct nd_log_finding *findings
                                            struct nd_error *err)
 {
     size_t n_nodes = model->graph.n_nodes, n_links = list_links(&model->graph, NULL);
-    const char **names = nd_calloc(n_nodes, sizeof *names);
+    ND_FREED const char **names = nd_calloc(n_nodes, sizeof *names);
     size_t(*links)[2] = nd_calloc(n_links, sizeof *links);
     enum nd_status status = names != NULL && links != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK) {
@@ -41,7 +41,6 @@ enum nd_status nd_failure_cascade_of_model(const struct nd_log_finding *findings
         status = nd_failure_cascade_find(findings, n, &graph, out, err);
     }
     free(links);
-    free(names);
     return status;
 }
 
@@ -82,7 +81,7 @@ enum nd_status nd_findings_write(struct nd_capture_writer *writer, const struct 
     enum nd_status status = ND_OK;
     if (findings->n == 0)
         return ND_OK;
-    struct nd_capture_finding *rows = nd_calloc(ND_FINDINGS_MAX_ROWS + 1, sizeof *rows);
+    ND_FREED struct nd_capture_finding *rows = nd_calloc(ND_FINDINGS_MAX_ROWS + 1, sizeof *rows);
     if (rows == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < findings->n && n < ND_FINDINGS_MAX_ROWS && status == ND_OK; i++) {
@@ -105,7 +104,6 @@ enum nd_status nd_findings_write(struct nd_capture_writer *writer, const struct 
         status = nd_capture_writer_findings(writer, rows, n, err);
     for (size_t i = 0; i < n_kept; i++)
         free(rows[i].text);
-    free(rows);
     return status;
 }
 
@@ -123,12 +121,10 @@ struct cell {
 static size_t find_model_node(const struct nd_model *model, const char *log_node)
 {
     size_t n = model != NULL ? nd_model_n_nodes(model) : 0;
-    const char **names = nd_calloc(n, sizeof *names);
+    ND_FREED const char **names = nd_calloc(n, sizeof *names);
     for (size_t i = 0; names != NULL && i < n; i++)
         names[i] = nd_model_node(model, i)->name;
-    size_t found = names != NULL ? nd_failure_find_node(names, n, log_node) : SIZE_MAX;
-    free(names);
-    return found;
+    return names != NULL ? nd_failure_find_node(names, n, log_node) : SIZE_MAX;
 }
 
 /* What one line adds to what is known: nothing that another said before. */
@@ -242,7 +238,7 @@ enum nd_status nd_failure_write(struct nd_capture_writer *writer, const struct n
                                 const struct nd_model *model, struct nd_error *failure, struct nd_error *err)
 {
     struct cell cell = {.op = "", .log_node = "", .model_node = ""};
-    struct nd_log_findings said = {0};
+    ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings said = {0};
     struct nd_log_summary summary;
     const struct nd_log_options options = {
         .struct_size = sizeof options, .name = "message", .visit = nd_log_findings_add, .context = &said};
@@ -261,6 +257,5 @@ enum nd_status nd_failure_write(struct nd_capture_writer *writer, const struct n
     if (status == ND_OK)
         say(&cell, failure);
     nd_failure_cascade_deinit(&cell.cascade);
-    nd_log_findings_deinit(&said);
     return status;
 }

@@ -333,7 +333,7 @@ static enum nd_status nd_planner_give_up(struct nd_planner *p, size_t at, const 
 static enum nd_status try_apart(struct nd_planner *p, const struct nd_pass_candidate *x, bool alone_too,
                                 bool *is_taken, struct nd_error *err)
 {
-    struct nd_tried alone = {0}, beside = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried alone = {0}, beside = {0};
     enum nd_status status = alone_too ? nd_planner_try_beside(p, x, 1, &alone, err) : ND_OK;
     if (status == ND_OK && !alone.holds && nd_planner_has_outputs(p) && !p->fails_beside[x->at]) {
         nd_planner_show_outputs(p, true);
@@ -345,8 +345,6 @@ static enum nd_status try_apart(struct nd_planner *p, const struct nd_pass_candi
     *is_taken = status == ND_OK && (alone.holds || beside.holds);
     if (*is_taken)
         nd_planner_accept(p, x, 1);
-    nd_tried_deinit(&alone);
-    nd_tried_deinit(&beside);
     return status;
 }
 
@@ -397,7 +395,7 @@ static bool is_presumed(const struct nd_planner *p, const struct nd_pass_candida
 static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_pass_candidate *x, size_t n,
                                       const struct nd_tried *known, struct nd_error *err)
 {
-    struct nd_tried own = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried own = {0};
     enum nd_status status = ND_OK;
     if (n == 0 || p->is_closed)
         return ND_OK;
@@ -417,7 +415,6 @@ static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_pass_candi
         if (status == ND_OK)
             status = nd_planner_grow(p, x + k, n - k, p->n_members - before == k ? known : NULL, err);
     }
-    nd_tried_deinit(&own);
     return status;
 }
 

@@ -78,9 +78,8 @@ static void put_png(struct nd_strbuf *out, const unsigned char *rows, size_t hei
     unsigned char header[13] = {[8] = 8, [9] = n_channels == 3 ? 2 : 0};
     uLong n = (uLong)(height * (1 + width * n_channels));
     uLongf n_packed = compressBound(n);
-    unsigned char *packed = nd_calloc(n_packed, 1);
+    ND_FREED unsigned char *packed = nd_calloc(n_packed, 1);
     if (packed == NULL || compress2(packed, &n_packed, rows, n, Z_BEST_COMPRESSION) != Z_OK) {
-        free(packed);
         out->failed = true;
         return;
     }
@@ -90,7 +89,6 @@ static void put_png(struct nd_strbuf *out, const unsigned char *rows, size_t hei
     put_chunk(out, "IHDR", header, sizeof header);
     put_chunk(out, "IDAT", packed, n_packed);
     put_chunk(out, "IEND", NULL, 0);
-    free(packed);
 }
 
 /* ---- a picture ---- */
@@ -107,7 +105,7 @@ static void draw(const struct raster *raster, const double *values, size_t n, st
         low = isfinite(values[i]) && values[i] < low ? values[i] : low;
         high = isfinite(values[i]) && values[i] > high ? values[i] : high;
     }
-    unsigned char *rows = nd_calloc(height, 1 + width * raster->n_channels);
+    ND_FREED unsigned char *rows = nd_calloc(height, 1 + width * raster->n_channels);
     if (rows == NULL) {
         png->failed = true;
         return;
@@ -123,7 +121,6 @@ static void draw(const struct raster *raster, const double *values, size_t n, st
             }
     }
     put_png(png, rows, height, width, raster->n_channels);
-    free(rows);
 }
 
 /* ---- all of them ---- */
@@ -159,26 +156,20 @@ static enum nd_status read_values(const struct album *album, size_t sample, doub
 
 static enum nd_status put_image(struct album *album, size_t sample, struct nd_error *err)
 {
-    struct nd_strbuf png = {0};
-    double *values = nd_calloc(album->layout.n_elems, sizeof *values);
-    enum nd_status status = values != NULL ? read_values(album, sample, values, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        draw(&album->raster, values, album->layout.n_elems, &png);
-    char *text = status == ND_OK && !png.failed ? nd_base64(png.text, png.len) : NULL;
-    if (status == ND_OK && text == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK) {
-        album->n_bytes += png.len;
-        nd_json_open_line(album->json, NULL, '{');
-        nd_json_text(album->json, ND_KEY_PROBE, nd_capture_probe(album->capture, album->probe)->name);
-        nd_json_count(album->json, ND_KEY_SAMPLE, sample);
-        nd_json_text(album->json, ND_KEY_PNG, text);
-        nd_json_close(album->json, '}');
-    }
-    free(text);
-    free(values);
-    nd_strbuf_deinit(&png);
-    return status;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf png = {0};
+    ND_FREED double *values = nd_calloc(album->layout.n_elems, sizeof *values);
+    ND_TRY(values != NULL ? read_values(album, sample, values, err) : nd_fail_memory(err));
+    draw(&album->raster, values, album->layout.n_elems, &png);
+    ND_FREED char *text = !png.failed ? nd_base64(png.text, png.len) : NULL;
+    if (text == NULL)
+        return nd_fail_memory(err);
+    album->n_bytes += png.len;
+    nd_json_open_line(album->json, NULL, '{');
+    nd_json_text(album->json, ND_KEY_PROBE, nd_capture_probe(album->capture, album->probe)->name);
+    nd_json_count(album->json, ND_KEY_SAMPLE, sample);
+    nd_json_text(album->json, ND_KEY_PNG, text);
+    nd_json_close(album->json, '}');
+    return ND_OK;
 }
 
 /* The pictures of one row's changed samples, from the reference's capture. */

@@ -104,12 +104,11 @@ static void put_digest(struct nd_strbuf *out, const struct nd_asset *asset)
         char pair[3] = {hex[2 * i], hex[2 * i + 1], '\0'};
         bytes[i] = (unsigned char)strtoul(pair, NULL, 16);
     }
-    char *text = nd_base64(bytes, sizeof bytes);
+    ND_FREED char *text = nd_base64(bytes, sizeof bytes);
     if (text == NULL)
         out->failed = true;
     else
         nd_strbuf_printf(out, " 'sha256-%s'", text);
-    free(text);
 }
 
 static void put_policy(struct nd_strbuf *out, const struct whole_page *whole)
@@ -331,7 +330,7 @@ enum nd_status nd_report_page(const struct nd_report_document *documents, size_t
     struct nd_page_part parts[MAX_PARTS] = {0};
     size_t n_parts = 0;
     enum nd_status status = ND_OK;
-    json_t **trees = nd_calloc(n + 1, sizeof *trees);
+    ND_FREED json_t **trees = nd_calloc(n + 1, sizeof *trees);
     if (trees == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
@@ -354,6 +353,5 @@ enum nd_status nd_report_page(const struct nd_report_document *documents, size_t
         deinit_part(&parts[p]);
     for (size_t i = 0; i < n; i++)
         json_decref(trees[i]);
-    free(trees);
     return status;
 }

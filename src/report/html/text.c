@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/text/print.h"
 #include "npudiff/core/parse.h"
 #include "report/html/html.h"
@@ -50,7 +51,7 @@ static const char *escape_of(char c)
 
 void nd_html_text(struct nd_page *page, const char *text)
 {
-    char *shown = nd_shown_text(text);
+    ND_FREED char *shown = nd_shown_text(text);
     if (shown == NULL) {
         page->out->failed = true;
         return;
@@ -65,7 +66,6 @@ void nd_html_text(struct nd_page *page, const char *text)
         start = c + 1;
     }
     nd_strbuf_puts(page->out, start);
-    free(shown);
 }
 
 void nd_html_name(struct nd_page *page, const char *name)

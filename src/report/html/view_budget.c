@@ -227,7 +227,7 @@ static void put_layer(struct nd_page *page, const json_t *layer)
 static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
 {
     size_t n = json_array_size(layers), n_put = 0;
-    double *scores = nd_calloc(n + 1, sizeof *scores);
+    ND_FREED double *scores = nd_calloc(n + 1, sizeof *scores);
     if (scores == NULL) {
         page->out->failed = true;
         return;
@@ -242,7 +242,6 @@ static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
         put_layer(page, json_array_get(layers, i));
         n_put++;
     }
-    free(scores);
 }
 
 static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t most)

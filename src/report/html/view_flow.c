@@ -65,7 +65,7 @@ static void put_layers(struct nd_page *page, const struct nd_page_part *part, co
                        size_t most)
 {
     size_t n = json_array_size(layers), n_put = 0;
-    double *scores = nd_calloc(n + 1, sizeof *scores);
+    ND_FREED double *scores = nd_calloc(n + 1, sizeof *scores);
     if (scores == NULL) {
         page->out->failed = true;
         return;
@@ -80,7 +80,6 @@ static void put_layers(struct nd_page *page, const struct nd_page_part *part, co
         put_layer(page, part, layer, d, i);
         n_put++;
     }
-    free(scores);
 }
 
 static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t d,

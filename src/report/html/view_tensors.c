@@ -201,7 +201,7 @@ static void put_histogram(struct nd_json *data, const json_t *pair)
     const json_t *near = nd_doc_get(pair, ND_KEY_HISTOGRAM), *tail = nd_doc_get(pair, ND_KEY_HISTOGRAM_TAIL);
     const json_t *bucket;
     const char *key;
-    json_t *copy = json_object();
+    json_auto_t *copy = json_object();
     nd_json_open_line(data, "h", '{');
     if (json_is_object(near))
         json_object_update(copy, (json_t *)near);
@@ -216,7 +216,6 @@ static void put_histogram(struct nd_json *data, const json_t *pair)
             nd_json_int(data, key, json_integer_value(bucket));
     }
     nd_json_close(data, '}');
-    json_decref(copy);
 }
 
 static void put_coordinates(struct nd_json *data, const json_t *worst)

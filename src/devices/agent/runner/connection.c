@@ -133,7 +133,7 @@ static enum nd_frame_end read_json(struct source *from, size_t n_bytes, struct n
                                    char problem[ND_FRAME_PROBLEM_BYTES])
 {
     json_error_t where;
-    char *text = malloc(n_bytes + 1);
+    ND_FREED char *text = malloc(n_bytes + 1);
     if (text == NULL)
         return ND_FRAME_MEMORY;
     enum nd_frame_end end = ND_FRAME_WHOLE;
@@ -146,7 +146,6 @@ static enum nd_frame_end read_json(struct source *from, size_t n_bytes, struct n
         snprintf(problem, ND_FRAME_PROBLEM_BYTES, "it is not an object");
         end = ND_FRAME_JSON;
     }
-    free(text);
     return end;
 }
 

@@ -131,16 +131,14 @@ static void measure_file(const char *path, char hex[static ND_SHA256_HEX_BYTES])
 static void nd_runner_measure(const char *path, pid_t pid, char hex[static ND_SHA256_HEX_BYTES])
 {
     char digests[3][ND_SHA256_HEX_BYTES], executable[64];
-    char *words = malloc(MAX_WORDS);
+    ND_FREED char *words = malloc(MAX_WORDS);
     size_t n = words != NULL ? read_words(pid, words) : 0;
-    char *script = n > 0 ? find_script(pid, words, n) : NULL;
+    ND_FREED char *script = n > 0 ? find_script(pid, words, n) : NULL;
     snprintf(executable, sizeof executable, "/proc/%ld/exe", (long)pid);
     measure_file(path, digests[0]);
     measure_file(executable, digests[1]);
     measure_file(script, digests[2]);
     nd_sha256_bytes(digests, sizeof digests, hex);
-    free(script);
-    free(words);
 }
 
 /* runtime/runtime.h, by a program that speaks the runner's protocol (docs/reference/runner.md): an agent that
@@ -550,9 +548,9 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
                               struct nd_output_view *views, struct nd_error *err)
 {
     struct nd_runner_connection *connection = &session->runtime->connection;
-    struct nd_frame_part *parts = nd_calloc(session->n_inputs, sizeof *parts);
+    ND_FREED struct nd_frame_part *parts = nd_calloc(session->n_inputs, sizeof *parts);
     session->sample++;
-    json_t *message =
+    json_auto_t *message =
         json_pack("{s:s, s:I, s:I}", "message", "run", "sample", session->sample, "repeat", session->repeat);
     session->repeat = 0;
     enum nd_status status = parts != NULL && message != NULL ? put_inputs(session, inputs, message, parts, err)
@@ -570,8 +568,6 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
     if (status == ND_OK)
         status =
             nd_answer_take(&connection->frame, &session->rules, session->asked, session->n_outputs, views, err);
-    json_decref(message);
-    free(parts);
     return status;
 }
 

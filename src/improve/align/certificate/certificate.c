@@ -33,7 +33,7 @@ enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
                                            char digits[static ND_CERTIFICATE_DIGEST_BYTES],
                                            struct nd_error *err)
 {
-    struct nd_digest_stream *stream = nd_digest_stream_create();
+    ND_CLEANUP(nd_digest_stream_destroy) struct nd_digest_stream *stream = nd_digest_stream_create();
     if (stream == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < probe->n_inputs; i++) {
@@ -44,7 +44,6 @@ enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
     if (probe->labels != NULL)
         nd_digest_stream_add(stream, probe->labels, probe->n_samples * sizeof *probe->labels);
     nd_certificate_print_digest(nd_digest_stream_value(stream), digits);
-    nd_digest_stream_destroy(&stream);
     return ND_OK;
 }
 
@@ -212,7 +211,7 @@ enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_
                                   char digits[static ND_CERTIFICATE_DIGEST_BYTES], struct nd_error *err)
 {
     size_t n_tensors = nd_model_n_tensors(model);
-    struct nd_array *given = nd_calloc(n_tensors, sizeof *given);
+    ND_FREED struct nd_array *given = nd_calloc(n_tensors, sizeof *given);
     struct witness w = {.model = model, .arithmetic = arithmetic, .stream = nd_digest_stream_create()};
     enum nd_status status = given != NULL && w.stream != NULL ? run(&w, given, err) : nd_fail_memory(err);
     if (status == ND_OK)
@@ -220,7 +219,6 @@ enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_
     nd_digest_stream_destroy(&w.stream);
     for (size_t e = 0; given != NULL && e < n_tensors; e++)
         nd_array_deinit(&given[e]);
-    free(given);
     return status;
 }
 
@@ -391,21 +389,15 @@ static enum nd_status make(const struct nd_align_job *job, const struct nd_model
 
 enum nd_status nd_align_certify(const struct nd_align_job *job, struct nd_error *err)
 {
-    struct nd_model *written = NULL;
-    json_t *root = NULL;
+    ND_CLEANUP(nd_model_destroy) struct nd_model *written = NULL;
+    json_auto_t *root = NULL;
     const char *path = job->options->certificate;
-    enum nd_status status = nd_model_load(job->result->output, &written, err);
-    if (status == ND_OK)
-        status = make(job, written, &root, err);
-    char *text = status == ND_OK ? nd_json_dump(root, 1) : NULL;
-    if (status == ND_OK)
-        status = text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        job->result->certificate = nd_strdup(path);
-    if (status == ND_OK && job->result->certificate == NULL)
-        status = nd_fail_memory(err);
-    free(text);
-    json_decref(root);
-    nd_model_destroy(&written);
-    return status;
+    ND_TRY(nd_model_load(job->result->output, &written, err));
+    ND_TRY(make(job, written, &root, err));
+    ND_FREED char *text = nd_json_dump(root, 1);
+    ND_TRY(text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err));
+    job->result->certificate = nd_strdup(path);
+    if (job->result->certificate == NULL)
+        return nd_fail_memory(err);
+    return ND_OK;
 }

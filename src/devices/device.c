@@ -63,11 +63,10 @@ static enum nd_status apply_reference_option(struct nd_device *device, const cha
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': unknown option '%s'; %s", uri, key,
                        device->kind == ND_DEVICE_EXACT ? "exact has 'rounding'" : "float64 has none");
     if (!nd_rounding_from_name(value, &rounding))
-        return nd_fail(
-            err, ND_E_DEVICE_UNKNOWN, uri,
-            "device '%s': rounding is half-even, half-away, half-up, half-down, floor, ceil or to-zero, "
-            "not '%s'",
-            uri, value);
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': rounding is half-even, half-away, half-up, half-down, floor, ceil or "
+                       "to-zero, not '%s'",
+                       uri, value);
     return nd_device_set_option(device, key, value, err);
 }
 
@@ -173,11 +172,10 @@ static enum nd_status nd_device_check_options(const struct nd_device *device, co
         const char *key = device->option_keys[i];
         bool is_ours = strcmp(key, "backend_path") == 0; /* a URI cannot give it */
         if (!is_ours && !is_harmless(key))
-            return nd_fail(
-                err, ND_E_DEVICE_OPTION, uri,
-                "device '%s': option '%s' may name a file or load a library: it is taken only from a "
-                "command with --trust-options",
-                uri, key);
+            return nd_fail(err, ND_E_DEVICE_OPTION, uri,
+                           "device '%s': option '%s' may name a file or load a library: it is taken only from "
+                           "a command with --trust-options",
+                           uri, key);
     }
     return ND_OK;
 }
@@ -218,11 +216,10 @@ static enum nd_status nd_exec_check(const char *uri, struct nd_error *err)
 {
     if (strchr(uri, '/') == NULL)
         return ND_OK;
-    return nd_fail(
-        err, ND_E_DEVICE_OPTION, uri,
-        "device '%s' names a file: that is taken only from a command with --trust-options; a runner in "
-        "$NPUDIFF_RUNNERS or PATH needs its name alone",
-        uri);
+    return nd_fail(err, ND_E_DEVICE_OPTION, uri,
+                   "device '%s' names a file: that is taken only from a command with --trust-options; a runner "
+                   "in $NPUDIFF_RUNNERS or PATH needs its name alone",
+                   uri);
 }
 
 /* One option of the query. ND_E_DEVICE_UNKNOWN. */
@@ -305,9 +302,8 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
          "Qualcomm's QNN HTP backend in its x86 simulator; other options go to the provider"},
         {"htp[:CHIPSET][@RUNTIME][?OPTION=VALUE&...]",
          "the NPU of this machine, a Snapdragon that runs Linux; CHIPSET where the machine does not say it"},
-        {"exact[?rounding=ROUNDING]",
-         "the quantised reference: every layer computed exactly and rounded once; half-even unless asked "
-         "(half-away, floor, ...)"},
+        {"exact[?rounding=ROUNDING]", "the quantised reference: every layer computed exactly and rounded once; "
+                                      "half-even unless asked (half-away, floor, ...)"},
         {"float64", "the float reference: a float model in double precision"},
         {"emu:ITEM[,ITEM...] or emu:PROFILE.yaml",
          "an emulated device: the arithmetic of a chip (htp-v73), and faults of tensors (stale@TENSOR)"},
@@ -315,8 +311,7 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
          "a program that runs models for npudiff: npudiff-runner-RUNNER in $NPUDIFF_RUNNERS or PATH"},
         {"adb:[SERIAL][/DEVICE] or adb:*[/DEVICE]",
          "a phone, through adb: what runs there is htp, cpu or htp-sim[:CHIPSET] with its @RUNTIME and "
-         "options, "
-         "htp unless given; no SERIAL: the only phone; *: every phone"},
+         "options, htp unless given; no SERIAL: the only phone; *: every phone"},
         {"adb:[SERIAL]@HOST:PORT[/DEVICE]",
          "a phone that hangs on a different machine, through adb's server there (*: every phone)"},
         {"adb:[SERIAL]/qnn-net-run[/htp[:CHIPSET]]", "the same phone, through the vendor's qnn-net-run"},
@@ -716,12 +711,11 @@ static enum nd_status check_machine(const struct nd_device *device, const struct
                                     struct nd_error *err)
 {
     if (device_facts->abi == NULL)
-        return nd_fail(
-            err, ND_E_DEVICE_CONNECT, device->label,
-            "device '%s' cannot be used: its ABI is '%s'%s, and npudiff runs on arm64-v8a, on aarch64 "
-            "and on x86_64 with Linux",
-            device->label, device_facts->said_abi != NULL ? device_facts->said_abi : "",
-            device_facts->is_android ? " with Android" : "");
+        return nd_fail(err, ND_E_DEVICE_CONNECT, device->label,
+                       "device '%s' cannot be used: its ABI is '%s'%s, and npudiff runs on arm64-v8a, on "
+                       "aarch64 and on x86_64 with Linux",
+                       device->label, device_facts->said_abi != NULL ? device_facts->said_abi : "",
+                       device_facts->is_android ? " with Android" : "");
     if (device->kind == ND_DEVICE_HTP && !is_arm(device_facts->abi))
         return nd_fail(err, ND_E_DEVICE_CONNECT, device->label,
                        "device '%s' (%s) has no Hexagon NPU; '%s:%s/htp-sim:CHIPSET' simulates one there",

@@ -403,11 +403,7 @@ const struct cli_command cmd_runtimes = {
                "remove ID: removes a runtime that 'add' made.\n"
                "Exit code 0: done; 2: wrong usage, a file problem, or files that are no runtime; 5: check "
                "found a runtime that does not work.",
-    .examples = examples,
-    .options = options,
+    CLI_TABLES(struct values),
     .actions = action_names,
-    .operand = CLI_VALUE_RUNTIME,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_OPERANDS(CLI_VALUE_RUNTIME, 0, CLI_ANY_NUMBER),
 };

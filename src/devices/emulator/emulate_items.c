@@ -162,9 +162,8 @@ static enum nd_status fail_program(const struct nd_emu_item *item, const char *v
         nd_strbuf_printf(&names, "%s, ", layer_arithmetics[i].name);
     return nd_fail(
         err, ND_E_DEVICE_PROFILE, item->text,
-        "item '%s': no arithmetic '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of "
-        "the table of arithmetics, such as value-fp16, gemmlowp, drop-bits:4 and "
-        "multiplier:11+rounding:half-up",
+        "item '%s': no arithmetic '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of the "
+        "table of arithmetics, such as value-fp16, gemmlowp, drop-bits:4 and multiplier:11+rounding:half-up",
         item->text, value, names.text != NULL ? names.text : "", (int)ND_ROUNDING_RULE_MAX_BITS);
 }
 

@@ -167,16 +167,15 @@ enum { MAX_LIST_BYTES = 2000, MAX_SENSORS = 64 };
  * that may hang is started with. */
 static void nd_warmth_question(struct nd_strbuf *question, const char *marker)
 {
-    nd_strbuf_printf(question,
-                     "echo; echo '%s battery'; $T dumpsys battery 2>/dev/null | head -c 16384; "
-                     "echo; echo '%s thermal'; $T dumpsys thermalservice 2>/dev/null | head -c 65536; "
-                     "echo; echo '%s supplies'; for d in /sys/class/power_supply/*; do p=; c=; s=; "
-                     "read -r p <$d/capacity; read -r c <$d/temp; read -r s <$d/status; "
-                     "echo \"${p:--} ${c:--} ${d##*/} ${s:--}\"; done 2>/dev/null | head -n 16 | head -c 4096; "
-                     "echo; echo '%s zones'; for d in /sys/class/thermal/thermal_zone*; do c=; k=; "
-                     "read -r c <$d/temp; read -r k <$d/type; echo \"${c:--} ${k:--}\"; done 2>/dev/null | "
-                     "head -n 128 | head -c 8192; ",
-                     marker, marker, marker, marker);
+    nd_strbuf_printf(
+        question,
+        "echo; echo '%s battery'; $T dumpsys battery 2>/dev/null | head -c 16384; echo; echo '%s thermal'; $T "
+        "dumpsys thermalservice 2>/dev/null | head -c 65536; echo; echo '%s supplies'; for d in "
+        "/sys/class/power_supply/*; do p=; c=; s=; read -r p <$d/capacity; read -r c <$d/temp; read -r s "
+        "<$d/status; echo \"${p:--} ${c:--} ${d##*/} ${s:--}\"; done 2>/dev/null | head -n 16 | head -c 4096; "
+        "echo; echo '%s zones'; for d in /sys/class/thermal/thermal_zone*; do c=; k=; read -r c <$d/temp; read "
+        "-r k <$d/type; echo \"${c:--} ${k:--}\"; done 2>/dev/null | head -n 128 | head -c 8192; ",
+        marker, marker, marker, marker);
 }
 
 /* ---- attributes ---- */
@@ -446,13 +445,11 @@ char *nd_device_facts_question(const char *marker)
     struct nd_strbuf text = {0};
     nd_strbuf_puts(&text, time_limit);
     nd_strbuf_printf(&text,
-                     "echo; echo '%s getprop'; $T getprop 2>/dev/null | head -c 524288; "
-                     "echo; echo '%s uname'; uname -s; uname -r; uname -m; "
-                     "echo; echo '%s linker'; [ -e /system/bin/linker64 ] && echo android; "
-                     "echo; echo '%s clock'; date +%%s; "
-                     "echo; echo '%s os'; head -c 8192 /etc/os-release 2>/dev/null; "
-                     "echo; echo '%s soc'; head -n 1 /sys/devices/soc0/machine 2>/dev/null; "
-                     "echo; echo '%s board'; head -c 256 /proc/device-tree/model 2>/dev/null; ",
+                     "echo; echo '%s getprop'; $T getprop 2>/dev/null | head -c 524288; echo; echo '%s uname'; "
+                     "uname -s; uname -r; uname -m; echo; echo '%s linker'; [ -e /system/bin/linker64 ] && "
+                     "echo android; echo; echo '%s clock'; date +%%s; echo; echo '%s os'; head -c 8192 "
+                     "/etc/os-release 2>/dev/null; echo; echo '%s soc'; head -n 1 /sys/devices/soc0/machine "
+                     "2>/dev/null; echo; echo '%s board'; head -c 256 /proc/device-tree/model 2>/dev/null; ",
                      marker, marker, marker, marker, marker, marker, marker);
     nd_warmth_question(&text, marker);
     nd_strbuf_printf(&text, "echo; echo '%s end'", marker);

@@ -105,11 +105,10 @@ static enum nd_status check_uri(struct reading *r, const yaml_node_t *node, cons
     nd_remote_uri_deinit(&parts);
     if (is_one)
         return ND_OK;
-    return nd_yaml_fail(
-        &r->yaml, &node->start_mark, r->err,
-        "'%s' is not one phone or board: write 'adb:SERIAL', 'adb:SERIAL@HOST:PORT' or 'ssh:HOST', "
-        "and nothing after it",
-        uri);
+    return nd_yaml_fail(&r->yaml, &node->start_mark, r->err,
+                        "'%s' is not one phone or board: write 'adb:SERIAL', 'adb:SERIAL@HOST:PORT' or "
+                        "'ssh:HOST', and nothing after it",
+                        uri);
 }
 
 static enum nd_status check_labels(struct reading *r, const yaml_node_t *node, const struct nd_texts *labels)
@@ -345,8 +344,8 @@ static enum nd_status wait_for_place(const struct nd_fleet *fleet, const struct 
 static const char begin_guard[] = "exec 3<&0; sh -c \"$0\" sh \"$@\" <&3 3<&- &";
 static const char guard_script[] =
     "trap '' PIPE; trap : TERM\n"
-    "export NPUDIFF_LEASE_ID=\"$1\" NPUDIFF_LEASE_HOST=\"$2\" "
-    "NPUDIFF_LEASE_LABELS=\"$3\" NPUDIFF_LEASE_LIMIT=\"$4\"\n"
+    "export NPUDIFF_LEASE_ID=\"$1\" NPUDIFF_LEASE_HOST=\"$2\" NPUDIFF_LEASE_LABELS=\"$3\" "
+    "NPUDIFF_LEASE_LIMIT=\"$4\"\n"
     "export NPUDIFF_LEASE_PID=$$\n"
     "d=$5; shift 5; exec 3<&0 </dev/null 2>&1\n"
     "\"$@\" lease \"$d\" 3<&-; r=$?; printf '\\nnpudiff-lease: %s\\n' $r\n"

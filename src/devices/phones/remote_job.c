@@ -82,9 +82,8 @@ static void add_question(struct nd_strbuf *text, const struct nd_bundle *bundle)
         nd_strbuf_puts(text, bundle->files[i].is_executable ? " x" : " f");
         nd_shell_quote(text, bundle->files[i].name);
     }
-    nd_strbuf_puts(text, "; do m=-${f%\"${f#?}\"}; f=${f#?}; d=${f%/*}; "
-                         "[ \"$d\" = \"$f\" ] || mkdir -p \"$d\" || exit 1; "
-                         "[ -f \"$f\" ] && [ $m \"$f\" ] && sha256sum < \"$f\" || echo -; done; ");
+    nd_strbuf_puts(text, "; do m=-${f%\"${f#?}\"}; f=${f#?}; d=${f%/*}; [ \"$d\" = \"$f\" ] || mkdir -p \"$d\" "
+                         "|| exit 1; [ -f \"$f\" ] && [ $m \"$f\" ] && sha256sum < \"$f\" || echo -; done; ");
 }
 
 /* One question for all bundles: a login costs more than the words. */

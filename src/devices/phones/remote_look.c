@@ -165,9 +165,8 @@ char *nd_script_look(const char *folder, uint64_t spool_offset, size_t max_spool
     add_piece(&text, 'k', 'n', spool_offset, max_spool);
     add_piece(&text, 'j', 'o', stdout_offset, max_stdout);
     nd_strbuf_printf(&text,
-                     "echo \"$e $m $n $o $k $j\"; "
-                     "[ $k -gt 0 ] && { tail -c +%llu work/spool.nds | head -c $k; }; "
-                     "[ $j -gt 0 ] && { tail -c +%llu stdout.txt | head -c $j; }; :",
+                     "echo \"$e $m $n $o $k $j\"; [ $k -gt 0 ] && { tail -c +%llu work/spool.nds | head -c $k; "
+                     "}; [ $j -gt 0 ] && { tail -c +%llu stdout.txt | head -c $j; }; :",
                      (unsigned long long)spool_offset + 1, (unsigned long long)stdout_offset + 1);
     return nd_strbuf_take(&text);
 }

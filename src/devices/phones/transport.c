@@ -219,13 +219,11 @@ static char *push_command(const char *remote, const char *sha256, bool is_execut
     ND_FREED char *quoted = nd_strbuf_take(&part);
     if (quoted == NULL)
         return NULL;
-    nd_strbuf_printf(&command,
-                     "p=%s.part$$; cat > \"$p\" || { rm -f \"$p\"; exit %d; }; "
-                     "s=$(sha256sum < \"$p\") || { rm -f \"$p\"; exit %d; }; "
-                     "[ \"${s%%%% *}\" = %s ] || { rm -f \"$p\"; exit %d; }; "
-                     "chmod %s \"$p\" && mv -f \"$p\" %s",
-                     quoted, EXIT_NO_ROOM, EXIT_NO_DIGEST, sha256, EXIT_WRONG_DIGEST,
-                     is_executable ? "700" : "600", quoted);
+    nd_strbuf_printf(
+        &command,
+        "p=%s.part$$; cat > \"$p\" || { rm -f \"$p\"; exit %d; }; s=$(sha256sum < \"$p\") || { rm -f \"$p\"; "
+        "exit %d; }; [ \"${s%%%% *}\" = %s ] || { rm -f \"$p\"; exit %d; }; chmod %s \"$p\" && mv -f \"$p\" %s",
+        quoted, EXIT_NO_ROOM, EXIT_NO_DIGEST, sha256, EXIT_WRONG_DIGEST, is_executable ? "700" : "600", quoted);
     return nd_strbuf_take(&command);
 }
 

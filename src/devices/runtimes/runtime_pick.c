@@ -62,13 +62,11 @@ static enum nd_status add_part(struct nd_runtime_parts *parts, size_t source, si
     part.base = nd_path_base(part.name);
     if (!nd_is_clean_text(part.name)) {
         char *clean = nd_shown_text(part.name);
-        enum nd_status refused =
-            clean != NULL
-                ? nd_fail(err, ND_E_RUNTIME_SOURCE, parts->sources[source].path,
-                          "'%s' is refused: the name of '%.200s' is no UTF-8, or has characters that a "
-                          "terminal obeys",
-                          parts->sources[source].path, clean)
-                : nd_fail_memory(err);
+        enum nd_status refused = clean != NULL ? nd_fail(err, ND_E_RUNTIME_SOURCE, parts->sources[source].path,
+                                                         "'%s' is refused: the name of '%.200s' is no UTF-8, "
+                                                         "or has characters that a terminal obeys",
+                                                         parts->sources[source].path, clean)
+                                               : nd_fail_memory(err);
         free(clean);
         return refused;
     }

@@ -101,11 +101,10 @@ enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **pat
     }
     if (strcmp(abi, nd_abi_here()) == 0)
         return nd_agent_find(wanted, "", path, err);
-    return nd_fail(
-        err, ND_E_DEVICE_AGENT, abi,
-        "there is no npudiff-agent for %s; 'tools/build_agent %s' builds it, or $NPUDIFF_AGENTS names "
-        "the folder that holds '%s/%s'",
-        abi, abi, abi, agent_name);
+    return nd_fail(err, ND_E_DEVICE_AGENT, abi,
+                   "there is no npudiff-agent for %s; 'tools/build_agent %s' builds it, or $NPUDIFF_AGENTS "
+                   "names the folder that holds '%s/%s'",
+                   abi, abi, abi, agent_name);
 }
 
 /* ---- runtimes: see the header ---- */
@@ -670,10 +669,10 @@ static enum nd_status fail_other_abi(const struct nd_runtime_list *list, const c
     else if (!is_known)
         status = nd_runtime_fail_unknown(list, id, err);
     else
-        status = nd_fail(err, ND_E_RUNTIME_MISSING, id,
-                         "runtime '%s' is not installed for %s%s%s; add its libraries with 'npudiff runtimes "
-                         "add WHEEL...'",
-                         id, abi, names[0] != '\0' ? ", only for " : "", names);
+        status = nd_fail(
+            err, ND_E_RUNTIME_MISSING, id,
+            "runtime '%s' is not installed for %s%s%s; add its libraries with 'npudiff runtimes add WHEEL...'",
+            id, abi, names[0] != '\0' ? ", only for " : "", names);
     return status;
 }
 
@@ -731,10 +730,10 @@ enum nd_status nd_runtime_require(const struct nd_runtime_info *info, enum nd_ru
                        "onnxruntime-qnn as well ('npudiff runtimes add WHEEL...')",
                        info->id, info->abi);
     if (!is_for_agent && (info->net_run == NULL || info->backend_library == NULL))
-        return nd_fail(err, ND_E_RUNTIME_MISSING, info->id,
-                       "runtime '%s' (%s) has no qnn-net-run; it comes with a QAIRT SDK ('npudiff runtimes add "
-                       "FOLDER')",
-                       info->id, info->abi);
+        return nd_fail(
+            err, ND_E_RUNTIME_MISSING, info->id,
+            "runtime '%s' (%s) has no qnn-net-run; it comes with a QAIRT SDK ('npudiff runtimes add FOLDER')",
+            info->id, info->abi);
     return ND_OK;
 }
 

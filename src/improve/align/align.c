@@ -496,8 +496,7 @@ static enum nd_status check_model(const struct nd_model *model, struct nd_error 
     if (n_quantised == 0)
         return nd_fail(
             err, ND_E_ALIGN_FLOAT, nd_model_path(model),
-            "'%s' has no quantised layer; only a model with QuantizeLinear and DequantizeLinear can be "
-            "aligned",
+            "'%s' has no quantised layer; only a model with QuantizeLinear and DequantizeLinear can be aligned",
             nd_model_path(model));
     return nd_model_check_static(model, err);
 }
@@ -537,11 +536,10 @@ static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align
             "none of the %zu Conv, Gemm and MatMul layers of '%s' can be aligned; the first, '%s': %s",
             result->n_products, nd_model_path(job->original), first->name, first->obstacle);
     if (job->options->float_model != NULL && result->n_weighted > 0 && result->n_from_float == 0)
-        return nd_fail(
-            err, ND_E_ALIGN_REFERENCE, result->float_model,
-            "'%s' has the weights of none of the %zu layers of '%s': it is a different model, or weights were "
-            "changed before they were quantised (as when BatchNormalization is folded)",
-            result->float_model, result->n_weighted, nd_model_path(job->original));
+        return nd_fail(err, ND_E_ALIGN_REFERENCE, result->float_model,
+                       "'%s' has the weights of none of the %zu layers of '%s': it is a different model, or "
+                       "weights were changed before they were quantised (as when BatchNormalization is folded)",
+                       result->float_model, result->n_weighted, nd_model_path(job->original));
     return ND_OK;
 }
 

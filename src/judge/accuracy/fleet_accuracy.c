@@ -678,11 +678,10 @@ static enum nd_status tell(const struct found *found, char **why, struct nd_erro
     if (found->nan != NULL)
         nd_strbuf_printf(&text, "every value of '%s' with '%s' is NaN", found->nan, found->probe);
     else if (found->classifier != NULL && found->n_right == 0 && found->n_labelled >= ND_BROKEN_MIN_SAMPLES)
-        nd_strbuf_printf(
-            &text,
-            "not one of the %zu labelled samples of '%s' is right at '%s': the inputs, the labels or "
-            "the run are wrong",
-            found->n_labelled, found->probe, found->classifier);
+        nd_strbuf_printf(&text,
+                         "not one of the %zu labelled samples of '%s' is right at '%s': the inputs, the labels "
+                         "or the run are wrong",
+                         found->n_labelled, found->probe, found->classifier);
     if (text.len == 0 && !text.failed)
         return ND_OK;
     *why = nd_strbuf_take(&text);

@@ -489,14 +489,13 @@ static enum nd_status fail_loosening(const struct walk *walk, const struct nd_po
 {
     ND_FREED char *was = nd_policy_describe(earlier), *is = nd_policy_describe(later);
     bool has_tensor = nd_policy_has_tensors(later->gate);
-    return nd_fail(
-        walk->err, ND_E_CAMPAIGN_POLICY, walk->path,
-        "%s:%zu:%zu: '%s' contradicts '%s' of line %zu for device '%s'%s%s%s of model '%s'; a later, "
-        "looser gate "
-        "must carry reason, owner and until",
-        walk->path, later->mark.line + 1, later->mark.column + 1, is != NULL ? is : "?",
-        was != NULL ? was : "?", earlier->mark.line + 1, cell->device, has_tensor ? ", tensor '" : "",
-        has_tensor ? cell->tensor->name : "", has_tensor ? "'" : "", cell->model);
+    return nd_fail(walk->err, ND_E_CAMPAIGN_POLICY, walk->path,
+                   "%s:%zu:%zu: '%s' contradicts '%s' of line %zu for device '%s'%s%s%s of model '%s'; a "
+                   "later, looser gate must carry reason, owner and until",
+                   walk->path, later->mark.line + 1, later->mark.column + 1, is != NULL ? is : "?",
+                   was != NULL ? was : "?", earlier->mark.line + 1, cell->device,
+                   has_tensor ? ", tensor '" : "", has_tensor ? cell->tensor->name : "", has_tensor ? "'" : "",
+                   cell->model);
 }
 
 static enum nd_status check_cell(const struct walk *walk, size_t r, const struct nd_policy_cell *cell,
@@ -625,15 +624,14 @@ enum nd_status nd_policy_check(const struct nd_policy *policy, const struct nd_s
                                  scope->models[m].name);
         }
         if (status == ND_OK && !is_covered)
-            status =
-                fail_at(&walk, rule,
-                        rule->gate == ND_POLICY_ACCURACY
-                            ? "matches nothing: no probe with labels at an output that it names"
-                        : rule->gate == ND_POLICY_TARGET
-                            ? "matches nothing: no probe with a target ('target:OUTPUT') of an output that "
-                              "it names"
-                            : "matches nothing",
-                        NULL);
+            status = fail_at(
+                &walk, rule,
+                rule->gate == ND_POLICY_ACCURACY
+                    ? "matches nothing: no probe with labels at an output that it names"
+                : rule->gate == ND_POLICY_TARGET
+                    ? "matches nothing: no probe with a target ('target:OUTPUT') of an output that it names"
+                    : "matches nothing",
+                NULL);
     }
     return status;
 }

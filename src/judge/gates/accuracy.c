@@ -77,11 +77,10 @@ static enum nd_status find_fall(const struct nd_qualification *q, const struct n
             return ND_OK;
         }
         if (text.len == 0)
-            nd_strbuf_printf(
-                &text,
-                "%zu of %zu samples of '%s' are right at '%s', and %zu were last time with the same "
-                "model; if that is as it should be, --force accepts it",
-                now, n, study->probe, study->tensor, before);
+            nd_strbuf_printf(&text,
+                             "%zu of %zu samples of '%s' are right at '%s', and %zu were last time with the "
+                             "same model; if that is as it should be, --force accepts it",
+                             now, n, study->probe, study->tensor, before);
     }
     if (text.len == 0 && !text.failed)
         return ND_OK;

@@ -208,8 +208,7 @@ static enum nd_status check(const struct nd_encodings *encodings, const struct n
         if (!(stated->zero_points[i] >= low && stated->zero_points[i] <= high))
             return nd_fail(err, ND_E_ENCODINGS_FORMAT, stated->name,
                            "'%s': tensor '%s': zero point %zu is %.17g, outside of the quantised values "
-                           "%.0f..%.0f of %d bits "
-                           "(an offset lies in -%.0f..0)",
+                           "%.0f..%.0f of %d bits (an offset lies in -%.0f..0)",
                            encodings->path, stated->name, i, stated->zero_points[i], low, high, stated->bits,
                            high - low);
     }

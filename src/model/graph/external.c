@@ -220,11 +220,10 @@ static enum nd_status count_holes(const char *path, uint64_t *n_holes, struct nd
     close(fd);
     if (*n_holes <= max_hole_bytes)
         return ND_OK;
-    return nd_fail(
-        err, ND_E_MODEL_EXTERNAL, path,
-        "external data '%s' has %llu bytes, but at most %llu of them are on the disk; a model's files "
-        "may have no more than 4 GiB of such holes in all",
-        path, (unsigned long long)size, (unsigned long long)(*n_holes < size ? size - *n_holes : 0));
+    return nd_fail(err, ND_E_MODEL_EXTERNAL, path,
+                   "external data '%s' has %llu bytes, but at most %llu of them are on the disk; a model's "
+                   "files may have no more than 4 GiB of such holes in all",
+                   path, (unsigned long long)size, (unsigned long long)(*n_holes < size ? size - *n_holes : 0));
 }
 
 static void drop_repeated(struct nd_external *external)
@@ -298,8 +297,7 @@ static enum nd_status check_length(const Onnx__TensorProto *tensor, struct place
     if (place->has_length)
         return nd_fail(
             err, ND_E_MODEL_GRAPH, nd_onnx_text(tensor->name),
-            "constant '%s' has other data than its shape and type say: %llu bytes in '%s', and %zu are "
-            "needed",
+            "constant '%s' has other data than its shape and type say: %llu bytes in '%s', and %zu are needed",
             nd_onnx_text(tensor->name), (unsigned long long)place->length, path, needed);
     place->length = needed;
     return ND_OK;

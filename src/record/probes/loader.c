@@ -765,11 +765,10 @@ static enum nd_status load_sample(struct nd_loader *loader, const char *file, si
     if (nd_ends_with(file, ".npz"))
         return nd_user_load_npz(loader, file, sample, err);
     if (loader->probe->n_inputs != 1)
-        return nd_fail(
-            err, ND_E_PROBE_INPUT, file,
-            "'%s' is one array, but the model has %zu inputs; each sample needs a .npz, or each input a "
-            "file of its name",
-            file, loader->probe->n_inputs);
+        return nd_fail(err, ND_E_PROBE_INPUT, file,
+                       "'%s' is one array, but the model has %zu inputs; each sample needs a .npz, or each "
+                       "input a file of its name",
+                       file, loader->probe->n_inputs);
     return nd_user_load_npy(loader, file, 0, sample, err);
 }
 

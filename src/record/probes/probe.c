@@ -202,10 +202,10 @@ enum nd_status nd_quantiser_init(struct nd_probe_quantiser *quantiser, const str
     if (quant->n > 1) {
         if (quant->axis < 0 || quant->axis >= target->shape.rank ||
             (uint64_t)target->shape.dims[quant->axis] != quant->n)
-            return nd_fail(err, ND_E_MODEL_GRAPH, target->name,
-                           "the quantiser of input '%s' has %zu scales on axis %d, where the input has no such "
-                           "dimension",
-                           target->name, quant->n, quant->axis);
+            return nd_fail(
+                err, ND_E_MODEL_GRAPH, target->name,
+                "the quantiser of input '%s' has %zu scales on axis %d, where the input has no such dimension",
+                target->name, quant->n, quant->axis);
         for (int d = quant->axis + 1; d < target->shape.rank; d++)
             made.n_inner *= (size_t)target->shape.dims[d];
     }
@@ -318,8 +318,7 @@ static enum nd_status nd_generate_check_ties(const struct nd_probe_target *targe
             n_targets == 1 ? "input " : "no input has, input ", name);
     return nd_fail(err, ND_E_PROBE_SPEC, name,
                    "probe 'ties' needs a float input that is quantised inside the model; %s'%s' takes %s "
-                   "quantised values, "
-                   "which are never rounded",
+                   "quantised values, which are never rounded",
                    n_targets == 1 ? "input " : "no input is one, input ", name,
                    nd_dtype_name(targets[0].dtype));
 }
@@ -708,11 +707,10 @@ static enum nd_status check_values(const struct nd_probe *probe, struct nd_error
         size_t n = elem_bytes > 0 ? input->sample_bytes / elem_bytes : 0;
         size_t at = find_special(input->dtype, input->data, n * probe->n_samples);
         if (at < n * probe->n_samples)
-            return nd_fail(
-                err, ND_E_PROBE_VALUES, input->name,
-                "probe '%s': input '%s' holds NaN or an infinity in sample %zu, element %zu ('npudiff "
-                "capture' feeds it with --allow-nonfinite)",
-                probe->name, input->name, at / n, at % n);
+            return nd_fail(err, ND_E_PROBE_VALUES, input->name,
+                           "probe '%s': input '%s' holds NaN or an infinity in sample %zu, element %zu "
+                           "('npudiff capture' feeds it with --allow-nonfinite)",
+                           probe->name, input->name, at / n, at % n);
     }
     return ND_OK;
 }

@@ -66,11 +66,10 @@ static enum nd_status use_count(struct nd_qnr *run, struct nd_yaml *yaml, struct
                             "'inferences_completed' is %s, but there are only %zu folders Result_<i>", text,
                             run->n_results);
     if (n < run->n_results)
-        return nd_qnr_cut(
-            run, (size_t)n, err,
-            "'%s' states %s inferences_completed, but there are %zu folders Result_<i>: those from "
-            "Result_%s on are left out",
-            yaml->file.path, text, run->n_results, text);
+        return nd_qnr_cut(run, (size_t)n, err,
+                          "'%s' states %s inferences_completed, but there are %zu folders Result_<i>: those "
+                          "from Result_%s on are left out",
+                          yaml->file.path, text, run->n_results, text);
     return nd_qnr_fact(run, "metadata", NULL, err, "%s inferences completed", text);
 }
 
@@ -158,8 +157,7 @@ static enum nd_status check_build(struct nd_qnr *run, const char *path, const ch
             break;
         return nd_fail(
             err, ND_E_QNN_STATED, path,
-            "'%s' says that SDK build %s ran, but the context was made by the newer %s, which it cannot "
-            "load",
+            "'%s' says that SDK build %s ran, but the context was made by the newer %s, which it cannot load",
             path, ran, made);
     }
     return nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s, run by %s", made, ran);

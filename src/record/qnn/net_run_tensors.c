@@ -252,11 +252,10 @@ enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err)
     if (is_memory || run->output == NULL)
         return nd_fail_memory(err);
     if (run->base != NULL && !is_folder(run->output))
-        return nd_fail(
-            err, ND_E_IMPORT_NOTHING, run->output,
-            "'%s' is prepared, but has no folder 'output': run.sh was not run or ended before qnn-net-run (see "
-            "'stderr.txt' there), or what it made is not here",
-            run->base);
+        return nd_fail(err, ND_E_IMPORT_NOTHING, run->output,
+                       "'%s' is prepared, but has no folder 'output': run.sh was not run or ended before "
+                       "qnn-net-run (see 'stderr.txt' there), or what it made is not here",
+                       run->base);
     enum nd_status status = choose_graph(run, err);
     return status == ND_OK ? count_results(run, err) : status;
 }
@@ -427,12 +426,11 @@ enum nd_status nd_qnr_compare_floats(const struct nd_qnr_tensor *t, const struct
         double real = (qvalue - (double)t->quant->zero_point[c]) * (double)t->quant->scale[c];
         if (fabs((double)floats[i] - real) <= ldexp(fabs(real), -22))
             continue;
-        return nd_fail(
-            err, ND_E_QNN_VALUES, source->path,
-            "%s: element %zu of '%s' is %.9g, but its native file has quantised value %.0f, which is %.9g "
-            "(scale %.9g, zero point %lld)",
-            source->what, i, t->file, (double)floats[i], qvalue, real, (double)t->quant->scale[c],
-            (long long)t->quant->zero_point[c]);
+        return nd_fail(err, ND_E_QNN_VALUES, source->path,
+                       "%s: element %zu of '%s' is %.9g, but its native file has quantised value %.0f, which "
+                       "is %.9g (scale %.9g, zero point %lld)",
+                       source->what, i, t->file, (double)floats[i], qvalue, real, (double)t->quant->scale[c],
+                       (long long)t->quant->zero_point[c]);
     }
     return ND_OK;
 }
@@ -518,11 +516,10 @@ static enum nd_status find_type(struct nd_qnr *run, struct nd_qnr_tensor *t, str
         t->dtype = t->tensor->dtype;
         from = "the model";
     } else {
-        return nd_fail(
-            err, ND_E_QNN_UNSTATED, t->file,
-            "nothing states the type of the native tensor '%s': --context-json, --model, 'dtype' in a "
-            "--map, or import a prepared folder",
-            t->file);
+        return nd_fail(err, ND_E_QNN_UNSTATED, t->file,
+                       "nothing states the type of the native tensor '%s': --context-json, --model, 'dtype' in "
+                       "a --map, or import a prepared folder",
+                       t->file);
     }
     return nd_qnr_fact(run, "types", name_of(t), err, "%s", from);
 }
@@ -611,10 +608,10 @@ static enum nd_status find_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, st
     } else if (run->options->assumes_float32 && t->dtype == ND_DTYPE_F32 && !t->has_native) {
         return assume_shape(run, t, err);
     } else {
-        return nd_fail(err, ND_E_QNN_UNSTATED, t->file,
-                       "nothing states the shape of '%s': --context-json or --model does, or import a prepared "
-                       "folder%s",
-                       t->file, t->has_native ? "" : "; --assume float32 takes it as it is");
+        return nd_fail(
+            err, ND_E_QNN_UNSTATED, t->file,
+            "nothing states the shape of '%s': --context-json or --model does, or import a prepared folder%s",
+            t->file, t->has_native ? "" : "; --assume float32 takes it as it is");
     }
     enum nd_status status = find_layout(run, t, is_of_model, err);
     return status == ND_OK ? nd_qnr_fact(run, "shapes", name_of(t), err, "%s", from) : status;

@@ -94,14 +94,13 @@ static enum nd_status put_script(const struct nd_prepare_work *work, struct nd_e
     const char *level = work->options->profiling_level;
     struct nd_strbuf text = {0};
     nd_strbuf_puts(&text, script_head);
-    nd_strbuf_printf(
-        &text,
-        "for library in libQnnHtp.so libQnnHtpNetRunExtensions.so libQnnSystem.so libQnnHtpV%sStub.so "
-        "libQnnHtpV%sSkel.so; do\n"
-        "    [ -f \"$qnn/$library\" ] || echo \"run.sh: no $library in '$qnn': the system's own is tried\" "
-        ">&2\n"
-        "done\n",
-        arch + (arch[0] == 'v'), arch + (arch[0] == 'v'));
+    nd_strbuf_printf(&text,
+                     "for library in libQnnHtp.so libQnnHtpNetRunExtensions.so libQnnSystem.so "
+                     "libQnnHtpV%sStub.so libQnnHtpV%sSkel.so; do\n"
+                     "    [ -f \"$qnn/$library\" ] || echo \"run.sh: no $library in '$qnn': the system's own "
+                     "is tried\" >&2\n"
+                     "done\n",
+                     arch + (arch[0] == 'v'), arch + (arch[0] == 'v'));
     nd_strbuf_puts(&text, script_tail);
     nd_strbuf_puts(&text, "\"$run\" --retrieve_context " ND_PREPARED_BINARY
                           " --backend libQnnHtp.so --input_list input_list.txt \\\n"
@@ -109,11 +108,11 @@ static enum nd_status put_script(const struct nd_prepare_work *work, struct nd_e
                           "    --output_dir \"$out/output\" \\\n");
     if (level != NULL)
         nd_strbuf_printf(&text, "    --profiling_level %s \\\n", level);
-    nd_strbuf_puts(&text, "    --config_file config.json \"$@\" >\"$out/stdout.txt\" 2>\"$out/stderr.txt\" "
-                          "</dev/null\n"
-                          "code=$?\n"
-                          "cat \"$out/stderr.txt\" >&2\n"
-                          "finish $code\n");
+    nd_strbuf_puts(
+        &text, "    --config_file config.json \"$@\" >\"$out/stdout.txt\" 2>\"$out/stderr.txt\" </dev/null\n"
+               "code=$?\n"
+               "cat \"$out/stderr.txt\" >&2\n"
+               "finish $code\n");
     enum nd_status status = put_text(work, "run.sh", &text, err);
     ND_FREED char *path = nd_path_join(work->folder, "run.sh");
     if (status == ND_OK && (path == NULL || chmod(path, 0755) != 0))
@@ -137,8 +136,7 @@ static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_e
     nd_strbuf_printf(
         &text,
         "%s for %s (%s, soc_model %d, Hexagon %s)\n"
-        "%zu inference%s, %zu output%s each. Made by npudiff %s; npudiff.json says what every file "
-        "is.\n\n",
+        "%zu inference%s, %zu output%s each. Made by npudiff %s; npudiff.json says what every file is.\n\n",
         nd_path_base(nd_model_path(work->model)), chipset->sm, chipset->marketing, chipset->soc_model,
         chipset->arch, n_samples, n_samples == 1 ? "" : "s", work->n_outputs, work->n_outputs == 1 ? "" : "s",
         nd_version());
@@ -236,8 +234,7 @@ static enum nd_status quantise_sample(const struct nd_prepare_work *work,
     if (input->dtype != ND_DTYPE_F32 || tensor->quant == NULL)
         return nd_fail(
             err, ND_E_PREPARE_INPUT, input->name,
-            "input '%s' is %s and quantised in a way that is not handled here: float32 with constant "
-            "scales is",
+            "input '%s' is %s and quantised in a way that is not handled here: float32 with constant scales is",
             input->name, nd_dtype_name(input->dtype));
     ND_TRY(nd_quantiser_init(&quantiser, &target, err));
     ND_TRY(nd_shape_n_elems(&input->shape, &n, err));

@@ -114,9 +114,8 @@ static void put_digest(struct nd_strbuf *out, const struct nd_asset *asset)
 static void put_policy(struct nd_strbuf *out, const struct whole_page *whole)
 {
     static const char *const elements[] = {"script", "style"};
-    nd_strbuf_puts(out,
-                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
-                   "base-uri 'none'; form-action 'none'");
+    nd_strbuf_puts(out, "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src "
+                        "data:; base-uri 'none'; form-action 'none'");
     for (size_t e = 0; e < 2; e++) {
         nd_strbuf_printf(out, "; %s-src", elements[e]);
         for (size_t i = 0; i < whole->n_texts; i++)
@@ -215,9 +214,8 @@ static enum nd_status put_together(const struct whole_page *whole, char **out, s
     put_header(&page, whole);
     nd_html_puts(&page, "<main>\n");
     nd_html_puts(&page, whole->views);
-    nd_html_puts(&page,
-                 "</main>\n<footer><p>This file is complete: it loads nothing and sends nothing. What each "
-                 "number means: docs/guides/report.md of npudiff.</p></footer>\n");
+    nd_html_puts(&page, "</main>\n<footer><p>This file is complete: it loads nothing and sends nothing. What "
+                        "each number means: docs/guides/report.md of npudiff.</p></footer>\n");
     put_data(&buf, whole->data);
     put_all_inline(&buf, whole, "script");
     nd_html_puts(&page, "</body>\n</html>\n");
@@ -292,12 +290,11 @@ static enum nd_status sort_document(struct nd_page_part *parts, size_t *n_parts,
 {
     enum nd_page_document kind = kind_of(tree);
     if (kind == ND_PAGE_N_DOCUMENTS)
-        return nd_fail(
-            err, ND_E_REPORT_DOCUMENT, document->name,
-            "'%s' is no result that a report can be made of: it can be made of what compare, explain, "
-            "placement, latency, golden check, golden diff, golden history, qualify, align and promote print "
-            "with --json",
-            document->name);
+        return nd_fail(err, ND_E_REPORT_DOCUMENT, document->name,
+                       "'%s' is no result that a report can be made of: it can be made of what compare, "
+                       "explain, placement, latency, golden check, golden diff, golden history, qualify, align "
+                       "and promote print with --json",
+                       document->name);
     struct nd_page_part *part = part_of(parts, n_parts, document->model != NULL ? document->model : "");
     if (part == NULL)
         return nd_fail(err, ND_E_REPORT_DOCUMENT, document->name, "more than %d models in one report",

@@ -75,11 +75,10 @@ static void put_quantisation(struct nd_page *page, const struct nd_page_part *pa
                    " dB at the outputs (signal over error, against the float model; samples: %.0f).</p>\n",
                    nd_doc_number(found, ND_KEY_OUTPUT_EFFECT_SAMPLES));
     nd_html_scroll(page, "Quantisation by layer", true);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Layers whose quantisation matters most at the outputs. "
-                 "Gains were computed with the change made, not estimated.</caption>");
-    nd_html_heads(page, "Layer|Operator|#Share of the effects|#Alone at the outputs, dB|#The tensor itself, dB|"
-                        "Why|What would help");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Layers whose quantisation matters most at the "
+                       "outputs. Gains were computed with the change made, not estimated.</caption>");
+    nd_html_heads(page, "Layer|Operator|#Share of the effects|#Alone at the outputs, dB|#The tensor itself, "
+                        "dB|Why|What would help");
     json_array_foreach(ranked, i, name)
     {
         const json_t *layer =
@@ -251,9 +250,8 @@ static void put_layers(struct nd_page *page, const struct nd_page_part *part, co
     nd_html_name(page, nd_page_device_label(part, device));
     nd_html_puts(page, "</summary>");
     nd_html_scroll(page, "Budget of the layers", true);
-    nd_html_puts(
-        page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against the float "
-              "model, in LSB&sup2;");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against "
+                       "the float model, in LSB&sup2;");
     if (json_array_size(layers) > most)
         nd_html_printf(page, ": the %zu layers of %zu with the largest error", most, json_array_size(layers));
     nd_html_puts(page, "</caption>");
@@ -291,11 +289,11 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
     }
     put_legend(page);
     nd_html_scroll(page, "Error budget", false);
-    nd_html_printf(page,
-                   "<table><caption>Mean squared error of the model's outputs against the float model, in "
-                   "LSB&sup2;, with 95 %% intervals over samples; samples examined: %.0f. Identical devices "
-                   "share a row.</caption>",
-                   nd_doc_number(explanation, ND_KEY_SAMPLES));
+    nd_html_printf(
+        page,
+        "<table><caption>Mean squared error of the model's outputs against the float model, in LSB&sup2;, with "
+        "95 %% intervals over samples; samples examined: %.0f. Identical devices share a row.</caption>",
+        nd_doc_number(explanation, ND_KEY_SAMPLES));
     nd_html_heads(page, "Device|Shares|#The chip's share|#Error|#Quantisation|#Chip|#Interaction");
     json_array_foreach(devices, d, device)
     {

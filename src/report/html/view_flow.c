@@ -97,11 +97,9 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     if (json_array_size(layers) > most)
         nd_html_printf(page, ": the %zu of %zu with the most effect and the most differences", most,
                        json_array_size(layers));
-    nd_html_puts(
-        page,
-        ". Introduced here: values that differ from "
-        "the layer computed exactly from its own inputs. Passed on: values that differ because the inputs did. "
-        "Effect: output values that change where this layer alone is as on the device.</caption>");
+    nd_html_puts(page, ". Introduced here: values that differ from the layer computed exactly from its own "
+                       "inputs. Passed on: values that differ because the inputs did. Effect: output values "
+                       "that change where this layer alone is as on the device.</caption>");
     nd_html_heads(page,
                   "Layer|Operator|#Introduced here|#Passed on|#Amplification|#Effect on the outputs|State");
     put_layers(page, part, layers, d, most);

@@ -48,8 +48,8 @@ static void put_wall(struct nd_page *page, const json_t *chart)
     size_t c, s;
     nd_html_scroll(page, "Chipsets by SDKs", false);
     nd_html_puts(page,
-                 "<table><caption>Equal letters: equal in every tensor. A question mark: not repeatable, "
-                 "so that noise may be the difference</caption><thead><tr><th scope=\"col\">Chipset</th>");
+                 "<table><caption>Equal letters: equal in every tensor. A question mark: not repeatable, so "
+                 "that noise may be the difference</caption><thead><tr><th scope=\"col\">Chipset</th>");
     json_array_foreach(sdks, s, sdk)
     {
         nd_html_puts(page, "<th scope=\"col\">");
@@ -168,9 +168,8 @@ static void put_tensors(struct nd_page *page, const json_t *chart)
     if (n == 0)
         return;
     nd_html_scroll(page, "Tensors that changed", false);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Tensors that changed, with a letter by SDK, the oldest "
-                 "first; equal letters are equal bits");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Tensors that changed, with a letter by SDK, the "
+                       "oldest first; equal letters are equal bits");
     if (n > MAX_ROWS)
         nd_html_printf(page, ": the first %d of %zu", MAX_ROWS, n);
     nd_html_puts(page, "</caption>");

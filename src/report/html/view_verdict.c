@@ -186,9 +186,8 @@ static void put_changed_devices(struct nd_page *page, const json_t *document)
     const json_t *device;
     size_t i;
     nd_html_scroll(page, "Before and after", false);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the outputs "
-                 "to the float model, in dB, and right classes</caption>");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
+                       "outputs to the float model, in dB, and right classes</caption>");
     nd_html_heads(page, "Device|#Before|#After|#Right before|#Right after");
     json_array_foreach(nd_doc_get(document, ND_KEY_DEVICES), i, device)
     {
@@ -203,9 +202,8 @@ static void put_promoted_layers(struct nd_page *page, const json_t *document)
     const json_t *layer;
     size_t i;
     nd_html_scroll(page, "Layers that were promoted", false);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Layers that get more bits, each beside those before it; "
-                 "gains in dB, cost in percent of the model's bytes or multiply-adds</caption>");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Layers that get more bits, each beside those before "
+                       "it; gains in dB, cost in percent of the model's bytes or multiply-adds</caption>");
     nd_html_heads(page, "Layer|Operators|Change|#Predicted|#Measured|#Cost, %");
     json_array_foreach(nd_doc_get(document, ND_KEY_LAYERS), i, layer)
     {
@@ -237,9 +235,8 @@ static void put_accuracy_cost(struct nd_page *page, const json_t *document)
     if (json_array_size(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS)) == 0)
         return;
     nd_html_scroll(page, "Before and after", false);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the outputs, "
-                 "in dB, and right classes, in exact arithmetic</caption>");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
+                       "outputs, in dB, and right classes, in exact arithmetic</caption>");
     nd_html_heads(page, "Output|#Before|#After|#Right before|#Right after");
     json_array_foreach(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS), i, output)
     {
@@ -634,10 +631,9 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
             n = put_findings_of(page, part, device, ND_KEY_UNEXPLAINED, "unknown", n);
     }
     if (n == 0)
-        nd_html_puts(page,
-                     "<li>No layer has a fault, and every layer that was examined follows known "
-                     "arithmetic or is within 1 LSB of exact rounding: the differences are the chips' healthy "
-                     "rounding.</li>\n");
+        nd_html_puts(
+            page, "<li>No layer has a fault, and every layer that was examined follows known arithmetic or is "
+                  "within 1 LSB of exact rounding: the differences are the chips' healthy rounding.</li>\n");
     else if (n > MAX_FINDINGS)
         nd_html_printf(page, "<li>and %zu more: see <a href=\"#%sflow\">Error flow</a></li>\n",
                        n - MAX_FINDINGS, part->prefix);

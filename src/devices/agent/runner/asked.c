@@ -222,11 +222,10 @@ static enum nd_status take_floats(struct nd_asked *asked, const struct nd_answer
         return nd_fail_memory(err);
     ND_TRY(nd_grid_take(&grid, came->data, asked->qvalues, &off, err));
     if (off.n > 0 && !rules->rounds_off_grid)
-        return nd_fail(
-            err, ND_E_RUNNER_GRID, asked->name,
-            "runner '%s' sent '%s' as floats, of which %zu of %zu are no quantised values: they are up to "
-            "%.3g steps away from one; 'off-grid=round' takes the nearest",
-            rules->runner, asked->name, off.n, n, off.largest);
+        return nd_fail(err, ND_E_RUNNER_GRID, asked->name,
+                       "runner '%s' sent '%s' as floats, of which %zu of %zu are no quantised values: they are "
+                       "up to %.3g steps away from one; 'off-grid=round' takes the nearest",
+                       rules->runner, asked->name, off.n, n, off.largest);
     asked->n_values += n;
     asked->off.n += off.n;
     asked->off.largest = fmax(asked->off.largest, off.largest);

@@ -296,11 +296,10 @@ static enum nd_status fail_frame(struct nd_runner_connection *connection, enum n
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
                        "runner '%s' did not answer in time while it was to %s", connection->name, doing);
     case ND_FRAME_RUBBISH:
-        return nd_fail(
-            err, ND_E_RUNNER_PROTOCOL, connection->name,
-            "runner '%s' does not speak the protocol: where a frame should begin it wrote '%s'; is it "
-            "something that a library prints on standard output?",
-            connection->name, problem);
+        return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
+                       "runner '%s' does not speak the protocol: where a frame should begin it wrote '%s'; is "
+                       "it something that a library prints on standard output?",
+                       connection->name, problem);
     case ND_FRAME_JSON:
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
                        "runner '%s' sent a message that is not JSON: %s", connection->name, problem);

@@ -436,8 +436,7 @@ static void tell_off_grid(const struct nd_runtime_session *session)
             continue;
         snprintf(text, sizeof text,
                  "tensor '%.200s': %zu of %zu values are no quantised values; they are up to %.3g steps away "
-                 "from one, "
-                 "and became the nearest",
+                 "from one, and became the nearest",
                  asked->name, asked->off.n, asked->n_values, asked->off.largest);
         connection->log(connection->log_context, 2, "npudiff", text);
     }

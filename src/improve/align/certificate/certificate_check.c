@@ -192,11 +192,10 @@ static enum nd_status check_content(struct nd_certificate_checker *c, struct nd_
     const char *stated = nd_certificate_text(c->certificate->root, "digest");
     enum nd_status status = nd_json_digest(c->certificate->root, hex, err);
     if (status == ND_OK && strcmp(stated, hex) != 0)
-        status = nd_certificate_refuse(
-            c, err, "content",
-            "the certificate was changed after it was written: the digest of its content is %s, and "
-            "it states '%s'",
-            hex, stated);
+        status = nd_certificate_refuse(c, err, "content",
+                                       "the certificate was changed after it was written: the digest of its "
+                                       "content is %s, and it states '%s'",
+                                       hex, stated);
     return status;
 }
 
@@ -249,9 +248,9 @@ static enum nd_status check_shapes(struct nd_certificate_checker *c, struct nd_e
             is_same = json_integer_value(json_array_get(shape, (size_t)d)) == input->shape.dims[d];
     }
     return is_same ? ND_OK
-                   : nd_certificate_refuse(c, err, "file",
-                                           "the model's inputs have other names or dimensions than in the "
-                                           "certificate");
+                   : nd_certificate_refuse(
+                         c, err, "file",
+                         "the model's inputs have other names or dimensions than in the certificate");
 }
 
 static enum nd_status check_behaviour(struct nd_certificate_checker *c, const json_t *stated,
@@ -260,11 +259,10 @@ static enum nd_status check_behaviour(struct nd_certificate_checker *c, const js
     char digits[ND_CERTIFICATE_DIGEST_BYTES];
     enum nd_status status = nd_align_behaviour(c->model, arithmetic, digits, err);
     if (status == ND_OK && strcmp(nd_certificate_text(stated, "behaviour"), digits) != 0)
-        status = nd_certificate_refuse(
-            c, err, "arithmetic",
-            "%s of this npudiff (%s) gives other values for this model than %s of npudiff %s, which "
-            "wrote the certificate: align the model again",
-            arithmetic->name, nd_version(), arithmetic->name, c->check->version);
+        status = nd_certificate_refuse(c, err, "arithmetic",
+                                       "%s of this npudiff (%s) gives other values for this model than %s of "
+                                       "npudiff %s, which wrote the certificate: align the model again",
+                                       arithmetic->name, nd_version(), arithmetic->name, c->check->version);
     return status;
 }
 
@@ -328,8 +326,7 @@ static enum nd_status check_layer(struct nd_certificate_checker *c, const json_t
         if (!has_sums(stated, layer))
             return nd_certificate_refuse(
                 c, err, "proof",
-                "the proof of '%s' covers %.0f sums of %zu channels, other numbers than the certificate "
-                "states",
+                "the proof of '%s' covers %.0f sums of %zu channels, other numbers than the certificate states",
                 layer->name, layer->n_sums, layer->n_channels);
         check->n_proven_again++;
         check->n_sums += layer->n_sums;

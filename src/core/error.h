@@ -29,4 +29,7 @@ void nd_error_context(struct nd_error *err, const char *fmt, ...) ND_PRINTF(2, 3
             return tried_;                                                                                     \
     } while (0)
 
+/* The same for memory: nd_fail_memory(err) unless it was made. `ND_TRY_MEMORY(path != NULL, err);` */
+#define ND_TRY_MEMORY(is_made, err) ND_TRY((is_made) ? ND_OK : nd_fail_memory(err))
+
 #endif

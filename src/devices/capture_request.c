@@ -141,8 +141,7 @@ enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const
         made.zero_point = tensor->quant.zero_point[0];
     }
     made.output = nd_strdup(floats.tensor);
-    if (made.output == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made.output != NULL, err);
     *out = made;
     return ND_OK;
 }
@@ -163,8 +162,7 @@ static enum nd_status make_model(const struct nd_capture_job *capture, const cha
                    : nd_fail(err, ND_E_FILE_OPEN, original, "cannot find '%s': %s", original, strerror(errno));
     }
     *path = nd_path_join(capture->folder, name);
-    if (*path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(*path != NULL, err);
     return is_untouched
                ? nd_model_write_whole(capture->model, *path, err)
                : nd_model_write_shown(capture->model, tensors, n_tensors, capture->as_floats, *path, err);
@@ -193,8 +191,7 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const 
     bool exposes_all = !records_any(capture, p);
     ND_FREED size_t *exposed = nd_calloc(capture->n_tensors, sizeof *exposed);
     pass->checks = nd_calloc(planned != NULL ? planned->n_checks : 0, sizeof *pass->checks);
-    if (exposed == NULL || pass->checks == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(exposed != NULL && pass->checks != NULL, err);
     size_t n_exposed = 0;
     for (size_t i = 0; planned != NULL && i < planned->n_checks; i++)
         pass->checks[pass->n_checks++] = planned->checks[i];
@@ -303,8 +300,8 @@ static enum nd_status choose_tensors(struct nd_capture_job *capture, struct nd_e
     capture->tensors = nd_calloc(n, sizeof *capture->tensors);
     capture->pass_of_tensor = nd_calloc(n, sizeof *capture->pass_of_tensor);
     capture->as_floats = nd_calloc(nd_model_n_tensors(capture->model), sizeof *capture->as_floats);
-    if (capture->tensors == NULL || capture->pass_of_tensor == NULL || capture->as_floats == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(capture->tensors != NULL && capture->pass_of_tensor != NULL && capture->as_floats != NULL,
+                  err);
     for (size_t i = 0; i < n; i++) {
         capture->n_tensors = i + 1;
         ND_TRY(

@@ -33,8 +33,7 @@ static enum nd_status nd_device_set_option(struct nd_device *device, const char 
         if (strcmp(device->option_keys[i], key) != 0)
             continue;
         char *copy = nd_strdup(value);
-        if (copy == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(copy != NULL, err);
         free(device->option_values[i]);
         device->option_values[i] = copy;
         return ND_OK;
@@ -46,8 +45,7 @@ static enum nd_status nd_device_set_option(struct nd_device *device, const char 
     char **values = realloc(device->option_values, n * sizeof *values);
     if (values != NULL)
         device->option_values = values;
-    if (keys == NULL || values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(keys != NULL && values != NULL, err);
     keys[n - 1] = nd_strdup(key);
     values[n - 1] = nd_strdup(value);
     device->n_options = n;
@@ -268,8 +266,7 @@ static enum nd_status nd_exec_parse(const char *uri, struct nd_device *out, stru
 {
     struct nd_device device = {.kind = ND_DEVICE_EXEC, .n_threads = 1};
     char *text = nd_strdup(uri + strlen(scheme));
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     char *query = strchr(text, '?');
     if (query != NULL)
         *query++ = '\0';
@@ -528,8 +525,7 @@ static enum nd_status parse_plain(const char *uri, const char *what, struct nd_d
                                   struct nd_error *err)
 {
     ND_FREED char *text = nd_strdup(what);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     char *query = strchr(text, '?');
     if (query != NULL)
         *query++ = '\0';
@@ -545,8 +541,7 @@ static enum nd_status parse_plain(const char *uri, const char *what, struct nd_d
     /* As a reference the CPU provider must not fuse quantised groups into operators of other arithmetic; an
      * NPU gets what applications use. */
     device->optimisation = nd_strdup(nd_device_is_npu(device->kind) ? "all" : "disable");
-    if (device->optimisation == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->optimisation != NULL, err);
     if (device->transport == ND_TRANSPORT_NONE)
         ND_TRY(nd_device_name(device, query, err));
     if (device->transport == ND_TRANSPORT_NONE)

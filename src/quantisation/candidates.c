@@ -451,8 +451,7 @@ enum nd_status nd_equalise_all(const struct nd_study *study, struct nd_equalised
 {
     size_t n = 0, *pairs = nd_calloc(study->n_pairs, sizeof *pairs);
     *out = (struct nd_equalised){0};
-    if (pairs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(pairs != NULL, err);
     for (size_t p = 0; p < study->n_pairs; p++)
         if (is_known(study, &study->pairs[p]))
             pairs[n++] = p;

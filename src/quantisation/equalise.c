@@ -119,9 +119,9 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
     w->second = nd_calloc(w->n, sizeof *w->second);
     w->out->values = nd_calloc(4 * w->n, sizeof *w->out->values);
     w->out->changes = nd_calloc(n_changes, sizeof *w->out->changes);
-    if (w->factors == NULL || w->layers == NULL || w->first == NULL || w->second == NULL ||
-        w->out->values == NULL || w->out->changes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->factors != NULL && w->layers != NULL && w->first != NULL && w->second != NULL &&
+                      w->out->values != NULL && w->out->changes != NULL,
+                  err);
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < w->n && status == ND_OK; i++) {
         status = add_layer(w, &pair_of(w, i)->first, &w->first[i], err);
@@ -130,8 +130,7 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
         if (status == ND_OK)
             status = add_bias(w, &w->layers[w->first[i]], err);
         w->factors[i] = nd_calloc(pair_of(w, i)->n_channels, sizeof **w->factors);
-        if (w->factors[i] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(w->factors[i] != NULL, err);
         for (size_t c = 0; c < pair_of(w, i)->n_channels; c++)
             w->factors[i][c] = 1;
     }
@@ -241,8 +240,7 @@ static enum nd_status balance(struct work *w, size_t i, double *moved, struct nd
     struct scaled *first = &w->layers[w->first[i]], *second = &w->layers[w->second[i]];
     size_t n = pair->n_channels;
     ND_FREED double *all = nd_calloc(4 * n, sizeof *all);
-    if (all == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(all != NULL, err);
     const struct room room = {
         .n = n, .first = all, .second = all + n, .least = all + 2 * n, .change = all + 3 * n};
     measure(first, true, room.first, n);

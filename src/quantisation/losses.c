@@ -668,8 +668,7 @@ static enum nd_status measure_sample(void *context, size_t worker, size_t task, 
 enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err)
 {
     struct team team = {study, nd_calloc(study->n_threads, sizeof *team.runs)};
-    if (team.runs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(team.runs != NULL, err);
     struct nd_error introduced = {0};
     enum nd_status status =
         nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &introduced);

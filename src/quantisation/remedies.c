@@ -57,8 +57,7 @@ static enum nd_status tell(struct nd_quantised_layer *layer, struct nd_candidate
 {
     if (layer->remedies == NULL)
         layer->remedies = nd_calloc(ND_MAX_CANDIDATES, sizeof *layer->remedies);
-    if (layer->remedies == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(layer->remedies != NULL, err);
     size_t at = layer->n_remedies++;
     for (; at > 0 && layer->remedies[at - 1].output_gain_db < c->remedy.output_gain_db; at--)
         layer->remedies[at] = layer->remedies[at - 1];
@@ -76,8 +75,7 @@ static enum nd_status try_candidates(struct nd_search *search, struct nd_error *
 {
     struct nd_quantisation *out = search->study->out;
     ND_FREED struct nd_trial *trials = nd_calloc(search->n, sizeof *trials);
-    if (trials == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(trials != NULL, err);
     for (size_t i = 0; i < search->n; i++)
         trials[i] = (struct nd_trial){.changes = search->candidates[i].changes,
                                       .n_changes = search->candidates[i].n_changes,
@@ -129,8 +127,7 @@ static enum nd_status try_together(struct nd_search *search, struct nd_error *er
     struct nd_change changes[MAX_LAYERS * ND_MAX_TIED];
     struct nd_trial trial = {.changes = changes, .watched = SIZE_MAX};
     bool *is_mended = nd_calloc(out->n_layers, sizeof *is_mended);
-    if (is_mended == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_mended != NULL, err);
     for (const struct nd_candidate *c; (c = next_best(search, is_mended, &trial)) != NULL;) {
         is_mended[c->step] = true;
         memcpy(changes + trial.n_changes, c->changes, c->n_changes * sizeof *changes);
@@ -168,7 +165,7 @@ enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err)
     const struct nd_quantisation *out = study->out;
     ND_CLEANUP(nd_search_deinit)
     struct nd_search search = {study, nd_calloc(MAX_LAYERS * ND_MAX_CANDIDATES, sizeof *search.candidates), 0};
-    ND_TRY(search.candidates != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(search.candidates != NULL, err);
     for (size_t i = 0; i < out->n_ranked && i < MAX_LAYERS; i++)
         if (out->layers[out->ranked[i]].effect_share >= min_share)
             ND_TRY(nd_find_candidates(&search, out->ranked[i], err));

@@ -58,8 +58,7 @@ static enum nd_status read_input(struct nd_study *study, size_t k, size_t i, str
     ND_TRY(nd_shape_size_bytes(&io->shape, io->dtype, &size_bytes, err));
     ND_TRY(nd_array_make(input, io->dtype, &io->shape, err));
     ND_FREED void *raw = nd_tensor_alloc(size_bytes);
-    if (raw == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(raw != NULL, err);
     ND_TRY(nd_capture_read_inputs(&tensor, study->samples[k], 1, raw, err));
     nd_array_load(io->dtype, raw, input->n, input->x);
     return ND_OK;
@@ -82,8 +81,7 @@ static enum nd_status make_values(struct nd_study *study, struct nd_error *err)
         values->n = values->n_per_sample * study->n_samples;
         values->values = nd_calloc(values->n, sizeof *values->values);
         values->errors = nd_calloc(values->n, sizeof *values->errors);
-        if (values->values == NULL || values->errors == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(values->values != NULL && values->errors != NULL, err);
         for (size_t i = 0; i < values->n; i++)
             values->values[i] = NAN;
     }
@@ -135,15 +133,14 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
     study->values = nd_calloc(plan->n_steps, sizeof *study->values);
     study->channels = nd_calloc(plan->n_steps, sizeof *study->channels);
     study->out = nd_calloc(1, sizeof *study->out);
-    if (study->inputs == NULL || study->float_tensor == NULL || study->float_input == NULL ||
-        study->step_of_float == NULL || study->sums == NULL || study->outputs == NULL ||
-        study->values == NULL || study->channels == NULL || study->out == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(study->inputs != NULL && study->float_tensor != NULL && study->float_input != NULL &&
+                      study->step_of_float != NULL && study->sums != NULL && study->outputs != NULL &&
+                      study->values != NULL && study->channels != NULL && study->out != NULL,
+                  err);
     match_steps(study);
     study->out->layers = nd_calloc(plan->n_steps, sizeof *study->out->layers);
     study->out->ranked = nd_calloc(plan->n_steps, sizeof *study->out->ranked);
-    if (study->out->layers == NULL || study->out->ranked == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(study->out->layers != NULL && study->out->ranked != NULL, err);
     enum nd_status status = make_values(study, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
         status = nd_is_matched(study, s) ? make_channels(study, s, err) : ND_OK;
@@ -316,8 +313,7 @@ static enum nd_status copy_equalised(const struct nd_plan *plan, struct nd_quant
                                      struct nd_error *err)
 {
     out->equalised = nd_calloc(plan->n_equalised, sizeof *out->equalised);
-    if (out->equalised == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->equalised != NULL, err);
     for (size_t i = 0; i < plan->n_equalised; i++)
         out->equalised[out->n_equalised++] = plan->equalised[i];
     return ND_OK;
@@ -377,8 +373,7 @@ static enum nd_status find_candidates(struct nd_promotions *p, struct nd_error *
 static enum nd_status list_candidates(struct nd_promotions *p, struct nd_error *err)
 {
     p->items = nd_calloc(p->search.n + 1, sizeof *p->items);
-    if (p->items == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(p->items != NULL, err);
     for (size_t i = 0; i < p->search.n; i++) {
         const struct nd_candidate *c = &p->search.candidates[i];
         if (c->n_changes > 0)
@@ -391,8 +386,7 @@ static enum nd_status list_candidates(struct nd_promotions *p, struct nd_error *
 enum nd_status nd_promotions_find(const struct nd_plan *plan, struct nd_promotions **out, struct nd_error *err)
 {
     struct nd_promotions *p = nd_calloc(1, sizeof *p);
-    if (p == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(p != NULL, err);
     enum nd_status status = nd_study_init(&p->study, plan, err);
     if (status == ND_OK)
         status = nd_study_rank(&p->study, err);
@@ -462,7 +456,7 @@ enum nd_status nd_promotions_try(struct nd_promotions *p, const size_t *kept, si
     size_t n_max = (n_kept + 1) * ND_MAX_TIED;
     ND_FREED struct nd_change *changes = nd_calloc(p->n * n_max + 1, sizeof *changes);
     ND_FREED struct nd_trial *trials = nd_calloc(p->n + 1, sizeof *trials);
-    ND_TRY(changes != NULL && trials != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(changes != NULL && trials != NULL, err);
     for (size_t i = 0; i < p->n; i++)
         trials[i] = (struct nd_trial){.changes = changes + i * n_max,
                                       .n_changes = join(p, kept, n_kept, i, changes + i * n_max),

@@ -41,8 +41,7 @@ enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *
     struct layout layout = layout_of(real, axis);
     ND_FREED double *sizes = channel_sizes(real, &layout);
     size_t first = 0, n = layout.n_channels;
-    if (sizes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(sizes != NULL, err);
     nd_series_sort(sizes, n);
     while (first < n && sizes[first] == 0)
         first++;

@@ -287,8 +287,7 @@ enum nd_status nd_json_digest(const json_t *root, char hex[static ND_SHA256_HEX_
         json_object_del(content, "digest");
     ND_FREED char *text = content != NULL ? json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(content);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_sha256_bytes(text, strlen(text), hex);
     return ND_OK;
 }

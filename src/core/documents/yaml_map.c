@@ -167,8 +167,7 @@ bool nd_texts_match(const struct nd_texts *patterns, const char *name)
 
 static enum nd_status fail_parser(const struct nd_yaml *yaml, const yaml_parser_t *parser, struct nd_error *err)
 {
-    if (parser->error == YAML_MEMORY_ERROR)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(parser->error != YAML_MEMORY_ERROR, err);
     return nd_yaml_fail(yaml, &parser->problem_mark, err, "%s",
                         parser->problem != NULL ? parser->problem : "this is no YAML");
 }
@@ -203,12 +202,10 @@ enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *fil
     yaml_parser_t parser;
     struct nd_yaml_excess excess;
     *yaml = (struct nd_yaml){.file = *file};
-    if (!nd_yaml_check_text(text, n_bytes, &excess))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_yaml_check_text(text, n_bytes, &excess), err);
     if (excess.problem != NULL)
         return nd_yaml_fail(yaml, &excess.mark, err, "%s", excess.problem);
-    if (yaml_parser_initialize(&parser) == 0)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(yaml_parser_initialize(&parser) != 0, err);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, n_bytes);
     enum nd_status status = load_document(yaml, &parser, err);
     const yaml_node_t *root = yaml->is_loaded ? nd_yaml_root(yaml) : NULL;
@@ -409,8 +406,7 @@ enum nd_status nd_yaml_map(struct nd_yaml *yaml, const yaml_node_t *node, const 
     if (node->type != YAML_MAPPING_NODE)
         return nd_yaml_fail(yaml, &node->start_mark, err, "%s is a mapping of keys to values", kind->what);
     ND_FREED bool *is_there = nd_calloc(kind->n_keys, sizeof *is_there);
-    if (is_there == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_there != NULL, err);
     for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
          pair++)
         ND_TRY(read_pair(yaml, pair, kind, is_there, out, err));

@@ -70,8 +70,7 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
     size_t capacity = info.st_size > 0 ? (size_t)info.st_size + 1 : 65536;
     size_t n = 0;
     char *buffer = nd_calloc(capacity, 1);
-    if (buffer == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(buffer != NULL, err);
     for (;;) {
         size_t room = capacity - n - 1;
         ssize_t got = read_some(fd, buffer + n, room - 1 < max_bytes - n ? room : max_bytes - n + 1);
@@ -191,8 +190,7 @@ enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, s
 static enum nd_status sync_dir_of(const char *path, struct nd_error *err)
 {
     ND_FREED char *dir = nd_path_dir(path);
-    if (dir == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(dir != NULL, err);
     enum nd_status status = ND_OK;
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* Some file systems cannot sync a folder (EINVAL); the rename itself has then to be enough. */
@@ -231,8 +229,7 @@ enum nd_status nd_dir_publish(const char *temporary, const char *final_path, str
 enum nd_status nd_dir_make(const char *path, struct nd_error *err)
 {
     ND_FREED char *partial = nd_strdup(path);
-    if (partial == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(partial != NULL, err);
     enum nd_status status = ND_OK;
     for (char *at = partial + 1; status == ND_OK; at++) {
         if (*at != '/' && *at != '\0')

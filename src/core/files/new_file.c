@@ -165,8 +165,7 @@ static enum nd_status create_locked(struct nd_new_file *file, const char *stem, 
         nd_strbuf_printf(&name, "%s.tmp-%0*" PRIx64, stem, N_RANDOM_DIGITS, number);
         free(file->temporary);
         file->temporary = nd_strbuf_take(&name);
-        if (file->temporary == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(file->temporary != NULL, err);
         const char *base = nd_path_base(file->temporary);
         file->fd = openat(file->folder, base, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (file->fd < 0 && errno != EEXIST)
@@ -563,8 +562,7 @@ static enum nd_status make(const char *base, char **path, struct nd_error *err)
 
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         char *made = nd_path_join(base, template);
-        if (made == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(made != NULL, err);
         if (mkdtemp(made) == NULL) {
             enum nd_status status = nd_fail(err, ND_E_FILE_WRITE, made,
                                             "cannot create a temporary folder '%s': %s", made, strerror(errno));

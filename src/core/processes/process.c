@@ -163,8 +163,7 @@ static enum nd_status start(struct run *run, struct nd_error *err)
 /* Keeps what fits; *has_read says whether anything came. */
 static enum nd_status take(struct stream *stream, bool *has_read, struct nd_error *err)
 {
-    if (!nd_grow((void **)&stream->text, &stream->capacity, stream->n + READ_BYTES + 1, 1))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&stream->text, &stream->capacity, stream->n + READ_BYTES + 1, 1), err);
     ssize_t got = read(stream->fd, stream->text + stream->n, READ_BYTES);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return ND_OK;

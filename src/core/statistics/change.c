@@ -117,8 +117,7 @@ static int by_place(const void *a, const void *b)
 static enum nd_status segment(struct search *s, struct nd_error *err)
 {
     ND_FREED struct stretch *queue = nd_calloc(2 * s->changes->most + 1, sizeof *queue);
-    if (queue == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(queue != NULL, err);
     size_t n_queued = 1;
     queue[0] = (struct stretch){0, s->n};
     for (size_t i = 0; i < n_queued && s->changes->n < s->changes->most; i++) {
@@ -151,8 +150,7 @@ enum nd_status nd_change_find(const double *values, size_t n, double log_step, s
 {
     changes->n = 0;
     ND_FREED double *work = nd_calloc(n + 1, 3 * sizeof *work);
-    if (work == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(work != NULL, err);
     struct search search = {.values = values,
                             .clipped = work,
                             .sums = work + n,

@@ -292,8 +292,7 @@ static enum nd_status bootstrap(const struct blocks *blocks, uint64_t seed, doub
                                 struct nd_series_cv *out, struct nd_error *err)
 {
     ND_FREED double *t = nd_calloc(ND_CV_DRAWS, sizeof *t);
-    if (t == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(t != NULL, err);
     size_t n_draws = 0;
     for (size_t i = 0; i < ND_CV_DRAWS; i++) {
         struct estimate drawn = draw(blocks, &seed);
@@ -320,8 +319,7 @@ enum nd_status nd_series_cv(const double *values, size_t n, size_t block, uint64
         sum += values[i];
     double pivot = sum / (double)n;
     ND_FREED double *relative = nd_calloc(n, sizeof *relative);
-    if (relative == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(relative != NULL, err);
     for (size_t i = 0; i < n; i++) {
         relative[i] = (values[i] - pivot) / pivot;
         add_powers(sums, relative[i]);
@@ -486,8 +484,7 @@ enum nd_status nd_series_dip(const double *sorted, size_t n, double *dip, struct
         return ND_OK;
     }
     ND_FREED size_t *knots = nd_calloc(n, 4 * sizeof *knots);
-    if (knots == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(knots != NULL, err);
     struct dip_work work = {.x = sorted,
                             .n = n,
                             .below = knots,

@@ -222,8 +222,7 @@ enum nd_status nd_chunk_encode(const struct nd_chunk_layout *layout, const void 
     unsigned char *shuffled = NULL;
     if (elem_bytes > 1 && chunk_bytes > 0) {
         shuffled = malloc(chunk_bytes);
-        if (shuffled == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(shuffled != NULL, err);
         shuffle(raw, chunk_bytes, elem_bytes, shuffled);
     }
     static const unsigned char nothing;

@@ -38,8 +38,7 @@ static enum nd_status hash_open_file(int fd, const char *path, char hex[static N
 {
     const size_t block_bytes = 1u << 20;
     uint8_t *block = nd_calloc(block_bytes, 1);
-    if (block == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(block != NULL, err);
     struct sha256_ctx context;
     sha256_init(&context);
     ssize_t n;

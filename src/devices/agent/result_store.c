@@ -85,8 +85,7 @@ static enum nd_status append_chunk(struct nd_store_thread *store, size_t tensor,
         free(store->encoded);
         store->encoded = malloc(needed);
         store->encoded_bytes = store->encoded != NULL ? needed : 0;
-        if (store->encoded == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(store->encoded != NULL, err);
     }
     size_t encoded_bytes = 0;
     ND_TRY(nd_chunk_encode(layout, raw, (int)store->job->deflate_level, store->encoded, &encoded_bytes, err));
@@ -326,8 +325,7 @@ enum nd_status nd_store_start(const struct nd_agent_job *job, size_t pass, struc
                               struct nd_store_thread **out, struct nd_error *err)
 {
     struct nd_store_thread *store = nd_calloc(1, sizeof *store);
-    if (store == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(store != NULL, err);
     store->job = job;
     store->writer = writer;
     store->probe = SIZE_MAX;
@@ -373,8 +371,7 @@ static enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t t
     state->dtype = dtype;
     state->shape = *shape;
     for (size_t s = 0; s < N_SLOTS; s++)
-        if ((store->slots[s].data[tensor] = nd_tensor_alloc(state->sample_bytes)) == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY((store->slots[s].data[tensor] = nd_tensor_alloc(state->sample_bytes)) != NULL, err);
     return ND_OK;
 }
 

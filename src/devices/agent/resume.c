@@ -179,8 +179,7 @@ static enum nd_status read_kept(const struct nd_agent_job *job, const char *path
     resume->first_pass = nd_calloc(n_samples, sizeof *resume->first_pass);
     resume->n_runs = nd_calloc(n_samples, sizeof *resume->n_runs);
     reading.n_samples = n_samples;
-    if (resume->tensors == NULL || resume->first_pass == NULL || resume->n_runs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(resume->tensors != NULL && resume->first_pass != NULL && resume->n_runs != NULL, err);
     resume->n_tensors = job->n_tensors;
     resume->past.tensors = resume->tensors;
     while (is_whole && resume->reader.offset_bytes < kept_bytes && nd_spool_next(&resume->reader, &record))

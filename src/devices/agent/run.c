@@ -245,8 +245,7 @@ static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
     size_t n_options = job->n_provider_options;
     ND_FREED struct nd_option_pair *pairs = nd_calloc(n_options + 2 + job->n_config, sizeof *pairs);
     ND_FREED const char **outputs = nd_calloc(job->n_tensors, sizeof *outputs);
-    if (pairs == NULL || outputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(pairs != NULL && outputs != NULL, err);
     for (size_t i = 0; i < n_options; i++)
         pairs[i] = (struct nd_option_pair){job->provider_options[i].key, job->provider_options[i].value};
     if (wants_provider_profile(agent)) {
@@ -339,8 +338,7 @@ static enum nd_status find_fell_back(const struct nd_agent_job *job, const struc
                                      size_t n, bool *is_fell_back, struct nd_error *err)
 {
     ND_FREED struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
-    if (nodes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nodes != NULL, err);
     for (size_t i = 0; i < n; i++)
         nodes[i] = (struct nd_job_node){placed[i].provider, placed[i].name, placed[i].op_type};
     if (has_provider(job))
@@ -477,8 +475,7 @@ static enum nd_status connect_inputs(struct nd_agent *agent, struct nd_error *er
     size_t n = nd_session_n_inputs(agent->session);
     agent->target_of_input = nd_calloc(n, sizeof *agent->target_of_input);
     agent->inputs = nd_calloc(n, sizeof *agent->inputs);
-    if (agent->target_of_input == NULL || agent->inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(agent->target_of_input != NULL && agent->inputs != NULL, err);
     for (size_t i = 0; i < n; i++) {
         const struct nd_session_io *io = nd_session_input(agent->session, i);
         size_t t = 0;
@@ -545,8 +542,9 @@ static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *e
     agent->qvalues = nd_calloc(job->n_tensors, sizeof *agent->qvalues);
     agent->tensors = nd_calloc(job->n_tensors, sizeof *agent->tensors);
     agent->checks = nd_calloc(agent->n_check_ids, sizeof *agent->checks);
-    if (agent->outputs == NULL || agent->qvalues == NULL || agent->tensors == NULL || agent->checks == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(agent->outputs != NULL && agent->qvalues != NULL && agent->tensors != NULL &&
+                      agent->checks != NULL,
+                  err);
     ND_TRY(name_outputs(agent, &names, err));
     for (size_t e = 0; e < job->n_tensors; e++)
         if (job->tensors[e].pass == agent->pass)
@@ -629,9 +627,9 @@ static enum nd_status nd_agent_prepare_checks(struct nd_agent *agent, struct nd_
         if (is_checked)
             agent->check_ids[agent->n_check_ids++] = e;
     }
-    if (agent->check_ids == NULL || !nd_size_mul(n_samples, agent->n_check_ids, &n_cells) ||
-        (agent->first_pass = nd_calloc(n_cells, sizeof *agent->first_pass)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(agent->check_ids != NULL && nd_size_mul(n_samples, agent->n_check_ids, &n_cells) &&
+                      (agent->first_pass = nd_calloc(n_cells, sizeof *agent->first_pass)) != NULL,
+                  err);
     if (agent->resume != NULL)
         restore_first_pass(agent, n_samples);
     return ND_OK;

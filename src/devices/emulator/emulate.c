@@ -286,8 +286,7 @@ static enum nd_status own_values(struct work *work, struct nd_error *err)
         return ND_OK;
     work->own = nd_calloc(n, sizeof *work->own);
     work->offsets = nd_calloc(n, sizeof *work->offsets);
-    if (work->own == NULL || work->offsets == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(work->own != NULL && work->offsets != NULL, err);
     memcpy(work->own, work->v, n * sizeof *work->own);
     work->v = work->own;
     return ND_OK;

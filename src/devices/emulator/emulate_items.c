@@ -215,8 +215,7 @@ static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_i
         return fail_usage(item, word, err);
     item->tensor = nd_strdup(tensor);
     item->op_type = nd_strdup(op_type);
-    if ((tensor != NULL && item->tensor == NULL) || (op_type != NULL && item->op_type == NULL))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY((tensor == NULL || item->tensor != NULL) && (op_type == NULL || item->op_type != NULL), err);
     if (item->word == ND_EMU_FALLBACK)
         return parse_fallback(value, item) ? ND_OK : fail_usage(item, word, err);
     if (word->value == NO_VALUE)

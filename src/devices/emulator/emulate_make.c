@@ -74,8 +74,7 @@ static enum nd_status fail_tensor(const struct bind *bind, const struct nd_emu_i
     size_t n;
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf near = {0};
     ND_FREED const char **names = layer_names(bind, &n);
-    if (names == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(names != NULL, err);
     put_nearest(&near, item->tensor, names, n);
     const char *text = near.text != NULL ? near.text : "none";
     return is_there ? nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
@@ -117,7 +116,7 @@ static enum nd_status fail_operator(const struct bind *bind, const struct nd_emu
     ND_FREED char *text = NULL;
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf near = {0};
     ND_FREED const char **names = list_operators(bind, &text, &n);
-    ND_TRY(names != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(names != NULL, err);
     put_nearest(&near, item->op_type, names, n);
     return nd_fail(err, ND_E_DEVICE_PROFILE, item->op_type,
                    "item '%s': no layer of the model has an operator '%s'; near it are %s", item->text,
@@ -329,8 +328,7 @@ static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const st
                         .is_partial = is_partial,
                         .out.n_tensors = nd_model_n_tensors(model)};
     bind.out.layers = nd_calloc(bind.out.n_tensors, sizeof *bind.out.layers);
-    if (bind.out.layers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(bind.out.layers != NULL, err);
     find_layers(&bind);
     enum nd_status status = set_arithmetics(&bind, err);
     if (status == ND_OK)
@@ -398,8 +396,7 @@ static enum nd_status list_truth(struct nd_emulator *emulator, struct nd_error *
     for (size_t e = 0; e < binding->n_tensors; e++)
         n += binding->layers[e].n_faults + 2;
     emulator->truth = nd_calloc(n, sizeof *emulator->truth);
-    if (emulator->truth == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(emulator->truth != NULL, err);
     for (size_t e = 0; e < binding->n_tensors; e++) {
         const struct nd_emu_layer *layer = &binding->layers[e];
         emulator->tensors[e].first_truth = emulator->n_truth;
@@ -453,9 +450,9 @@ static enum nd_status make_tables(struct nd_emulator *emulator, const struct nd_
     emulator->names = nd_calloc(n, sizeof *emulator->names);
     emulator->seen = nd_calloc(n, sizeof *emulator->seen);
     emulator->is_seen = nd_calloc(n, sizeof *emulator->is_seen);
-    if (emulator->tensors == NULL || emulator->names == NULL || emulator->seen == NULL ||
-        emulator->is_seen == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(emulator->tensors != NULL && emulator->names != NULL && emulator->seen != NULL &&
+                      emulator->is_seen != NULL,
+                  err);
     for (size_t e = 0; e < n; e++) {
         emulator->names[e] =
             options->names != NULL ? options->names[e] : nd_model_tensor(emulator->model, e)->name;
@@ -469,8 +466,7 @@ enum nd_status nd_emulator_create(const struct nd_emulation *emulation, const st
                                   struct nd_emulator **out, struct nd_error *err)
 {
     struct nd_emulator *emulator = nd_calloc(1, sizeof *emulator);
-    if (emulator == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(emulator != NULL, err);
     emulator->model = model;
     emulator->graph = graph;
     emulator->seed = emulation->seed;

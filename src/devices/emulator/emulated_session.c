@@ -52,8 +52,7 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
 {
     (void)options;
     struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
-    if (runtime == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(runtime != NULL, err);
     *out = runtime;
     return ND_OK;
 }
@@ -134,12 +133,12 @@ static enum nd_status create_emulator(struct nd_runtime_session *session,
     if (session->emulation.n == 0)
         return ND_OK;
     session->names = nd_calloc(n, sizeof *session->names);
-    if (session->names == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session->names != NULL, err);
     session->n_names = n;
     for (size_t e = 0; e < n; e++)
-        if ((session->names[e] = nd_strdup(tensor_name(options, nd_model_tensor(session->model, e)))) == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(
+            (session->names[e] = nd_strdup(tensor_name(options, nd_model_tensor(session->model, e)))) != NULL,
+            err);
     emulated->struct_size = sizeof *emulated;
     emulated->names = (const char *const *)session->names;
     emulated->is_partial = true;
@@ -152,8 +151,7 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, struct
     session->n_inputs = nd_model_n_inputs(session->model);
     session->ios = nd_calloc(session->n_inputs, sizeof *session->ios);
     session->inputs = nd_calloc(session->n_inputs, sizeof *session->inputs);
-    if (session->ios == NULL || session->inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session->ios != NULL && session->inputs != NULL, err);
     for (size_t i = 0; i < session->n_inputs; i++) {
         const struct nd_model_io *input = nd_model_input(session->model, i);
         session->ios[i] = (struct nd_session_io){
@@ -202,8 +200,7 @@ static enum nd_status describe_outputs(struct nd_runtime_session *session, struc
     session->n_outputs = nd_model_n_outputs(model);
     session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
     session->output_of_tensor = nd_calloc(nd_model_n_tensors(model), sizeof *session->output_of_tensor);
-    if (session->outputs == NULL || session->output_of_tensor == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session->outputs != NULL && session->output_of_tensor != NULL, err);
     ND_TRY(name_tensors(model, &names, err));
     for (size_t i = 0; i < session->n_outputs; i++)
         ND_TRY(describe_output(session, &names, i, err));
@@ -215,8 +212,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
 {
     (void)runtime;
     struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
-    if (session == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session != NULL, err);
     struct nd_emulator_options emulated = {0};
     enum nd_status status = read_options(session, options, &emulated, err);
     if (status == ND_OK)
@@ -303,8 +299,7 @@ enum nd_status nd_session_placement(const struct nd_runtime_session *session, st
 {
     size_t n_nodes = nd_model_n_nodes(session->model);
     struct nd_placement *nodes = nd_calloc(n_nodes, sizeof *nodes);
-    if (nodes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nodes != NULL, err);
     for (size_t i = 0; i < n_nodes; i++) {
         const struct nd_model_node *node = nd_model_node(session->model, i);
         nodes[i] = (struct nd_placement){session->emulator != NULL ? "emu" : "exact", node->name, node->op_type,
@@ -320,8 +315,7 @@ static enum nd_status store_output(struct output *output, const struct nd_array 
 {
     size_t size_bytes;
     ND_TRY(nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err));
-    if (!nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1), err);
     nd_array_store(output->io.dtype, values->x, values->n, output->bytes);
     output->is_made = true;
     *view = (struct nd_output_view){

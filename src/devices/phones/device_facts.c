@@ -688,8 +688,7 @@ enum nd_status nd_device_facts_parse_after(const char *marker, const char *answe
                                            struct nd_device_facts *device_facts, struct nd_error *err)
 {
     struct nd_text_piece whole = {answer, n};
-    if (!nd_warmth_parse(marker, whole, "after", &device_facts->warmth))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_warmth_parse(marker, whole, "after", &device_facts->warmth), err);
     return device_facts->logcat != NULL || keep_logcat(nd_piece_part(whole, marker, "logcat"), device_facts)
                ? ND_OK
                : nd_fail_memory(err);

@@ -190,8 +190,7 @@ enum nd_status nd_fleet_read(struct nd_fleet *out, struct nd_error *err)
     *out = fleet;
     if (path == NULL || path[0] == '\0')
         return ND_OK;
-    if ((fleet.path = nd_strdup(path)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY((fleet.path = nd_strdup(path)) != NULL, err);
     const struct nd_yaml_file file = {.path = fleet.path, .what = "a fleet", .error = ND_E_FLEET};
     enum nd_status status = nd_yaml_read(&r.yaml, &file, &why);
     if (status == ND_OK)
@@ -478,8 +477,7 @@ static enum nd_status run_command(const struct nd_fleet *fleet, const struct nd_
     ND_FREED char *labels = join_labels(&listed->labels);
     ND_FREED const char **argv = nd_calloc(fleet->lease.n + 10, sizeof *argv);
     size_t n = 0;
-    if (labels == NULL || argv == NULL || !make_id(id))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(labels != NULL && argv != NULL && make_id(id), err);
     snprintf(limit, sizeof limit, "%g", fleet->lease_limit_s);
     argv[n++] = "sh";
     argv[n++] = "-c";

@@ -182,8 +182,7 @@ static enum nd_status ask_chipset(void *context, size_t worker, size_t i, struct
         return ND_OK; /* a phone that does not say it is listed without it */
     char *soc = take_name(end.out);
     nd_process_end_deinit(&end);
-    if (soc == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(soc != NULL, err);
     free(phone->soc);
     phone->soc = soc;
     phone->chipset = nd_chipset_find(soc);
@@ -257,8 +256,7 @@ static enum nd_status refuse_choice(const char *uri, const char *address, const 
     const char *server = nd_adb_server(address);
     const char *at = server != NULL ? server - 1 : "";
     ND_FREED char *list = list_text(phones, n);
-    if (list == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(list != NULL, err);
     enum nd_status status;
     if (n == 0)
         status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,

@@ -24,8 +24,8 @@ enum nd_status nd_bundle_add(struct nd_bundle *bundle, const char *name, const c
             return ND_OK;
     if (stat(path, &info) != 0)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    if (!nd_grow((void **)&bundle->files, &bundle->capacity, bundle->n + 1, sizeof *bundle->files))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&bundle->files, &bundle->capacity, bundle->n + 1, sizeof *bundle->files),
+                  err);
     struct nd_bundle_file *file = &bundle->files[bundle->n];
     *file = (struct nd_bundle_file){.name = nd_strdup(name),
                                     .path = nd_strdup(path),
@@ -56,8 +56,7 @@ static enum nd_status name_folder(struct nd_bundle *bundle, const char *root, st
                          bundle->files[i].is_executable ? 'x' : '-', bundle->files[i].name);
     size_t n = list.len;
     ND_FREED char *text = nd_strbuf_take(&list);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_sha256_bytes(text, n, hex);
     nd_strbuf_printf(&path, "%s/store/%s", root, hex);
     free(bundle->folder);
@@ -104,8 +103,7 @@ static enum nd_status ask(struct nd_bundle *const *bundles, size_t n, struct nd_
         for (size_t i = 0; i < bundles[b]->n; i++)
             size_bytes += bundles[b]->files[i].size_bytes;
     char *text = question(bundles, n);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     const struct nd_remote_command command = {
         .text = text, .time_limit_s = min_limit_s + (double)size_bytes / slowest_read_bytes_s};
     enum nd_status status = nd_transport_run(transport, &command, reply, err);
@@ -310,8 +308,7 @@ enum nd_status nd_remote_read_libraries(struct nd_remote *remote, const char *sp
     if (status != ND_OK || remote->n_libraries == 0)
         return status;
     ND_FREED char *text = question_of_remote_libraries(remote);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     status = nd_transport_shell(remote->transport, text, &reply, err);
     if (status == ND_OK)
         read_answer_of_remote_libraries(remote, reply.out);
@@ -345,8 +342,7 @@ static enum nd_status collect_beside(struct nd_bundle *bundle, const struct nd_m
 {
     enum nd_status status = ND_OK;
     ND_FREED char *folder = nd_path_dir(copy);
-    if (folder == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(folder != NULL, err);
     for (size_t i = 0; i < nd_model_n_external(model) && status == ND_OK; i++) {
         const char *location = nd_model_external(model, i);
         char *path = nd_path_join(folder, location);
@@ -411,8 +407,7 @@ static enum nd_status translate_options(const struct nd_remote *remote, const st
 {
     out->provider_options = nd_calloc(job->n_provider_options, sizeof *out->provider_options);
     out->n_provider_options = 0;
-    if (out->provider_options == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->provider_options != NULL, err);
     for (size_t i = 0; i < job->n_provider_options; i++) {
         struct nd_agent_option *pair = &out->provider_options[out->n_provider_options++];
         *pair = (struct nd_agent_option){.key = job->provider_options[i].key}; /* borrowed */
@@ -426,8 +421,7 @@ static enum nd_status translate_passes(const struct nd_remote *remote, const str
 {
     out->passes = nd_calloc(job->n_passes, sizeof *out->passes);
     out->n_passes = 0;
-    if (out->passes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->passes != NULL, err);
     for (size_t p = 0; p < job->n_passes; p++) {
         struct nd_job_pass *pass = &out->passes[out->n_passes++];
         *pass = job->passes[p]; /* its checks are borrowed */

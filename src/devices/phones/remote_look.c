@@ -244,8 +244,7 @@ static enum nd_status name_folder(struct nd_remote_session *session, struct nd_e
     nd_strbuf_printf(&text, "%s %s %s", job, session->agent, session->remote->runtime.folder);
     size_t n = text.len;
     ND_FREED char *all = nd_strbuf_take(&text);
-    if (all == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(all != NULL, err);
     nd_sha256_bytes(all, n, id);
     nd_strbuf_printf(&text, "%s/runs/%.*s", session->remote->root, ID_DIGITS, id);
     session->folder = nd_strbuf_take(&text);
@@ -468,8 +467,8 @@ static enum nd_status open_session(struct nd_remote_session *session, struct nd_
     session->script = nd_path_join(folder, "run.sh");
     session->spool = nd_path_join(folder, "spool.nds");
     session->out = nd_path_join(folder, "stdout.txt");
-    if (session->job == NULL || session->script == NULL || session->spool == NULL || session->out == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(
+        session->job != NULL && session->script != NULL && session->spool != NULL && session->out != NULL, err);
     ND_TRY(nd_dir_make(folder, err));
     session->spool_fd = open(session->spool, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     session->out_fd = open(session->out, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
@@ -615,8 +614,7 @@ static enum nd_status look_once(struct nd_remote_session *session, struct nd_err
     char *text =
         nd_script_look(session->folder, session->spool_bytes, session->is_holding ? 0 : MAX_SPOOL_PIECE,
                        session->out_bytes, MAX_STDOUT_PIECE);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     const struct nd_remote_command command = {
         .text = text, .stdout_limit_bytes = MAX_SPOOL_PIECE + MAX_STDOUT_PIECE + MAX_HEAD};
     enum nd_status status = nd_transport_run_once(session->remote->transport, &command, &reply, &local);

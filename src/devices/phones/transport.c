@@ -169,8 +169,7 @@ enum nd_status nd_transport_open(enum nd_transport_kind kind, const char *addres
                                                          [ND_TRANSPORT_SSH] = &nd_transport_ssh};
     struct nd_error why = {0};
     struct nd_transport *transport = nd_calloc(1, sizeof *transport);
-    if (transport == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(transport != NULL, err);
     transport->ops = ops[kind];
     transport->tool = nd_strdup(tool_of(kind));
     transport->address = nd_strdup(address != NULL ? address : "this machine");
@@ -245,8 +244,7 @@ enum nd_status nd_transport_push(struct nd_transport *transport, const char *loc
     if (stat(local, &info) != 0)
         return nd_fail(err, ND_E_FILE_OPEN, local, "cannot open '%s': %s", local, strerror(errno));
     ND_FREED char *text = push_command(remote, sha256, is_executable);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     const struct nd_remote_command command = {.text = text,
                                               .stdin_path = local,
                                               .time_limit_s =

@@ -114,10 +114,9 @@ static enum nd_status run_process(struct nd_transport *transport, const struct n
     const char *argv[ND_TRANSPORT_MAX_ARGV];
     char *scratch = NULL;
     ND_FREED char *text = frame_command(transport, command->text);
-    if (text == NULL ||
-        !transport->ops->command(transport, text, command->stdin_path != NULL, argv, &scratch)) {
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(text != NULL &&
+                      transport->ops->command(transport, text, command->stdin_path != NULL, argv, &scratch),
+                  err);
     const struct nd_process process = {
         .argv = argv,
         .stdin_path = command->stdin_path,

@@ -82,12 +82,10 @@ static enum nd_status add(struct list *list, const char *folder, const char *fil
     const char *name = file + strlen(prefix);
     if (!nd_runner_is_name(name) || has(list, name))
         return ND_OK;
-    if (!nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items), err);
     struct nd_runner *item = &list->items[list->n++];
     *item = (struct nd_runner){.name = nd_strdup(name), .path = nd_path_join(folder, file)};
-    if (item->name == NULL || item->path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(item->name != NULL && item->path != NULL, err);
     item->trouble = trouble_of(item->path);
     return ND_OK;
 }

@@ -32,8 +32,7 @@ struct elf_file {
 /* libelf fails in the same ways where memory is out; nd_elf_read has cleared errno. */
 static enum nd_status fail_damaged(const struct elf_file *file, const char *what, struct nd_error *err)
 {
-    if (errno == ENOMEM)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(errno != ENOMEM, err);
     return nd_fail(err, ND_E_RUNTIME_LIBRARY, file->path, "'%s' is damaged: %s", file->path, what);
 }
 
@@ -168,16 +167,16 @@ static enum nd_status take_dynamic(struct elf_file *file, const struct dynamic *
         return fail_damaged(file, "its name lies outside of its strings", err);
     facts->soname = nd_strdup(soname);
     facts->needed = nd_calloc(dynamic->n_needed, sizeof *facts->needed);
-    if (facts->needed == NULL || (soname != NULL && facts->soname == NULL) || !take_version(dynamic, facts))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(facts->needed != NULL && (soname == NULL || facts->soname != NULL) &&
+                      take_version(dynamic, facts),
+                  err);
     for (size_t i = 0; i < dynamic->n_needed; i++) {
         const char *needed = string_at(dynamic, dynamic->needed[i]);
         if (needed == NULL)
             return fail_damaged(file, "the name of a library that it needs lies outside of its strings", err);
         note_libc(file, needed);
         facts->needed[facts->n_needed] = nd_strdup(needed);
-        if (facts->needed[facts->n_needed++] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(facts->needed[facts->n_needed++] != NULL, err);
     }
     return ND_OK;
 }

@@ -208,8 +208,7 @@ static const char work_start[] = ".add.";
 static enum nd_status take_lock(struct nd_runtime_store *store, struct nd_error *err)
 {
     ND_FREED char *path = nd_path_join(store->root, ".lock");
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     store->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (store->lock < 0)
         return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write in '%s': %s", store->root, strerror(errno));

@@ -39,8 +39,7 @@ static enum nd_status place(const struct nd_runtime_parts *parts, struct nd_part
     }
     snprintf(name, sizeof name, "part-%zu-%zu", part->source, part->file);
     part->path = nd_path_join(parts->folder, name);
-    if (part->path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(part->path != NULL, err);
     enum nd_status status = nd_runtime_source_extract(source, part->file, part->path, parts->is_cancelled,
                                                       parts->cancel_context, err);
     part->is_extracted = status == ND_OK;
@@ -70,8 +69,7 @@ static enum nd_status add_part(struct nd_runtime_parts *parts, size_t source, si
         free(clean);
         return refused;
     }
-    if (!nd_grow((void **)&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items), err);
     enum nd_status status = place(parts, &part, err);
     if (status == ND_OK)
         status = nd_elf_read(part.path, &is_elf, &part.facts, err);
@@ -236,8 +234,7 @@ static enum nd_status take(struct nd_pick *pick, const struct nd_part *part, str
         if (strcmp(pick->files[i]->base, part->base) == 0)
             return ND_OK; /* from a place farther away: devices get all files in one folder */
     }
-    if (!nd_grow((void **)&pick->files, &pick->capacity, pick->n + 1, sizeof *pick->files))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&pick->files, &pick->capacity, pick->n + 1, sizeof *pick->files), err);
     pick->files[pick->n++] = part;
     return ND_OK;
 }

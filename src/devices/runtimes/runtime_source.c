@@ -120,8 +120,7 @@ static enum nd_status nd_wheel_check(const struct nd_runtime_source *source, siz
         return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
                        "'%s' is refused: its RECORD has no SHA-256 of '%.200s'", source->path, file->name);
     ND_FREED char *found = as_recorded(hex);
-    if (found == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(found != NULL, err);
     if (strcmp(found, file->digest) != 0)
         return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
                        "'%s' is refused: its RECORD says that '%.200s' has the SHA-256 %.64s, but it has %s",
@@ -384,8 +383,7 @@ static enum nd_status reader_open(struct reader *reader, const struct nd_runtime
         return ND_OK;
     }
     ND_FREED char *path = nd_path_join(source->path, reader->file->name);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     return nd_file_open(path, &reader->fd, NULL, err);
 }
 
@@ -430,8 +428,7 @@ static enum nd_status copy(struct reader *reader, int fd, const char *to, const 
     size_t n = 1;
     enum nd_status status = ND_OK;
     void *block = nd_calloc(BLOCK_BYTES, 1);
-    if (block == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(block != NULL, err);
     while (status == ND_OK && n > 0) {
         status = reader_read(reader, block, BLOCK_BYTES, &n, err);
         if (status == ND_OK)
@@ -486,8 +483,7 @@ static enum nd_status read_text(const struct nd_runtime_source *source, size_t i
     uint64_t size = source->files[i].size_bytes;
     size_t n = 0, n_read = 1, room = size < max_bytes ? (size_t)size : max_bytes;
     char *text = nd_calloc(room + 1, 1);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     enum nd_status status = reader_open(&reader, source, i, err);
     while (status == ND_OK && n_read > 0 && n < room) {
         status = reader_read(&reader, text + n, room - n, &n_read, err);

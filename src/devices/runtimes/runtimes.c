@@ -399,8 +399,7 @@ static enum nd_status load(const char *path, json_t **out, char **problem, struc
         free(bytes);
         return *out != NULL || *problem != NULL ? ND_OK : nd_fail_memory(err);
     }
-    if (status == ND_ERR_MEMORY)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(status != ND_ERR_MEMORY, err);
     if (nd_file_is_unopened(&own) && access(path, R_OK) == 0) {
         if (err != NULL)
             *err = own;
@@ -417,8 +416,7 @@ enum nd_status nd_runtime_manifest_load(const char *folder, json_t **out, char *
     struct stat link;
     *out = NULL;
     *problem = NULL;
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     return lstat(path, &link) == 0 ? load(path, out, problem, err) : ND_OK;
 }
 
@@ -457,8 +455,7 @@ static enum nd_status nd_runtime_manifest_read(struct nd_runtime_info *info, str
     }
     bool is_whole = read_facts(info, manifest, &gone);
     json_decref(manifest);
-    if (!is_whole)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_whole, err);
     cut_abi(info);
     if (!gone && (info->ort_library != NULL || info->net_run != NULL))
         return ND_OK;

@@ -169,12 +169,10 @@ static enum nd_status make_workers(struct pricer *p, struct nd_error *err)
     p->workers = nd_calloc(p->n_workers, sizeof *p->workers);
     p->energies = nd_calloc(p->n_samples * p->n_outputs, sizeof *p->energies);
     p->classes = nd_calloc(p->n_samples, sizeof *p->classes);
-    if (p->workers == NULL || p->energies == NULL || p->classes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(p->workers != NULL && p->energies != NULL && p->classes != NULL, err);
     for (size_t w = 0; w < p->n_workers; w++) {
         p->workers[w].outputs = nd_calloc(N_MODELS * p->n_outputs, sizeof *p->workers[w].outputs);
-        if (p->workers[w].outputs == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(p->workers[w].outputs != NULL, err);
         ND_TRY(nd_inputs_create(p->job->model, &p->workers[w].inputs, err));
     }
     return ND_OK;
@@ -185,8 +183,7 @@ static enum nd_status find_outputs(struct pricer *p, int m, struct nd_error *err
 {
     const struct nd_model *model = p->models[m];
     p->output_of_tensor[m] = nd_calloc(nd_model_n_tensors(model), sizeof *p->output_of_tensor[m]);
-    if (p->output_of_tensor[m] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(p->output_of_tensor[m] != NULL, err);
     size_t n_found = 0;
     for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
         p->output_of_tensor[m][e] = SIZE_MAX;
@@ -207,14 +204,12 @@ static enum nd_status name_outputs(struct pricer *p, struct nd_error *err)
     struct nd_alignment *result = p->job->result;
     const struct nd_model *model = p->job->model;
     result->outputs = nd_calloc(nd_model_n_tensors(model), sizeof *result->outputs);
-    if (result->outputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(result->outputs != NULL, err);
     for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
         if (!nd_model_tensor(model, e)->is_model_output)
             continue;
         result->outputs[result->n_outputs].name = nd_strdup(nd_model_tensor(model, e)->name);
-        if (result->outputs[result->n_outputs++].name == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(result->outputs[result->n_outputs++].name != NULL, err);
     }
     p->n_outputs = result->n_outputs;
     return ND_OK;

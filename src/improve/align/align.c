@@ -278,9 +278,7 @@ static enum nd_status rank(struct curve *c, struct nd_error *err)
     ND_FREED double *effects = nd_calloc(n_tensors, sizeof *effects);
     c->ranked = nd_calloc(n_tensors, sizeof *c->ranked);
     c->is_chosen = nd_calloc(n_tensors, sizeof *c->is_chosen);
-    ND_TRY(is_product != NULL && effects != NULL && c->ranked != NULL && c->is_chosen != NULL
-               ? ND_OK
-               : nd_fail_memory(err));
+    ND_TRY_MEMORY(is_product != NULL && effects != NULL && c->ranked != NULL && c->is_chosen != NULL, err);
     for (size_t u = 0; u < nd_model_n_layers(model); u++)
         is_product[nd_model_layer(model, u)->tensor] = nd_align_is_product(nd_model_layer(model, u)->op_types);
     ND_TRY(nd_align_effects(c->job, is_product, min_of(EFFECT_SAMPLES, nd_align_n_samples(c->job->options)),
@@ -373,8 +371,7 @@ static enum nd_status make_point(struct curve *c, size_t n_layers, struct nd_err
         const struct ranked *last = &c->ranked[n_layers - 1];
         point->layer = nd_strdup(nd_model_tensor(c->job->model, last->tensor)->name);
         point->effect_db = -10 * log10(last->effect);
-        if (point->layer == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(point->layer != NULL, err);
     }
     return try_first(c, n_layers, result->n_curve_samples, point, err);
 }
@@ -385,7 +382,7 @@ static enum nd_status make_points(struct curve *c, struct nd_error *err)
     size_t n_points = min_of(MAX_POINTS, c->n + 1);
     result->n_curve_samples = min_of(ACCURACY_COST_SAMPLES, nd_align_n_samples(c->job->options));
     result->points = nd_calloc(n_points, sizeof *result->points);
-    ND_TRY(result->points != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(result->points != NULL, err);
     for (size_t i = 0; i < n_points; i++) {
         ND_TRY(nd_align_tell(c->job, "curve", i, n_points, err));
         ND_TRY(make_point(c, n_points > 1 ? i * c->n / (n_points - 1) : 0, err));
@@ -669,8 +666,7 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
         return status;
     struct nd_align_job job = {
         .options = &own, .original = model, .model = model, .result = nd_calloc(1, sizeof *job.result)};
-    if (job.result == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job.result != NULL, err);
     job.result->struct_size = sizeof *job.result;
     job.result->budget_db = own.budget_db;
     status = align(&job, err);

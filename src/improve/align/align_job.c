@@ -81,8 +81,7 @@ static enum nd_status add_arithmetic(struct nd_align_job *job, const char *name,
                        ND_ALIGN_MAX_ARITHMETICS);
     job->arithmetics[job->n_arithmetics] = arithmetic;
     job->result->arithmetics[job->n_arithmetics] = nd_strdup(name);
-    if (job->result->arithmetics[job->n_arithmetics] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->result->arithmetics[job->n_arithmetics] != NULL, err);
     job->result->n_arithmetics = ++job->n_arithmetics;
     return ND_OK;
 }
@@ -115,8 +114,7 @@ enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *c
         n = sizeof usual / sizeof usual[0];
     }
     job->result->arithmetics = nd_calloc(ND_ALIGN_MAX_ARITHMETICS, sizeof *job->result->arithmetics);
-    if (job->result->arithmetics == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->result->arithmetics != NULL, err);
     for (size_t i = 0; i < n; i++)
         ND_TRY(add_arithmetic(job, names[i], err));
     for (size_t i = 0; i < options->n_chipsets; i++)
@@ -135,8 +133,7 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
     size_t n_tensors = nd_model_n_tensors(model);
     result->layers = nd_calloc(nd_model_n_layers(model), sizeof *result->layers);
     job->layer_of_tensor = nd_calloc(n_tensors, sizeof *job->layer_of_tensor);
-    if (result->layers == NULL || job->layer_of_tensor == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(result->layers != NULL && job->layer_of_tensor != NULL, err);
     for (size_t e = 0; e < n_tensors; e++) {
         job->layer_of_tensor[e] = SIZE_MAX;
         result->n_floats += nd_model_tensor(model, e)->quant.n == 0;
@@ -149,8 +146,7 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
         layer->reason = not_examined;
         layer->name = nd_strdup(nd_model_layer(model, u)->name);
         layer->op_types = nd_strdup(nd_model_layer(model, u)->op_types);
-        if (layer->name == NULL || layer->op_types == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(layer->name != NULL && layer->op_types != NULL, err);
     }
     result->model = nd_strdup(nd_model_path(job->original != NULL ? job->original : model));
     if (job->options->float_model != NULL)
@@ -262,8 +258,7 @@ static bool is_origin(const struct nd_float_constant *constant, const struct nd_
 static enum nd_status copy_values(const struct nd_align_scaled *scaled, double **out, struct nd_error *err)
 {
     *out = nd_calloc(scaled->n, sizeof **out);
-    if (*out == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(*out != NULL, err);
     memcpy(*out, scaled->values, scaled->n * sizeof **out);
     return ND_OK;
 }
@@ -278,8 +273,7 @@ enum nd_status nd_align_find_floats(const struct nd_align_plan *plan, size_t deq
     struct nd_error ignored = {0};
     bool is_constant = false;
     char *name = nd_model_constant_name(graph, dequantizer);
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     for (size_t i = 0; i < plan->n_scaled; i++)
         if (strcmp(plan->scaled[i].name, name) == 0) {
             free(name);

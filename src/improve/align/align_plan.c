@@ -289,8 +289,7 @@ static void nd_align_quantise(const double *reals, const struct nd_quant *quant,
 static enum nd_status find_reals(const struct nd_linear_input *input, double **out, struct nd_error *err)
 {
     double *reals = nd_calloc(input->values->n, sizeof *reals);
-    if (reals == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(reals != NULL, err);
     for (size_t i = 0; i < input->values->n; i++) {
         size_t c = channel_of(input->quant, input->values, i);
         reals[i] = (input->values->x[i] - (double)input->quant->zero_point[c]) * (double)input->quant->scale[c];
@@ -538,8 +537,8 @@ static bool keep(struct nd_align_plan *plan, void *block)
 static enum nd_status add_node(struct nd_align_plan *plan, const struct nd_recoded_node *node,
                                struct nd_error *err)
 {
-    if (!nd_grow((void **)&plan->nodes, &plan->nodes_capacity, plan->n_nodes + 1, sizeof *plan->nodes))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&plan->nodes, &plan->nodes_capacity, plan->n_nodes + 1, sizeof *plan->nodes),
+                  err);
     plan->nodes[plan->n_nodes++] = *node;
     return ND_OK;
 }
@@ -549,8 +548,7 @@ static enum nd_status add_constant(struct nd_align_plan *plan, size_t node, stru
                                    size_t i, struct nd_error *err)
 {
     struct nd_quant *quant = nd_calloc(1, sizeof *quant);
-    if (quant == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(quant != NULL, err);
     *quant = layer->quants[i];
     layer->quants[i] = (struct nd_quant){.axis = -1};
     struct nd_recoded_node item = {

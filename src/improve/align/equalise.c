@@ -89,22 +89,20 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
     w->quants = nd_calloc(2 * n, sizeof *w->quants);
     w->qvalues = nd_calloc(2 * n, sizeof *w->qvalues);
     w->nodes = nd_calloc(2 * n + w->model->graph.n_nodes, sizeof *w->nodes);
-    if (w->products == NULL || w->factors == NULL || w->is_changed == NULL || w->tensors == NULL ||
-        w->quants == NULL || w->qvalues == NULL || w->nodes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->products != NULL && w->factors != NULL && w->is_changed != NULL && w->tensors != NULL &&
+                      w->quants != NULL && w->qvalues != NULL && w->nodes != NULL,
+                  err);
     for (size_t i = 0; i < n; i++) {
         struct nd_align_product *product = &w->products[i];
         *product = pairs->products[i];
         product->weights = copy_of(product->weights, product->n_weights);
         product->bias = copy_of(product->bias, product->n_bias);
-        if (product->weights == NULL || product->bias == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(product->weights != NULL && product->bias != NULL, err);
     }
     for (size_t p = 0; p < pairs->n; p++) {
         size_t n_channels = pairs->items[p].n_channels;
         w->factors[p] = nd_calloc(n_channels, sizeof **w->factors);
-        if (w->factors[p] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(w->factors[p] != NULL, err);
         for (size_t c = 0; c < n_channels; c++)
             w->factors[p][c] = 1;
     }
@@ -144,8 +142,7 @@ static enum nd_status balance(struct work *w, size_t p, double *moved, struct nd
     const struct nd_align_pair *pair = &w->pairs->items[p];
     size_t n = pair->n_channels;
     double *room = nd_calloc(3 * n, sizeof *room), *change = room + 2 * n;
-    if (room == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(room != NULL, err);
     nd_align_channel_sizes(&w->products[pair->first], true, room);
     nd_align_channel_sizes(&w->products[pair->second], false, room + n);
     nd_align_pair_factors(pair, room, change);
@@ -243,8 +240,7 @@ static enum nd_status recode(struct work *w, size_t i, struct nd_error *err)
         most = fmax(most, fabs(product->weights[k]));
     w->qvalues[2 * i] = copy_of(product->weights, product->n_weights);
     w->qvalues[2 * i + 1] = copy_of(product->bias, product->n_bias);
-    if (w->qvalues[2 * i] == NULL || w->qvalues[2 * i + 1] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->qvalues[2 * i] != NULL && w->qvalues[2 * i + 1] != NULL, err);
     ND_TRY(new_quant(most > 0 ? most / INT8_MAX : 1, product->dtype == ND_DTYPE_U8 ? 128 : 0, weights, err));
     ND_TRY(new_quant((double)(x->scale[0] * weights->scale[0]), 0, bias, err));
     round_all(w->qvalues[2 * i], product->n_weights, weights, product->dtype);
@@ -281,8 +277,7 @@ static enum nd_status add_scaled(struct nd_align_equalised *out, const struct nd
                                  double **values, size_t n, struct nd_error *err)
 {
     char *name = nd_model_constant_name(&model->graph, node);
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     out->scaled[out->n_scaled++] = (struct nd_align_scaled){name, *values, n};
     *values = NULL;
     return ND_OK;
@@ -291,8 +286,7 @@ static enum nd_status add_scaled(struct nd_align_equalised *out, const struct nd
 static enum nd_status hand_over(struct work *w, struct nd_align_equalised *out, struct nd_error *err)
 {
     out->scaled = nd_calloc(2 * w->pairs->n_products, sizeof *out->scaled);
-    if (out->scaled == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->scaled != NULL, err);
     for (size_t i = 0; i < w->pairs->n_products; i++) {
         struct nd_align_product *product = &w->products[i];
         if (!w->is_changed[i])
@@ -351,8 +345,7 @@ static enum nd_status view_part(const struct nd_probe *probe, size_t from, size_
     out->n_goals = 0;
     out->goals = NULL;
     out->inputs = nd_calloc(probe->n_inputs, sizeof *out->inputs);
-    if (out->inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->inputs != NULL, err);
     for (size_t i = 0; i < probe->n_inputs; i++) {
         out->inputs[i] = probe->inputs[i];
         out->inputs[i].data = (unsigned char *)probe->inputs[i].data + from * probe->inputs[i].sample_bytes;
@@ -368,8 +361,7 @@ static enum nd_status fill_part(const struct nd_align_options *fit, size_t index
     enum nd_status status = ND_OK;
     fold->probes[part] = nd_calloc(fit->n_probes, sizeof *fold->probes[part]);
     fold->views[part] = nd_calloc(fit->n_probes, sizeof *fold->views[part]);
-    if (fold->probes[part] == NULL || fold->views[part] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(fold->probes[part] != NULL && fold->views[part] != NULL, err);
     for (size_t p = 0; p < fit->n_probes && status == ND_OK; p++) {
         size_t half = fit->probes[p]->n_samples / 2, is_second = index == part;
         size_t from = is_second ? half : 0, count = is_second ? fit->probes[p]->n_samples - half : half;
@@ -430,8 +422,7 @@ static enum nd_status try_fold(const struct nd_align_job *job, const struct nd_a
 {
     ND_CLEANUP(nd_alignment_destroy) struct nd_alignment *scratch = nd_calloc(1, sizeof *scratch);
     struct nd_align_job own = *job;
-    if (scratch == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(scratch != NULL, err);
     own.options = &fold->options;
     own.result = scratch;
     own.observed = NULL;
@@ -562,8 +553,7 @@ static enum nd_status take_over(struct search *s, struct nd_error *err)
 {
     struct nd_align_job *job = s->job;
     struct nd_align_equalised *made = nd_calloc(1, sizeof *made);
-    if (made == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made != NULL, err);
     enum nd_status status = nd_align_equalise(job->model, &s->pairs, s->is_on, s->strength, s->path, made, err);
     if (status != ND_OK) {
         free(made);

@@ -313,8 +313,7 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
     *q = (struct nd_quantisers){.items = nd_calloc(model->n_tensors, sizeof *q->items),
                                 .of_tensor = nd_calloc(model->n_tensors, sizeof *q->of_tensor),
                                 .n_tensors = model->n_tensors};
-    if (q->items == NULL || q->of_tensor == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(q->items != NULL && q->of_tensor != NULL, err);
     for (size_t e = 0; e < model->n_tensors; e++) {
         const struct nd_quant *old = &model->tensors[e].quant;
         struct nd_quant *quant = &q->items[e].quant;
@@ -325,8 +324,7 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
                                    .axis = -1,
                                    .scale = nd_calloc(1, sizeof *quant->scale),
                                    .zero_point = nd_calloc(1, sizeof *quant->zero_point)};
-        if (quant->scale == NULL || quant->zero_point == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(quant->scale != NULL && quant->zero_point != NULL, err);
         quant->scale[0] = q->items[e].old_scale = old->scale[0];
         quant->zero_point[0] = q->items[e].old_zero_point = old->zero_point[0];
     }

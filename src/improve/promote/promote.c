@@ -225,8 +225,7 @@ static enum nd_status nd_find_proposals(struct nd_promote_job *job, struct nd_er
     job->result->layers = nd_calloc(n + 1, sizeof *job->result->layers);
     job->order = nd_calloc(n + 1, sizeof *job->order);
     job->kept = nd_calloc(n + 1, sizeof *job->kept);
-    if (job->result->layers == NULL || job->order == NULL || job->kept == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->result->layers != NULL && job->order != NULL && job->kept != NULL, err);
     for (size_t i = 0; i < n; i++)
         if (can_be_made(job, nd_promotions_at(job->promotions, i)))
             ND_TRY(add_layer(job, i, err));
@@ -291,14 +290,12 @@ static enum nd_status run_all(struct run *run, struct nd_error *err)
     run->paths = nd_calloc(n, sizeof *run->paths);
     run->captures = nd_calloc(n, sizeof(void *));
     run->failures = nd_calloc(n, sizeof *run->failures);
-    if (run->paths == NULL || run->captures == NULL || run->failures == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(run->paths != NULL && run->captures != NULL && run->failures != NULL, err);
     for (size_t d = 0; d < n; d++) {
         char name[64];
         snprintf(name, sizeof name, "%s%zu.h5", run->stage, d);
         run->paths[d] = nd_path_join(run->job->folder, name);
-        if (run->paths[d] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(run->paths[d] != NULL, err);
     }
     return nd_devices_run(run->devices, n, 1, capture_one, run, err);
 }
@@ -373,8 +370,7 @@ static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struc
     how.n_threads = job->options->n_threads;
     how.is_cancelled = job->options->is_cancelled;
     how.cancel_context = job->options->cancel_context;
-    if (all == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(all != NULL, err);
     all[0] = job->floats;
     for (size_t d = 0; d < n; d++)
         all[d + 1] = captures[d];
@@ -531,13 +527,13 @@ static enum nd_status name_things(struct nd_promote_job *job, struct nd_error *e
     result->float_model = nd_strdup(nd_model_path(options->float_model));
     result->devices = nd_calloc(options->n_devices, sizeof *result->devices);
     job->now = nd_calloc(options->n_devices, sizeof *job->now);
-    if (result->model == NULL || result->float_model == NULL || result->devices == NULL || job->now == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(result->model != NULL && result->float_model != NULL && result->devices != NULL &&
+                      job->now != NULL,
+                  err);
     for (size_t d = 0; d < options->n_devices; d++) {
         result->devices[d].label = nd_strdup(options->devices[d]->label);
         result->n_devices = d + 1;
-        if (result->devices[d].label == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(result->devices[d].label != NULL, err);
     }
     for (size_t p = 0; p < options->n_probes; p++)
         result->n_samples += options->probes[p]->n_samples;
@@ -627,8 +623,7 @@ enum nd_status nd_promote(const struct nd_model *model, const struct nd_promote_
         return status;
     own.n_layers = own.n_layers > 0 ? own.n_layers : FEW_LAYERS;
     struct nd_promote_job job = {.options = &own, .model = model, .result = nd_calloc(1, sizeof *job.result)};
-    if (job.result == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job.result != NULL, err);
     status = promote(&job, err);
     if (status == ND_OK) {
         *out = job.result;

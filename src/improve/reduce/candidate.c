@@ -157,8 +157,7 @@ enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_sessio
         options.time_limit_s = given->time_limit_s;
     *run = (struct nd_run){0};
     ND_FREED char *path = nd_path_join(session->folder, session->name);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     tell(reducer);
     reducer->out->n_sessions++;
     const struct nd_workload workload = {session->model, session->device, session->probes, session->n_probes};
@@ -193,8 +192,7 @@ static enum nd_status fill_input(struct nd_smaller_model *candidate, const struc
         status = nd_fail_memory(err);
     if (status != ND_OK)
         return status;
-    if ((feed->data[i] = nd_tensor_alloc(total)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY((feed->data[i] = nd_tensor_alloc(total)) != NULL, err);
     feed->arrays[i] = (struct nd_npz_array){.name = input->name,
                                             .dtype = input->dtype,
                                             .shape = input->shape,
@@ -261,8 +259,7 @@ enum nd_status nd_candidate_init(struct nd_smaller_model *candidate, const struc
     cut.n_known = reducer->recorded.n_known;
     cut.output = reducer->wanted_tensor;
     *candidate = (struct nd_smaller_model){.folder = nd_strdup(folder)};
-    if (candidate->folder == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(candidate->folder != NULL, err);
     if (!has_wanted(reducer, &cut))
         return nd_fail(err, ND_E_MODEL_NO_TENSOR, reducer->options->tensor, "tensor '%s' is not in it",
                        reducer->options->tensor);

@@ -229,8 +229,7 @@ enum nd_status nd_failure_score_nodes(const struct nd_model *model, const struct
 {
     size_t n = nd_model_n_nodes(model);
     ND_FREED const char **names = nd_calloc(n, sizeof *names);
-    if (names == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(names != NULL, err);
     for (size_t i = 0; i < n; i++) {
         names[i] = nd_model_node(model, i)->name;
         score[i] = 0;

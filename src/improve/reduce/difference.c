@@ -23,9 +23,9 @@ enum nd_status nd_recorded_add(struct nd_recorded *recorded, struct nd_capture *
                                struct nd_error *err)
 {
     size_t n = nd_capture_n_tensors(*capture);
-    if (!nd_grow((void **)&recorded->known, &recorded->capacity, recorded->n_known + n,
-                 sizeof *recorded->known))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(
+        nd_grow((void **)&recorded->known, &recorded->capacity, recorded->n_known + n, sizeof *recorded->known),
+        err);
     for (size_t e = 0; e < n; e++) {
         struct nd_tensor tensor = *nd_capture_tensor(*capture, e);
         /* A reference hands out floats in double precision; the model itself computes in float32. */
@@ -82,8 +82,7 @@ static enum nd_status read_narrowed(const struct nd_capture *capture, size_t pro
     float *out = wanted->out;
     size_t n = wanted->size_bytes / sizeof *out;
     ND_FREED double *wide = nd_calloc(n, sizeof *wide);
-    if (wide == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(wide != NULL, err);
     ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample, 1, wide, err));
     for (size_t i = 0; i < n; i++)
         out[i] = (float)wide[i];

@@ -116,8 +116,7 @@ static enum nd_status nd_reducer_write_readme(const struct nd_reducer *reducer,
     nd_strbuf_printf(&text, "model: SHA-256 %s\nnpudiff %s\n", nd_model_sha256(reducer->model), nd_version());
     size_t n = text.len;
     ND_FREED char *whole = nd_strbuf_take(&text);
-    if (whole == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(whole != NULL, err);
     return nd_file_put(path, whole, n, err);
 }
 
@@ -130,15 +129,13 @@ static enum nd_status list_operators(struct nd_reduction *out, const struct nd_m
 {
     size_t n = nd_model_n_nodes(model);
     out->operators = nd_calloc(n, sizeof *out->operators);
-    if (out->operators == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->operators != NULL, err);
     for (size_t i = 0; i < n; i++) {
         struct nd_strbuf text = {0};
         if (!nd_node_is_operator(model, i))
             continue;
         nd_strbuf_printf(&text, "%s '%s'", nd_model_node(model, i)->op_type, nd_model_node(model, i)->name);
-        if ((out->operators[out->n_operators_left] = nd_strbuf_take(&text)) == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY((out->operators[out->n_operators_left] = nd_strbuf_take(&text)) != NULL, err);
         out->n_operators_left++;
     }
     return ND_OK;
@@ -176,8 +173,7 @@ static enum nd_status expect(struct nd_reducer *reducer, const struct nd_smaller
     struct nd_error problem = {0};
     const struct nd_session session = nd_candidate_session(candidate, device, "outputs", "reference.h5");
     ND_FREED char *path = nd_path_join(candidate->folder, "reference.h5");
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     enum nd_status status = ND_OK;
     if (!nd_path_exists(path) && reducer->out->n_sessions < reducer->options->session_limit)
         status = nd_reducer_run(reducer, &session, &run, &problem);
@@ -199,7 +195,7 @@ static enum nd_status name_capture(const struct nd_reducer *reducer, const struc
     memcpy(name + n, ".h5", 4);
     ND_FREED char *from = nd_path_join(candidate->folder, "device.h5"),
                   *to = nd_path_join(candidate->folder, name);
-    ND_TRY(from != NULL && to != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(from != NULL && to != NULL, err);
     if (strcmp(name, "reference.h5") != 0 && nd_path_exists(from) && rename(from, to) != 0)
         return nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
     return ND_OK;
@@ -213,8 +209,7 @@ static enum nd_status publish(const struct nd_reducer *reducer, struct nd_error 
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "%s.old", reducer->staging);
     ND_FREED char *old = nd_strbuf_take(&text);
-    if (old == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(old != NULL, err);
     bool is_moved = reducer->options->replace && rename(folder, old) == 0;
     enum nd_status status = nd_dir_publish(reducer->staging, folder, err);
     if (is_moved && status == ND_OK)
@@ -600,8 +595,7 @@ enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_red
                                  .start_ns = nd_clock_ns()};
     const char *zeros[] = {"zeros"};
     struct nd_probe *default_probe = NULL;
-    if (reducer.out == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(reducer.out != NULL, err);
     enum nd_status status = check_options(options, err);
     if (status == ND_OK)
         status = nd_model_check_static(workload->model, err);

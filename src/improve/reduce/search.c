@@ -57,8 +57,7 @@ enum nd_status nd_ddmin(size_t *parts, size_t *n, nd_trial_function test, void *
 {
     struct search search = {.parts = parts, .n = *n, .test = test, .context = context};
     search.candidate = nd_calloc(*n, sizeof *search.candidate);
-    if (search.candidate == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(search.candidate != NULL, err);
     enum nd_status status = ND_OK;
     size_t n_pieces = 2;
     bool is_done = false;
@@ -185,7 +184,7 @@ static enum nd_status collect(const size_t *group, size_t n_nodes, struct nd_pie
 {
     out->items = nd_calloc(n_nodes, sizeof *out->items);
     ND_FREED size_t *piece_of = nd_calloc(n_nodes, sizeof *piece_of), *n_in = nd_calloc(n_nodes, sizeof *n_in);
-    ND_TRY(out->items != NULL && piece_of != NULL && n_in != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(out->items != NULL && piece_of != NULL && n_in != NULL, err);
     for (size_t n = 0; n < n_nodes; n++) {
         if (group[n] == ND_NO_INDEX)
             continue;
@@ -225,8 +224,7 @@ static enum nd_status nd_pieces_of_operators(const struct nd_model *model, const
     const struct nd_graph *graph = &model->graph;
     *out = (struct nd_pieces){0};
     ND_FREED size_t *group = nd_calloc(graph->n_nodes, sizeof *group);
-    if (group == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(group != NULL, err);
     for (size_t n = 0; n < graph->n_nodes; n++)
         group[n] = ND_NO_INDEX;
     for (size_t i = 0; i < n_nodes; i++)
@@ -266,8 +264,7 @@ enum nd_status nd_pieces_nodes(const struct nd_pieces *pieces, const size_t *par
     for (size_t i = 0; i < n_parts; i++)
         n += pieces->items[parts[i]].n_nodes;
     size_t *all = nd_calloc(n, sizeof *all);
-    if (all == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(all != NULL, err);
     n = 0;
     for (size_t i = 0; i < n_parts; i++) {
         const struct nd_piece *piece = &pieces->items[parts[i]];
@@ -479,8 +476,7 @@ static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *no
     struct nd_run run = {0};
     struct nd_error problem = {0};
     ND_FREED char *folder = nd_path_join(reducer->folder, "inside");
-    if (folder == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(folder != NULL, err);
     const struct nd_model_cut part = {.nodes = nodes, .n_nodes = n_nodes, .is_open = true};
     enum nd_status status = nd_candidate_init(&candidate, reducer, &part, folder, &problem);
     const struct nd_session session = nd_candidate_session(&candidate, &reducer->cpu, "none", "inside.h5");
@@ -510,8 +506,7 @@ static size_t count_operators(const struct nd_model *model, const size_t *nodes,
 static enum nd_status refine(struct nd_reducer *reducer, struct nd_pieces *finer, struct nd_error *err)
 {
     size_t *left = nd_calloc(finer->n, sizeof *left);
-    if (left == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(left != NULL, err);
     for (size_t i = 0; i < finer->n; i++)
         left[i] = i;
     free(reducer->left);

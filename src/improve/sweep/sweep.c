@@ -129,8 +129,7 @@ static enum nd_status read_differences(const struct nd_comparison *comparison, s
         setting->n_different += differs;
         if (differs && setting->first == NULL) {
             setting->first = nd_strdup(tensor->name);
-            if (setting->first == NULL)
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(setting->first != NULL, err);
         }
         if (!tensor->is_model_output)
             continue;
@@ -266,8 +265,7 @@ static enum nd_status add_setting(struct nd_sweep_job *job, const char *option, 
     struct nd_device *devices = realloc(job->devices, (n + 1) * sizeof *devices);
     if (devices != NULL)
         job->devices = devices;
-    if (settings == NULL || devices == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(settings != NULL && devices != NULL, err);
     settings[n] =
         (struct nd_sweep_setting){.option = option != NULL ? nd_strdup(option) : NULL,
                                   .value = value != NULL ? nd_strdup(value) : NULL,
@@ -356,8 +354,7 @@ static enum nd_status sweep(struct nd_sweep_job *job, struct nd_error *err)
     ND_TRY(nd_sweep_list(job, err));
     result->model = nd_strdup(nd_model_path(job->model));
     result->device = nd_strdup(job->devices[0].label);
-    if (result->model == NULL || result->device == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(result->model != NULL && result->device != NULL, err);
     ND_TRY(nd_dir_make_temporary(&job->folder, err));
     return nd_sweep_run(job, err);
 }
@@ -375,8 +372,7 @@ enum nd_status nd_sweep(const struct nd_model *model, const struct nd_sweep_opti
     if (status != ND_OK)
         return status;
     struct nd_sweep_job job = {.options = &own, .model = model, .result = nd_calloc(1, sizeof *job.result)};
-    if (job.result == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job.result != NULL, err);
     status = sweep(&job, err);
     if (status == ND_OK) {
         *out = job.result;

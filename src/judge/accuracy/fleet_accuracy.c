@@ -236,15 +236,15 @@ static enum nd_status prepare(struct work *w, struct nd_error *err)
     w->n_contrasts = w->first[N_FAMILIES];
     ND_TRY(nd_patterns_make(w->in, &w->patterns, err));
     size_t n_values;
-    if (!nd_size_mul(w->patterns.n, w->n_contrasts, &n_values))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(w->patterns.n, w->n_contrasts, &n_values), err);
     w->values = nd_calloc(n_values, sizeof *w->values);
     w->means = nd_calloc(w->n_contrasts, sizeof *w->means);
     w->errors = nd_calloc(w->n_contrasts, sizeof *w->errors);
     w->counts = nd_calloc(w->patterns.n, sizeof *w->counts);
     w->draws = nd_calloc((size_t)N_FAMILIES * ND_DRAWS, sizeof *w->draws);
-    if (w->values == NULL || w->means == NULL || w->errors == NULL || w->counts == NULL || w->draws == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->values != NULL && w->means != NULL && w->errors != NULL && w->counts != NULL &&
+                      w->draws != NULL,
+                  err);
     for (size_t p = 0; p < w->patterns.n; p++)
         fill_values(w, p);
     for (size_t c = 0; c < w->n_contrasts; c++)
@@ -334,8 +334,7 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
     struct work w = {.in = in, .options = options};
     enum nd_status status = ND_OK;
     made.own = nd_calloc(in->n_devices, sizeof *made.own);
-    if (made.own == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made.own != NULL, err);
     for (size_t d = 0; d < in->n_devices; d++)
         made.own[d] = nothing_known(-1);
     if (in->n_samples > 0 && in->n_devices > 0) {
@@ -563,8 +562,7 @@ static enum nd_status measure_spread(struct nd_accuracy_study *study, size_t n_l
                                      double margin, struct nd_error *err)
 {
     ND_FREED unsigned char *rights = nd_calloc((study->n_devices + 2) * n_labelled, 1);
-    if (rights == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(rights != NULL, err);
     unsigned char *reference = rights + study->n_devices * n_labelled, *quantised = reference + n_labelled;
     for (size_t d = 0; d < study->n_devices; d++)
         fill_rights(study->labels, study->classes[d], study->n_samples, rights + d * n_labelled);
@@ -588,8 +586,7 @@ enum nd_status nd_accuracy_study_measure(struct nd_accuracy_study *study, double
     for (size_t i = 0; i < n; i++)
         n_labelled += study->labels[i] >= 0;
     ND_FREED int64_t *classes = nd_calloc((study->n_devices + 1) * n_labelled, sizeof *classes);
-    if (classes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(classes != NULL, err);
     for (size_t d = 0; d < study->n_devices; d++)
         pack(study->labels, study->classes[d], n, classes + d * n_labelled);
     int64_t *truth = classes + study->n_devices * n_labelled;

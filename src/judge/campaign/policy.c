@@ -255,8 +255,7 @@ enum nd_status nd_policy_read(struct nd_yaml *yaml, const yaml_node_t *node,
     size_t n;
     ND_TRY(nd_yaml_list(yaml, node, "policy", &n, err));
     out->rules = nd_calloc(n, sizeof *out->rules);
-    if (out->rules == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->rules != NULL, err);
     out->n = n;
     for (size_t i = 0; i < n; i++)
         ND_TRY(read_rule(yaml, nd_yaml_item(yaml, node, i), defaults, &out->rules[i], err));

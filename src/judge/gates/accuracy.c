@@ -166,8 +166,7 @@ static enum nd_status read_study(const struct nd_qualification *q, struct nd_qua
         .probe = probe->name, .tensor = tensor, .n_samples = probe->n_samples, .labels = probe->labels};
     study->devices = nd_calloc(q->n_devices, sizeof *study->devices);
     study->classes = nd_calloc(q->n_devices, sizeof *study->classes);
-    if (study->devices == NULL || study->classes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(study->devices != NULL && study->classes != NULL, err);
     enum nd_status status = ND_OK;
     for (size_t d = 0; status == ND_OK && d < q->n_devices; d++) {
         int64_t *classes = NULL;
@@ -187,8 +186,7 @@ enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_mo
                                 struct nd_error *err)
 {
     model->studies = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->studies);
-    if (model->studies == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->studies != NULL, err);
     for (size_t p = 0; p < model->n_probes; p++)
         for (size_t e = 0; e < model->n_tensors; e++)
             if (model->probes[p]->labels != NULL && model->tensors[e].is_output)

@@ -93,8 +93,7 @@ enum nd_status nd_target_compare(const struct nd_target_sums *ref, const struct 
 {
     assert(n_samples <= UINT32_MAX && options->confidence > 0 && options->confidence < 1);
     double *draws = nd_calloc((size_t)N_STATISTICS * ND_DRAWS, sizeof *draws), values[N_STATISTICS];
-    if (draws == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(draws != NULL, err);
     struct nd_target_sums all_ref = {0}, all_test = {0};
     for (size_t i = 0; i < n_samples; i++) {
         add(&all_ref, &ref[i]);
@@ -203,8 +202,7 @@ enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_
 {
     (void)q;
     model->targets = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->targets);
-    if (model->targets == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->targets != NULL, err);
     for (size_t p = 0; p < model->n_probes; p++)
         for (size_t e = 0; e < model->n_tensors; e++) {
             const struct nd_probe_goal *goal = nd_probe_find_goal(model->probes[p], model->tensors[e].name);

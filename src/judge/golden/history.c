@@ -62,8 +62,7 @@ static enum nd_status find_tensors(struct table *table, struct nd_error *err)
         n += json_array_size(tensors_of(r, k));
     names.items = nd_arena_calloc(r->arena, n, sizeof *names.items);
     chart->tensors = nd_arena_calloc(r->arena, n, sizeof *chart->tensors);
-    if (names.items == NULL || chart->tensors == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(names.items != NULL && chart->tensors != NULL, err);
     for (size_t k = 0; k < table->n_cells; k++)
         json_array_foreach(tensors_of(r, k), i, tensor)
         {
@@ -339,8 +338,7 @@ static enum nd_status find_steps(const struct nd_history_reading *r, struct nd_g
 {
     enum nd_status status = ND_OK;
     chart->steps = nd_arena_calloc(r->arena, chart->sdks.n * chart->chipsets.n, sizeof *chart->steps);
-    if (chart->steps == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(chart->steps != NULL, err);
     for (size_t c = 0; c < chart->chipsets.n; c++) {
         size_t from = SIZE_MAX;
         for (size_t s = 0; status == ND_OK && s < chart->sdks.n; s++) {

@@ -58,8 +58,7 @@ static enum nd_status nd_store_describe(const struct nd_golden *store, const str
 {
     const json_t *json = entry->json, *options = axis_of(json, ND_AXIS_OPTIONS);
     const char *kept = kept_of(store, json);
-    if (kept == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(kept != NULL, err);
     *out = (struct nd_golden_entry){
         .label = nd_record_text(json, "label"),
         .date = nd_record_text(json, "date"),
@@ -104,8 +103,7 @@ enum nd_status nd_store_open_object(const struct nd_golden *store, const struct 
     if (!nd_store_digest_of(object, "", hex))
         return nd_fail(err, ND_E_STORE_ENTRY, entry->id, "entry %.12s keeps digests only", entry->id);
     ND_FREED char *path = nd_store_path(store, "objects", hex, ".h5");
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     if (!nd_path_exists(path))
         return nd_fail(err, ND_E_STORE_ENTRY, path, "'%s' is missing, the capture of entry %.12s", path,
                        entry->id);
@@ -223,8 +221,7 @@ static enum nd_status check_folders(const char *path, struct nd_error *err)
 static enum nd_status nd_store_lock(const char *path, int *fd, struct nd_error *err)
 {
     ND_FREED char *name = nd_path_join(path, "lock");
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     enum nd_status status = check_folders(path, err);
     int lock = status != ND_OK ? -1 : open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     int rc = status == ND_OK && lock < 0 ? -1 : 0;
@@ -334,8 +331,7 @@ static enum nd_status load_entry(struct nd_golden *store, const struct known *kn
         return ND_OK;
     store->n_read++;
     ND_FREED char *path = nd_store_path(store, "entries", name, "");
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     ND_FREED void *data = NULL;
     size_t n_bytes = 0;
     json_t *entry = NULL;
@@ -385,8 +381,7 @@ static void free_entries(struct nd_store_entry *entries, size_t n)
 static enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *err)
 {
     char *path = nd_path_join(store->path, "entries");
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     enum nd_status status = ND_OK;
     struct known known = {store->entries, store->n};
     struct dirent **names = NULL;
@@ -420,8 +415,7 @@ static enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *er
 static enum nd_status check_version(const char *path, struct nd_error *err)
 {
     ND_FREED char *name = nd_path_join(path, "store.json");
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     enum nd_status status = ND_ERR_NOT_FOUND;
     ND_FREED void *data = NULL;
     size_t n = 0;
@@ -466,8 +460,7 @@ static enum nd_status make_store(const char *path, struct nd_error *err)
                        "'%s' is no golden store: it holds other files, but no store.json", path);
     int lock = -1;
     ND_FREED char *name = nd_path_join(path, "store.json");
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     enum nd_status status = nd_store_lock(path, &lock, err);
     if (status == ND_OK && !nd_path_exists(name)) /* else another writer was faster */
         status = nd_file_put(name, text, sizeof text - 1, err);
@@ -648,8 +641,7 @@ static enum nd_status add_locked(struct nd_golden *store, const char *capture,
     if (status != ND_OK)
         return status;
     size_t equal = find_equal(store, entry, !how->digest_only, &is_whole);
-    if (!is_whole)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_whole, err);
     added->is_new = equal == store->n;
     if (!added->is_new) {
         memcpy(added->entry.id, store->entries[equal].id, ND_SHA256_HEX_BYTES);

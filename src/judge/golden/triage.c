@@ -22,14 +22,12 @@ enum nd_status nd_bundle_make(const struct nd_capture *capture, char **text, str
         hidden != NULL && json_object_set_new(hidden, "npudiff_bundle", json_integer(ND_BUNDLE_VERSION)) == 0;
     char *dumped = is_whole ? json_dumps(hidden, JSON_INDENT(2)) : NULL;
     json_decref(hidden);
-    if (dumped == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(dumped != NULL, err);
     struct nd_strbuf out = {0};
     nd_strbuf_printf(&out, "%s\n", dumped);
     free(dumped);
     char *made = nd_strbuf_take(&out);
-    if (made == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made != NULL, err);
     *text = made;
     return ND_OK;
 }
@@ -204,8 +202,7 @@ static enum nd_status find_standings(struct work *work, struct nd_error *err)
     struct nd_triage *found = &work->found;
     enum nd_status status = ND_OK;
     found->standings = nd_calloc(work->store->n, sizeof *found->standings);
-    if (found->standings == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(found->standings != NULL, err);
     for (size_t i = 0; status == ND_OK && i < work->store->n; i++) {
         struct nd_triage_standing next = {.index = i, .share = (double)NAN};
         status = compare_with(work, work->store->entries[i].json, &next.difference, err);

@@ -252,8 +252,7 @@ static enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct n
                                             struct nd_error *err)
 {
     model->cells = nd_calloc(q->n_devices + 2, sizeof *model->cells);
-    if (model->cells == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->cells != NULL, err);
     for (size_t d = 0; d < q->n_devices; d++)
         ND_TRY(plan_device(q, model, d, err));
     if (needs_quantised(q, model))
@@ -270,8 +269,7 @@ static enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct n
 static enum nd_status make_float_probes(struct nd_qualify_model *model, struct nd_error *err)
 {
     model->float_probes = nd_calloc(model->n_probes, sizeof *model->float_probes);
-    if (model->float_probes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->float_probes != NULL, err);
     if (!nd_qualify_has_same_inputs(model->model, model->float_model))
         return nd_fail(err, ND_E_CAMPAIGN_FORMAT, model->campaign->float_model,
                        "'%s' does not take the inputs of '%s'", model->campaign->float_model,
@@ -322,8 +320,7 @@ static enum nd_status plan_model(struct nd_qualification *q, struct nd_qualify_m
     model->probes = nd_calloc(model->n_probes, sizeof *model->probes);
     model->scope_probes = nd_calloc(model->n_probes, sizeof *model->scope_probes);
     model->explanations = nd_calloc(q->n_devices, sizeof *model->explanations);
-    if (model->probes == NULL || model->scope_probes == NULL || model->explanations == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->probes != NULL && model->scope_probes != NULL && model->explanations != NULL, err);
     enum nd_status status = load(campaign->quantised, &campaign->dims, &model->model, err);
     if (status == ND_OK && campaign->float_model != NULL)
         status = load(campaign->float_model, &campaign->dims, &model->float_model, err);
@@ -361,8 +358,7 @@ static enum nd_status check_policy(struct nd_qualification *q, struct nd_error *
 {
     size_t n = q->campaign.n_models;
     q->scopes = nd_calloc(n, sizeof *q->scopes);
-    if (q->scopes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(q->scopes != NULL, err);
     for (size_t m = 0; m < n; m++) {
         const struct nd_qualify_model *model = &q->models[m];
         q->scopes[m] = (struct nd_scope_model){.name = model->campaign->name,
@@ -402,8 +398,7 @@ enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err)
     q->n_devices = q->campaign.n_devices;
     q->labels = nd_calloc(q->n_devices, sizeof *q->labels);
     q->models = nd_calloc(q->campaign.n_models, sizeof *q->models);
-    if (q->labels == NULL || q->models == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(q->labels != NULL && q->models != NULL, err);
     enum nd_status status = ND_OK;
     for (size_t m = 0; m < q->campaign.n_models; m++)
         q->models[m].campaign = &q->campaign.models[m];

@@ -122,8 +122,7 @@ static enum nd_status collect(const struct nd_qualification *q, const struct nd_
 {
     out->captures = nd_calloc(q->n_devices, sizeof(const struct nd_capture *));
     out->devices = nd_calloc(q->n_devices, sizeof *out->devices);
-    if (out->captures == NULL || out->devices == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->captures != NULL && out->devices != NULL, err);
     for (size_t d = 0; d < q->n_devices; d++)
         if (model->cells[d].prepared == NULL && differs(q, model, d)) {
             out->devices[out->n] = d;
@@ -222,8 +221,7 @@ static enum nd_status collect_of_compare(const struct nd_qualification *q, const
                                          size_t *n, struct nd_error *err)
 {
     out->devices = nd_calloc(model->n_cells, sizeof *out->devices);
-    if (out->devices == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->devices != NULL, err);
     captures[(*n)++] = model->cells[out->ref].capture;
     for (size_t d = 0; d < q->n_devices; d++) {
         out->devices[d] = SIZE_MAX;
@@ -281,8 +279,7 @@ enum nd_status nd_qualify_list_comparisons(const struct nd_qualification *q, str
     if (model->comparisons != NULL)
         return ND_OK;
     model->comparisons = nd_calloc(policy->n + 1, sizeof *model->comparisons);
-    if (model->comparisons == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->comparisons != NULL, err);
     need(q, model, q->campaign.reference);
     for (size_t r = 0; r < policy->n; r++)
         if (nd_policy_has_tensors(policy->rules[r].gate) && !nd_policy_is_statistical(policy->rules[r].gate) &&

@@ -359,8 +359,7 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
         ND_TRY(nd_qualify_explain(q, &q->models[m], err));
     struct nd_qualified made;
     q->arena = nd_arena_create();
-    if (q->arena == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(q->arena != NULL, err);
     nd_qualify_fill(q, &made);
     made.owner = q->arena;
     if (nd_arena_has_failed(q->arena)) {

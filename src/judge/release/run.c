@@ -105,8 +105,7 @@ enum nd_status nd_digest_cache_find(struct nd_digest_cache *cache, const char *f
     if (stat(file, &info) != 0)
         return nd_fail(err, ND_E_FILE_OPEN, file, "cannot open '%s': %s", file, strerror(errno));
     ND_FREED char *key = make_key(file, &info);
-    if (key == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(key != NULL, err);
     for (size_t i = 0; i < cache->n; i++)
         if (strcmp(cache->items[i].key, key) == 0) {
             cache->items[i].is_used = true;
@@ -202,7 +201,7 @@ static enum nd_status put_neighbours(struct nd_strbuf *key, struct nd_digest_cac
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf wheel = {0};
     ND_FREED char *folder = nd_path_dir(library);
     nd_strbuf_printf(&wheel, "%s.libs", folder != NULL ? folder : "");
-    ND_TRY(folder != NULL && !wheel.failed ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(folder != NULL && !wheel.failed, err);
     ND_TRY(put_folder(key, digests, folder, err));
     return put_folder(key, digests, wheel.text, err);
 }
@@ -264,8 +263,7 @@ static enum nd_status find_runtime_key(struct runtime_keys *keys, const struct n
             *out = keys->items[i].text;
             return ND_OK;
         }
-    if (!nd_grow((void **)&keys->items, &keys->capacity, keys->n + 1, sizeof *keys->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&keys->items, &keys->capacity, keys->n + 1, sizeof *keys->items), err);
     struct nd_strbuf text = {0};
     enum nd_status status = put_runtime(&text, &keys->digests, runtime, err);
     char *taken = nd_strbuf_take(&text);
@@ -317,8 +315,7 @@ static enum nd_status make_key_of_capture(const struct nd_qualification *q,
                      cell->allow_fallback, probes, runtime);
     size_t n_bytes = key.len;
     ND_FREED char *text = nd_strbuf_take(&key);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_sha256_bytes(text, n_bytes, cell->key);
     return ND_OK;
 }
@@ -571,8 +568,7 @@ static enum nd_status collect(struct work *work, struct nd_error *err)
         n_cells += work->q->models[m].n_cells;
     work->tasks = nd_calloc(n_cells, sizeof *work->tasks);
     work->devices = nd_calloc(n_cells, sizeof *work->devices);
-    if (work->tasks == NULL || work->devices == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(work->tasks != NULL && work->devices != NULL, err);
     for (size_t m = 0; m < work->q->campaign.n_models; m++)
         for (size_t c = 0; c < work->q->models[m].n_cells; c++) {
             struct nd_qualify_cell *cell = &work->q->models[m].cells[c];

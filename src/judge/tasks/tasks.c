@@ -23,8 +23,7 @@
 static enum nd_status add(struct nd_task_places *places, const struct nd_task_place *place, char *file,
                           struct nd_error *err)
 {
-    if (file == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(file != NULL, err);
     places->files[places->n] = file;
     places->items[places->n++] = *place;
     return ND_OK;
@@ -126,8 +125,7 @@ static enum nd_status nd_task_key(const struct nd_qualification *q, const struct
     }
     size_t n_bytes = text.len;
     ND_FREED char *taken = nd_strbuf_take(&text);
-    if (taken == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(taken != NULL, err);
     nd_sha256_bytes(taken, n_bytes, key);
     return ND_OK;
 }
@@ -548,8 +546,7 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
 static enum nd_status add_up(struct nd_plan_of_campaign *plan, struct nd_error *err)
 {
     ND_FREED double *ends = nd_calloc(plan->n, sizeof *ends);
-    if (ends == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(ends != NULL, err);
     for (size_t i = 0; i < plan->n; i++) {
         const struct nd_task *task = &plan->tasks[i];
         double begin = 0, left = task->is_done ? 0 : task->seconds;
@@ -604,8 +601,7 @@ static enum nd_status make(const char *campaign, const char *const *from, size_t
     ND_TRY(nd_took_read_folder(q->folder, &known, err));
     for (size_t i = 0; i < n_from; i++)
         ND_TRY(nd_took_read_folder(from[i], &known, err));
-    if ((plan->owner = nd_arena_create()) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY((plan->owner = nd_arena_create()) != NULL, err);
     return fill(q, campaign, &known, plan, err);
 }
 

@@ -55,12 +55,11 @@ static enum nd_status add_readers(const struct nd_graph *graph, size_t qvalues, 
             size_t reader = graph->readers[graph->tensors[made].first_reader + r];
             if (graph->nodes[reader].kind != ND_NODE_OTHER)
                 continue;
-            if (!nd_grow((void **)&encoding->readers, &capacity, encoding->n_readers + 1,
-                         sizeof *encoding->readers))
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(nd_grow((void **)&encoding->readers, &capacity, encoding->n_readers + 1,
+                                  sizeof *encoding->readers),
+                          err);
             char *name = nd_strdup(nd_graph_node_name(graph->nodes[reader].proto));
-            if (name == NULL)
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(name != NULL, err);
             encoding->readers[encoding->n_readers++] = name;
         }
     }
@@ -99,8 +98,7 @@ enum nd_status nd_encodings_create(const char *path, const char *source, struct 
                                    struct nd_error *err)
 {
     struct nd_encodings *made = nd_calloc(1, sizeof *made);
-    if (made == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made != NULL, err);
     made->path = nd_strdup(path);
     made->source = nd_strdup(source);
     if (made->path == NULL || made->source == NULL) {
@@ -396,7 +394,7 @@ static enum nd_status add_bias(struct nd_encodings *encodings, const struct nd_g
         return ND_OK;
     size_t n = weight->quant.n;
     ND_FREED double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
-    ND_TRY(scales != NULL && zero_points != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(scales != NULL && zero_points != NULL, err);
     for (size_t i = 0; i < n; i++)
         scales[i] = (double)(data->quant.scale[0] * weight->quant.scale[i]);
     const struct nd_stated stated = {.name = name,
@@ -498,11 +496,9 @@ enum nd_status nd_encodings_compare(const struct nd_encodings *ref, const struct
 {
     size_t n;
     struct nd_encodings_diff diff = {0};
-    if (!nd_size_add(ref->n, test->n, &n))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_add(ref->n, test->n, &n), err);
     diff.items = nd_calloc(n, sizeof *diff.items);
-    if (diff.items == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(diff.items != NULL, err);
     for (size_t i = 0; i < ref->n; i++) {
         size_t other = nd_encodings_find(test, ref->items[i].name);
         append_difference(&diff, &ref->items[i], other != SIZE_MAX ? &test->items[other] : NULL, rtol);
@@ -526,8 +522,7 @@ enum nd_status nd_encodings_match(const struct nd_encodings *encodings, const st
                                   struct nd_encodings_match *out, struct nd_error *err)
 {
     struct nd_encodings_match match = {.omitted = nd_calloc(encodings->n, sizeof *match.omitted)};
-    if (match.omitted == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(match.omitted != NULL, err);
     for (size_t i = 0; i < encodings->n; i++) {
         const struct nd_encoding *item = &encodings->items[i];
         struct nd_encodings_omission omission = {.name = item->name};

@@ -110,8 +110,7 @@ static enum nd_status nd_encodings_numbers(const struct nd_described *at, const 
                                  "is %s, expected a number or a list of numbers",
                                  json_is_array(value) ? "an empty list" : kind_of(value));
     double *made = nd_calloc(n_items, sizeof *made);
-    if (made == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made != NULL, err);
     if (json_is_number(value))
         made[0] = json_number_value(value);
     json_array_foreach(value, i, item)
@@ -386,7 +385,7 @@ static enum nd_status read_zero_points(const struct nd_encodings *encodings, con
     const json_t *given = json_object_get(item, "y_zero_point");
     if (given == NULL || json_is_null(given)) {
         zero_points = nd_calloc(n, sizeof *zero_points);
-        ND_TRY(zero_points != NULL ? ND_OK : nd_fail_memory(err));
+        ND_TRY_MEMORY(zero_points != NULL, err);
     } else {
         ND_TRY(nd_encodings_numbers(&at, "y_zero_point", &zero_points, &n, err));
     }
@@ -606,8 +605,7 @@ static enum nd_status read_layer(struct nd_encodings *encodings, const char *lay
             struct entry entry;
             nd_strbuf_printf(&name, "%s.%s[%s]", layer, side, index);
             char *text = nd_strbuf_take(&name);
-            if (text == NULL)
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(text != NULL, err);
             status = read_entry(encodings, text, object, &entry, err);
             if (status == ND_OK)
                 status = add_entries(encodings, text, ND_ENCODING_ACTIVATION, &entry, 1, err);

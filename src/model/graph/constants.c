@@ -162,8 +162,7 @@ static enum nd_status read_float_attribute(const Onnx__AttributeProto *attribute
     struct numbers made = {
         .n = is_list ? attribute->n_floats : 1, .rank = is_list ? 1 : 0, .elem_type = ND_DTYPE_F32};
     made.values = nd_calloc(made.n, sizeof *made.values);
-    if (made.values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made.values != NULL, err);
     for (size_t i = 0; i < made.n; i++)
         made.values[i] = (double)(is_list ? attribute->floats[i] : attribute->f);
     *out = made;
@@ -295,8 +294,7 @@ static enum nd_status copy_values(const Onnx__TensorProto *tensor, const void *r
         return nd_fail(err, ND_E_MODEL_GRAPH, name, "constant '%s' has other data than its shape and type say",
                        name);
     out->values = nd_calloc(n, sizeof(float));
-    if (out->values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->values != NULL, err);
     if (n > 0)
         memcpy(out->values, raw != NULL ? raw : tensor->float_data, size_bytes);
     out->n = n;

@@ -190,8 +190,7 @@ static enum nd_status collect_binary(const Onnx__NodeProto *node, struct collect
         !binary->has_s || binary->s.len == 0)
         return ND_OK;
     ND_FREED char *location = strndup((const char *)binary->s.data, binary->s.len);
-    if (location == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(location != NULL, err);
     struct place place = {.location = location};
     return stays_inside(location) ? add_file(to, &place, attribute, err)
                                   : nd_fail(err, ND_E_MODEL_EXTERNAL, location,

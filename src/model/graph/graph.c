@@ -55,10 +55,10 @@ static enum nd_status add_tensor(struct nd_graph *graph, const char *name, const
     if (nd_names_find(&graph->names, name) != ND_NO_INDEX)
         return nd_fail(err, ND_E_MODEL_GRAPH, name, "%s '%s' has the name of another tensor of the graph", what,
                        name);
-    if (!nd_grow((void **)&graph->tensors, &graph->tensors_capacity, graph->n_tensors + 1,
-                 sizeof *graph->tensors) ||
-        !nd_names_add(&graph->names, name, graph->n_tensors))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&graph->tensors, &graph->tensors_capacity, graph->n_tensors + 1,
+                          sizeof *graph->tensors) &&
+                      nd_names_add(&graph->names, name, graph->n_tensors),
+                  err);
     *out = &graph->tensors[graph->n_tensors++];
     **out = (struct nd_graph_tensor){
         .name = name, .producer = ND_NO_INDEX, .input = ND_NO_INDEX, .output = ND_NO_INDEX};
@@ -150,8 +150,7 @@ static enum nd_status add_uses(struct nd_graph *graph, size_t index, struct nd_e
             return nd_fail(err, ND_E_MODEL_GRAPH, proto->input[i],
                            "node '%s' (%s) reads tensor '%s', which nothing makes", nd_graph_node_name(proto),
                            proto->op_type, proto->input[i]);
-        if (!append(&graph->uses, &graph->n_uses, &graph->uses_capacity, tensor))
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(append(&graph->uses, &graph->n_uses, &graph->uses_capacity, tensor), err);
     }
     enum nd_status status = add_node_captures(graph, proto, err);
     node->n_uses = graph->n_uses - node->first_use;
@@ -285,8 +284,7 @@ out:
 static enum nd_status find_readers(struct nd_graph *graph, struct nd_error *err)
 {
     graph->readers = nd_calloc(graph->n_uses, sizeof *graph->readers);
-    if (graph->readers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(graph->readers != NULL, err);
     /* Counting sort of all uses by tensor. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t n = 0; n < graph->n_nodes; n++) {
@@ -314,8 +312,7 @@ enum nd_status nd_graph_init(struct nd_graph *graph, const Onnx__GraphProto *pro
 {
     *graph = (struct nd_graph){.proto = proto, .n_nodes = proto->n_node};
     graph->nodes = nd_calloc(graph->n_nodes, sizeof *graph->nodes);
-    if (graph->nodes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(graph->nodes != NULL, err);
     ND_TRY(add_sources(graph, err));
     for (size_t i = 0; i < graph->n_nodes; i++)
         ND_TRY(add_node(graph, i, err));
@@ -489,7 +486,7 @@ static enum nd_status reorder(struct order *order, struct nd_error *err)
     ND_FREED size_t *path = nd_calloc(n, sizeof *path);
     ND_FREED struct state *states = nd_calloc(n, sizeof *states);
     ND_FREED Onnx__NodeProto **placed = nd_calloc(n, sizeof *placed);
-    ND_TRY(path != NULL && states != NULL && placed != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(path != NULL && states != NULL && placed != NULL, err);
     ND_TRY(place_nodes(order, path, states, placed, err));
     for (size_t i = 0; i < n; i++)
         order->graph->node[i] = placed[i];

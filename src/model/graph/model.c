@@ -108,8 +108,7 @@ static enum nd_status list_members(const struct nd_graph *graph, const size_t *l
 {
     out->first = nd_calloc(graph->n_nodes, sizeof *out->first);
     out->next = nd_calloc(graph->n_nodes, sizeof *out->next);
-    if (out->first == NULL || out->next == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->first != NULL && out->next != NULL, err);
     for (size_t n = 0; n < graph->n_nodes; n++)
         out->first[n] = ND_NO_INDEX;
     for (size_t n = graph->n_nodes; n-- > 0;) {
@@ -266,8 +265,7 @@ static enum nd_status nd_model_find_io(struct nd_model *model, struct nd_error *
     const struct nd_graph *graph = &model->graph;
     model->inputs = nd_calloc(graph->proto->n_input, sizeof *model->inputs);
     model->outputs = nd_calloc(graph->proto->n_output, sizeof *model->outputs);
-    if (model->inputs == NULL || model->outputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->inputs != NULL && model->outputs != NULL, err);
     for (size_t i = 0; i < graph->proto->n_input; i++) {
         const Onnx__ValueInfoProto *value = graph->proto->input[i];
         if (graph->tensors[nd_names_find(&graph->names, value->name)].is_constant)
@@ -415,8 +413,7 @@ static size_t fix_named(Onnx__ValueInfoProto *const *values, size_t n_values, co
 static enum nd_status fail_no_dim(const struct nd_model *model, const char *name, struct nd_error *err)
 {
     ND_FREED char *list = list_dynamic(model, "'", "'");
-    if (list == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(list != NULL, err);
     return nd_fail(err, ND_E_MODEL_NO_DIM, name, "no input of '%s' has a dynamic dimension '%s': %s%s",
                    model->path, name, list[0] != '\0' ? "there are " : "all are fixed", list);
 }
@@ -428,8 +425,7 @@ enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_
                        (long long)n);
     /* The caller's text may be the model's own, which goes away here. */
     ND_FREED char *own_name = nd_strdup(name);
-    if (own_name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(own_name != NULL, err);
     const Onnx__GraphProto *graph = model->graph.proto;
     model->has_set_dims = true;
     size_t n_fixed = fix_named(graph->input, graph->n_input, own_name, n);
@@ -452,8 +448,7 @@ enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_err
                            "input '%s' of '%s' declares no shape: give it one in the model",
                            model->inputs[i].name, model->path);
     ND_FREED char *list = list_dynamic(model, "--dim ", "=1");
-    if (list == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(list != NULL, err);
     if (list[0] != '\0')
         return nd_fail(err, ND_E_MODEL_DYNAMIC, model->path,
                        "'%s' has inputs with dynamic dimensions: give their sizes, for instance %s",
@@ -485,8 +480,7 @@ static enum nd_status mix_external(struct nd_model *model, struct nd_error *err)
         nd_strbuf_printf(&list, "%s %s\n", model->external.files[i].location, model->external.files[i].sha256);
     size_t n = list.len;
     ND_FREED char *text = nd_strbuf_take(&list);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_sha256_bytes(text, n, model->sha256);
     return ND_OK;
 }
@@ -536,8 +530,7 @@ static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
     const struct nd_graph *graph = &model->graph;
     model->nodes = nd_calloc(graph->n_nodes, sizeof *model->nodes);
     ND_FREED bool *is_end = nd_calloc(graph->n_nodes, sizeof *is_end);
-    if (model->nodes == NULL || is_end == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->nodes != NULL && is_end != NULL, err);
     for (size_t t = 0; t < graph->n_tensors; t++)
         if (graph->tensors[t].output != ND_NO_INDEX)
             mark_end(graph, t, is_end);
@@ -587,8 +580,7 @@ static enum nd_status analyse(struct nd_model *model, struct nd_error *err)
 enum nd_status nd_model_load(const char *path, struct nd_model **out, struct nd_error *err)
 {
     struct nd_model *model = nd_calloc(1, sizeof *model);
-    if (model == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model != NULL, err);
     model->path = nd_strdup(path);
     enum nd_status status = model->path != NULL ? read_file(model, err) : nd_fail_memory(err);
     if (status == ND_OK)

@@ -104,10 +104,11 @@ static enum nd_status add_found(struct finder *finder, const struct found *found
     struct nd_model *model = finder->model;
     const struct nd_graph_tensor *value = &model->graph.tensors[found->tensor];
     size_t n = model->n_tensors + 1;
-    if (!nd_grow((void **)&model->tensors, &finder->tensors_capacity, n, sizeof *model->tensors) ||
-        !nd_grow((void **)&model->tensor_types, &finder->types_capacity, n, sizeof *model->tensor_types) ||
-        !nd_grow((void **)&finder->natural, &finder->natural_capacity, n, sizeof *finder->natural))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(
+        nd_grow((void **)&model->tensors, &finder->tensors_capacity, n, sizeof *model->tensors) &&
+            nd_grow((void **)&model->tensor_types, &finder->types_capacity, n, sizeof *model->tensor_types) &&
+            nd_grow((void **)&finder->natural, &finder->natural_capacity, n, sizeof *finder->natural),
+        err);
     struct nd_tensor *tensor = &model->tensors[model->n_tensors];
     *tensor = (struct nd_tensor){.shape = {.rank = -1}, .is_model_input = found->is_input};
     ND_TRY(read_quant(model, found, tensor, err));
@@ -278,8 +279,7 @@ enum nd_status nd_tensors_find(struct nd_model *model, const size_t *layer_of_no
 {
     struct finder finder = {.model = model, .layer_of_node = layer_of_node};
     model->tensor_of_value = nd_calloc(model->graph.n_tensors, sizeof *model->tensor_of_value);
-    if (model->tensor_of_value == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->tensor_of_value != NULL, err);
     for (size_t t = 0; t < model->graph.n_tensors; t++)
         model->tensor_of_value[t] = ND_NO_INDEX;
     enum nd_status status = add_input_tensors(&finder, err);
@@ -323,8 +323,7 @@ static enum nd_status fail_no_match(const struct nd_model *model, const char *pa
         if (is_exposable(model, e))
             nd_strbuf_printf(&examples, "%s'%s'", n++ > 0 ? ", " : "", model->tensors[e].name);
     ND_FREED char *list = nd_strbuf_take(&examples);
-    if (list == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(list != NULL, err);
     return nd_fail(err, ND_E_MODEL_NO_TENSOR, pattern, "no tensor of '%s' matches '%s'%s%s%s", model->path,
                    pattern, list[0] != '\0' ? "; examples of its tensors: " : "", list,
                    nd_did_you_mean(pattern, model->n_tensors > 0 ? &model->tensors[0].name : NULL,
@@ -349,8 +348,7 @@ static enum nd_status mark_patterns(const struct nd_model *model, const char *sp
         if (n == 0)
             return nd_fail(err, ND_E_OPTION_VALUE, spec, "'%s' holds an empty tensor pattern", spec);
         char *pattern = strndup(at, n);
-        if (pattern == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(pattern != NULL, err);
         if (mark_matching(model, pattern, chosen) == 0)
             status = fail_no_match(model, pattern, err);
         free(pattern);

@@ -52,8 +52,7 @@ static char *keep_text(struct nd_compose *c, const char *text)
 enum nd_status nd_compose_create(int64_t opset, struct nd_compose **out, struct nd_error *err)
 {
     struct nd_compose *c = nd_calloc(1, sizeof *c);
-    if (c == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(c != NULL, err);
     onnx__model_proto__init(&c->model);
     onnx__graph_proto__init(&c->graph);
     onnx__operator_set_id_proto__init(&c->opset);
@@ -306,8 +305,7 @@ enum nd_status nd_compose_write(const struct nd_compose *c, const char *path, st
         return nd_fail_memory(err);
     size_t size_bytes = onnx__model_proto__get_packed_size(&c->model);
     ND_FREED uint8_t *bytes = nd_calloc(size_bytes, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(bytes != NULL, err);
     onnx__model_proto__pack(&c->model, bytes);
     return nd_file_put(path, bytes, size_bytes, err);
 }

@@ -114,8 +114,7 @@ static enum nd_status add_product(struct nd_model_requantiser *r, const struct n
     const struct nd_graph *graph = &r->model->graph;
     Onnx__NodeProto *copy = nd_requantiser_keep(r, sizeof *copy);
     char **inputs = nd_requantiser_keep(r, 3 * sizeof *inputs);
-    if (copy == NULL || inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(copy != NULL && inputs != NULL, err);
     *copy = *graph->nodes[chain->product].proto;
     inputs[0] = copy->input[0];
     inputs[1] = weights;
@@ -138,8 +137,7 @@ static enum nd_status nd_fold_layer(struct nd_folder *f, const struct nd_fold_ch
     const char *base = r->model->graph.nodes[chain->norm].proto->output[0];
     struct qvalues qvalues = {.of_bias = NULL};
     char *weights, *bias;
-    if (!make_room(r, chain, &qvalues))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(make_room(r, chain, &qvalues), err);
     if (!make_qvalues(chain, input_scale, &qvalues))
         return ND_OK;
     r->behind = chain->norm;
@@ -317,8 +315,7 @@ static enum nd_status read_chain(const struct nd_model *model, struct nd_fold_ch
         return status;
     chain->n_channels = (size_t)weights->dims[1];
     chain->bias = nd_calloc(chain->n_channels, sizeof *chain->bias);
-    if (chain->bias == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(chain->bias != NULL, err);
     if (nd_graph_used(graph, chain->product, BIAS) != ND_NO_INDEX)
         status = add_constant(model, nd_graph_used(graph, chain->product, BIAS), chain, 0, is_known, err);
     for (size_t slot = 0; slot < 2 && chain->add != ND_NO_INDEX && status == ND_OK && *is_known; slot++)

@@ -421,8 +421,7 @@ static enum nd_status strip_input(const struct nd_model *model, size_t i, Onnx__
         quantiser != NULL ? qvalues_of(model, nd_onnx_text(quantiser->output[0])) : ND_DTYPE_NONE;
     if (qvalues != ND_DTYPE_NONE) {
         char *tensor = nd_strdup(quantiser->output[0]);
-        if (tensor == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(tensor != NULL, err);
         remove_node(graph, node);
         remove_description(graph, tensor);
         enum nd_status status = rename_all(graph, name, tensor, err);
@@ -483,8 +482,7 @@ static enum nd_status clear_name(Onnx__GraphProto *graph, const char *name, stru
         struct nd_strbuf text = {0};
         nd_strbuf_printf(&text, "%s_inside%u", name, k);
         char *other = nd_strbuf_take(&text);
-        if (other == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(other != NULL, err);
         bool is_free = count_name(graph, other) == 0;
         if (is_free)
             status = rename_all(graph, name, other, err);
@@ -522,8 +520,7 @@ static enum nd_status pack(const Onnx__ModelProto *proto, const char *path, stru
 {
     size_t n = onnx__model_proto__get_packed_size(proto);
     ND_FREED uint8_t *bytes = nd_calloc(n, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(bytes != NULL, err);
     onnx__model_proto__pack(proto, bytes);
     return nd_file_put(path, bytes, n, err);
 }

@@ -172,8 +172,7 @@ enum nd_status nd_rewrite_put(const Onnx__ModelProto *proto, const struct nd_ext
         return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s' would be larger than the 2 GiB of a protobuf",
                        path);
     ND_FREED uint8_t *bytes = nd_calloc(n, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(bytes != NULL, err);
     onnx__model_proto__pack(proto, bytes);
     enum nd_status status = nd_external_place(external, path, &copy, err);
     if (status == ND_OK)

@@ -24,8 +24,7 @@ static char *text_of(const char *text)
 enum nd_status nd_requantiser_init(struct nd_model_requantiser *r, size_t n_items, struct nd_error *err)
 {
     size_t n_nodes, n_initializers, n_tensors = r->model->graph.n_tensors;
-    if (!nd_size_mul(n_items, 2, &n_nodes) || !nd_size_mul(n_items, 3, &n_initializers))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(n_items, 2, &n_nodes) && nd_size_mul(n_items, 3, &n_initializers), err);
     r->read_as = nd_calloc(n_tensors, sizeof *r->read_as);
     r->made_as = nd_calloc(n_tensors, sizeof *r->made_as);
     r->new_nodes = nd_calloc(n_nodes, sizeof(void *));
@@ -77,8 +76,7 @@ enum nd_status nd_requantiser_add_initializer(struct nd_model_requantiser *r,
                                               const struct nd_new_initializer *added, struct nd_error *err)
 {
     Onnx__TensorProto *tensor = nd_requantiser_keep(r, sizeof *tensor);
-    if (tensor == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(tensor != NULL, err);
     onnx__tensor_proto__init(tensor);
     tensor->name = text_of(added->name);
     tensor->has_data_type = true;
@@ -96,8 +94,7 @@ enum nd_status nd_requantiser_new_name(struct nd_model_requantiser *r, const cha
                                        char **out, struct nd_error *err)
 {
     char *name = joined(r, tensor, suffix);
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     if (nd_names_find(&r->model->graph.names, name) != ND_NO_INDEX)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor,
                        "'%s': tensor '%s' cannot be quantised, as the name '%s' is taken", r->model->path,
@@ -115,8 +112,7 @@ enum nd_status nd_requantiser_add_parameters(struct nd_model_requantiser *r,
     ND_TRY(nd_requantiser_new_name(r, item->tensor, "_zero_point", &zero_name, err));
     int64_t *dims = nd_requantiser_keep(r, sizeof *dims);
     uint8_t *scales = nd_requantiser_keep(r, n * sizeof(float)), *zeros = nd_requantiser_keep(r, n * size);
-    if (dims == NULL || scales == NULL || zeros == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(dims != NULL && scales != NULL && zeros != NULL, err);
     dims[0] = (int64_t)n;
     memcpy(scales, item->quant->scale, n * sizeof(float));
     for (size_t i = 0; i < n; i++)
@@ -144,8 +140,7 @@ static enum nd_status set_axis(struct nd_model_requantiser *r, Onnx__NodeProto *
 {
     Onnx__AttributeProto *attribute = nd_requantiser_keep(r, sizeof *attribute);
     Onnx__AttributeProto **list = nd_requantiser_keep(r, sizeof *list);
-    if (attribute == NULL || list == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(attribute != NULL && list != NULL, err);
     onnx__attribute_proto__init(attribute);
     attribute->name = text_of("axis");
     attribute->has_type = true;
@@ -165,15 +160,13 @@ enum nd_status nd_requantiser_add_node(struct nd_model_requantiser *r, const str
     char **inputs = nd_requantiser_keep(r, 3 * sizeof *inputs),
          **outputs = nd_requantiser_keep(r, sizeof *outputs);
     char *name = joined(r, item->tensor, node->op_type[0] == 'Q' ? "_QuantizeLinear" : "_DequantizeLinear");
-    if (proto == NULL || inputs == NULL || outputs == NULL || name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(proto != NULL && inputs != NULL && outputs != NULL && name != NULL, err);
     onnx__node_proto__init(proto);
     inputs[0] = text_of(node->input);
     inputs[1] = joined(r, item->tensor, "_scale");
     inputs[2] = joined(r, item->tensor, "_zero_point");
     outputs[0] = text_of(node->output);
-    if (inputs[1] == NULL || inputs[2] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(inputs[1] != NULL && inputs[2] != NULL, err);
     proto->name = name;
     proto->op_type = text_of(node->op_type);
     proto->input = inputs;
@@ -440,11 +433,9 @@ static enum nd_status add_weight(struct nd_model_requantiser *r, const struct nd
     ND_TRY(nd_requantiser_new_name(r, item->tensor, "_quantized", &qvalues_name, err));
     ND_TRY(nd_requantiser_new_name(r, item->tensor, after_suffix, &after, err));
     size_t size_bytes;
-    if (!nd_size_mul(weight->n, nd_dtype_size_bytes(item->dtype), &size_bytes))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(weight->n, nd_dtype_size_bytes(item->dtype), &size_bytes), err);
     uint8_t *qvalues = nd_requantiser_keep(r, size_bytes + 1);
-    if (qvalues == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(qvalues != NULL, err);
     const struct nd_new_initializer initializer = {
         qvalues_name, (int32_t)item->dtype, weight->dims, weight->rank, qvalues, size_bytes};
     ND_TRY(quantise_weight(item, weight, axis, qvalues, err));

@@ -244,8 +244,7 @@ static enum nd_status widen_tensor(struct nd_widener *w, const struct nd_wide_te
     if (obstacle != NULL)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor->name, "tensor '%s' cannot have 16 bits: %s",
                        tensor->name, obstacle);
-    if (quant == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(quant != NULL, err);
     quant->scale[0] = wide->scale;
     quant->zero_point[0] = wide->zero_point;
     size_t qvalues = nd_names_find(&graph->names, tensor->onnx_name),
@@ -291,7 +290,7 @@ static enum nd_status convert(struct nd_widener *w, const struct nd_tensor *tens
 {
     const char *qvalues, *after;
     struct nd_quant *quant = nd_widener_quant(w, 1, -1);
-    ND_TRY(quant != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(quant != NULL, err);
     ND_TRY(nd_widener_name(w, value, "_wide_codes", &qvalues, err));
     ND_TRY(nd_widener_name(w, value, "_wide", &after, err));
     enum nd_dtype dtype = tensor->dtype == ND_DTYPE_I8 ? ND_DTYPE_I16 : ND_DTYPE_U16;
@@ -388,8 +387,7 @@ static enum nd_status split_channels(struct nd_widener *w, const struct nd_chann
         inner *= (size_t)weights->shape->dims[d];
     *out = nd_widener_quant(w, (size_t)weights->shape->dims[weights->axis], weights->axis);
     uint8_t *qvalues = nd_requantiser_keep(&w->r, n + 1);
-    if (*out == NULL || qvalues == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(*out != NULL && qvalues != NULL, err);
     fill_channels(weights, n, inner, *out, qvalues);
     const struct nd_new_initializer initializer = {
         name, (int32_t)ND_DTYPE_I8, weights->shape->dims, (size_t)weights->shape->rank, qvalues, n};

@@ -86,8 +86,7 @@ enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, s
     ND_TRY(check_header(source, &npy, err));
     ND_TRY(check_number(probe, name + sizeof prefix - 1, &npy, source, err));
     struct nd_probe_goal *grown = realloc(probe->goals, (probe->n_goals + 1) * sizeof *grown);
-    if (grown == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(grown != NULL, err);
     probe->goals = grown;
     struct nd_probe_goal *goal = &grown[probe->n_goals];
     *goal = (struct nd_probe_goal){.output = nd_strdup(name + sizeof prefix - 1),
@@ -121,8 +120,7 @@ enum nd_status nd_probe_create_empty(const char *name, const char *source,
 {
     enum nd_status status;
     struct nd_probe *probe = nd_calloc(1, sizeof *probe);
-    if (probe == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(probe != NULL, err);
     probe->name = nd_strdup(name);
     probe->source = nd_strdup(source);
     probe->inputs = nd_calloc(n_targets, sizeof *probe->inputs);
@@ -218,8 +216,7 @@ static enum nd_status fail_missing(const struct nd_loader *loader, size_t input,
     if (n > most)
         nd_strbuf_puts(&found, ", ...");
     ND_FREED char *text = nd_strbuf_take(&found);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     return nd_fail(err, ND_E_PROBE_INPUT, where, "'%s' has no array for input '%s'; it has %s", where,
                    loader->probe->inputs[input].name, n > 0 ? text : "none at all");
 }
@@ -259,8 +256,7 @@ enum nd_status nd_roles_assign(const struct nd_loader *loader, const char *const
                                const char *where, size_t **out, struct nd_error *err)
 {
     ND_FREED size_t *roles = nd_calloc(n, sizeof *roles);
-    if (roles == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(roles != NULL, err);
     size_t n_unlabelled = 0, unlabelled = 0;
     for (size_t i = 0; i < n; i++) {
         roles[i] = nd_loader_find_input(loader, names[i]);

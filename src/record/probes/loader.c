@@ -20,8 +20,7 @@ static enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *
 {
     struct nd_loader made = {.probe = probe, .has_explicit_labels = has_explicit_labels};
     made.filled = nd_calloc(probe->n_inputs, sizeof *made.filled);
-    if (made.filled == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made.filled != NULL, err);
     *loader = made;
     return ND_OK;
 }
@@ -311,8 +310,7 @@ static enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t samp
                        nd_npy_format_shape(&npy, shape, sizeof shape));
     if (loader->labels == NULL) {
         loader->labels = nd_calloc(loader->probe->n_samples, sizeof *loader->labels);
-        if (loader->labels == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(loader->labels != NULL, err);
     }
     ND_TRY(read_integers(source, &npy, &label, err));
     loader->labels[sample] = *label;
@@ -651,11 +649,10 @@ static enum nd_status listing_add(struct listing *listing, const char *path, con
     if (!nd_ends_with(name, ".npy") && !nd_ends_with(name, ".npz"))
         return nd_fail(err, ND_E_PROBE_FORMAT, path, "folder '%s' holds '%s', which is neither .npy nor .npz",
                        path, name);
-    if (!nd_grow((void **)&listing->names, &listing->capacity, listing->n + 1, sizeof *listing->names))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&listing->names, &listing->capacity, listing->n + 1, sizeof *listing->names),
+                  err);
     listing->names[listing->n] = nd_strdup(name);
-    if (listing->names[listing->n] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(listing->names[listing->n] != NULL, err);
     listing->n++;
     return ND_OK;
 }
@@ -706,12 +703,10 @@ static char *array_name(const char *file)
 static enum nd_status name_arrays(const struct listing *files, struct listing *arrays, struct nd_error *err)
 {
     arrays->names = nd_calloc(files->n, sizeof *arrays->names);
-    if (arrays->names == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(arrays->names != NULL, err);
     for (size_t i = 0; i < files->n; i++) {
         arrays->names[i] = array_name(files->names[i]);
-        if (arrays->names[i] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(arrays->names[i] != NULL, err);
         arrays->n++;
     }
     return ND_OK;
@@ -731,8 +726,7 @@ static enum nd_status load_file(struct nd_loader *loader, const char *folder, co
                                 struct nd_error *err)
 {
     ND_FREED char *file = nd_path_join(folder, name);
-    if (file == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(file != NULL, err);
     return role == ND_ROLE_LABELS ? nd_user_load_labels(loader, file, err)
                                   : nd_user_load_npy(loader, file, role, SIZE_MAX, err);
 }

@@ -255,8 +255,7 @@ enum nd_status nd_npy_open(struct nd_source *source, struct nd_npy *npy, struct 
     if (status != ND_OK)
         return status;
     char *text = nd_calloc(n + 1, 1);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     struct nd_npy made = {0};
     struct cursor cursor = {text};
     status = nd_source_read(source, text, n, err);

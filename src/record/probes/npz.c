@@ -155,8 +155,7 @@ struct nd_npz {
 static enum nd_status fail_open(const char *path, int qvalue, struct nd_error *err)
 {
     zip_error_t error;
-    if (qvalue == ZIP_ER_MEMORY)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(qvalue != ZIP_ER_MEMORY, err);
     zip_error_init_with_code(&error, qvalue);
     bool is_system = zip_error_system_type(&error) == ZIP_ET_SYS && qvalue != ZIP_ER_SEEK;
     enum nd_status status =
@@ -216,8 +215,7 @@ static int compare_names(const void *a, const void *b)
 static enum nd_status check_unique(const struct nd_npz *npz, struct nd_error *err)
 {
     ND_FREED struct array *sorted = nd_calloc(npz->n_arrays, sizeof *sorted);
-    if (sorted == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(sorted != NULL, err);
     if (npz->n_arrays > 0)
         memcpy(sorted, npz->arrays, npz->n_arrays * sizeof *sorted);
     qsort(sorted, npz->n_arrays, sizeof *sorted, compare_names);

@@ -510,8 +510,7 @@ static enum nd_status create_generated(const char *spec, const struct generator 
         ND_TRY(nd_generate_check_ties(targets, n_targets, err));
     ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = NULL;
     ND_FREED char *source = full_spec(generator, &args);
-    if (source == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(source != NULL, err);
     ND_TRY(nd_probe_create_empty(generator->name, source, targets, n_targets, &probe, err));
     ND_TRY(nd_probe_set_samples(probe, args.n_samples, err));
     for (size_t i = 0; i < n_targets; i++) {
@@ -556,8 +555,7 @@ static enum nd_status create_user(const char *spec, size_t name_bytes, const str
     enum nd_status status;
     struct nd_probe *probe = NULL;
     char *text = nd_strdup(spec);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     text[name_bytes] = '\0';
     char *path = text + name_bytes + 1, *labels_path = NULL;
     status = check_name(spec, text, err);
@@ -754,8 +752,7 @@ enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec
 {
     size_t n = nd_model_n_inputs(model);
     ND_FREED struct nd_probe_target *targets = nd_calloc(n, sizeof *targets);
-    if (targets == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(targets != NULL, err);
     for (size_t i = 0; i < n; i++) {
         const struct nd_model_io *input = nd_model_input(model, i);
         targets[i] = (struct nd_probe_target){.name = input->name,

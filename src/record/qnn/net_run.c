@@ -89,8 +89,7 @@ static enum nd_status read_exit_code(struct nd_qnr *run, struct nd_error *err)
     size_t n_bytes = 0;
     ND_FREED char *path = nd_path_join(run->base, "exit_code");
     enum nd_status status = ND_OK;
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     if (!nd_path_exists(path)) {
         status = nd_qnr_cut(run, run->n_complete, err, "'%s' is missing: run.sh did not end", path);
         return status;

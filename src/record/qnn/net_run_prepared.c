@@ -51,8 +51,9 @@ static enum nd_status add_item(struct list *list, size_t line, const char *text,
 {
     ND_FREED char *whole = strndup(text, n);
     char *mark = whole != NULL ? strstr(whole, ":=") : NULL;
-    if (whole == NULL || !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(whole != NULL &&
+                      nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items),
+                  err);
     struct item item = {.line = line, .index = list->n_lines};
     if (mark != NULL && strstr(mark + 2, ":=") != NULL)
         return nd_fail(err, ND_E_QNN_STATED, whole, "'%s':%zu: '%s' has two ':='", list->file, line, whole);
@@ -62,8 +63,7 @@ static enum nd_status add_item(struct list *list, size_t line, const char *text,
     item.name = mark != NULL ? strndup(whole, (size_t)(mark - whole)) : nd_strdup("");
     item.path = nd_strdup(mark != NULL ? mark + 2 : whole);
     list->items[list->n++] = item;
-    if (item.name == NULL || item.path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(item.name != NULL && item.path != NULL, err);
     return ND_OK;
 }
 
@@ -340,8 +340,7 @@ static enum nd_status read_fed(const struct nd_qnr *run, size_t result, size_t i
     if (file == NULL || strstr(file, "..") != NULL || file[0] == '/')
         return fail_manifest(run, "results", result, err);
     ND_FREED char *path = nd_path_join(run->base, file);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     *is_missing = !nd_path_exists(path);
     ND_TRY(nd_shape_size_bytes(&stated->shape, stated->dtype, &n_expected, err));
     if (!*is_missing)
@@ -416,8 +415,7 @@ static enum nd_status add_parts(struct nd_qnr *run, struct nd_error *err)
     size_t i, at = 0;
     struct nd_imported *imported = run->imported;
     imported->parts = nd_calloc(json_array_size(probes), sizeof *imported->parts);
-    if (imported->parts == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(imported->parts != NULL, err);
     if (run->options->probe != NULL && json_array_size(probes) != 1)
         return nd_fail(err, ND_E_IMPORT_OPTION, run->options->probe,
                        "--probe renames one probe; '%s' has %zu, which keep their names", run->manifest.path,

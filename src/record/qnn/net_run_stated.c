@@ -188,8 +188,7 @@ static enum nd_status get_quant(const json_t *object, const char *path, struct n
         return fail_key(path, out->file, "axis", "a dimension of the tensor", err);
     out->quant.scale = nd_calloc(n, sizeof *out->quant.scale);
     out->quant.zero_point = nd_calloc(n, sizeof *out->quant.zero_point);
-    if (out->quant.scale == NULL || out->quant.zero_point == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->quant.scale != NULL && out->quant.zero_point != NULL, err);
     for (size_t i = 0; i < n; i++) {
         const json_t *scale = json_array_get(scales, i), *zero = json_array_get(zeros, i);
         float value = (float)json_number_value(scale);
@@ -276,8 +275,7 @@ enum nd_status nd_qnr_read_manifest(const char *path, struct nd_qnr_source *out,
     const json_t *sdk = json_object_get(json_object_get(out->root, "runtime"), "sdk");
     out->path = nd_strdup(path);
     out->build_id = nd_strdup(json_string_value(sdk));
-    if (out->path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->path != NULL, err);
     if (!json_is_integer(version) || json_integer_value(version) != 1)
         return fail_key(path, NULL, "npudiff_prepare", "1, the version that is read", err);
     ND_TRY(read_prepared_list(out->root, "outputs", path, &out->outputs, err));
@@ -471,8 +469,7 @@ enum nd_status nd_qnr_cut(struct nd_qnr *run, size_t n, struct nd_error *err, co
                      run->imported->cut_short != NULL ? "; " : "", text);
     free(run->imported->cut_short);
     run->imported->cut_short = nd_strbuf_take(&all);
-    if (run->imported->cut_short == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(run->imported->cut_short != NULL, err);
     if (run->n_complete == 0)
         return nd_fail(err, ND_E_IMPORT_NOTHING, run->output, "no inference is complete: %s", text);
     return ND_OK;

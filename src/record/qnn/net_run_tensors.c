@@ -238,8 +238,7 @@ enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err)
     for (size_t n = run->top != NULL ? strlen(run->top) : 0; n > 1 && run->top[n - 1] == '/'; n--)
         run->top[n - 1] = '\0';
     char *parent = run->top != NULL ? nd_path_dir(run->top) : NULL;
-    if (parent == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(parent != NULL, err);
     if (has_manifest(run->top, &is_memory)) {
         run->base = nd_strdup(run->top);
         run->output = nd_path_join(run->top, "output");
@@ -677,8 +676,7 @@ static enum nd_status open_file(const struct nd_qnr *run, const struct nd_qnr_te
     size_t n_bytes = 0, n_all = 0;
     enum nd_dtype dtype = is_native ? t->dtype : ND_DTYPE_F32;
     char *path = nd_qnr_path(run, result, t->file, is_native ? "_native.raw" : ".raw");
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     enum nd_status status = nd_shape_size_bytes(&t->shape, dtype, &n_bytes, err);
     if (status == ND_OK && !nd_size_mul(n_bytes, run->n_batch, &n_all))
         status = nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s': %zu samples are too many", path, run->n_batch);

@@ -253,8 +253,7 @@ static enum nd_status write_input(struct nd_prepare_work *work, size_t probe, si
     ND_FREED void *qvalues = NULL;
     enum nd_status status = ND_OK;
     ND_FREED char *path = nd_prepare_input_path(work, probe, sample, input);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     if (tensor->is_quantised_here) {
         qvalues = nd_tensor_alloc(tensor->size_bytes);
         status = qvalues != NULL ? quantise_sample(work, tensor, data, qvalues, err) : nd_fail_memory(err);
@@ -274,8 +273,7 @@ static enum nd_status add_line(struct nd_prepare_work *work, size_t probe, size_
     for (size_t i = 0; status == ND_OK && i < work->n_inputs; i++) {
         status = write_input(work, probe, sample, i, &digests[i], err);
         char *path = nd_prepare_input_path(work, probe, sample, i);
-        if (path == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(path != NULL, err);
         nd_strbuf_printf(list, "%s%s:=%s", i > 0 ? " " : "", work->inputs[i].context_name, path);
         free(path);
     }
@@ -293,9 +291,9 @@ static enum nd_status nd_prepare_inputs(struct nd_prepare_work *work, struct nd_
     if (work->n_inputs == 0)
         return nd_fail(err, ND_E_PREPARE_INPUT, nd_model_path(work->model),
                        "'%s' has no inputs, and qnn-net-run needs some to run it", nd_model_path(work->model));
-    if (!nd_size_mul(n_samples, work->n_inputs, &n) ||
-        (work->digests = nd_calloc(n, sizeof *work->digests)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(n_samples, work->n_inputs, &n) &&
+                      (work->digests = nd_calloc(n, sizeof *work->digests)) != NULL,
+                  err);
     enum nd_status status = ND_OK;
     for (size_t p = 0; status == ND_OK && p < work->n_probes; p++)
         for (size_t s = 0; status == ND_OK && s < work->probes[p]->n_samples; s++) {
@@ -466,8 +464,7 @@ static enum nd_status publish(struct nd_prepare_work *work, const char *final_pa
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "%s.old", work->folder);
     char *old = nd_strbuf_take(&text);
-    if (old == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(old != NULL, err);
     bool is_moved = is_open && work->options->replace && rename(final_path, old) == 0;
     enum nd_status status = ND_OK;
     if (is_open)

@@ -79,9 +79,9 @@ static enum nd_status sample_init(const struct nd_returned *returned, struct sam
                               .data = nd_calloc(n, sizeof *sample->data),
                               .output_of = nd_calloc(n, sizeof *sample->output_of),
                               .input_of = nd_calloc(n, sizeof *sample->input_of)};
-    if (sample->views == NULL || sample->pointers == NULL || sample->data == NULL ||
-        sample->output_of == NULL || sample->input_of == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(sample->views != NULL && sample->pointers != NULL && sample->data != NULL &&
+                      sample->output_of != NULL && sample->input_of != NULL,
+                  err);
     for (size_t e = 0; e < n; e++)
         ND_TRY(connect_tensor(returned, e, sample, err));
     return ND_OK;
@@ -203,8 +203,7 @@ static enum nd_status read_batch(const struct nd_returned *returned, const struc
     batch->n_whole = batch->n;
     free(batch->rows);
     batch->rows = nd_calloc(batch->n, batch->row_bytes);
-    if (batch->rows == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(batch->rows != NULL, err);
     for (size_t first = 0; first < sample->n; first += FILES_AT_ONCE) {
         size_t last = first + FILES_AT_ONCE < sample->n ? first + FILES_AT_ONCE : sample->n;
         if (bytes_of(returned, sample, first, last) > 0)
@@ -429,8 +428,7 @@ static enum nd_status record_context(struct net_run *run, struct nd_error *err)
                      (unsigned long long)context->size_bytes, context->sha256, context->build_id,
                      (unsigned long long)context->soc_model, context->graph);
     ND_FREED char *text = nd_strbuf_take(&message);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_fields_add_u64(&fields, "severity", 1);
     nd_fields_add(&fields, "location", "npudiff");
     nd_fields_add(&fields, "message", text);

@@ -30,8 +30,7 @@ static enum nd_status add_entries(const struct nd_device *from, struct nd_device
     *to = *from;
     to->option_keys = nd_calloc(from->n_options + n_entries, sizeof *to->option_keys);
     to->option_values = nd_calloc(from->n_options + n_entries, sizeof *to->option_values);
-    if (to->option_keys == NULL || to->option_values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(to->option_keys != NULL && to->option_values != NULL, err);
     for (size_t i = 0; i < from->n_options; i++) {
         to->option_keys[i] = from->option_keys[i];
         to->option_values[i] = from->option_values[i];
@@ -259,8 +258,7 @@ static enum nd_status read_spool(struct nd_prepare_work *work, struct nd_error *
     struct nd_error failure = {0};
     enum nd_status status = ND_OK;
     char *spool = nd_path_join(work->scratch, "spool.nds");
-    if (spool == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(spool != NULL, err);
     if (nd_path_exists(spool))
         status = nd_spool_reader_open(&reader, spool, err);
     while (status == ND_OK && failure.id == 0 && nd_spool_next(&reader, &record)) {
@@ -309,7 +307,7 @@ static enum nd_status check_context(const struct nd_prepare_work *work, struct n
 static enum nd_status keep(struct nd_prepare_work *work, const char *name, struct nd_error *err)
 {
     ND_FREED char *from = nd_path_join(work->scratch, name), *to = nd_path_join(work->folder, name);
-    ND_TRY(from != NULL && to != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(from != NULL && to != NULL, err);
     if (rename(from, to) != 0)
         return nd_fail(err, ND_E_PREPARE_CONTEXT, name, "the provider made no '%s'", name);
     struct stat info;

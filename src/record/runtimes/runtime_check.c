@@ -418,8 +418,7 @@ static enum nd_status check_one(const struct nd_runtime_checking *how, const str
                   info->abi, "folder", nd_json_string(info->folder), "onnxruntime", info->ort_version,
                   "onnxruntime_qnn", info->provider_version, "build_id", "uses", nd_runtime_uses(info), "loads",
                   "needs", check.needs, "files", check.files, "chipsets", chipsets, "problems", check.problems);
-    if (check.row == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(check.row != NULL, err);
     nd_tree_append(runtimes, check.row);
     tell(&check, "files");
     enum nd_status status = check_files(&check, err);

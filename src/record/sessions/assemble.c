@@ -67,8 +67,7 @@ static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const 
     }
     size_t n = text.len;
     ND_FREED char *log = nd_strbuf_take(&text);
-    if (log == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(log != NULL, err);
     char runner[8];
     nd_fields_copy(&index->runtime, "runner", runner, sizeof runner);
     const char *name = runner[0] != '\0' ? "runner" : "onnxruntime";
@@ -186,8 +185,7 @@ static enum nd_status complete_tensors(struct nd_assembled_graph *graph, const s
 {
     graph->tensors = nd_calloc(assembly->n_tensors, sizeof *graph->tensors);
     graph->providers = nd_calloc(assembly->n_tensors, sizeof *graph->providers);
-    if (graph->tensors == NULL || graph->providers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(graph->tensors != NULL && graph->providers != NULL, err);
     for (size_t e = 0; e < assembly->n_tensors; e++) {
         graph->n_tensors = e + 1;
         ND_TRY(nd_tensor_copy(assembly->tensors[e], &graph->tensors[e], err));
@@ -534,8 +532,7 @@ static enum nd_status write_probe(struct nd_capture_writer *writer, const struct
     for (size_t i = 0; assembly->is_reproducible && i < run->n_complete * index->n_repeats; i++)
         run->latency_us[i] = NAN;
     probe.inputs = nd_calloc(source->n_inputs, sizeof *probe.inputs);
-    if (probe.inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(probe.inputs != NULL, err);
     for (size_t i = 0; i < source->n_inputs; i++)
         probe.inputs[i] = (struct nd_capture_input){
             .name = source->inputs[i].name, .dtype = source->inputs[i].dtype, .shape = source->inputs[i].shape};
@@ -633,8 +630,7 @@ enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd
     struct nd_assembled assembled = {.state = ND_CAPTURE_COMPLETE};
     size_t n_done = 0;
     size_t *samples = nd_calloc(assembly->n_probes, sizeof *samples);
-    if (samples == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(samples != NULL, err);
     for (size_t p = 0; p < assembly->n_probes; p++)
         samples[p] = assembly->probes[p]->n_samples;
     const struct nd_spool_request request = {.samples = samples,

@@ -336,8 +336,7 @@ enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struc
 {
     size_t n_runs = probe->n_samples * probe->n_repeats;
     ND_FREED struct nd_digest *digests = nd_calloc(n_runs, sizeof *digests);
-    if (digests == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(digests != NULL, err);
     for (size_t run = 0; run < n_runs; run++)
         nd_spool_digest(source->index, source->probe, source->tensor,
                         (size_t[]){run / probe->n_repeats, run % probe->n_repeats}, &digests[run]);

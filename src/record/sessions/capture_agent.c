@@ -133,8 +133,8 @@ static enum nd_status take_fact(const struct nd_record *record, struct session_f
     if (record->kind == ND_RECORD_PASS) {
         facts->n_nodes = 0;
     } else if (record->kind == ND_RECORD_NODE) {
-        if (!nd_grow((void **)&facts->nodes, &facts->capacity, facts->n_nodes + 1, sizeof *facts->nodes))
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(
+            nd_grow((void **)&facts->nodes, &facts->capacity, facts->n_nodes + 1, sizeof *facts->nodes), err);
         facts->nodes[facts->n_nodes++] = *record;
     } else if (record->kind == ND_RECORD_STAGE) {
         nd_fields_copy(record, "stage", facts->stage, sizeof facts->stage);
@@ -152,14 +152,12 @@ static enum nd_status keep_fell_back(const bool *is_fell_back, const char **name
                                      struct nd_fell_back *out, struct nd_error *err)
 {
     out->names = nd_calloc(n, sizeof *out->names);
-    if (out->names == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->names != NULL, err);
     for (size_t i = 0; i < n; i++) {
         if (!is_fell_back[i])
             continue;
         out->names[out->n] = nd_strdup(names[i]);
-        if (out->names[out->n] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(out->names[out->n] != NULL, err);
         out->n++;
     }
     return ND_OK;
@@ -355,8 +353,7 @@ static enum nd_status add_samples(const struct nd_tries *trials, const size_t *t
     bool is_any_float = false;
     job->tensors = nd_calloc(n_tensors, sizeof *job->tensors);
     *probes = nd_calloc(capture->n_probes, sizeof **probes);
-    if (job->tensors == NULL || *probes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->tensors != NULL && *probes != NULL, err);
     for (int of_outputs = 1; of_outputs >= 0; of_outputs--) /* the outputs come first */
         for (size_t i = 0; status == ND_OK && i < n_tensors; i++) {
             bool is_output = with_outputs && nd_model_tensor(capture->model, tensors[i])->is_model_output;
@@ -404,8 +401,7 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors
     char name[32];
     snprintf(name, sizeof name, "trial%u", trials->n++);
     ND_FREED char *folder = nd_path_join(capture->folder, name);
-    if (folder == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(folder != NULL, err);
     enum nd_status status = nd_capture_job_trial(capture, tensors, n_tensors, &job, err);
     if (status == ND_OK) {
         job.is_fallback_allowed = true; /* what fell is read, also where some nodes may */
@@ -447,8 +443,7 @@ static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out,
     const struct nd_model *model = trials->capture->model;
     size_t n = 0;
     ND_FREED size_t *outputs = nd_calloc(nd_model_n_tensors(model), sizeof *outputs);
-    if (outputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(outputs != NULL, err);
     for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         if (nd_model_tensor(model, e)->is_model_output)
             outputs[n++] = e;
@@ -568,13 +563,13 @@ static enum nd_status leave_out_missing(const struct nd_capture_job *capture, co
                                         struct nd_pass_plan *plan, struct nd_error *err)
 {
     ND_FREED char *output = nd_fields_text(record, "output"), *reason = nd_fields_text(record, "reason");
-    ND_TRY(output != NULL && reason != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(output != NULL && reason != NULL, err);
     for (size_t e = 0; e < capture->n_tensors; e++) {
         if (strcmp(capture->tensors[e].onnx_name, output) != 0 || plan->reasons[e] != NULL)
             continue;
         plan->pass_of_tensor[e] = SIZE_MAX;
         plan->reasons[e] = nd_strdup(reason);
-        ND_TRY(plan->reasons[e] != NULL ? ND_OK : nd_fail_memory(err));
+        ND_TRY_MEMORY(plan->reasons[e] != NULL, err);
     }
     return ND_OK;
 }

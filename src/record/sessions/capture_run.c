@@ -390,8 +390,7 @@ static enum nd_status check_target(const char *path, bool replace, struct nd_err
     if (is_there && !replace)
         return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' exists already", path);
     ND_FREED char *folder = nd_path_dir(path);
-    if (folder == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(folder != NULL, err);
     if (access(folder, W_OK) != 0)
         return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
     return ND_OK;

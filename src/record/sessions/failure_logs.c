@@ -82,8 +82,7 @@ enum nd_status nd_findings_write(struct nd_capture_writer *writer, const struct 
     if (findings->n == 0)
         return ND_OK;
     ND_FREED struct nd_capture_finding *rows = nd_calloc(ND_FINDINGS_MAX_ROWS + 1, sizeof *rows);
-    if (rows == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(rows != NULL, err);
     for (size_t i = 0; i < findings->n && n < ND_FINDINGS_MAX_ROWS && status == ND_OK; i++) {
         if (!is_kept(findings, i, only_serious))
             continue;

@@ -139,7 +139,7 @@ static enum nd_status nd_tensor_kinds(const struct nd_model *model, size_t **kin
     ND_FREED const struct nd_model_layer **maker = nd_calloc(n, sizeof *maker);
     ND_FREED uint64_t *hashes = nd_calloc(n, sizeof *hashes);
     ND_FREED size_t *out = nd_calloc(n, sizeof *out);
-    ND_TRY(maker != NULL && hashes != NULL && out != NULL ? ND_OK : nd_fail_memory(err));
+    ND_TRY_MEMORY(maker != NULL && hashes != NULL && out != NULL, err);
     for (size_t u = 0; u < nd_model_n_layers(model); u++)
         maker[nd_model_layer(model, u)->tensor] = nd_model_layer(model, u);
     hash_tensors(model, maker, hashes);
@@ -554,8 +554,7 @@ static enum nd_status end_pass(struct nd_planner *p, struct nd_error *err)
 {
     struct nd_pass_plan *plan = p->plan;
     struct nd_planned_pass *grown = realloc(plan->passes, (plan->n_passes + 1) * sizeof *grown);
-    if (grown == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(grown != NULL, err);
     plan->passes = grown;
     struct nd_planned_pass *pass = &plan->passes[plan->n_passes];
     *pass = (struct nd_planned_pass){0};

@@ -141,8 +141,7 @@ static enum nd_status read_values(const struct album *album, size_t sample, doub
 {
     const struct nd_layout *layout = &album->layout;
     ND_FREED unsigned char *bytes = nd_calloc(1, layout->sample_bytes + 64);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(bytes != NULL, err);
     ND_TRY(nd_capture_read_inputs(&(struct nd_probe_values){album->capture, album->probe, 0}, sample, 1, bytes,
                                   err));
     for (size_t at = 0; at < layout->n_elems; at += ND_BLOCK) {
@@ -161,8 +160,7 @@ static enum nd_status put_image(struct album *album, size_t sample, struct nd_er
     ND_TRY(values != NULL ? read_values(album, sample, values, err) : nd_fail_memory(err));
     draw(&album->raster, values, album->layout.n_elems, &png);
     ND_FREED char *text = !png.failed ? nd_base64(png.text, png.len) : NULL;
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     album->n_bytes += png.len;
     nd_json_open_line(album->json, NULL, '{');
     nd_json_text(album->json, ND_KEY_PROBE, nd_capture_probe(album->capture, album->probe)->name);

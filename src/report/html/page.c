@@ -328,8 +328,7 @@ enum nd_status nd_report_page(const struct nd_report_document *documents, size_t
     size_t n_parts = 0;
     enum nd_status status = ND_OK;
     ND_FREED json_t **trees = nd_calloc(n + 1, sizeof *trees);
-    if (trees == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(trees != NULL, err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         json_error_t where;
         trees[i] = json_loads(documents[i].json, 0, &where);

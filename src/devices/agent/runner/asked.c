@@ -116,8 +116,7 @@ static enum nd_status read_quant(const json_t *description, struct nd_quant *qua
         return ND_OK;
     quant->scale = nd_calloc(n, sizeof *quant->scale);
     quant->zero_point = nd_calloc(n, sizeof *quant->zero_point);
-    if (quant->scale == NULL || quant->zero_point == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(quant->scale != NULL && quant->zero_point != NULL, err);
     quant->n = n;
     quant->axis = json_is_integer(axis) ? (int)json_integer_value(axis) : -1;
     for (size_t i = 0; i < n; i++) {
@@ -132,8 +131,7 @@ enum nd_status nd_asked_read(const json_t *description, struct nd_asked *out, st
     const char *type = nd_runner_text(description, "type");
     *out = (struct nd_asked){.name = nd_strdup(nd_runner_text(description, "name")),
                              .dtype = nd_dtype_from_name(type)};
-    if (out->name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->name != NULL, err);
     if (!read_shape(json_object_get(description, "shape"), &out->shape))
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, out->name, "the job's tensor '%s' has no shape that can be",
                        out->name);
@@ -218,8 +216,7 @@ static enum nd_status take_floats(struct nd_asked *asked, const struct nd_answer
     const struct nd_runner_grid grid = {&asked->quant, &came->shape, came->dtype, asked->dtype};
     ND_TRY(nd_shape_size_bytes(&came->shape, asked->dtype, &n_bytes, err));
     ND_TRY(nd_shape_n_elems(&came->shape, &n, err));
-    if (!nd_grow((void **)&asked->qvalues, &asked->capacity, n_bytes, 1))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&asked->qvalues, &asked->capacity, n_bytes, 1), err);
     ND_TRY(nd_grid_take(&grid, came->data, asked->qvalues, &off, err));
     if (off.n > 0 && !rules->rounds_off_grid)
         return nd_fail(err, ND_E_RUNNER_GRID, asked->name,

@@ -364,8 +364,7 @@ enum nd_status nd_runner_ask(struct nd_runner_connection *connection, const stru
     enum nd_frame_end end =
         nd_frame_write(connection->to, question->message, question->parts, question->n_parts);
     /* A runner that ends says perhaps why: that is read first. */
-    if (end == ND_FRAME_MEMORY)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(end != ND_FRAME_MEMORY, err);
     return receive(connection, question->timeout_ms, question, err);
 }
 
@@ -416,8 +415,7 @@ enum nd_status nd_runner_start(struct nd_runner_connection *connection, const ch
     const struct nd_runner_question hello = {.answer = "hello", .doing = "say hello"};
     connection->to = connection->from = -1;
     connection->name = nd_strdup(strncmp(base, prefix, strlen(prefix)) == 0 ? base + strlen(prefix) : base);
-    if (connection->name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(connection->name != NULL, err);
     ND_TRY(connect(connection, path, err));
     ND_TRY(receive(connection, hello_limit_ms, &hello, err));
     json_int_t version = json_integer_value(json_object_get(connection->frame.message, "protocol"));

@@ -196,8 +196,7 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
                                  struct nd_error *err)
 {
     struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
-    if (runtime == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(runtime != NULL, err);
     runtime->connection.log = options->log;
     runtime->connection.log_context = options->log_context;
     runtime->connection.log_severity = options->log_severity;
@@ -306,8 +305,7 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, const 
     const json_t *list = json_object_get(job, "inputs"), *item;
     size_t i;
     session->inputs = nd_calloc(json_array_size(list), sizeof *session->inputs);
-    if (session->inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session->inputs != NULL, err);
     json_array_foreach(list, i, item)
     {
         struct nd_asked input;
@@ -396,8 +394,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
 {
     json_t *job = NULL;
     struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
-    if (session == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session != NULL, err);
     session->runtime = runtime;
     session->sample = -1;
     enum nd_status status = read_job(options, &job, err);
@@ -501,8 +498,7 @@ enum nd_status nd_session_placement(const struct nd_runtime_session *session, st
     const json_t *list = json_object_get(session->ready, "placement"), *item;
     struct nd_placement *nodes = nd_calloc(json_array_size(list), sizeof *nodes);
     size_t i;
-    if (nodes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nodes != NULL, err);
     json_array_foreach(list, i, item)
     {
         nodes[i] = (struct nd_placement){nd_runner_text(item, "where"), nd_runner_text(item, "name"),

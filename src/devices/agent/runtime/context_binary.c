@@ -110,8 +110,7 @@ static enum nd_status take_tensors(const struct qnn_tensor *from, uint32_t n, st
                                    struct nd_error *err)
 {
     struct nd_context_tensor *tensors = nd_calloc(n, sizeof *tensors);
-    if (tensors == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(tensors != NULL, err);
     for (uint32_t i = 0; i < n; i++) {
         bool is_known = from[i].version == 1 || from[i].version == 2;
         if (!is_known || from[i].body.rank > ND_MAX_RANK) {

@@ -110,8 +110,7 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
     size_t n_nodes = 0;
     ND_TRY(nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err));
     ND_TRY(nd_ort_check(ort, ort->EpAssignedSubgraph_GetNodes(subgraph, &nodes, &n_nodes), doing, err));
-    if (!nd_grow((void **)&rows->items, &rows->capacity, rows->n + n_nodes, sizeof *rows->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&rows->items, &rows->capacity, rows->n + n_nodes, sizeof *rows->items), err);
     for (size_t i = 0; i < n_nodes; i++) {
         struct nd_placement *row = &rows->items[rows->n];
         row->provider = provider;
@@ -245,9 +244,10 @@ static enum nd_status describe(struct nd_runtime_session *session, struct nd_err
     session->output_names = nd_calloc(n_outputs, sizeof *session->output_names);
     session->input_values = nd_calloc(n_inputs, sizeof *session->input_values);
     session->output_values = nd_calloc(n_outputs, sizeof *session->output_values);
-    if (session->inputs == NULL || session->outputs == NULL || session->input_names == NULL ||
-        session->output_names == NULL || session->input_values == NULL || session->output_values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session->inputs != NULL && session->outputs != NULL && session->input_names != NULL &&
+                      session->output_names != NULL && session->input_values != NULL &&
+                      session->output_values != NULL,
+                  err);
     session->n_inputs = n_inputs;
     session->n_outputs = n_outputs;
     for (size_t i = 0; i < n_inputs; i++)
@@ -282,7 +282,7 @@ static enum nd_status append_provider(struct nd_runtime *runtime, struct ort_ses
 {
     ND_FREED const char **keys = nd_calloc(options->n_provider_options, sizeof *keys);
     ND_FREED const char **values = nd_calloc(options->n_provider_options, sizeof *values);
-    ND_TRY(keys == NULL || values == NULL ? nd_fail_memory(err) : ND_OK);
+    ND_TRY_MEMORY(keys != NULL && values != NULL, err);
     for (size_t i = 0; i < options->n_provider_options; i++) {
         keys[i] = options->provider_options[i].key;
         values[i] = options->provider_options[i].value;
@@ -299,8 +299,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
 {
     const struct nd_ort *ort = &runtime->ort;
     struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
-    if (session == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session != NULL, err);
     session->runtime = runtime;
     struct ort_session_options *handle = NULL;
     enum nd_status status =
@@ -514,8 +513,7 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
                                  struct nd_error *err)
 {
     struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
-    if (runtime == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(runtime != NULL, err);
     runtime->log = options->log;
     runtime->log_context = options->log_context;
     enum nd_status status = nd_ort_load(options->ort_library, &runtime->ort, err);

@@ -34,8 +34,7 @@ enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
                                            struct nd_error *err)
 {
     ND_CLEANUP(nd_digest_stream_destroy) struct nd_digest_stream *stream = nd_digest_stream_create();
-    if (stream == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(stream != NULL, err);
     for (size_t i = 0; i < probe->n_inputs; i++) {
         const struct nd_probe_input *input = &probe->inputs[i];
         nd_digest_stream_add(stream, input->name, strlen(input->name) + 1);
@@ -76,8 +75,7 @@ enum nd_status nd_certificate_read(const char *path, struct nd_certificate **out
     struct nd_certificate *certificate = nd_calloc(1, sizeof *certificate);
     void *data = NULL;
     size_t n_bytes = 0;
-    if (certificate == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(certificate != NULL, err);
     certificate->path = nd_strdup(path);
     enum nd_status status = certificate->path != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
@@ -397,7 +395,6 @@ enum nd_status nd_align_certify(const struct nd_align_job *job, struct nd_error 
     ND_FREED char *text = nd_json_dump(root, 1);
     ND_TRY(text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err));
     job->result->certificate = nd_strdup(path);
-    if (job->result->certificate == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->result->certificate != NULL, err);
     return ND_OK;
 }

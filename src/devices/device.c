@@ -8,7 +8,6 @@
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/tensors/sha256.h"
 #include "core/text/names.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"

@@ -1,6 +1,5 @@
 /* What would help: changes of one layer's quantisation, each made and measured, first at the tensor itself
  * (candidates.c) and then at the outputs. What does not help is not told of. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* Remedies of the model as a whole: one kind of change in all layers that it concerns. Layers that share a
  * cause hide each other: no single one of them gives the accuracy back. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "core/error.h"

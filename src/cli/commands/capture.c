@@ -1,6 +1,5 @@
 /* `npudiff capture`: options, captures on several devices, exit code. docs/reference/devices.md. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 /* `npudiff promote`: which layers more bits help, and a model with them. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands/export_scales.h"

@@ -8,7 +8,6 @@
 #include "cli/commands/report_file.h"
 #include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"

@@ -1,6 +1,4 @@
 /* `npudiff reduce`: the smallest part of a model that still fails. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

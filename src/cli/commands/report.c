@@ -5,7 +5,6 @@
 #include "cli/commands/report_documents.h"
 #include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
-#include "cli/terminal/output.h"
 
 struct values {
     const char *output;

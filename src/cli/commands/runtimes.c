@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "cli/options/commands.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"

@@ -1,10 +1,7 @@
 /* `npudiff sweep`: which settings of a provider change results. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"

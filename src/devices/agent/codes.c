@@ -1,7 +1,6 @@
 /* Codes of floats that a DequantizeLinear made: docs/reference/capture-format.md#from-floats. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "devices/agent/agent.h"

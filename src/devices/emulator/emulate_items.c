@@ -1,6 +1,5 @@
 /* The items of an emulated device: read from text, and written as text. The words and their meaning: emulate.h.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

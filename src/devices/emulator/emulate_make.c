@@ -1,5 +1,4 @@
 /* Emulated devices are made, and taken apart. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

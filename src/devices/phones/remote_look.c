@@ -15,7 +15,6 @@
 #include "core/files/new_file.h"
 #include "devices/agent/confine.h"
 #include "devices/agent/spool/job_file.h"
-#include "devices/agent/spool/record_fields.h"
 #include "devices/phones/remote.h"
 #include "devices/phones/remote_session.h"
 #include "devices/phones/transport.h"

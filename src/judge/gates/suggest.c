@@ -1,7 +1,6 @@
 /* The tightest policy that the captures pass: for every model, devices with the same bounds together. Every
  * device gets one gate of a kind, so that none loosens another. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"

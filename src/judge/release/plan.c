@@ -1,7 +1,5 @@
 /* What a campaign comes to: models, probes, devices, and where each capture goes. docs/reference/campaign.md.
  */
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
  * bytes among it. Whoever finds no product of these captures does the work. */
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

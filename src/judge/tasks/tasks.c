@@ -1,7 +1,6 @@
 /* The tasks of a campaign: which there are, what they will take, and doing one. docs/reference/campaign.md. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,7 +13,6 @@
 #include "core/tensors/sha256.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/keyed.h"
 #include "judge/tasks/task.h"
 
 /* ---- the list ---- */

@@ -8,7 +8,6 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/agent/spool/spool.h"

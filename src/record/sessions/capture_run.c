@@ -16,7 +16,6 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "core/text/utc.h"
-#include "devices/agent/spool/record_fields.h"
 #include "devices/agent/spool/spool.h"
 #include "devices/capture_request.h"
 #include "devices/device.h"

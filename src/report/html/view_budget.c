@@ -1,7 +1,6 @@
 /* The error budget: what the quantisation makes of the mean squared error, what the chip makes of it, and what
  * they make together. Bars are drawn here, so that they are there on paper and without scripts. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

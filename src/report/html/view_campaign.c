@@ -1,5 +1,4 @@
 /* A campaign: whether it may ship, the matrix of models and devices, and every gate that is not passed. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* The error on its way through the model: which layers introduce differences, which only pass them on, and what
  * that does to the outputs. A table; scripts draw the graph of it. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

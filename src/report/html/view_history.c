@@ -1,7 +1,5 @@
 /* What a golden store tells over SDKs and chipsets: a wall chart of each model, the steps at which something
  * changed, and the tensors. */
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "report/html/html.h"

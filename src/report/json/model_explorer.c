@@ -10,7 +10,6 @@
 #include "core/memory.h"
 #include "npudiff/model/model.h"
 #include "npudiff/report/report.h"
-#include "report/text/tree.h"
 
 /* Up to this value, this colour. */
 struct band {

@@ -1,5 +1,4 @@
 /* A campaign's result as JSON, and the files of it in a folder. docs/reference/json.md. */
-#include "report/text/qualification.h"
 #include "core/memory.h"
 
 #include <stdlib.h>

@@ -102,10 +102,8 @@ static char *nd_runner_job_text(const struct nd_capture_job *capture)
 
 static void free_passes(struct nd_agent_job *job)
 {
-    for (size_t p = 0; p < job->n_passes; p++) {
-        free(job->passes[p].model);
-        free(job->passes[p].checks);
-    }
+    for (size_t p = 0; p < job->n_passes; p++)
+        ND_FREE_ALL(job->passes[p].model, job->passes[p].checks);
     free(job->passes);
     for (size_t e = 0; e < job->n_tensors; e++)
         free(job->tensors[e].output);
@@ -516,11 +514,7 @@ void nd_capture_job_deinit(struct nd_capture_job *capture)
 {
     for (size_t i = 0; i < capture->n_tensors; i++)
         nd_tensor_deinit(&capture->tensors[i]);
-    free(capture->tensors);
-    free(capture->selected);
-    free(capture->pass_of_tensor);
-    free(capture->as_floats);
-    free(capture->moved);
-    free(capture->left_out);
+    ND_FREE_ALL(capture->tensors, capture->selected, capture->pass_of_tensor, capture->as_floats,
+                capture->moved, capture->left_out);
     nd_job_deinit(&capture->job);
 }

@@ -341,17 +341,11 @@ bool nd_device_is_evaluated(enum nd_device_kind kind)
 
 void nd_device_deinit(struct nd_device *device)
 {
-    free(device->uri);
-    free(device->label);
-    free(device->optimisation);
-    free(device->address);
+    ND_FREE_ALL(device->uri, device->label, device->optimisation, device->address);
     nd_runtime_info_deinit(&device->runtime);
-    for (size_t i = 0; i < device->n_options; i++) {
-        free(device->option_keys[i]);
-        free(device->option_values[i]);
-    }
-    free(device->option_keys);
-    free(device->option_values);
+    for (size_t i = 0; i < device->n_options; i++)
+        ND_FREE_ALL(device->option_keys[i], device->option_values[i]);
+    ND_FREE_ALL(device->option_keys, device->option_values);
     *device = (struct nd_device){0};
 }
 

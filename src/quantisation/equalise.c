@@ -141,10 +141,7 @@ static void end(struct work *w)
 {
     for (size_t i = 0; i < w->n && w->factors != NULL; i++)
         free(w->factors[i]);
-    free(w->factors);
-    free(w->layers);
-    free(w->first);
-    free(w->second);
+    ND_FREE_ALL(w->factors, w->layers, w->first, w->second);
 }
 
 /* ---- factors ---- */
@@ -332,7 +329,6 @@ void nd_equalised_deinit(struct nd_equalised *equalised)
 {
     for (size_t i = 0; i < equalised->n_values; i++)
         nd_array_deinit(&equalised->values[i]);
-    free(equalised->values);
-    free(equalised->changes);
+    ND_FREE_ALL(equalised->values, equalised->changes);
     *equalised = (struct nd_equalised){0};
 }

@@ -36,10 +36,8 @@ enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err)
 void nd_pairs_deinit(struct nd_study *study)
 {
     for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
-        for (size_t i = 0; i < study->pairs[p].n_between; i++) {
-            free(study->pairs[p].between[i].low);
-            free(study->pairs[p].between[i].high);
-        }
+        for (size_t i = 0; i < study->pairs[p].n_between; i++)
+            ND_FREE_ALL(study->pairs[p].between[i].low, study->pairs[p].between[i].high);
     free(study->pairs);
 }
 
@@ -440,21 +438,15 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     for (size_t i = 0; i < run->study->n_float_inputs && run->real_inputs != NULL; i++)
         nd_array_deinit(&run->real_inputs[i]);
     nd_array_deinit(&run->real);
-    free(run->before_room);
-    free(run->own_reference);
+    ND_FREE_ALL(run->before_room, run->own_reference);
     free_arrays(run->before, n);
     free_arrays(run->values, n);
     free_arrays(run->introduced, n);
     nd_rerun_deinit(&run->cut);
     nd_rerun_deinit(&run->alone);
-    free(run->alone_given); /* views */
-    free(run->is_alone);
-    free(run->is_alone_given);
-    free(run->is_given);
-    free(run->is_asked);
-    free(run->given); /* views */
-    free(run->float_inputs);
-    free(run->real_inputs);
+    free(run->alone_given);                                                                    /* views */
+    ND_FREE_ALL(run->is_alone, run->is_alone_given, run->is_given, run->is_asked, run->given); /* views */
+    ND_FREE_ALL(run->float_inputs, run->real_inputs);
     run->study = NULL;
 }
 

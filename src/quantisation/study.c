@@ -160,22 +160,15 @@ static void nd_study_deinit(struct nd_study *study)
 {
     for (size_t i = 0; study->inputs != NULL && i < study->n_samples * study->n_inputs; i++)
         nd_array_deinit(&study->inputs[i]);
-    for (size_t s = 0; study->values != NULL && s < study->plan->n_steps; s++) {
-        free(study->values[s].values);
-        free(study->values[s].errors);
-    }
-    free(study->inputs);
-    free(study->float_tensor);
-    free(study->float_input);
-    free(study->step_of_float);
-    free(study->sums);
+    for (size_t s = 0; study->values != NULL && s < study->plan->n_steps; s++)
+        ND_FREE_ALL(study->values[s].values, study->values[s].errors);
+    ND_FREE_ALL(study->inputs, study->float_tensor, study->float_input, study->step_of_float, study->sums);
     for (size_t i = 0; study->outputs != NULL && i < study->n_samples * study->plan->n_steps; i++)
         nd_array_deinit(&study->outputs[i]);
     free(study->outputs);
     for (size_t i = 0; study->references != NULL && i < study->n_samples * study->plan->n_steps; i++)
         nd_packed_deinit(&study->references[i]);
-    free(study->references);
-    free(study->has_reference);
+    ND_FREE_ALL(study->references, study->has_reference);
     for (size_t s = 0; study->channels != NULL && s < study->plan->n_steps; s++)
         free(study->channels[s].shift);
     free(study->channels);
@@ -408,8 +401,7 @@ void nd_promotions_destroy(struct nd_promotions **promotions)
         return;
     nd_search_deinit(&p->search);
     nd_study_deinit(&p->study);
-    free(p->items);
-    free(p);
+    ND_FREE_ALL(p->items, p);
     *promotions = NULL;
 }
 

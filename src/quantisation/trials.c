@@ -110,9 +110,7 @@ static void end(struct worker *w)
 {
     nd_loss_run_deinit(&w->run);
     nd_rerun_deinit(&w->cut);
-    free(w->is_given);
-    free(w->is_changed);
-    free(w->is_input_changed);
+    ND_FREE_ALL(w->is_given, w->is_changed, w->is_input_changed);
 }
 
 static enum nd_status found_output(void *context, size_t tensor, const struct nd_array *values,
@@ -270,11 +268,7 @@ enum nd_status nd_measure_effects(struct nd_study *study, const size_t *steps, s
         *err = introduced;
     for (size_t i = 0; i < study->n_threads && effects.workers != NULL; i++)
         end(&effects.workers[i]);
-    free(effects.is_wanted);
-    free(effects.signal);
-    free(effects.base);
-    free(effects.noise);
-    free(effects.workers);
+    ND_FREE_ALL(effects.is_wanted, effects.signal, effects.base, effects.noise, effects.workers);
     return status;
 }
 
@@ -313,11 +307,7 @@ static void nd_trial_worker_end(struct nd_trial_worker *w)
     nd_loss_run_deinit(&w->run);
     nd_rerun_deinit(&w->cut);
     nd_array_deinit(&w->input);
-    free(w->is_given);
-    free(w->is_changed);
-    free(w->is_real);
-    free(w->given);
-    free(w->replaced);
+    ND_FREE_ALL(w->is_given, w->is_changed, w->is_real, w->given, w->replaced);
 }
 
 /* ---- the changed model ---- */
@@ -724,11 +714,6 @@ enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, si
         conclude_of_trials(&all, i);
     for (size_t i = 0; i < study->n_threads && all.workers != NULL; i++)
         nd_trial_worker_end(&all.workers[i]);
-    free(all.signal);
-    free(all.base);
-    free(all.noise);
-    free(all.watched_base);
-    free(all.watched);
-    free(all.workers);
+    ND_FREE_ALL(all.signal, all.base, all.noise, all.watched_base, all.watched, all.workers);
     return status;
 }

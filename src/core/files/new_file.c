@@ -204,8 +204,7 @@ enum nd_status nd_new_file_create(const char *path, bool replace, struct nd_new_
         status = nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' is being made by another process", path);
     if (status == ND_OK)
         status = create_locked(file, stem, err);
-    free(stem);
-    free(folder);
+    ND_FREE_ALL(stem, folder);
     if (status != ND_OK)
         nd_new_file_discard(file);
     return status;
@@ -254,8 +253,7 @@ void nd_new_file_discard(struct nd_new_file *file)
         close(file->fd);
     if (file->folder >= 0)
         close(file->folder);
-    free(file->temporary);
-    free(file->path);
+    ND_FREE_ALL(file->temporary, file->path);
     *file = nd_new_file_none();
 }
 

@@ -314,7 +314,6 @@ enum nd_status nd_process_run(const struct nd_process *process, struct nd_proces
 
 void nd_process_end_deinit(struct nd_process_end *end)
 {
-    free(end->out);
-    free(end->errors);
+    ND_FREE_ALL(end->out, end->errors);
     *end = (struct nd_process_end){0};
 }

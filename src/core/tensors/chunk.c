@@ -219,7 +219,7 @@ enum nd_status nd_chunk_encode(const struct nd_chunk_layout *layout, const void 
                                size_t *out_bytes, struct nd_error *err)
 {
     size_t chunk_bytes = layout->chunk_bytes, elem_bytes = layout->elem_bytes;
-    unsigned char *shuffled = NULL;
+    ND_FREED unsigned char *shuffled = NULL;
     if (elem_bytes > 1 && chunk_bytes > 0) {
         shuffled = malloc(chunk_bytes);
         ND_TRY_MEMORY(shuffled != NULL, err);
@@ -227,7 +227,5 @@ enum nd_status nd_chunk_encode(const struct nd_chunk_layout *layout, const void 
     }
     static const unsigned char nothing;
     const void *source = shuffled != NULL ? shuffled : chunk_bytes > 0 ? raw : &nothing;
-    enum nd_status status = deflate_bytes(source, chunk_bytes, level, out, out_bytes, err);
-    free(shuffled);
-    return status;
+    return deflate_bytes(source, chunk_bytes, level, out, out_bytes, err);
 }

@@ -127,8 +127,7 @@ char *nd_shape_format(const struct nd_shape *shape, char *buf, size_t buf_size)
 
 void nd_quant_deinit(struct nd_quant *quant)
 {
-    free(quant->scale);
-    free(quant->zero_point);
+    ND_FREE_ALL(quant->scale, quant->zero_point);
     *quant = (struct nd_quant){.axis = -1};
 }
 
@@ -179,10 +178,7 @@ size_t nd_quant_inner(const struct nd_quant *quant, const struct nd_shape *shape
 
 void nd_tensor_deinit(struct nd_tensor *tensor)
 {
-    free(tensor->name);
-    free(tensor->onnx_name);
-    free(tensor->op_types);
-    free(tensor->node);
+    ND_FREE_ALL(tensor->name, tensor->onnx_name, tensor->op_types, tensor->node);
     nd_quant_deinit(&tensor->quant);
     *tensor = (struct nd_tensor){0};
 }

@@ -301,11 +301,7 @@ static void destroy(struct nd_store_thread *store)
     }
     for (size_t e = 0; store->tensors != NULL && e < store->n_tensors; e++)
         free(store->tensors[e].open_chunk);
-    free(store->tensors);
-    free(store->tensor_ids);
-    free(store->digests);
-    free(store->first_digests);
-    free(store->encoded);
+    ND_FREE_ALL(store->tensors, store->tensor_ids, store->digests, store->first_digests, store->encoded);
     pthread_cond_destroy(&store->changed);
     pthread_mutex_destroy(&store->lock);
     free(store);

@@ -241,11 +241,8 @@ void nd_resume_close(struct nd_resume *resume)
 {
     for (size_t e = 0; e < resume->n_tensors; e++)
         free(resume->tensors[e].fragments);
-    free(resume->tensors);
-    free(resume->first_pass);
-    free(resume->n_runs);
-    free(resume->libraries.items);
-    free(resume->nodes.items);
+    ND_FREE_ALL(resume->tensors, resume->first_pass, resume->n_runs, resume->libraries.items,
+                resume->nodes.items);
     nd_spool_reader_close(&resume->reader);
     *resume = (struct nd_resume){0};
 }

@@ -125,8 +125,7 @@ static void check_library(void *context, const char *path, const char *build_id)
             check->changed.failed = true;
         else if (strcmp(then_path, path) == 0 && strcmp(then_id, build_id) != 0 && check->changed.len < 200)
             nd_strbuf_printf(&check->changed, "%s'%s'", check->changed.len > 0 ? ", " : "", path);
-        free(then_path);
-        free(then_id);
+        ND_FREE_ALL(then_path, then_id);
     }
 }
 
@@ -644,14 +643,10 @@ static enum nd_status nd_agent_connect(struct nd_agent *agent, struct nd_error *
 /* Frees what nd_agent_connect made, for the next pass. */
 static void nd_agent_disconnect(struct nd_agent *agent)
 {
-    free(agent->target_of_input);
-    free(agent->inputs);
+    ND_FREE_ALL(agent->target_of_input, agent->inputs);
     for (size_t e = 0; agent->qvalues != NULL && e < agent->job->n_tensors; e++)
         free(agent->qvalues[e].bytes);
-    free(agent->qvalues);
-    free(agent->outputs);
-    free(agent->tensors);
-    free(agent->checks);
+    ND_FREE_ALL(agent->qvalues, agent->outputs, agent->tensors, agent->checks);
     agent->target_of_input = NULL;
     agent->inputs = NULL;
     agent->qvalues = NULL;
@@ -839,7 +834,6 @@ enum nd_status nd_agent_run(const struct nd_agent_job *job, const struct nd_resu
     if (status != ND_OK && err != NULL)
         *err = failure;
     nd_runtime_destroy(&agent.runtime);
-    free(agent.check_ids);
-    free(agent.first_pass);
+    ND_FREE_ALL(agent.check_ids, agent.first_pass);
     return status;
 }

@@ -472,8 +472,7 @@ static enum nd_status round_layer(void *context, const struct nd_exact_values *v
                 count_differing(qvalues, &state->plain);
     }
     nd_array_deinit(&work.before);
-    free(work.own);
-    free(work.offsets);
+    ND_FREE_ALL(work.own, work.offsets);
     return status;
 }
 

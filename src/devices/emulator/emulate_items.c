@@ -228,9 +228,7 @@ static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_i
 
 static void free_item(struct nd_emu_item *item)
 {
-    free(item->text);
-    free(item->tensor);
-    free(item->op_type);
+    ND_FREE_ALL(item->text, item->tensor, item->op_type);
 }
 
 /* An arithmetic alone is the arithmetic of all layers. */

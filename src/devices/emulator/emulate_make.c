@@ -505,11 +505,7 @@ void nd_emulator_destroy(struct nd_emulator **emulator)
         nd_array_deinit(&e->tensors[i].made[1]);
         free(e->tensors[i].steps);
     }
-    free(e->tensors);
-    free(e->names);
-    free(e->seen);
-    free(e->is_seen);
-    free(e->truth);
+    ND_FREE_ALL(e->tensors, e->names, e->seen, e->is_seen, e->truth);
     nd_layer_memory_destroy(&e->memory);
     nd_emu_unbind(&e->binding);
     free(e);

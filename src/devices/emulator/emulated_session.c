@@ -243,14 +243,9 @@ void nd_session_destroy(struct nd_runtime_session **session)
         if (s->inputs != NULL)
             nd_array_deinit(&s->inputs[i]);
     }
-    for (size_t i = 0; s->outputs != NULL && i < s->n_outputs; i++) {
-        free(s->outputs[i].io.name);
-        free(s->outputs[i].bytes);
-    }
-    free(s->ios);
-    free(s->inputs);
-    free(s->outputs);
-    free(s->output_of_tensor);
+    for (size_t i = 0; s->outputs != NULL && i < s->n_outputs; i++)
+        ND_FREE_ALL(s->outputs[i].io.name, s->outputs[i].bytes);
+    ND_FREE_ALL(s->ios, s->inputs, s->outputs, s->output_of_tensor);
     nd_emulator_destroy(&s->emulator);
     nd_emulation_deinit(&s->emulation);
     for (size_t e = 0; e < s->n_names; e++)

@@ -724,10 +724,7 @@ enum nd_status nd_device_facts_finish(struct nd_transport *transport, struct nd_
 
 void nd_device_facts_deinit(struct nd_device_facts *device_facts)
 {
-    free(device_facts->soc);
-    free(device_facts->abi);
-    free(device_facts->said_abi);
-    free(device_facts->logcat);
+    ND_FREE_ALL(device_facts->soc, device_facts->abi, device_facts->said_abi, device_facts->logcat);
     nd_attr_list_deinit(&device_facts->facts);
     nd_attr_list_deinit(&device_facts->warmth);
     *device_facts = (struct nd_device_facts){0};

@@ -48,15 +48,12 @@ void nd_fleet_deinit(struct nd_fleet *fleet)
     for (size_t i = 0; i < fleet->n_hosts; i++)
         free(fleet->hosts[i].name);
     for (size_t i = 0; i < fleet->n_devices; i++) {
-        free(fleet->devices[i].device);
-        free(fleet->devices[i].host);
+        ND_FREE_ALL(fleet->devices[i].device, fleet->devices[i].host);
         nd_texts_deinit(&fleet->devices[i].labels);
     }
-    free(fleet->hosts);
-    free(fleet->devices);
+    ND_FREE_ALL(fleet->hosts, fleet->devices);
     nd_texts_deinit(&fleet->lease);
-    free(fleet->locks);
-    free(fleet->path);
+    ND_FREE_ALL(fleet->locks, fleet->path);
     *fleet = (struct nd_fleet){0};
 }
 

@@ -133,12 +133,8 @@ static enum nd_status find_tool(const char *uri, enum nd_transport_kind transpor
 
 void nd_phones_free(struct nd_phone *phones, size_t n)
 {
-    for (size_t i = 0; phones != NULL && i < n; i++) {
-        free(phones[i].serial);
-        free(phones[i].state);
-        free(phones[i].model);
-        free(phones[i].soc);
-    }
+    for (size_t i = 0; phones != NULL && i < n; i++)
+        ND_FREE_ALL(phones[i].serial, phones[i].state, phones[i].model, phones[i].soc);
     free(phones);
 }
 

@@ -38,12 +38,9 @@ enum nd_status nd_bundle_add(struct nd_bundle *bundle, const char *name, const c
 
 void nd_bundle_deinit(struct nd_bundle *bundle)
 {
-    for (size_t i = 0; i < bundle->n; i++) {
-        free(bundle->files[i].name);
-        free(bundle->files[i].path);
-    }
-    free(bundle->files);
-    free(bundle->folder);
+    for (size_t i = 0; i < bundle->n; i++)
+        ND_FREE_ALL(bundle->files[i].name, bundle->files[i].path);
+    ND_FREE_ALL(bundle->files, bundle->folder);
     *bundle = (struct nd_bundle){0};
 }
 
@@ -432,8 +429,7 @@ static enum nd_status translate_passes(const struct nd_remote *remote, const str
 
 void nd_remote_job_free(struct nd_agent_job *job)
 {
-    free(job->ort_library);
-    free(job->provider_library);
+    ND_FREE_ALL(job->ort_library, job->provider_library);
     for (size_t i = 0; job->provider_options != NULL && i < job->n_provider_options; i++)
         free(job->provider_options[i].value);
     free(job->provider_options);

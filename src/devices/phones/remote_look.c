@@ -483,12 +483,7 @@ static void close_session(struct nd_remote_session *session)
         close(session->spool_fd);
     if (session->out_fd >= 0)
         close(session->out_fd);
-    free(session->folder);
-    free(session->agent);
-    free(session->job);
-    free(session->script);
-    free(session->spool);
-    free(session->out);
+    ND_FREE_ALL(session->folder, session->agent, session->job, session->script, session->spool, session->out);
 }
 
 static void clean_up(struct nd_remote_session *session, const struct nd_agent_exit *exit)

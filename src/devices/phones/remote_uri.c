@@ -162,8 +162,6 @@ enum nd_status nd_remote_uri_parse(const char *uri, struct nd_remote_uri *out, s
 
 void nd_remote_uri_deinit(struct nd_remote_uri *uri)
 {
-    free(uri->address);
-    free(uri->rest);
-    free(uri->device);
+    ND_FREE_ALL(uri->address, uri->rest, uri->device);
     *uri = (struct nd_remote_uri){0};
 }

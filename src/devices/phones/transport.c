@@ -197,10 +197,7 @@ void nd_transport_close(struct nd_transport **transport)
     (*transport)->is_cancelled = NULL; /* whoever stops the run must not stop its end */
     if ((*transport)->ops->leave != NULL)
         (*transport)->ops->leave(*transport);
-    free((*transport)->tool);
-    free((*transport)->address);
-    free((*transport)->shared_folder);
-    free(*transport);
+    ND_FREE_ALL((*transport)->tool, (*transport)->address, (*transport)->shared_folder, *transport);
     *transport = NULL;
 }
 

@@ -38,11 +38,8 @@ const char *nd_adb_state_trouble(const char *state)
 
 void nd_adb_devices_deinit(struct nd_adb_devices *devices)
 {
-    for (size_t i = 0; i < devices->n; i++) {
-        free(devices->items[i].serial);
-        free(devices->items[i].state);
-        free(devices->items[i].model);
-    }
+    for (size_t i = 0; i < devices->n; i++)
+        ND_FREE_ALL(devices->items[i].serial, devices->items[i].state, devices->items[i].model);
     free(devices->items);
     *devices = (struct nd_adb_devices){0};
 }
@@ -273,8 +270,7 @@ static enum nd_status split_address(struct nd_transport *transport, struct nd_er
 
 static void adb_leave(struct nd_transport *transport)
 {
-    free(transport->serial);
-    free(transport->server);
+    ND_FREE_ALL(transport->serial, transport->server);
 }
 
 static enum nd_status adb_connect(struct nd_transport *transport, bool *is_final, struct nd_error *err)

@@ -28,8 +28,7 @@ void nd_shell_quote(struct nd_strbuf *command, const char *text)
 
 void nd_remote_reply_deinit(struct nd_remote_reply *reply)
 {
-    free(reply->out);
-    free(reply->errors);
+    ND_FREE_ALL(reply->out, reply->errors);
     *reply = (struct nd_remote_reply){0};
 }
 
@@ -112,7 +111,7 @@ static enum nd_status run_process(struct nd_transport *transport, const struct n
                                   struct nd_process_end *end, struct nd_error *err)
 {
     const char *argv[ND_TRANSPORT_MAX_ARGV];
-    char *scratch = NULL;
+    ND_FREED char *scratch = NULL;
     ND_FREED char *text = frame_command(transport, command->text);
     ND_TRY_MEMORY(text != NULL &&
                       transport->ops->command(transport, text, command->stdin_path != NULL, argv, &scratch),
@@ -128,7 +127,6 @@ static enum nd_status run_process(struct nd_transport *transport, const struct n
     enum nd_status status = nd_process_run(&process, end, err);
     if (status != ND_OK && err != NULL && err->id == ND_E_PROCESS)
         status = nd_fail(err, ND_E_TRANSPORT_TOOL, argv[0], "%s", err->message);
-    free(scratch);
     return status;
 }
 

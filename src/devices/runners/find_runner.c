@@ -122,10 +122,8 @@ enum nd_status nd_runners_list(struct nd_runner **out, size_t *n, struct nd_erro
 
 void nd_runners_free(struct nd_runner *runners, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        free(runners[i].name);
-        free(runners[i].path);
-    }
+    for (size_t i = 0; i < n; i++)
+        ND_FREE_ALL(runners[i].name, runners[i].path);
     free(runners);
 }
 
@@ -178,8 +176,7 @@ enum nd_status nd_runner_use_path(const char *file, char **name, char **path, st
     if (status == ND_OK && short_name == NULL)
         status = nd_fail_memory(err);
     if (status != ND_OK) {
-        free(short_name);
-        free(full);
+        ND_FREE_ALL(short_name, full);
         return status;
     }
     *name = short_name;

@@ -293,9 +293,7 @@ enum nd_status nd_elf_read(const char *path, bool *is_elf, struct nd_elf_facts *
 
 void nd_elf_deinit(struct nd_elf_facts *facts)
 {
-    free(facts->soname);
-    free(facts->build_id);
-    free(facts->version);
+    ND_FREE_ALL(facts->soname, facts->build_id, facts->version);
     for (size_t i = 0; i < facts->n_needed; i++)
         free(facts->needed[i]);
     free(facts->needed);

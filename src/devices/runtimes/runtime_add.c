@@ -195,8 +195,7 @@ static enum nd_status nd_adding_stage(struct nd_adding *adding, size_t a, const 
         char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST), *text = nd_json_dumps(manifest, JSON_INDENT(2));
         status =
             path != NULL && text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
-        free(text);
-        free(path);
+        ND_FREE_ALL(text, path);
     }
     return status;
 }
@@ -265,16 +264,13 @@ void nd_runtime_store_close(struct nd_runtime_store *store)
 {
     if (store->root == NULL)
         return;
-    for (size_t i = 0; i < store->n_puts; i++) {
-        free(store->puts[i].place);
-        free(store->puts[i].old);
-    }
+    for (size_t i = 0; i < store->n_puts; i++)
+        ND_FREE_ALL(store->puts[i].place, store->puts[i].old);
     if (store->work != NULL)
         nd_dir_remove(store->work);
     if (store->lock >= 0)
         close(store->lock);
-    free(store->work);
-    free(store->root);
+    ND_FREE_ALL(store->work, store->root);
     *store = (struct nd_runtime_store){0};
 }
 
@@ -357,8 +353,7 @@ static void take_back(struct nd_runtime_store *store)
         nd_dir_remove(put->place);
         if (put->old != NULL)
             (void)rename(put->old, put->place); /* best effort: there is nothing else to be done */
-        free(put->place);
-        free(put->old);
+        ND_FREE_ALL(put->place, put->old);
     }
 }
 
@@ -390,8 +385,7 @@ enum nd_status nd_runtime_store_put(struct nd_runtime_store *store, const char *
         store->puts[store->n_puts++] = put;
         return ND_OK;
     }
-    free(put.place);
-    free(put.old);
+    ND_FREE_ALL(put.place, put.old);
     take_back(store);
     return status;
 }
@@ -730,10 +724,7 @@ enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
     nd_parts_deinit(&adding.parts);
     for (size_t i = 0; i < adding.n_sources; i++)
         nd_runtime_source_close(&adding.sources[i]);
-    free(adding.sources);
-    free(adding.provider_version);
-    free(adding.build_id);
-    free(adding.id);
+    ND_FREE_ALL(adding.sources, adding.provider_version, adding.build_id, adding.id);
     json_decref(adding.origin);
     json_decref(adding.notes);
     json_decref(adding.added);

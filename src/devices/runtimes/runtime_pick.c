@@ -297,21 +297,16 @@ static enum nd_status take_linked(const struct nd_runtime_parts *parts, struct n
 
 enum nd_status nd_pick_choose(const struct nd_runtime_parts *parts, struct nd_pick *pick, struct nd_error *err)
 {
-    enum nd_status status = best(parts, pick, is_backend, NULL, &pick->backend, err);
-    if (status == ND_OK)
-        status = best(parts, pick, is_ort, NULL, &pick->ort, err);
-    if (status == ND_OK)
-        status = best(parts, pick, is_provider, pick->backend, &pick->provider, err);
-    if (status == ND_OK)
-        status = best(parts, pick, is_net_run, pick->backend, &pick->net_run, err);
+    ND_TRY(best(parts, pick, is_backend, NULL, &pick->backend, err));
+    ND_TRY(best(parts, pick, is_ort, NULL, &pick->ort, err));
+    ND_TRY(best(parts, pick, is_provider, pick->backend, &pick->provider, err));
+    ND_TRY(best(parts, pick, is_net_run, pick->backend, &pick->net_run, err));
     const struct nd_part *const main_parts[] = {pick->ort, pick->provider, pick->backend, pick->net_run};
-    for (size_t i = 0; status == ND_OK && i < 4; i++)
-        status = take(pick, main_parts[i], err);
-    if (status == ND_OK)
-        status = take_beside(parts, pick, err);
-    if (status == ND_OK)
-        status = take_skeletons(parts, pick, err);
-    return status == ND_OK ? take_linked(parts, pick, err) : status;
+    for (size_t i = 0; i < 4; i++)
+        ND_TRY(take(pick, main_parts[i], err));
+    ND_TRY(take_beside(parts, pick, err));
+    ND_TRY(take_skeletons(parts, pick, err));
+    return take_linked(parts, pick, err);
 }
 
 void nd_pick_deinit(struct nd_pick *pick)

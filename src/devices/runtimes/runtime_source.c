@@ -352,12 +352,9 @@ void nd_runtime_source_close(struct nd_runtime_source *source)
 {
     if (source->zip != NULL)
         zip_discard(source->zip);
-    for (size_t i = 0; i < source->n; i++) {
-        free(source->files[i].name);
-        free(source->files[i].digest);
-    }
-    free(source->files);
-    free(source->path);
+    for (size_t i = 0; i < source->n; i++)
+        ND_FREE_ALL(source->files[i].name, source->files[i].digest);
+    ND_FREE_ALL(source->files, source->path);
     *source = (struct nd_runtime_source){0};
 }
 

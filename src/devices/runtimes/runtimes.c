@@ -58,10 +58,7 @@ enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path
             found = realpath(candidates[i], NULL);
     if (found != NULL && suffix[0] != '\0')
         found = add_suffix(found, suffix);
-    free(folder);
-    free(beside);
-    free(in_build);
-    free(of_lab);
+    ND_FREE_ALL(folder, beside, in_build, of_lab);
     if (found == NULL)
         return nd_fail(err, ND_E_DEVICE_AGENT, wanted, "cannot find the agent '%s%s' to run devices with",
                        wanted != NULL ? wanted : agent_name, suffix);
@@ -93,8 +90,7 @@ enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **pat
         found = find_under(folder, "/../../agents", abi);
     if (found == NULL)
         found = find_under(cached, "", abi);
-    free(folder);
-    free(cached);
+    ND_FREE_ALL(folder, cached);
     if (found != NULL) {
         *path = found;
         return ND_OK;
@@ -501,18 +497,9 @@ static char *nd_runtime_explain_missing(const char *id, const char *why)
 
 void nd_runtime_info_deinit(struct nd_runtime_info *info)
 {
-    free(info->id);
-    free(info->ort_version);
-    free(info->provider_version);
-    free(info->folder);
-    free(info->ort_library);
-    free(info->provider_library);
-    free(info->backend_library);
-    free(info->net_run);
-    free(info->missing);
-    free(info->abi);
-    free(info->build_id);
-    free(info->archs);
+    ND_FREE_ALL(info->id, info->ort_version, info->provider_version, info->folder, info->ort_library,
+                info->provider_library, info->backend_library, info->net_run, info->missing, info->abi,
+                info->build_id, info->archs);
     for (size_t i = 0; i < info->n_files; i++)
         free(info->files[i]);
     free(info->files);
@@ -584,8 +571,7 @@ static enum nd_status add_others(struct listing *listing, struct nd_error *err)
             status = nd_fail_memory(err);
         else if (entry->d_name[0] != '.' && nd_path_exists(manifest))
             status = add(listing, entry->d_name, "unknown", "unknown", err);
-        free(manifest);
-        free(name);
+        ND_FREE_ALL(manifest, name);
     }
     if (dir != NULL)
         closedir(dir);

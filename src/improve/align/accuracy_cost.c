@@ -244,9 +244,7 @@ static void release(struct pricer *p)
         nd_exact_graph_destroy(&p->graphs[m]);
         free(p->output_of_tensor[m]);
     }
-    free(p->workers);
-    free(p->energies);
-    free(p->classes);
+    ND_FREE_ALL(p->workers, p->energies, p->classes);
 }
 
 /* Of a sample the greatest of its outputs. */

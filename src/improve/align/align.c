@@ -211,8 +211,7 @@ static enum nd_status nd_align_contrast(const struct nd_align_job *job, const st
         out->n_tensors++;
         out->n_tensors_different += is_different;
     }
-    free(c.counts);
-    free(c.is_different);
+    ND_FREE_ALL(c.counts, c.is_different);
     return status;
 }
 
@@ -422,8 +421,7 @@ static enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen,
         *is_chosen = c.is_chosen;
         c.is_chosen = NULL;
     }
-    free(c.ranked);
-    free(c.is_chosen);
+    ND_FREE_ALL(c.ranked, c.is_chosen);
     return status;
 }
 
@@ -634,22 +632,18 @@ static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chos
 static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
 {
     ND_FREED bool *is_chosen = NULL;
-    enum nd_status status =
-        nd_align_find_arithmetics(job, job->options->arithmetics, job->options->n_arithmetics, err);
+    ND_TRY(nd_align_find_arithmetics(job, job->options->arithmetics, job->options->n_arithmetics, err));
     const char *layers = job->options->layers; /* those that are not named stay as they are */
-    if (status == ND_OK && (layers == NULL || strcmp(layers, "auto") == 0))
-        status = nd_align_fold(job, err);
-    if (status == ND_OK)
-        status = nd_align_make_layers(job, job->model, err);
-    if (status == ND_OK)
-        status = nd_align_observe(job, &job->observed, err);
-    if (status == ND_OK && layers == NULL && !job->options->keeps_channels)
-        status = nd_align_equalise_best(job, err);
-    if (status == ND_OK)
-        status = choose_layers(job, &is_chosen, err);
-    if (status == ND_OK && job->result->end != ND_ALIGN_END_OVER_BUDGET)
-        status = align_chosen(job, is_chosen, err);
-    return status;
+    if (layers == NULL || strcmp(layers, "auto") == 0)
+        ND_TRY(nd_align_fold(job, err));
+    ND_TRY(nd_align_make_layers(job, job->model, err));
+    ND_TRY(nd_align_observe(job, &job->observed, err));
+    if (layers == NULL && !job->options->keeps_channels)
+        ND_TRY(nd_align_equalise_best(job, err));
+    ND_TRY(choose_layers(job, &is_chosen, err));
+    if (job->result->end != ND_ALIGN_END_OVER_BUDGET)
+        ND_TRY(align_chosen(job, is_chosen, err));
+    return ND_OK;
 }
 
 enum nd_status nd_align(const struct nd_model *model, const struct nd_align_options *options,
@@ -657,27 +651,22 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
 {
     struct nd_align_options own;
     nd_align_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK)
-        status = check_options(&own, err);
-    if (status == ND_OK)
-        status = check_model(model, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_TRY(check_options(&own, err));
+    ND_TRY(check_model(model, err));
     struct nd_align_job job = {
         .options = &own, .original = model, .model = model, .result = nd_calloc(1, sizeof *job.result)};
     ND_TRY_MEMORY(job.result != NULL, err);
     job.result->struct_size = sizeof *job.result;
     job.result->budget_db = own.budget_db;
-    status = align(&job, err);
+    enum nd_status status = align(&job, err);
     nd_observed_destroy(&job.observed);
     nd_model_destroy(&job.read_again);
     nd_model_destroy(&job.folded);
     nd_align_equalised_destroy(&job.equalised);
     if (job.folder != NULL)
         nd_dir_remove(job.folder);
-    free(job.folder);
-    free(job.layer_of_tensor);
+    ND_FREE_ALL(job.folder, job.layer_of_tensor);
     if (status == ND_OK) {
         *out = job.result;
         job.result = NULL;

@@ -25,32 +25,18 @@ void nd_alignment_destroy(struct nd_alignment **alignment)
     struct nd_alignment *old = *alignment;
     if (old == NULL)
         return;
-    for (size_t i = 0; i < old->n_layers; i++) {
-        free(old->layers[i].name);
-        free(old->layers[i].op_types);
-    }
+    for (size_t i = 0; i < old->n_layers; i++)
+        ND_FREE_ALL(old->layers[i].name, old->layers[i].op_types);
     for (size_t i = 0; i < old->n_outputs; i++)
         free(old->outputs[i].name);
     for (size_t i = 0; i < old->n_arithmetics; i++)
         free(old->arithmetics[i]);
-    for (size_t i = 0; i < old->n_devices; i++) {
-        free(old->devices[i]);
-        free(old->environments[i]);
-    }
+    for (size_t i = 0; i < old->n_devices; i++)
+        ND_FREE_ALL(old->devices[i], old->environments[i]);
     for (size_t i = 0; i < old->n_points; i++)
         free(old->points[i].layer);
-    free(old->points);
-    free(old->layers);
-    free(old->outputs);
-    free(old->arithmetics);
-    free(old->devices);
-    free(old->environments);
-    free(old->groups);
-    free(old->model);
-    free(old->output);
-    free(old->certificate);
-    free(old->float_model);
-    free(old);
+    ND_FREE_ALL(old->points, old->layers, old->outputs, old->arithmetics, old->devices, old->environments,
+                old->groups, old->model, old->output, old->certificate, old->float_model, old);
     *alignment = NULL;
 }
 

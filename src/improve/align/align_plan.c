@@ -132,11 +132,7 @@ struct moments {
 
 static void moments_deinit(struct moments *m)
 {
-    free(m->mean);
-    free(m->second);
-    free(m->row);
-    free(m->error);
-    free(m->slope);
+    ND_FREE_ALL(m->mean, m->second, m->row, m->error, m->slope);
 }
 
 static enum nd_status moments_init(struct moments *m, size_t n, struct nd_error *err)
@@ -515,8 +511,7 @@ static void nd_align_layer_deinit(struct nd_align_layer *layer)
         nd_array_deinit(&layer->qvalues[i]);
     }
     nd_quant_deinit(&layer->output);
-    free(layer->bias);
-    free(layer->exponent);
+    ND_FREE_ALL(layer->bias, layer->exponent);
     *layer = (struct nd_align_layer){0};
 }
 
@@ -643,10 +638,9 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
         return ND_OK;
     }
     centre_second_operand(layer, w, y);
-    enum nd_status status =
-        nd_align_find_floats(plan, place->weights, &call->inputs[W_of_align_plan], &weights, err);
-    if (status == ND_OK && place->bias != ND_NO_INDEX && weights != NULL)
-        status = nd_align_find_floats(plan, place->bias, &call->inputs[B_of_align_plan], &bias, err);
+    ND_TRY(nd_align_find_floats(plan, place->weights, &call->inputs[W_of_align_plan], &weights, err));
+    if (place->bias != ND_NO_INDEX && weights != NULL)
+        ND_TRY(nd_align_find_floats(plan, place->bias, &call->inputs[B_of_align_plan], &bias, err));
     const struct nd_align_now now = {.scale_x = x->quant.scale[0],
                                      .scale_w = w != NULL ? w->quant.scale[0] : 0,
                                      .scale_y = y->quant.scale[0],
@@ -657,11 +651,10 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
                                      .float_weights = weights,
                                      .float_bias = bias,
                                      .seen = seen_of(plan, layer->tensor)};
-    if (status == ND_OK)
-        status = nd_align_layer_init(&aligned, layer, &now, &step->obstacle, err);
-    if (status == ND_OK && step->obstacle == NULL)
-        status = take_over(plan, &aligned, place, weights != NULL, err);
-    return status;
+    ND_TRY(nd_align_layer_init(&aligned, layer, &now, &step->obstacle, err));
+    if (step->obstacle == NULL)
+        ND_TRY(take_over(plan, &aligned, place, weights != NULL, err));
+    return ND_OK;
 }
 
 /* A nd_exact_make that makes nothing: the layers come in the order of the graph, with all that they read. */
@@ -759,8 +752,6 @@ void nd_align_plan_deinit(struct nd_align_plan *plan)
 {
     for (size_t i = 0; i < plan->n_kept; i++)
         free(plan->kept[i]);
-    free(plan->kept);
-    free(plan->nodes);
-    free(plan->steps);
+    ND_FREE_ALL(plan->kept, plan->nodes, plan->steps);
     nd_quantisers_deinit(&plan->quantisers);
 }

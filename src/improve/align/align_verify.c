@@ -163,7 +163,6 @@ enum nd_status nd_align_verify(struct nd_align_job *job, struct nd_error *err)
         if (v.paths != NULL)
             free(v.paths[d]);
     }
-    free(v.captures);
-    free(v.paths);
+    ND_FREE_ALL(v.captures, v.paths);
     return status;
 }

@@ -225,8 +225,6 @@ enum nd_status nd_align_find_bias(struct nd_align_layer *layer,
         s.scale_w[c] = layer->quants[W].scale[c];
     if (status == ND_OK)
         status = find(&s, n_left, err);
-    free(s.is_unequal);
-    free(s.qvalues);
-    free(s.scale_w);
+    ND_FREE_ALL(s.is_unequal, s.qvalues, s.scale_w);
     return status;
 }

@@ -25,10 +25,8 @@ static const double settled = 0.01;
 
 static void nd_align_equalised_deinit(struct nd_align_equalised *equalised)
 {
-    for (size_t i = 0; i < equalised->n_scaled; i++) {
-        free(equalised->scaled[i].name);
-        free(equalised->scaled[i].values);
-    }
+    for (size_t i = 0; i < equalised->n_scaled; i++)
+        ND_FREE_ALL(equalised->scaled[i].name, equalised->scaled[i].values);
     free(equalised->scaled);
     nd_model_destroy(&equalised->model);
     *equalised = (struct nd_align_equalised){0};
@@ -112,10 +110,8 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
 static void end(struct work *w)
 {
     for (size_t i = 0; i < w->pairs->n_products; i++) {
-        if (w->products != NULL) {
-            free(w->products[i].weights);
-            free(w->products[i].bias);
-        }
+        if (w->products != NULL)
+            ND_FREE_ALL(w->products[i].weights, w->products[i].bias);
         for (size_t k = 0; k < 2; k++) {
             if (w->quants != NULL)
                 nd_quant_deinit(&w->quants[2 * i + k]);
@@ -127,13 +123,7 @@ static void end(struct work *w)
         free(w->factors[p]);
     for (size_t e = 0; w->tensors != NULL && e < nd_model_n_tensors(w->model); e++)
         nd_quant_deinit(&w->tensors[e]);
-    free(w->products);
-    free(w->factors);
-    free(w->is_changed);
-    free(w->tensors);
-    free(w->quants);
-    free(w->qvalues);
-    free(w->nodes);
+    ND_FREE_ALL(w->products, w->factors, w->is_changed, w->tensors, w->quants, w->qvalues, w->nodes);
 }
 
 /* One round of one pair. *moved: by how much its factors moved. */
@@ -411,8 +401,7 @@ static void nd_align_folds_deinit(struct nd_align_folds *folds)
             struct nd_align_fold *fold = &folds->items[i];
             for (size_t p = 0; fold->probes[part] != NULL && p < fold->n_probes; p++)
                 free(fold->probes[part][p].inputs);
-            free(fold->probes[part]);
-            free(fold->views[part]);
+            ND_FREE_ALL(fold->probes[part], fold->views[part]);
         }
     *folds = (struct nd_align_folds){0};
 }
@@ -498,12 +487,9 @@ static bool is_better(const struct search *s)
 static enum nd_status try(struct search *s, const bool *is_on, double strength, struct nd_error *err)
 {
     struct nd_align_equalised made;
-    enum nd_status status = nd_align_tell(s->job, "equalise", s->n_trials++, 0, err);
-    if (status == ND_OK)
-        status = nd_align_equalise(s->job->model, &s->pairs, is_on, strength, s->path, &made, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_align_try(s->job, &s->folds, &made, s->noises, err);
+    ND_TRY(nd_align_tell(s->job, "equalise", s->n_trials++, 0, err));
+    ND_TRY(nd_align_equalise(s->job->model, &s->pairs, is_on, strength, s->path, &made, err));
+    enum nd_status status = nd_align_try(s->job, &s->folds, &made, s->noises, err);
     nd_align_equalised_deinit(&made);
     if (status != ND_OK || !is_better(s))
         return status;
@@ -592,10 +578,7 @@ enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error 
         status = take_over(&s, err);
     nd_align_pairs_deinit(&s.pairs);
     nd_align_folds_deinit(&s.folds);
-    free(s.path);
-    free(s.noises);
-    free(s.best);
-    free(s.is_on);
+    ND_FREE_ALL(s.path, s.noises, s.best, s.is_on);
     return status;
 }
 

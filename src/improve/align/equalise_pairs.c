@@ -45,16 +45,12 @@ enum { W = 1, B = 2 };
 
 void nd_align_pairs_deinit(struct nd_align_pairs *pairs)
 {
-    for (size_t i = 0; i < pairs->n_products; i++) {
-        free(pairs->products[i].weights);
-        free(pairs->products[i].bias);
-    }
+    for (size_t i = 0; i < pairs->n_products; i++)
+        ND_FREE_ALL(pairs->products[i].weights, pairs->products[i].bias);
     for (size_t i = 0; i < pairs->n; i++) {
-        free(pairs->items[i].low);
-        free(pairs->items[i].high);
+        ND_FREE_ALL(pairs->items[i].low, pairs->items[i].high);
     }
-    free(pairs->products);
-    free(pairs->items);
+    ND_FREE_ALL(pairs->products, pairs->items);
     *pairs = (struct nd_align_pairs){0};
 }
 
@@ -146,8 +142,7 @@ static enum nd_status look(void *context, const struct nd_exact_layer *layer, st
         pairs->products[pairs->n_products++] = product;
         return ND_OK;
     }
-    free(product.weights);
-    free(product.bias);
+    ND_FREE_ALL(product.weights, product.bias);
     return status;
 }
 

@@ -338,8 +338,7 @@ void nd_quantisers_deinit(struct nd_quantisers *q)
 {
     for (size_t e = 0; q->items != NULL && e < q->n_tensors; e++)
         nd_quant_deinit(&q->items[e].quant);
-    free(q->items);
-    free(q->of_tensor);
+    ND_FREE_ALL(q->items, q->of_tensor);
     *q = (struct nd_quantisers){0};
 }
 

@@ -58,8 +58,7 @@ static int axis_of(const struct nd_plan *plan, const struct nd_change *change)
 
 static void nd_widening_deinit(struct nd_widening *widening)
 {
-    free((void *)(uintptr_t)widening->tensors);
-    free((void *)(uintptr_t)widening->weights);
+    ND_FREE_ALL((void *)(uintptr_t)widening->tensors, (void *)(uintptr_t)widening->weights);
     *widening = (struct nd_widening){0};
 }
 
@@ -278,9 +277,7 @@ static void run_deinit(struct run *run)
         if (run->paths != NULL)
             free(run->paths[d]);
     }
-    free(run->captures);
-    free(run->failures);
-    free(run->paths);
+    ND_FREE_ALL(run->captures, run->failures, run->paths);
 }
 
 /* The captures, or what failed. */
@@ -432,19 +429,12 @@ void nd_promoted_destroy(struct nd_promoted **promoted)
     if (old == NULL)
         return;
     for (size_t i = 0; i < old->n_layers; i++) {
-        free(old->layers[i].name);
-        free(old->layers[i].op_types);
-        free(old->layers[i].reason);
-        free(old->layers[i].device_db);
+        ND_FREE_ALL(old->layers[i].name, old->layers[i].op_types, old->layers[i].reason,
+                    old->layers[i].device_db);
     }
     for (size_t d = 0; d < old->n_devices; d++)
         free(old->devices[d].label);
-    free(old->layers);
-    free(old->devices);
-    free(old->model);
-    free(old->float_model);
-    free(old->output);
-    free(old);
+    ND_FREE_ALL(old->layers, old->devices, old->model, old->float_model, old->output, old);
     *promoted = NULL;
 }
 
@@ -601,11 +591,7 @@ static void job_deinit(struct nd_promote_job *job)
         nd_capture_close(&job->captures[d]);
     if (job->folder != NULL)
         nd_dir_remove(job->folder);
-    free(job->captures);
-    free(job->folder);
-    free(job->order);
-    free(job->kept);
-    free(job->now);
+    ND_FREE_ALL(job->captures, job->folder, job->order, job->kept, job->now);
     nd_promoted_destroy(&job->result);
 }
 
@@ -614,23 +600,17 @@ enum nd_status nd_promote(const struct nd_model *model, const struct nd_promote_
 {
     struct nd_promote_options own;
     nd_promote_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK)
-        status = check_options(&own, err);
-    if (status == ND_OK)
-        status = check_models(model, own.float_model, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_TRY(check_options(&own, err));
+    ND_TRY(check_models(model, own.float_model, err));
     own.n_layers = own.n_layers > 0 ? own.n_layers : FEW_LAYERS;
+    ND_CLEANUP(job_deinit)
     struct nd_promote_job job = {.options = &own, .model = model, .result = nd_calloc(1, sizeof *job.result)};
     ND_TRY_MEMORY(job.result != NULL, err);
-    status = promote(&job, err);
-    if (status == ND_OK) {
-        *out = job.result;
-        job.result = NULL;
-    }
-    job_deinit(&job);
-    return status;
+    ND_TRY(promote(&job, err));
+    *out = job.result;
+    job.result = NULL;
+    return ND_OK;
 }
 
 /* Proposals put into the model one after the other, the largest gain for its cost first: those that help on all
@@ -792,7 +772,6 @@ static enum nd_status nd_try_proposals(struct nd_promote_job *job, struct nd_err
                        .sqnr_db = nd_calloc(nd_promotions_n(job->promotions) + 1, sizeof *s.sqnr_db),
                        .measured = nd_calloc(job->options->n_devices, sizeof *s.measured)};
     enum nd_status status = s.sqnr_db != NULL && s.measured != NULL ? search(&s, err) : nd_fail_memory(err);
-    free(s.sqnr_db);
-    free(s.measured);
+    ND_FREE_ALL(s.sqnr_db, s.measured);
     return status;
 }

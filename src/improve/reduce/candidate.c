@@ -177,8 +177,7 @@ static void feed_deinit(struct feed *feed)
 {
     for (size_t i = 0; feed->data != NULL && i < feed->n; i++)
         free(feed->data[i]);
-    free(feed->data);
-    free(feed->arrays);
+    ND_FREE_ALL(feed->data, feed->arrays);
 }
 
 static enum nd_status fill_input(struct nd_smaller_model *candidate, const struct nd_reducer *reducer, size_t i,
@@ -263,19 +262,13 @@ enum nd_status nd_candidate_init(struct nd_smaller_model *candidate, const struc
     if (!has_wanted(reducer, &cut))
         return nd_fail(err, ND_E_MODEL_NO_TENSOR, reducer->options->tensor, "tensor '%s' is not in it",
                        reducer->options->tensor);
-    enum nd_status status = nd_dir_make(folder, err);
+    ND_TRY(nd_dir_make(folder, err));
     ND_FREED char *path = nd_path_join(folder, "reproducer.onnx");
-    if (status == ND_OK && path == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_model_write_subgraph(reducer->model, &cut, path, err);
-    if (status == ND_OK)
-        status = nd_model_load(path, &candidate->model, err);
-    if (status == ND_OK)
-        status = nd_model_check_static(candidate->model, err);
-    if (status == ND_OK)
-        status = make_probe(candidate, reducer, err);
-    return status;
+    ND_TRY_MEMORY(path != NULL, err);
+    ND_TRY(nd_model_write_subgraph(reducer->model, &cut, path, err));
+    ND_TRY(nd_model_load(path, &candidate->model, err));
+    ND_TRY(nd_model_check_static(candidate->model, err));
+    return make_probe(candidate, reducer, err);
 }
 
 void nd_candidate_deinit(struct nd_smaller_model *candidate)

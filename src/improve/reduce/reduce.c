@@ -417,12 +417,7 @@ void nd_reduction_destroy(struct nd_reduction **reduction)
         return;
     for (size_t i = 0; i < old->n_operators_left; i++)
         free(old->operators[i]);
-    free(old->operators);
-    free(old->device);
-    free(old->chipset);
-    free(old->runtime);
-    free(old->command);
-    free(old);
+    ND_FREE_ALL(old->operators, old->device, old->chipset, old->runtime, old->command, old);
     *reduction = NULL;
 }
 
@@ -450,8 +445,7 @@ static bool is_replaceable(const char *folder)
     struct stat info;
     char *model = nd_path_join(folder, "reproducer.onnx"), *readme = nd_path_join(folder, "README.txt");
     bool is_ours = model != NULL && readme != NULL && nd_path_exists(model) && nd_path_exists(readme);
-    free(model);
-    free(readme);
+    ND_FREE_ALL(model, readme);
     if (is_ours)
         return lstat(folder, &info) == 0 && S_ISDIR(info.st_mode);
     return rmdir(folder) == 0 && mkdir(folder, 0777) == 0; /* which it lets happen to empty ones alone */
@@ -575,9 +569,7 @@ static void deinit(struct nd_reducer *reducer)
     nd_trials_deinit(&reducer->trials);
     nd_device_deinit(&reducer->cpu);
     nd_device_deinit(&reducer->exact);
-    free(reducer->left);
-    free(reducer->folder);
-    free(reducer->staging);
+    ND_FREE_ALL(reducer->left, reducer->folder, reducer->staging);
 }
 
 enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_reduce_options *options,

@@ -331,17 +331,10 @@ void nd_sweep_destroy(struct nd_sweep **sweep)
     if (old == NULL)
         return;
     for (size_t i = 0; i < old->n_settings; i++) {
-        free(old->settings[i].option);
-        free(old->settings[i].value);
-        free(old->settings[i].uri);
-        free(old->settings[i].failure);
-        free(old->settings[i].first);
+        ND_FREE_ALL(old->settings[i].option, old->settings[i].value, old->settings[i].uri,
+                    old->settings[i].failure, old->settings[i].first);
     }
-    free(old->settings);
-    free(old->model);
-    free(old->device);
-    free(old->environment);
-    free(old);
+    ND_FREE_ALL(old->settings, old->model, old->device, old->environment, old);
     *sweep = NULL;
 }
 
@@ -364,16 +357,13 @@ enum nd_status nd_sweep(const struct nd_model *model, const struct nd_sweep_opti
 {
     struct nd_sweep_options own;
     nd_sweep_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK && (own.device == NULL || own.n_probes == 0))
-        status = nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a device and inputs are needed");
-    if (status == ND_OK)
-        status = nd_model_check_static(model, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    if (own.device == NULL || own.n_probes == 0)
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a device and inputs are needed");
+    ND_TRY(nd_model_check_static(model, err));
     struct nd_sweep_job job = {.options = &own, .model = model, .result = nd_calloc(1, sizeof *job.result)};
     ND_TRY_MEMORY(job.result != NULL, err);
-    status = sweep(&job, err);
+    enum nd_status status = sweep(&job, err);
     if (status == ND_OK) {
         *out = job.result;
         job.result = NULL;
@@ -382,8 +372,7 @@ enum nd_status nd_sweep(const struct nd_model *model, const struct nd_sweep_opti
         nd_device_deinit(&job.devices[d]);
     if (job.folder != NULL)
         nd_dir_remove(job.folder);
-    free(job.devices);
-    free(job.folder);
+    ND_FREE_ALL(job.devices, job.folder);
     nd_sweep_destroy(&job.result);
     return status;
 }

@@ -100,9 +100,7 @@ static enum nd_status nd_patterns_make(const struct nd_rights *in, struct nd_pat
 
 static void nd_patterns_deinit(struct nd_patterns *patterns)
 {
-    free(patterns->bits);
-    free(patterns->of_sample);
-    free(patterns->counts);
+    ND_FREE_ALL(patterns->bits, patterns->of_sample, patterns->counts);
     *patterns = (struct nd_patterns){0};
 }
 
@@ -255,11 +253,7 @@ static enum nd_status prepare(struct work *w, struct nd_error *err)
 static void deinit(struct work *w)
 {
     nd_patterns_deinit(&w->patterns);
-    free(w->values);
-    free(w->means);
-    free(w->errors);
-    free(w->counts);
-    free(w->draws);
+    ND_FREE_ALL(w->values, w->means, w->errors, w->counts, w->draws);
 }
 
 /* The mean as it is, in the interval around the shrunk one. */
@@ -609,10 +603,7 @@ void nd_accuracy_study_deinit(struct nd_accuracy_study *study)
 {
     for (size_t d = 0; study->classes != NULL && d < study->n_devices; d++)
         free(study->classes[d]);
-    free(study->classes);
-    free(study->devices);
-    free(study->quantised);
-    free(study->reference);
+    ND_FREE_ALL(study->classes, study->devices, study->quantised, study->reference);
     nd_prediction_changes_deinit(&study->changes);
     nd_spread_deinit(&study->spread);
     *study = (struct nd_accuracy_study){0};

@@ -209,20 +209,15 @@ struct raw_campaign {
 
 static void device_deinit(struct nd_campaign_device *device)
 {
-    for (size_t i = 0; i < device->n_prepared; i++) {
-        free(device->prepared[i].model);
-        free(device->prepared[i].path);
-    }
-    free(device->prepared);
-    free(device->uri);
+    for (size_t i = 0; i < device->n_prepared; i++)
+        ND_FREE_ALL(device->prepared[i].model, device->prepared[i].path);
+    ND_FREE_ALL(device->prepared, device->uri);
     *device = (struct nd_campaign_device){0};
 }
 
 static void model_deinit(struct nd_campaign_model *model)
 {
-    free(model->name);
-    free(model->quantised);
-    free(model->float_model);
+    ND_FREE_ALL(model->name, model->quantised, model->float_model);
     nd_texts_deinit(&model->probes);
     nd_texts_deinit(&model->dims);
 }
@@ -233,14 +228,9 @@ void nd_campaign_deinit(struct nd_campaign *campaign)
         model_deinit(&campaign->models[i]);
     for (size_t i = 0; i < campaign->n_devices; i++)
         device_deinit(&campaign->devices[i]);
-    free(campaign->models);
-    free(campaign->devices);
+    ND_FREE_ALL(campaign->models, campaign->devices);
     nd_policy_deinit(&campaign->policy);
-    free(campaign->path);
-    free(campaign->name);
-    free(campaign->output);
-    free(campaign->tensors);
-    free(campaign->reference);
+    ND_FREE_ALL(campaign->path, campaign->name, campaign->output, campaign->tensors, campaign->reference);
     *campaign = (struct nd_campaign){0};
 }
 
@@ -436,8 +426,7 @@ enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd
     if (status == ND_OK)
         status = read_root(&reading, without_policy);
     nd_yaml_deinit(&reading.yaml);
-    free(bytes);
-    free(folder);
+    ND_FREE_ALL(bytes, folder);
     if (status != ND_OK)
         nd_campaign_deinit(&campaign);
     else

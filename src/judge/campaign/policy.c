@@ -103,11 +103,7 @@ static void rule_deinit(struct nd_policy_rule *rule)
                                       &rule->allow};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         nd_texts_deinit(lists[i]);
-    free(rule->to);
-    free(rule->metric);
-    free(rule->reason);
-    free(rule->owner);
-    free(rule->until);
+    ND_FREE_ALL(rule->to, rule->metric, rule->reason, rule->owner, rule->until);
     *rule = (struct nd_policy_rule){0};
 }
 
@@ -242,8 +238,7 @@ static enum nd_status read_rule(struct nd_yaml *yaml, const yaml_node_t *node,
         status = check_bounds(yaml, &raw.rule, err);
     if (status == ND_OK)
         status = check_loosening(yaml, &raw.rule, err);
-    free(raw.gate);
-    free(raw.reference);
+    ND_FREE_ALL(raw.gate, raw.reference);
     *out = raw.rule;
     return status;
 }
@@ -606,31 +601,28 @@ enum nd_status nd_policy_check(const struct nd_policy *policy, const struct nd_s
                                struct nd_error *err)
 {
     const struct walk walk = {.policy = policy, .scope = scope, .path = path, .err = err};
-    enum nd_status status = ND_OK;
-    for (size_t r = 0; status == ND_OK && r < policy->n; r++) {
+    for (size_t r = 0; r < policy->n; r++) {
         const struct nd_policy_rule *rule = &policy->rules[r];
         bool is_covered = false;
-        status = check_patterns(&walk, rule);
-        if (status == ND_OK)
-            status = check_reference(&walk, rule);
-        for (size_t m = 0; status == ND_OK && m < scope->n_models; m++) {
+        ND_TRY(check_patterns(&walk, rule));
+        ND_TRY(check_reference(&walk, rule));
+        for (size_t m = 0; m < scope->n_models; m++) {
             bool is_here = false;
-            status = check_model(&walk, r, &scope->models[m], &is_here);
+            ND_TRY(check_model(&walk, r, &scope->models[m], &is_here));
             is_covered = is_covered || is_here;
-            if (status == ND_OK && is_here && strcmp(rule->to, ND_REFERENCE_FLOAT) == 0 &&
-                !scope->models[m].has_float)
-                status = fail_at(&walk, rule, "needs the float model, which is not given for model",
-                                 scope->models[m].name);
+            if (is_here && strcmp(rule->to, ND_REFERENCE_FLOAT) == 0 && !scope->models[m].has_float)
+                ND_TRY(fail_at(&walk, rule, "needs the float model, which is not given for model",
+                               scope->models[m].name));
         }
-        if (status == ND_OK && !is_covered)
-            status = fail_at(
+        if (!is_covered)
+            ND_TRY(fail_at(
                 &walk, rule,
                 rule->gate == ND_POLICY_ACCURACY
                     ? "matches nothing: no probe with labels at an output that it names"
                 : rule->gate == ND_POLICY_TARGET
                     ? "matches nothing: no probe with a target ('target:OUTPUT') of an output that it names"
                     : "matches nothing",
-                NULL);
+                NULL));
     }
-    return status;
+    return ND_OK;
 }

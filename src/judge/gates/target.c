@@ -162,8 +162,7 @@ static enum nd_status measure(const struct nd_capture *capture, size_t probe, si
         load(&layout, kernels, bytes, values);
         sums[i] = nd_target_sums_of(values, goal->values + i * goal->n_elems, goal->n_elems);
     }
-    free(bytes);
-    free(values);
+    ND_FREE_ALL(bytes, values);
     if (status == ND_OK)
         *out = sums;
     else

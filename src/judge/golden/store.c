@@ -255,8 +255,7 @@ static enum nd_status add_problem(struct nd_golden *store, const char *name, con
     if (made.object == NULL || made.problem == NULL ||
         !nd_grow((void **)&store->problems, &store->problem_capacity, store->n_problems + 1,
                  sizeof *store->problems)) {
-        free(made.object);
-        free(made.problem);
+        ND_FREE_ALL(made.object, made.problem);
         return nd_fail_memory(err);
     }
     store->problems[store->n_problems++] = made;
@@ -362,10 +361,8 @@ static int compare_entries(const void *a, const void *b)
 
 static void clear_problems(struct nd_golden *store)
 {
-    for (size_t i = 0; i < store->n_problems; i++) {
-        free(store->problems[i].object);
-        free(store->problems[i].problem);
-    }
+    for (size_t i = 0; i < store->n_problems; i++)
+        ND_FREE_ALL(store->problems[i].object, store->problems[i].problem);
     store->n_problems = 0;
 }
 
@@ -401,8 +398,7 @@ static enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *er
             status = load_entry(store, &known, names[i]->d_name, err);
         free(names[i]);
     }
-    free(names);
-    free(path);
+    ND_FREE_ALL(names, path);
     free_entries(known.entries, known.n); /* those that are gone */
     if (store->n > 0)
         qsort(store->entries, store->n, sizeof *store->entries, compare_entries);
@@ -458,13 +454,12 @@ static enum nd_status make_store(const char *path, struct nd_error *err)
     if (!is_unused(path))
         return nd_fail(err, ND_E_STORE_FORMAT, path,
                        "'%s' is no golden store: it holds other files, but no store.json", path);
-    int lock = -1;
+    ND_CLEANUP(nd_store_unlock) int lock = -1;
     ND_FREED char *name = nd_path_join(path, "store.json");
     ND_TRY_MEMORY(name != NULL, err);
     enum nd_status status = nd_store_lock(path, &lock, err);
     if (status == ND_OK && !nd_path_exists(name)) /* else another writer was faster */
         status = nd_file_put(name, text, sizeof text - 1, err);
-    nd_store_unlock(&lock);
     return status;
 }
 
@@ -502,8 +497,7 @@ void nd_golden_close(struct nd_golden **store)
     clear_problems(*store);
     free((*store)->problems);
     free_entries((*store)->entries, (*store)->n);
-    free((*store)->path);
-    free(*store);
+    ND_FREE_ALL((*store)->path, *store);
     *store = NULL;
 }
 
@@ -634,8 +628,7 @@ static enum nd_status add_locked(struct nd_golden *store, const char *capture,
         entries != NULL && objects != NULL ? nd_dir_make(entries, err) : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_dir_make(objects, err);
-    free(entries);
-    free(objects);
+    ND_FREE_ALL(entries, objects);
     if (status == ND_OK)
         status = nd_store_load(store, err);
     if (status != ND_OK)

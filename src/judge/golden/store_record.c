@@ -811,11 +811,8 @@ void nd_record_difference_deinit(struct nd_golden_difference *difference)
 {
     for (size_t i = 0; i < difference->n_different; i++)
         free(difference->different[i].probes);
-    free(difference->different);
-    free(difference->changes);
-    free(difference->probes.items);
-    free(difference->missing.items);
-    free(difference->extra.items);
+    ND_FREE_ALL(difference->different, difference->changes, difference->probes.items, difference->missing.items,
+                difference->extra.items);
     for (size_t i = 0; i < sizeof difference->owners / sizeof difference->owners[0]; i++)
         json_decref(difference->owners[i]);
     *difference = (struct nd_golden_difference){0};

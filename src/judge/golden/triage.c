@@ -144,8 +144,7 @@ static enum nd_status count_tensor(const struct nd_capture *const sides[2], cons
         if (status == ND_OK)
             counted->n_differing += (double)count_differing(counted->ref, counted->test, n_bytes, elem_bytes);
     }
-    free(counted->ref);
-    free(counted->test);
+    ND_FREE_ALL(counted->ref, counted->test);
     counted->ref = counted->test = NULL;
     return status;
 }

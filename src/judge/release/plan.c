@@ -424,10 +424,7 @@ static void cell_deinit(struct nd_qualify_cell *cell)
     nd_capture_close(&cell->capture);
     nd_device_deinit(&cell->device);
     nd_model_destroy(&cell->prepared);
-    free(cell->path);
-    free(cell->relative);
-    free(cell->failure);
-    free(cell->broken);
+    ND_FREE_ALL(cell->path, cell->relative, cell->failure, cell->broken);
 }
 
 static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
@@ -438,8 +435,7 @@ static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
     nd_qualify_targets_deinit(model);
     for (size_t i = 0; i < model->n_comparisons; i++) {
         nd_comparison_destroy(&model->comparisons[i].comparison);
-        free(model->comparisons[i].devices);
-        free(model->comparisons[i].why_not);
+        ND_FREE_ALL(model->comparisons[i].devices, model->comparisons[i].why_not);
     }
     free(model->comparisons);
     for (size_t d = 0; model->explanations != NULL && d < n_devices; d++)
@@ -447,13 +443,10 @@ static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
     free(model->explanations);
     for (size_t i = 0; i < model->n_cells; i++)
         cell_deinit(&model->cells[i]);
-    free(model->cells);
-    free(model->tensors);
-    free(model->scope_probes);
+    ND_FREE_ALL(model->cells, model->tensors, model->scope_probes);
     for (size_t p = 0; model->probes != NULL && p < model->n_probes; p++)
         nd_probe_destroy(&model->probes[p]);
-    free(model->probes);
-    free(model->float_probes); /* they are those of the quantised model */
+    ND_FREE_ALL(model->probes, model->float_probes); /* they are those of the quantised model */
     nd_model_destroy(&model->float_model);
     nd_model_destroy(&model->model);
 }
@@ -463,7 +456,5 @@ void nd_qualify_plan_deinit(struct nd_qualification *q)
     for (size_t m = 0; q->models != NULL && m < q->campaign.n_models; m++)
         model_deinit(&q->models[m], q->n_devices);
     nd_qualified_deinit(&q->last);
-    free(q->models);
-    free(q->scopes);
-    free(q->labels);
+    ND_FREE_ALL(q->models, q->scopes, q->labels);
 }

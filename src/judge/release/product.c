@@ -132,8 +132,7 @@ static enum nd_status collect(const struct nd_qualification *q, const struct nd_
 
 static void subjects_deinit(struct subjects *subjects)
 {
-    free(subjects->captures);
-    free(subjects->devices);
+    ND_FREE_ALL(subjects->captures, subjects->devices);
 }
 
 static struct nd_explain_options options_of(const struct nd_qualification *q)
@@ -440,8 +439,7 @@ static enum nd_status make_comparison(const struct nd_qualification *q, const st
     if (status == ND_OK)
         status = put(product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
     nd_comparison_destroy(&made.comparison);
-    free(made.devices);
-    free(made.why_not);
+    ND_FREE_ALL(made.devices, made.why_not);
     return status;
 }
 
@@ -538,8 +536,7 @@ static void part_files_deinit(struct part_files *files)
 {
     for (size_t i = 0; i < files->n; i++)
         product_deinit(&files->products[i]);
-    free(files->products);
-    free((void *)files->paths);
+    ND_FREE_ALL(files->products, (void *)files->paths);
 }
 
 /* None unless every part is there and says something. */

@@ -147,8 +147,7 @@ void nd_digest_cache_close(struct nd_digest_cache *cache)
         write_out(cache);
     for (size_t i = 0; i < cache->n; i++)
         free(cache->items[i].key);
-    free(cache->items);
-    free(cache->path);
+    ND_FREE_ALL(cache->items, cache->path);
     *cache = (struct nd_digest_cache){0};
 }
 
@@ -186,8 +185,7 @@ static enum nd_status put_folder(struct nd_strbuf *key, struct nd_digest_cache *
             status = nd_fail_memory(err);
         if (status == ND_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
             status = put_file(key, digests, path, err);
-        free(path);
-        free(entries[i]);
+        ND_FREE_ALL(path, entries[i]);
     }
     free(entries);
     return status;
@@ -589,8 +587,7 @@ enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *e
     if (status == ND_OK)
         status = nd_devices_run(work.devices, work.n, q->options->n_jobs, run_task, &work, err);
     pthread_mutex_destroy(&work.lock);
-    free(work.devices);
-    free(work.tasks);
+    ND_FREE_ALL(work.devices, work.tasks);
     q->n_captured = work.n;
     return status;
 }

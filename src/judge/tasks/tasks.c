@@ -53,8 +53,7 @@ static void nd_task_places_deinit(struct nd_task_places *places)
 {
     for (size_t i = 0; i < places->n; i++)
         free(places->files[i]);
-    free(places->files);
-    free(places->items);
+    ND_FREE_ALL(places->files, places->items);
     *places = (struct nd_task_places){0};
 }
 
@@ -309,23 +308,21 @@ static enum nd_status check_key(const struct nd_qualification *q, const struct n
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf here = {0};
     if (name->key == NULL)
         return ND_OK;
-    enum nd_status status = nd_task_key(q, place, digest, err);
+    ND_TRY(nd_task_key(q, place, digest, err));
     size_t n = strcspn(name->key, "/");
-    if (status != ND_OK)
-        return status;
     nd_task_format_key(digest, &here);
     if (here.failed)
-        status = nd_fail_memory(err);
+        return nd_fail_memory(err);
     else if (strlen(nd_version()) != n || strncmp(name->key, nd_version(), n) != 0)
-        status = nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
-                         "the task '%s' is for npudiff %.*s; this is npudiff %s", name->file, (int)n, name->key,
-                         nd_version());
+        return nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
+                       "the task '%s' is for npudiff %.*s; this is npudiff %s", name->file, (int)n, name->key,
+                       nd_version());
     else if (strcmp(name->key, here.text) != 0)
-        status = nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
-                         "the task '%s' has the key %s, and here it is %s: a model, a probe, a runtime or the "
-                         "campaign is a different one than when the task was listed",
-                         name->file, name->key, here.text);
-    return status;
+        return nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
+                       "the task '%s' has the key %s, and here it is %s: a model, a probe, a runtime or the "
+                       "campaign is a different one than when the task was listed",
+                       name->file, name->key, here.text);
+    return ND_OK;
 }
 
 /* ---- doing it ---- */
@@ -427,17 +424,14 @@ enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name 
     struct nd_qualify_result result = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK)
-        status = nd_qualify_begin(campaign, &own, &q, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_TRY(nd_qualify_begin(campaign, &own, &q, err));
     size_t n_models = q.campaign.n_models, m = find_model(&q.campaign, name->file);
     if (m != SIZE_MAX) {
         keep_model(&q.campaign, m);
         q.is_one_model = true;
     }
-    status = do_task(&q, name, &result, err);
+    enum nd_status status = do_task(&q, name, &result, err);
     nd_qualify_plan_deinit(&q);
     q.campaign.n_models = n_models;
     nd_campaign_deinit(&q.campaign);
@@ -612,12 +606,9 @@ enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, s
     struct nd_plan_of_campaign plan = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK)
-        status = nd_qualify_begin(campaign, &own, &q, err);
-    if (status != ND_OK)
-        return status;
-    status = make(campaign, from, n_from, &q, &plan, err);
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_TRY(nd_qualify_begin(campaign, &own, &q, err));
+    enum nd_status status = make(campaign, from, n_from, &q, &plan, err);
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     free(q.folder);

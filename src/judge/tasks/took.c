@@ -212,8 +212,7 @@ static enum nd_status read_one(const char *folder, const char *relative, struct 
         status = nd_file_read(path, MAX_TOOK_BYTES, &bytes, &n_bytes, err);
     if (status == ND_OK && bytes != NULL)
         is_took = parse(bytes, n_bytes, &took);
-    free(bytes);
-    free(path);
+    ND_FREE_ALL(bytes, path);
     if (status != ND_OK || !is_took)
         return status;
     took.file = strndup(relative, strlen(relative) - strlen(SUFFIX));
@@ -246,8 +245,7 @@ static enum nd_status read_below(const char *root, const char *relative, int dep
             status = read_one(root, below, list, err);
         else if (below != NULL && status == ND_OK && depth > 0)
             status = read_below(root, below, depth - 1, list, err);
-        free(below);
-        free(entries[i]);
+        ND_FREE_ALL(below, entries[i]);
     }
     return status;
 }

@@ -115,9 +115,7 @@ static void encoding_deinit(struct nd_encoding *encoding)
     nd_quant_deinit(&encoding->quant);
     for (size_t i = 0; i < encoding->n_readers; i++)
         free(encoding->readers[i]);
-    free(encoding->readers);
-    free(encoding->converted_from);
-    free(encoding->unhandled);
+    ND_FREE_ALL(encoding->readers, encoding->converted_from, encoding->unhandled);
 }
 
 void nd_encodings_destroy(struct nd_encodings **handle)
@@ -129,9 +127,7 @@ void nd_encodings_destroy(struct nd_encodings **handle)
         encoding_deinit(&encodings->items[i]);
     free(encodings->items);
     nd_names_deinit(&encodings->names);
-    free(encodings->path);
-    free(encodings->source);
-    free(encodings);
+    ND_FREE_ALL(encodings->path, encodings->source, encodings);
     *handle = NULL;
 }
 

@@ -429,8 +429,7 @@ static enum nd_status read_affine(struct nd_encodings *encodings, const json_t *
         stated->is_symmetric = stated->is_symmetric && zero_points[i] == 0;
     if (status == ND_OK)
         status = nd_encodings_add(encodings, stated, err);
-    free(scales);
-    free(zero_points);
+    ND_FREE_ALL(scales, zero_points);
     return status;
 }
 
@@ -519,17 +518,15 @@ static enum nd_status read_entry(const struct nd_encodings *encodings, const cha
     const struct nd_described at = {encodings, tensor, object};
     const char *dtype = "int";
     *entry = (struct entry){0};
-    enum nd_status status = nd_encodings_whole(&at, "bitwidth", 2, 32, &entry->bits, err);
-    if (status == ND_OK && json_object_get(object, "dtype") != NULL)
-        status = nd_encodings_text(&at, "dtype", &dtype, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_encodings_whole(&at, "bitwidth", 2, 32, &entry->bits, err));
+    if (json_object_get(object, "dtype") != NULL)
+        ND_TRY(nd_encodings_text(&at, "dtype", &dtype, err));
     entry->is_float = strcmp(dtype, "float") == 0;
     if (entry->is_float)
         return ND_OK;
     if (strcmp(dtype, "int") != 0)
         return nd_encodings_fail(encodings, tensor, "dtype", err, "is '%s', expected 'int' or 'float'", dtype);
-    status = read_boolean(&at, "is_symmetric", &entry->is_symmetric, err);
+    enum nd_status status = read_boolean(&at, "is_symmetric", &entry->is_symmetric, err);
     if (status == ND_OK)
         status = nd_encodings_number(&at, "scale", &entry->scale, err);
     if (status == ND_OK)
@@ -556,15 +553,13 @@ static enum nd_status add_entries(struct nd_encodings *encodings, const char *te
         return nd_encodings_add_unhandled(encodings, tensor, role, why, err);
     }
     ND_FREED double *scales = nd_calloc(n, sizeof *scales), *offsets = nd_calloc(n, sizeof *offsets);
-    enum nd_status status = scales != NULL && offsets != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_TRY(scales != NULL && offsets != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t i = 0; i < n; i++) {
         scales[i] = entries[i].scale;
         offsets[i] = entries[i].offset;
     }
     stated.scales = scales;
-    if (status == ND_OK)
-        status = nd_encodings_add_offset(encodings, &stated, offsets, err);
-    return status;
+    return nd_encodings_add_offset(encodings, &stated, offsets, err);
 }
 
 static enum nd_status read_list_of_aimet_0(struct nd_encodings *encodings, const char *tensor,

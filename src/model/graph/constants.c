@@ -226,8 +226,7 @@ static enum nd_status combine(const struct nd_graph_node *node, const struct num
     made.scale = nd_calloc(made.n, sizeof *made.scale);
     made.zero_point = nd_calloc(made.n, sizeof *made.zero_point);
     if (made.scale == NULL || made.zero_point == NULL) {
-        free(made.scale);
-        free(made.zero_point);
+        ND_FREE_ALL(made.scale, made.zero_point);
         return nd_fail_memory(err);
     }
     for (size_t i = 0; i < made.n; i++) {

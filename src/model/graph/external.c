@@ -158,8 +158,7 @@ static enum nd_status add_file(struct collecting *to, struct place *place, const
     if (status == ND_OK)
         status = check_links(path, to->model_path, err);
     if (status != ND_OK) {
-        free(path);
-        free(location);
+        ND_FREE_ALL(path, location);
         return status;
     }
     to->external->files[to->external->n++] = (struct nd_external_file){.location = location, .path = path};
@@ -230,8 +229,7 @@ static void drop_repeated(struct nd_external *external)
     size_t n = 0;
     for (size_t i = 0; i < external->n; i++) {
         if (n > 0 && compare_locations(&external->files[n - 1], &external->files[i]) == 0) {
-            free(external->files[i].path);
-            free(external->files[i].location);
+            ND_FREE_ALL(external->files[i].path, external->files[i].location);
         } else {
             external->files[n++] = external->files[i];
         }
@@ -260,10 +258,8 @@ enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelP
 
 void nd_external_deinit(struct nd_external *external)
 {
-    for (size_t i = 0; i < external->n; i++) {
-        free(external->files[i].path);
-        free(external->files[i].location);
-    }
+    for (size_t i = 0; i < external->n; i++)
+        ND_FREE_ALL(external->files[i].path, external->files[i].location);
     free(external->files);
     *external = (struct nd_external){0};
 }
@@ -331,7 +327,6 @@ enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *mod
 out:
     if (fd >= 0)
         close(fd);
-    free(buffer);
-    free(path);
+    ND_FREE_ALL(buffer, path);
     return status;
 }

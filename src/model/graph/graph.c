@@ -276,8 +276,7 @@ static enum nd_status find_living(struct nd_graph *graph, struct nd_error *err)
         graph->nodes[i].is_alive = nodes[i];
 out:
     free(outputs);
-    free(nodes);
-    free(tensors);
+    ND_FREE_ALL(nodes, tensors);
     return status;
 }
 
@@ -324,11 +323,7 @@ enum nd_status nd_graph_init(struct nd_graph *graph, const Onnx__GraphProto *pro
 void nd_graph_deinit(struct nd_graph *graph)
 {
     nd_names_deinit(&graph->names);
-    free(graph->tensors);
-    free(graph->nodes);
-    free(graph->uses);
-    free(graph->made);
-    free(graph->readers);
+    ND_FREE_ALL(graph->tensors, graph->nodes, graph->uses, graph->made, graph->readers);
     *graph = (struct nd_graph){0};
 }
 
@@ -518,7 +513,6 @@ enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err)
     if (status == ND_OK && !is_in_order(&order))
         status = reorder(&order, err);
     nd_names_deinit(&order.makers);
-    free(order.needs);
-    free(order.first);
+    ND_FREE_ALL(order.needs, order.first);
     return status;
 }

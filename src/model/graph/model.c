@@ -215,10 +215,7 @@ static enum nd_status nd_layers_find(struct nd_model *model, const size_t *layer
         if (layer_of_node[n] == n)
             status = add_layer(&builder, n, &members, err);
     nd_strbuf_deinit(&builder.op_types);
-    free(builder.inputs);
-    free(builder.seen_in);
-    free(members.first);
-    free(members.next);
+    ND_FREE_ALL(builder.inputs, builder.seen_in, members.first, members.next);
     return status;
 }
 
@@ -603,19 +600,12 @@ void nd_model_destroy(struct nd_model **handle)
         free((void *)(uintptr_t)model->layers[i].inputs);
     for (size_t i = 0; i < model->n_tensors; i++)
         nd_tensor_deinit(&model->tensors[i]);
-    free(model->layers);
-    free(model->layer_of_tensor);
-    free(model->tensors);
-    free(model->tensor_types);
-    free(model->tensor_of_value);
-    free(model->inputs);
-    free(model->outputs);
-    free(model->nodes);
+    ND_FREE_ALL(model->layers, model->layer_of_tensor, model->tensors, model->tensor_types,
+                model->tensor_of_value, model->inputs, model->outputs, model->nodes);
     nd_external_deinit(&model->external);
     nd_graph_deinit(&model->graph);
     onnx__model_proto__free_unpacked(model->proto, NULL);
-    free(model->path);
-    free(model);
+    ND_FREE_ALL(model->path, model);
     *handle = NULL;
 }
 

@@ -77,12 +77,7 @@ void nd_compose_destroy(struct nd_compose **compose)
         return;
     for (size_t i = 0; i < c->n_kept; i++)
         free(c->kept[i]);
-    free(c->kept);
-    free(c->graph.input);
-    free(c->graph.output);
-    free(c->graph.node);
-    free(c->graph.initializer);
-    free(c);
+    ND_FREE_ALL(c->kept, c->graph.input, c->graph.output, c->graph.node, c->graph.initializer, c);
     *compose = NULL;
 }
 

@@ -346,8 +346,7 @@ static enum nd_status fold_one(struct nd_folder *f, size_t norm, struct nd_error
     if (status == ND_OK && input.quant.n == 1 && is_known)
         status = nd_fold_layer(f, &chain, input.quant.scale[0], err);
     nd_quant_deinit(&input.quant);
-    free(chain.weights.x);
-    free(chain.bias);
+    ND_FREE_ALL(chain.weights.x, chain.bias);
     return status;
 }
 

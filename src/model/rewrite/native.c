@@ -101,20 +101,9 @@ static enum nd_status allocate(struct copy *copy, size_t n_tensors, struct nd_er
 
 static void copy_deinit(struct copy *copy)
 {
-    free(copy->needed_nodes);
-    free(copy->needed_tensors);
-    free(copy->output_of);
-    free(copy->targets);
-    free(copy->nodes);
-    free(copy->values);
-    free(copy->types);
-    free(copy->tensor_types);
-    free(copy->graph.node);
-    free(copy->graph.initializer);
-    free(copy->graph.sparse_initializer);
-    free(copy->graph.input);
-    free(copy->graph.output);
-    free(copy->graph.value_info);
+    ND_FREE_ALL(copy->needed_nodes, copy->needed_tensors, copy->output_of, copy->targets, copy->nodes,
+                copy->values, copy->types, copy->tensor_types, copy->graph.node, copy->graph.initializer,
+                copy->graph.sparse_initializer, copy->graph.input, copy->graph.output, copy->graph.value_info);
 }
 
 static bool is_needed(const struct copy *copy, const char *name)
@@ -238,10 +227,8 @@ char *nd_native_name(const char *name)
 
 static void free_ends(struct nd_native_end *ends, size_t n)
 {
-    for (size_t i = 0; ends != NULL && i < n; i++) {
-        free(ends[i].tensor);
-        free(ends[i].name);
-    }
+    for (size_t i = 0; ends != NULL && i < n; i++)
+        ND_FREE_ALL(ends[i].tensor, ends[i].name);
     free(ends);
 }
 

@@ -134,8 +134,7 @@ static void nd_external_copy_end(struct nd_external_copy *copy, bool remove)
     for (size_t i = copy->n; i-- > 0;) {
         if (remove)
             undo(&copy->placed[i]);
-        free(copy->placed[i].path);
-        free(copy->placed[i].dir);
+        ND_FREE_ALL(copy->placed[i].path, copy->placed[i].dir);
     }
     free(copy->placed);
     *copy = (struct nd_external_copy){0};

@@ -39,15 +39,8 @@ void nd_requantiser_deinit(struct nd_model_requantiser *r)
 {
     for (size_t i = 0; i < r->n_kept; i++)
         free(r->kept[i]);
-    free(r->kept);
-    free(r->read_as);
-    free(r->made_as);
-    free(r->use_as);
-    free(r->is_dropped);
-    free(r->forgets);
-    free(r->new_nodes);
-    free(r->new_behind);
-    free(r->new_initializers);
+    ND_FREE_ALL(r->kept, r->read_as, r->made_as, r->use_as, r->is_dropped, r->forgets, r->new_nodes,
+                r->new_behind, r->new_initializers);
     *r = (struct nd_model_requantiser){0};
 }
 

@@ -197,12 +197,7 @@ static enum nd_status nd_subgraph_init(struct nd_subgraph *part, const struct nd
 
 static void nd_subgraph_deinit(struct nd_subgraph *part)
 {
-    free(part->is_asked);
-    free(part->has_node);
-    free(part->has_tensor);
-    free(part->end_of);
-    free(part->inputs);
-    free(part->outputs);
+    ND_FREE_ALL(part->is_asked, part->has_node, part->has_tensor, part->end_of, part->inputs, part->outputs);
     *part = (struct nd_subgraph){0};
 }
 
@@ -258,16 +253,9 @@ static enum nd_status allocate_of_subgraph_write(struct writer *writer, struct n
 
 static void deinit(struct writer *writer)
 {
-    free(writer->nodes);
-    free(writer->values);
-    free(writer->external.files);
-    free(writer->graph.node);
-    free(writer->graph.initializer);
-    free(writer->graph.sparse_initializer);
-    free(writer->graph.input);
-    free(writer->graph.output);
-    free(writer->graph.value_info);
-    free(writer->graph.quantization_annotation);
+    ND_FREE_ALL(writer->nodes, writer->values, writer->external.files, writer->graph.node,
+                writer->graph.initializer, writer->graph.sparse_initializer, writer->graph.input,
+                writer->graph.output, writer->graph.value_info, writer->graph.quantization_annotation);
 }
 
 static void keep_nodes(struct writer *writer)

@@ -181,9 +181,7 @@ enum nd_status nd_wide_parts_find(const struct nd_model *model, const struct nd_
 
 void nd_wide_parts_deinit(struct nd_wide_parts *parts)
 {
-    free(parts->is_wide_tensor);
-    free(parts->is_wide_node);
-    free(parts->is_converted);
+    ND_FREE_ALL(parts->is_wide_tensor, parts->is_wide_node, parts->is_converted);
     *parts = (struct nd_wide_parts){0};
 }
 

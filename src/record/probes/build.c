@@ -107,10 +107,8 @@ const struct nd_probe_goal *nd_probe_find_goal(const struct nd_probe *probe, con
 /* Frees the target tensors. */
 static void nd_probe_goals_deinit(struct nd_probe *probe)
 {
-    for (size_t i = 0; i < probe->n_goals; i++) {
-        free(probe->goals[i].output);
-        free(probe->goals[i].values);
-    }
+    for (size_t i = 0; i < probe->n_goals; i++)
+        ND_FREE_ALL(probe->goals[i].output, probe->goals[i].values);
     free(probe->goals);
 }
 
@@ -191,16 +189,11 @@ void nd_probe_destroy(struct nd_probe **probe)
 {
     if (*probe == NULL)
         return;
-    for (size_t i = 0; i < (*probe)->n_inputs; i++) {
-        free((*probe)->inputs[i].name);
-        free((*probe)->inputs[i].data);
-    }
-    free((*probe)->inputs);
-    free((*probe)->labels);
+    for (size_t i = 0; i < (*probe)->n_inputs; i++)
+        ND_FREE_ALL((*probe)->inputs[i].name, (*probe)->inputs[i].data);
+    ND_FREE_ALL((*probe)->inputs, (*probe)->labels);
     nd_probe_goals_deinit(*probe);
-    free((*probe)->name);
-    free((*probe)->source);
-    free(*probe);
+    ND_FREE_ALL((*probe)->name, (*probe)->source, *probe);
     *probe = NULL;
 }
 

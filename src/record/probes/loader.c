@@ -27,9 +27,7 @@ static enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *
 
 static void nd_loader_deinit(struct nd_loader *loader)
 {
-    free(loader->samples_from);
-    free(loader->labels);
-    free(loader->filled);
+    ND_FREE_ALL(loader->samples_from, loader->labels, loader->filled);
     memset(loader, 0, sizeof *loader);
 }
 
@@ -549,8 +547,7 @@ static enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *pat
     for (size_t i = 0; sample == SIZE_MAX && i < n_arrays && status == ND_OK; i++)
         if (nd_loader_is_goal_name(loader, nd_npz_name(npz, i)))
             status = load_goal(loader, npz, i, err);
-    free(roles);
-    free(members);
+    ND_FREE_ALL(roles, members);
     nd_npz_close(&npz);
     return status;
 }

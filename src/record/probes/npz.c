@@ -135,8 +135,7 @@ void nd_source_close(struct nd_source *source)
         zip_fclose(source->zip);
     if (source->is_file)
         close(source->fd);
-    free(source->path);
-    free(source->what);
+    ND_FREE_ALL(source->path, source->what);
     memset(source, 0, sizeof *source);
 }
 
@@ -278,9 +277,7 @@ void nd_npz_close(struct nd_npz **npz)
         zip_discard((*npz)->zip);
     for (size_t i = 0; i < (*npz)->n_arrays; i++)
         free((*npz)->arrays[i].name);
-    free((*npz)->arrays);
-    free((*npz)->path);
-    free(*npz);
+    ND_FREE_ALL((*npz)->arrays, (*npz)->path, *npz);
     *npz = NULL;
 }
 

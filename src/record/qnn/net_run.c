@@ -270,10 +270,7 @@ static void run_deinit(struct nd_qnr *run)
     nd_qnr_source_deinit(&run->manifest);
     nd_qnr_source_deinit(&run->context);
     nd_map_deinit(&run->map);
-    free(run->top);
-    free(run->base);
-    free(run->output);
-    free(run->results);
+    ND_FREE_ALL(run->top, run->base, run->output, run->results);
 }
 
 /* Where both state an output they state the same. */

@@ -37,12 +37,9 @@ struct list {
 
 static void list_deinit(struct list *list)
 {
-    for (size_t i = 0; i < list->n; i++) {
-        free(list->items[i].name);
-        free(list->items[i].path);
-    }
-    free(list->items);
-    free(list->file);
+    for (size_t i = 0; i < list->n; i++)
+        ND_FREE_ALL(list->items[i].name, list->items[i].path);
+    ND_FREE_ALL(list->items, list->file);
 }
 
 /* ---- the grammar ---- */
@@ -227,8 +224,7 @@ static bool can_store(const struct nd_qnr *run, const struct list *list, char wh
         char *folder = nd_path_dir(list->file),
              *path = folder != NULL ? nd_path_join(folder, item->path) : NULL;
         bool is_there = path != NULL && nd_path_exists(path);
-        free(path);
-        free(folder);
+        ND_FREE_ALL(path, folder);
         why[0] = '\0';
         if (!is_there)
             snprintf(why, 400, "not stored: '%.200s' of line %zu is missing", item->path, item->line);
@@ -262,8 +258,7 @@ static enum nd_status read_item(struct nd_qnr *run, const struct list *list, con
     if (status != ND_OK)
         nd_error_context(err, "'%s':%zu", list->file, item->line);
     nd_source_close(&source);
-    free(path);
-    free(folder);
+    ND_FREE_ALL(path, folder);
     struct nd_imported_tensor *made = nd_imported_find(run->imported, ND_IMPORTED_INPUT, name);
     if (status == ND_OK && made != NULL) {
         made->is_channel_last = is_last;
@@ -393,15 +388,13 @@ static enum nd_status add_fed_tensors(struct nd_qnr *run, struct nd_error *err)
         json_int_t input = json_integer_value(json_object_get(fed, "input"));
         if (tensor == NULL || input < 0 || (size_t)input >= run->manifest.inputs.n)
             return fail_manifest(run, "fed", i, err);
-        enum nd_status status = add_fed(run, ND_IMPORTED_OUTPUT, tensor, (size_t)input, &is_missing, err);
+        ND_TRY(add_fed(run, ND_IMPORTED_OUTPUT, tensor, (size_t)input, &is_missing, err));
         struct nd_imported_tensor *made = nd_imported_find(run->imported, ND_IMPORTED_OUTPUT, tensor);
         const struct nd_quant *quant = &run->manifest.inputs.items[input].quant;
-        if (status == ND_OK && is_missing)
-            status = nd_qnr_fact(run, "fed", tensor, err, "left out: its input files are not in the folder");
-        else if (status == ND_OK && made != NULL && quant->n > 0)
-            status = nd_imported_set_quant(made, quant, err);
-        if (status != ND_OK)
-            return status;
+        if (is_missing)
+            ND_TRY(nd_qnr_fact(run, "fed", tensor, err, "left out: its input files are not in the folder"));
+        else if (made != NULL && quant->n > 0)
+            ND_TRY(nd_imported_set_quant(made, quant, err));
     }
     return ND_OK;
 }

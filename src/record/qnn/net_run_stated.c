@@ -15,8 +15,7 @@
 
 void nd_qnr_stated_deinit(struct nd_qnr_stated *stated)
 {
-    free(stated->file);
-    free(stated->name);
+    ND_FREE_ALL(stated->file, stated->name);
     nd_quant_deinit(&stated->quant);
     *stated = (struct nd_qnr_stated){0};
 }
@@ -32,8 +31,7 @@ void nd_qnr_source_deinit(struct nd_qnr_source *source)
 {
     list_deinit(&source->outputs);
     list_deinit(&source->inputs);
-    free(source->path);
-    free(source->build_id);
+    ND_FREE_ALL(source->path, source->build_id);
     json_decref(source->root);
     *source = (struct nd_qnr_source){0};
 }
@@ -226,26 +224,21 @@ static enum nd_status read_prepared(const json_t *object, const char *path, stru
 {
     const char *file = NULL, *name = NULL, *dtype = NULL, *layout = "onnx";
     struct nd_qnr_stated stated = {.is_model_layout = true};
-    enum nd_status status = get_text(object, "context_name", path, NULL, &file, err);
-    if (status == ND_OK)
-        status = get_text(object, "name", path, file, &name, err);
-    if (status == ND_OK)
-        status = get_text(object, "dtype", path, file, &dtype, err);
-    if (status == ND_OK && json_object_get(object, "layout") != NULL)
-        status = get_text(object, "layout", path, file, &layout, err);
-    if (status == ND_OK && strcmp(layout, "onnx") != 0)
-        status = fail_key(path, file, "layout", "'onnx'", err);
-    if (status == ND_OK && nd_dtype_from_name(dtype) == ND_DTYPE_NONE)
-        status = fail_key(path, file, "dtype", "a type", err);
-    if (status == ND_OK)
-        status = get_shape(object, "shape", path, file, &stated.shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(get_text(object, "context_name", path, NULL, &file, err));
+    ND_TRY(get_text(object, "name", path, file, &name, err));
+    ND_TRY(get_text(object, "dtype", path, file, &dtype, err));
+    if (json_object_get(object, "layout") != NULL)
+        ND_TRY(get_text(object, "layout", path, file, &layout, err));
+    if (strcmp(layout, "onnx") != 0)
+        ND_TRY(fail_key(path, file, "layout", "'onnx'", err));
+    if (nd_dtype_from_name(dtype) == ND_DTYPE_NONE)
+        ND_TRY(fail_key(path, file, "dtype", "a type", err));
+    ND_TRY(get_shape(object, "shape", path, file, &stated.shape, err));
     stated.file = nd_strdup(file);
     stated.name = nd_strdup(name);
     stated.dtype = nd_dtype_from_name(dtype);
-    status = stated.file != NULL && stated.name != NULL ? get_quant(object, path, &stated, err)
-                                                        : nd_fail_memory(err);
+    enum nd_status status = stated.file != NULL && stated.name != NULL ? get_quant(object, path, &stated, err)
+                                                                       : nd_fail_memory(err);
     if (status == ND_OK)
         status = check_size(object, path, &stated, err);
     if (status == ND_OK)

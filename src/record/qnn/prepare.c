@@ -251,19 +251,15 @@ static enum nd_status write_input(struct nd_prepare_work *work, size_t probe, si
     const struct nd_probe_input *from = &work->probes[probe]->inputs[tensor->index];
     const char *data = (const char *)from->data + sample * from->sample_bytes;
     ND_FREED void *qvalues = NULL;
-    enum nd_status status = ND_OK;
     ND_FREED char *path = nd_prepare_input_path(work, probe, sample, input);
     ND_TRY_MEMORY(path != NULL, err);
     if (tensor->is_quantised_here) {
         qvalues = nd_tensor_alloc(tensor->size_bytes);
-        status = qvalues != NULL ? quantise_sample(work, tensor, data, qvalues, err) : nd_fail_memory(err);
+        ND_TRY(qvalues != NULL ? quantise_sample(work, tensor, data, qvalues, err) : nd_fail_memory(err));
         data = qvalues;
     }
-    if (status == ND_OK) {
-        *digest = nd_digest_bytes(data, tensor->size_bytes);
-        status = nd_prepare_put(work, path, data, tensor->size_bytes, err);
-    }
-    return status;
+    *digest = nd_digest_bytes(data, tensor->size_bytes);
+    return nd_prepare_put(work, path, data, tensor->size_bytes, err);
 }
 
 static enum nd_status add_line(struct nd_prepare_work *work, size_t probe, size_t sample,
@@ -489,13 +485,8 @@ void nd_prepare_work_deinit(struct nd_prepare_work *work)
     if (work->folder != NULL)
         nd_dir_remove(work->folder);
     nd_native_deinit(&work->native);
-    free(work->folder);
-    free(work->scratch);
-    free(work->tensors);
-    free(work->fed);
-    free(work->inputs);
-    free(work->outputs);
-    free(work->digests);
+    ND_FREE_ALL(work->folder, work->scratch, work->tensors, work->fed, work->inputs, work->outputs,
+                work->digests);
 }
 
 static void summarise(const struct nd_prepare_work *work, struct nd_prepared_summary *summary)

@@ -30,11 +30,7 @@ static void sample_deinit(struct sample *sample)
 {
     for (size_t e = 0; sample->data != NULL && e < sample->n; e++)
         free(sample->data[e]);
-    free(sample->views);
-    free(sample->pointers);
-    free(sample->data);
-    free(sample->output_of);
-    free(sample->input_of);
+    ND_FREE_ALL(sample->views, sample->pointers, sample->data, sample->output_of, sample->input_of);
 }
 
 static size_t find_tensor(const struct nd_prepared_tensor *tensors, size_t n, size_t index)
@@ -228,9 +224,7 @@ static enum nd_status take_fed(const struct nd_returned *returned, struct sample
                               : nd_fail_memory(err);
         if (status == ND_OK)
             memcpy(sample->data[e], bytes, n);
-        free(bytes);
-        free(path);
-        free(name);
+        ND_FREE_ALL(bytes, path, name);
     }
     return status;
 }
@@ -508,8 +502,6 @@ enum nd_status nd_prepared_capture(struct nd_capture_job *capture, char **folder
         *err = why;
     }
     exit->elapsed_s = (double)(nd_clock_awake_ns() - capture->begun_ns) * 1e-9;
-    free(run.prepared);
-    free(run.scratch);
-    free(run.out);
+    ND_FREE_ALL(run.prepared, run.scratch, run.out);
     return status;
 }

@@ -105,8 +105,7 @@ static enum nd_status make_context(const struct nd_prepare_work *work, struct nd
     if (status == ND_OK)
         status = run_agent(work, &capture, exit, err);
     nd_capture_job_deinit(&capture);
-    free(device.option_keys);
-    free(device.option_values);
+    ND_FREE_ALL(device.option_keys, device.option_values);
     return status;
 }
 

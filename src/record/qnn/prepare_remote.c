@@ -150,8 +150,7 @@ static enum nd_status nd_prepared_pack(const char *folder, const char *scratch, 
     status = status != ND_OK ? status : closed;
     if (status == ND_OK)
         status = add_script(&pack, scratch, bundle, err);
-    free(pack.files);
-    free(pack.sizes);
+    ND_FREE_ALL(pack.files, pack.sizes);
     return status;
 }
 
@@ -184,8 +183,7 @@ static enum nd_status collect_folder(struct nd_bundle *bundle, const char *folde
             status = collect_folder(bundle, path, name, err);
         else
             status = nd_bundle_add(bundle, name, path, strcmp(name, "run.sh") == 0, err);
-        free(name);
-        free(path);
+        ND_FREE_ALL(name, path);
     }
     closedir(list);
     return status;
@@ -220,19 +218,16 @@ static enum nd_status expand(struct nd_remote *remote, struct nd_error *err)
 
 static enum nd_status send(struct nd_remote *remote, const struct nd_prepared_run *run, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     nd_bundle_deinit(&remote->model);
     nd_bundle_deinit(&remote->runtime);
-    status = collect_folder(&remote->model, run->folder, "", err);
-    if (status == ND_OK)
-        status = nd_prepared_pack(run->folder, run->scratch, &remote->model, err);
-    if (status == ND_OK && run->sdk != NULL)
-        status = collect_sdk(&remote->runtime, run->sdk, err);
+    ND_TRY(collect_folder(&remote->model, run->folder, "", err));
+    ND_TRY(nd_prepared_pack(run->folder, run->scratch, &remote->model, err));
+    if (run->sdk != NULL)
+        ND_TRY(collect_sdk(&remote->runtime, run->sdk, err));
     struct nd_bundle *const bundles[] = {&remote->model, &remote->runtime};
-    if (status == ND_OK)
-        status = nd_bundles_place(bundles, run->sdk != NULL ? 2 : 1, remote->transport, remote->root,
-                                  &remote->free_bytes, err);
-    return status == ND_OK ? expand(remote, err) : status;
+    ND_TRY(nd_bundles_place(bundles, run->sdk != NULL ? 2 : 1, remote->transport, remote->root,
+                            &remote->free_bytes, err));
+    return expand(remote, err);
 }
 
 /* ---- running ---- */

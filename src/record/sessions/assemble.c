@@ -62,8 +62,7 @@ static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const 
                              message);
         else
             text.failed = true;
-        free(location);
-        free(message);
+        ND_FREE_ALL(location, message);
     }
     size_t n = text.len;
     ND_FREED char *log = nd_strbuf_take(&text);
@@ -128,12 +127,8 @@ static enum nd_status nd_assemble_logs(struct nd_capture_writer *writer, const s
 
 static void free_nodes(struct nd_capture_node *nodes, size_t n)
 {
-    for (size_t i = 0; nodes != NULL && i < n; i++) {
-        free(nodes[i].name);
-        free(nodes[i].op_type);
-        free(nodes[i].domain);
-        free(nodes[i].provider);
-    }
+    for (size_t i = 0; nodes != NULL && i < n; i++)
+        ND_FREE_ALL(nodes[i].name, nodes[i].op_type, nodes[i].domain, nodes[i].provider);
     free(nodes);
 }
 
@@ -175,8 +170,7 @@ static void settle_axis(struct nd_tensor *tensor)
         quant->axis = -1;
     if (quant->n <= 1 || has_axis)
         return;
-    free(quant->scale);
-    free(quant->zero_point);
+    ND_FREE_ALL(quant->scale, quant->zero_point);
     *quant = (struct nd_quant){.axis = -1};
 }
 
@@ -283,8 +277,7 @@ static void nd_assembled_graph_deinit(struct nd_assembled_graph *graph)
 {
     for (size_t e = 0; e < graph->n_tensors; e++)
         nd_tensor_deinit(&graph->tensors[e]);
-    free(graph->tensors);
-    free(graph->providers);
+    ND_FREE_ALL(graph->tensors, graph->providers);
     free_nodes(graph->nodes, graph->n_nodes);
     free_nodes(graph->later_nodes, graph->n_later_nodes);
     *graph = (struct nd_assembled_graph){0};
@@ -353,8 +346,7 @@ static enum nd_status write_libraries(struct nd_capture_writer *writer, const st
             nd_strbuf_printf(&line, "%s%c%s", path, '\0', build_id);
             lines[i] = nd_strbuf_take(&line);
         }
-        free(path);
-        free(build_id);
+        ND_FREE_ALL(path, build_id);
         if (lines[i] == NULL)
             status = nd_fail_memory(err);
     }

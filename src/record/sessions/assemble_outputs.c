@@ -271,22 +271,11 @@ static bool nd_spool_digest(const struct nd_spool_index *index, size_t probe, si
 
 void nd_spool_index_close(struct nd_spool_index *index)
 {
-    for (size_t p = 0; index->probes != NULL && p < index->n_probes; p++) {
-        free(index->probes[p].acknowledged);
-        free(index->probes[p].digests);
-        free(index->probes[p].latency_us);
-    }
-    free(index->probes);
-    free(index->outputs);
-    free(index->n_tensors_of_pass);
-    free(index->place_in_pass);
-    free(index->chunks.items);
-    free(index->fragments.items);
-    free(index->repeats.items);
-    free(index->nodes);
-    free(index->later_nodes);
-    free(index->libraries);
-    free(index->logs);
+    for (size_t p = 0; index->probes != NULL && p < index->n_probes; p++)
+        ND_FREE_ALL(index->probes[p].acknowledged, index->probes[p].digests, index->probes[p].latency_us);
+    ND_FREE_ALL(index->probes, index->outputs, index->n_tensors_of_pass, index->place_in_pass,
+                index->chunks.items, index->fragments.items, index->repeats.items, index->nodes,
+                index->later_nodes, index->libraries, index->logs);
     nd_spool_reader_close(&index->reader);
     *index = (struct nd_spool_index){0};
 }
@@ -542,8 +531,7 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
             continue;
         unsigned char *grown = realloc(data, total_bytes + sample_bytes);
         if (grown == NULL || piece->payload_bytes != sample_bytes) {
-            free(grown != NULL ? grown : data);
-            free(rows);
+            ND_FREE_ALL(grown != NULL ? grown : data, rows);
             return grown == NULL ? nd_fail_memory(err) : fail_missing(tensor, piece->first, err);
         }
         data = grown;
@@ -558,8 +546,7 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
     const struct nd_capture_repeats repeats = {(const size_t(*)[2])rows, n, data};
     if (status == ND_OK)
         status = nd_capture_writer_repeats(writer, probe, tensor, &repeats, err);
-    free(rows);
-    free(data);
+    ND_FREE_ALL(rows, data);
     return status;
 }
 
@@ -596,7 +583,6 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
     nd_chunk_decoder_deinit(&decoder);
     if (status == ND_OK && source->index->n_max > 1)
         status = write_repeats(writer, probe, tensor, layout.sample_bytes, source, err);
-    free(chunks.raw);
-    free(chunks.encoded);
+    ND_FREE_ALL(chunks.raw, chunks.encoded);
     return status;
 }

@@ -225,8 +225,7 @@ static enum nd_status nd_tried_read(const struct nd_agent_job *job, const char *
         status = find_fell_back(job, &facts, &trial.fell_back, err);
     judge_end(&facts, exit, &trial, is_of_session);
     nd_spool_reader_close(&reader);
-    free(facts.nodes);
-    free(spool);
+    ND_FREE_ALL(facts.nodes, spool);
     if (status == ND_OK)
         *out = trial;
     else

@@ -424,9 +424,7 @@ void nd_pass_plan_deinit(struct nd_pass_plan *plan)
         free(plan->reasons[i]);
     for (size_t p = 0; plan->passes != NULL && p < plan->n_passes; p++)
         free(plan->passes[p].checks);
-    free(plan->reasons);
-    free(plan->passes);
-    free(plan->pass_of_tensor);
+    ND_FREE_ALL(plan->reasons, plan->passes, plan->pass_of_tensor);
     *plan = (struct nd_pass_plan){0};
 }
 
@@ -676,15 +674,8 @@ enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pa
         plan.pass_of_tensor[i] = SIZE_MAX;
     if (status == ND_OK)
         status = make_passes(&p, err);
-    free(p.kinds);
-    free(p.candidates);
-    free(p.is_shown);
-    free(p.is_member);
-    free(p.n_accepted);
-    free(p.n_rejected);
-    free(p.is_near);
-    free(p.fails_beside);
-    free(p.scratch);
+    ND_FREE_ALL(p.kinds, p.candidates, p.is_shown, p.is_member, p.n_accepted, p.n_rejected, p.is_near,
+                p.fails_beside, p.scratch);
     if (status == ND_OK)
         *out = plan;
     else

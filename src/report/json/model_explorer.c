@@ -178,8 +178,7 @@ static enum nd_status add_file(struct maker *maker, const struct measure *measur
     json_decref(tree);
     free(device);
     if (grown == NULL || file.name == NULL || file.json == NULL) {
-        free(file.name);
-        free(file.json);
+        ND_FREE_ALL(file.name, file.json);
         return nd_fail_memory(err);
     }
     out->files[out->n++] = file;
@@ -306,11 +305,8 @@ enum nd_status nd_report_node_data(const struct nd_model *model, const struct nd
 
 void nd_node_data_deinit(struct nd_node_data *data)
 {
-    for (size_t i = 0; i < data->n; i++) {
-        free(data->files[i].name);
-        free(data->files[i].json);
-    }
-    free(data->files);
-    free(data->graph);
+    for (size_t i = 0; i < data->n; i++)
+        ND_FREE_ALL(data->files[i].name, data->files[i].json);
+    ND_FREE_ALL(data->files, data->graph);
     *data = (struct nd_node_data){0};
 }

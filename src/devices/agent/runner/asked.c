@@ -80,8 +80,7 @@ static enum nd_status nd_grid_take(const struct nd_runner_grid *grid, const void
 
 void nd_asked_deinit(struct nd_asked *asked)
 {
-    free(asked->name);
-    free(asked->qvalues);
+    ND_FREE_ALL(asked->name, asked->qvalues);
     nd_quant_deinit(&asked->quant);
     *asked = (struct nd_asked){0};
 }

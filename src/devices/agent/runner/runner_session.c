@@ -223,8 +223,7 @@ void nd_runtime_destroy(struct nd_runtime **runtime)
     nd_runner_end(&(*runtime)->connection);
     running = 0;
     json_decref((*runtime)->options);
-    free((*runtime)->version);
-    free(*runtime);
+    ND_FREE_ALL((*runtime)->version, *runtime);
     *runtime = NULL;
 }
 
@@ -450,9 +449,7 @@ void nd_session_destroy(struct nd_runtime_session **session)
         free(s->inputs[i].name);
     for (size_t i = 0; i < s->n_outputs; i++)
         nd_asked_deinit(&s->asked[i]);
-    free(s->inputs);
-    free(s->asked);
-    free(s->outputs);
+    ND_FREE_ALL(s->inputs, s->asked, s->outputs);
     json_decref(s->ready);
     free(s);
     *session = NULL;

@@ -191,14 +191,11 @@ static enum nd_status describe_input(struct nd_runtime_session *session, struct 
     const struct nd_ort *ort = &session->runtime->ort;
     struct nd_session_io *io = &session->inputs[i];
     char *name = NULL;
-    enum nd_status status = nd_ort_check(ort, ort->SessionGetInputName(session->handle, i, allocator, &name),
-                                         "reading an input's name", err);
-    if (status == ND_OK)
-        status = take_name(ort, allocator, name, &io->name, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_ort_check(ort, ort->SessionGetInputName(session->handle, i, allocator, &name),
+                        "reading an input's name", err));
+    ND_TRY(take_name(ort, allocator, name, &io->name, err));
     struct ort_type_info *type = NULL;
-    status =
+    enum nd_status status =
         nd_ort_check(ort, ort->SessionGetInputTypeInfo(session->handle, i, &type), "reading an input", err);
     const struct ort_tensor_info *info = NULL;
     if (status == ND_OK)
@@ -348,13 +345,8 @@ void nd_session_destroy(struct nd_runtime_session **session)
         free(dead->inputs[i].name);
     for (size_t i = 0; i < dead->n_outputs; i++)
         free(dead->outputs[i].name);
-    free(dead->inputs);
-    free(dead->outputs);
-    free(dead->input_names);
-    free(dead->output_names);
-    free(dead->input_values);
-    free(dead->output_values);
-    free(dead);
+    ND_FREE_ALL(dead->inputs, dead->outputs, dead->input_names, dead->output_names, dead->input_values,
+                dead->output_values, dead);
     *session = NULL;
 }
 

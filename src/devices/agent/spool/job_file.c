@@ -485,10 +485,8 @@ enum nd_status nd_job_read(const char *path, struct nd_agent_job *out, struct nd
 
 static void free_pairs(struct nd_agent_option *pairs, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        free(pairs[i].key);
-        free(pairs[i].value);
-    }
+    for (size_t i = 0; i < n; i++)
+        ND_FREE_ALL(pairs[i].key, pairs[i].value);
     free(pairs);
 }
 
@@ -504,10 +502,8 @@ void nd_job_deinit(struct nd_agent_job *job)
     for (size_t i = 0; i < job->n_float_nodes; i++)
         free(job->float_nodes[i]);
     free(job->float_nodes);
-    for (size_t i = 0; i < job->n_passes; i++) {
-        free(job->passes[i].model);
-        free(job->passes[i].checks);
-    }
+    for (size_t i = 0; i < job->n_passes; i++)
+        ND_FREE_ALL(job->passes[i].model, job->passes[i].checks);
     free(job->passes);
     for (size_t i = 0; i < job->n_tensors; i++)
         free(job->tensors[i].output);
@@ -515,10 +511,8 @@ void nd_job_deinit(struct nd_agent_job *job)
     for (size_t i = 0; i < job->n_targets; i++)
         free(job->targets[i].name);
     free(job->targets);
-    for (size_t i = 0; i < job->n_probes; i++) {
-        free(job->probes[i].name);
-        free(job->probes[i].inputs);
-    }
+    for (size_t i = 0; i < job->n_probes; i++)
+        ND_FREE_ALL(job->probes[i].name, job->probes[i].inputs);
     free(job->probes);
     nd_spool_reader_close(&job->reader);
     *job = (struct nd_agent_job){0};

@@ -95,8 +95,7 @@ void nd_certificate_destroy(struct nd_certificate **certificate)
     if (*certificate == NULL)
         return;
     json_decref((*certificate)->root);
-    free((*certificate)->path);
-    free(*certificate);
+    ND_FREE_ALL((*certificate)->path, *certificate);
     *certificate = NULL;
 }
 

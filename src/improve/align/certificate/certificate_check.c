@@ -174,13 +174,7 @@ void nd_certificate_check_destroy(struct nd_certificate_check **check)
         free(old->refusals[i].text);
     for (size_t i = 0; i < old->n_arithmetics; i++)
         free(old->arithmetics[i]);
-    free(old->refusals);
-    free(old->arithmetics);
-    free(old->certificate);
-    free(old->model);
-    free(old->version);
-    free(old->groups);
-    free(old);
+    ND_FREE_ALL(old->refusals, old->arithmetics, old->certificate, old->model, old->version, old->groups, old);
     *check = NULL;
 }
 
@@ -476,25 +470,21 @@ enum nd_status nd_certificate_verify(const struct nd_certificate *certificate, c
 {
     struct nd_certificate_options own;
     nd_certificate_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    struct nd_certificate_check *check = status == ND_OK ? nd_calloc(1, sizeof *check) : NULL;
-    if (status == ND_OK && check == NULL)
-        status = nd_fail_memory(err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_CLEANUP(nd_certificate_check_destroy) struct nd_certificate_check *check = nd_calloc(1, sizeof *check);
+    if (check == NULL)
+        return nd_fail_memory(err);
     struct nd_certificate_checker c = {
         .certificate = certificate, .model = model, .options = &own, .check = check};
     c.job = (struct nd_align_job){.options = &c.align_options, .model = model, .aligned = model};
-    status = check_all(&c, err);
+    enum nd_status status = check_all(&c, err);
     if (c.job.folder != NULL)
         nd_dir_remove(c.job.folder);
-    free(c.job.folder);
-    free(c.job.layer_of_tensor);
+    ND_FREE_ALL(c.job.folder, c.job.layer_of_tensor);
     nd_alignment_destroy(&c.job.result);
     if (status == ND_OK) {
         *out = check;
         check = NULL;
     }
-    nd_certificate_check_destroy(&check);
     return status;
 }

@@ -332,13 +332,11 @@ static enum nd_status suit_evaluated(struct nd_capture_job *capture, struct nd_e
 /* Whether the model has what the profile names, before anything runs. */
 static enum nd_status check_profile(const struct nd_capture_job *capture, struct nd_error *err)
 {
-    struct nd_emulation emulation;
+    ND_CLEANUP(nd_emulation_deinit) struct nd_emulation emulation = {0};
     if (capture->device->kind != ND_DEVICE_EMULATED)
         return ND_OK;
     ND_TRY(nd_emulation_parse(capture->device->option_values[0], &emulation, err));
-    enum nd_status status = nd_emulation_check(&emulation, capture->model, err);
-    nd_emulation_deinit(&emulation);
-    return status;
+    return nd_emulation_check(&emulation, capture->model, err);
 }
 
 static bool add_option(struct nd_agent_job *job, const char *key, const char *value)

@@ -343,11 +343,10 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
     bool is_of_range = layer->cause == ND_LOSS_MASK || layer->rounding + layer->clipping >= min_part * parts;
     if (status != ND_OK || !is_of_range || !nd_plan_has_range(search->study->plan, step))
         return status;
-    struct nd_value_facts facts;
+    ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
     status = nd_loss_value_facts(&search->study->values[step], &facts, err);
     if (status == ND_OK && facts.n > 0)
         status = try_ranges(search, step, &facts, err);
-    nd_value_facts_deinit(&facts);
     return status;
 }
 
@@ -373,13 +372,12 @@ enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_
         return ND_OK;
     if (kind == ND_REMEDY_RANGE && isnan(study->out->layers[step].mask))
         return ND_OK;
-    struct nd_value_facts facts;
+    ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
     enum nd_status status = nd_loss_value_facts(&study->values[step], &facts, err);
     if (status == ND_OK && facts.n > 0 && kind == ND_REMEDY_16_BITS)
         status = try_wide(search, step, &facts, err);
     else if (status == ND_OK && facts.has_mask && kind == ND_REMEDY_RANGE)
         status = try_one_mask(search, step, &facts, err);
-    nd_value_facts_deinit(&facts);
     return status;
 }
 

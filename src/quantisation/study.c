@@ -323,21 +323,16 @@ static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
 enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
                                      struct nd_error *err)
 {
-    struct nd_study study;
+    ND_CLEANUP(nd_study_deinit) struct nd_study study = {0};
     *out = NULL;
     if (plan->float_graph == NULL || plan->n_samples == 0)
         return ND_OK;
-    enum nd_status status = nd_study_init(&study, plan, err);
-    if (status == ND_OK)
-        status = copy_equalised(plan, study.out, err);
-    if (status == ND_OK)
-        status = run_study(&study, err);
-    if (status == ND_OK) {
-        *out = study.out;
-        study.out = NULL;
-    }
-    nd_study_deinit(&study);
-    return status;
+    ND_TRY(nd_study_init(&study, plan, err));
+    ND_TRY(copy_equalised(plan, study.out, err));
+    ND_TRY(run_study(&study, err));
+    *out = study.out;
+    study.out = NULL;
+    return ND_OK;
 }
 
 struct nd_promotions {

@@ -628,7 +628,7 @@ static enum nd_status name_it(struct nd_adding *adding, struct nd_error *err)
 
 static enum nd_status report_added(struct nd_adding *adding, size_t a, struct nd_error *err)
 {
-    struct nd_runtime_info info;
+    ND_CLEANUP(nd_runtime_info_deinit) struct nd_runtime_info info = {0};
     ND_TRY(nd_runtime_find_abi(adding->id, abis[a], &info, err));
     json_int_t bytes = 0;
     for (size_t i = 0; i < info.n_files; i++) {
@@ -641,7 +641,6 @@ static enum nd_status report_added(struct nd_adding *adding, size_t a, struct nd
                              "onnxruntime_qnn", info.provider_version, "build_id", info.build_id, "archs",
                              nd_runtime_words(info.archs), "uses", nd_runtime_uses(&info), "files",
                              (json_int_t)info.n_files, "bytes", bytes));
-    nd_runtime_info_deinit(&info);
     return ND_OK;
 }
 

@@ -229,9 +229,7 @@ static enum nd_status take(struct nd_pick *pick, const struct nd_part *part, str
     if (part == NULL)
         return ND_OK;
     for (size_t i = 0; i < pick->n; i++) {
-        if (pick->files[i] == part)
-            return ND_OK;
-        if (strcmp(pick->files[i]->base, part->base) == 0)
+        if (pick->files[i] == part || strcmp(pick->files[i]->base, part->base) == 0)
             return ND_OK; /* from a place farther away: devices get all files in one folder */
     }
     ND_TRY_MEMORY(nd_grow((void **)&pick->files, &pick->capacity, pick->n + 1, sizeof *pick->files), err);

@@ -448,7 +448,7 @@ static enum nd_status copy(struct reader *reader, int fd, const char *to, const 
 enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source, size_t i, const char *to,
                                          bool (*is_cancelled)(void *), void *context, struct nd_error *err)
 {
-    struct reader reader;
+    ND_CLEANUP(reader_close) struct reader reader = {0};
     const struct cancelling cancelling = {.is_cancelled = is_cancelled, .context = context};
     enum nd_status status = reader_open(&reader, source, i, err);
     char hex[ND_SHA256_HEX_BYTES];
@@ -468,7 +468,6 @@ enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source,
         status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
     if (fd >= 0 && status != ND_OK)
         unlink(to);
-    reader_close(&reader);
     return status;
 }
 

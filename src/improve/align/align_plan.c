@@ -229,7 +229,7 @@ static void round_column(struct nd_align_layer *layer, struct moments *m, size_t
 static enum nd_status nd_align_round(struct nd_align_layer *layer, const double *reals,
                                      const struct nd_observed_layer *seen, struct nd_error *err)
 {
-    struct moments m;
+    ND_CLEANUP(moments_deinit) struct moments m = {0};
     size_t n_columns = seen->n_groups * seen->n_columns;
     bool has_bias = layer->bias != NULL && layer->qvalues[2].n == n_columns;
     enum nd_status status = moments_init(&m, seen->n_terms, err);
@@ -238,7 +238,6 @@ static enum nd_status nd_align_round(struct nd_align_layer *layer, const double 
         for (size_t c = 0; c < seen->n_columns; c++)
             round_column(layer, &m, g * seen->n_columns + c, reals, seen);
     }
-    moments_deinit(&m);
     return status;
 }
 

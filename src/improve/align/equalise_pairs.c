@@ -286,7 +286,7 @@ static void find_spread(const struct nd_align_pairs *pairs, struct nd_align_pair
 static enum nd_status find_pairs(struct finder *f, struct nd_error *err)
 {
     struct nd_align_pairs *pairs = f->pairs;
-    struct nd_quantisers quantisers;
+    ND_CLEANUP(nd_quantisers_deinit) struct nd_quantisers quantisers = {0};
     enum nd_status status = nd_quantisers_init(&quantisers, f->job->model, f->job->options->float_model, err);
     pairs->items = nd_calloc(pairs->n_products, sizeof *pairs->items);
     if (status == ND_OK && pairs->items == NULL)
@@ -306,7 +306,6 @@ static enum nd_status find_pairs(struct finder *f, struct nd_error *err)
         }
         free(room);
     }
-    nd_quantisers_deinit(&quantisers);
     return status;
 }
 

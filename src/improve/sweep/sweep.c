@@ -59,7 +59,7 @@ static enum nd_status capture(const struct nd_sweep_job *job, const struct nd_wo
 static enum nd_status capture_floats(struct run *run, struct nd_error *err)
 {
     const struct nd_sweep_options *options = run->job->options;
-    struct nd_device reference;
+    ND_CLEANUP(nd_device_deinit) struct nd_device reference = {0};
     struct nd_error failure = {0};
     if (options->float_model == NULL)
         return ND_OK;
@@ -68,7 +68,6 @@ static enum nd_status capture_floats(struct run *run, struct nd_error *err)
     enum nd_status status = capture(run->job, &work, "float.h5", &run->floats, &failure, err);
     if (status == ND_OK && run->floats == NULL)
         status = nd_capture_pass_on(&failure, options->float_model, &reference, err);
-    nd_device_deinit(&reference);
     return status;
 }
 

@@ -384,10 +384,9 @@ static enum nd_status product_init(const struct nd_qualification *q, const struc
 static enum nd_status has(const struct nd_qualification *q, const struct nd_qualify_model *model,
                           char *relative, bool *out, struct nd_error *err)
 {
-    struct product product;
+    ND_CLEANUP(product_deinit) struct product product = {0};
     enum nd_status status = product_init(q, model, relative, &product, err);
     *out = product.is_there;
-    product_deinit(&product);
     return status;
 }
 
@@ -465,15 +464,13 @@ static enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q
 {
     struct nd_qualify_comparison *out = &model->comparisons[i];
     ND_CLEANUP(nd_parts_destroy) struct nd_parts *parts = NULL;
-    struct product product;
+    ND_CLEANUP(product_deinit) struct product product = {0};
     ND_TRY(product_init(q, model, nd_qualify_comparison_file(model, out->ref), &product, err));
     const char *path = product.path;
     if (product.is_there && nd_parts_read(&path, 1, &parts, NULL) != ND_OK)
         parts = NULL; /* nothing was compared */
     const struct nd_qualify_share share = {.parts = parts};
-    enum nd_status status = nd_qualify_compare_one(q, model, &share, out, err);
-    product_deinit(&product);
-    return status;
+    return nd_qualify_compare_one(q, model, &share, out, err);
 }
 
 /* ---- explanations ----

@@ -156,10 +156,10 @@ static void put_head(struct nd_page *page, const struct whole_page *whole)
 {
     nd_html_puts(page, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     put_policy(page->out, whole);
-    nd_html_puts(page, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
-    nd_html_text(page, whole->title);
-    nd_html_puts(page, " - npudiff report</title>\n");
+    nd_html_fill(page,
+                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta "
+                 "name=\"color-scheme\" content=\"light dark\">\n<title>$t - npudiff report</title>\n",
+                 whole->title);
     put_all_inline(page->out, whole, "style");
     nd_html_puts(page, "</head>\n<body>\n");
 }
@@ -167,9 +167,9 @@ static void put_head(struct nd_page *page, const struct whole_page *whole)
 static void put_header(struct nd_page *page, const struct whole_page *whole)
 {
     char now[32];
-    nd_html_puts(page,
-                 "<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n<header class=\"top\">\n<div><h1>");
-    nd_html_name(page, whole->title);
+    nd_html_fill(page,
+                 "<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n<header class=\"top\">\n<div><h1>$n",
+                 whole->title);
     nd_html_printf(page, "</h1>\n<p class=\"made\">npudiff report &middot; npudiff %s", nd_version());
     if (nd_utc_now("%Y-%m-%d %H:%M UTC", now, sizeof now))
         nd_html_printf(page, " &middot; %s", now);
@@ -179,8 +179,7 @@ static void put_header(struct nd_page *page, const struct whole_page *whole)
         const struct nd_page_part *part = &whole->parts[p];
         if (whole->n_parts > 1 && has_views(part, whole->n_parts)) {
             nd_html_printf(page, "<li><a href=\"#%stensors\">", part->prefix);
-            nd_html_name(page, part->name);
-            nd_html_puts(page, "</a></li>\n");
+            nd_html_fill(page, "$n</a></li>\n", part->name);
         }
         for (size_t v = 0; whole->n_parts == 1 && v < N_VIEWS; v++)
             nd_html_printf(page, "<li><a href=\"#%s%s\">%s</a></li>\n", part->prefix, views[v].id,

@@ -35,19 +35,15 @@ static void put_layer(struct nd_page *page, const struct nd_page_part *part, con
     const char *arithmetic = nd_doc_text(layer, ND_KEY_ARITHMETIC),
                *why_not = nd_doc_text(layer, ND_KEY_WHY_NOT);
     nd_html_printf(page, "<tr id=\"%slayer-%zu-%zu\"><th scope=\"row\">", part->prefix, d + 1, i + 1);
-    nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
-    nd_html_puts(page, "</th><td class=\"op\">");
-    nd_html_text(page, nd_doc_text(layer, ND_KEY_OP_TYPE));
-    nd_html_puts(page, "</td>");
+    nd_html_fill(page, "$n</th><td class=\"op\">$t</td>", nd_doc_text(layer, ND_KEY_NAME),
+                 nd_doc_text(layer, ND_KEY_OP_TYPE));
     put_number(page, layer, ND_KEY_INTRODUCED, true);
     put_number(page, layer, ND_KEY_PASSED_ON, true);
     put_number(page, layer, ND_KEY_GAIN, false);
     put_number(page, layer, ND_KEY_HARMED_SHARE, true);
     nd_html_puts(page, "<td>");
     nd_html_badge(page, layer_state(layer), nd_doc_text(layer, ND_KEY_STATE));
-    nd_html_puts(page, " ");
-    nd_html_text(page, why_not[0] != '\0' ? why_not : arithmetic);
-    nd_html_puts(page, "</td></tr>\n");
+    nd_html_fill(page, " $t</td></tr>\n", why_not[0] != '\0' ? why_not : arithmetic);
 }
 
 /* What makes a layer worth a row: a fault, then its effect, then what it introduces. */
@@ -87,8 +83,7 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS);
     const char *verdict = nd_doc_text(device, ND_KEY_VERDICT);
     nd_html_printf(page, "<details class=\"layers\"%s><summary>", is_open ? " open" : "");
-    nd_html_name(page, nd_page_device_label(part, device));
-    nd_html_puts(page, " ");
+    nd_html_fill(page, "$n ", nd_page_device_label(part, device));
     nd_html_badge(page, nd_html_state(verdict), verdict);
     nd_html_puts(page, "</summary>\n");
     nd_html_scroll(page, "Layers", true);

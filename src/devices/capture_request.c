@@ -369,9 +369,7 @@ static bool fill_emulated(struct nd_capture_job *capture)
                     add_option(&capture->job, "repeats", repeats);
     for (size_t e = 0; is_whole && e < nd_model_n_tensors(capture->model); e++) {
         const struct nd_tensor *tensor = nd_model_tensor(capture->model, e);
-        struct nd_strbuf key = {0};
-        nd_strbuf_printf(&key, "edge.%s", tensor->onnx_name);
-        char *text = nd_strbuf_take(&key);
+        char *text = nd_text("edge.%s", tensor->onnx_name);
         is_whole = text != NULL && add_option(&capture->job, text, tensor->name);
         free(text);
     }

@@ -249,10 +249,8 @@ static enum nd_status find(struct nd_device *device, const char *uri, const char
 static enum nd_status name(struct nd_device *device, const char *uri, bool is_path, const char *query,
                            struct nd_error *err)
 {
-    struct nd_strbuf canonical = {0};
-    nd_strbuf_printf(&canonical, "%s%s%s%s", scheme, is_path ? device->runtime.ort_library : device->runtime.id,
-                     query != NULL ? "?" : "", query != NULL ? query : "");
-    device->uri = nd_strbuf_take(&canonical);
+    device->uri = nd_text("%s%s%s%s", scheme, is_path ? device->runtime.ort_library : device->runtime.id,
+                          query != NULL ? "?" : "", query != NULL ? query : "");
     device->label = nd_strdup(uri);
     device->optimisation = nd_strdup("default");
     bool is_whole = device->uri != NULL && device->label != NULL && device->optimisation != NULL;

@@ -251,19 +251,15 @@ char *nd_path_join(const char *dir, const char *name)
 {
     if (name[0] == '/' || dir[0] == '\0')
         return nd_strdup(name);
-    struct nd_strbuf buf = {0};
     size_t n = strlen(dir);
-    nd_strbuf_printf(&buf, dir[n - 1] == '/' ? "%s%s" : "%s/%s", dir, name);
-    return nd_strbuf_take(&buf);
+    return nd_text(dir[n - 1] == '/' ? "%s%s" : "%s/%s", dir, name);
 }
 
 char *nd_cache_folder(const char *name)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     bool has_cache = cache != NULL && cache[0] == '/';
-    struct nd_strbuf within = {0};
-    nd_strbuf_printf(&within, has_cache ? "npudiff/%s" : ".cache/npudiff/%s", name);
-    ND_FREED char *relative = nd_strbuf_take(&within);
+    ND_FREED char *relative = nd_text(has_cache ? "npudiff/%s" : ".cache/npudiff/%s", name);
     return relative == NULL ? NULL
            : has_cache      ? nd_path_join(cache, relative)
                             : nd_path_join(home != NULL && home[0] != '\0' ? home : "/", relative);

@@ -235,10 +235,8 @@ static void free_item(struct nd_emu_item *item)
 static char *spell_out(const char *text)
 {
     struct nd_emu_arithmetic arithmetic;
-    struct nd_strbuf whole = {0};
     bool is_short = strchr(text, '=') == NULL && parse_arithmetic(text, &arithmetic);
-    nd_strbuf_printf(&whole, "%s%s", is_short ? "round=" : "", text);
-    return nd_strbuf_take(&whole);
+    return nd_text("%s%s", is_short ? "round=" : "", text);
 }
 
 enum nd_status nd_emulation_add(struct nd_emulation *emulation, const char *text, struct nd_error *err)

@@ -271,9 +271,7 @@ static enum nd_status refuse_choice(const char *uri, const char *address, const 
 /* "SERIAL" or "SERIAL@SERVER", in new memory. */
 static char *join_address(const char *serial, const char *server)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s%s", serial, server != NULL ? "@" : "", server != NULL ? server : "");
-    return nd_strbuf_take(&text);
+    return nd_text("%s%s%s", serial, server != NULL ? "@" : "", server != NULL ? server : "");
 }
 
 static enum nd_status find_only_phone(const char *uri, char **address, struct nd_error *err)
@@ -342,10 +340,8 @@ static enum nd_status expand_phones(const char *uri, const struct nd_remote_uri 
     if (status == ND_OK && (uris = nd_calloc(n_phones, sizeof *uris)) == NULL)
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n_phones; i++) {
-        struct nd_strbuf text = {0};
-        nd_strbuf_printf(&text, "adb:%s%s%s%s", phones[i].serial, server != NULL ? "@" : "",
-                         server != NULL ? server : "", parts->rest);
-        uris[i] = nd_strbuf_take(&text);
+        uris[i] = nd_text("adb:%s%s%s%s", phones[i].serial, server != NULL ? "@" : "",
+                          server != NULL ? server : "", parts->rest);
         if (uris[i] == NULL)
             status = nd_fail_memory(err);
     }

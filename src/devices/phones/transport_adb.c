@@ -153,9 +153,7 @@ static enum nd_status list_with(const struct nd_transport *adb, struct nd_adb_de
 
 char *nd_adb_name_server(const char *server)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s", server_prefix, server);
-    return nd_strbuf_take(&text);
+    return nd_text("%s%s", server_prefix, server);
 }
 
 enum nd_status nd_adb_devices_list(const char *server, struct nd_adb_devices *out, struct nd_error *err)

@@ -96,10 +96,8 @@ static bool cut_greeting(const struct nd_transport *transport, struct nd_process
 /* The command between its mark and its trailer. */
 static char *frame_command(const struct nd_transport *transport, const char *text)
 {
-    struct nd_strbuf command = {0};
-    nd_strbuf_printf(&command, "echo %s; ( %s ); r=$?; printf '\\n%s %%d\\n' $r >&2; exit $r", transport->nonce,
-                     text, transport->nonce);
-    return nd_strbuf_take(&command);
+    return nd_text("echo %s; ( %s ); r=$?; printf '\\n%s %%d\\n' $r >&2; exit $r", transport->nonce, text,
+                   transport->nonce);
 }
 
 static size_t limit_of(const struct nd_remote_command *command)

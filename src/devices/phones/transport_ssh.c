@@ -155,9 +155,7 @@ static void share(struct nd_transport *transport)
 
 static void end_master(const struct nd_transport *transport)
 {
-    struct nd_strbuf option = {0};
-    nd_strbuf_printf(&option, "-oControlPath=%s/%s", transport->shared_folder, socket_name);
-    ND_FREED char *text = nd_strbuf_take(&option);
+    ND_FREED char *text = nd_text("-oControlPath=%s/%s", transport->shared_folder, socket_name);
     if (text != NULL)
         free(ask_ssh(transport, "-O", "exit", text));
 }

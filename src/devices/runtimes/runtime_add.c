@@ -297,9 +297,7 @@ static enum nd_status nd_runtime_store_check_id(const char *id, struct nd_error 
 static char *place_of_of_runtime_store(const struct nd_runtime_store *store, const char *id, const char *abi)
 {
     bool is_plain = strcmp(abi, ND_ABI_DEFAULT) == 0;
-    struct nd_strbuf path = {0};
-    nd_strbuf_printf(&path, "%s/%s%s%s", store->root, id, is_plain ? "" : ".", is_plain ? "" : abi);
-    return nd_strbuf_take(&path);
+    return nd_text("%s/%s%s%s", store->root, id, is_plain ? "" : ".", is_plain ? "" : abi);
 }
 
 static enum nd_status check_one(const struct nd_runtime_info *info, const char *abi, bool replace,

@@ -20,9 +20,7 @@ static const char agent_name[] = "npudiff-agent";
 /* Of the agents the one with the suffix, beside this one; NULL when there is none. Takes over `path`. */
 static char *add_suffix(char *path, const char *suffix)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s", path, suffix);
-    char *made = nd_strbuf_take(&text);
+    char *made = nd_text("%s%s", path, suffix);
     free(path);
     if (made != NULL && access(made, X_OK) == 0)
         return made;
@@ -69,11 +67,9 @@ enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path
 /* <folder>/<between>/<abi>/npudiff-agent by its full path, where it is; else NULL. */
 static char *find_under(const char *folder, const char *between, const char *abi)
 {
-    struct nd_strbuf text = {0};
     if (folder == NULL || folder[0] == '\0')
         return NULL;
-    nd_strbuf_printf(&text, "%s%s/%s/%s", folder, between, abi, agent_name);
-    ND_FREED char *path = nd_strbuf_take(&text);
+    ND_FREED char *path = nd_text("%s%s/%s/%s", folder, between, abi, agent_name);
     return path != NULL && access(path, R_OK) == 0 ? realpath(path, NULL) : NULL;
 }
 
@@ -386,7 +382,6 @@ static json_t *parse(const void *bytes, size_t n, char **problem)
 static enum nd_status load(const char *path, json_t **out, char **problem, struct nd_error *err)
 {
     struct nd_error own = {0};
-    struct nd_strbuf why = {0};
     void *bytes = NULL;
     size_t n;
     enum nd_status status = nd_file_read(path, MAX_MANIFEST_BYTES, &bytes, &n, &own);
@@ -401,8 +396,7 @@ static enum nd_status load(const char *path, json_t **out, char **problem, struc
             *err = own;
         return own.status;
     }
-    nd_strbuf_printf(&why, "its manifest cannot be read: %s", own.message);
-    *problem = nd_strbuf_take(&why);
+    *problem = nd_text("its manifest cannot be read: %s", own.message);
     return *problem != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -563,9 +557,7 @@ static enum nd_status add_others(struct listing *listing, struct nd_error *err)
                        strerror(errno));
     enum nd_status status = ND_OK;
     while (status == ND_OK && dir != NULL && (entry = readdir(dir)) != NULL) {
-        struct nd_strbuf relative = {0};
-        nd_strbuf_printf(&relative, "%s/" ND_RUNTIME_MANIFEST, entry->d_name);
-        char *name = nd_strbuf_take(&relative);
+        char *name = nd_text("%s/" ND_RUNTIME_MANIFEST, entry->d_name);
         char *manifest = name != NULL ? nd_path_join(listing->root, name) : NULL;
         if (manifest == NULL)
             status = nd_fail_memory(err);

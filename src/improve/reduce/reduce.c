@@ -206,9 +206,7 @@ static enum nd_status name_capture(const struct nd_reducer *reducer, const struc
 static enum nd_status publish(const struct nd_reducer *reducer, struct nd_error *err)
 {
     const char *folder = reducer->options->folder;
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s.old", reducer->staging);
-    ND_FREED char *old = nd_strbuf_take(&text);
+    ND_FREED char *old = nd_text("%s.old", reducer->staging);
     ND_TRY_MEMORY(old != NULL, err);
     bool is_moved = reducer->options->replace && rename(folder, old) == 0;
     enum nd_status status = nd_dir_publish(reducer->staging, folder, err);

@@ -236,18 +236,14 @@ const char *const *nd_sweep_defaults(enum nd_device_kind kind)
 /* The URI with one more option. The caller frees it. */
 static char *with_option(const char *uri, const char *option, const char *value)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%c%s=%s", uri, strchr(uri, '?') != NULL ? '&' : '?', option, value);
-    return nd_strbuf_take(&text);
+    return nd_text("%s%c%s=%s", uri, strchr(uri, '?') != NULL ? '&' : '?', option, value);
 }
 
 /* By the name that captures give the option. */
 static enum nd_config_effect effect_of(const char *option)
 {
-    struct nd_strbuf name = {0};
     bool is_ours = strcmp(option, "optimisation") == 0 || strcmp(option, "threads") == 0;
-    nd_strbuf_printf(&name, "runtime.%s%s", is_ours ? "" : "option_", option);
-    ND_FREED char *key = nd_strbuf_take(&name);
+    ND_FREED char *key = nd_text("runtime.%s%s", is_ours ? "" : "option_", option);
     return key != NULL ? nd_config_effect_of(key) : ND_CONFIG_UNKNOWN;
 }
 

@@ -119,11 +119,9 @@ static enum nd_status add_uri(struct nd_campaign_reading *reading, const yaml_no
     if (strncmp(uri, emulated, strlen(emulated)) != 0 || !nd_ends_with(uri, ".yaml"))
         return add_phones(reading, node, uri, prepared);
     ND_FREED char *path = nd_strdup(uri + strlen(emulated));
-    struct nd_strbuf text = {0};
     ND_FREED char *relocated = NULL;
     if (path != NULL && nd_campaign_relocate(reading->folder, &path)) {
-        nd_strbuf_printf(&text, "%s%s", emulated, path);
-        relocated = nd_strbuf_take(&text);
+        relocated = nd_text("%s%s", emulated, path);
     }
     return relocated != NULL ? add_device(reading, node, relocated, prepared) : nd_fail_memory(reading->err);
 }

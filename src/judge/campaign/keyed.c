@@ -21,9 +21,7 @@ enum {
 
 static char *key_path(const char *path)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s.key", path);
-    return nd_strbuf_take(&text);
+    return nd_text("%s.key", path);
 }
 
 bool nd_keyed_is_missing(const char *path)

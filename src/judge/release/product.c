@@ -84,9 +84,7 @@ static bool put_all(struct nd_qualify_model *model, const size_t *devices, size_
         if (e != NULL) {
             *out = sentence_of(e, &e->devices[i]);
         } else {
-            struct nd_strbuf text = {0};
-            nd_strbuf_printf(&text, "not explained: %s", why_not);
-            *out = nd_strbuf_take(&text);
+            *out = nd_text("not explained: %s", why_not);
         }
         is_whole = is_whole && *out != NULL;
     }

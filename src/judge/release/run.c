@@ -82,12 +82,9 @@ enum nd_status nd_digest_cache_open(const char *path, struct nd_digest_cache *ou
 /* NULL when memory is out. */
 static char *make_key(const char *file, const struct stat *info)
 {
-    struct nd_strbuf key = {0};
-    nd_strbuf_printf(&key, "%llu %llu %lld %lld.%09ld %lld.%09ld %s", (unsigned long long)info->st_dev,
-                     (unsigned long long)info->st_ino, (long long)info->st_size,
-                     (long long)info->st_mtim.tv_sec, info->st_mtim.tv_nsec, (long long)info->st_ctim.tv_sec,
-                     info->st_ctim.tv_nsec, file);
-    return nd_strbuf_take(&key);
+    return nd_text("%llu %llu %lld %lld.%09ld %lld.%09ld %s", (unsigned long long)info->st_dev,
+                   (unsigned long long)info->st_ino, (long long)info->st_size, (long long)info->st_mtim.tv_sec,
+                   info->st_mtim.tv_nsec, (long long)info->st_ctim.tv_sec, info->st_ctim.tv_nsec, file);
 }
 
 /* Whether a later change would show in the times. A clock that was set back says nothing. */
@@ -434,10 +431,8 @@ static enum nd_status note_failure(struct nd_qualify_cell *cell, struct nd_error
         return ND_OK;
     const char *stage = nd_capture_string(cell->capture, "failure", "stage");
     const char *message = nd_capture_string(cell->capture, "failure", "message");
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s%s", stage != NULL ? stage : "", stage != NULL ? ": " : "",
-                     message != NULL ? message : "the capture is not complete");
-    cell->failure = nd_strbuf_take(&text);
+    cell->failure = nd_text("%s%s%s", stage != NULL ? stage : "", stage != NULL ? ": " : "",
+                            message != NULL ? message : "the capture is not complete");
     return cell->failure != NULL ? ND_OK : nd_fail_memory(err);
 }
 

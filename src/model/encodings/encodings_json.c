@@ -596,10 +596,8 @@ static enum nd_status read_layer(struct nd_encodings *encodings, const char *lay
             return nd_encodings_fail(encodings, layer, side, err, "is no object of encodings by index");
         json_object_foreach(places, index, object)
         {
-            struct nd_strbuf name = {0};
             struct entry entry;
-            nd_strbuf_printf(&name, "%s.%s[%s]", layer, side, index);
-            char *text = nd_strbuf_take(&name);
+            char *text = nd_text("%s.%s[%s]", layer, side, index);
             ND_TRY_MEMORY(text != NULL, err);
             status = read_entry(encodings, text, object, &entry, err);
             if (status == ND_OK)

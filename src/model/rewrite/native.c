@@ -465,9 +465,7 @@ static enum nd_status clear_name(Onnx__GraphProto *graph, const char *name, stru
 {
     enum nd_status status = ND_OK;
     for (unsigned int k = 0; count_name(graph, name) > 0; k++) {
-        struct nd_strbuf text = {0};
-        nd_strbuf_printf(&text, "%s_inside%u", name, k);
-        char *other = nd_strbuf_take(&text);
+        char *other = nd_text("%s_inside%u", name, k);
         ND_TRY_MEMORY(other != NULL, err);
         bool is_free = count_name(graph, other) == 0;
         if (is_free)

@@ -494,11 +494,9 @@ static enum nd_status make_probe(const struct nd_qnr *run, const struct nd_impor
                                  const char *name, struct nd_probe **out, struct nd_error *err)
 {
     size_t n_name = strlen(name);
-    struct nd_strbuf spec = {0};
     bool is_made = strncmp(part->source, name, n_name) == 0 &&
                    (part->source[n_name] == ':' || part->source[n_name] == '\0');
-    nd_strbuf_printf(&spec, is_made ? "%.0s%s" : "%s=%s", name, part->source);
-    ND_FREED char *text = nd_strbuf_take(&spec);
+    ND_FREED char *text = nd_text(is_made ? "%.0s%s" : "%s=%s", name, part->source);
     ND_TRY(text != NULL ? nd_model_check_static(run->options->model, err) : nd_fail_memory(err));
     return nd_probe_for_model(run->options->model, text, out, err);
 }

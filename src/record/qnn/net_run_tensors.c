@@ -111,9 +111,7 @@ static bool is_folder(const char *path)
 /* "<results>/Result_<i>/<file><suffix>"; NULL: out of memory. */
 static char *nd_qnr_path(const struct nd_qnr *run, size_t result, const char *file, const char *suffix)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s/%s%zu/%s%s", run->results, result_prefix, result, file, suffix);
-    return nd_strbuf_take(&text);
+    return nd_text("%s/%s%zu/%s%s", run->results, result_prefix, result, file, suffix);
 }
 
 /* ---- results ---- */

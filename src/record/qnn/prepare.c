@@ -183,12 +183,9 @@ char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, si
 {
     /* An item of an input list ends at a space: the probe's own name may hold anything. */
     ND_FREED char *name = nd_native_name(work->probes[probe]->name);
-    struct nd_strbuf text = {0};
     if (name == NULL)
         return NULL;
-    nd_strbuf_printf(&text, "inputs/%zu_%.60s/%06zu/%s.raw", probe, name, sample,
-                     work->inputs[input].context_name);
-    return nd_strbuf_take(&text);
+    return nd_text("inputs/%zu_%.60s/%06zu/%s.raw", probe, name, sample, work->inputs[input].context_name);
 }
 
 /* ---- codes ---- */
@@ -457,9 +454,7 @@ static enum nd_status publish(struct nd_prepare_work *work, const char *final_pa
      * without setting it, for all threads. */
     struct stat made;
     bool is_open = stat(work->scratch, &made) == 0 && chmod(work->folder, made.st_mode & 0777) == 0;
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s.old", work->folder);
-    char *old = nd_strbuf_take(&text);
+    char *old = nd_text("%s.old", work->folder);
     ND_TRY_MEMORY(old != NULL, err);
     bool is_moved = is_open && work->options->replace && rename(final_path, old) == 0;
     enum nd_status status = ND_OK;

@@ -322,11 +322,9 @@ static const char *last_word(char *said)
 /* The device that prepares: this machine's simulator of the chipset, with the options of the URI. */
 static enum nd_status find_maker(const struct nd_device *device, struct nd_device *maker, struct nd_error *err)
 {
-    struct nd_strbuf text = {0};
     const char *query = strchr(device->uri, '?');
-    nd_strbuf_printf(&text, "htp-sim:%s@%s%s", device->chipset->sm, device->runtime.id,
-                     query != NULL ? query : "");
-    ND_FREED char *uri = nd_strbuf_take(&text);
+    ND_FREED char *uri =
+        nd_text("htp-sim:%s@%s%s", device->chipset->sm, device->runtime.id, query != NULL ? query : "");
     return uri != NULL ? nd_device_parse(uri, maker, err) : nd_fail_memory(err);
 }
 

@@ -169,13 +169,11 @@ static enum nd_status collect_folder(struct nd_bundle *bundle, const char *folde
     if (list == NULL)
         return nd_fail(err, ND_E_FILE_OPEN, folder, "cannot open '%s': %s", folder, strerror(errno));
     while (status == ND_OK && (entry = readdir(list)) != NULL) {
-        struct nd_strbuf text = {0};
         struct stat info;
         bool is_packed = prefix[0] == '\0' && strcmp(entry->d_name, "inputs") == 0;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_packed)
             continue;
-        nd_strbuf_printf(&text, "%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", entry->d_name);
-        char *name = nd_strbuf_take(&text);
+        char *name = nd_text("%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", entry->d_name);
         char *path = nd_path_join(folder, entry->d_name);
         if (name == NULL || path == NULL)
             status = nd_fail_memory(err);
@@ -340,7 +338,6 @@ static enum nd_status read_said(struct nd_remote *remote, const char *out, char 
 enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepared_run *run, char **out,
                                int *exit_code, char **said, struct nd_error *err)
 {
-    struct nd_strbuf text = {0};
     remote->stage = "push";
     remote->is_watched = false;
     enum nd_status status = send(remote, run, err);
@@ -348,8 +345,8 @@ enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepare
     if (status != ND_OK && err != NULL)
         status = err->status;
     remote->is_watched = true;
-    nd_strbuf_printf(&text, "%s/runs/net-run-%s", remote->root, remote->transport->nonce);
-    ND_FREED char *folder = nd_strbuf_take(&text), *start = NULL;
+    ND_FREED char *folder = nd_text("%s/runs/net-run-%s", remote->root, remote->transport->nonce),
+                  *start = NULL;
     if (status == ND_OK && (folder == NULL || (start = start_command(remote, run, folder)) == NULL))
         status = nd_fail_memory(err);
     remote->stage = "run";

@@ -141,11 +141,10 @@ static enum nd_status nd_runtime_trial_run(struct nd_runtime_trial *trial, const
                                            struct nd_runtime_trial_result *out, struct nd_error *err)
 {
     *out = (struct nd_runtime_trial_result){0};
-    struct nd_strbuf uri = {0};
     ND_CLEANUP(nd_device_deinit) struct nd_device device = {0};
-    nd_strbuf_printf(&uri, "%s%s@%s", chipset != NULL ? "htp-sim:" : "cpu", chipset != NULL ? chipset->sm : "",
-                     id);
-    ND_FREED char *text = nd_strbuf_take(&uri), *path = nd_path_join(trial->folder, "trial.h5");
+    ND_FREED char *text = nd_text("%s%s@%s", chipset != NULL ? "htp-sim:" : "cpu",
+                                  chipset != NULL ? chipset->sm : "", id),
+                  *path = nd_path_join(trial->folder, "trial.h5");
     ND_TRY(text != NULL && path != NULL ? nd_device_parse(text, &device, err) : nd_fail_memory(err));
     ND_TRY(run_device(trial, &device, path, &out->failure, err));
     if (out->failure.id == 0)

@@ -341,10 +341,8 @@ static enum nd_status write_libraries(struct nd_capture_writer *writer, const st
     for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++) {
         char *path = nd_fields_text(&index->libraries[i], "path");
         char *build_id = nd_fields_text(&index->libraries[i], "build_id");
-        struct nd_strbuf line = {0};
         if (path != NULL && build_id != NULL) {
-            nd_strbuf_printf(&line, "%s%c%s", path, '\0', build_id);
-            lines[i] = nd_strbuf_take(&line);
+            lines[i] = nd_text("%s%c%s", path, '\0', build_id);
         }
         ND_FREE_ALL(path, build_id);
         if (lines[i] == NULL)

@@ -80,9 +80,7 @@ static bool add_runtime(struct nd_attr_list *provenance, const struct nd_device 
         is_whole = is_whole &&
                    nd_attr_list_add_text(provenance, "runtime", "htp_config_outer", options->htp_config_outer);
     for (size_t i = 0; is_whole && i < device->n_options; i++) {
-        struct nd_strbuf key = {0};
-        nd_strbuf_printf(&key, "option_%s", device->option_keys[i]);
-        char *text = nd_strbuf_take(&key);
+        char *text = nd_text("option_%s", device->option_keys[i]);
         is_whole = text != NULL && nd_attr_list_add_text(provenance, "runtime", text, device->option_values[i]);
         free(text);
     }

@@ -55,8 +55,7 @@ static void cli_run_external(const char *name, char *const argv[])
     execvp(program, argv);
     exit(cli_errors_end(
         cli_fail(CLI_E_OPTION_UNKNOWN, name,
-                 "the command '%s' is a program of its own, '%s', which is not installed (package "
-                 "npudiff-lab)",
+                 "the command '%s' is a program of its own, '%s', which is not installed (package npudiff-lab)",
                  name, program)));
 }
 

@@ -20,4 +20,16 @@ const char *nd_said(const char *text);
 /* Puts "<context>: " in front of the message; keeps id, status and object. No-op when err is NULL. */
 void nd_error_context(struct nd_error *err, const char *fmt, ...) ND_PRINTF(2, 3);
 
+/* Returns from the function that it stands in when `call` fails: for a function that returns enum nd_status and
+ * has nothing to free there. `ND_TRY(nd_file_read(path, max_bytes, &bytes, &n, err));` */
+#define ND_TRY(call)                                                                                           \
+    do {                                                                                                       \
+        const enum nd_status tried_ = (call);                                                                  \
+        if (tried_ != ND_OK)                                                                                   \
+            return tried_;                                                                                     \
+    } while (0)
+
+/* The same for memory: nd_fail_memory(err) unless it was made. `ND_TRY_MEMORY(path != NULL, err);` */
+#define ND_TRY_MEMORY(is_made, err) ND_TRY((is_made) ? ND_OK : nd_fail_memory(err))
+
 #endif

@@ -102,3 +102,9 @@ bool nd_grow(void **items, size_t *capacity, size_t n_needed, size_t item_bytes)
     *capacity = wanted;
     return true;
 }
+
+void nd_free_all(void *const *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(all[i]);
+}

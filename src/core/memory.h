@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 
@@ -34,9 +36,27 @@ char *nd_strdup(const char *text);
 void nd_note_lost_text(void);
 bool nd_take_lost_text(void);
 
+/* free() of each of them: `ND_FREE_ALL(device->uri, device->name);` */
+#define ND_FREE_ALL(...)                                                                                       \
+    nd_free_all((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+void nd_free_all(void *const *all, size_t n);
+
 /* Grows the array *items of *capacity elements so that it holds n_needed; doubles. False: out of memory, the
  * array is as it was. Usage: nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)
  */
 bool nd_grow(void **items, size_t *capacity, size_t n_needed, size_t item_bytes);
+
+/* A local variable that owns something gives it back wherever its function returns: `ND_FREED char *path =
+ * NULL;` is freed, `ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};` goes through a function that
+ * takes its address and accepts the empty value. Of several the last declared goes first. */
+#define ND_CLEANUP(function) __attribute__((cleanup(function)))
+#define ND_FREED ND_CLEANUP(nd_free_variable)
+
+static inline void nd_free_variable(void *variable)
+{
+    void *owned;
+    memcpy(&owned, variable, sizeof owned);
+    free(owned);
+}
 
 #endif

@@ -92,21 +92,18 @@ static char *nd_runner_job_text(const struct nd_capture_job *capture)
             rounds = true;
         else
             nd_tree_set(options, device->option_keys[i], json_string(device->option_values[i]));
-    json_t *job = json_pack("{s:o, s:o, s:o, s:I, s:i, s:b, s:o}", "inputs", describe_inputs(capture->model),
-                            "tensors", describe_tensors(capture), "probes", describe_probes(capture), "repeats",
-                            (json_int_t)capture->job.n_repeats, "threads", device->n_threads, "rounds_off_grid",
-                            rounds, "options", options);
-    char *text = nd_json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    json_decref(job);
-    return text;
+    json_auto_t *job =
+        json_pack("{s:o, s:o, s:o, s:I, s:i, s:b, s:o}", "inputs", describe_inputs(capture->model), "tensors",
+                  describe_tensors(capture), "probes", describe_probes(capture), "repeats",
+                  (json_int_t)capture->job.n_repeats, "threads", device->n_threads, "rounds_off_grid", rounds,
+                  "options", options);
+    return nd_json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
 }
 
 static void free_passes(struct nd_agent_job *job)
 {
-    for (size_t p = 0; p < job->n_passes; p++) {
-        free(job->passes[p].model);
-        free(job->passes[p].checks);
-    }
+    for (size_t p = 0; p < job->n_passes; p++)
+        ND_FREE_ALL(job->passes[p].model, job->passes[p].checks);
     free(job->passes);
     for (size_t e = 0; e < job->n_tensors; e++)
         free(job->tensors[e].output);
@@ -142,8 +139,7 @@ enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const
         made.zero_point = tensor->quant.zero_point[0];
     }
     made.output = nd_strdup(floats.tensor);
-    if (made.output == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made.output != NULL, err);
     *out = made;
     return ND_OK;
 }
@@ -164,8 +160,7 @@ static enum nd_status make_model(const struct nd_capture_job *capture, const cha
                    : nd_fail(err, ND_E_FILE_OPEN, original, "cannot find '%s': %s", original, strerror(errno));
     }
     *path = nd_path_join(capture->folder, name);
-    if (*path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(*path != NULL, err);
     return is_untouched
                ? nd_model_write_whole(capture->model, *path, err)
                : nd_model_write_shown(capture->model, tensors, n_tensors, capture->as_floats, *path, err);
@@ -192,12 +187,9 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const 
 {
     struct nd_job_pass *pass = &capture->job.passes[p];
     bool exposes_all = !records_any(capture, p);
-    size_t *exposed = nd_calloc(capture->n_tensors, sizeof *exposed);
+    ND_FREED size_t *exposed = nd_calloc(capture->n_tensors, sizeof *exposed);
     pass->checks = nd_calloc(planned != NULL ? planned->n_checks : 0, sizeof *pass->checks);
-    if (exposed == NULL || pass->checks == NULL) {
-        free(exposed);
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(exposed != NULL && pass->checks != NULL, err);
     size_t n_exposed = 0;
     for (size_t i = 0; planned != NULL && i < planned->n_checks; i++)
         pass->checks[pass->n_checks++] = planned->checks[i];
@@ -206,9 +198,7 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const 
             exposed[n_exposed++] = capture->selected[e];
     char name[32];
     snprintf(name, sizeof name, "pass%zu.onnx", p);
-    enum nd_status status = make_model(capture, name, exposed, n_exposed, &pass->model, err);
-    free(exposed);
-    return status;
+    return make_model(capture, name, exposed, n_exposed, &pass->model, err);
 }
 
 enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
@@ -304,23 +294,20 @@ static enum nd_status use_plain_output(const struct nd_model *model, struct nd_t
 static enum nd_status choose_tensors(struct nd_capture_job *capture, struct nd_error *err)
 {
     size_t n = 0;
-    enum nd_status status =
-        nd_model_select_tensors(capture->model, tensor_spec(capture), &capture->selected, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_model_select_tensors(capture->model, tensor_spec(capture), &capture->selected, &n, err));
     capture->tensors = nd_calloc(n, sizeof *capture->tensors);
     capture->pass_of_tensor = nd_calloc(n, sizeof *capture->pass_of_tensor);
     capture->as_floats = nd_calloc(nd_model_n_tensors(capture->model), sizeof *capture->as_floats);
-    if (capture->tensors == NULL || capture->pass_of_tensor == NULL || capture->as_floats == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_TRY_MEMORY(capture->tensors != NULL && capture->pass_of_tensor != NULL && capture->as_floats != NULL,
+                  err);
+    for (size_t i = 0; i < n; i++) {
         capture->n_tensors = i + 1;
-        status =
-            nd_tensor_copy(nd_model_tensor(capture->model, capture->selected[i]), &capture->tensors[i], err);
-        if (status == ND_OK && nd_capture_job_is_untouched(capture))
-            status = use_plain_output(capture->model, &capture->tensors[i], err);
+        ND_TRY(
+            nd_tensor_copy(nd_model_tensor(capture->model, capture->selected[i]), &capture->tensors[i], err));
+        if (nd_capture_job_is_untouched(capture))
+            ND_TRY(use_plain_output(capture->model, &capture->tensors[i], err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* What is evaluated here hands out its floats as it computed them. float64 is for float models, the others for
@@ -345,15 +332,11 @@ static enum nd_status suit_evaluated(struct nd_capture_job *capture, struct nd_e
 /* Whether the model has what the profile names, before anything runs. */
 static enum nd_status check_profile(const struct nd_capture_job *capture, struct nd_error *err)
 {
-    struct nd_emulation emulation;
+    ND_CLEANUP(nd_emulation_deinit) struct nd_emulation emulation = {0};
     if (capture->device->kind != ND_DEVICE_EMULATED)
         return ND_OK;
-    enum nd_status status = nd_emulation_parse(capture->device->option_values[0], &emulation, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_emulation_check(&emulation, capture->model, err);
-    nd_emulation_deinit(&emulation);
-    return status;
+    ND_TRY(nd_emulation_parse(capture->device->option_values[0], &emulation, err));
+    return nd_emulation_check(&emulation, capture->model, err);
 }
 
 static bool add_option(struct nd_agent_job *job, const char *key, const char *value)
@@ -386,9 +369,7 @@ static bool fill_emulated(struct nd_capture_job *capture)
                     add_option(&capture->job, "repeats", repeats);
     for (size_t e = 0; is_whole && e < nd_model_n_tensors(capture->model); e++) {
         const struct nd_tensor *tensor = nd_model_tensor(capture->model, e);
-        struct nd_strbuf key = {0};
-        nd_strbuf_printf(&key, "edge.%s", tensor->onnx_name);
-        char *text = nd_strbuf_take(&key);
+        char *text = nd_text("edge.%s", tensor->onnx_name);
         is_whole = text != NULL && add_option(&capture->job, text, tensor->name);
         free(text);
     }
@@ -398,10 +379,8 @@ static bool fill_emulated(struct nd_capture_job *capture)
 /* Its options are a part of the job that it is told. */
 static bool fill_runner(struct nd_capture_job *capture)
 {
-    char *text = nd_runner_job_text(capture);
-    bool is_whole = text != NULL && add_option(&capture->job, "job", text);
-    free(text);
-    return is_whole;
+    ND_FREED char *text = nd_runner_job_text(capture);
+    return text != NULL && add_option(&capture->job, "job", text);
 }
 
 static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_error *err)
@@ -476,10 +455,7 @@ static enum nd_status fill_probes(struct nd_capture_job *capture, struct nd_erro
         job->targets[i] = (struct nd_job_target){
             .name = nd_strdup(input->name), .dtype = input->dtype, .shape = input->shape};
         is_whole = job->targets[i].name != NULL;
-        enum nd_status status =
-            nd_shape_size_bytes(&input->shape, input->dtype, &job->targets[i].sample_bytes, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_shape_size_bytes(&input->shape, input->dtype, &job->targets[i].sample_bytes, err));
     }
     for (size_t p = 0; is_whole && p < capture->n_probes; p++) {
         const struct nd_probe *probe = capture->probes[p];
@@ -521,29 +497,20 @@ static size_t spread_tensors(struct nd_capture_job *capture)
 
 enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_error *err)
 {
-    enum nd_status status = choose_tensors(capture, err);
-    if (status == ND_OK)
-        status = suit_evaluated(capture, err);
-    if (status == ND_OK)
-        status = check_profile(capture, err);
-    if (status == ND_OK)
-        status = fill_options(capture, err);
-    if (status == ND_OK)
-        status = fill_io_nodes(capture, err);
-    if (status == ND_OK)
-        status = fill_probes(capture, err);
-    return status == ND_OK ? nd_capture_job_set_passes(capture, spread_tensors(capture), NULL, err) : status;
+    ND_TRY(choose_tensors(capture, err));
+    ND_TRY(suit_evaluated(capture, err));
+    ND_TRY(check_profile(capture, err));
+    ND_TRY(fill_options(capture, err));
+    ND_TRY(fill_io_nodes(capture, err));
+    ND_TRY(fill_probes(capture, err));
+    return nd_capture_job_set_passes(capture, spread_tensors(capture), NULL, err);
 }
 
 void nd_capture_job_deinit(struct nd_capture_job *capture)
 {
     for (size_t i = 0; i < capture->n_tensors; i++)
         nd_tensor_deinit(&capture->tensors[i]);
-    free(capture->tensors);
-    free(capture->selected);
-    free(capture->pass_of_tensor);
-    free(capture->as_floats);
-    free(capture->moved);
-    free(capture->left_out);
+    ND_FREE_ALL(capture->tensors, capture->selected, capture->pass_of_tensor, capture->as_floats,
+                capture->moved, capture->left_out);
     nd_job_deinit(&capture->job);
 }

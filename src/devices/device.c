@@ -8,7 +8,6 @@
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/tensors/sha256.h"
 #include "core/text/names.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
@@ -33,8 +32,7 @@ static enum nd_status nd_device_set_option(struct nd_device *device, const char 
         if (strcmp(device->option_keys[i], key) != 0)
             continue;
         char *copy = nd_strdup(value);
-        if (copy == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(copy != NULL, err);
         free(device->option_values[i]);
         device->option_values[i] = copy;
         return ND_OK;
@@ -46,8 +44,7 @@ static enum nd_status nd_device_set_option(struct nd_device *device, const char 
     char **values = realloc(device->option_values, n * sizeof *values);
     if (values != NULL)
         device->option_values = values;
-    if (keys == NULL || values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(keys != NULL && values != NULL, err);
     keys[n - 1] = nd_strdup(key);
     values[n - 1] = nd_strdup(value);
     device->n_options = n;
@@ -63,11 +60,10 @@ static enum nd_status apply_reference_option(struct nd_device *device, const cha
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': unknown option '%s'; %s", uri, key,
                        device->kind == ND_DEVICE_EXACT ? "exact has 'rounding'" : "float64 has none");
     if (!nd_rounding_from_name(value, &rounding))
-        return nd_fail(
-            err, ND_E_DEVICE_UNKNOWN, uri,
-            "device '%s': rounding is half-even, half-away, half-up, half-down, floor, ceil or to-zero, "
-            "not '%s'",
-            uri, value);
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': rounding is half-even, half-away, half-up, half-down, floor, ceil or "
+                       "to-zero, not '%s'",
+                       uri, value);
     return nd_device_set_option(device, key, value, err);
 }
 
@@ -110,18 +106,17 @@ static enum nd_status apply_option(struct nd_device *device, const char *uri, co
 static enum nd_status nd_device_apply_query(struct nd_device *device, const char *uri, char *query,
                                             struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     char *rest = query;
     char *pair;
-    while (status == ND_OK && (pair = strsep(&rest, "&")) != NULL) {
+    while ((pair = strsep(&rest, "&")) != NULL) {
         char *equals = strchr(pair, '=');
         if (equals == NULL || equals == pair)
             return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': '%s' is not of the form option=value",
                            uri, pair);
         *equals = '\0';
-        status = apply_option(device, uri, pair, equals + 1, err);
+        ND_TRY(apply_option(device, uri, pair, equals + 1, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Options that neither name a file nor load a library, as the QNN provider of QAIRT 2.47 to 2.51 knows them. */
@@ -174,11 +169,10 @@ static enum nd_status nd_device_check_options(const struct nd_device *device, co
         const char *key = device->option_keys[i];
         bool is_ours = strcmp(key, "backend_path") == 0; /* a URI cannot give it */
         if (!is_ours && !is_harmless(key))
-            return nd_fail(
-                err, ND_E_DEVICE_OPTION, uri,
-                "device '%s': option '%s' may name a file or load a library: it is taken only from a "
-                "command with --trust-options",
-                uri, key);
+            return nd_fail(err, ND_E_DEVICE_OPTION, uri,
+                           "device '%s': option '%s' may name a file or load a library: it is taken only from "
+                           "a command with --trust-options",
+                           uri, key);
     }
     return ND_OK;
 }
@@ -188,22 +182,20 @@ static enum nd_status nd_device_check_options(const struct nd_device *device, co
 static enum nd_status nd_device_default_options(struct nd_device *device, struct nd_error *err)
 {
     const struct nd_chipset *chipset = device->chipset;
-    enum nd_status status = ND_OK;
     if (!nd_device_is_npu(device->kind))
         return ND_OK;
     if (device->runtime.backend_library != NULL)
-        status = nd_device_set_option(device, "backend_path", device->runtime.backend_library, err);
-    if (status == ND_OK && chipset != NULL) {
+        ND_TRY(nd_device_set_option(device, "backend_path", device->runtime.backend_library, err));
+    if (chipset != NULL) {
         char soc_model[16];
         snprintf(soc_model, sizeof soc_model, "%d", chipset->soc_model);
-        status = nd_device_set_option(device, "soc_model", soc_model, err);
+        ND_TRY(nd_device_set_option(device, "soc_model", soc_model, err));
     }
-    if (status == ND_OK)
-        status = nd_device_set_option(device, "offload_graph_io_quantization", "1", err);
+    ND_TRY(nd_device_set_option(device, "offload_graph_io_quantization", "1", err));
     /* v68 has no half precision, and refuses the option. */
-    if (status == ND_OK && chipset != NULL && strcmp(chipset->arch, "v68") != 0)
-        status = nd_device_set_option(device, "enable_htp_fp16_precision", "1", err);
-    return status;
+    if (chipset != NULL && strcmp(chipset->arch, "v68") != 0)
+        ND_TRY(nd_device_set_option(device, "enable_htp_fp16_precision", "1", err));
+    return ND_OK;
 }
 
 /* ---- exec:RUNNER[?key=value&...]: any arithmetic that speaks the runner's protocol as a device ---- */
@@ -221,11 +213,10 @@ static enum nd_status nd_exec_check(const char *uri, struct nd_error *err)
 {
     if (strchr(uri, '/') == NULL)
         return ND_OK;
-    return nd_fail(
-        err, ND_E_DEVICE_OPTION, uri,
-        "device '%s' names a file: that is taken only from a command with --trust-options; a runner in "
-        "$NPUDIFF_RUNNERS or PATH needs its name alone",
-        uri);
+    return nd_fail(err, ND_E_DEVICE_OPTION, uri,
+                   "device '%s' names a file: that is taken only from a command with --trust-options; a runner "
+                   "in $NPUDIFF_RUNNERS or PATH needs its name alone",
+                   uri);
 }
 
 /* One option of the query. ND_E_DEVICE_UNKNOWN. */
@@ -258,10 +249,8 @@ static enum nd_status find(struct nd_device *device, const char *uri, const char
 static enum nd_status name(struct nd_device *device, const char *uri, bool is_path, const char *query,
                            struct nd_error *err)
 {
-    struct nd_strbuf canonical = {0};
-    nd_strbuf_printf(&canonical, "%s%s%s%s", scheme, is_path ? device->runtime.ort_library : device->runtime.id,
-                     query != NULL ? "?" : "", query != NULL ? query : "");
-    device->uri = nd_strbuf_take(&canonical);
+    device->uri = nd_text("%s%s%s%s", scheme, is_path ? device->runtime.ort_library : device->runtime.id,
+                          query != NULL ? "?" : "", query != NULL ? query : "");
     device->label = nd_strdup(uri);
     device->optimisation = nd_strdup("default");
     bool is_whole = device->uri != NULL && device->label != NULL && device->optimisation != NULL;
@@ -274,8 +263,7 @@ static enum nd_status nd_exec_parse(const char *uri, struct nd_device *out, stru
 {
     struct nd_device device = {.kind = ND_DEVICE_EXEC, .n_threads = 1};
     char *text = nd_strdup(uri + strlen(scheme));
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     char *query = strchr(text, '?');
     if (query != NULL)
         *query++ = '\0';
@@ -308,9 +296,8 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
          "Qualcomm's QNN HTP backend in its x86 simulator; other options go to the provider"},
         {"htp[:CHIPSET][@RUNTIME][?OPTION=VALUE&...]",
          "the NPU of this machine, a Snapdragon that runs Linux; CHIPSET where the machine does not say it"},
-        {"exact[?rounding=ROUNDING]",
-         "the quantised reference: every layer computed exactly and rounded once; half-even unless asked "
-         "(half-away, floor, ...)"},
+        {"exact[?rounding=ROUNDING]", "the quantised reference: every layer computed exactly and rounded once; "
+                                      "half-even unless asked (half-away, floor, ...)"},
         {"float64", "the float reference: a float model in double precision"},
         {"emu:ITEM[,ITEM...] or emu:PROFILE.yaml",
          "an emulated device: the arithmetic of a chip (htp-v73), and faults of tensors (stale@TENSOR)"},
@@ -318,8 +305,7 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
          "a program that runs models for npudiff: npudiff-runner-RUNNER in $NPUDIFF_RUNNERS or PATH"},
         {"adb:[SERIAL][/DEVICE] or adb:*[/DEVICE]",
          "a phone, through adb: what runs there is htp, cpu or htp-sim[:CHIPSET] with its @RUNTIME and "
-         "options, "
-         "htp unless given; no SERIAL: the only phone; *: every phone"},
+         "options, htp unless given; no SERIAL: the only phone; *: every phone"},
         {"adb:[SERIAL]@HOST:PORT[/DEVICE]",
          "a phone that hangs on a different machine, through adb's server there (*: every phone)"},
         {"adb:[SERIAL]/qnn-net-run[/htp[:CHIPSET]]", "the same phone, through the vendor's qnn-net-run"},
@@ -353,17 +339,11 @@ bool nd_device_is_evaluated(enum nd_device_kind kind)
 
 void nd_device_deinit(struct nd_device *device)
 {
-    free(device->uri);
-    free(device->label);
-    free(device->optimisation);
-    free(device->address);
+    ND_FREE_ALL(device->uri, device->label, device->optimisation, device->address);
     nd_runtime_info_deinit(&device->runtime);
-    for (size_t i = 0; i < device->n_options; i++) {
-        free(device->option_keys[i]);
-        free(device->option_values[i]);
-    }
-    free(device->option_keys);
-    free(device->option_values);
+    for (size_t i = 0; i < device->n_options; i++)
+        ND_FREE_ALL(device->option_keys[i], device->option_values[i]);
+    ND_FREE_ALL(device->option_keys, device->option_values);
     *device = (struct nd_device){0};
 }
 
@@ -470,9 +450,7 @@ static enum nd_status find_runtime(struct nd_device *device, const char *uri, co
     if (device->transport != ND_TRANSPORT_NONE)
         return nd_runtime_name(id, &device->runtime, err);
     if (!nd_device_is_evaluated(device->kind)) {
-        enum nd_status status = nd_runtime_find(id, &device->runtime, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_runtime_find(id, &device->runtime, err));
         return nd_runtime_require(
             &device->runtime, nd_device_is_npu(device->kind) ? ND_RUNTIME_FOR_NPU : ND_RUNTIME_FOR_CPU, err);
     }
@@ -537,52 +515,44 @@ static enum nd_status parse_emulated(const char *uri, const char *what, struct n
 static enum nd_status parse_plain(const char *uri, const char *what, struct nd_device *device,
                                   struct nd_error *err)
 {
-    char *text = nd_strdup(what);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *text = nd_strdup(what);
+    ND_TRY_MEMORY(text != NULL, err);
     char *query = strchr(text, '?');
     if (query != NULL)
         *query++ = '\0';
     char *runtime = strchr(text, '@');
     if (runtime != NULL)
         *runtime++ = '\0';
-    enum nd_status status = parse_kind(device, uri, text, err);
-    if (status == ND_OK && device->transport != ND_TRANSPORT_NONE)
-        status = nd_device_suits_elsewhere(device, uri, err);
-    else if (status == ND_OK && device->kind == ND_DEVICE_HTP)
-        status = nd_device_find_own_npu(device, uri, err);
-    if (status == ND_OK)
-        status = find_runtime(device, uri, runtime, err);
-    if (status == ND_OK) {
-        /* As a reference the CPU provider must not fuse quantised groups into operators of other arithmetic; an
-         * NPU gets what applications use. */
-        device->optimisation = nd_strdup(nd_device_is_npu(device->kind) ? "all" : "disable");
-        if (device->optimisation == NULL)
-            status = nd_fail_memory(err);
-    }
-    if (status == ND_OK && device->transport == ND_TRANSPORT_NONE)
-        status = nd_device_name(device, query, err);
-    if (status == ND_OK && device->transport == ND_TRANSPORT_NONE)
-        status = nd_device_default_options(device, err);
-    if (status == ND_OK && query != NULL)
-        status = nd_device_apply_query(device, uri, query, err);
-    free(text);
-    return status;
+    ND_TRY(parse_kind(device, uri, text, err));
+    if (device->transport != ND_TRANSPORT_NONE)
+        ND_TRY(nd_device_suits_elsewhere(device, uri, err));
+    else if (device->kind == ND_DEVICE_HTP)
+        ND_TRY(nd_device_find_own_npu(device, uri, err));
+    ND_TRY(find_runtime(device, uri, runtime, err));
+    /* As a reference the CPU provider must not fuse quantised groups into operators of other arithmetic; an
+     * NPU gets what applications use. */
+    device->optimisation = nd_strdup(nd_device_is_npu(device->kind) ? "all" : "disable");
+    ND_TRY_MEMORY(device->optimisation != NULL, err);
+    if (device->transport == ND_TRANSPORT_NONE)
+        ND_TRY(nd_device_name(device, query, err));
+    if (device->transport == ND_TRANSPORT_NONE)
+        ND_TRY(nd_device_default_options(device, err));
+    if (query != NULL)
+        ND_TRY(nd_device_apply_query(device, uri, query, err));
+    return ND_OK;
 }
 
 static enum nd_status parse_here(const char *uri, struct nd_device *device, struct nd_error *err)
 {
     const char *colon = strchr(uri, ':');
-    enum nd_status status = parse_plain(uri, uri, device, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(parse_plain(uri, uri, device, err));
     device->label = nd_strdup(device->kind == ND_DEVICE_HTP_SIM && colon != NULL ? colon + 1 : uri);
     return device->label != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device, struct nd_error *err)
 {
-    struct nd_remote_uri parts = {0};
+    ND_CLEANUP(nd_remote_uri_deinit) struct nd_remote_uri parts = {0};
     struct nd_strbuf label = {0};
     enum nd_status status = nd_remote_uri_parse(uri, &parts, err);
     if (status == ND_OK) {
@@ -603,7 +573,6 @@ static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device,
         status = device->label != NULL ? nd_device_name(device, query != NULL ? query + 1 : NULL, err)
                                        : nd_fail_memory(err);
     }
-    nd_remote_uri_deinit(&parts);
     return status;
 }
 
@@ -728,12 +697,11 @@ static enum nd_status check_machine(const struct nd_device *device, const struct
                                     struct nd_error *err)
 {
     if (device_facts->abi == NULL)
-        return nd_fail(
-            err, ND_E_DEVICE_CONNECT, device->label,
-            "device '%s' cannot be used: its ABI is '%s'%s, and npudiff runs on arm64-v8a, on aarch64 "
-            "and on x86_64 with Linux",
-            device->label, device_facts->said_abi != NULL ? device_facts->said_abi : "",
-            device_facts->is_android ? " with Android" : "");
+        return nd_fail(err, ND_E_DEVICE_CONNECT, device->label,
+                       "device '%s' cannot be used: its ABI is '%s'%s, and npudiff runs on arm64-v8a, on "
+                       "aarch64 and on x86_64 with Linux",
+                       device->label, device_facts->said_abi != NULL ? device_facts->said_abi : "",
+                       device_facts->is_android ? " with Android" : "");
     if (device->kind == ND_DEVICE_HTP && !is_arm(device_facts->abi))
         return nd_fail(err, ND_E_DEVICE_CONNECT, device->label,
                        "device '%s' (%s) has no Hexagon NPU; '%s:%s/htp-sim:CHIPSET' simulates one there",
@@ -759,10 +727,8 @@ static enum nd_status find_runtime_of_resolve(const struct nd_device *device, co
     const char *id = device->runtime.id[0] != '\0' ? device->runtime.id : NULL;
     if (device->method == ND_REMOTE_QNN_NET_RUN)
         return nd_runtime_find(id, out, err);
-    enum nd_status status = nd_runtime_find_abi(id, abi, out, err);
-    if (status != ND_OK)
-        return status;
-    status =
+    ND_TRY(nd_runtime_find_abi(id, abi, out, err));
+    enum nd_status status =
         nd_runtime_require(out, nd_device_is_npu(device->kind) ? ND_RUNTIME_FOR_NPU : ND_RUNTIME_FOR_CPU, err);
     if (status != ND_OK)
         nd_runtime_info_deinit(out);

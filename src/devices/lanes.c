@@ -97,7 +97,6 @@ enum nd_status nd_devices_run(const struct nd_device *const *devices, size_t n, 
                                  run_lane, &lanes, err);
     }
     pthread_mutex_destroy(&lanes.lock);
-    free(lanes.machines);
-    free(lanes.is_begun);
+    ND_FREE_ALL(lanes.machines, lanes.is_begun);
     return status;
 }

@@ -1,5 +1,6 @@
 /* Starts an agent on this machine, and watches a run by the spool that it writes. */
 #include "devices/launch.h"
+#include "core/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -149,9 +150,8 @@ static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid
 {
     static const char *const fresh[] = {"npudiff-agent", "job.nds", "spool.nds", NULL};
     static const char *const resuming[] = {"npudiff-agent", "--resume", "job.nds", "spool.nds", NULL};
-    char *log_path = nd_path_join(start->folder, "stdout.txt");
-    if (log_path == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *log_path = nd_path_join(start->folder, "stdout.txt");
+    ND_TRY_MEMORY(log_path != NULL, err);
     *log_fd = nd_file_open_regular(log_path, O_WRONLY | O_CREAT | O_APPEND);
     int null_fd = *log_fd >= 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
     int problem = null_fd < 0 ? errno : 0;
@@ -168,7 +168,6 @@ static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid
         close(*log_fd);
     if (null_fd >= 0)
         close(null_fd);
-    free(log_path);
     return problem == 0 ? ND_OK : fail_start(start, problem, err);
 }
 
@@ -309,8 +308,7 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     pid_t agent = 0;
     int log_fd = -1;
     char *spool = nd_path_join(start->folder, "spool.nds");
-    if (spool == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(spool != NULL, err);
     enum nd_status status = start_agent(start, &agent, &log_fd, err);
     if (status != ND_OK) {
         free(spool);

@@ -140,17 +140,16 @@ static enum nd_status try_masks(struct nd_search *search, size_t step, const str
 {
     static const double distances[] = {4, 8, 16};
     const struct nd_fit old = nd_fit_of_step(search->study, step);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < sizeof distances / sizeof distances[0] && status == ND_OK; i++) {
+    for (size_t i = 0; i < sizeof distances / sizeof distances[0]; i++) {
         struct nd_range range = {facts->low, facts->high};
         if (facts->mask < facts->low)
             range.low -= distances[i];
         else
             range.high += distances[i];
         const struct nd_fit fit = nd_fit_range(range, old.low_qvalue, old.high_qvalue);
-        status = try_range(search, step, facts, &fit, "without the constant", err);
+        ND_TRY(try_range(search, step, facts, &fit, "without the constant", err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status try_wide(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
@@ -206,7 +205,7 @@ static bool concerns(enum nd_remedy_kind kind, const struct nd_exact_constant *c
 static enum nd_status quantise_bias(const struct nd_study *study, const struct nd_array *before, size_t step,
                                     struct nd_array *out, struct nd_error *err)
 {
-    struct nd_wide *steps = NULL;
+    ND_FREED struct nd_wide *steps = NULL;
     size_t n = 0;
     struct nd_error ignored = {0};
     enum nd_status status = nd_array_copy(before, out, err);
@@ -217,7 +216,6 @@ static enum nd_status quantise_bias(const struct nd_study *study, const struct n
         double scale = steps[i % n].parts[0];
         out->x[i] = fmin(fmax(rint(before->x[i] / scale), -0x1p31), 0x1p31 - 1) * scale;
     }
-    free(steps);
     return status;
 }
 
@@ -317,10 +315,8 @@ static enum nd_status try_shift(struct nd_search *search, size_t step, struct nd
     if (own < min_own_gain)
         return ND_OK;
     struct nd_candidate *candidate = nd_add_candidate(search, step, ND_REMEDY_BIAS_SHIFT);
-    enum nd_status status = nd_pair_hold(study->plan, &all[bias], NULL, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_array_copy(all[bias].real, &candidate->values[0], err);
+    ND_TRY(nd_pair_hold(study->plan, &all[bias], NULL, err));
+    enum nd_status status = nd_array_copy(all[bias].real, &candidate->values[0], err);
     nd_pair_release(study->plan, &all[bias], NULL);
     for (size_t c = 0; c < channels->n && status == ND_OK; c++)
         candidate->values[0].x[c] -= shift_of(study, step, c);
@@ -347,11 +343,10 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
     bool is_of_range = layer->cause == ND_LOSS_MASK || layer->rounding + layer->clipping >= min_part * parts;
     if (status != ND_OK || !is_of_range || !nd_plan_has_range(search->study->plan, step))
         return status;
-    struct nd_value_facts facts;
+    ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
     status = nd_loss_value_facts(&search->study->values[step], &facts, err);
     if (status == ND_OK && facts.n > 0)
         status = try_ranges(search, step, &facts, err);
-    nd_value_facts_deinit(&facts);
     return status;
 }
 
@@ -377,13 +372,12 @@ enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_
         return ND_OK;
     if (kind == ND_REMEDY_RANGE && isnan(study->out->layers[step].mask))
         return ND_OK;
-    struct nd_value_facts facts;
+    ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
     enum nd_status status = nd_loss_value_facts(&study->values[step], &facts, err);
     if (status == ND_OK && facts.n > 0 && kind == ND_REMEDY_16_BITS)
         status = try_wide(search, step, &facts, err);
     else if (status == ND_OK && facts.has_mask && kind == ND_REMEDY_RANGE)
         status = try_one_mask(search, step, &facts, err);
-    nd_value_facts_deinit(&facts);
     return status;
 }
 
@@ -455,8 +449,7 @@ enum nd_status nd_equalise_all(const struct nd_study *study, struct nd_equalised
 {
     size_t n = 0, *pairs = nd_calloc(study->n_pairs, sizeof *pairs);
     *out = (struct nd_equalised){0};
-    if (pairs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(pairs != NULL, err);
     for (size_t p = 0; p < study->n_pairs; p++)
         if (is_known(study, &study->pairs[p]))
             pairs[n++] = p;

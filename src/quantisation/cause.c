@@ -177,11 +177,11 @@ static void put_range_words(struct nd_strbuf *text, const struct nd_quantised_la
                          100 * layer->used_share, layer->range_low, layer->range_high);
         break;
     case ND_LOSS_MASK:
-        nd_strbuf_printf(
-            text,
-            "a constant far off, %.3g (%.2g%% of its values), stretches its range: the other values, "
-            "%.3g to %.3g, have less than %.0f steps",
-            layer->mask, 100 * layer->mask_share, layer->central_low, layer->central_high, mask_steps);
+        nd_strbuf_printf(text,
+                         "a constant far off, %.3g (%.2g%% of its values), stretches its range: the other "
+                         "values, %.3g to %.3g, have less than %.0f steps",
+                         layer->mask, 100 * layer->mask_share, layer->central_low, layer->central_high,
+                         mask_steps);
         break;
     case ND_LOSS_RANGE:
         nd_strbuf_printf(text, "its range [%.3g, %.3g] is far wider than its values, %.3g to %.3g",
@@ -193,11 +193,10 @@ static void put_range_words(struct nd_strbuf *text, const struct nd_quantised_la
         break;
     case ND_LOSS_CLIPPING:
         if (layer->clipped_share == 0) {
-            nd_strbuf_printf(
-                text,
-                "clipping: its inputs are so far off that its values leave its range [%.3g, %.3g]; those "
-                "of the float model do not",
-                layer->range_low, layer->range_high);
+            nd_strbuf_printf(text,
+                             "clipping: its inputs are so far off that its values leave its range [%.3g, "
+                             "%.3g]; those of the float model do not",
+                             layer->range_low, layer->range_high);
             break;
         }
         nd_strbuf_printf(text,
@@ -221,11 +220,10 @@ static enum nd_status say_cause(struct nd_quantised_layer *layer, const struct c
     case ND_LOSS_NONE:
         return ND_OK;
     case ND_LOSS_WEIGHT_CHANNELS:
-        nd_strbuf_printf(
-            &text,
-            "one scale for all channels of its weights: the largest channel is %.3g times as large as "
-            "a quarter of the others (SQNR of the weights %.3g dB)",
-            layer->weight_ratio, layer->weight_sqnr_db);
+        nd_strbuf_printf(&text,
+                         "one scale for all channels of its weights: the largest channel is %.3g times as "
+                         "large as a quarter of the others (SQNR of the weights %.3g dB)",
+                         layer->weight_ratio, layer->weight_sqnr_db);
         break;
     case ND_LOSS_WEIGHT_ROUNDING:
         nd_strbuf_printf(&text, "the rounding of its weights");
@@ -240,12 +238,11 @@ static enum nd_status say_cause(struct nd_quantised_layer *layer, const struct c
             nd_strbuf_printf(&text, ": their steps are %.3g", found->bias_step);
         break;
     case ND_LOSS_NOT_FINITE:
-        nd_strbuf_printf(
-            &text,
-            "its constant '%s' has an infinite scale, as quantisers give to minus infinity: what the "
-            "layer gives is no number, and nothing after it means anything. Give that constant a finite "
-            "value before the model is quantised",
-            found->not_finite);
+        nd_strbuf_printf(&text,
+                         "its constant '%s' has an infinite scale, as quantisers give to minus infinity: what "
+                         "the layer gives is no number, and nothing after it means anything. Give that "
+                         "constant a finite value before the model is quantised",
+                         found->not_finite);
         break;
     default:
         put_range_words(&text, layer);
@@ -260,9 +257,7 @@ enum nd_status nd_find_cause(const struct nd_study *study, size_t step, const st
     struct nd_quantised_layer *layer = &study->out->layers[step];
     struct constants found;
     look_at_range(study, step, facts);
-    enum nd_status status = look_at_constants(study, step, &found, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(look_at_constants(study, step, &found, err));
     double parts = layer->rounding + layer->clipping + layer->constants;
     if (found.not_finite != NULL) {
         layer->cause = ND_LOSS_NOT_FINITE;

@@ -76,10 +76,8 @@ static const struct nd_pair *pair_of(const struct work *w, size_t i)
 static enum nd_status copy_constant(const struct nd_exact_graph *graph, const struct nd_array *constant,
                                     struct nd_array *out, struct nd_error *err)
 {
-    enum nd_status status = nd_exact_hold(graph, constant, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_array_copy(constant, out, err);
+    ND_TRY(nd_exact_hold(graph, constant, err));
+    enum nd_status status = nd_array_copy(constant, out, err);
     nd_exact_release(graph, constant);
     return status;
 }
@@ -91,9 +89,7 @@ static enum nd_status add_layer(struct work *w, const struct nd_pair_layer *laye
         if (w->layers[*at].layer->step == layer->step)
             return ND_OK;
     struct nd_array *copy = &w->out->values[w->out->n_values];
-    enum nd_status status = copy_constant(w->study->plan->float_graph, layer->before, copy, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(copy_constant(w->study->plan->float_graph, layer->before, copy, err));
     w->out->n_values++;
     w->layers[w->n_layers++] =
         (struct scaled){.layer = layer, .weights = copy, .is_symmetric = is_symmetric(&layer->weights, copy)};
@@ -106,9 +102,7 @@ static enum nd_status add_bias(struct work *w, struct scaled *layer, struct nd_e
     if (!layer->layer->has_bias || layer->bias != NULL)
         return ND_OK;
     /* With the error that its quantised values have: they are a different remedy's. */
-    enum nd_status status = copy_constant(w->study->plan->graph, layer->layer->bias.real, copy, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(copy_constant(w->study->plan->graph, layer->layer->bias.real, copy, err));
     w->out->n_values++;
     layer->bias = copy;
     return ND_OK;
@@ -125,9 +119,9 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
     w->second = nd_calloc(w->n, sizeof *w->second);
     w->out->values = nd_calloc(4 * w->n, sizeof *w->out->values);
     w->out->changes = nd_calloc(n_changes, sizeof *w->out->changes);
-    if (w->factors == NULL || w->layers == NULL || w->first == NULL || w->second == NULL ||
-        w->out->values == NULL || w->out->changes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->factors != NULL && w->layers != NULL && w->first != NULL && w->second != NULL &&
+                      w->out->values != NULL && w->out->changes != NULL,
+                  err);
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < w->n && status == ND_OK; i++) {
         status = add_layer(w, &pair_of(w, i)->first, &w->first[i], err);
@@ -136,8 +130,7 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
         if (status == ND_OK)
             status = add_bias(w, &w->layers[w->first[i]], err);
         w->factors[i] = nd_calloc(pair_of(w, i)->n_channels, sizeof **w->factors);
-        if (w->factors[i] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(w->factors[i] != NULL, err);
         for (size_t c = 0; c < pair_of(w, i)->n_channels; c++)
             w->factors[i][c] = 1;
     }
@@ -148,10 +141,7 @@ static void end(struct work *w)
 {
     for (size_t i = 0; i < w->n && w->factors != NULL; i++)
         free(w->factors[i]);
-    free(w->factors);
-    free(w->layers);
-    free(w->first);
-    free(w->second);
+    ND_FREE_ALL(w->factors, w->layers, w->first, w->second);
 }
 
 /* ---- factors ---- */
@@ -246,9 +236,8 @@ static enum nd_status balance(struct work *w, size_t i, double *moved, struct nd
     const struct nd_pair *pair = pair_of(w, i);
     struct scaled *first = &w->layers[w->first[i]], *second = &w->layers[w->second[i]];
     size_t n = pair->n_channels;
-    double *all = nd_calloc(4 * n, sizeof *all);
-    if (all == NULL)
-        return nd_fail_memory(err);
+    ND_FREED double *all = nd_calloc(4 * n, sizeof *all);
+    ND_TRY_MEMORY(all != NULL, err);
     const struct room room = {
         .n = n, .first = all, .second = all + n, .least = all + 2 * n, .change = all + 3 * n};
     measure(first, true, room.first, n);
@@ -260,7 +249,6 @@ static enum nd_status balance(struct work *w, size_t i, double *moved, struct nd
     for (size_t c = 0; c < n && first->bias != NULL; c++)
         first->bias->x[c] /= room.change[c];
     scale(second->weights, &second->layer->axes, false, room.change);
-    free(all);
     return ND_OK;
 }
 
@@ -324,26 +312,23 @@ static void conclude(struct work *w)
 enum nd_status nd_equalise(const struct nd_study *study, const size_t *pairs, size_t n,
                            struct nd_equalised *out, struct nd_error *err)
 {
-    struct work w = {.study = study, .pairs = pairs, .n = n, .out = out};
+    ND_CLEANUP(end) struct work w = {.study = study, .pairs = pairs, .n = n, .out = out};
     *out = (struct nd_equalised){.least = HUGE_VAL, .most = 0};
-    enum nd_status status = begin(&w, err);
+    ND_TRY(begin(&w, err));
     double moved = HUGE_VAL;
-    for (int round = 0; round < MAX_ROUNDS && moved > settled && status == ND_OK; round++) {
+    for (int round = 0; round < MAX_ROUNDS && moved > settled; round++) {
         moved = 0;
-        for (size_t i = 0; i < n && status == ND_OK; i++)
-            status = balance(&w, i, &moved, err);
+        for (size_t i = 0; i < n; i++)
+            ND_TRY(balance(&w, i, &moved, err));
     }
-    if (status == ND_OK)
-        conclude(&w);
-    end(&w);
-    return status;
+    conclude(&w);
+    return ND_OK;
 }
 
 void nd_equalised_deinit(struct nd_equalised *equalised)
 {
     for (size_t i = 0; i < equalised->n_values; i++)
         nd_array_deinit(&equalised->values[i]);
-    free(equalised->values);
-    free(equalised->changes);
+    ND_FREE_ALL(equalised->values, equalised->changes);
     *equalised = (struct nd_equalised){0};
 }

@@ -36,10 +36,8 @@ enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err)
 void nd_pairs_deinit(struct nd_study *study)
 {
     for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
-        for (size_t i = 0; i < study->pairs[p].n_between; i++) {
-            free(study->pairs[p].between[i].low);
-            free(study->pairs[p].between[i].high);
-        }
+        for (size_t i = 0; i < study->pairs[p].n_between; i++)
+            ND_FREE_ALL(study->pairs[p].between[i].low, study->pairs[p].between[i].high);
     free(study->pairs);
 }
 
@@ -223,12 +221,10 @@ static enum nd_status round_reference(void *context, const struct nd_exact_value
     nd_round_half_even(values, qvalues);
     if (step == SIZE_MAX || run->sums == NULL || !run->study->holds_before || !nd_is_matched(run->study, step))
         return ND_OK;
-    enum nd_status status = nd_loss_keep(qvalues, &run->before[step], err);
-    if (status == ND_OK)
-        run->before[step].dtype = ND_DTYPE_F32;
-    if (status == ND_OK)
-        nd_reals_before(values, run->before[step].x);
-    return status;
+    ND_TRY(nd_loss_keep(qvalues, &run->before[step], err));
+    run->before[step].dtype = ND_DTYPE_F32;
+    nd_reals_before(values, run->before[step].x);
+    return ND_OK;
 }
 
 static enum nd_status found_reference(void *context, size_t tensor, const struct nd_array *values,
@@ -428,9 +424,8 @@ enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *
                    run->real_inputs != NULL && run->alone_given != NULL && run->real.x != NULL &&
                    (study->holds_before || run->before_room != NULL) && run->is_given != NULL &&
                    run->is_asked != NULL && run->is_alone != NULL && run->is_alone_given != NULL;
-    enum nd_status status =
-        has_all ? nd_rerun_init(&run->cut, study->plan->float_model, err) : nd_fail_memory(err);
-    return status == ND_OK ? nd_rerun_init(&run->alone, study->plan->model, err) : status;
+    ND_TRY(has_all ? nd_rerun_init(&run->cut, study->plan->float_model, err) : nd_fail_memory(err));
+    return nd_rerun_init(&run->alone, study->plan->model, err);
 }
 
 void nd_loss_run_deinit(struct nd_loss_run *run)
@@ -443,21 +438,15 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     for (size_t i = 0; i < run->study->n_float_inputs && run->real_inputs != NULL; i++)
         nd_array_deinit(&run->real_inputs[i]);
     nd_array_deinit(&run->real);
-    free(run->before_room);
-    free(run->own_reference);
+    ND_FREE_ALL(run->before_room, run->own_reference);
     free_arrays(run->before, n);
     free_arrays(run->values, n);
     free_arrays(run->introduced, n);
     nd_rerun_deinit(&run->cut);
     nd_rerun_deinit(&run->alone);
-    free(run->alone_given); /* views */
-    free(run->is_alone);
-    free(run->is_alone_given);
-    free(run->is_given);
-    free(run->is_asked);
-    free(run->given); /* views */
-    free(run->float_inputs);
-    free(run->real_inputs);
+    free(run->alone_given);                                                                    /* views */
+    ND_FREE_ALL(run->is_alone, run->is_alone_given, run->is_given, run->is_asked, run->given); /* views */
+    ND_FREE_ALL(run->float_inputs, run->real_inputs);
     run->study = NULL;
 }
 
@@ -502,11 +491,10 @@ static enum nd_status take_outputs(struct nd_loss_run *run, struct nd_error *err
 {
     size_t n_steps = run->study->plan->n_steps;
     const struct nd_array *kept = run->study->outputs + run->sample * n_steps;
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < n_steps && status == ND_OK; s++)
+    for (size_t s = 0; s < n_steps; s++)
         if (kept[s].n > 0)
-            status = nd_loss_keep(&kept[s], &run->values[s], err);
-    return status;
+            ND_TRY(nd_loss_keep(&kept[s], &run->values[s], err));
+    return ND_OK;
 }
 
 static enum nd_status run_float(struct nd_loss_run *run, struct nd_error *err)
@@ -514,19 +502,16 @@ static enum nd_status run_float(struct nd_loss_run *run, struct nd_error *err)
     const struct nd_study *study = run->study;
     const struct nd_array *inputs = nd_study_inputs(study, run->sample);
     const struct nd_exact_options options = {.struct_size = sizeof options, .missed = nd_exact_let_go};
-    enum nd_status status = ND_OK;
     for (size_t i = 0; i < study->n_float_inputs; i++)
         run->float_inputs[i] = inputs[study->plan->float_inputs[i]];
-    for (size_t s = 0; s < study->plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < study->plan->n_steps; s++) {
         nd_loss_forget(&run->values[s]);
         if (study->float_input[s] != SIZE_MAX)
-            status = nd_loss_keep(&inputs[study->float_input[s]], &run->values[s], err);
+            ND_TRY(nd_loss_keep(&inputs[study->float_input[s]], &run->values[s], err));
     }
-    if (status == ND_OK && run->takes_outputs)
+    if (run->takes_outputs)
         return take_outputs(run, err);
-    return status == ND_OK ? nd_exact_graph_run(study->plan->float_graph, run->float_inputs, &options,
-                                                found_float, run, err)
-                           : status;
+    return nd_exact_graph_run(study->plan->float_graph, run->float_inputs, &options, found_float, run, err);
 }
 
 /* ---- its layers, fed with the reference ---- */
@@ -628,12 +613,9 @@ static enum nd_status run_layers(struct nd_loss_run *run, struct nd_error *err)
             run->given[tensor] = (struct nd_array){
                 .shape = run->values[s].shape, .n = run->values[s].n, .dtype = nd_loss_real_dtype(run, s)};
     }
-    enum nd_status status = quantise_inputs(run, err);
-    if (status == ND_OK)
-        status = choose_layers(run, &options, err);
-    return status == ND_OK ? nd_exact_graph_run(study->plan->float_graph, run->float_inputs, &options,
-                                                found_layer, run, err)
-                           : status;
+    ND_TRY(quantise_inputs(run, err));
+    ND_TRY(choose_layers(run, &options, err));
+    return nd_exact_graph_run(study->plan->float_graph, run->float_inputs, &options, found_layer, run, err);
 }
 
 enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool with_errors,
@@ -658,11 +640,10 @@ struct team {
 static enum nd_status keep_outputs(const struct nd_loss_run *run, struct nd_study *study, struct nd_error *err)
 {
     const struct nd_plan *plan = study->plan;
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+    for (size_t s = 0; s < plan->n_steps; s++)
         if (plan->steps[s].is_model_output && run->values[s].shape.rank >= 0)
-            status = nd_array_copy(&run->values[s], &study->outputs[run->sample * plan->n_steps + s], err);
-    return status;
+            ND_TRY(nd_array_copy(&run->values[s], &study->outputs[run->sample * plan->n_steps + s], err));
+    return ND_OK;
 }
 
 static enum nd_status measure_sample(void *context, size_t worker, size_t task, struct nd_error *err)
@@ -679,8 +660,7 @@ static enum nd_status measure_sample(void *context, size_t worker, size_t task, 
 enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err)
 {
     struct team team = {study, nd_calloc(study->n_threads, sizeof *team.runs)};
-    if (team.runs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(team.runs != NULL, err);
     struct nd_error introduced = {0};
     enum nd_status status =
         nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &introduced);

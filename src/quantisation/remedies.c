@@ -1,6 +1,5 @@
 /* What would help: changes of one layer's quantisation, each made and measured, first at the tensor itself
  * (candidates.c) and then at the outputs. What does not help is not told of. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,8 +56,7 @@ static enum nd_status tell(struct nd_quantised_layer *layer, struct nd_candidate
 {
     if (layer->remedies == NULL)
         layer->remedies = nd_calloc(ND_MAX_CANDIDATES, sizeof *layer->remedies);
-    if (layer->remedies == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(layer->remedies != NULL, err);
     size_t at = layer->n_remedies++;
     for (; at > 0 && layer->remedies[at - 1].output_gain_db < c->remedy.output_gain_db; at--)
         layer->remedies[at] = layer->remedies[at - 1];
@@ -75,9 +73,8 @@ static bool can_be_mended(enum nd_loss_cause cause)
 static enum nd_status try_candidates(struct nd_search *search, struct nd_error *err)
 {
     struct nd_quantisation *out = search->study->out;
-    struct nd_trial *trials = nd_calloc(search->n, sizeof *trials);
-    if (trials == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct nd_trial *trials = nd_calloc(search->n, sizeof *trials);
+    ND_TRY_MEMORY(trials != NULL, err);
     for (size_t i = 0; i < search->n; i++)
         trials[i] = (struct nd_trial){.changes = search->candidates[i].changes,
                                       .n_changes = search->candidates[i].n_changes,
@@ -94,7 +91,6 @@ static enum nd_status try_candidates(struct nd_search *search, struct nd_error *
         if (is_luck)
             search->candidates[i].n_changes = 0;
     }
-    free(trials);
     return status;
 }
 
@@ -130,8 +126,7 @@ static enum nd_status try_together(struct nd_search *search, struct nd_error *er
     struct nd_change changes[MAX_LAYERS * ND_MAX_TIED];
     struct nd_trial trial = {.changes = changes, .watched = SIZE_MAX};
     bool *is_mended = nd_calloc(out->n_layers, sizeof *is_mended);
-    if (is_mended == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_mended != NULL, err);
     for (const struct nd_candidate *c; (c = next_best(search, is_mended, &trial)) != NULL;) {
         is_mended[c->step] = true;
         memcpy(changes + trial.n_changes, c->changes, c->n_changes * sizeof *changes);
@@ -167,17 +162,14 @@ static enum nd_status conclude(struct nd_search *search, struct nd_error *err)
 enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err)
 {
     const struct nd_quantisation *out = study->out;
+    ND_CLEANUP(nd_search_deinit)
     struct nd_search search = {study, nd_calloc(MAX_LAYERS * ND_MAX_CANDIDATES, sizeof *search.candidates), 0};
-    enum nd_status status = search.candidates != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < out->n_ranked && i < MAX_LAYERS && status == ND_OK; i++)
+    ND_TRY_MEMORY(search.candidates != NULL, err);
+    for (size_t i = 0; i < out->n_ranked && i < MAX_LAYERS; i++)
         if (out->layers[out->ranked[i]].effect_share >= min_share)
-            status = nd_find_candidates(&search, out->ranked[i], err);
-    if (status == ND_OK && search.n > 0)
-        status = try_candidates(&search, err);
-    if (status == ND_OK)
-        status = try_together(&search, err);
-    if (status == ND_OK)
-        status = conclude(&search, err);
-    nd_search_deinit(&search);
-    return status;
+            ND_TRY(nd_find_candidates(&search, out->ranked[i], err));
+    if (search.n > 0)
+        ND_TRY(try_candidates(&search, err));
+    ND_TRY(try_together(&search, err));
+    return conclude(&search, err);
 }

@@ -19,9 +19,7 @@ enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model,
 
 void nd_rerun_deinit(struct nd_rerun *cut)
 {
-    free(cut->is_skipped);
-    free(cut->is_ignored);
-    free(cut->is_below);
+    ND_FREE_ALL(cut->is_skipped, cut->is_ignored, cut->is_below);
     *cut = (struct nd_rerun){0};
 }
 
@@ -107,9 +105,7 @@ static enum nd_status make(struct nd_rerun *cut, const struct nd_model *model, c
         cut->is_skipped[e] = !cut->is_below[e] && is_given[e];
         cut->is_ignored[e] = !cut->is_below[e] && !marks->tensor_needed[e];
     }
-    free(marks->below);
-    free(marks->needed);
-    free(marks->tensor_needed);
+    ND_FREE_ALL(marks->below, marks->needed, marks->tensor_needed);
     return has_all ? ND_OK : nd_fail_memory(err);
 }
 

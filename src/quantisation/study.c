@@ -55,18 +55,13 @@ static enum nd_status read_input(struct nd_study *study, size_t k, size_t i, str
     const struct nd_probe_values tensor = {leader->capture, leader->probe, plan->inputs[i]};
     struct nd_array *input = &study->inputs[k * study->n_inputs + i];
     size_t size_bytes;
-    enum nd_status status = nd_shape_size_bytes(&io->shape, io->dtype, &size_bytes, err);
-    if (status == ND_OK)
-        status = nd_array_make(input, io->dtype, &io->shape, err);
-    void *raw = status == ND_OK ? nd_tensor_alloc(size_bytes) : NULL;
-    if (status == ND_OK && raw == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_capture_read_inputs(&tensor, study->samples[k], 1, raw, err);
-    if (status == ND_OK)
-        nd_array_load(io->dtype, raw, input->n, input->x);
-    free(raw);
-    return status;
+    ND_TRY(nd_shape_size_bytes(&io->shape, io->dtype, &size_bytes, err));
+    ND_TRY(nd_array_make(input, io->dtype, &io->shape, err));
+    ND_FREED void *raw = nd_tensor_alloc(size_bytes);
+    ND_TRY_MEMORY(raw != NULL, err);
+    ND_TRY(nd_capture_read_inputs(&tensor, study->samples[k], 1, raw, err));
+    nd_array_load(io->dtype, raw, input->n, input->x);
+    return ND_OK;
 }
 
 /* All steps and samples together keep so many values at most: 2^23 floats are 32 MB, and as much for the
@@ -86,8 +81,7 @@ static enum nd_status make_values(struct nd_study *study, struct nd_error *err)
         values->n = values->n_per_sample * study->n_samples;
         values->values = nd_calloc(values->n, sizeof *values->values);
         values->errors = nd_calloc(values->n, sizeof *values->errors);
-        if (values->values == NULL || values->errors == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(values->values != NULL && values->errors != NULL, err);
         for (size_t i = 0; i < values->n; i++)
             values->values[i] = NAN;
     }
@@ -139,15 +133,14 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
     study->values = nd_calloc(plan->n_steps, sizeof *study->values);
     study->channels = nd_calloc(plan->n_steps, sizeof *study->channels);
     study->out = nd_calloc(1, sizeof *study->out);
-    if (study->inputs == NULL || study->float_tensor == NULL || study->float_input == NULL ||
-        study->step_of_float == NULL || study->sums == NULL || study->outputs == NULL ||
-        study->values == NULL || study->channels == NULL || study->out == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(study->inputs != NULL && study->float_tensor != NULL && study->float_input != NULL &&
+                      study->step_of_float != NULL && study->sums != NULL && study->outputs != NULL &&
+                      study->values != NULL && study->channels != NULL && study->out != NULL,
+                  err);
     match_steps(study);
     study->out->layers = nd_calloc(plan->n_steps, sizeof *study->out->layers);
     study->out->ranked = nd_calloc(plan->n_steps, sizeof *study->out->ranked);
-    if (study->out->layers == NULL || study->out->ranked == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(study->out->layers != NULL && study->out->ranked != NULL, err);
     enum nd_status status = make_values(study, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
         status = nd_is_matched(study, s) ? make_channels(study, s, err) : ND_OK;
@@ -167,22 +160,15 @@ static void nd_study_deinit(struct nd_study *study)
 {
     for (size_t i = 0; study->inputs != NULL && i < study->n_samples * study->n_inputs; i++)
         nd_array_deinit(&study->inputs[i]);
-    for (size_t s = 0; study->values != NULL && s < study->plan->n_steps; s++) {
-        free(study->values[s].values);
-        free(study->values[s].errors);
-    }
-    free(study->inputs);
-    free(study->float_tensor);
-    free(study->float_input);
-    free(study->step_of_float);
-    free(study->sums);
+    for (size_t s = 0; study->values != NULL && s < study->plan->n_steps; s++)
+        ND_FREE_ALL(study->values[s].values, study->values[s].errors);
+    ND_FREE_ALL(study->inputs, study->float_tensor, study->float_input, study->step_of_float, study->sums);
     for (size_t i = 0; study->outputs != NULL && i < study->n_samples * study->plan->n_steps; i++)
         nd_array_deinit(&study->outputs[i]);
     free(study->outputs);
     for (size_t i = 0; study->references != NULL && i < study->n_samples * study->plan->n_steps; i++)
         nd_packed_deinit(&study->references[i]);
-    free(study->references);
-    free(study->has_reference);
+    ND_FREE_ALL(study->references, study->has_reference);
     for (size_t s = 0; study->channels != NULL && s < study->plan->n_steps; s++)
         free(study->channels[s].shift);
     free(study->channels);
@@ -320,8 +306,7 @@ static enum nd_status copy_equalised(const struct nd_plan *plan, struct nd_quant
                                      struct nd_error *err)
 {
     out->equalised = nd_calloc(plan->n_equalised, sizeof *out->equalised);
-    if (out->equalised == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->equalised != NULL, err);
     for (size_t i = 0; i < plan->n_equalised; i++)
         out->equalised[out->n_equalised++] = plan->equalised[i];
     return ND_OK;
@@ -338,21 +323,16 @@ static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
 enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
                                      struct nd_error *err)
 {
-    struct nd_study study;
+    ND_CLEANUP(nd_study_deinit) struct nd_study study = {0};
     *out = NULL;
     if (plan->float_graph == NULL || plan->n_samples == 0)
         return ND_OK;
-    enum nd_status status = nd_study_init(&study, plan, err);
-    if (status == ND_OK)
-        status = copy_equalised(plan, study.out, err);
-    if (status == ND_OK)
-        status = run_study(&study, err);
-    if (status == ND_OK) {
-        *out = study.out;
-        study.out = NULL;
-    }
-    nd_study_deinit(&study);
-    return status;
+    ND_TRY(nd_study_init(&study, plan, err));
+    ND_TRY(copy_equalised(plan, study.out, err));
+    ND_TRY(run_study(&study, err));
+    *out = study.out;
+    study.out = NULL;
+    return ND_OK;
 }
 
 struct nd_promotions {
@@ -381,8 +361,7 @@ static enum nd_status find_candidates(struct nd_promotions *p, struct nd_error *
 static enum nd_status list_candidates(struct nd_promotions *p, struct nd_error *err)
 {
     p->items = nd_calloc(p->search.n + 1, sizeof *p->items);
-    if (p->items == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(p->items != NULL, err);
     for (size_t i = 0; i < p->search.n; i++) {
         const struct nd_candidate *c = &p->search.candidates[i];
         if (c->n_changes > 0)
@@ -395,8 +374,7 @@ static enum nd_status list_candidates(struct nd_promotions *p, struct nd_error *
 enum nd_status nd_promotions_find(const struct nd_plan *plan, struct nd_promotions **out, struct nd_error *err)
 {
     struct nd_promotions *p = nd_calloc(1, sizeof *p);
-    if (p == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(p != NULL, err);
     enum nd_status status = nd_study_init(&p->study, plan, err);
     if (status == ND_OK)
         status = nd_study_rank(&p->study, err);
@@ -418,8 +396,7 @@ void nd_promotions_destroy(struct nd_promotions **promotions)
         return;
     nd_search_deinit(&p->search);
     nd_study_deinit(&p->study);
-    free(p->items);
-    free(p);
+    ND_FREE_ALL(p->items, p);
     *promotions = NULL;
 }
 
@@ -464,18 +441,15 @@ enum nd_status nd_promotions_try(struct nd_promotions *p, const size_t *kept, si
                                  struct nd_error *err)
 {
     size_t n_max = (n_kept + 1) * ND_MAX_TIED;
-    struct nd_change *changes = nd_calloc(p->n * n_max + 1, sizeof *changes);
-    struct nd_trial *trials = nd_calloc(p->n + 1, sizeof *trials);
-    enum nd_status status = changes != NULL && trials != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < p->n && status == ND_OK; i++)
+    ND_FREED struct nd_change *changes = nd_calloc(p->n * n_max + 1, sizeof *changes);
+    ND_FREED struct nd_trial *trials = nd_calloc(p->n + 1, sizeof *trials);
+    ND_TRY_MEMORY(changes != NULL && trials != NULL, err);
+    for (size_t i = 0; i < p->n; i++)
         trials[i] = (struct nd_trial){.changes = changes + i * n_max,
                                       .n_changes = join(p, kept, n_kept, i, changes + i * n_max),
                                       .watched = SIZE_MAX};
-    if (status == ND_OK)
-        status = nd_run_trials(&p->study, trials, p->n, err);
-    for (size_t i = 0; i < p->n && status == ND_OK; i++)
+    ND_TRY(nd_run_trials(&p->study, trials, p->n, err));
+    for (size_t i = 0; i < p->n; i++)
         sqnr_db[i] = trials[i].n_changes > 0 ? trials[i].sqnr_db : (double)NAN;
-    free(changes);
-    free(trials);
-    return status;
+    return ND_OK;
 }

@@ -50,8 +50,7 @@ enum nd_status nd_study_take_memory(struct nd_study *study, struct nd_error *err
         return ND_OK;
     study->references = nd_calloc(study->n_samples * plan->n_steps, sizeof *study->references);
     study->has_reference = nd_calloc(study->n_samples, sizeof *study->has_reference);
-    if (study->references == NULL || study->has_reference == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(study->references != NULL && study->has_reference != NULL, err);
     for (size_t i = 0; i < study->n_samples * plan->n_steps; i++)
         study->references[i].tensor_view = nd_no_array();
     return ND_OK;

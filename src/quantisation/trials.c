@@ -110,9 +110,7 @@ static void end(struct worker *w)
 {
     nd_loss_run_deinit(&w->run);
     nd_rerun_deinit(&w->cut);
-    free(w->is_given);
-    free(w->is_changed);
-    free(w->is_input_changed);
+    ND_FREE_ALL(w->is_given, w->is_changed, w->is_input_changed);
 }
 
 static enum nd_status found_output(void *context, size_t tensor, const struct nd_array *values,
@@ -199,21 +197,20 @@ static enum nd_status measure_sample(void *context, size_t worker, size_t k, str
     struct effects *effects = context;
     struct worker *w = &effects->workers[worker];
     size_t n_outputs = effects->n_outputs, n_samples = effects->study->n_effect_samples;
-    enum nd_status status = w->effects == NULL ? begin(w, effects, err) : ND_OK;
-    if (status == ND_OK)
-        status = nd_loss_run_sample(&w->run, nd_effect_sample(effects->study, k), true, err);
-    for (size_t o = 0; o < n_outputs && status == ND_OK; o++) {
+    ND_TRY(w->effects == NULL ? begin(w, effects, err) : ND_OK);
+    ND_TRY(nd_loss_run_sample(&w->run, nd_effect_sample(effects->study, k), true, err));
+    for (size_t o = 0; o < n_outputs; o++) {
         const struct nd_array *values = &w->run.values[effects->outputs[o]];
         double n = (double)values->n;
         effects->signal[k * n_outputs + o] = nd_mean_square(values) * n;
         effects->base[k * n_outputs + o] =
             nd_mean_square_between(values, nd_loss_real(&w->run, effects->outputs[o])) * n;
     }
-    for (size_t i = 0; i < effects->n_steps && status == ND_OK; i++) {
+    for (size_t i = 0; i < effects->n_steps; i++) {
         w->noise = effects->noise + (i * n_samples + k) * n_outputs;
-        status = measure_step(w, effects->steps[i], err);
+        ND_TRY(measure_step(w, effects->steps[i], err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- all samples ---- */
@@ -271,11 +268,7 @@ enum nd_status nd_measure_effects(struct nd_study *study, const size_t *steps, s
         *err = introduced;
     for (size_t i = 0; i < study->n_threads && effects.workers != NULL; i++)
         end(&effects.workers[i]);
-    free(effects.is_wanted);
-    free(effects.signal);
-    free(effects.base);
-    free(effects.noise);
-    free(effects.workers);
+    ND_FREE_ALL(effects.is_wanted, effects.signal, effects.base, effects.noise, effects.workers);
     return status;
 }
 
@@ -314,11 +307,7 @@ static void nd_trial_worker_end(struct nd_trial_worker *w)
     nd_loss_run_deinit(&w->run);
     nd_rerun_deinit(&w->cut);
     nd_array_deinit(&w->input);
-    free(w->is_given);
-    free(w->is_changed);
-    free(w->is_real);
-    free(w->given);
-    free(w->replaced);
+    ND_FREE_ALL(w->is_given, w->is_changed, w->is_real, w->given, w->replaced);
 }
 
 /* ---- the changed model ---- */
@@ -725,11 +714,6 @@ enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, si
         conclude_of_trials(&all, i);
     for (size_t i = 0; i < study->n_threads && all.workers != NULL; i++)
         nd_trial_worker_end(&all.workers[i]);
-    free(all.signal);
-    free(all.base);
-    free(all.noise);
-    free(all.watched_base);
-    free(all.watched);
-    free(all.workers);
+    ND_FREE_ALL(all.signal, all.base, all.noise, all.watched_base, all.watched, all.workers);
     return status;
 }

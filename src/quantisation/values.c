@@ -100,8 +100,7 @@ enum nd_status nd_loss_value_facts(const struct nd_loss_values *values, struct n
         n = sort_known(values, facts->sorted, scratch);
     bool has_all = facts->sorted != NULL && scratch != NULL;
     free(scratch);
-    if (!has_all)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(has_all, err);
     if (n == 0)
         return ND_OK;
     part_mask(facts->sorted, n, facts, &first, &facts->n);

@@ -39,15 +39,13 @@ static double *channel_sizes(const struct nd_array *real, const struct layout *l
 enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *ratio, struct nd_error *err)
 {
     struct layout layout = layout_of(real, axis);
-    double *sizes = channel_sizes(real, &layout);
+    ND_FREED double *sizes = channel_sizes(real, &layout);
     size_t first = 0, n = layout.n_channels;
-    if (sizes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(sizes != NULL, err);
     nd_series_sort(sizes, n);
     while (first < n && sizes[first] == 0)
         first++;
     *ratio = first < n ? sizes[n - 1] / sizes[first + (n - first) / 4] : NAN;
-    free(sizes);
     return ND_OK;
 }
 
@@ -92,10 +90,8 @@ static const struct nd_array *qvalues_of(const struct nd_exact_constant *constan
 enum nd_status nd_pair_hold(const struct nd_plan *plan, const struct nd_exact_constant *constant,
                             const struct nd_array *before, struct nd_error *err)
 {
-    enum nd_status status = nd_exact_hold(plan->graph, constant->real, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_exact_hold(plan->graph, qvalues_of(constant), err);
+    ND_TRY(nd_exact_hold(plan->graph, constant->real, err));
+    enum nd_status status = nd_exact_hold(plan->graph, qvalues_of(constant), err);
     if (status == ND_OK) {
         status = nd_exact_hold(plan->float_graph, before, err);
         if (status == ND_OK)

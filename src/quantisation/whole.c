@@ -1,6 +1,5 @@
 /* Remedies of the model as a whole: one kind of change in all layers that it concerns. Layers that share a
  * cause hide each other: no single one of them gives the accuracy back. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -55,12 +54,10 @@ static enum nd_status find_changes(struct nd_study *study, size_t kind, struct a
     size_t n_steps = study->plan->n_steps;
     attempt->search = (struct nd_search){study, nd_calloc(n_steps, sizeof *attempt->search.candidates), 0};
     attempt->remedy = (struct nd_whole_remedy){.kind = kinds[kind].kind, .text = kinds[kind].text};
-    enum nd_status status = attempt->search.candidates != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t s = 0; s < n_steps && status == ND_OK; s++)
+    ND_TRY(attempt->search.candidates != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t s = 0; s < n_steps; s++)
         if (study->out->layers[s].is_known)
-            status = nd_find_candidate(&attempt->search, s, kinds[kind].kind, err);
-    if (status != ND_OK)
-        return status;
+            ND_TRY(nd_find_candidate(&attempt->search, s, kinds[kind].kind, err));
     attempt->changes = join(&attempt->search, &attempt->n_changes, &attempt->remedy.n_layers);
     return attempt->changes != NULL ? ND_OK : nd_fail_memory(err);
 }

@@ -1,5 +1,4 @@
 /* `npudiff align`: options, what is printed while it works, exit code. docs/science/align.md. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,20 +213,17 @@ static const struct cli_option options[] = {
     OPT_TEXT(
         'c', "chipsets", struct values, chipsets, CLI_A_CHIPSET("NAME,NAME"),
         "chipsets that must give the same bits, such as gen1,gen3; their arithmetics (newest SDK) are used"),
-    OPT_TEXT(
-        'l', "layers", struct values, layers, CLI_A_TENSORS("WHICH"),
-        "give only these layers new scales: names or patterns of tensors with commas; auto: those with the "
-        "largest effect on the outputs first, as many as --budget allows (all)"),
-    OPT_LIST(
-        'd', "verify", struct values, load.devices, CLI_A_DEVICE,
-        "run the aligned model on this device and compare all tensors; at least two; 'npudiff devices' lists "
-        "them; may be repeated"),
+    OPT_TEXT('l', "layers", struct values, layers, CLI_A_TENSORS("WHICH"),
+             "give only these layers new scales: names or patterns of tensors with commas; auto: those with "
+             "the largest effect on the outputs first, as many as --budget allows (all)"),
+    OPT_LIST('d', "verify", struct values, load.devices, CLI_A_DEVICE,
+             "run the aligned model on this device and compare all tensors; at least two; 'npudiff devices' "
+             "lists them; may be repeated"),
     OPT_LIST('p', "probe", struct values, load.probes, CLI_A_PROBE,
              "inputs for the accuracy cost and for --verify; see 'npudiff probes'; may be repeated"),
-    OPT_LIST(
-        0, "fit", struct values, fit, CLI_A_PROBE,
-        "inputs that weights are rounded for, up to 8 samples: they should be none of those that measure the "
-        "accuracy cost; may be repeated (the first --probe)"),
+    OPT_LIST(0, "fit", struct values, fit, CLI_A_PROBE,
+             "inputs that weights are rounded for, up to 8 samples: they should be none of those that measure "
+             "the accuracy cost; may be repeated (the first --probe)"),
     OPT_FLAG(0, "no-equalise", struct values, no_equalise,
              "do not scale channels of two layers against each other; --encodings and --overrides imply it"),
     OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9,
@@ -258,40 +254,24 @@ const struct cli_command cmd_align = {
                 "[--verify DEVICE...] [-p PROBE...]",
     .details =
         "A chip multiplies the sum of a Conv, Gemm or MatMul with a number and rounds. Chips keep different "
-        "numbers "
-        "of bits of this number, so that their results differ. If the number is a power of two, and the "
-        "weights "
-        "fit 8 signed bits, all known chips give the same result. 'align' chooses such scales: either the "
-        "weights "
-        "or the output of a layer become coarser, by at most 2. Weights and biases are rounded anew, "
-        "up or down so that errors cancel on inputs like those of --fit. With --float and inputs, channels "
-        "between two layers are scaled against each other (equalised) where that gains 0.5 dB or more. Tensors "
-        "that share a scale today "
-        "continue "
-        "to share it.\n"
+        "numbers of bits of this number, so that their results differ. If the number is a power of two, and "
+        "the weights fit 8 signed bits, all known chips give the same result. 'align' chooses such scales: "
+        "either the weights or the output of a layer become coarser, by at most 2. Weights and biases are "
+        "rounded anew, up or down so that errors cancel on inputs like those of --fit. With --float and "
+        "inputs, channels between two layers are scaled against each other (equalised) where that gains 0.5 dB "
+        "or more. Tensors that share a scale today continue to share it.\n"
         "Then 'align' reads the new model and checks each layer. proven: the known arithmetics give the same "
-        "values "
-        "for every sum that the layer can have. as tested: not proven, but equal on all devices of --verify. "
-        "unknown: neither. DIFFERS: for some sums the arithmetics differ (-v shows one), or the devices do.\n"
+        "values for every sum that the layer can have. as tested: not proven, but equal on all devices of "
+        "--verify. unknown: neither. DIFFERS: for some sums the arithmetics differ (-v shows one), or the "
+        "devices do.\n"
         "--layers auto with --budget aligns the layers first whose difference between the chips has the "
-        "largest "
-        "effect on the outputs, as many as the budget allows. It prints the curve: the change in decibels, and "
-        "values "
-        "that "
-        "still differ. A refusal by --budget prints it, too.\n"
+        "largest effect on the outputs, as many as the budget allows. It prints the curve: the change in "
+        "decibels, and values that still differ. A refusal by --budget prints it, too.\n"
         "The accuracy cost is the signal-to-noise ratio of the outputs before and after, in exact arithmetic "
-        "on the "
-        "samples of -p. Without --float, the distance from the model as it was is printed.\n"
+        "on the samples of -p. Without --float, the distance from the model as it was is printed.\n"
         "Exit code 0: every layer is proven or tested; 1: a layer or a tensor differs, or the accuracy cost is "
-        "over "
-        "--budget (nothing is written then); 2: wrong usage, a file problem, or a model that cannot be "
-        "aligned; 4: no "
-        "layer is known to differ, but some are neither proven nor tested; 5: a device failed.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_MODEL,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+        "over --budget (nothing is written then); 2: wrong usage, a file problem, or a model that cannot be "
+        "aligned; 4: no layer is known to differ, but some are neither proven nor tested; 5: a device failed.",
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_MODEL, 1, 1),
 };

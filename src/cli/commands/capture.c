@@ -1,6 +1,5 @@
 /* `npudiff capture`: options, captures on several devices, exit code. docs/reference/devices.md. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -220,13 +219,12 @@ static const struct cli_option options[] = {
              "accept nodes of an NPU device that run on the CPU, and mark their tensors; without it such a "
              "device fails"),
     OPT_FLAG(0, "trust-options", struct values, trust_options,
-             "accept options in devices that may name files or load libraries, such as "
-             "'ep.context_file_path'; without it such a device is refused"),
+             "accept options in devices that may name files or load libraries, such as 'ep.context_file_path'; "
+             "without it such a device is refused"),
     OPT_ALLOW_NONFINITE(struct values),
     OPT_FORCE(struct values, "overwrite existing captures"),
     OPT_FLAG(0, "resume", struct values, resume,
-             "keep complete captures and make the missing ones; an interrupted run continues "
-             "where it stopped"),
+             "keep complete captures and make the missing ones; an interrupted run continues where it stopped"),
     OPT_FLAG(
         0, "clean", struct values, clean,
         "remove everything from phones and boards afterwards, also the libraries that the next run would need"),
@@ -272,11 +270,6 @@ const struct cli_command cmd_capture = {
                "A device that fails gives a capture, too. It is marked as failed and holds the reason and all "
                "samples that were complete.\n"
                "Exit code 0: all captures are complete; 2: wrong usage or a file problem; 5: a device failed.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_MODEL,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_MODEL, 1, 1),
 };

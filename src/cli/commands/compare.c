@@ -553,10 +553,8 @@ static const struct cli_option options[] = {
              "made with"),
     OPT_FLAG('a', "all", struct compare_values, all_tensors,
              "print the tables, list equal tensors, too, and print every list in full"),
-    OPT_VERBOSE(
-        struct compare_values,
-        "print the tables: every tensor that differs, signal, elements with the largest differences, where "
-        "they are, and gates that would pass"),
+    OPT_VERBOSE(struct compare_values, "print the tables: every tensor that differs, signal, elements with the "
+                                       "largest differences, where they are, and gates that would pass"),
     OPT_REPORT(struct compare_values),
     OPT_ANSWER_SCREEN(struct compare_values),
     {.name = NULL},
@@ -575,27 +573,21 @@ const struct cli_command cmd_compare = {
     .name = "compare",
     .role = CLI_FIND,
     .summary = "compare captures: equal devices, first difference, LSB, accuracy",
-    .synopsis =
-        "REF.h5 TEST.h5 ... [--bitwise] [--lsb N] [--ulp N] [--atol X] [--rtol X] | --config CAPTURE.h5 "
-        "[OTHER.h5 ...]",
+    .synopsis = "REF.h5 TEST.h5 ... [--bitwise] [--lsb N] [--ulp N] [--atol X] [--rtol X] | --config "
+                "CAPTURE.h5 [OTHER.h5 ...]",
     .details =
-        "Compares captures of one model, tensor by tensor and sample by sample. It says which devices "
-        "are equal in every bit, at which tensor the others begin to differ, by how much, and what that "
-        "does to accuracy. The first capture is the reference.\n"
+        "Compares captures of one model, tensor by tensor and sample by sample. It says which devices are "
+        "equal in every bit, at which tensor the others begin to differ, by how much, and what that does to "
+        "accuracy. The first capture is the reference.\n"
         "Without a gate every different bit counts. With gates every element must pass all of them.\n"
-        "With --config: chip, runtime, provider options, loaded libraries with their build ids, processor, "
-        "and the HTP configuration that 'npudiff capture --htp-config' stored; of several captures those "
-        "in which each one differs from the first. Each setting is marked 'can change bits' (the vendor's "
-        "documentation says so, or it was measured), 'performance only' or 'not known'.\n"
+        "With --config: chip, runtime, provider options, loaded libraries with their build ids, processor, and "
+        "the HTP configuration that 'npudiff capture --htp-config' stored; of several captures those in which "
+        "each one differs from the first. Each setting is marked 'can change bits' (the vendor's documentation "
+        "says so, or it was measured), 'performance only' or 'not known'.\n"
         "Exit code 0: same, or within the gates; 1: differs; 2: wrong usage or a file problem; 3: not "
         "comparable; 4: inconclusive, because outputs are NaN on both sides; 5: a device had failed.\n"
-        "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment limits the processor instructions that "
-        "npudiff uses. The result is the same.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_CAPTURE,
-    .min_operands = 1,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct compare_values),
-    .run = run,
+        "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment limits the processor instructions that npudiff "
+        "uses. The result is the same.",
+    CLI_TABLES(struct compare_values),
+    CLI_OPERANDS(CLI_VALUE_CAPTURE, 1, CLI_ANY_NUMBER),
 };

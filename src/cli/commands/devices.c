@@ -318,10 +318,9 @@ static const struct cli_option options[] = {
     OPT_FLAG(0, "no-phones", struct values, no_phones, "do not ask adb for phones; asking starts adb's server"),
     OPT_TEXT(0, "server", struct values, server, CLI_A_TEXT("HOST:PORT"),
              "list only the phones of adb's server at HOST:PORT, which a different machine runs"),
-    OPT_TEXT(
-        0, "check", struct values, check, CLI_A_DEVICE,
-        "try whether a runner keeps to the protocol: order, types, batches, large tensors, NaN, wrong names, a "
-        "damaged model, its end"),
+    OPT_TEXT(0, "check", struct values, check, CLI_A_DEVICE,
+             "try whether a runner keeps to the protocol: order, types, batches, large tensors, NaN, wrong "
+             "names, a damaged model, its end"),
     OPT_FLAG(0, "trust-options", struct values, trust_options,
              "with --check: accept a runner that is named by its path"),
     OPT_VERBOSE(struct values, "print all chipsets, and all forms of a device"),
@@ -342,16 +341,12 @@ const struct cli_command cmd_devices = {
     .summary = "list the devices that can be captured here, and what is missing",
     .synopsis = "[--check exec:RUNNER | --server HOST:PORT] [--no-phones] [--json]",
     .details =
-        "Lists how to write a device (-d of 'npudiff capture'), the chipsets that the simulator knows, "
-        "by alias, SM number and QNN's soc_model, the runners that are found, and the phones that adb knows, "
-        "with "
+        "Lists how to write a device (-d of 'npudiff capture'), the chipsets that the simulator knows, by "
+        "alias, SM number and QNN's soc_model, the runners that are found, and the phones that adb knows, with "
         "their chipsets. If adb is missing or a phone does not answer, the rest is listed.\n"
         "A runner is a program npudiff-runner-NAME in a folder of $NPUDIFF_RUNNERS (default "
         "${XDG_CACHE_HOME:-~/.cache}/npudiff/runners) or of PATH. --check exits with 5 when a trial fails.\n"
         "--server exits with 5 when the server cannot be reached, after 15 s at the latest.\n"
         "$NPUDIFF_ADB and $NPUDIFF_SSH name other programs than adb and ssh.",
-    .examples = examples,
-    .options = options,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
 };

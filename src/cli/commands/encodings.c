@@ -129,11 +129,10 @@ static int apply(const struct values *values, const struct nd_model *model,
     bool is_refused = values->strict && match.n_omitted > 0;
     bool is_other_model = !is_refused && n_unknown > 0 && n_unknown < n && !values->allow_unknown;
     if (is_other_model) {
-        exit_code =
-            cli_fail(CLI_E_ENCODINGS_MISMATCH, nd_encodings_path(encodings),
-                     "nothing was written: %zu of %zu encodings of '%s' are for tensors that '%s' does not "
-                     "have; --allow-unknown leaves them out",
-                     n_unknown, n, nd_encodings_path(encodings), nd_model_path(model));
+        exit_code = cli_fail(CLI_E_ENCODINGS_MISMATCH, nd_encodings_path(encodings),
+                             "nothing was written: %zu of %zu encodings of '%s' are for tensors that '%s' does "
+                             "not have; --allow-unknown leaves them out",
+                             n_unknown, n, nd_encodings_path(encodings), nd_model_path(model));
     } else if (is_refused) {
         fprintf(stderr, "npudiff: --strict: nothing was written, as %zu of %zu encodings cannot be applied\n",
                 match.n_omitted, n);
@@ -314,12 +313,7 @@ const struct cli_command cmd_encodings = {
         "captured values is at the lowest or highest value (saturation) and how much of the range is used.\n"
         "Exit code 0: same, or done; 1: diff and check found a difference, or a missing encoding; 2: wrong "
         "usage or a file problem.",
-    .examples = examples,
-    .options = options,
+    CLI_TABLES(struct values),
     .actions = action_names,
-    .operand = CLI_VALUE_FILE,
-    .min_operands = 1,
-    .max_operands = 3,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_OPERANDS(CLI_VALUE_FILE, 1, 3),
 };

@@ -6,7 +6,6 @@
 #include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
@@ -167,8 +166,8 @@ static int check(const struct values *values)
     if (!values->answer.json)
         return cli_usage_error("explain", "--part needs --json");
     if (values->merge.n > 0 || values->report != NULL || values->identify || values->answer.quiet)
-        return cli_usage_error("explain", "--part excludes --merge, --report, --identify and --quiet: a part "
-                                          "has no verdict");
+        return cli_usage_error(
+            "explain", "--part excludes --merge, --report, --identify and --quiet: a part has no verdict");
     return 0;
 }
 
@@ -237,8 +236,8 @@ static const struct cli_option options[] = {
     OPT_TEXT(0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
              "the ONNX model that was captured (found by the path and the digest that the captures state)"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
-             "the model before quantisation: splits the output error into quantisation and the chip's part. "
-             "If the captures are of this model, only the types of their floats are examined"),
+             "the model before quantisation: splits the output error into quantisation and the chip's part. If "
+             "the captures are of this model, only the types of their floats are examined"),
     OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE_NAME,
              "examine this probe (the one with the most samples that all captures hold)"),
     OPT_LIST(0, "untouched", struct values, untouched, CLI_A_CAPTURE,
@@ -250,14 +249,12 @@ static const struct cli_option options[] = {
                 "measure each layer's own effect on the outputs with N samples; each sample is one run of the "
                 "model per layer; 0 skips it (16)"),
     OPT_THREADS(struct values),
-    OPT_NUMBER(
-        0, "memory", struct values, memory_mib, "MIB", 16, 1 << 20,
-        "hold as many samples and weights at a time as fit into this much memory, at least one sample; other "
-        "weights are read again when they are needed (1024)"),
+    OPT_NUMBER(0, "memory", struct values, memory_mib, "MIB", 16, 1 << 20,
+               "hold as many samples and weights at a time as fit into this much memory, at least one sample; "
+               "other weights are read again when they are needed (1024)"),
     OPT_PART(
         struct values,
-        "evaluate only part K of N of the samples and print it for --merge; needs --json; the exit code is "
-        "0"),
+        "evaluate only part K of N of the samples and print it for --merge; needs --json; the exit code is 0"),
     OPT_LIST(0, "merge", struct values, merge, CLI_A_FILE("FILE"),
              "take the evaluation from this part; give all N parts, with the models, captures and options that "
              "they were made with"),
@@ -291,31 +288,25 @@ const struct cli_command cmd_explain = {
     .role = CLI_FIND,
     .summary = "say whether a device is healthy, and which layer is faulty",
     .synopsis = "[--quantised MODEL] [--float MODEL] CAPTURE.h5 ... [-p PROBE] [--samples N]",
-    .details =
-        "Says of every device whether its layers compute what they should:\n"
-        "HEALTHY: every layer follows known arithmetic. A layer whose arithmetic is not known counts "
-        "as healthy if its values are within 1 LSB of exact rounding, without a bias (not with --strict).\n"
-        "FAULTY: a layer has a fault; the layer and the fault are named. Either the fault predicts the "
-        "wrong values, or no rounding can explain them.\n"
-        "UNEXPLAINED: a layer does not follow known arithmetic, and nothing proves a fault.\n"
-        "INCONCLUSIVE: some layers could not be examined.\n"
-        "npudiff computes each layer exactly from the values that its inputs had on the device. So a "
-        "layer is never blamed for an error that an earlier layer passed on. The chipset in the capture "
-        "says which arithmetic is expected: v69 or v73 of Qualcomm's HTP, or the floats of a CPU. "
-        "Before it blames a layer, npudiff tries layers that the provider runs as one, scales that the "
-        "provider forces, and differences from run to run.\n"
-        "It also warns when captures do not fit the model: other scales or zero points, other types, "
-        "values that never change. These warnings do not change the exit code.\n"
-        "With --identify every value is compared with a table of arithmetics. The result is the set "
-        "that remains possible: 'single', 'several', 'none' with the nearest one, or 'too-few' values.\n"
-        "Exit code 0: healthy; 1: faulty or unexplained; 2: wrong usage or a file problem; 3: captures "
-        "of a different model or of different inputs; 4: inconclusive; 5: a device had failed. The "
-        "worst device decides, in the order failed, faulty, unexplained, inconclusive, healthy.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_CAPTURE,
-    .min_operands = 1,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    .details = "Says of every device whether its layers compute what they should:\n"
+               "HEALTHY: every layer follows known arithmetic. A layer whose arithmetic is not known counts as "
+               "healthy if its values are within 1 LSB of exact rounding, without a bias (not with --strict).\n"
+               "FAULTY: a layer has a fault; the layer and the fault are named. Either the fault predicts the "
+               "wrong values, or no rounding can explain them.\n"
+               "UNEXPLAINED: a layer does not follow known arithmetic, and nothing proves a fault.\n"
+               "INCONCLUSIVE: some layers could not be examined.\n"
+               "npudiff computes each layer exactly from the values that its inputs had on the device. So a "
+               "layer is never blamed for an error that an earlier layer passed on. The chipset in the capture "
+               "says which arithmetic is expected: v69 or v73 of Qualcomm's HTP, or the floats of a CPU. "
+               "Before it blames a layer, npudiff tries layers that the provider runs as one, scales that the "
+               "provider forces, and differences from run to run.\n"
+               "It also warns when captures do not fit the model: other scales or zero points, other types, "
+               "values that never change. These warnings do not change the exit code.\n"
+               "With --identify every value is compared with a table of arithmetics. The result is the set "
+               "that remains possible: 'single', 'several', 'none' with the nearest one, or 'too-few' values.\n"
+               "Exit code 0: healthy; 1: faulty or unexplained; 2: wrong usage or a file problem; 3: captures "
+               "of a different model or of different inputs; 4: inconclusive; 5: a device had failed. The "
+               "worst device decides, in the order failed, faulty, unexplained, inconclusive, healthy.",
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_CAPTURE, 1, CLI_ANY_NUMBER),
 };

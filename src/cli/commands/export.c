@@ -144,8 +144,7 @@ static const struct cli_option options[] = {
              "aihub: the probe to export (the only one)"),
     OPT_FLAG(0, "outputs", struct export_values, outputs,
              "aihub: write what the device computed: the model's outputs, or all tensors if the capture does "
-             "not say "
-             "which are outputs (this is the default)"),
+             "not say which are outputs (this is the default)"),
     OPT_FLAG(0, "inputs", struct export_values, inputs, "aihub: write the inputs of the run"),
     OPT_FORCE(struct export_values, "overwrite existing files"),
     OPT_ANSWER_PLAIN(struct export_values),
@@ -165,24 +164,17 @@ const struct cli_command cmd_export = {
     .name = "export",
     .role = CLI_FILES,
     .summary = "write a capture's tensors, or what differs, for a different tool",
-    .synopsis = "aihub CAPTURE.h5 -o OUT.h5 | "
-                "model-explorer MODEL.onnx RESULT.json|CAPTURE.h5 ... -o FOLDER",
-    .details =
-        "aihub: writes a dataset that Qualcomm AI Hub's client reads and uploads: names, types and shapes as "
-        "in the capture, one array per sample. Quantised values stay quantised. Types that HDF5 lacks "
-        "(bfloat16, 8-bit floats, 4-bit integers) are an error.\n"
-        "model-explorer: writes a file for each device and measure that Google's Model Explorer shows over the "
-        "graph of the model: verdict, share of values that differ, largest difference in LSB; layer "
-        "(healthy, unexplained, faulty), share of values that differ because of the layer, and its effect on "
-        "the outputs. RESULT.json: what compare, explain or run printed with --json. CAPTURE.h5: several are "
-        "compared with the first, and all are explained.\n"
-        "Exit code 0: written; 2: something is missing or cannot be written.",
-    .examples = examples,
-    .options = options,
+    .synopsis = "aihub CAPTURE.h5 -o OUT.h5 | model-explorer MODEL.onnx RESULT.json|CAPTURE.h5 ... -o FOLDER",
+    .details = "aihub: writes a dataset that Qualcomm AI Hub's client reads and uploads: names, types and "
+               "shapes as in the capture, one array per sample. Quantised values stay quantised. Types that "
+               "HDF5 lacks (bfloat16, 8-bit floats, 4-bit integers) are an error.\n"
+               "model-explorer: writes a file for each device and measure that Google's Model Explorer shows "
+               "over the graph of the model: verdict, share of values that differ, largest difference in LSB; "
+               "layer (healthy, unexplained, faulty), share of values that differ because of the layer, and "
+               "its effect on the outputs. RESULT.json: what compare, explain or run printed with --json. "
+               "CAPTURE.h5: several are compared with the first, and all are explained.\n"
+               "Exit code 0: written; 2: something is missing or cannot be written.",
+    CLI_TABLES(struct export_values),
     .actions = action_names,
-    .operand = CLI_VALUE_CAPTURE,
-    .min_operands = 2,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct export_values),
-    .run = run,
+    CLI_OPERANDS(CLI_VALUE_CAPTURE, 2, CLI_ANY_NUMBER),
 };

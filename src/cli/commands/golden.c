@@ -211,11 +211,10 @@ static int make_plan(struct regression *regression)
         return cli_report_error(&err);
     size_t n_left_out = regression->plan.n_without_runtime;
     if (n_left_out > 0)
-        fprintf(
-            stderr,
-            "npudiff: %zu %s of the model not captured again: the device takes no runtime (an emulated one, or "
-            "a reference)\n",
-            n_left_out, n_left_out == 1 ? "entry is" : "entries are");
+        fprintf(stderr,
+                "npudiff: %zu %s of the model not captured again: the device takes no runtime (an emulated "
+                "one, or a reference)\n",
+                n_left_out, n_left_out == 1 ? "entry is" : "entries are");
     regression->paths = calloc(regression->plan.n > 0 ? regression->plan.n : 1, sizeof *regression->paths);
     if (regression->paths == NULL)
         return cli_fail_memory();
@@ -537,10 +536,10 @@ static int check_usage(const struct golden_values *values, int action, size_t n_
         return cli_usage_error("golden", "'golden %s' takes %s", actions[action].name,
                                actions[action].operands);
     if (values->report != NULL && action != CHECK && action != DIFF && action != HISTORY)
-        return cli_usage_error("golden",
-                               "--report belongs to 'golden check', 'golden diff' and 'golden history', not to "
-                               "'golden %s'",
-                               actions[action].name);
+        return cli_usage_error(
+            "golden",
+            "--report belongs to 'golden check', 'golden diff' and 'golden history', not to 'golden %s'",
+            actions[action].name);
     int checked = cli_report_check(values->report);
     if (checked != 0 || action != CHECK)
         return checked;
@@ -617,10 +616,8 @@ static const struct cli_option options[] = {
                "N (all)"),
     OPT_FLAG(0, "dry-run", struct golden_values, dry_run,
              "prune: print what would be removed, and remove nothing"),
-    OPT_VERBOSE(
-        struct golden_values,
-        "check, diff: list every tensor that differs; list: all entries with their notes; history: every "
-        "step, and the tensors that changed"),
+    OPT_VERBOSE(struct golden_values, "check, diff: list every tensor that differs; list: all entries with "
+                                      "their notes; history: every step, and the tensors that changed"),
     OPT_TEXT(0, "report", struct golden_values, report, CLI_A_FILE("FILE.html"),
              "check, diff, history: also write the result as a page for a browser; overwrites an older report"),
     OPT_ANSWER_COLOR(struct golden_values),
@@ -641,8 +638,8 @@ const struct cli_command cmd_golden = {
     .name = "golden",
     .role = CLI_JUDGE,
     .summary = "keep accepted captures, say what changed since, and make bundles",
-    .synopsis = "add|list|check|diff|history|prune STORE [CAPTURE.h5 ... | ENTRY ENTRY] | bundle CAPTURE.h5 "
-                "-o FILE.json",
+    .synopsis = "add|list|check|diff|history|prune STORE [CAPTURE.h5 ... | ENTRY ENTRY] | bundle CAPTURE.h5 -o "
+                "FILE.json",
     .details =
         "A golden store is a folder of captures that somebody accepted.\n"
         "add STORE CAPTURE.h5 ...: verifies captures and stores them.\n"
@@ -660,19 +657,12 @@ const struct cli_command cmd_golden = {
         "prune STORE: removes files that interrupted commands left behind, and captures without an entry.\n"
         "bundle CAPTURE.h5 -o FILE.json: writes a few kilobytes for 'npudiff triage': the device, its runtime, "
         "options and host, and one digest per tensor and probe. Names of tensors and probes are replaced by "
-        "the "
-        "start of their SHA-256; only a golden store that has the names can find them again. The bundle holds "
-        "no "
-        "inputs, outputs, labels, shapes, operators, paths or logs.\n"
+        "the start of their SHA-256; only a golden store that has the names can find them again. The bundle "
+        "holds no inputs, outputs, labels, shapes, operators, paths or logs.\n"
         "Exit code 0: same; 1: differs; 2: wrong usage, a file problem, or a damaged entry; 3: no entry of "
         "that model and probe, or only an entry that cannot be right; 4: two things changed; 5: a device "
         "failed.",
-    .examples = examples,
-    .options = options,
+    CLI_TABLES(struct golden_values),
     .actions = action_names,
-    .operand = CLI_VALUE_CAPTURE,
-    .min_operands = 2,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct golden_values),
-    .run = run,
+    CLI_OPERANDS(CLI_VALUE_CAPTURE, 2, CLI_ANY_NUMBER),
 };

@@ -622,10 +622,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    OPT_FLAG(
-        'l', "list", struct values, list,
-        "list the tensors instead: the datasets of a capture, under the names that h5ls and h5py show; of a "
-        "model the tensors that a capture records"),
+    OPT_FLAG('l', "list", struct values, list,
+             "list the tensors instead: the datasets of a capture, under the names that h5ls and h5py show; of "
+             "a model the tensors that a capture records"),
     OPT_FLAG('a', "all", struct values, all, "with --list: also list tables, digests and logs"),
     OPT_TEXT(0, "log", struct values, log, CLI_A_TEXT("NAME"),
              "print one stored log instead: 'onnxruntime', 'stdout' or 'profile'"),
@@ -647,17 +646,11 @@ const struct cli_command cmd_info = {
     .role = CLI_FILES,
     .summary = "show what a capture or a model holds: device, probes, tensors",
     .synopsis = "CAPTURE.h5|MODEL.onnx [--list [--all]] [--log NAME]",
-    .details =
-        "Prints device, runtime, model, host, placement and probes. If the device failed, it prints "
-        "where and why.\n"
-        "With --list it lists the datasets with type, shape and size. For an ONNX model it lists the "
-        "tensors that a capture records, with operators, type, quantisation, and with -v the ONNX tensor "
-        "that is made visible.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_CAPTURES_OR_MODEL,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    .details = "Prints device, runtime, model, host, placement and probes. If the device failed, it prints "
+               "where and why.\n"
+               "With --list it lists the datasets with type, shape and size. For an ONNX model it lists the "
+               "tensors that a capture records, with operators, type, quantisation, and with -v the ONNX "
+               "tensor that is made visible.",
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_CAPTURES_OR_MODEL, 1, 1),
 };

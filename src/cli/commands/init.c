@@ -317,15 +317,9 @@ const struct cli_command cmd_init = {
     .role = CLI_JUDGE,
     .summary = "write a first campaign for 'npudiff qualify', with comments",
     .synopsis = "MODEL.onnx [-o CAMPAIGN.yaml] [--float MODEL] [-d DEVICE ...] [-p PROBE ...]",
-    .details =
-        "Writes a campaign for the model and the devices that there are. Comments say what each line means and "
-        "what else is possible. Edit it, then run it with 'npudiff qualify'.\n"
-        "Exit code 0: written; 2: wrong usage or a file problem.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_MODEL,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    .details = "Writes a campaign for the model and the devices that there are. Comments say what each line "
+               "means and what else is possible. Edit it, then run it with 'npudiff qualify'.\n"
+               "Exit code 0: written; 2: wrong usage or a file problem.",
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_MODEL, 1, 1),
 };

@@ -237,9 +237,8 @@ static const struct cli_option options[] = {
     OPT_REAL(0, "suspect-cv", struct values, suspect_cv, "X", 1e-6, 10,
              "the series is 'not steady' when the upper end of the interval of its coefficient of variation is "
              "above X (0.15)"),
-    OPT_VERBOSE(struct values,
-                "print everything: percentiles, intervals, the tests for two kinds of run, and how "
-                "often the rule is wrong"),
+    OPT_VERBOSE(struct values, "print everything: percentiles, intervals, the tests for two kinds of run, and "
+                               "how often the rule is wrong"),
     OPT_REPORT(struct values),
     OPT_ANSWER_COLOR(struct values),
     {.name = NULL},
@@ -269,11 +268,6 @@ const struct cli_command cmd_latency = {
         "A verdict needs 200 runs; very strong evidence (p below 1e-6) needs fewer.\n"
         "Exit code 0: unimodal; 1: suspect, which is any other verdict, or slow runs with different values; 2: "
         "wrong usage or a file problem; 4: no verdict, because there are too few runs or none.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_CAPTURE,
-    .min_operands = 1,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_CAPTURE, 1, CLI_ANY_NUMBER),
 };

@@ -9,7 +9,6 @@
 #include "cli/options/commands.h"
 #include "cli/options/fleet.h"
 #include "cli/options/workload.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
@@ -217,9 +216,8 @@ static const struct cli_option options[] = {
     OPT_JOBS(struct values, "ask N devices at the same time; their times are then less exact (1)"),
     OPT_TIME_LIMIT(struct values, "stop a device after S seconds (3600)"),
     OPT_AGENT(struct values),
-    OPT_VERBOSE(struct values,
-                "print everything: chipset by operator, the pieces and their inputs and outputs, "
-                "all nodes that left the NPU, and the nodes whose place is unknown"),
+    OPT_VERBOSE(struct values, "print everything: chipset by operator, the pieces and their inputs and "
+                               "outputs, all nodes that left the NPU, and the nodes whose place is unknown"),
     OPT_REPORT(struct values),
     OPT_ANSWER_COLOR(struct values),
     {.name = NULL},
@@ -247,11 +245,6 @@ const struct cli_command cmd_placement = {
                "and outputs, which runs on the CPU as intended.\n"
                "Exit code 0: all nodes run on the NPU; 1: some nodes of an NPU device do not; 2: wrong usage "
                "or a file problem; 3: a capture is of a different model; 5: a device failed.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_CAPTURES_OR_MODEL,
-    .min_operands = 1,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_CAPTURES_OR_MODEL, 1, CLI_ANY_NUMBER),
 };

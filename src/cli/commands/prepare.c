@@ -172,11 +172,6 @@ const struct cli_command cmd_prepare = {
                "it does so only without inner tensors, give --tensors outputs.\n"
                "Exit code 0: made; 2: wrong usage or a file problem; 5: the provider refuses the model or "
                "leaves nodes to the CPU.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_MODEL,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_MODEL, 1, 1),
 };

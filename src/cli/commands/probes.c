@@ -51,8 +51,5 @@ const struct cli_command cmd_probes = {
     .summary = "list the built-in probes, and how to name your own data",
     .synopsis = "[--json]",
     .details = "A probe is a named set of fixed inputs: -p of 'npudiff capture'.",
-    .examples = examples,
-    .options = options,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
 };

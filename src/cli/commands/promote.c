@@ -1,5 +1,4 @@
 /* `npudiff promote`: which layers more bits help, and a model with them. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands/export_scales.h"
@@ -98,12 +97,12 @@ static int check_values(const struct values *values)
 {
     const struct cli_exports exports = {values->encodings, values->overrides, values->force};
     if (values->load.float_model == NULL)
-        return cli_usage_error("promote",
-                               "--float FLOAT.onnx is needed: the model before quantisation says what "
-                               "is an error, and what its weights were");
+        return cli_usage_error("promote", "--float FLOAT.onnx is needed: the model before quantisation says "
+                                          "what is an error, and what its weights were");
     if (values->load.devices.n == 0)
-        return cli_usage_error("promote", "-d DEVICE is needed: every proposal is measured on it; 'npudiff "
-                                          "devices' lists devices");
+        return cli_usage_error(
+            "promote",
+            "-d DEVICE is needed: every proposal is measured on it; 'npudiff devices' lists devices");
     if (values->load.probes.n == 0)
         return cli_usage_error("promote", "-p PROBE is needed: the inputs that gains are measured with");
     if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
@@ -144,10 +143,9 @@ static const struct cli_option options[] = {
              "write the promoted model to this file"),
     OPT_TEXT(0, "encodings", struct values, encodings, CLI_A_FILE("FILE.json"),
              "also write its scales as AIMET encodings (1.0.0), which QNN's converters read"),
-    OPT_TEXT(
-        0, "overrides", struct values, overrides, CLI_A_FILE("FILE.json"),
-        "also write them as TensorQuantOverrides of ONNX Runtime's quantiser, with the conversions between "
-        "8 and 16 bits (without biases)"),
+    OPT_TEXT(0, "overrides", struct values, overrides, CLI_A_FILE("FILE.json"),
+             "also write them as TensorQuantOverrides of ONNX Runtime's quantiser, with the conversions "
+             "between 8 and 16 bits (without biases)"),
     OPT_FORCE(struct values, "overwrite existing files"),
     OPT_LOAD(struct values),
     OPT_VERBOSE(struct values, "print all proposals, too, and why they were not kept"),
@@ -167,29 +165,20 @@ const struct cli_command cmd_promote = {
     .name = "promote",
     .role = CLI_MEND,
     .summary = "give more bits to the few layers where they help, measured",
-    .synopsis =
-        "MODEL.onnx --float FLOAT.onnx -d DEVICE [-d DEVICE...] -p PROBE [-o PROMOTED.onnx] [--layers N] "
-        "[--budget PERCENT]",
+    .synopsis = "MODEL.onnx --float FLOAT.onnx -d DEVICE [-d DEVICE...] -p PROBE [-o PROMOTED.onnx] [--layers "
+                "N] [--budget PERCENT]",
     .details =
         "'promote' computes for each layer by how much the outputs come nearer to the float model with 16 bits "
         "for what the layer makes, or with one scale for each channel of its weights, and what that costs. It "
         "tries the changes with the largest gain for their cost first: it puts each into the model, with "
         "conversions between 8 and 16 bits around it and biases rounded anew, and runs the model on all "
-        "devices "
-        "of -d. A change stays if the outputs of every device come nearer to the float model by 0.05 dB or "
-        "more. Other changes are taken out again and not shown (-v shows them).\n"
+        "devices of -d. A change stays if the outputs of every device come nearer to the float model by 0.05 "
+        "dB or more. Other changes are taken out again and not shown (-v shows them).\n"
         "What reads or makes a tensor of 16 bits computes with 16 bits as a whole. So the cost of a layer "
         "includes the multiply-adds of its neighbours, and the copies of their other inputs.\n"
         "Exit code 0: at least one layer is promoted; 1: nothing helps, and nothing is written; 2: wrong "
-        "usage, a "
-        "file problem, or a model that has nothing to promote; 3: the float model is a different one; 5: a "
-        "device "
-        "failed with the model as it is.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_MODEL,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+        "usage, a file problem, or a model that has nothing to promote; 3: the float model is a different one; "
+        "5: a device failed with the model as it is.",
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_MODEL, 1, 1),
 };

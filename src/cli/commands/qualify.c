@@ -8,7 +8,6 @@
 #include "cli/commands/report_file.h"
 #include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
@@ -243,36 +242,32 @@ static const char *const engines[] = {"tasks", "slurm", "snakemake", "make", "gi
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"),
              "the folder for captures and results (the campaign's 'output')"),
-    OPT_FLAG(
-        0, "plan", struct values, plan,
-        "capture nothing; print what the campaign takes: tasks, time, disk, memory, and which tasks are done; "
-        "with -v every task with its estimate, and where that is from"),
+    OPT_FLAG(0, "plan", struct values, plan,
+             "capture nothing; print what the campaign takes: tasks, time, disk, memory, and which tasks are "
+             "done; with -v every task with its estimate, and where that is from"),
     OPT_FLAG(0, "suggest", struct values, suggest,
              "print the strictest policy that the captures pass, as YAML for the campaign; the campaign needs "
              "no policy; the exit code is 0"),
     OPT_FORCE(struct values, "capture and judge everything again"),
-    OPT_CHOICE(
-        0, "emit", struct values, emit, "ENGINE", engines,
-        "print the tasks that are not done as a script for many machines, and run nothing: lines for a shell, "
-        "jobs for Slurm, a Snakefile, a Makefile, a workflow of GitHub Actions"),
+    OPT_CHOICE(0, "emit", struct values, emit, "ENGINE", engines,
+               "print the tasks that are not done as a script for many machines, and run nothing: lines for a "
+               "shell, jobs for Slurm, a Snakefile, a Makefile, a workflow of GitHub Actions"),
     OPT_LIST(0, "from", struct values, from, CLI_A_FOLDER("DIR"),
              "with --plan or --emit: use also the times of an earlier campaign's folder; may be repeated"),
     OPT_NUMBER(0, "explain-parts", struct values, explain_parts, "N", 1, 1000,
                "with --plan or --emit: make each explanation of N tasks, each with a part of the samples, and "
-               "one that "
-               "merges them; with --task: as the task was printed (1)"),
+               "one that merges them; with --task: as the task was printed (1)"),
     OPT_TEXT(0, "task", struct values, task, CLI_A_TEXT("FILE"),
              "do one task: make this file of DIR; the lines that --emit prints have this"),
     OPT_TEXT(0, "key", struct values, key, CLI_A_TEXT("KEY"),
              "with --task: end with an error if the task is not the one that was printed, because npudiff, a "
-             "model, a "
-             "probe, a runtime or the campaign is a different one here"),
+             "model, a probe, a runtime or the campaign is a different one here"),
     OPT_JOBS(struct values, "run N devices of this computer at the same time; their latencies are then less "
                             "exact (1). Phones and boards always run at the same time"),
     OPT_THREADS(struct values),
-    OPT_VERBOSE(struct values,
-                "print all tables: accuracy with intervals, every gate that does not hold; result.txt "
-                "has them, too"),
+    OPT_VERBOSE(
+        struct values,
+        "print all tables: accuracy with intervals, every gate that does not hold; result.txt has them, too"),
     OPT_REPORT(struct values),
     OPT_ANSWER_SCREEN(struct values),
     {.name = NULL},
@@ -300,23 +295,14 @@ const struct cli_command cmd_qualify = {
         "policy for each device. It writes DIR/result.json, result.txt, result.csv and junit.xml. If nothing "
         "has changed, the result is that of the last run. After an interruption the same command continues.\n"
         "--emit cuts the campaign into tasks for many machines that share DIR: a line for each capture, "
-        "comparison and "
-        "explanation, and one that judges. The result is, byte for byte, that of one 'npudiff qualify' with "
-        "these "
-        "captures. docs/guides/cluster.md has examples.\n"
+        "comparison and explanation, and one that judges. The result is, byte for byte, that of one 'npudiff "
+        "qualify' with these captures. docs/guides/cluster.md has examples.\n"
         "--plan says what the tasks take. An estimate is what the same task took before, in DIR or in a folder "
-        "of "
-        "--from: the same model on the same device, else on a device of the same kind, by the number of "
-        "samples. "
-        "For a model that was never captured it is a default, which may be far off.\n"
+        "of --from: the same model on the same device, else on a device of the same kind, by the number of "
+        "samples. For a model that was never captured it is a default, which may be far off.\n"
         "Exit code 0: every gate passed; 1: a gate failed; 2: wrong usage, a file problem, or a campaign with "
         "a mistake; 3: something cannot be compared; 4: too few samples for a question; 5: a device failed. Of "
         "several results the worst decides, in the order 2, 5, 3, 1, 4.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_FILE,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_FILE, 1, 1),
 };

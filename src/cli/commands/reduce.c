@@ -1,6 +1,4 @@
 /* `npudiff reduce`: the smallest part of a model that still fails. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -221,11 +219,6 @@ const struct cli_command cmd_reduce = {
         "Exit code 0: a smaller part was found; 1: the model fails, but no smaller part does; 2: wrong usage "
         "or a file problem; 4: the whole model does not fail or differ on this device; 5: the device failed "
         "before it saw the model.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_MODEL,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_MODEL, 1, 1),
 };

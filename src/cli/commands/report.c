@@ -5,7 +5,6 @@
 #include "cli/commands/report_documents.h"
 #include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
-#include "cli/terminal/output.h"
 
 struct values {
     const char *output;
@@ -49,10 +48,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.html"),
              "write the page to this file (report.html); overwrites an older report"),
-    OPT_TEXT(
-        0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
-        "the ONNX model that was captured (found by the path and the digest that the captures state): shows "
-        "also which layer introduces a difference, and where nodes ran"),
+    OPT_TEXT(0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
+             "the ONNX model that was captured (found by the path and the digest that the captures state): "
+             "shows also which layer introduces a difference, and where nodes ran"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
              "the model before quantisation: also shows how much of the error is quantisation"),
     OPT_TEXT(0, "title", struct values, title, CLI_A_TEXT("TEXT"), "the title of the page (the model's name)"),
@@ -76,25 +74,14 @@ const struct cli_command cmd_report = {
     .role = CLI_FIND,
     .summary = "make one HTML page of captures or results, to pass on",
     .synopsis = "REF.h5 TEST.h5 ... | RESULT.json ... | FOLDER [-o report.html]",
-    .details =
-        "Writes one HTML file that needs no network: the verdict, a heat map of tensors and devices, "
-        "the flow of the "
-        "error through the model, the error budget, samples and accuracy, and where the model ran. A "
-        "view whose data "
-        "is not there says which command gives it.\n"
-        "REF.h5 TEST.h5: compares the captures and, where their model is found, explains them, too.\n"
-        "RESULT.json: what compare, explain, placement, latency, golden check, golden diff, golden history, "
-        "qualify, "
-        "align or promote "
-        "printed with "
-        "--json; one of each command.\n"
-        "FOLDER: the folder of 'npudiff qualify'.\n"
-        "Exit code 0: the page is written, whatever it says; 2: trouble.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_CAPTURE,
-    .min_operands = 1,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    .details = "Writes one HTML file that needs no network: the verdict, a heat map of tensors and devices, "
+               "the flow of the error through the model, the error budget, samples and accuracy, and where the "
+               "model ran. A view whose data is not there says which command gives it.\n"
+               "REF.h5 TEST.h5: compares the captures and, where their model is found, explains them, too.\n"
+               "RESULT.json: what compare, explain, placement, latency, golden check, golden diff, golden "
+               "history, qualify, align or promote printed with --json; one of each command.\n"
+               "FOLDER: the folder of 'npudiff qualify'.\n"
+               "Exit code 0: the page is written, whatever it says; 2: trouble.",
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_CAPTURE, 1, CLI_ANY_NUMBER),
 };

@@ -1,7 +1,6 @@
 /* Which captures --resume continues, keeps, or refuses. */
 #include "cli/commands/resume_folders.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

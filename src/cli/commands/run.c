@@ -314,22 +314,19 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 static const struct cli_option options[] = {
     OPT_LIST('d', "device", struct values, devices, CLI_A_DEVICE,
              "run on this device, such as cpu, htp-sim:gen3 or adb:SERIAL; 'npudiff devices' lists them; the "
-             "first one "
-             "is the reference; may be repeated"),
-    OPT_LIST(
-        'p', "probe", struct values, probes, CLI_A_PROBE,
-        "feed these inputs: zeros, ones, ramp, uniform[:N[:SEED]], ties[:N], or your own as NAME=PATH; may be "
-        "repeated (zeros, ones, ramp and uniform)"),
+             "first one is the reference; may be repeated"),
+    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+             "feed these inputs: zeros, ones, ramp, uniform[:N[:SEED]], ties[:N], or your own as NAME=PATH; "
+             "may be repeated (zeros, ones, ramp and uniform)"),
     OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"),
              "the folder for the captures (captures)"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
              "the model before quantisation: splits the output error into quantisation and the chip's part"),
     OPT_TENSORS(struct values,
                 "record these tensors: all, outputs, none, or name patterns separated by commas (all)"),
-    OPT_LIST(
-        0, "lsb", struct values, lsb, CLI_A_TEXT("N[,NAME:N...]"),
-        "accept differences of at most N LSB; NAME:N sets a different limit for the tensors with this name or "
-        "pattern (every difference counts)"),
+    OPT_LIST(0, "lsb", struct values, lsb, CLI_A_TEXT("N[,NAME:N...]"),
+             "accept differences of at most N LSB; NAME:N sets a different limit for the tensors with this "
+             "name or pattern (every difference counts)"),
     OPT_NUMBER(
         0, "repeats", struct values, repeats, "N", 1, 10000,
         "run every sample N times (once, and a few samples again, to see whether the device repeats itself)"),
@@ -363,21 +360,12 @@ const struct cli_command cmd_run = {
     .synopsis = "MODEL.onnx -d DEVICE -d DEVICE [-d ...] [-p PROBE ...] [-o DIR]",
     .details =
         "Runs the model on each device, compares the devices with the first one, and explains the differences: "
-        "the "
-        "commands capture, compare and explain, one after the other. A single device is only explained. A "
-        "model that "
-        "is not quantised is only compared.\n"
+        "the commands capture, compare and explain, one after the other. A single device is only explained. A "
+        "model that is not quantised is only compared.\n"
         "The captures stay in the folder; 'npudiff compare' and 'npudiff explain' have more options for them.\n"
         "Exit code 0: the devices are the same, or within --lsb, and healthy; 1: they differ, or one is faulty "
-        "or "
-        "unexplained; 2: wrong usage or a file problem; 3: not comparable; 4: inconclusive; 5: a device "
-        "failed. Of "
-        "several results the worst decides, in the order 2, 5, 3, 1, 4.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_MODEL,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+        "or unexplained; 2: wrong usage or a file problem; 3: not comparable; 4: inconclusive; 5: a device "
+        "failed. Of several results the worst decides, in the order 2, 5, 3, 1, 4.",
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_MODEL, 1, 1),
 };

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "cli/options/commands.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
@@ -403,11 +402,7 @@ const struct cli_command cmd_runtimes = {
                "remove ID: removes a runtime that 'add' made.\n"
                "Exit code 0: done; 2: wrong usage, a file problem, or files that are no runtime; 5: check "
                "found a runtime that does not work.",
-    .examples = examples,
-    .options = options,
+    CLI_TABLES(struct values),
     .actions = action_names,
-    .operand = CLI_VALUE_RUNTIME,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_OPERANDS(CLI_VALUE_RUNTIME, 0, CLI_ANY_NUMBER),
 };

@@ -1,10 +1,7 @@
 /* `npudiff sweep`: which settings of a provider change results. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
@@ -86,8 +83,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     struct work work = {0};
     if (values->device == NULL)
-        return cli_usage_error("sweep", "-d DEVICE is needed: its options are varied; 'npudiff devices' lists "
-                                        "devices");
+        return cli_usage_error("sweep",
+                               "-d DEVICE is needed: its options are varied; 'npudiff devices' lists devices");
     struct cli_load load = values->load;
     load.probes = cli_probes_or_default(&values->load.probes);
     enum nd_status status = cli_work_open(operands[0], &load, &work.run, &err);
@@ -101,10 +98,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 static const struct cli_option options[] = {
     OPT_TEXT('d', "device", struct values, device, CLI_A_DEVICE,
              "the device whose options are varied, with those that stay: htp-sim:gen3?vtcm_mb=8"),
-    OPT_LIST(
-        's', "set", struct values, variations, CLI_A_TEXT("OPTION=VALUE[,VALUE...]"),
-        "an option and the values that it gets one after the other, while all others stay; may be repeated "
-        "(those that are known to change bits or times)"),
+    OPT_LIST('s', "set", struct values, variations, CLI_A_TEXT("OPTION=VALUE[,VALUE...]"),
+             "an option and the values that it gets one after the other, while all others stay; may be "
+             "repeated (those that are known to change bits or times)"),
     OPT_LIST('p', "probe", struct values, load.probes, CLI_A_PROBE,
              "inputs; see 'npudiff probes'; may be repeated (zeros, ones, ramp, uniform)"),
     OPT_TEXT(0, "float", struct values, load.float_model, CLI_A_MODEL("FLOAT.onnx"),
@@ -135,20 +131,13 @@ const struct cli_command cmd_sweep = {
     .details =
         "Runs the model on the device as it is, and once with each value of each option, one option at a time. "
         "It compares every tensor with that of the device as it is: how many differ, the first of them in "
-        "graph "
-        "order, and how many output values. With labels in the probe it counts right classes, with --float it "
-        "prints the signal-to-noise ratio of the outputs. TIME is the median of a run in which all tensors are "
-        "recorded: it serves to compare settings.\n"
+        "graph order, and how many output values. With labels in the probe it counts right classes, with "
+        "--float it prints the signal-to-noise ratio of the outputs. TIME is the median of a run in which all "
+        "tensors are recorded: it serves to compare settings.\n"
         "Without --set it varies those options of Qualcomm's QNN provider (and of ONNX Runtime on the CPU) "
-        "that "
-        "are known to change bits or times. An option that may name a file or load a library is refused.\n"
+        "that are known to change bits or times. An option that may name a file or load a library is refused.\n"
         "Exit code 0: no setting changes a bit; 1: at least one does; 2: wrong usage or a file problem; 5: the "
         "device failed, as it is or with a setting.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_MODEL,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_MODEL, 1, 1),
 };

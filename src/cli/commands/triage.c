@@ -66,11 +66,6 @@ const struct cli_command cmd_triage = {
         "Values that only a different chipset gives count as new if the store has entries of this chipset.\n"
         "Exit code 0: known; 1: new; 2: wrong usage, a file problem, or a damaged entry; 3: the store has "
         "nothing comparable.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_CAPTURE,
-    .min_operands = 1,
-    .max_operands = 1,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_CAPTURE, 1, 1),
 };

@@ -417,14 +417,12 @@ static const struct cli_option options[] = {
     OPT_ALLOW_NONFINITE(struct values),
     OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
              "of a certificate, the model before 'align': measure the accuracy cost again, too; with "
-             "--paranoid, the model "
-             "that was captured"),
+             "--paranoid, the model that was captured"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
              "the float model that the accuracy cost was measured against"),
-    OPT_FLAG(
-        0, "paranoid", struct values, paranoid,
-        "hold every statement of a capture against the others, and with --model against the model; compute "
-        "the values of 'exact' and 'float64' again"),
+    OPT_FLAG(0, "paranoid", struct values, paranoid,
+             "hold every statement of a capture against the others, and with --model against the model; "
+             "compute the values of 'exact' and 'float64' again"),
     OPT_THREADS(struct values),
     OPT_AGENT(struct values),
     OPT_ANSWER_PLAIN(struct values),
@@ -447,24 +445,17 @@ const struct cli_command cmd_verify = {
     .synopsis = "CAPTURE.h5 ... [--paranoid [--model MODEL.onnx]] | CERT.json ALIGNED.onnx [-d DEVICE... -p "
                 "PROBE...] [--model MODEL.onnx]",
     .details =
-        "Reads every tensor again and compares it with the digest that was stored when it was captured. "
-        "It checks names, shapes, types and attributes in the same way.\n"
+        "Reads every tensor again and compares it with the digest that was stored when it was captured. It "
+        "checks names, shapes, types and attributes in the same way.\n"
         "--paranoid also finds what digests cannot, as they were made of it: it lists its checks, what each "
         "looked at, and which could not be done.\n"
-        "A certificate of 'npudiff align' is checked with its model. 'verify' believes none of it. It "
-        "compares the digests of the content and of the model, finds out whether each arithmetic of this "
-        "npudiff still gives the same values, and proves each layer again. -d runs the model on devices "
-        "again, which layers need that are as tested. --model, with --float and the same -p, measures the "
-        "accuracy cost again.\n"
-        "Exit code 0: sound, or the certificate holds and every layer is equal; 1: damaged, or the "
-        "certificate is refused or says itself that layers differ; 2: cannot be read, or wrong usage; 4: "
-        "the certificate holds, but layers are unknown, or as tested and did not run again; 5: a device "
-        "failed.",
-    .examples = examples,
-    .options = options,
-    .operand = CLI_VALUE_CAPTURE,
-    .min_operands = 1,
-    .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct values),
-    .run = run,
+        "A certificate of 'npudiff align' is checked with its model. 'verify' believes none of it. It compares "
+        "the digests of the content and of the model, finds out whether each arithmetic of this npudiff still "
+        "gives the same values, and proves each layer again. -d runs the model on devices again, which layers "
+        "need that are as tested. --model, with --float and the same -p, measures the accuracy cost again.\n"
+        "Exit code 0: sound, or the certificate holds and every layer is equal; 1: damaged, or the certificate "
+        "is refused or says itself that layers differ; 2: cannot be read, or wrong usage; 4: the certificate "
+        "holds, but layers are unknown, or as tested and did not run again; 5: a device failed.",
+    CLI_TABLES(struct values),
+    CLI_OPERANDS(CLI_VALUE_CAPTURE, 1, CLI_ANY_NUMBER),
 };

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "cli/options/help.h"
-#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"

@@ -199,6 +199,12 @@ struct cli_command {
     int (*run)(const void *values, const char *const *operands, size_t n_operands);
 };
 
+/* What the operands of a command name, and how many there may be; and what stands above it in its file: run,
+ * the struct that its options write into, options and examples. */
+#define CLI_OPERANDS(value, min, max) .operand = (value), .min_operands = (min), .max_operands = (max)
+#define CLI_TABLES(values_)                                                                                    \
+    .values_bytes = sizeof(values_), .options = options, .examples = examples, .run = run
+
 enum { CLI_ANY_NUMBER = 1 << 20, CLI_MAX_OPTIONS = 64 };
 
 /* The command with the rows of all groups in one table, in `options`. */

@@ -173,8 +173,7 @@ static void print_document(void)
         fputs(text, stdout);
     else /* no memory even for that */
         printf("{\"kind\": \"error\", \"format\": %d, \"npudiff\": \"%s\", \"error\": {\"id\": \"ND-%d\", "
-               "\"message\": "
-               "\"out of memory\", \"object\": null}}\n",
+               "\"message\": \"out of memory\", \"object\": null}}\n",
                ERROR_FORMAT, nd_version(), run.first.id);
     free(text);
     free(json);

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/options/help.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/signals.h"
 #include "npudiff/capture/capture.h"

@@ -61,13 +61,12 @@ static void put_quoted(struct nd_strbuf *out, const char *text)
         value = clean != NULL ? json_string(clean) : NULL;
         free(clean);
     }
-    char *quoted = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    ND_FREED char *quoted = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
     json_decref(value);
     if (quoted == NULL)
         out->failed = true;
     else
         put_escaped(out, quoted);
-    free(quoted);
 }
 
 static void start_value(struct nd_json *json, const char *key)
@@ -286,12 +285,10 @@ enum nd_status nd_json_digest(const json_t *root, char hex[static ND_SHA256_HEX_
     json_t *content = json_copy((json_t *)(uintptr_t)root);
     if (content != NULL)
         json_object_del(content, "digest");
-    char *text = content != NULL ? json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    ND_FREED char *text = content != NULL ? json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(content);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_sha256_bytes(text, strlen(text), hex);
-    free(text);
     return ND_OK;
 }
 
@@ -324,11 +321,10 @@ json_t *nd_json_string(const char *text)
     json_t *value = json_string(text != NULL ? text : "");
     if (value != NULL)
         return value;
-    char *clean = nd_strdup(text); /* no UTF-8, or no memory */
+    ND_FREED char *clean = nd_strdup(text); /* no UTF-8, or no memory */
     for (char *at = clean; at != NULL && *at != '\0'; at++)
         *at = (unsigned char)*at < 0x80 ? *at : '?';
     value = clean != NULL ? json_string(clean) : NULL;
-    free(clean);
     return value;
 }
 

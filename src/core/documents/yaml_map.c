@@ -167,8 +167,7 @@ bool nd_texts_match(const struct nd_texts *patterns, const char *name)
 
 static enum nd_status fail_parser(const struct nd_yaml *yaml, const yaml_parser_t *parser, struct nd_error *err)
 {
-    if (parser->error == YAML_MEMORY_ERROR)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(parser->error != YAML_MEMORY_ERROR, err);
     return nd_yaml_fail(yaml, &parser->problem_mark, err, "%s",
                         parser->problem != NULL ? parser->problem : "this is no YAML");
 }
@@ -203,12 +202,10 @@ enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *fil
     yaml_parser_t parser;
     struct nd_yaml_excess excess;
     *yaml = (struct nd_yaml){.file = *file};
-    if (!nd_yaml_check_text(text, n_bytes, &excess))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_yaml_check_text(text, n_bytes, &excess), err);
     if (excess.problem != NULL)
         return nd_yaml_fail(yaml, &excess.mark, err, "%s", excess.problem);
-    if (yaml_parser_initialize(&parser) == 0)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(yaml_parser_initialize(&parser) != 0, err);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, n_bytes);
     enum nd_status status = load_document(yaml, &parser, err);
     const yaml_node_t *root = yaml->is_loaded ? nd_yaml_root(yaml) : NULL;
@@ -225,13 +222,10 @@ enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *fil
 
 enum nd_status nd_yaml_read(struct nd_yaml *yaml, const struct nd_yaml_file *file, struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
-    enum nd_status status = nd_file_read(file->path, MAX_FILE_BYTES, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_yaml_load(yaml, file, bytes, n_bytes, err);
-    free(bytes);
-    return status;
+    ND_TRY(nd_file_read(file->path, MAX_FILE_BYTES, &bytes, &n_bytes, err));
+    return nd_yaml_load(yaml, file, bytes, n_bytes, err);
 }
 
 void nd_yaml_deinit(struct nd_yaml *yaml)
@@ -411,17 +405,14 @@ enum nd_status nd_yaml_map(struct nd_yaml *yaml, const yaml_node_t *node, const 
 {
     if (node->type != YAML_MAPPING_NODE)
         return nd_yaml_fail(yaml, &node->start_mark, err, "%s is a mapping of keys to values", kind->what);
-    bool *is_there = nd_calloc(kind->n_keys, sizeof *is_there);
-    if (is_there == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
-         status == ND_OK && pair < node->data.mapping.pairs.top; pair++)
-        status = read_pair(yaml, pair, kind, is_there, out, err);
-    for (size_t k = 0; status == ND_OK && k < kind->n_keys; k++)
+    ND_FREED bool *is_there = nd_calloc(kind->n_keys, sizeof *is_there);
+    ND_TRY_MEMORY(is_there != NULL, err);
+    for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
+         pair++)
+        ND_TRY(read_pair(yaml, pair, kind, is_there, out, err));
+    for (size_t k = 0; k < kind->n_keys; k++)
         if (kind->keys[k].is_needed && !is_there[k])
-            status = nd_yaml_fail(yaml, &node->start_mark, err, "%s needs the key '%s'", kind->what,
-                                  kind->keys[k].name);
-    free(is_there);
-    return status;
+            ND_TRY(nd_yaml_fail(yaml, &node->start_mark, err, "%s needs the key '%s'", kind->what,
+                                kind->keys[k].name));
+    return ND_OK;
 }

@@ -70,8 +70,7 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
     size_t capacity = info.st_size > 0 ? (size_t)info.st_size + 1 : 65536;
     size_t n = 0;
     char *buffer = nd_calloc(capacity, 1);
-    if (buffer == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(buffer != NULL, err);
     for (;;) {
         size_t room = capacity - n - 1;
         ssize_t got = read_some(fd, buffer + n, room - 1 < max_bytes - n ? room : max_bytes - n + 1);
@@ -173,7 +172,7 @@ enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, co
 enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, struct nd_error *err)
 {
     enum { BLOCK_BYTES = 1 << 20 };
-    char *block = nd_calloc(BLOCK_BYTES, 1);
+    ND_FREED char *block = nd_calloc(BLOCK_BYTES, 1);
     enum nd_status status = block != NULL ? ND_OK : nd_fail_memory(err);
     while (status == ND_OK) {
         ssize_t n = read(in, block, BLOCK_BYTES);
@@ -185,15 +184,13 @@ enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, s
             break;
         status = nd_file_write_all(out, block, (size_t)n, to, err);
     }
-    free(block);
     return status;
 }
 
 static enum nd_status sync_dir_of(const char *path, struct nd_error *err)
 {
-    char *dir = nd_path_dir(path);
-    if (dir == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *dir = nd_path_dir(path);
+    ND_TRY_MEMORY(dir != NULL, err);
     enum nd_status status = ND_OK;
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* Some file systems cannot sync a folder (EINVAL); the rename itself has then to be enough. */
@@ -201,7 +198,6 @@ static enum nd_status sync_dir_of(const char *path, struct nd_error *err)
         status = nd_fail(err, ND_E_FILE_WRITE, dir, "cannot sync folder '%s': %s", dir, strerror(errno));
     if (fd >= 0)
         close(fd);
-    free(dir);
     return status;
 }
 
@@ -232,9 +228,8 @@ enum nd_status nd_dir_publish(const char *temporary, const char *final_path, str
 
 enum nd_status nd_dir_make(const char *path, struct nd_error *err)
 {
-    char *partial = nd_strdup(path);
-    if (partial == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *partial = nd_strdup(path);
+    ND_TRY_MEMORY(partial != NULL, err);
     enum nd_status status = ND_OK;
     for (char *at = partial + 1; status == ND_OK; at++) {
         if (*at != '/' && *at != '\0')
@@ -249,7 +244,6 @@ enum nd_status nd_dir_make(const char *path, struct nd_error *err)
         if (kept == '\0')
             break;
     }
-    free(partial);
     return status;
 }
 
@@ -257,24 +251,18 @@ char *nd_path_join(const char *dir, const char *name)
 {
     if (name[0] == '/' || dir[0] == '\0')
         return nd_strdup(name);
-    struct nd_strbuf buf = {0};
     size_t n = strlen(dir);
-    nd_strbuf_printf(&buf, dir[n - 1] == '/' ? "%s%s" : "%s/%s", dir, name);
-    return nd_strbuf_take(&buf);
+    return nd_text(dir[n - 1] == '/' ? "%s%s" : "%s/%s", dir, name);
 }
 
 char *nd_cache_folder(const char *name)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     bool has_cache = cache != NULL && cache[0] == '/';
-    struct nd_strbuf within = {0};
-    nd_strbuf_printf(&within, has_cache ? "npudiff/%s" : ".cache/npudiff/%s", name);
-    char *relative = nd_strbuf_take(&within);
-    char *path = relative == NULL ? NULL
-                 : has_cache      ? nd_path_join(cache, relative)
-                                  : nd_path_join(home != NULL && home[0] != '\0' ? home : "/", relative);
-    free(relative);
-    return path;
+    ND_FREED char *relative = nd_text(has_cache ? "npudiff/%s" : ".cache/npudiff/%s", name);
+    return relative == NULL ? NULL
+           : has_cache      ? nd_path_join(cache, relative)
+                            : nd_path_join(home != NULL && home[0] != '\0' ? home : "/", relative);
 }
 
 const char *nd_path_base(const char *path)

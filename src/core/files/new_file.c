@@ -165,8 +165,7 @@ static enum nd_status create_locked(struct nd_new_file *file, const char *stem, 
         nd_strbuf_printf(&name, "%s.tmp-%0*" PRIx64, stem, N_RANDOM_DIGITS, number);
         free(file->temporary);
         file->temporary = nd_strbuf_take(&name);
-        if (file->temporary == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(file->temporary != NULL, err);
         const char *base = nd_path_base(file->temporary);
         file->fd = openat(file->folder, base, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (file->fd < 0 && errno != EEXIST)
@@ -205,8 +204,7 @@ enum nd_status nd_new_file_create(const char *path, bool replace, struct nd_new_
         status = nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' is being made by another process", path);
     if (status == ND_OK)
         status = create_locked(file, stem, err);
-    free(stem);
-    free(folder);
+    ND_FREE_ALL(stem, folder);
     if (status != ND_OK)
         nd_new_file_discard(file);
     return status;
@@ -231,9 +229,7 @@ enum nd_status nd_new_file_commit(struct nd_new_file *file, struct nd_error *err
     if (fsync(file->fd) != 0)
         return fail_write(file->temporary, err);
     /* Once more: the file may have been made over hours. */
-    enum nd_status status = check_place(file, to, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_place(file, to, err));
     int rc = file->replace ? renameat(file->folder, from, file->folder, to)
                            : rename_without_replacing(file->folder, from, to);
     if (rc != 0 && errno == EEXIST)
@@ -257,8 +253,7 @@ void nd_new_file_discard(struct nd_new_file *file)
         close(file->fd);
     if (file->folder >= 0)
         close(file->folder);
-    free(file->temporary);
-    free(file->path);
+    ND_FREE_ALL(file->temporary, file->path);
     *file = nd_new_file_none();
 }
 
@@ -534,7 +529,7 @@ static bool hold(const char *path)
 
 static void release(const struct stat *info)
 {
-    struct held *found = NULL;
+    ND_FREED struct held *found = NULL;
     pthread_mutex_lock(&held_lock);
     for (struct held **at = &all_held; *at != NULL && found == NULL;) {
         if ((*at)->device == info->st_dev && (*at)->inode == info->st_ino) {
@@ -547,19 +542,17 @@ static void release(const struct stat *info)
     pthread_mutex_unlock(&held_lock);
     if (found != NULL)
         close(found->fd);
-    free(found);
 }
 
 /* What cannot be written down is not asked for again. */
 static void write_purpose(const char *path, const char *purpose)
 {
-    char *name = nd_path_join(path, purpose_name);
+    ND_FREED char *name = nd_path_join(path, purpose_name);
     int fd = name != NULL ? open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
     if (fd >= 0 && nd_file_write_all(fd, purpose, strlen(purpose), name, NULL) != ND_OK)
         unlink(name);
     if (fd >= 0)
         close(fd);
-    free(name);
 }
 
 static enum nd_status make(const char *base, char **path, struct nd_error *err)
@@ -567,8 +560,7 @@ static enum nd_status make(const char *base, char **path, struct nd_error *err)
 
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         char *made = nd_path_join(base, template);
-        if (made == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(made != NULL, err);
         if (mkdtemp(made) == NULL) {
             enum nd_status status = nd_fail(err, ND_E_FILE_WRITE, made,
                                             "cannot create a temporary folder '%s': %s", made, strerror(errno));
@@ -634,12 +626,11 @@ enum nd_status nd_dir_make_for(const char *purpose, bool takes_over, char **path
 {
     char *made = NULL;
     struct search search = {.base = base_folder(), .purpose = purpose, .takes_over = takes_over};
-    enum nd_status status = make_for(&search, &made, err);
-    if (status == ND_OK && made == NULL)
+    ND_TRY(make_for(&search, &made, err));
+    if (made == NULL)
         return nd_fail(err, ND_E_FILE_BUSY, purpose, "'%s' is being made by another process", purpose);
-    if (status == ND_OK)
-        *path = made;
-    return status;
+    *path = made;
+    return ND_OK;
 }
 
 enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err)

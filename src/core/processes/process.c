@@ -163,8 +163,7 @@ static enum nd_status start(struct run *run, struct nd_error *err)
 /* Keeps what fits; *has_read says whether anything came. */
 static enum nd_status take(struct stream *stream, bool *has_read, struct nd_error *err)
 {
-    if (!nd_grow((void **)&stream->text, &stream->capacity, stream->n + READ_BYTES + 1, 1))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&stream->text, &stream->capacity, stream->n + READ_BYTES + 1, 1), err);
     ssize_t got = read(stream->fd, stream->text + stream->n, READ_BYTES);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return ND_OK;
@@ -189,7 +188,6 @@ static enum nd_status take(struct stream *stream, bool *has_read, struct nd_erro
 static enum nd_status take_both(struct run *run, bool *has_read, struct nd_error *err)
 {
     struct pollfd polled[2];
-    enum nd_status status = ND_OK;
     *has_read = false;
     for (int i = 0; i < 2; i++)
         polled[i] = (struct pollfd){.fd = run->streams[i].fd, .events = POLLIN};
@@ -198,10 +196,10 @@ static enum nd_status take_both(struct run *run, bool *has_read, struct nd_error
     int wait_ms = run->has_ended ? 0 : (are_closed ? 1 : WATCH_INTERVAL_MS);
     if (poll(polled, 2, wait_ms) < 0)
         return ND_OK;
-    for (int i = 0; i < 2 && status == ND_OK; i++)
+    for (int i = 0; i < 2; i++)
         if (polled[i].fd >= 0 && polled[i].revents != 0)
-            status = take(&run->streams[i], has_read, err);
-    return status;
+            ND_TRY(take(&run->streams[i], has_read, err));
+    return ND_OK;
 }
 
 /* ---- watching ---- */
@@ -285,10 +283,8 @@ enum nd_status nd_process_run(const struct nd_process *process, struct nd_proces
                                      .limit = process->stderr_limit_bytes > 0 ? process->stderr_limit_bytes
                                                                               : default_stderr_limit,
                                      .keeps_end = true};
-    enum nd_status status = start(&run, err);
-    if (status != ND_OK)
-        return status;
-    status = watch(&run, &made, err);
+    ND_TRY(start(&run, err));
+    enum nd_status status = watch(&run, &made, err);
     if (status == ND_OK && run.is_unknown && !run.is_killed)
         status = nd_fail(err, ND_E_PROCESS_END, process->argv[0],
                          "how '%s' ended cannot be told, since this process ignores the signal SIGCHLD",
@@ -318,7 +314,6 @@ enum nd_status nd_process_run(const struct nd_process *process, struct nd_proces
 
 void nd_process_end_deinit(struct nd_process_end *end)
 {
-    free(end->out);
-    free(end->errors);
+    ND_FREE_ALL(end->out, end->errors);
     *end = (struct nd_process_end){0};
 }

@@ -116,9 +116,8 @@ static int by_place(const void *a, const void *b)
  * stretch that is split leaves two, so there are never more than 2 changes->most + 1. */
 static enum nd_status segment(struct search *s, struct nd_error *err)
 {
-    struct stretch *queue = nd_calloc(2 * s->changes->most + 1, sizeof *queue);
-    if (queue == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct stretch *queue = nd_calloc(2 * s->changes->most + 1, sizeof *queue);
+    ND_TRY_MEMORY(queue != NULL, err);
     size_t n_queued = 1;
     queue[0] = (struct stretch){0, s->n};
     for (size_t i = 0; i < n_queued && s->changes->n < s->changes->most; i++) {
@@ -128,7 +127,6 @@ static enum nd_status segment(struct search *s, struct nd_error *err)
         queue[n_queued++] = (struct stretch){queue[i].from, at};
         queue[n_queued++] = (struct stretch){at, queue[i].to};
     }
-    free(queue);
     return ND_OK;
 }
 
@@ -151,9 +149,8 @@ enum nd_status nd_change_find(const double *values, size_t n, double log_step, s
                               struct nd_error *err)
 {
     changes->n = 0;
-    double *work = nd_calloc(n + 1, 3 * sizeof *work);
-    if (work == NULL)
-        return nd_fail_memory(err);
+    ND_FREED double *work = nd_calloc(n + 1, 3 * sizeof *work);
+    ND_TRY_MEMORY(work != NULL, err);
     struct search search = {.values = values,
                             .clipped = work,
                             .sums = work + n,
@@ -167,6 +164,5 @@ enum nd_status nd_change_find(const double *values, size_t n, double log_step, s
         status = segment(&search, err);
         settle(&search);
     }
-    free(work);
     return status;
 }

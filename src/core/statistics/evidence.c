@@ -270,8 +270,7 @@ enum nd_status nd_adjust_holm(const double *p, size_t n, double *adjusted, struc
 {
     size_t n_tests = 0;
     struct ranked *ranked = nd_calloc(n, sizeof *ranked); /* the tests in the order of their p-values */
-    if (ranked == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(ranked != NULL, err);
     for (size_t i = 0; i < n; i++) {
         adjusted[i] = p[i]; /* the NaNs */
         if (!isnan(p[i]))

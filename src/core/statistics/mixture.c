@@ -223,8 +223,7 @@ enum nd_status nd_mixture_fit(const double *sorted, size_t n, struct nd_mixture 
     assert(n >= ND_MIXTURE_MIN && n <= ND_MIXTURE_MAX && sorted[0] < sorted[n - 1]);
     struct nd_gaussian one = gaussian_of(sorted, n);
     struct fit fit = {sorted, n, deviation_floor * one.deviation, nd_calloc(n, sizeof *fit.upper)};
-    if (fit.upper == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(fit.upper != NULL, err);
     struct nd_mixture m = {0};
     climb_from_all(&fit, &m);
     free(fit.upper);

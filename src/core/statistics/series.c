@@ -65,14 +65,13 @@ static void sort_by_digits(double *values, size_t n, double *scratch, size_t (*c
 /* Both ways give the same order. */
 void nd_series_sort(double *values, size_t n)
 {
-    double *scratch = n >= MIN_BY_DIGIT ? malloc(n * sizeof *scratch) : NULL;
+    ND_FREED double *scratch = n >= MIN_BY_DIGIT ? malloc(n * sizeof *scratch) : NULL;
     size_t(*counts)[N_DIGITS] = scratch != NULL ? calloc(N_LONG_PASSES, sizeof *counts) : NULL;
     if (counts != NULL)
         sort_by_digits(values, n, scratch, counts);
     else if (n > 1)
         qsort(values, n, sizeof *values, by_value);
     free(counts);
-    free(scratch);
 }
 
 /* Bits that are in the order of the floats. */
@@ -211,8 +210,8 @@ double nd_series_tick(const double *sorted, size_t n)
     return tick;
 }
 
-/* The 99 % points of sqrt(n) times the dip of uniform series (tools/studies/score_latency dip); between them linear in
- * 1 / sqrt(n). */
+/* The 99 % points of sqrt(n) times the dip of uniform series (tools/studies/score_latency dip); between them
+ * linear in 1 / sqrt(n). */
 double nd_series_dip_limit(size_t n)
 {
     static const struct {
@@ -292,9 +291,8 @@ static struct estimate draw(const struct blocks *blocks, uint64_t *state)
 static enum nd_status bootstrap(const struct blocks *blocks, uint64_t seed, double log_se,
                                 struct nd_series_cv *out, struct nd_error *err)
 {
-    double *t = nd_calloc(ND_CV_DRAWS, sizeof *t);
-    if (t == NULL)
-        return nd_fail_memory(err);
+    ND_FREED double *t = nd_calloc(ND_CV_DRAWS, sizeof *t);
+    ND_TRY_MEMORY(t != NULL, err);
     size_t n_draws = 0;
     for (size_t i = 0; i < ND_CV_DRAWS; i++) {
         struct estimate drawn = draw(blocks, &seed);
@@ -307,7 +305,6 @@ static enum nd_status bootstrap(const struct blocks *blocks, uint64_t seed, doub
     double low = n_draws > 0 ? nd_series_quantile(t, n_draws, 0.975) : NAN;
     out->low = out->cv * exp(-low * log_se);
     out->high = out->cv * exp(-high * log_se);
-    free(t);
     return ND_OK;
 }
 
@@ -321,9 +318,8 @@ enum nd_status nd_series_cv(const double *values, size_t n, size_t block, uint64
     for (size_t i = 0; i < n; i++)
         sum += values[i];
     double pivot = sum / (double)n;
-    double *relative = nd_calloc(n, sizeof *relative);
-    if (relative == NULL)
-        return nd_fail_memory(err);
+    ND_FREED double *relative = nd_calloc(n, sizeof *relative);
+    ND_TRY_MEMORY(relative != NULL, err);
     for (size_t i = 0; i < n; i++) {
         relative[i] = (values[i] - pivot) / pivot;
         add_powers(sums, relative[i]);
@@ -333,15 +329,13 @@ enum nd_status nd_series_cv(const double *values, size_t n, size_t block, uint64
     if (centre.cv < 1e-12)
         centre.cv = 0;
     *out = (struct nd_series_cv){centre.cv, 0, 0};
-    enum nd_status status = ND_OK;
     if (centre.cv > 0 && n < ND_CV_MAX_DRAWN) {
-        status = bootstrap(&(struct blocks){relative, n, block}, seed, centre.log_se, out, err);
+        ND_TRY(bootstrap(&(struct blocks){relative, n, block}, seed, centre.log_se, out, err));
     } else if (centre.cv > 0) {
         double wide = z_95 * centre.log_se * sqrt((double)block);
         *out = (struct nd_series_cv){centre.cv, centre.cv * exp(-wide), centre.cv * exp(wide)};
     }
-    free(relative);
-    return status;
+    return ND_OK;
 }
 
 /* ---- KEEP ---- */
@@ -489,9 +483,8 @@ enum nd_status nd_series_dip(const double *sorted, size_t n, double *dip, struct
         *dip = 0.5 / (double)n;
         return ND_OK;
     }
-    size_t *knots = nd_calloc(n, 4 * sizeof *knots);
-    if (knots == NULL)
-        return nd_fail_memory(err);
+    ND_FREED size_t *knots = nd_calloc(n, 4 * sizeof *knots);
+    ND_TRY_MEMORY(knots != NULL, err);
     struct dip_work work = {.x = sorted,
                             .n = n,
                             .below = knots,
@@ -501,6 +494,5 @@ enum nd_status nd_series_dip(const double *sorted, size_t n, double *dip, struct
     find_below(&work);
     find_above(&work);
     *dip = dip_steps(&work) / (2 * (double)n);
-    free(knots);
     return ND_OK;
 }

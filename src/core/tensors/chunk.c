@@ -76,11 +76,8 @@ enum nd_status nd_chunk_layout_make(const struct nd_shape *sample, enum nd_dtype
     for (int i = 0; i < sample->rank; i++)
         layout.dataset.dims[i + 1] = sample->dims[i];
     size_t total_bytes;
-    enum nd_status status = nd_shape_size_bytes(sample, dtype, &layout.sample_bytes, err);
-    if (status == ND_OK)
-        status = nd_shape_size_bytes(&layout.dataset, dtype, &total_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(sample, dtype, &layout.sample_bytes, err));
+    ND_TRY(nd_shape_size_bytes(&layout.dataset, dtype, &total_bytes, err));
     if (layout.sample_bytes == 0) {
         /* Nothing is stored: no chunks, but the counts must stay divisors. */
         layout.chunk = layout.dataset;
@@ -121,21 +118,15 @@ enum nd_status nd_chunk_layout_from_dims(const struct nd_shape *dataset, const s
                        "the dataset is cut into chunks that are not blocks of samples");
     memcpy(sample.dims, dataset->dims + 1, (size_t)sample.rank * sizeof sample.dims[0]);
     struct nd_chunk_layout layout = {.dataset = *dataset, .chunk = *chunk, .elem_bytes = elem_bytes};
-    enum nd_status status = nd_shape_n_elems(dataset, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(dataset, &n, err));
     if (n == 0 || !nd_size_mul(n, elem_bytes, &total_bytes))
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, NULL, "a chunked dataset of %zu elements", n);
-    status = nd_shape_n_elems(chunk, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(chunk, &n, err));
     if (!nd_size_mul(n, elem_bytes, &chunk_bytes) || chunk_bytes > MAX_CHUNK_BYTES)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, NULL,
                        "a chunk of %zu elements of %zu bytes; at most %d bytes are accepted", n, elem_bytes,
                        MAX_CHUNK_BYTES);
-    status = nd_shape_n_elems(&sample, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(&sample, &n, err));
     layout.sample_bytes = n * elem_bytes;
     derive(&layout);
     *out = layout;
@@ -228,16 +219,13 @@ enum nd_status nd_chunk_encode(const struct nd_chunk_layout *layout, const void 
                                size_t *out_bytes, struct nd_error *err)
 {
     size_t chunk_bytes = layout->chunk_bytes, elem_bytes = layout->elem_bytes;
-    unsigned char *shuffled = NULL;
+    ND_FREED unsigned char *shuffled = NULL;
     if (elem_bytes > 1 && chunk_bytes > 0) {
         shuffled = malloc(chunk_bytes);
-        if (shuffled == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(shuffled != NULL, err);
         shuffle(raw, chunk_bytes, elem_bytes, shuffled);
     }
     static const unsigned char nothing;
     const void *source = shuffled != NULL ? shuffled : chunk_bytes > 0 ? raw : &nothing;
-    enum nd_status status = deflate_bytes(source, chunk_bytes, level, out, out_bytes, err);
-    free(shuffled);
-    return status;
+    return deflate_bytes(source, chunk_bytes, level, out, out_bytes, err);
 }

@@ -38,8 +38,7 @@ static enum nd_status hash_open_file(int fd, const char *path, char hex[static N
 {
     const size_t block_bytes = 1u << 20;
     uint8_t *block = nd_calloc(block_bytes, 1);
-    if (block == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(block != NULL, err);
     struct sha256_ctx context;
     sha256_init(&context);
     ssize_t n;
@@ -60,10 +59,8 @@ static enum nd_status hash_open_file(int fd, const char *path, char hex[static N
 enum nd_status nd_sha256_file(const char *path, char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
     int fd;
-    enum nd_status status = nd_file_open(path, &fd, NULL, err);
-    if (status != ND_OK)
-        return status;
-    status = hash_open_file(fd, path, hex, err);
+    ND_TRY(nd_file_open(path, &fd, NULL, err));
+    enum nd_status status = hash_open_file(fd, path, hex, err);
     close(fd);
     return status;
 }

@@ -93,9 +93,7 @@ enum nd_status nd_shape_size_bytes(const struct nd_shape *shape, enum nd_dtype d
                                    struct nd_error *err)
 {
     size_t n;
-    enum nd_status status = nd_shape_n_elems(shape, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(shape, &n, err));
     size_t elem_bytes = nd_dtype_size_bytes(dtype);
     if (elem_bytes == 0)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, NULL, "element type %d is not known", (int)dtype);
@@ -129,8 +127,7 @@ char *nd_shape_format(const struct nd_shape *shape, char *buf, size_t buf_size)
 
 void nd_quant_deinit(struct nd_quant *quant)
 {
-    free(quant->scale);
-    free(quant->zero_point);
+    ND_FREE_ALL(quant->scale, quant->zero_point);
     *quant = (struct nd_quant){.axis = -1};
 }
 
@@ -181,10 +178,7 @@ size_t nd_quant_inner(const struct nd_quant *quant, const struct nd_shape *shape
 
 void nd_tensor_deinit(struct nd_tensor *tensor)
 {
-    free(tensor->name);
-    free(tensor->onnx_name);
-    free(tensor->op_types);
-    free(tensor->node);
+    ND_FREE_ALL(tensor->name, tensor->onnx_name, tensor->op_types, tensor->node);
     nd_quant_deinit(&tensor->quant);
     *tensor = (struct nd_tensor){0};
 }

@@ -87,7 +87,7 @@ size_t nd_control_bytes(const unsigned char *at, unsigned *code)
 char *nd_shown_text(const char *text)
 {
     struct nd_strbuf shown = {0};
-    char *clean = nd_clean_text(text);
+    ND_FREED char *clean = nd_clean_text(text);
     unsigned code;
     nd_strbuf_puts(&shown, "");
     for (const char *at = clean; at != NULL && *at != '\0';) {
@@ -100,7 +100,6 @@ char *nd_shown_text(const char *text)
     }
     if (clean == NULL)
         shown.failed = true;
-    free(clean);
     return nd_strbuf_take(&shown);
 }
 

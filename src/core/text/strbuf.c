@@ -36,10 +36,9 @@ void nd_strbuf_puts(struct nd_strbuf *buf, const char *text)
     nd_strbuf_append(buf, text, strlen(text));
 }
 
-void nd_strbuf_printf(struct nd_strbuf *buf, const char *fmt, ...)
+static void append_printed(struct nd_strbuf *buf, const char *fmt, va_list args)
 {
-    va_list args, again;
-    va_start(args, fmt);
+    va_list again;
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, fmt, args);
     if (n < 0)
@@ -49,6 +48,13 @@ void nd_strbuf_printf(struct nd_strbuf *buf, const char *fmt, ...)
         buf->len += (size_t)n;
     }
     va_end(again);
+}
+
+void nd_strbuf_printf(struct nd_strbuf *buf, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    append_printed(buf, fmt, args);
     va_end(args);
 }
 
@@ -60,6 +66,16 @@ char *nd_strbuf_take(struct nd_strbuf *buf)
         free(buf->text);
     *buf = (struct nd_strbuf){0};
     return text;
+}
+
+char *nd_text(const char *fmt, ...)
+{
+    struct nd_strbuf text = {0};
+    va_list args;
+    va_start(args, fmt);
+    append_printed(&text, fmt, args);
+    va_end(args);
+    return nd_strbuf_take(&text);
 }
 
 void nd_strbuf_deinit(struct nd_strbuf *buf)

@@ -22,6 +22,9 @@ void nd_strbuf_printf(struct nd_strbuf *buf, const char *fmt, ...) ND_PRINTF(2, 
 /* Hands the text over (never NULL on success; "" when empty) and resets buf; NULL when an append had failed. */
 char *nd_strbuf_take(struct nd_strbuf *buf);
 
+/* The printed text alone, in new memory; NULL when memory is out. */
+char *nd_text(const char *fmt, ...) ND_PRINTF(1, 2);
+
 void nd_strbuf_deinit(struct nd_strbuf *buf);
 
 #endif

@@ -1,7 +1,6 @@
 /* Codes of floats that a DequantizeLinear made: docs/reference/capture-format.md#from-floats. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "devices/agent/agent.h"
@@ -63,9 +62,8 @@ static enum nd_status make_qvalues(struct nd_agent_codes *qvalues, const struct 
 
 enum nd_status nd_agent_make_codes(struct nd_agent *agent, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < agent->job->n_tensors; e++)
+    for (size_t e = 0; e < agent->job->n_tensors; e++)
         if (agent->qvalues[e].floats != NULL)
-            status = make_qvalues(&agent->qvalues[e], &agent->job->tensors[e], err);
-    return status;
+            ND_TRY(make_qvalues(&agent->qvalues[e], &agent->job->tensors[e], err));
+    return ND_OK;
 }

@@ -85,15 +85,11 @@ static enum nd_status append_chunk(struct nd_store_thread *store, size_t tensor,
         free(store->encoded);
         store->encoded = malloc(needed);
         store->encoded_bytes = store->encoded != NULL ? needed : 0;
-        if (store->encoded == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(store->encoded != NULL, err);
     }
     size_t encoded_bytes = 0;
-    enum nd_status status =
-        nd_chunk_encode(layout, raw, (int)store->job->deflate_level, store->encoded, &encoded_bytes, err);
-    if (status == ND_OK)
-        status = append(store, ND_RECORD_CHUNK, index, store->encoded, encoded_bytes, err);
-    return status;
+    ND_TRY(nd_chunk_encode(layout, raw, (int)store->job->deflate_level, store->encoded, &encoded_bytes, err));
+    return append(store, ND_RECORD_CHUNK, index, store->encoded, encoded_bytes, err);
 }
 
 /* A sample that shares its chunk with others. */
@@ -118,16 +114,15 @@ static enum nd_status store_in_own_chunks(struct nd_store_thread *store, size_t 
                                           struct nd_error *err)
 {
     struct tensor_state *state = &store->tensors[tensor];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < state->layout.chunks_per_sample; i++) {
+    for (size_t i = 0; i < state->layout.chunks_per_sample; i++) {
         size_t chunk = slot->sample * state->layout.chunks_per_sample + i;
         struct nd_chunk_span span;
         nd_chunk_span(&state->layout, chunk, &span);
         memcpy(state->open_chunk, (const unsigned char *)slot->data[tensor] + span.offset_bytes, span.n_bytes);
         memset(state->open_chunk + span.n_bytes, 0, state->layout.chunk_bytes - span.n_bytes);
-        status = append_chunk(store, tensor, chunk, state->open_chunk, span.n_bytes, err);
+        ND_TRY(append_chunk(store, tensor, chunk, state->open_chunk, span.n_bytes, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status store_tensor(struct nd_store_thread *store, size_t tensor, const struct slot *slot,
@@ -199,16 +194,15 @@ static enum nd_status nd_store_begin_probe(struct nd_store_thread *store, size_t
 
 static enum nd_status announce_outputs(struct nd_store_thread *store, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++) {
+    for (size_t e = 0; e < store->n_tensors; e++) {
         char dims[256];
         struct nd_strbuf fields = {0};
         nd_fields_add_u64(&fields, "dtype", (uint64_t)store->tensors[e].dtype);
         nd_fields_add(&fields, "dims", nd_shape_format(&store->tensors[e].shape, dims, sizeof dims));
-        status = nd_fields_append(store->writer, ND_RECORD_OUTPUT, (uint64_t[]){store->tensor_ids[e]}, 1,
-                                  &fields, err);
+        ND_TRY(nd_fields_append(store->writer, ND_RECORD_OUTPUT, (uint64_t[]){store->tensor_ids[e]}, 1, &fields,
+                                err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* How often the sample in work is run, as far as its runs until now say. */
@@ -307,11 +301,7 @@ static void destroy(struct nd_store_thread *store)
     }
     for (size_t e = 0; store->tensors != NULL && e < store->n_tensors; e++)
         free(store->tensors[e].open_chunk);
-    free(store->tensors);
-    free(store->tensor_ids);
-    free(store->digests);
-    free(store->first_digests);
-    free(store->encoded);
+    ND_FREE_ALL(store->tensors, store->tensor_ids, store->digests, store->first_digests, store->encoded);
     pthread_cond_destroy(&store->changed);
     pthread_mutex_destroy(&store->lock);
     free(store);
@@ -331,8 +321,7 @@ enum nd_status nd_store_start(const struct nd_agent_job *job, size_t pass, struc
                               struct nd_store_thread **out, struct nd_error *err)
 {
     struct nd_store_thread *store = nd_calloc(1, sizeof *store);
-    if (store == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(store != NULL, err);
     store->job = job;
     store->writer = writer;
     store->probe = SIZE_MAX;
@@ -374,14 +363,11 @@ static enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t t
         return nd_fail(err, ND_E_DEVICE_OUTPUT, output_name(store, tensor),
                        "output '%s' has rank %d; at most %d can be stored", output_name(store, tensor),
                        shape->rank, ND_MAX_RANK - 1);
-    enum nd_status status = nd_shape_size_bytes(shape, dtype, &state->sample_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(shape, dtype, &state->sample_bytes, err));
     state->dtype = dtype;
     state->shape = *shape;
     for (size_t s = 0; s < N_SLOTS; s++)
-        if ((store->slots[s].data[tensor] = nd_tensor_alloc(state->sample_bytes)) == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY((store->slots[s].data[tensor] = nd_tensor_alloc(state->sample_bytes)) != NULL, err);
     return ND_OK;
 }
 
@@ -410,13 +396,11 @@ static enum nd_status check_shapes(const struct nd_store_thread *store, const st
 
 enum nd_status nd_store_put(struct nd_store_thread *store, const struct nd_store_run *run, struct nd_error *err)
 {
-    enum nd_status status = store->has_shapes ? check_shapes(store, run, err) : learn_shapes(store, run, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(store->has_shapes ? check_shapes(store, run, err) : learn_shapes(store, run, err));
     pthread_mutex_lock(&store->lock);
     while (store->n_waiting == N_SLOTS && store->status == ND_OK)
         pthread_cond_wait(&store->changed, &store->lock);
-    status = store->status;
+    enum nd_status status = store->status;
     if (status != ND_OK && err != NULL)
         *err = store->error;
     struct slot *slot = &store->slots[(store->first + store->n_waiting) % N_SLOTS];

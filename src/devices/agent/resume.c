@@ -179,8 +179,7 @@ static enum nd_status read_kept(const struct nd_agent_job *job, const char *path
     resume->first_pass = nd_calloc(n_samples, sizeof *resume->first_pass);
     resume->n_runs = nd_calloc(n_samples, sizeof *resume->n_runs);
     reading.n_samples = n_samples;
-    if (resume->tensors == NULL || resume->first_pass == NULL || resume->n_runs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(resume->tensors != NULL && resume->first_pass != NULL && resume->n_runs != NULL, err);
     resume->n_tensors = job->n_tensors;
     resume->past.tensors = resume->tensors;
     while (is_whole && resume->reader.offset_bytes < kept_bytes && nd_spool_next(&resume->reader, &record))
@@ -217,10 +216,8 @@ enum nd_status nd_resume_open(const struct nd_agent_job *job, const char *path, 
 {
     struct nd_resume resume = {0};
     struct nd_spool_kept kept = {0};
-    enum nd_status status = nd_spool_writer_reopen(writer, path, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_spool_reader_open(&resume.reader, path, err);
+    ND_TRY(nd_spool_writer_reopen(writer, path, err));
+    enum nd_status status = nd_spool_reader_open(&resume.reader, path, err);
     if (status == ND_OK)
         status = check_owner(job, path, &resume.reader, err);
     if (status == ND_OK)
@@ -244,11 +241,8 @@ void nd_resume_close(struct nd_resume *resume)
 {
     for (size_t e = 0; e < resume->n_tensors; e++)
         free(resume->tensors[e].fragments);
-    free(resume->tensors);
-    free(resume->first_pass);
-    free(resume->n_runs);
-    free(resume->libraries.items);
-    free(resume->nodes.items);
+    ND_FREE_ALL(resume->tensors, resume->first_pass, resume->n_runs, resume->libraries.items,
+                resume->nodes.items);
     nd_spool_reader_close(&resume->reader);
     *resume = (struct nd_resume){0};
 }

@@ -125,8 +125,7 @@ static void check_library(void *context, const char *path, const char *build_id)
             check->changed.failed = true;
         else if (strcmp(then_path, path) == 0 && strcmp(then_id, build_id) != 0 && check->changed.len < 200)
             nd_strbuf_printf(&check->changed, "%s'%s'", check->changed.len > 0 ? ", " : "", path);
-        free(then_path);
-        free(then_id);
+        ND_FREE_ALL(then_path, then_id);
     }
 }
 
@@ -169,9 +168,8 @@ static enum nd_status check_program(const struct nd_agent *agent, struct nd_erro
     const char *library = agent->job->ort_library;
     if (!nd_runtime_starts_program() || agent->resume == NULL)
         return ND_OK;
-    char *before = nd_fields_get(&agent->resume->runtime, "program");
+    ND_FREED char *before = nd_fields_get(&agent->resume->runtime, "program");
     bool is_same = before != NULL && strcmp(before, nd_runtime_program(agent->runtime)) == 0;
-    free(before);
     return is_same ? ND_OK
                    : nd_fail(err, ND_E_SPOOL_RESUME, library,
                              "runner '%s' is not the program that began the run", library);
@@ -244,13 +242,9 @@ static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_agent_job *job = agent->job;
     size_t n_options = job->n_provider_options;
-    struct nd_option_pair *pairs = nd_calloc(n_options + 2 + job->n_config, sizeof *pairs);
-    const char **outputs = nd_calloc(job->n_tensors, sizeof *outputs);
-    if (pairs == NULL || outputs == NULL) {
-        free(pairs);
-        free(outputs);
-        return nd_fail_memory(err);
-    }
+    ND_FREED struct nd_option_pair *pairs = nd_calloc(n_options + 2 + job->n_config, sizeof *pairs);
+    ND_FREED const char **outputs = nd_calloc(job->n_tensors, sizeof *outputs);
+    ND_TRY_MEMORY(pairs != NULL && outputs != NULL, err);
     for (size_t i = 0; i < n_options; i++)
         pairs[i] = (struct nd_option_pair){job->provider_options[i].key, job->provider_options[i].value};
     if (wants_provider_profile(agent)) {
@@ -273,10 +267,7 @@ static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
         .outputs = outputs,
         .n_outputs = list_outputs(agent, outputs),
     };
-    enum nd_status status = nd_session_create(agent->runtime, &options, &agent->session, err);
-    free(pairs);
-    free(outputs);
-    return status;
+    return nd_session_create(agent->runtime, &options, &agent->session, err);
 }
 
 /* Of what a runtime says at its most talkative, the lines that tell why it refused a model: its own warnings
@@ -345,14 +336,12 @@ static enum nd_status record_node(struct nd_agent *agent, const struct nd_placem
 static enum nd_status find_fell_back(const struct nd_agent_job *job, const struct nd_placement *placed,
                                      size_t n, bool *is_fell_back, struct nd_error *err)
 {
-    struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
-    if (nodes == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
+    ND_TRY_MEMORY(nodes != NULL, err);
     for (size_t i = 0; i < n; i++)
         nodes[i] = (struct nd_job_node){placed[i].provider, placed[i].name, placed[i].op_type};
     if (has_provider(job))
         nd_job_find_fell_back(job, nodes, n, is_fell_back);
-    free(nodes);
     return ND_OK;
 }
 
@@ -362,10 +351,10 @@ static enum nd_status find_fell_back(const struct nd_agent_job *job, const struc
 static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_agent_job *job = agent->job;
-    struct nd_placement *nodes = NULL;
+    ND_FREED struct nd_placement *nodes = NULL;
     size_t n = 0, n_fell_back = 0;
     enum nd_status status = nd_session_placement(agent->session, &nodes, &n, err);
-    struct nd_strbuf fell_back = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf fell_back = {0};
     bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
     if (status == ND_OK)
         status = is_fell_back != NULL ? find_fell_back(job, nodes, n, is_fell_back, err) : nd_fail_memory(err);
@@ -385,8 +374,6 @@ static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd
         status = nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s",
                          n_fell_back, n, job->provider_name, fell_back.text != NULL ? fell_back.text : "",
                          n_fell_back > 8 ? ", ..." : "");
-    nd_strbuf_deinit(&fell_back);
-    free(nodes);
     return status;
 }
 
@@ -446,19 +433,15 @@ static enum nd_status nd_agent_record_profile(struct nd_agent *agent, struct nd_
 {
     if (!wants_profile(agent))
         return ND_OK;
-    char *path = NULL;
-    void *text = NULL;
+    ND_FREED char *path = NULL;
+    ND_FREED void *text = NULL;
     size_t text_bytes = 0;
-    enum nd_status status = nd_session_end_profile(agent->session, &path, err);
-    if (status == ND_OK)
-        status = nd_file_read(path, max_profile_bytes, &text, &text_bytes, err);
-    if (status == ND_OK)
-        status = nd_spool_append(
-            agent->writer,
-            &(struct nd_record){.kind = ND_RECORD_PROFILE, .payload = text, .payload_bytes = text_bytes}, err);
-    free(text);
-    free(path);
-    return status == ND_OK ? record_provider_profile(agent, err) : status;
+    ND_TRY(nd_session_end_profile(agent->session, &path, err));
+    ND_TRY(nd_file_read(path, max_profile_bytes, &text, &text_bytes, err));
+    ND_TRY(nd_spool_append(
+        agent->writer,
+        &(struct nd_record){.kind = ND_RECORD_PROFILE, .payload = text, .payload_bytes = text_bytes}, err));
+    return record_provider_profile(agent, err);
 }
 
 static void add_truth(void *context, const char *key, const char *value)
@@ -469,12 +452,11 @@ static void add_truth(void *context, const char *key, const char *value)
 /* Records what an emulated device did wrong until now; what is recorded last counts. */
 static enum nd_status nd_agent_record_truth(struct nd_agent *agent, struct nd_error *err)
 {
-    struct nd_strbuf fields = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf fields = {0};
     enum nd_status status = nd_session_truth(agent->session, add_truth, &fields, err);
     agent->is_remembering = status == ND_OK && fields.len > 0;
     if (agent->is_remembering)
         status = nd_fields_append(agent->writer, ND_RECORD_TRUTH, NULL, 0, &fields, err);
-    nd_strbuf_deinit(&fields);
     return status;
 }
 
@@ -492,8 +474,7 @@ static enum nd_status connect_inputs(struct nd_agent *agent, struct nd_error *er
     size_t n = nd_session_n_inputs(agent->session);
     agent->target_of_input = nd_calloc(n, sizeof *agent->target_of_input);
     agent->inputs = nd_calloc(n, sizeof *agent->inputs);
-    if (agent->target_of_input == NULL || agent->inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(agent->target_of_input != NULL && agent->inputs != NULL, err);
     for (size_t i = 0; i < n; i++) {
         const struct nd_session_io *io = nd_session_input(agent->session, i);
         size_t t = 0;
@@ -554,23 +535,23 @@ static bool is_checked_here(const struct nd_agent *agent, size_t tensor)
 static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_agent_job *job = agent->job;
-    struct nd_names names = {0};
+    ND_CLEANUP(nd_names_deinit) struct nd_names names = {0};
     size_t n = 0;
     agent->outputs = nd_calloc(nd_session_n_outputs(agent->session), sizeof *agent->outputs);
     agent->qvalues = nd_calloc(job->n_tensors, sizeof *agent->qvalues);
     agent->tensors = nd_calloc(job->n_tensors, sizeof *agent->tensors);
     agent->checks = nd_calloc(agent->n_check_ids, sizeof *agent->checks);
-    if (agent->outputs == NULL || agent->qvalues == NULL || agent->tensors == NULL || agent->checks == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = name_outputs(agent, &names, err);
-    for (size_t e = 0; status == ND_OK && e < job->n_tensors; e++)
+    ND_TRY_MEMORY(agent->outputs != NULL && agent->qvalues != NULL && agent->tensors != NULL &&
+                      agent->checks != NULL,
+                  err);
+    ND_TRY(name_outputs(agent, &names, err));
+    for (size_t e = 0; e < job->n_tensors; e++)
         if (job->tensors[e].pass == agent->pass)
-            status = find_output(agent, &names, e, &agent->tensors[n++], err);
-    for (size_t i = 0; status == ND_OK && i < agent->n_check_ids; i++)
+            ND_TRY(find_output(agent, &names, e, &agent->tensors[n++], err));
+    for (size_t i = 0; i < agent->n_check_ids; i++)
         if (is_checked_here(agent, agent->check_ids[i]))
-            status = find_output(agent, &names, agent->check_ids[i], &agent->checks[i], err);
-    nd_names_deinit(&names);
-    return status;
+            ND_TRY(find_output(agent, &names, agent->check_ids[i], &agent->checks[i], err));
+    return ND_OK;
 }
 
 static enum nd_status check_types(const struct nd_agent *agent, struct nd_error *err)
@@ -645,9 +626,9 @@ static enum nd_status nd_agent_prepare_checks(struct nd_agent *agent, struct nd_
         if (is_checked)
             agent->check_ids[agent->n_check_ids++] = e;
     }
-    if (agent->check_ids == NULL || !nd_size_mul(n_samples, agent->n_check_ids, &n_cells) ||
-        (agent->first_pass = nd_calloc(n_cells, sizeof *agent->first_pass)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(agent->check_ids != NULL && nd_size_mul(n_samples, agent->n_check_ids, &n_cells) &&
+                      (agent->first_pass = nd_calloc(n_cells, sizeof *agent->first_pass)) != NULL,
+                  err);
     if (agent->resume != NULL)
         restore_first_pass(agent, n_samples);
     return ND_OK;
@@ -662,14 +643,10 @@ static enum nd_status nd_agent_connect(struct nd_agent *agent, struct nd_error *
 /* Frees what nd_agent_connect made, for the next pass. */
 static void nd_agent_disconnect(struct nd_agent *agent)
 {
-    free(agent->target_of_input);
-    free(agent->inputs);
+    ND_FREE_ALL(agent->target_of_input, agent->inputs);
     for (size_t e = 0; agent->qvalues != NULL && e < agent->job->n_tensors; e++)
         free(agent->qvalues[e].bytes);
-    free(agent->qvalues);
-    free(agent->outputs);
-    free(agent->tensors);
-    free(agent->checks);
+    ND_FREE_ALL(agent->qvalues, agent->outputs, agent->tensors, agent->checks);
     agent->target_of_input = NULL;
     agent->inputs = NULL;
     agent->qvalues = NULL;
@@ -857,7 +834,6 @@ enum nd_status nd_agent_run(const struct nd_agent_job *job, const struct nd_resu
     if (status != ND_OK && err != NULL)
         *err = failure;
     nd_runtime_destroy(&agent.runtime);
-    free(agent.check_ids);
-    free(agent.first_pass);
+    ND_FREE_ALL(agent.check_ids, agent.first_pass);
     return status;
 }

@@ -70,8 +70,8 @@ static size_t transposed(const struct nd_shape *shape, size_t i)
 static enum nd_status move(const struct nd_emu_scene *scene, struct nd_array *qvalues, struct nd_error *err)
 {
     const struct nd_emu_channels *channels = &scene->channels;
-    struct nd_array from = {0};
-    size_t *cycle = make_cycle(channels->n, scene->item->seed);
+    ND_CLEANUP(nd_array_deinit) struct nd_array from = {0};
+    ND_FREED size_t *cycle = make_cycle(channels->n, scene->item->seed);
     enum nd_status status = cycle != NULL ? nd_array_copy(qvalues, &from, err) : nd_fail_memory(err);
     int64_t n = (int64_t)qvalues->n;
     for (size_t i = 0; status == ND_OK && i < qvalues->n; i++) {
@@ -84,8 +84,6 @@ static enum nd_status move(const struct nd_emu_scene *scene, struct nd_array *qv
             source = i - channel * channels->n_inner + cycle[channel] * channels->n_inner;
         qvalues->x[i] = from.x[source];
     }
-    nd_array_deinit(&from);
-    free(cycle);
     return status;
 }
 
@@ -288,8 +286,7 @@ static enum nd_status own_values(struct work *work, struct nd_error *err)
         return ND_OK;
     work->own = nd_calloc(n, sizeof *work->own);
     work->offsets = nd_calloc(n, sizeof *work->offsets);
-    if (work->own == NULL || work->offsets == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(work->own != NULL && work->offsets != NULL, err);
     memcpy(work->own, work->v, n * sizeof *work->own);
     work->v = work->own;
     return ND_OK;
@@ -376,19 +373,17 @@ static enum nd_status inject_fault(const struct work *work, const struct nd_emu_
 static enum nd_status apply(struct work *work, const struct nd_emu_item *item, struct nd_array *qvalues,
                             struct nd_error *err)
 {
-    enum nd_status status = begin(work, qvalues, err);
-    if (status == ND_OK && nd_emu_is_of_qvalues(item->word)) {
-        status = inject_fault(work, item, qvalues, err);
-    } else if (status == ND_OK) {
-        status = own_values(work, err);
-        for (size_t i = 0; i < work->values->n && status == ND_OK; i++)
+    ND_TRY(begin(work, qvalues, err));
+    if (nd_emu_is_of_qvalues(item->word)) {
+        ND_TRY(inject_fault(work, item, qvalues, err));
+    } else {
+        ND_TRY(own_values(work, err));
+        for (size_t i = 0; i < work->values->n; i++)
             change_value(work, item, i);
-        if (status == ND_OK)
-            round_all(work, work->layer->arithmetic, qvalues);
+        round_all(work, work->layer->arithmetic, qvalues);
     }
-    if (status == ND_OK)
-        end(work, qvalues);
-    return status;
+    end(work, qvalues);
+    return ND_OK;
 }
 
 static enum nd_status make_qvalues(struct work *work, struct nd_array *qvalues, struct nd_error *err)
@@ -422,19 +417,17 @@ static enum nd_status make_layer(void *context, const struct nd_exact_layer *ask
     struct nd_emulator *emulator = context;
     const struct nd_emu_layer *layer = &emulator->binding.layers[asked->tensor];
     const struct nd_emu_arithmetic *arithmetics[2] = {layer->usual, layer->arithmetic};
-    enum nd_status status = ND_OK;
     *is_made = false;
-    for (size_t k = 0; k < 2 && !emulator->is_recounting && status == ND_OK; k++) {
+    for (size_t k = 0; k < 2 && !emulator->is_recounting; k++) {
         struct nd_array *made = &emulator->tensors[asked->tensor].made[k];
         bool is_covered;
         nd_array_deinit(made);
         if (!layer->is_layer || arithmetics[k] == NULL || arithmetics[k]->layer == NULL ||
             (k == 1 && nd_emu_is_same_arithmetic(arithmetics[0], arithmetics[1])))
             continue;
-        status =
-            nd_layer_arithmetic_run(arithmetics[k]->layer, asked, emulator->memory, made, &is_covered, err);
+        ND_TRY(nd_layer_arithmetic_run(arithmetics[k]->layer, asked, emulator->memory, made, &is_covered, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static bool is_equal(const struct nd_array *a, const struct nd_array *b)
@@ -479,8 +472,7 @@ static enum nd_status round_layer(void *context, const struct nd_exact_values *v
                 count_differing(qvalues, &state->plain);
     }
     nd_array_deinit(&work.before);
-    free(work.own);
-    free(work.offsets);
+    ND_FREE_ALL(work.own, work.offsets);
     return status;
 }
 

@@ -1,6 +1,5 @@
 /* The items of an emulated device: read from text, and written as text. The words and their meaning: emulate.h.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,7 +148,7 @@ static enum nd_status fail_usage(const struct nd_emu_item *item, const struct wo
 
 static enum nd_status fail_program(const struct nd_emu_item *item, const char *value, struct nd_error *err)
 {
-    struct nd_strbuf names = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
     size_t n;
     const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
     for (size_t i = 0; i < n; i++) {
@@ -160,14 +159,11 @@ static enum nd_status fail_program(const struct nd_emu_item *item, const char *v
     const struct nd_layer_arithmetic *layer_arithmetics = nd_layer_arithmetics(&n);
     for (size_t i = 0; i < n; i++)
         nd_strbuf_printf(&names, "%s, ", layer_arithmetics[i].name);
-    enum nd_status status = nd_fail(
+    return nd_fail(
         err, ND_E_DEVICE_PROFILE, item->text,
-        "item '%s': no arithmetic '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of "
-        "the table of arithmetics, such as value-fp16, gemmlowp, drop-bits:4 and "
-        "multiplier:11+rounding:half-up",
+        "item '%s': no arithmetic '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of the "
+        "table of arithmetics, such as value-fp16, gemmlowp, drop-bits:4 and multiplier:11+rounding:half-up",
         item->text, value, names.text != NULL ? names.text : "", (int)ND_ROUNDING_RULE_MAX_BITS);
-    nd_strbuf_deinit(&names);
-    return status;
 }
 
 static enum nd_status find_word(const struct nd_emu_item *item, const char *name, size_t *out,
@@ -208,9 +204,7 @@ static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_i
     if (op_type != NULL)
         *op_type++ = '\0';
     size_t w = 0;
-    enum nd_status status = find_word(item, head, &w, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_word(item, head, &w, err));
     const struct word *word = &words[w];
     item->word = (enum nd_emu_word)w;
     bool is_placed = word->place == ON_TENSOR_OR_ALL || (tensor != NULL) == (word->place == ON_TENSOR);
@@ -220,8 +214,7 @@ static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_i
         return fail_usage(item, word, err);
     item->tensor = nd_strdup(tensor);
     item->op_type = nd_strdup(op_type);
-    if ((tensor != NULL && item->tensor == NULL) || (op_type != NULL && item->op_type == NULL))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY((tensor == NULL || item->tensor != NULL) && (op_type == NULL || item->op_type != NULL), err);
     if (item->word == ND_EMU_FALLBACK)
         return parse_fallback(value, item) ? ND_OK : fail_usage(item, word, err);
     if (word->value == NO_VALUE)
@@ -235,19 +228,15 @@ static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_i
 
 static void free_item(struct nd_emu_item *item)
 {
-    free(item->text);
-    free(item->tensor);
-    free(item->op_type);
+    ND_FREE_ALL(item->text, item->tensor, item->op_type);
 }
 
 /* An arithmetic alone is the arithmetic of all layers. */
 static char *spell_out(const char *text)
 {
     struct nd_emu_arithmetic arithmetic;
-    struct nd_strbuf whole = {0};
     bool is_short = strchr(text, '=') == NULL && parse_arithmetic(text, &arithmetic);
-    nd_strbuf_printf(&whole, "%s%s", is_short ? "round=" : "", text);
-    return nd_strbuf_take(&whole);
+    return nd_text("%s%s", is_short ? "round=" : "", text);
 }
 
 enum nd_status nd_emulation_add(struct nd_emulation *emulation, const char *text, struct nd_error *err)

@@ -1,5 +1,4 @@
 /* Emulated devices are made, and taken apart. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,22 +71,17 @@ static enum nd_status fail_tensor(const struct bind *bind, const struct nd_emu_i
                                   struct nd_error *err)
 {
     size_t n;
-    struct nd_strbuf near = {0};
-    const char **names = layer_names(bind, &n);
-    if (names == NULL)
-        return nd_fail_memory(err);
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf near = {0};
+    ND_FREED const char **names = layer_names(bind, &n);
+    ND_TRY_MEMORY(names != NULL, err);
     put_nearest(&near, item->tensor, names, n);
     const char *text = near.text != NULL ? near.text : "none";
-    enum nd_status status =
-        is_there ? nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
-                           "item '%s': tensor '%s' is not made by a layer with fixed scales; such are %s",
-                           item->text, item->tensor, text)
-                 : nd_fail(err, ND_E_MODEL_NO_TENSOR, item->tensor,
-                           "item '%s': the model has no tensor '%s'; near it are %s", item->text, item->tensor,
-                           text);
-    nd_strbuf_deinit(&near);
-    free(names);
-    return status;
+    return is_there ? nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
+                              "item '%s': tensor '%s' is not made by a layer with fixed scales; such are %s",
+                              item->text, item->tensor, text)
+                    : nd_fail(err, ND_E_MODEL_NO_TENSOR, item->tensor,
+                              "item '%s': the model has no tensor '%s'; near it are %s", item->text,
+                              item->tensor, text);
 }
 
 /* Every operator once, of all layers. Freed by the caller: the array and the text that it points into. */
@@ -118,20 +112,14 @@ static enum nd_status fail_operator(const struct bind *bind, const struct nd_emu
                                     struct nd_error *err)
 {
     size_t n;
-    char *text;
-    struct nd_strbuf near = {0};
-    const char **names = list_operators(bind, &text, &n);
-    enum nd_status status = names != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK) {
-        put_nearest(&near, item->op_type, names, n);
-        status = nd_fail(err, ND_E_DEVICE_PROFILE, item->op_type,
-                         "item '%s': no layer of the model has an operator '%s'; near it are %s", item->text,
-                         item->op_type, near.text != NULL ? near.text : "none");
-    }
-    nd_strbuf_deinit(&near);
-    free(names);
-    free(text);
-    return status;
+    ND_FREED char *text = NULL;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf near = {0};
+    ND_FREED const char **names = list_operators(bind, &text, &n);
+    ND_TRY_MEMORY(names != NULL, err);
+    put_nearest(&near, item->op_type, names, n);
+    return nd_fail(err, ND_E_DEVICE_PROFILE, item->op_type,
+                   "item '%s': no layer of the model has an operator '%s'; near it are %s", item->text,
+                   item->op_type, near.text != NULL ? near.text : "none");
 }
 
 /* ---- binding ---- */
@@ -339,8 +327,7 @@ static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const st
                         .is_partial = is_partial,
                         .out.n_tensors = nd_model_n_tensors(model)};
     bind.out.layers = nd_calloc(bind.out.n_tensors, sizeof *bind.out.layers);
-    if (bind.out.layers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(bind.out.layers != NULL, err);
     find_layers(&bind);
     enum nd_status status = set_arithmetics(&bind, err);
     if (status == ND_OK)
@@ -388,10 +375,8 @@ enum nd_status nd_emulation_check(const struct nd_emulation *emulation, const st
                                   struct nd_error *err)
 {
     struct nd_emu_binding binding;
-    enum nd_status status = nd_emu_bind(emulation, model, NULL, false, &binding, err);
-    if (status != ND_OK)
-        return status;
-    status = check_size(emulation, model, &binding, err);
+    ND_TRY(nd_emu_bind(emulation, model, NULL, false, &binding, err));
+    enum nd_status status = check_size(emulation, model, &binding, err);
     nd_emu_unbind(&binding);
     return status;
 }
@@ -410,8 +395,7 @@ static enum nd_status list_truth(struct nd_emulator *emulator, struct nd_error *
     for (size_t e = 0; e < binding->n_tensors; e++)
         n += binding->layers[e].n_faults + 2;
     emulator->truth = nd_calloc(n, sizeof *emulator->truth);
-    if (emulator->truth == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(emulator->truth != NULL, err);
     for (size_t e = 0; e < binding->n_tensors; e++) {
         const struct nd_emu_layer *layer = &binding->layers[e];
         emulator->tensors[e].first_truth = emulator->n_truth;
@@ -465,9 +449,9 @@ static enum nd_status make_tables(struct nd_emulator *emulator, const struct nd_
     emulator->names = nd_calloc(n, sizeof *emulator->names);
     emulator->seen = nd_calloc(n, sizeof *emulator->seen);
     emulator->is_seen = nd_calloc(n, sizeof *emulator->is_seen);
-    if (emulator->tensors == NULL || emulator->names == NULL || emulator->seen == NULL ||
-        emulator->is_seen == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(emulator->tensors != NULL && emulator->names != NULL && emulator->seen != NULL &&
+                      emulator->is_seen != NULL,
+                  err);
     for (size_t e = 0; e < n; e++) {
         emulator->names[e] =
             options->names != NULL ? options->names[e] : nd_model_tensor(emulator->model, e)->name;
@@ -481,8 +465,7 @@ enum nd_status nd_emulator_create(const struct nd_emulation *emulation, const st
                                   struct nd_emulator **out, struct nd_error *err)
 {
     struct nd_emulator *emulator = nd_calloc(1, sizeof *emulator);
-    if (emulator == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(emulator != NULL, err);
     emulator->model = model;
     emulator->graph = graph;
     emulator->seed = emulation->seed;
@@ -522,11 +505,7 @@ void nd_emulator_destroy(struct nd_emulator **emulator)
         nd_array_deinit(&e->tensors[i].made[1]);
         free(e->tensors[i].steps);
     }
-    free(e->tensors);
-    free(e->names);
-    free(e->seen);
-    free(e->is_seen);
-    free(e->truth);
+    ND_FREE_ALL(e->tensors, e->names, e->seen, e->is_seen, e->truth);
     nd_layer_memory_destroy(&e->memory);
     nd_emu_unbind(&e->binding);
     free(e);

@@ -52,8 +52,7 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
 {
     (void)options;
     struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
-    if (runtime == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(runtime != NULL, err);
     *out = runtime;
     return ND_OK;
 }
@@ -134,12 +133,12 @@ static enum nd_status create_emulator(struct nd_runtime_session *session,
     if (session->emulation.n == 0)
         return ND_OK;
     session->names = nd_calloc(n, sizeof *session->names);
-    if (session->names == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session->names != NULL, err);
     session->n_names = n;
     for (size_t e = 0; e < n; e++)
-        if ((session->names[e] = nd_strdup(tensor_name(options, nd_model_tensor(session->model, e)))) == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(
+            (session->names[e] = nd_strdup(tensor_name(options, nd_model_tensor(session->model, e)))) != NULL,
+            err);
     emulated->struct_size = sizeof *emulated;
     emulated->names = (const char *const *)session->names;
     emulated->is_partial = true;
@@ -152,18 +151,16 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, struct
     session->n_inputs = nd_model_n_inputs(session->model);
     session->ios = nd_calloc(session->n_inputs, sizeof *session->ios);
     session->inputs = nd_calloc(session->n_inputs, sizeof *session->inputs);
-    if (session->ios == NULL || session->inputs == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < session->n_inputs && status == ND_OK; i++) {
+    ND_TRY_MEMORY(session->ios != NULL && session->inputs != NULL, err);
+    for (size_t i = 0; i < session->n_inputs; i++) {
         const struct nd_model_io *input = nd_model_input(session->model, i);
         session->ios[i] = (struct nd_session_io){
             .name = nd_strdup(input->name), .dtype = input->dtype, .shape = input->shape};
-        status = session->ios[i].name != NULL
-                     ? nd_array_make(&session->inputs[i], input->dtype, &input->shape, err)
-                     : nd_fail_memory(err);
+        ND_TRY(session->ios[i].name != NULL
+                   ? nd_array_make(&session->inputs[i], input->dtype, &input->shape, err)
+                   : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The tensors by their tensors; of two of one tensor the first. */
@@ -199,17 +196,15 @@ static enum nd_status describe_output(struct nd_runtime_session *session, const 
 static enum nd_status describe_outputs(struct nd_runtime_session *session, struct nd_error *err)
 {
     const struct nd_model *model = session->model;
-    struct nd_names names = {0};
+    ND_CLEANUP(nd_names_deinit) struct nd_names names = {0};
     session->n_outputs = nd_model_n_outputs(model);
     session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
     session->output_of_tensor = nd_calloc(nd_model_n_tensors(model), sizeof *session->output_of_tensor);
-    if (session->outputs == NULL || session->output_of_tensor == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = name_tensors(model, &names, err);
-    for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
-        status = describe_output(session, &names, i, err);
-    nd_names_deinit(&names);
-    return status;
+    ND_TRY_MEMORY(session->outputs != NULL && session->output_of_tensor != NULL, err);
+    ND_TRY(name_tensors(model, &names, err));
+    for (size_t i = 0; i < session->n_outputs; i++)
+        ND_TRY(describe_output(session, &names, i, err));
+    return ND_OK;
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
@@ -217,8 +212,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
 {
     (void)runtime;
     struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
-    if (session == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session != NULL, err);
     struct nd_emulator_options emulated = {0};
     enum nd_status status = read_options(session, options, &emulated, err);
     if (status == ND_OK)
@@ -249,14 +243,9 @@ void nd_session_destroy(struct nd_runtime_session **session)
         if (s->inputs != NULL)
             nd_array_deinit(&s->inputs[i]);
     }
-    for (size_t i = 0; s->outputs != NULL && i < s->n_outputs; i++) {
-        free(s->outputs[i].io.name);
-        free(s->outputs[i].bytes);
-    }
-    free(s->ios);
-    free(s->inputs);
-    free(s->outputs);
-    free(s->output_of_tensor);
+    for (size_t i = 0; s->outputs != NULL && i < s->n_outputs; i++)
+        ND_FREE_ALL(s->outputs[i].io.name, s->outputs[i].bytes);
+    ND_FREE_ALL(s->ios, s->inputs, s->outputs, s->output_of_tensor);
     nd_emulator_destroy(&s->emulator);
     nd_emulation_deinit(&s->emulation);
     for (size_t e = 0; e < s->n_names; e++)
@@ -305,8 +294,7 @@ enum nd_status nd_session_placement(const struct nd_runtime_session *session, st
 {
     size_t n_nodes = nd_model_n_nodes(session->model);
     struct nd_placement *nodes = nd_calloc(n_nodes, sizeof *nodes);
-    if (nodes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nodes != NULL, err);
     for (size_t i = 0; i < n_nodes; i++) {
         const struct nd_model_node *node = nd_model_node(session->model, i);
         nodes[i] = (struct nd_placement){session->emulator != NULL ? "emu" : "exact", node->name, node->op_type,
@@ -321,11 +309,8 @@ static enum nd_status store_output(struct output *output, const struct nd_array 
                                    struct nd_output_view *view, struct nd_error *err)
 {
     size_t size_bytes;
-    enum nd_status status = nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err);
-    if (status != ND_OK)
-        return status;
-    if (!nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1))
-        return nd_fail_memory(err);
+    ND_TRY(nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err));
+    ND_TRY_MEMORY(nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1), err);
     nd_array_store(output->io.dtype, values->x, values->n, output->bytes);
     output->is_made = true;
     *view = (struct nd_output_view){
@@ -338,11 +323,10 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
 {
     (void)method;
     struct nd_runtime_session *session = context;
-    enum nd_status status = ND_OK;
     struct output *output = session->output_of_tensor[tensor];
-    for (; output != NULL && status == ND_OK; output = output->next)
-        status = store_output(output, values, &session->views[output - session->outputs], err);
-    return status;
+    for (; output != NULL; output = output->next)
+        ND_TRY(store_output(output, values, &session->views[output - session->outputs], err));
+    return ND_OK;
 }
 
 void nd_session_repeat(struct nd_runtime_session *session)
@@ -360,15 +344,14 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
     for (size_t i = 0; i < session->n_outputs; i++)
         session->outputs[i].is_made = false;
     session->views = views;
-    enum nd_status status =
-        session->emulator != NULL
-            ? nd_emulator_run(session->emulator, session->inputs, found, session, err)
-            : nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err);
-    for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
+    ND_TRY(session->emulator != NULL
+               ? nd_emulator_run(session->emulator, session->inputs, found, session, err)
+               : nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err));
+    for (size_t i = 0; i < session->n_outputs; i++)
         if (!session->outputs[i].is_made)
-            status = nd_fail(err, ND_E_EXACT_OPERATOR, session->outputs[i].io.name,
-                             "output '%s' was not computed", session->outputs[i].io.name);
-    return status;
+            return nd_fail(err, ND_E_EXACT_OPERATOR, session->outputs[i].io.name,
+                           "output '%s' was not computed", session->outputs[i].io.name);
+    return ND_OK;
 }
 
 enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)

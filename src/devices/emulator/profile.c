@@ -1,5 +1,6 @@
 /* The profile of an emulated device (emulate.h): from the URI or from a YAML file. */
 #include "devices/emulator/profile.h"
+#include "core/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +41,12 @@ static enum nd_status add_item(const struct profile *profile, const yaml_node_t 
                        NULL);
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "%s%s", prefix, scalar_text(node));
-    char *item = nd_strbuf_take(&text);
+    ND_FREED char *item = nd_strbuf_take(&text);
     enum nd_status status =
         item != NULL ? nd_emulation_add(profile->out, item, profile->err) : nd_fail_memory(profile->err);
     if (status == ND_ERR_USAGE)
         nd_error_context(profile->err, "%s:%zu:%zu", profile->path, node->start_mark.line + 1,
                          node->start_mark.column + 1);
-    free(item);
     return status;
 }
 
@@ -54,20 +54,18 @@ static enum nd_status add_items(const struct profile *profile, const yaml_node_t
 {
     if (list->type != YAML_SEQUENCE_NODE || list->data.sequence.items.start == list->data.sequence.items.top)
         return fail_at(profile, &list->start_mark, "'items' is a list of one text or more", NULL);
-    enum nd_status status = ND_OK;
-    for (const yaml_node_item_t *item = list->data.sequence.items.start;
-         item < list->data.sequence.items.top && status == ND_OK; item++)
-        status = add_item(profile, yaml_document_get_node(profile->document, *item), "");
-    return status;
+    for (const yaml_node_item_t *item = list->data.sequence.items.start; item < list->data.sequence.items.top;
+         item++)
+        ND_TRY(add_item(profile, yaml_document_get_node(profile->document, *item), ""));
+    return ND_OK;
 }
 
 static enum nd_status read_mapping(const struct profile *profile, const yaml_node_t *root)
 {
     static const char *const keys[] = {"items", "seed"};
     bool is_there[] = {false, false};
-    enum nd_status status = ND_OK;
-    for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start;
-         pair < root->data.mapping.pairs.top && status == ND_OK; pair++) {
+    for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top;
+         pair++) {
         const yaml_node_t *key = yaml_document_get_node(profile->document, pair->key);
         const yaml_node_t *value = yaml_document_get_node(profile->document, pair->value);
         size_t k = 0;
@@ -79,11 +77,11 @@ static enum nd_status read_mapping(const struct profile *profile, const yaml_nod
         if (is_there[k])
             return fail_at(profile, &key->start_mark, "there is a second", keys[k]);
         is_there[k] = true;
-        status = k == 0 ? add_items(profile, value) : add_item(profile, value, "seed=");
+        ND_TRY(k == 0 ? add_items(profile, value) : add_item(profile, value, "seed="));
     }
-    if (status == ND_OK && !is_there[0])
-        status = fail_at(profile, &root->start_mark, "there are no", keys[0]);
-    return status;
+    if (!is_there[0])
+        ND_TRY(fail_at(profile, &root->start_mark, "there are no", keys[0]));
+    return ND_OK;
 }
 
 static enum nd_status fail_yaml(const struct profile *profile, const yaml_parser_t *parser)

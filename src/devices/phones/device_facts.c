@@ -167,16 +167,15 @@ enum { MAX_LIST_BYTES = 2000, MAX_SENSORS = 64 };
  * that may hang is started with. */
 static void nd_warmth_question(struct nd_strbuf *question, const char *marker)
 {
-    nd_strbuf_printf(question,
-                     "echo; echo '%s battery'; $T dumpsys battery 2>/dev/null | head -c 16384; "
-                     "echo; echo '%s thermal'; $T dumpsys thermalservice 2>/dev/null | head -c 65536; "
-                     "echo; echo '%s supplies'; for d in /sys/class/power_supply/*; do p=; c=; s=; "
-                     "read -r p <$d/capacity; read -r c <$d/temp; read -r s <$d/status; "
-                     "echo \"${p:--} ${c:--} ${d##*/} ${s:--}\"; done 2>/dev/null | head -n 16 | head -c 4096; "
-                     "echo; echo '%s zones'; for d in /sys/class/thermal/thermal_zone*; do c=; k=; "
-                     "read -r c <$d/temp; read -r k <$d/type; echo \"${c:--} ${k:--}\"; done 2>/dev/null | "
-                     "head -n 128 | head -c 8192; ",
-                     marker, marker, marker, marker);
+    nd_strbuf_printf(
+        question,
+        "echo; echo '%s battery'; $T dumpsys battery 2>/dev/null | head -c 16384; echo; echo '%s thermal'; $T "
+        "dumpsys thermalservice 2>/dev/null | head -c 65536; echo; echo '%s supplies'; for d in "
+        "/sys/class/power_supply/*; do p=; c=; s=; read -r p <$d/capacity; read -r c <$d/temp; read -r s "
+        "<$d/status; echo \"${p:--} ${c:--} ${d##*/} ${s:--}\"; done 2>/dev/null | head -n 16 | head -c 4096; "
+        "echo; echo '%s zones'; for d in /sys/class/thermal/thermal_zone*; do c=; k=; read -r c <$d/temp; read "
+        "-r k <$d/type; echo \"${c:--} ${k:--}\"; done 2>/dev/null | head -n 128 | head -c 8192; ",
+        marker, marker, marker, marker);
 }
 
 /* ---- attributes ---- */
@@ -196,10 +195,9 @@ static const char *name_key(char key[64], const struct sink *sink, const char *w
 static void put_text(struct sink *sink, const char *what, const char *name, struct nd_text_piece value)
 {
     char key[64];
-    char *text = nd_piece_copy(value, MAX_LIST_BYTES);
+    ND_FREED char *text = nd_piece_copy(value, MAX_LIST_BYTES);
     sink->is_whole = sink->is_whole && text != NULL &&
                      nd_attr_list_add_text(sink->out, "device", name_key(key, sink, what, name), text);
-    free(text);
 }
 
 static void put_word(struct sink *sink, const char *what, const char *name, const char *word)
@@ -346,7 +344,7 @@ static void put_sensors(struct sink *sink, const struct sensors *sensors, const 
         nd_strbuf_printf(&list, "%s%.*s=%.1f", i > 0 ? " " : "", (int)sensors->items[i].name.n,
                          sensors->items[i].name.text, sensors->items[i].celsius);
     }
-    char *text = nd_strbuf_take(&list);
+    ND_FREED char *text = nd_strbuf_take(&list);
     sink->is_whole = sink->is_whole && text != NULL;
     if (sensors->n > 0 && text != NULL) {
         put_real(sink, "thermal", "celsius", sensors->items[hottest].celsius);
@@ -354,7 +352,6 @@ static void put_sensors(struct sink *sink, const struct sensors *sensors, const 
         put_word(sink, "thermal", "sensors", text);
         put_word(sink, "thermal", "source", source);
     }
-    free(text);
 }
 
 /* "Temperature{mValue=37.2, mType=3, mName=skin, mStatus=0}". Types 6 to 8 are volts, amperes and percent. */
@@ -448,13 +445,11 @@ char *nd_device_facts_question(const char *marker)
     struct nd_strbuf text = {0};
     nd_strbuf_puts(&text, time_limit);
     nd_strbuf_printf(&text,
-                     "echo; echo '%s getprop'; $T getprop 2>/dev/null | head -c 524288; "
-                     "echo; echo '%s uname'; uname -s; uname -r; uname -m; "
-                     "echo; echo '%s linker'; [ -e /system/bin/linker64 ] && echo android; "
-                     "echo; echo '%s clock'; date +%%s; "
-                     "echo; echo '%s os'; head -c 8192 /etc/os-release 2>/dev/null; "
-                     "echo; echo '%s soc'; head -n 1 /sys/devices/soc0/machine 2>/dev/null; "
-                     "echo; echo '%s board'; head -c 256 /proc/device-tree/model 2>/dev/null; ",
+                     "echo; echo '%s getprop'; $T getprop 2>/dev/null | head -c 524288; echo; echo '%s uname'; "
+                     "uname -s; uname -r; uname -m; echo; echo '%s linker'; [ -e /system/bin/linker64 ] && "
+                     "echo android; echo; echo '%s clock'; date +%%s; echo; echo '%s os'; head -c 8192 "
+                     "/etc/os-release 2>/dev/null; echo; echo '%s soc'; head -n 1 /sys/devices/soc0/machine "
+                     "2>/dev/null; echo; echo '%s board'; head -c 256 /proc/device-tree/model 2>/dev/null; ",
                      marker, marker, marker, marker, marker, marker, marker);
     nd_warmth_question(&text, marker);
     nd_strbuf_printf(&text, "echo; echo '%s end'", marker);
@@ -501,11 +496,10 @@ static struct nd_text_piece property(const struct facts *facts, const char *key)
 /* One fact, when there is one. */
 static bool put(struct facts *facts, const char *key, struct nd_text_piece value)
 {
-    char *text = nd_piece_copy(value, MAX_TEXT_BYTES);
+    ND_FREED char *text = nd_piece_copy(value, MAX_TEXT_BYTES);
     bool is_there = text != NULL && text[0] != '\0';
     facts->is_whole = facts->is_whole && text != NULL &&
                       (!is_there || nd_attr_list_add_text(facts->out, "device", key, text));
-    free(text);
     return is_there;
 }
 
@@ -694,8 +688,7 @@ enum nd_status nd_device_facts_parse_after(const char *marker, const char *answe
                                            struct nd_device_facts *device_facts, struct nd_error *err)
 {
     struct nd_text_piece whole = {answer, n};
-    if (!nd_warmth_parse(marker, whole, "after", &device_facts->warmth))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_warmth_parse(marker, whole, "after", &device_facts->warmth), err);
     return device_facts->logcat != NULL || keep_logcat(nd_piece_part(whole, marker, "logcat"), device_facts)
                ? ND_OK
                : nd_fail_memory(err);
@@ -714,35 +707,24 @@ static enum nd_status ask(struct nd_transport *transport, const char *question, 
 enum nd_status nd_device_facts_read(struct nd_transport *transport, struct nd_device_facts *out,
                                     struct nd_error *err)
 {
-    char *question = nd_device_facts_question(transport->nonce);
-    struct nd_remote_reply reply = {0};
-    enum nd_status status = ask(transport, question, &reply, err);
-    if (status == ND_OK)
-        status = nd_device_facts_parse(transport->nonce, reply.out, reply.out_bytes, out, err);
-    nd_remote_reply_deinit(&reply);
-    free(question);
-    return status;
+    ND_FREED char *question = nd_device_facts_question(transport->nonce);
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
+    ND_TRY(ask(transport, question, &reply, err));
+    return nd_device_facts_parse(transport->nonce, reply.out, reply.out_bytes, out, err);
 }
 
 enum nd_status nd_device_facts_finish(struct nd_transport *transport, struct nd_device_facts *device_facts,
                                       struct nd_error *err)
 {
-    char *question = nd_device_facts_question_after(transport->nonce, device_facts->clock_s);
-    struct nd_remote_reply reply = {0};
-    enum nd_status status = ask(transport, question, &reply, err);
-    if (status == ND_OK)
-        status = nd_device_facts_parse_after(transport->nonce, reply.out, reply.out_bytes, device_facts, err);
-    nd_remote_reply_deinit(&reply);
-    free(question);
-    return status;
+    ND_FREED char *question = nd_device_facts_question_after(transport->nonce, device_facts->clock_s);
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
+    ND_TRY(ask(transport, question, &reply, err));
+    return nd_device_facts_parse_after(transport->nonce, reply.out, reply.out_bytes, device_facts, err);
 }
 
 void nd_device_facts_deinit(struct nd_device_facts *device_facts)
 {
-    free(device_facts->soc);
-    free(device_facts->abi);
-    free(device_facts->said_abi);
-    free(device_facts->logcat);
+    ND_FREE_ALL(device_facts->soc, device_facts->abi, device_facts->said_abi, device_facts->logcat);
     nd_attr_list_deinit(&device_facts->facts);
     nd_attr_list_deinit(&device_facts->warmth);
     *device_facts = (struct nd_device_facts){0};

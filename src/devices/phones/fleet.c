@@ -21,7 +21,6 @@
 #include "core/processes/process.h"
 #include "core/text/strbuf.h"
 #include "devices/phones/fleet.h"
-#include "devices/phones/phones.h"
 #include "devices/phones/remote_uri.h"
 #include "devices/phones/transport.h"
 #include "npudiff/core/parse.h"
@@ -49,15 +48,12 @@ void nd_fleet_deinit(struct nd_fleet *fleet)
     for (size_t i = 0; i < fleet->n_hosts; i++)
         free(fleet->hosts[i].name);
     for (size_t i = 0; i < fleet->n_devices; i++) {
-        free(fleet->devices[i].device);
-        free(fleet->devices[i].host);
+        ND_FREE_ALL(fleet->devices[i].device, fleet->devices[i].host);
         nd_texts_deinit(&fleet->devices[i].labels);
     }
-    free(fleet->hosts);
-    free(fleet->devices);
+    ND_FREE_ALL(fleet->hosts, fleet->devices);
     nd_texts_deinit(&fleet->lease);
-    free(fleet->locks);
-    free(fleet->path);
+    ND_FREE_ALL(fleet->locks, fleet->path);
     *fleet = (struct nd_fleet){0};
 }
 
@@ -105,11 +101,10 @@ static enum nd_status check_uri(struct reading *r, const yaml_node_t *node, cons
     nd_remote_uri_deinit(&parts);
     if (is_one)
         return ND_OK;
-    return nd_yaml_fail(
-        &r->yaml, &node->start_mark, r->err,
-        "'%s' is not one phone or board: write 'adb:SERIAL', 'adb:SERIAL@HOST:PORT' or 'ssh:HOST', "
-        "and nothing after it",
-        uri);
+    return nd_yaml_fail(&r->yaml, &node->start_mark, r->err,
+                        "'%s' is not one phone or board: write 'adb:SERIAL', 'adb:SERIAL@HOST:PORT' or "
+                        "'ssh:HOST', and nothing after it",
+                        uri);
 }
 
 static enum nd_status check_labels(struct reading *r, const yaml_node_t *node, const struct nd_texts *labels)
@@ -130,19 +125,17 @@ static enum nd_status read_device(struct reading *r, const yaml_node_t *node)
     };
     static const struct nd_yaml_kind kind = {"a device", keys, COUNT(keys)};
     struct nd_fleet_device *device = &r->fleet->devices[r->fleet->n_devices++];
-    enum nd_status status = nd_yaml_map(&r->yaml, node, &kind, device, r->err);
-    if (status == ND_OK)
-        status = check_uri(r, node, device->device);
-    if (status == ND_OK)
-        status = check_labels(r, node, &device->labels);
-    if (status == ND_OK && device->host != NULL && find_host(r->fleet, device->host) == NULL)
-        status =
-            nd_yaml_fail(&r->yaml, &node->start_mark, r->err, "there is no host '%s' in 'hosts'", device->host);
-    for (size_t i = 0; status == ND_OK && i + 1 < r->fleet->n_devices; i++)
+    ND_TRY(nd_yaml_map(&r->yaml, node, &kind, device, r->err));
+    ND_TRY(check_uri(r, node, device->device));
+    ND_TRY(check_labels(r, node, &device->labels));
+    if (device->host != NULL && find_host(r->fleet, device->host) == NULL)
+        ND_TRY(nd_yaml_fail(&r->yaml, &node->start_mark, r->err, "there is no host '%s' in 'hosts'",
+                            device->host));
+    for (size_t i = 0; i + 1 < r->fleet->n_devices; i++)
         if (strcmp(r->fleet->devices[i].device, device->device) == 0)
-            status = nd_yaml_fail(&r->yaml, &node->start_mark, r->err, "there is a second device '%s'",
-                                  device->device);
-    return status;
+            ND_TRY(nd_yaml_fail(&r->yaml, &node->start_mark, r->err, "there is a second device '%s'",
+                                device->device));
+    return ND_OK;
 }
 
 /* The items of the list, each by read_item, into *items. */
@@ -193,8 +186,7 @@ enum nd_status nd_fleet_read(struct nd_fleet *out, struct nd_error *err)
     *out = fleet;
     if (path == NULL || path[0] == '\0')
         return ND_OK;
-    if ((fleet.path = nd_strdup(path)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY((fleet.path = nd_strdup(path)) != NULL, err);
     const struct nd_yaml_file file = {.path = fleet.path, .what = "a fleet", .error = ND_E_FLEET};
     enum nd_status status = nd_yaml_read(&r.yaml, &file, &why);
     if (status == ND_OK)
@@ -289,9 +281,9 @@ static enum nd_status try_lock(const char *path, bool *is_taken, int *place, str
 static enum nd_status nd_host_place_take(const struct nd_fleet *fleet, const struct nd_fleet_host *host,
                                          bool *is_taken, int *place, struct nd_error *err)
 {
-    struct nd_strbuf own = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf own = {0};
     nd_strbuf_printf(&own, "/tmp/npudiff-hosts-%lu", (unsigned long)geteuid());
-    char *folder = fleet->locks != NULL ? nd_strdup(fleet->locks) : nd_strbuf_take(&own);
+    ND_FREED char *folder = fleet->locks != NULL ? nd_strdup(fleet->locks) : nd_strbuf_take(&own);
     enum nd_status status = folder != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && fleet->locks == NULL)
         status = make_own_folder(folder, err);
@@ -301,8 +293,6 @@ static enum nd_status nd_host_place_take(const struct nd_fleet *fleet, const str
         status = path != NULL ? try_lock(path, is_taken, place, err) : nd_fail_memory(err);
         free(path);
     }
-    nd_strbuf_deinit(&own);
-    free(folder);
     return status;
 }
 
@@ -349,8 +339,8 @@ static enum nd_status wait_for_place(const struct nd_fleet *fleet, const struct 
 static const char begin_guard[] = "exec 3<&0; sh -c \"$0\" sh \"$@\" <&3 3<&- &";
 static const char guard_script[] =
     "trap '' PIPE; trap : TERM\n"
-    "export NPUDIFF_LEASE_ID=\"$1\" NPUDIFF_LEASE_HOST=\"$2\" "
-    "NPUDIFF_LEASE_LABELS=\"$3\" NPUDIFF_LEASE_LIMIT=\"$4\"\n"
+    "export NPUDIFF_LEASE_ID=\"$1\" NPUDIFF_LEASE_HOST=\"$2\" NPUDIFF_LEASE_LABELS=\"$3\" "
+    "NPUDIFF_LEASE_LIMIT=\"$4\"\n"
     "export NPUDIFF_LEASE_PID=$$\n"
     "d=$5; shift 5; exec 3<&0 </dev/null 2>&1\n"
     "\"$@\" lease \"$d\" 3<&-; r=$?; printf '\\nnpudiff-lease: %s\\n' $r\n"
@@ -480,14 +470,10 @@ static enum nd_status run_command(const struct nd_fleet *fleet, const struct nd_
                                   struct nd_lease *lease, struct nd_error *err)
 {
     char id[17], limit[32];
-    char *labels = join_labels(&listed->labels);
-    const char **argv = nd_calloc(fleet->lease.n + 10, sizeof *argv);
+    ND_FREED char *labels = join_labels(&listed->labels);
+    ND_FREED const char **argv = nd_calloc(fleet->lease.n + 10, sizeof *argv);
     size_t n = 0;
-    if (labels == NULL || argv == NULL || !make_id(id)) {
-        free(labels);
-        free(argv);
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(labels != NULL && argv != NULL && make_id(id), err);
     snprintf(limit, sizeof limit, "%g", fleet->lease_limit_s);
     argv[n++] = "sh";
     argv[n++] = "-c";
@@ -500,12 +486,8 @@ static enum nd_status run_command(const struct nd_fleet *fleet, const struct nd_
     argv[n++] = listed->device;
     for (size_t i = 0; i < fleet->lease.n; i++)
         argv[n++] = fleet->lease.items[i];
-    enum nd_status status = start_guard(argv, lease, err);
-    if (status == ND_OK)
-        status = wait_for_lease(fleet, device->label, options, lease, err);
-    free(labels);
-    free(argv);
-    return status;
+    ND_TRY(start_guard(argv, lease, err));
+    return wait_for_lease(fleet, device->label, options, lease, err);
 }
 
 /* ---- taking and ending ---- */

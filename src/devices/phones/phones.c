@@ -46,11 +46,9 @@ static enum nd_status fail_label(const struct nd_fleet *fleet, const char *uri, 
             nd_texts_add(&seen, label);
         }
     nd_texts_deinit(&seen);
-    char *text = nd_strbuf_take(&list);
-    enum nd_status status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': the labels of '%s' are %s",
-                                    uri, fleet->path, text != NULL && text[0] != '\0' ? text : "none");
-    free(text);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(&list);
+    return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': the labels of '%s' are %s", uri, fleet->path,
+                   text != NULL && text[0] != '\0' ? text : "none");
 }
 
 /* The URIs of the devices with that label, each with what follows the label, in the order of the file; as
@@ -135,12 +133,8 @@ static enum nd_status find_tool(const char *uri, enum nd_transport_kind transpor
 
 void nd_phones_free(struct nd_phone *phones, size_t n)
 {
-    for (size_t i = 0; phones != NULL && i < n; i++) {
-        free(phones[i].serial);
-        free(phones[i].state);
-        free(phones[i].model);
-        free(phones[i].soc);
-    }
+    for (size_t i = 0; phones != NULL && i < n; i++)
+        ND_FREE_ALL(phones[i].serial, phones[i].state, phones[i].model, phones[i].soc);
     free(phones);
 }
 
@@ -184,8 +178,7 @@ static enum nd_status ask_chipset(void *context, size_t worker, size_t i, struct
         return ND_OK; /* a phone that does not say it is listed without it */
     char *soc = take_name(end.out);
     nd_process_end_deinit(&end);
-    if (soc == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(soc != NULL, err);
     free(phone->soc);
     phone->soc = soc;
     phone->chipset = nd_chipset_find(soc);
@@ -258,9 +251,8 @@ static enum nd_status refuse_choice(const char *uri, const char *address, const 
 {
     const char *server = nd_adb_server(address);
     const char *at = server != NULL ? server - 1 : "";
-    char *list = list_text(phones, n);
-    if (list == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *list = list_text(phones, n);
+    ND_TRY_MEMORY(list != NULL, err);
     enum nd_status status;
     if (n == 0)
         status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
@@ -273,16 +265,13 @@ static enum nd_status refuse_choice(const char *uri, const char *address, const 
                          "device '%s': there are several phones: %s; name one, as in 'adb:%s%s', or all with "
                          "'adb:*%s'",
                          uri, list, usable->serial, at, at);
-    free(list);
     return status;
 }
 
 /* "SERIAL" or "SERIAL@SERVER", in new memory. */
 static char *join_address(const char *serial, const char *server)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s%s", serial, server != NULL ? "@" : "", server != NULL ? server : "");
-    return nd_strbuf_take(&text);
+    return nd_text("%s%s%s", serial, server != NULL ? "@" : "", server != NULL ? server : "");
 }
 
 static enum nd_status find_only_phone(const char *uri, char **address, struct nd_error *err)
@@ -319,9 +308,7 @@ static bool is_all(const char *address)
 enum nd_status nd_device_reach(const char *uri, enum nd_transport_kind transport, char **address,
                                struct nd_error *err)
 {
-    enum nd_status status = find_tool(uri, transport, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_tool(uri, transport, err));
     if (is_all(*address))
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s' stands for all phones; here one is needed",
                        uri);
@@ -353,10 +340,8 @@ static enum nd_status expand_phones(const char *uri, const struct nd_remote_uri 
     if (status == ND_OK && (uris = nd_calloc(n_phones, sizeof *uris)) == NULL)
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n_phones; i++) {
-        struct nd_strbuf text = {0};
-        nd_strbuf_printf(&text, "adb:%s%s%s%s", phones[i].serial, server != NULL ? "@" : "",
-                         server != NULL ? server : "", parts->rest);
-        uris[i] = nd_strbuf_take(&text);
+        uris[i] = nd_text("adb:%s%s%s%s", phones[i].serial, server != NULL ? "@" : "",
+                          server != NULL ? server : "", parts->rest);
         if (uris[i] == NULL)
             status = nd_fail_memory(err);
     }
@@ -385,19 +370,16 @@ static enum nd_status take_alone(const char *uri, char ***out, struct nd_error *
 
 enum nd_status nd_device_expand(const char *uri, char ***out, size_t *n, struct nd_error *err)
 {
-    struct nd_remote_uri parts = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_remote_uri_deinit) struct nd_remote_uri parts = {0};
     if (nd_uri_is_label(uri))
         return nd_fleet_expand(uri, out, n, err);
     if (nd_uri_is_remote(uri))
-        status = nd_remote_uri_parse(uri, &parts, err);
-    if (status == ND_OK && parts.address != NULL && is_all(parts.address)) {
-        status = expand_phones(uri, &parts, out, n, err);
-    } else if (status == ND_OK) {
-        status = take_alone(uri, out, err);
-        if (status == ND_OK)
-            *n = 1;
+        ND_TRY(nd_remote_uri_parse(uri, &parts, err));
+    if (parts.address != NULL && is_all(parts.address)) {
+        ND_TRY(expand_phones(uri, &parts, out, n, err));
+    } else {
+        ND_TRY(take_alone(uri, out, err));
+        *n = 1;
     }
-    nd_remote_uri_deinit(&parts);
-    return status;
+    return ND_OK;
 }

@@ -57,10 +57,9 @@ void nd_remote_explain_time(const struct nd_remote *remote, struct nd_error *err
  * all may write to must be this user's own. */
 static const char facts_command[] =
     "r=$NPUDIFF_DEVICE_FOLDER; o=:; if [ -z \"$r\" ]; then if [ -d /data/local/tmp ]; then "
-    "r=/data/local/tmp/npudiff; else r=${TMPDIR:-/tmp}/npudiff-$(id -u); o='[ -O . ]'; fi; fi; "
-    "mkdir -p \"$r/store\" \"$r/runs\" && cd \"$r\" || exit 1; "
-    "eval \"$o\" || { echo \"$r belongs to somebody else\" >&2; exit 1; }; chmod 700 .; pwd; "
-    "getconf PAGESIZE 2>/dev/null || echo 4096; df -Pk . | tail -n 1";
+    "r=/data/local/tmp/npudiff; else r=${TMPDIR:-/tmp}/npudiff-$(id -u); o='[ -O . ]'; fi; fi; mkdir -p "
+    "\"$r/store\" \"$r/runs\" && cd \"$r\" || exit 1; eval \"$o\" || { echo \"$r belongs to somebody else\" "
+    ">&2; exit 1; }; chmod 700 .; pwd; getconf PAGESIZE 2>/dev/null || echo 4096; df -Pk . | tail -n 1";
 
 /* In KiB: the word before that with the per cent. */
 static bool parse_df(char *line, uint64_t *free_bytes)
@@ -112,11 +111,8 @@ static enum nd_status sign_in(struct nd_remote *remote, struct nd_error *err)
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, remote->root);
     nd_strbuf_printf(&text, " && mkdir -p runs/.%s", remote->transport->nonce);
-    char *command = nd_strbuf_take(&text);
-    enum nd_status status =
-        command != NULL ? nd_transport_shell(remote->transport, command, NULL, err) : nd_fail_memory(err);
-    free(command);
-    return status;
+    ND_FREED char *command = nd_strbuf_take(&text);
+    return command != NULL ? nd_transport_shell(remote->transport, command, NULL, err) : nd_fail_memory(err);
 }
 
 enum nd_status nd_remote_open(struct nd_remote *remote, const struct nd_device *device,
@@ -170,9 +166,9 @@ static char *closing_command(const struct nd_remote *remote)
                               "rmdir runs && rm -rf store && cd / && rmdir ");
     else
         nd_strbuf_printf(&text,
-                         "for c in $(find store -mindepth 2 -maxdepth 2 -name .complete -mtime +%d); do "
-                         "rm -rf \"${c%%/.complete}\"; done; "
-                         "for r in $(find runs -mindepth 1 -maxdepth 1 -mtime +%d); do rm -rf \"$r\"; done",
+                         "for c in $(find store -mindepth 2 -maxdepth 2 -name .complete -mtime +%d); do rm -rf "
+                         "\"${c%%/.complete}\"; done; for r in $(find runs -mindepth 1 -maxdepth 1 -mtime "
+                         "+%d); do rm -rf \"$r\"; done",
                          DAYS_KEPT, DAYS_KEPT);
     if (cleans)
         nd_shell_quote(&text, remote->root);

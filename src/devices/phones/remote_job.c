@@ -24,8 +24,8 @@ enum nd_status nd_bundle_add(struct nd_bundle *bundle, const char *name, const c
             return ND_OK;
     if (stat(path, &info) != 0)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    if (!nd_grow((void **)&bundle->files, &bundle->capacity, bundle->n + 1, sizeof *bundle->files))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&bundle->files, &bundle->capacity, bundle->n + 1, sizeof *bundle->files),
+                  err);
     struct nd_bundle_file *file = &bundle->files[bundle->n];
     *file = (struct nd_bundle_file){.name = nd_strdup(name),
                                     .path = nd_strdup(path),
@@ -38,12 +38,9 @@ enum nd_status nd_bundle_add(struct nd_bundle *bundle, const char *name, const c
 
 void nd_bundle_deinit(struct nd_bundle *bundle)
 {
-    for (size_t i = 0; i < bundle->n; i++) {
-        free(bundle->files[i].name);
-        free(bundle->files[i].path);
-    }
-    free(bundle->files);
-    free(bundle->folder);
+    for (size_t i = 0; i < bundle->n; i++)
+        ND_FREE_ALL(bundle->files[i].name, bundle->files[i].path);
+    ND_FREE_ALL(bundle->files, bundle->folder);
     *bundle = (struct nd_bundle){0};
 }
 
@@ -55,11 +52,9 @@ static enum nd_status name_folder(struct nd_bundle *bundle, const char *root, st
         nd_strbuf_printf(&list, "%s %c %s\n", bundle->files[i].sha256,
                          bundle->files[i].is_executable ? 'x' : '-', bundle->files[i].name);
     size_t n = list.len;
-    char *text = nd_strbuf_take(&list);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *text = nd_strbuf_take(&list);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_sha256_bytes(text, n, hex);
-    free(text);
     nd_strbuf_printf(&path, "%s/store/%s", root, hex);
     free(bundle->folder);
     bundle->folder = nd_strbuf_take(&path);
@@ -83,9 +78,8 @@ static void add_question(struct nd_strbuf *text, const struct nd_bundle *bundle)
         nd_strbuf_puts(text, bundle->files[i].is_executable ? " x" : " f");
         nd_shell_quote(text, bundle->files[i].name);
     }
-    nd_strbuf_puts(text, "; do m=-${f%\"${f#?}\"}; f=${f#?}; d=${f%/*}; "
-                         "[ \"$d\" = \"$f\" ] || mkdir -p \"$d\" || exit 1; "
-                         "[ -f \"$f\" ] && [ $m \"$f\" ] && sha256sum < \"$f\" || echo -; done; ");
+    nd_strbuf_puts(text, "; do m=-${f%\"${f#?}\"}; f=${f#?}; d=${f%/*}; [ \"$d\" = \"$f\" ] || mkdir -p \"$d\" "
+                         "|| exit 1; [ -f \"$f\" ] && [ $m \"$f\" ] && sha256sum < \"$f\" || echo -; done; ");
 }
 
 /* One question for all bundles: a login costs more than the words. */
@@ -106,8 +100,7 @@ static enum nd_status ask(struct nd_bundle *const *bundles, size_t n, struct nd_
         for (size_t i = 0; i < bundles[b]->n; i++)
             size_bytes += bundles[b]->files[i].size_bytes;
     char *text = question(bundles, n);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     const struct nd_remote_command command = {
         .text = text, .time_limit_s = min_limit_s + (double)size_bytes / slowest_read_bytes_s};
     enum nd_status status = nd_transport_run(transport, &command, reply, err);
@@ -178,17 +171,14 @@ static enum nd_status mark_complete(const struct nd_bundle *bundle, struct nd_tr
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, bundle->folder);
     nd_strbuf_puts(&text, " && sync && touch .complete");
-    char *command = nd_strbuf_take(&text);
-    enum nd_status status =
-        command != NULL ? nd_transport_shell(transport, command, NULL, err) : nd_fail_memory(err);
-    free(command);
-    return status;
+    ND_FREED char *command = nd_strbuf_take(&text);
+    return command != NULL ? nd_transport_shell(transport, command, NULL, err) : nd_fail_memory(err);
 }
 
 enum nd_status nd_bundles_place(struct nd_bundle *const *bundles, size_t n, struct nd_transport *transport,
                                 const char *root, uint64_t *free_bytes, struct nd_error *err)
 {
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     enum nd_status status = ND_OK;
     for (size_t b = 0; b < n && status == ND_OK; b++)
         status = name_folder(bundles[b], root, err);
@@ -209,7 +199,6 @@ enum nd_status nd_bundles_place(struct nd_bundle *const *bundles, size_t n, stru
         free(bundles[b]->folder);
         bundles[b]->folder = NULL;
     }
-    nd_remote_reply_deinit(&reply);
     return status;
 }
 
@@ -272,15 +261,14 @@ static enum nd_status add(struct nd_remote *remote, size_t *capacity, char *path
 
 static enum nd_status list(struct nd_remote *remote, const char *spool, struct nd_error *err)
 {
-    struct nd_spool_reader reader = {0};
+    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
     struct nd_record record;
     size_t capacity = 0;
-    enum nd_status status = nd_spool_reader_open(&reader, spool, err);
-    while (status == ND_OK && remote->n_libraries < MAX_LIBRARIES && nd_spool_next(&reader, &record))
+    ND_TRY(nd_spool_reader_open(&reader, spool, err));
+    while (remote->n_libraries < MAX_LIBRARIES && nd_spool_next(&reader, &record))
         if (record.kind == ND_RECORD_LIBRARY)
-            status = add(remote, &capacity, nd_fields_get(&record, "path"), err);
-    nd_spool_reader_close(&reader);
-    return status;
+            ND_TRY(add(remote, &capacity, nd_fields_get(&record, "path"), err));
+    return ND_OK;
 }
 
 /* Prints a digest, or "-", for each library that has none yet. */
@@ -311,19 +299,16 @@ static void read_answer_of_remote_libraries(struct nd_remote *remote, char *answ
 
 enum nd_status nd_remote_read_libraries(struct nd_remote *remote, const char *spool, struct nd_error *err)
 {
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     nd_remote_free_libraries(remote);
     enum nd_status status = list(remote, spool, err);
     if (status != ND_OK || remote->n_libraries == 0)
         return status;
-    char *text = question_of_remote_libraries(remote);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *text = question_of_remote_libraries(remote);
+    ND_TRY_MEMORY(text != NULL, err);
     status = nd_transport_shell(remote->transport, text, &reply, err);
     if (status == ND_OK)
         read_answer_of_remote_libraries(remote, reply.out);
-    nd_remote_reply_deinit(&reply);
-    free(text);
     return status;
 }
 
@@ -338,15 +323,14 @@ static enum nd_status collect_runtime(struct nd_bundle *bundle, const struct nd_
     bool is_npu = need == ND_RUNTIME_FOR_NPU;
     const char *const libraries[] = {runtime->ort_library, is_npu ? runtime->provider_library : NULL,
                                      is_npu ? runtime->backend_library : NULL};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < 3 && status == ND_OK; i++)
+    for (size_t i = 0; i < 3; i++)
         if (libraries[i] != NULL && libraries[i][0] != '\0')
-            status = nd_bundle_add(bundle, nd_path_base(libraries[i]), libraries[i], false, err);
+            ND_TRY(nd_bundle_add(bundle, nd_path_base(libraries[i]), libraries[i], false, err));
     /* Flat: the loader looks for all of them in one folder. */
-    for (size_t i = 0; i < runtime->n_files && status == ND_OK; i++)
+    for (size_t i = 0; i < runtime->n_files; i++)
         if (nd_runtime_file_serves(runtime->files[i], arch, need))
-            status = nd_bundle_add(bundle, nd_path_base(runtime->files[i]), runtime->files[i], false, err);
-    return status;
+            ND_TRY(nd_bundle_add(bundle, nd_path_base(runtime->files[i]), runtime->files[i], false, err));
+    return ND_OK;
 }
 
 /* The files that a model keeps beside it, which lie beside each of its copies. */
@@ -354,16 +338,14 @@ static enum nd_status collect_beside(struct nd_bundle *bundle, const struct nd_m
                                      struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    char *folder = nd_path_dir(copy);
-    if (folder == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *folder = nd_path_dir(copy);
+    ND_TRY_MEMORY(folder != NULL, err);
     for (size_t i = 0; i < nd_model_n_external(model) && status == ND_OK; i++) {
         const char *location = nd_model_external(model, i);
         char *path = nd_path_join(folder, location);
         status = path != NULL ? nd_bundle_add(bundle, location, path, false, err) : nd_fail_memory(err);
         free(path);
     }
-    free(folder);
     return status;
 }
 
@@ -381,12 +363,9 @@ static enum nd_status collect_models(struct nd_bundle *bundle, const struct nd_r
 static enum nd_status collect_agent(struct nd_remote *remote, const struct nd_remote_run *run,
                                     struct nd_error *err)
 {
-    char *path = NULL;
-    enum nd_status status = nd_agent_find_abi(run->options->agent, remote->device_facts.abi, &path, err);
-    if (status == ND_OK)
-        status = nd_bundle_add(&remote->agent, "npudiff-agent", path, true, err);
-    free(path);
-    return status;
+    ND_FREED char *path = NULL;
+    ND_TRY(nd_agent_find_abi(run->options->agent, remote->device_facts.abi, &path, err));
+    return nd_bundle_add(&remote->agent, "npudiff-agent", path, true, err);
 }
 
 /* Agent and runtime are those of all runs on the machine, and measured again before each of them; a trial, of
@@ -423,39 +402,34 @@ static enum nd_status translate(const struct nd_bundle *bundle, const char *text
 static enum nd_status translate_options(const struct nd_remote *remote, const struct nd_agent_job *job,
                                         struct nd_agent_job *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     out->provider_options = nd_calloc(job->n_provider_options, sizeof *out->provider_options);
     out->n_provider_options = 0;
-    if (out->provider_options == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < job->n_provider_options && status == ND_OK; i++) {
+    ND_TRY_MEMORY(out->provider_options != NULL, err);
+    for (size_t i = 0; i < job->n_provider_options; i++) {
         struct nd_agent_option *pair = &out->provider_options[out->n_provider_options++];
         *pair = (struct nd_agent_option){.key = job->provider_options[i].key}; /* borrowed */
-        status = translate(&remote->runtime, job->provider_options[i].value, &pair->value, err);
+        ND_TRY(translate(&remote->runtime, job->provider_options[i].value, &pair->value, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status translate_passes(const struct nd_remote *remote, const struct nd_agent_job *job,
                                        struct nd_agent_job *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     out->passes = nd_calloc(job->n_passes, sizeof *out->passes);
     out->n_passes = 0;
-    if (out->passes == NULL)
-        return nd_fail_memory(err);
-    for (size_t p = 0; p < job->n_passes && status == ND_OK; p++) {
+    ND_TRY_MEMORY(out->passes != NULL, err);
+    for (size_t p = 0; p < job->n_passes; p++) {
         struct nd_job_pass *pass = &out->passes[out->n_passes++];
         *pass = job->passes[p]; /* its checks are borrowed */
-        status = translate(&remote->model, job->passes[p].model, &pass->model, err);
+        ND_TRY(translate(&remote->model, job->passes[p].model, &pass->model, err));
     }
-    return status;
+    return ND_OK;
 }
 
 void nd_remote_job_free(struct nd_agent_job *job)
 {
-    free(job->ort_library);
-    free(job->provider_library);
+    ND_FREE_ALL(job->ort_library, job->provider_library);
     for (size_t i = 0; job->provider_options != NULL && i < job->n_provider_options; i++)
         free(job->provider_options[i].value);
     free(job->provider_options);

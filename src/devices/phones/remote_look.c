@@ -1,5 +1,6 @@
 /* How a run elsewhere is, and the copy of its spool that grows here. */
 #include "devices/phones/remote_look.h"
+#include "core/memory.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,7 +15,6 @@
 #include "core/files/new_file.h"
 #include "devices/agent/confine.h"
 #include "devices/agent/spool/job_file.h"
-#include "devices/agent/spool/record_fields.h"
 #include "devices/phones/remote.h"
 #include "devices/phones/remote_session.h"
 #include "devices/phones/transport.h"
@@ -164,9 +164,8 @@ char *nd_script_look(const char *folder, uint64_t spool_offset, size_t max_spool
     add_piece(&text, 'k', 'n', spool_offset, max_spool);
     add_piece(&text, 'j', 'o', stdout_offset, max_stdout);
     nd_strbuf_printf(&text,
-                     "echo \"$e $m $n $o $k $j\"; "
-                     "[ $k -gt 0 ] && { tail -c +%llu work/spool.nds | head -c $k; }; "
-                     "[ $j -gt 0 ] && { tail -c +%llu stdout.txt | head -c $j; }; :",
+                     "echo \"$e $m $n $o $k $j\"; [ $k -gt 0 ] && { tail -c +%llu work/spool.nds | head -c $k; "
+                     "}; [ $j -gt 0 ] && { tail -c +%llu stdout.txt | head -c $j; }; :",
                      (unsigned long long)spool_offset + 1, (unsigned long long)stdout_offset + 1);
     return nd_strbuf_take(&text);
 }
@@ -223,13 +222,12 @@ static void do_last(struct nd_remote_session *session, char *text)
 {
     struct nd_transport *transport = session->remote->transport;
     bool (*is_cancelled)(void *) = transport->is_cancelled;
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     const struct nd_remote_command command = {.text = text};
     transport->is_cancelled = NULL;
     if (text != NULL)
         nd_transport_run_once(transport, &command, &reply, NULL);
     transport->is_cancelled = is_cancelled;
-    nd_remote_reply_deinit(&reply);
     free(text);
 }
 
@@ -241,16 +239,12 @@ static enum nd_status name_folder(struct nd_remote_session *session, struct nd_e
 {
     struct nd_strbuf text = {0};
     char job[ND_SHA256_HEX_BYTES], id[ND_SHA256_HEX_BYTES];
-    enum nd_status status = nd_sha256_file(session->job, job, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_sha256_file(session->job, job, err));
     nd_strbuf_printf(&text, "%s %s %s", job, session->agent, session->remote->runtime.folder);
     size_t n = text.len;
-    char *all = nd_strbuf_take(&text);
-    if (all == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *all = nd_strbuf_take(&text);
+    ND_TRY_MEMORY(all != NULL, err);
     nd_sha256_bytes(all, n, id);
-    free(all);
     nd_strbuf_printf(&text, "%s/runs/%.*s", session->remote->root, ID_DIGITS, id);
     session->folder = nd_strbuf_take(&text);
     return session->folder != NULL ? ND_OK : nd_fail_memory(err);
@@ -259,18 +253,15 @@ static enum nd_status name_folder(struct nd_remote_session *session, struct nd_e
 static enum nd_status write_files(struct nd_remote_session *session, struct nd_error *err)
 {
     struct nd_agent_job job;
-    enum nd_status status = nd_remote_job_make(session->remote, session->run, &job, &session->agent, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_job_write(&job, session->job, err);
+    ND_TRY(nd_remote_job_make(session->remote, session->run, &job, &session->agent, err));
+    enum nd_status status = nd_job_write(&job, session->job, err);
     nd_remote_job_free(&job);
     if (status == ND_OK)
         status = name_folder(session, err);
     if (status != ND_OK)
         return status;
-    char *script = nd_script_run(session->folder, session->agent, session->remote->runtime.folder);
+    ND_FREED char *script = nd_script_run(session->folder, session->agent, session->remote->runtime.folder);
     status = script != NULL ? nd_file_put(session->script, script, strlen(script), err) : nd_fail_memory(err);
-    free(script);
     return status;
 }
 
@@ -278,26 +269,18 @@ static enum nd_status push_one(struct nd_remote_session *session, const char *lo
                                struct nd_error *err)
 {
     char hex[ND_SHA256_HEX_BYTES];
-    char *there = nd_path_join(session->folder, name);
-    enum nd_status status = there != NULL ? nd_sha256_file(local, hex, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_transport_push(session->remote->transport, local, hex, there, false, err);
-    free(there);
-    return status;
+    ND_FREED char *there = nd_path_join(session->folder, name);
+    ND_TRY(there != NULL ? nd_sha256_file(local, hex, err) : nd_fail_memory(err));
+    return nd_transport_push(session->remote->transport, local, hex, there, false, err);
 }
 
 static enum nd_status begin_anew(struct nd_remote_session *session, struct nd_error *err)
 {
-    enum nd_status status = do_script(session, nd_script_make(session->folder), err);
-    if (status == ND_OK)
-        status = push_one(session, session->job, "job.nds", err);
-    if (status == ND_OK)
-        status = push_one(session, session->script, "run.sh", err);
-    if (status == ND_OK) {
-        session->remote->stage = "start";
-        status = do_script(session, nd_script_start(session->folder, false), err);
-    }
-    return status;
+    ND_TRY(do_script(session, nd_script_make(session->folder), err));
+    ND_TRY(push_one(session, session->job, "job.nds", err));
+    ND_TRY(push_one(session, session->script, "run.sh", err));
+    session->remote->stage = "start";
+    return do_script(session, nd_script_start(session->folder, false), err);
 }
 
 /* A run of that id that was left behind: it still runs, or is over, or was interrupted, or has failed, behind
@@ -483,11 +466,9 @@ static enum nd_status open_session(struct nd_remote_session *session, struct nd_
     session->script = nd_path_join(folder, "run.sh");
     session->spool = nd_path_join(folder, "spool.nds");
     session->out = nd_path_join(folder, "stdout.txt");
-    if (session->job == NULL || session->script == NULL || session->spool == NULL || session->out == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_dir_make(folder, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY_MEMORY(
+        session->job != NULL && session->script != NULL && session->spool != NULL && session->out != NULL, err);
+    ND_TRY(nd_dir_make(folder, err));
     session->spool_fd = open(session->spool, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     session->out_fd = open(session->out, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     if (session->spool_fd < 0 || session->out_fd < 0)
@@ -502,12 +483,7 @@ static void close_session(struct nd_remote_session *session)
         close(session->spool_fd);
     if (session->out_fd >= 0)
         close(session->out_fd);
-    free(session->folder);
-    free(session->agent);
-    free(session->job);
-    free(session->script);
-    free(session->spool);
-    free(session->out);
+    ND_FREE_ALL(session->folder, session->agent, session->job, session->script, session->spool, session->out);
 }
 
 static void clean_up(struct nd_remote_session *session, const struct nd_agent_exit *exit)
@@ -606,14 +582,11 @@ static enum nd_status take_bytes(struct nd_remote_session *session, const char *
     size_t left = n - (size_t)(look->bytes - answer);
     size_t n_spool = look->n_spool < left ? look->n_spool : left;
     size_t n_out = look->n_stdout < left - n_spool ? look->n_stdout : left - n_spool;
-    enum nd_status status = nd_file_write_all(session->spool_fd, look->bytes, n_spool, session->spool, err);
-    if (status == ND_OK)
-        status = nd_file_write_all(session->out_fd, look->bytes + n_spool, n_out, session->out, err);
-    if (status == ND_OK) {
-        session->spool_bytes += n_spool;
-        session->out_bytes += n_out;
-    }
-    return status;
+    ND_TRY(nd_file_write_all(session->spool_fd, look->bytes, n_spool, session->spool, err));
+    ND_TRY(nd_file_write_all(session->out_fd, look->bytes + n_spool, n_out, session->out, err));
+    session->spool_bytes += n_spool;
+    session->out_bytes += n_out;
+    return ND_OK;
 }
 
 /* An agent that goes on first cuts the spool back; until it has written there, its bytes may still change. */
@@ -635,8 +608,7 @@ static enum nd_status look_once(struct nd_remote_session *session, struct nd_err
     char *text =
         nd_script_look(session->folder, session->spool_bytes, session->is_holding ? 0 : MAX_SPOOL_PIECE,
                        session->out_bytes, MAX_STDOUT_PIECE);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     const struct nd_remote_command command = {
         .text = text, .stdout_limit_bytes = MAX_SPOOL_PIECE + MAX_STDOUT_PIECE + MAX_HEAD};
     enum nd_status status = nd_transport_run_once(session->remote->transport, &command, &reply, &local);

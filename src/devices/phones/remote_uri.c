@@ -129,8 +129,7 @@ static enum nd_status parse_rest(const char *uri, struct nd_remote_uri *out, str
         at++;
     nd_strbuf_puts(&device, at);
     out->device = nd_strbuf_take(&device);
-    if (out->device == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->device != NULL, err);
     if (out->device[0] == '\0')
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
                        "device '%s' ends with '/'; behind it goes what runs there, such as 'htp' or 'cpu'",
@@ -163,8 +162,6 @@ enum nd_status nd_remote_uri_parse(const char *uri, struct nd_remote_uri *out, s
 
 void nd_remote_uri_deinit(struct nd_remote_uri *uri)
 {
-    free(uri->address);
-    free(uri->rest);
-    free(uri->device);
+    ND_FREE_ALL(uri->address, uri->rest, uri->device);
     *uri = (struct nd_remote_uri){0};
 }

@@ -169,8 +169,7 @@ enum nd_status nd_transport_open(enum nd_transport_kind kind, const char *addres
                                                          [ND_TRANSPORT_SSH] = &nd_transport_ssh};
     struct nd_error why = {0};
     struct nd_transport *transport = nd_calloc(1, sizeof *transport);
-    if (transport == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(transport != NULL, err);
     transport->ops = ops[kind];
     transport->tool = nd_strdup(tool_of(kind));
     transport->address = nd_strdup(address != NULL ? address : "this machine");
@@ -198,10 +197,7 @@ void nd_transport_close(struct nd_transport **transport)
     (*transport)->is_cancelled = NULL; /* whoever stops the run must not stop its end */
     if ((*transport)->ops->leave != NULL)
         (*transport)->ops->leave(*transport);
-    free((*transport)->tool);
-    free((*transport)->address);
-    free((*transport)->shared_folder);
-    free(*transport);
+    ND_FREE_ALL((*transport)->tool, (*transport)->address, (*transport)->shared_folder, *transport);
     *transport = NULL;
 }
 
@@ -216,17 +212,14 @@ static char *push_command(const char *remote, const char *sha256, bool is_execut
 {
     struct nd_strbuf part = {0}, command = {0};
     nd_shell_quote(&part, remote);
-    char *quoted = nd_strbuf_take(&part);
+    ND_FREED char *quoted = nd_strbuf_take(&part);
     if (quoted == NULL)
         return NULL;
-    nd_strbuf_printf(&command,
-                     "p=%s.part$$; cat > \"$p\" || { rm -f \"$p\"; exit %d; }; "
-                     "s=$(sha256sum < \"$p\") || { rm -f \"$p\"; exit %d; }; "
-                     "[ \"${s%%%% *}\" = %s ] || { rm -f \"$p\"; exit %d; }; "
-                     "chmod %s \"$p\" && mv -f \"$p\" %s",
-                     quoted, EXIT_NO_ROOM, EXIT_NO_DIGEST, sha256, EXIT_WRONG_DIGEST,
-                     is_executable ? "700" : "600", quoted);
-    free(quoted);
+    nd_strbuf_printf(
+        &command,
+        "p=%s.part$$; cat > \"$p\" || { rm -f \"$p\"; exit %d; }; s=$(sha256sum < \"$p\") || { rm -f \"$p\"; "
+        "exit %d; }; [ \"${s%%%% *}\" = %s ] || { rm -f \"$p\"; exit %d; }; chmod %s \"$p\" && mv -f \"$p\" %s",
+        quoted, EXIT_NO_ROOM, EXIT_NO_DIGEST, sha256, EXIT_WRONG_DIGEST, is_executable ? "700" : "600", quoted);
     return nd_strbuf_take(&command);
 }
 
@@ -247,9 +240,8 @@ enum nd_status nd_transport_push(struct nd_transport *transport, const char *loc
     struct stat info;
     if (stat(local, &info) != 0)
         return nd_fail(err, ND_E_FILE_OPEN, local, "cannot open '%s': %s", local, strerror(errno));
-    char *text = push_command(remote, sha256, is_executable);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *text = push_command(remote, sha256, is_executable);
+    ND_TRY_MEMORY(text != NULL, err);
     const struct nd_remote_command command = {.text = text,
                                               .stdin_path = local,
                                               .time_limit_s =
@@ -267,6 +259,5 @@ enum nd_status nd_transport_push(struct nd_transport *transport, const char *loc
     if (status == ND_OK && reply.exit_code != 0)
         status = fail_push(transport, local, &reply, err);
     nd_remote_reply_deinit(&reply);
-    free(text);
     return status;
 }

@@ -38,11 +38,8 @@ const char *nd_adb_state_trouble(const char *state)
 
 void nd_adb_devices_deinit(struct nd_adb_devices *devices)
 {
-    for (size_t i = 0; i < devices->n; i++) {
-        free(devices->items[i].serial);
-        free(devices->items[i].state);
-        free(devices->items[i].model);
-    }
+    for (size_t i = 0; i < devices->n; i++)
+        ND_FREE_ALL(devices->items[i].serial, devices->items[i].state, devices->items[i].model);
     free(devices->items);
     *devices = (struct nd_adb_devices){0};
 }
@@ -51,10 +48,9 @@ void nd_adb_devices_deinit(struct nd_adb_devices *devices)
 static bool add_line(struct nd_adb_devices *devices, const char *line, size_t n)
 {
     static const char model_key[] = " model:";
-    char *copy = strndup(line, n);
+    ND_FREED char *copy = strndup(line, n);
     if (copy == NULL ||
         !nd_grow((void **)&devices->items, &devices->capacity, devices->n + 1, sizeof *devices->items)) {
-        free(copy);
         return false;
     }
     size_t n_serial = strcspn(copy, " \t");
@@ -67,7 +63,6 @@ static bool add_line(struct nd_adb_devices *devices, const char *line, size_t n)
         .state = word != NULL ? nd_strdup(word) : strndup(state, strcspn(state, " \t")),
         .model = model != NULL ? strndup(model + strlen(model_key), strcspn(model + strlen(model_key), " \t"))
                                : nd_strdup("")};
-    free(copy);
     return device->serial != NULL && device->state != NULL && device->model != NULL;
 }
 
@@ -158,9 +153,7 @@ static enum nd_status list_with(const struct nd_transport *adb, struct nd_adb_de
 
 char *nd_adb_name_server(const char *server)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s", server_prefix, server);
-    return nd_strbuf_take(&text);
+    return nd_text("%s%s", server_prefix, server);
 }
 
 enum nd_status nd_adb_devices_list(const char *server, struct nd_adb_devices *out, struct nd_error *err)
@@ -256,12 +249,9 @@ static enum nd_status fail_missing(const struct nd_transport *transport, const s
     struct nd_strbuf names = {0};
     for (size_t i = 0; i < devices->n; i++)
         nd_strbuf_printf(&names, "%s%s", i > 0 ? ", " : "", devices->items[i].serial);
-    char *list = nd_strbuf_take(&names);
-    enum nd_status status =
-        nd_fail(err, ND_E_DEVICE_CONNECT, transport->address, "there is no phone '%s'; adb knows %s",
-                transport->address, list == NULL || list[0] == '\0' ? "of none" : list);
-    free(list);
-    return status;
+    ND_FREED char *list = nd_strbuf_take(&names);
+    return nd_fail(err, ND_E_DEVICE_CONNECT, transport->address, "there is no phone '%s'; adb knows %s",
+                   transport->address, list == NULL || list[0] == '\0' ? "of none" : list);
 }
 
 /* Serial and server, of the address. */
@@ -278,8 +268,7 @@ static enum nd_status split_address(struct nd_transport *transport, struct nd_er
 
 static void adb_leave(struct nd_transport *transport)
 {
-    free(transport->serial);
-    free(transport->server);
+    ND_FREE_ALL(transport->serial, transport->server);
 }
 
 static enum nd_status adb_connect(struct nd_transport *transport, bool *is_final, struct nd_error *err)

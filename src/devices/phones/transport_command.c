@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/files/file.h"
+#include "core/memory.h"
 #include "devices/phones/transport.h"
 
 static const double command_limit_s = 30;
@@ -27,8 +28,7 @@ void nd_shell_quote(struct nd_strbuf *command, const char *text)
 
 void nd_remote_reply_deinit(struct nd_remote_reply *reply)
 {
-    free(reply->out);
-    free(reply->errors);
+    ND_FREE_ALL(reply->out, reply->errors);
     *reply = (struct nd_remote_reply){0};
 }
 
@@ -96,10 +96,8 @@ static bool cut_greeting(const struct nd_transport *transport, struct nd_process
 /* The command between its mark and its trailer. */
 static char *frame_command(const struct nd_transport *transport, const char *text)
 {
-    struct nd_strbuf command = {0};
-    nd_strbuf_printf(&command, "echo %s; ( %s ); r=$?; printf '\\n%s %%d\\n' $r >&2; exit $r", transport->nonce,
-                     text, transport->nonce);
-    return nd_strbuf_take(&command);
+    return nd_text("echo %s; ( %s ); r=$?; printf '\\n%s %%d\\n' $r >&2; exit $r", transport->nonce, text,
+                   transport->nonce);
 }
 
 static size_t limit_of(const struct nd_remote_command *command)
@@ -111,13 +109,11 @@ static enum nd_status run_process(struct nd_transport *transport, const struct n
                                   struct nd_process_end *end, struct nd_error *err)
 {
     const char *argv[ND_TRANSPORT_MAX_ARGV];
-    char *scratch = NULL;
-    char *text = frame_command(transport, command->text);
-    if (text == NULL ||
-        !transport->ops->command(transport, text, command->stdin_path != NULL, argv, &scratch)) {
-        free(text);
-        return nd_fail_memory(err);
-    }
+    ND_FREED char *scratch = NULL;
+    ND_FREED char *text = frame_command(transport, command->text);
+    ND_TRY_MEMORY(text != NULL &&
+                      transport->ops->command(transport, text, command->stdin_path != NULL, argv, &scratch),
+                  err);
     const struct nd_process process = {
         .argv = argv,
         .stdin_path = command->stdin_path,
@@ -129,8 +125,6 @@ static enum nd_status run_process(struct nd_transport *transport, const struct n
     enum nd_status status = nd_process_run(&process, end, err);
     if (status != ND_OK && err != NULL && err->id == ND_E_PROCESS)
         status = nd_fail(err, ND_E_TRANSPORT_TOOL, argv[0], "%s", err->message);
-    free(scratch);
-    free(text);
     return status;
 }
 

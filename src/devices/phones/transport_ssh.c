@@ -100,7 +100,7 @@ static char *ask_ssh(const struct nd_transport *transport, const char *flag, con
     if (path_option != NULL)
         argv[n++] = path_option;
     nd_strbuf_append(&host, transport->address, put_port(transport, argv, &n));
-    char *name = nd_strbuf_take(&host);
+    ND_FREED char *name = nd_strbuf_take(&host);
     argv[n++] = "--";
     argv[n++] = name;
     argv[n] = NULL;
@@ -109,7 +109,6 @@ static char *ask_ssh(const struct nd_transport *transport, const char *flag, con
         out = nd_strdup(end.out);
         nd_process_end_deinit(&end);
     }
-    free(name);
     return out;
 }
 
@@ -135,11 +134,9 @@ static bool can_listen(const char *folder)
  */
 static bool is_shared_already(const struct nd_transport *transport)
 {
-    char *settings = ask_ssh(transport, "-G", NULL, NULL);
+    ND_FREED char *settings = ask_ssh(transport, "-G", NULL, NULL);
     const char *path = settings != NULL ? strstr(settings, "\ncontrolpath ") : NULL;
-    bool is_shared = path != NULL && strncmp(path, "\ncontrolpath none\n", 18) != 0;
-    free(settings);
-    return is_shared;
+    return path != NULL && strncmp(path, "\ncontrolpath none\n", 18) != 0;
 }
 
 /* Where it cannot be had, each command logs in. */
@@ -158,12 +155,9 @@ static void share(struct nd_transport *transport)
 
 static void end_master(const struct nd_transport *transport)
 {
-    struct nd_strbuf option = {0};
-    nd_strbuf_printf(&option, "-oControlPath=%s/%s", transport->shared_folder, socket_name);
-    char *text = nd_strbuf_take(&option);
+    ND_FREED char *text = nd_text("-oControlPath=%s/%s", transport->shared_folder, socket_name);
     if (text != NULL)
         free(ask_ssh(transport, "-O", "exit", text));
-    free(text);
 }
 
 static void ssh_leave(struct nd_transport *transport)
@@ -196,7 +190,7 @@ static const char *final_trouble(const char *errors)
 static enum nd_status ssh_connect(struct nd_transport *transport, bool *is_final, struct nd_error *err)
 {
     const struct nd_remote_command command = {.text = "true", .time_limit_s = probe_limit_s};
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     struct nd_error why = {0};
     if (transport->traffic.n_commands == 0 && transport->shared_folder == NULL)
         share(transport);
@@ -219,7 +213,6 @@ static enum nd_status ssh_connect(struct nd_transport *transport, bool *is_final
     else if (status != ND_OK)
         status = nd_fail(err, why.id == ND_E_LINK_LOST ? ND_E_DEVICE_CONNECT : (enum nd_error_id)why.id,
                          transport->address, "%s", why.message);
-    nd_remote_reply_deinit(&reply);
     return status;
 }
 

@@ -85,10 +85,9 @@ static int steps_of(size_t tensor, size_t sample, size_t i)
 
 static enum nd_status write_model(const struct test *test, const char *path, struct nd_error *err)
 {
-    struct nd_compose *model = NULL;
-    enum nd_status status =
-        nd_compose_create(nd_dtype_size_bytes(test->of->dtypes[0]) > 1 ? 21 : 19, &model, err);
-    for (size_t t = 0; status == ND_OK && t < test->of->n_tensors; t++) {
+    ND_CLEANUP(nd_compose_destroy) struct nd_compose *model = NULL;
+    ND_TRY(nd_compose_create(nd_dtype_size_bytes(test->of->dtypes[0]) > 1 ? 21 : 19, &model, err));
+    for (size_t t = 0; t < test->of->n_tensors; t++) {
         char x[8], q[8], y[8];
         float step = scale;
         int64_t zero_point = zero_point_of(test->of->dtypes[t]);
@@ -102,10 +101,7 @@ static enum nd_status write_model(const struct test *test, const char *path, str
         nd_compose_output(model, y, ND_DTYPE_F32, &test->of->shape);
         nd_compose_output(model, q, test->of->dtypes[t], &test->of->shape);
     }
-    if (status == ND_OK)
-        status = nd_compose_write(model, path, err);
-    nd_compose_destroy(&model);
-    return status;
+    return nd_compose_write(model, path, err);
 }
 
 static json_t *describe(const char *name, const char *type, const struct nd_shape *shape)
@@ -141,7 +137,7 @@ static json_t *make_job(const struct test *test, const char *model)
 
 static enum nd_status send_job(struct test *test, const char *model, struct nd_error *err)
 {
-    json_t *job = make_job(test, model);
+    json_auto_t *job = make_job(test, model);
     const struct nd_runner_question question = {
         .message = job, .answer = "ready", .timeout_ms = answer_limit_ms, .doing = "load the model"};
     enum nd_status status =
@@ -154,7 +150,6 @@ static enum nd_status send_job(struct test *test, const char *model, struct nd_e
         if (status == ND_OK)
             status = nd_asked_read(output, &test->asked[i], err);
     }
-    json_decref(job);
     return status;
 }
 
@@ -296,7 +291,7 @@ static enum nd_status make_files(struct test *test, const char *model, struct nd
 
 static enum nd_status try_once(struct test *test, struct nd_runner_trial *out, struct nd_error *err)
 {
-    char *model = nd_path_join(test->folder, "check.onnx");
+    ND_FREED char *model = nd_path_join(test->folder, "check.onnx");
     enum nd_status status = model != NULL ? make_files(test, model, err) : nd_fail_memory(err);
     test->connection.is_quiet = true;
     test->connection.folder = test->folder;
@@ -311,14 +306,13 @@ static enum nd_status try_once(struct test *test, struct nd_runner_trial *out, s
         free(test->inputs[t]);
         nd_asked_deinit(&test->asked[t]);
     }
-    free(model);
     return status;
 }
 
 enum nd_status nd_runner_check(const struct nd_device *device, struct nd_runner_report *report,
                                struct nd_error *err)
 {
-    char *folder = NULL;
+    ND_FREED char *folder = NULL;
     *report = (struct nd_runner_report){.has_passed = true};
     if (device->kind != ND_DEVICE_EXEC)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, device->uri, "'%s' is no runner; one is written exec:NAME",
@@ -344,6 +338,5 @@ enum nd_status nd_runner_check(const struct nd_device *device, struct nd_runner_
     }
     if (folder != NULL)
         nd_dir_remove(folder);
-    free(folder);
     return status;
 }

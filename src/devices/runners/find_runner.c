@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -82,12 +81,10 @@ static enum nd_status add(struct list *list, const char *folder, const char *fil
     const char *name = file + strlen(prefix);
     if (!nd_runner_is_name(name) || has(list, name))
         return ND_OK;
-    if (!nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items), err);
     struct nd_runner *item = &list->items[list->n++];
     *item = (struct nd_runner){.name = nd_strdup(name), .path = nd_path_join(folder, file)};
-    if (item->name == NULL || item->path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(item->name != NULL && item->path != NULL, err);
     item->trouble = trouble_of(item->path);
     return ND_OK;
 }
@@ -125,10 +122,8 @@ enum nd_status nd_runners_list(struct nd_runner **out, size_t *n, struct nd_erro
 
 void nd_runners_free(struct nd_runner *runners, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        free(runners[i].name);
-        free(runners[i].path);
-    }
+    for (size_t i = 0; i < n; i++)
+        ND_FREE_ALL(runners[i].name, runners[i].path);
     free(runners);
 }
 
@@ -144,13 +139,12 @@ static enum nd_status check_file(const char *name, const char *path, const char 
 static enum nd_status fail_missing(const char *name, const struct nd_runner *runners, size_t n,
                                    struct nd_error *err)
 {
-    struct nd_strbuf known = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf known = {0};
     for (size_t i = 0; i < n; i++)
         nd_strbuf_printf(&known, "%s'%s'", i > 0 ? ", " : "", runners[i].name);
     nd_fail(err, ND_E_RUNNER_MISSING, name,
             "there is no runner '%s': no %s%s in the folder of runners or in PATH; runners here: %s", name,
             prefix, name, known.text != NULL ? known.text : "none");
-    nd_strbuf_deinit(&known);
     return ND_ERR_NOT_FOUND;
 }
 
@@ -158,13 +152,11 @@ enum nd_status nd_runner_find(const char *name, char **path, struct nd_error *er
 {
     struct nd_runner *runners = NULL;
     size_t n = 0, i = 0;
-    enum nd_status status = nd_runners_list(&runners, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runners_list(&runners, &n, err));
     while (i < n && strcmp(runners[i].name, name) != 0)
         i++;
-    status = i < n ? check_file(name, runners[i].path, runners[i].trouble, err)
-                   : fail_missing(name, runners, n, err);
+    enum nd_status status = i < n ? check_file(name, runners[i].path, runners[i].trouble, err)
+                                  : fail_missing(name, runners, n, err);
     if (status == ND_OK) {
         *path = runners[i].path;
         runners[i].path = NULL;
@@ -184,8 +176,7 @@ enum nd_status nd_runner_use_path(const char *file, char **name, char **path, st
     if (status == ND_OK && short_name == NULL)
         status = nd_fail_memory(err);
     if (status != ND_OK) {
-        free(short_name);
-        free(full);
+        ND_FREE_ALL(short_name, full);
         return status;
     }
     *name = short_name;

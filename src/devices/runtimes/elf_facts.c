@@ -32,8 +32,7 @@ struct elf_file {
 /* libelf fails in the same ways where memory is out; nd_elf_read has cleared errno. */
 static enum nd_status fail_damaged(const struct elf_file *file, const char *what, struct nd_error *err)
 {
-    if (errno == ENOMEM)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(errno != ENOMEM, err);
     return nd_fail(err, ND_E_RUNTIME_LIBRARY, file->path, "'%s' is damaged: %s", file->path, what);
 }
 
@@ -168,16 +167,16 @@ static enum nd_status take_dynamic(struct elf_file *file, const struct dynamic *
         return fail_damaged(file, "its name lies outside of its strings", err);
     facts->soname = nd_strdup(soname);
     facts->needed = nd_calloc(dynamic->n_needed, sizeof *facts->needed);
-    if (facts->needed == NULL || (soname != NULL && facts->soname == NULL) || !take_version(dynamic, facts))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(facts->needed != NULL && (soname == NULL || facts->soname != NULL) &&
+                      take_version(dynamic, facts),
+                  err);
     for (size_t i = 0; i < dynamic->n_needed; i++) {
         const char *needed = string_at(dynamic, dynamic->needed[i]);
         if (needed == NULL)
             return fail_damaged(file, "the name of a library that it needs lies outside of its strings", err);
         note_libc(file, needed);
         facts->needed[facts->n_needed] = nd_strdup(needed);
-        if (facts->needed[facts->n_needed++] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(facts->needed[facts->n_needed++] != NULL, err);
     }
     return ND_OK;
 }
@@ -208,22 +207,21 @@ static enum nd_status read_dynamic(struct elf_file *file, const GElf_Phdr *segme
 static enum nd_status read_segments(struct elf_file *file, struct nd_elf_facts *facts, struct nd_error *err)
 {
     size_t n = 0;
-    enum nd_status status = ND_OK;
     if (elf_getphdrnum(file->elf, &n) != 0 || n > INT32_MAX)
         return fail_damaged(file, elf_errmsg(-1), err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         GElf_Phdr segment;
         if (gelf_getphdr(file->elf, (int)i, &segment) == NULL)
             return fail_damaged(file, elf_errmsg(-1), err);
         if (segment.p_type == PT_LOAD &&
             (segment.p_offset > file->size_bytes || segment.p_filesz > file->size_bytes - segment.p_offset))
-            status = fail_damaged(file, "it is shorter than its header says (is it cut off?)", err);
+            ND_TRY(fail_damaged(file, "it is shorter than its header says (is it cut off?)", err));
         else if (segment.p_type == PT_NOTE)
-            status = read_notes(file, &segment, facts, err);
+            ND_TRY(read_notes(file, &segment, facts, err));
         else if (segment.p_type == PT_DYNAMIC)
-            status = read_dynamic(file, &segment, n, facts, err);
+            ND_TRY(read_dynamic(file, &segment, n, facts, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Android from its note or its libc; a library that is linked with neither libc counts as Linux. */
@@ -260,10 +258,9 @@ static enum nd_status read_open_elf(struct elf_file *file, bool *is_elf, struct 
         return ND_OK;
     if (gelf_getehdr(file->elf, &header) == NULL)
         return fail_damaged(file, elf_errmsg(-1), err);
-    enum nd_status status = read_segments(file, facts, err);
-    if (status == ND_OK)
-        name_machine(file, &header, facts);
-    return status;
+    ND_TRY(read_segments(file, facts, err));
+    name_machine(file, &header, facts);
+    return ND_OK;
 }
 
 enum nd_status nd_elf_read(const char *path, bool *is_elf, struct nd_elf_facts *out, struct nd_error *err)
@@ -296,9 +293,7 @@ enum nd_status nd_elf_read(const char *path, bool *is_elf, struct nd_elf_facts *
 
 void nd_elf_deinit(struct nd_elf_facts *facts)
 {
-    free(facts->soname);
-    free(facts->build_id);
-    free(facts->version);
+    ND_FREE_ALL(facts->soname, facts->build_id, facts->version);
     for (size_t i = 0; i < facts->n_needed; i++)
         free(facts->needed[i]);
     free(facts->needed);

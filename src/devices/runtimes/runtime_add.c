@@ -67,20 +67,16 @@ static enum nd_status nd_adding_check(const struct nd_adding *adding, struct nd_
  * there. New memory. */
 static char *place_of(const struct nd_part *part)
 {
-    json_t *is_text = json_string(part->name);
+    json_auto_t *is_text = json_string(part->name);
     const char *name = is_text != NULL ? part->name : part->base;
-    char *place = nd_strdup(name);
-    json_decref(is_text);
-    return place;
+    return nd_strdup(name);
 }
 
 /* Makes the folders that lead to the file. */
 static enum nd_status make_parents(const char *path, struct nd_error *err)
 {
-    char *folder = nd_path_dir(path);
-    enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    free(folder);
-    return status;
+    ND_FREED char *folder = nd_path_dir(path);
+    return folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
 }
 
 /* Records a file that lies in the folder: in the manifest's lists. */
@@ -100,24 +96,21 @@ static enum nd_status record(json_t *manifest, const char *folder, const char *p
 static enum nd_status put_part(struct nd_adding *adding, const struct nd_part *part, const char *folder,
                                json_t *manifest, const char *key, struct nd_error *err)
 {
-    char *place = place_of(part), *path = place != NULL ? nd_path_join(folder, place) : NULL;
-    enum nd_status status = path != NULL ? make_parents(path, err) : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(path))
-        status = nd_fail(err, ND_E_RUNTIME_SOURCE, place, "two sources have a file '%s'", place);
-    if (status == ND_OK && part->is_extracted && link(part->path, path) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
-    else if (status == ND_OK && !part->is_extracted)
-        status = nd_runtime_source_extract(&adding->sources[part->source], part->file, path,
-                                           adding->how->is_cancelled, adding->how->cancel_context, err);
-    if (status == ND_OK && key != NULL && strcmp(key, "net_run") == 0 && chmod(path, 0755) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot make '%s' executable: %s", path, strerror(errno));
-    if (status == ND_OK)
-        status = record(manifest, folder, place, err);
-    if (status == ND_OK && key != NULL)
+    ND_FREED char *place = place_of(part), *path = place != NULL ? nd_path_join(folder, place) : NULL;
+    ND_TRY(path != NULL ? make_parents(path, err) : nd_fail_memory(err));
+    if (nd_path_exists(path))
+        return nd_fail(err, ND_E_RUNTIME_SOURCE, place, "two sources have a file '%s'", place);
+    if (part->is_extracted && link(part->path, path) != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
+    else if (!part->is_extracted)
+        ND_TRY(nd_runtime_source_extract(&adding->sources[part->source], part->file, path,
+                                         adding->how->is_cancelled, adding->how->cancel_context, err));
+    if (key != NULL && strcmp(key, "net_run") == 0 && chmod(path, 0755) != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot make '%s' executable: %s", path, strerror(errno));
+    ND_TRY(record(manifest, folder, place, err));
+    if (key != NULL)
         nd_tree_set(manifest, key, json_string(place));
-    free(path);
-    free(place);
-    return status;
+    return ND_OK;
 }
 
 /* A library of the runtime that --with names, into "with/". */
@@ -125,27 +118,21 @@ static enum nd_status put_with(struct nd_adding *adding, const char *library, co
                                json_t *manifest, const char *key, struct nd_error *err)
 {
     struct nd_runtime_source source = {0};
-    char *dir = nd_path_dir(library), *place = nd_path_join("with", nd_path_base(library));
-    char *path = place != NULL ? nd_path_join(folder, place) : NULL;
+    ND_FREED char *dir = nd_path_dir(library), *place = nd_path_join("with", nd_path_base(library));
+    ND_FREED char *path = place != NULL ? nd_path_join(folder, place) : NULL;
     struct nd_source_file file = {.name = (char *)nd_path_base(library)};
     struct stat info;
-    enum nd_status status = dir != NULL && path != NULL ? make_parents(path, err) : nd_fail_memory(err);
-    if (status == ND_OK && stat(library, &info) != 0)
-        status = nd_fail(err, ND_E_FILE_OPEN, library, "cannot open '%s': %s", library, strerror(errno));
-    if (status == ND_OK) {
-        file.size_bytes = (uint64_t)info.st_size;
-        source = (struct nd_runtime_source){.path = dir, .n = 1, .files = &file};
-        status = nd_runtime_source_extract(&source, 0, path, adding->how->is_cancelled,
-                                           adding->how->cancel_context, err);
-    }
-    if (status == ND_OK)
-        status = record(manifest, folder, place, err);
-    if (status == ND_OK && key != NULL)
+    ND_TRY(dir != NULL && path != NULL ? make_parents(path, err) : nd_fail_memory(err));
+    if (stat(library, &info) != 0)
+        return nd_fail(err, ND_E_FILE_OPEN, library, "cannot open '%s': %s", library, strerror(errno));
+    file.size_bytes = (uint64_t)info.st_size;
+    source = (struct nd_runtime_source){.path = dir, .n = 1, .files = &file};
+    ND_TRY(nd_runtime_source_extract(&source, 0, path, adding->how->is_cancelled, adding->how->cancel_context,
+                                     err));
+    ND_TRY(record(manifest, folder, place, err));
+    if (key != NULL)
         nd_tree_set(manifest, key, json_string(place));
-    free(dir);
-    free(place);
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_borrowed(struct nd_adding *adding, size_t a, const char *folder, json_t *manifest,
@@ -153,17 +140,16 @@ static enum nd_status put_borrowed(struct nd_adding *adding, size_t a, const cha
 {
     const struct nd_pick *pick = &adding->picks[a];
     const struct nd_runtime_info *with = &adding->with[a];
-    enum nd_status status = ND_OK;
     if (pick->ort == NULL && with->ort_library != NULL)
-        status = put_with(adding, with->ort_library, folder, manifest, "ort_library", err);
-    for (size_t i = 0; status == ND_OK && pick->ort == NULL && i < with->n_files; i++)
+        ND_TRY(put_with(adding, with->ort_library, folder, manifest, "ort_library", err));
+    for (size_t i = 0; pick->ort == NULL && i < with->n_files; i++)
         if (strcmp(nd_path_base(with->files[i]), "libonnxruntime_providers_shared.so") == 0)
-            status = put_with(adding, with->files[i], folder, manifest, NULL, err);
-    if (status == ND_OK && pick->provider == NULL && pick->backend != NULL && with->provider_library != NULL)
-        status = put_with(adding, with->provider_library, folder, manifest, "provider_library", err);
-    if (status == ND_OK && with->id != NULL)
+            ND_TRY(put_with(adding, with->files[i], folder, manifest, NULL, err));
+    if (pick->provider == NULL && pick->backend != NULL && with->provider_library != NULL)
+        ND_TRY(put_with(adding, with->provider_library, folder, manifest, "provider_library", err));
+    if (with->id != NULL)
         nd_tree_set(manifest, "with", json_string(with->id));
-    return status;
+    return ND_OK;
 }
 
 static void set_versions(const struct nd_adding *adding, size_t a, json_t *manifest)
@@ -187,7 +173,7 @@ static enum nd_status nd_adding_stage(struct nd_adding *adding, size_t a, const 
                                       struct nd_error *err)
 {
     const struct nd_pick *pick = &adding->picks[a];
-    json_t *manifest =
+    json_auto_t *manifest =
         json_pack("{s:s, s:s, s:s, s:O, s:[], s:{}}", "id", adding->id, "abi", adding->picks[a].abi, "made_by",
                   ND_RUNTIME_MADE_BY, "origin", adding->origin, "files", "sha256");
     enum nd_status status = manifest != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
@@ -209,10 +195,8 @@ static enum nd_status nd_adding_stage(struct nd_adding *adding, size_t a, const 
         char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST), *text = nd_json_dumps(manifest, JSON_INDENT(2));
         status =
             path != NULL && text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
-        free(text);
-        free(path);
+        ND_FREE_ALL(text, path);
     }
-    json_decref(manifest);
     return status;
 }
 
@@ -222,19 +206,16 @@ static const char work_start[] = ".add.";
 
 static enum nd_status take_lock(struct nd_runtime_store *store, struct nd_error *err)
 {
-    char *path = nd_path_join(store->root, ".lock");
-    enum nd_status status = ND_OK;
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *path = nd_path_join(store->root, ".lock");
+    ND_TRY_MEMORY(path != NULL, err);
     store->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (store->lock < 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write in '%s': %s", store->root, strerror(errno));
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write in '%s': %s", store->root, strerror(errno));
     else if (flock(store->lock, LOCK_EX) != 0)
-        status = errno == EINTR
-                     ? nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request")
-                     : nd_fail(err, ND_E_FILE_WRITE, path, "cannot lock '%s': %s", path, strerror(errno));
-    free(path);
-    return status;
+        ND_TRY(errno == EINTR
+                   ? nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request")
+                   : nd_fail(err, ND_E_FILE_WRITE, path, "cannot lock '%s': %s", path, strerror(errno)));
+    return ND_OK;
 }
 
 static void remove_leftovers(const struct nd_runtime_store *store)
@@ -283,16 +264,13 @@ void nd_runtime_store_close(struct nd_runtime_store *store)
 {
     if (store->root == NULL)
         return;
-    for (size_t i = 0; i < store->n_puts; i++) {
-        free(store->puts[i].place);
-        free(store->puts[i].old);
-    }
+    for (size_t i = 0; i < store->n_puts; i++)
+        ND_FREE_ALL(store->puts[i].place, store->puts[i].old);
     if (store->work != NULL)
         nd_dir_remove(store->work);
     if (store->lock >= 0)
         close(store->lock);
-    free(store->work);
-    free(store->root);
+    ND_FREE_ALL(store->work, store->root);
     *store = (struct nd_runtime_store){0};
 }
 
@@ -319,9 +297,7 @@ static enum nd_status nd_runtime_store_check_id(const char *id, struct nd_error 
 static char *place_of_of_runtime_store(const struct nd_runtime_store *store, const char *id, const char *abi)
 {
     bool is_plain = strcmp(abi, ND_ABI_DEFAULT) == 0;
-    struct nd_strbuf path = {0};
-    nd_strbuf_printf(&path, "%s/%s%s%s", store->root, id, is_plain ? "" : ".", is_plain ? "" : abi);
-    return nd_strbuf_take(&path);
+    return nd_text("%s/%s%s%s", store->root, id, is_plain ? "" : ".", is_plain ? "" : abi);
 }
 
 static enum nd_status check_one(const struct nd_runtime_info *info, const char *abi, bool replace,
@@ -355,7 +331,7 @@ static enum nd_status nd_runtime_store_may_put(const struct nd_runtime_store *st
             status = check_one(&list.items[i], abi, replace, err);
     nd_runtimes_deinit(&list);
     /* A folder without a manifest is not in the list; it is not ours either. */
-    char *place = place_of_of_runtime_store(store, id, abi), *manifest = NULL;
+    ND_FREED char *place = place_of_of_runtime_store(store, id, abi), *manifest = NULL;
     if (place != NULL)
         manifest = nd_path_join(place, ND_RUNTIME_MANIFEST);
     if (status == ND_OK && manifest == NULL)
@@ -363,8 +339,6 @@ static enum nd_status nd_runtime_store_may_put(const struct nd_runtime_store *st
     if (status == ND_OK && nd_path_exists(place) && !nd_path_exists(manifest))
         status = nd_fail(err, ND_E_RUNTIME_EXISTS, id,
                          "'%s' is there and is no runtime; choose a different --id", place);
-    free(manifest);
-    free(place);
     return status;
 }
 
@@ -377,8 +351,7 @@ static void take_back(struct nd_runtime_store *store)
         nd_dir_remove(put->place);
         if (put->old != NULL)
             (void)rename(put->old, put->place); /* best effort: there is nothing else to be done */
-        free(put->place);
-        free(put->old);
+        ND_FREE_ALL(put->place, put->old);
     }
 }
 
@@ -410,8 +383,7 @@ enum nd_status nd_runtime_store_put(struct nd_runtime_store *store, const char *
         store->puts[store->n_puts++] = put;
         return ND_OK;
     }
-    free(put.place);
-    free(put.old);
+    ND_FREE_ALL(put.place, put.old);
     take_back(store);
     return status;
 }
@@ -421,12 +393,11 @@ enum nd_status nd_runtime_store_put(struct nd_runtime_store *store, const char *
 static enum nd_status remove_one(const struct nd_runtime_store *store, const struct nd_runtime_info *info,
                                  json_t *removed, struct nd_error *err)
 {
-    char *away = nd_path_join(store->work, info->abi);
+    ND_FREED char *away = nd_path_join(store->work, info->abi);
     enum nd_status status = away != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && rename(info->folder, away) != 0)
         status = nd_fail(err, ND_E_FILE_WRITE, info->folder, "cannot remove '%s': %s", info->folder,
                          strerror(errno));
-    free(away);
     nd_tree_append(removed, nd_json_string(info->folder));
     return status;
 }
@@ -460,7 +431,7 @@ static enum nd_status remove_from(const struct nd_runtime_store *store, const ch
 enum nd_status nd_runtimes_remove(const char *id, const char *abi, char **removed, struct nd_error *err)
 {
     struct nd_runtime_store store = {0};
-    json_t *names = json_array();
+    json_auto_t *names = json_array();
     enum nd_status status = nd_runtime_store_open(&store, err);
     if (status == ND_OK)
         status = remove_from(&store, id, abi, names, err);
@@ -469,7 +440,6 @@ enum nd_status nd_runtimes_remove(const char *id, const char *abi, char **remove
         *removed = nd_json_dumps(names, 0);
         status = *removed != NULL ? ND_OK : nd_fail_memory(err);
     }
-    json_decref(names);
     return status;
 }
 
@@ -493,9 +463,7 @@ static enum nd_status read_metadata(struct nd_adding *adding, const struct nd_ru
                                     size_t file, struct nd_error *err)
 {
     char *text = NULL, *rest, name[64] = "", version[64] = "";
-    enum nd_status status = nd_runtime_source_text(source, file, &text, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runtime_source_text(source, file, &text, err));
     for (char *line = strtok_r(text, "\r\n", &rest); line != NULL; line = strtok_r(NULL, "\r\n", &rest)) {
         if (name[0] == '\0')
             sscanf(line, "Name: %63s", name);
@@ -635,11 +603,8 @@ static enum nd_status name_it(struct nd_adding *adding, struct nd_error *err)
         ort = adding->picks[a].ort != NULL ? adding->picks[a].ort : ort;
     }
     bool has_ort = ort != NULL || adding->how->with != NULL;
-    enum nd_status status = ND_OK;
     if (backend != NULL)
-        status = nd_elf_find_qnn_build(backend->path, &adding->build_id, err);
-    if (status != ND_OK)
-        return status;
+        ND_TRY(nd_elf_find_qnn_build(backend->path, &adding->build_id, err));
     if (adding->how->id != NULL) {
         nd_strbuf_puts(&id, adding->how->id);
     } else if (adding->build_id != NULL) { /* "v2.51.0.260929181845": all but the v and the last number */
@@ -661,11 +626,9 @@ static enum nd_status name_it(struct nd_adding *adding, struct nd_error *err)
 
 static enum nd_status report_added(struct nd_adding *adding, size_t a, struct nd_error *err)
 {
-    struct nd_runtime_info info;
-    enum nd_status status = nd_runtime_find_abi(adding->id, abis[a], &info, err);
+    ND_CLEANUP(nd_runtime_info_deinit) struct nd_runtime_info info = {0};
+    ND_TRY(nd_runtime_find_abi(adding->id, abis[a], &info, err));
     json_int_t bytes = 0;
-    if (status != ND_OK)
-        return status;
     for (size_t i = 0; i < info.n_files; i++) {
         struct stat file;
         bytes += stat(info.files[i], &file) == 0 ? (json_int_t)file.st_size : 0;
@@ -676,7 +639,6 @@ static enum nd_status report_added(struct nd_adding *adding, size_t a, struct nd
                              "onnxruntime_qnn", info.provider_version, "build_id", info.build_id, "archs",
                              nd_runtime_words(info.archs), "uses", nd_runtime_uses(&info), "files",
                              (json_int_t)info.n_files, "bytes", bytes));
-    nd_runtime_info_deinit(&info);
     return ND_OK;
 }
 
@@ -724,14 +686,12 @@ enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
                                const struct nd_runtime_adding *how, char **report, struct nd_error *err)
 {
     struct nd_runtime_adding own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, how, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, how, err));
     how = &own;
     struct nd_adding adding = {
         .how = how, .origin = json_array(), .notes = json_array(), .added = json_array()};
     adding.sources = nd_calloc(n_sources, sizeof *adding.sources);
-    status = adding.sources != NULL ? ND_OK : nd_fail_memory(err);
+    enum nd_status status = adding.sources != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && how->id != NULL)
         status = nd_runtime_store_check_id(how->id, err);
     if (status == ND_OK)
@@ -761,10 +721,7 @@ enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
     nd_parts_deinit(&adding.parts);
     for (size_t i = 0; i < adding.n_sources; i++)
         nd_runtime_source_close(&adding.sources[i]);
-    free(adding.sources);
-    free(adding.provider_version);
-    free(adding.build_id);
-    free(adding.id);
+    ND_FREE_ALL(adding.sources, adding.provider_version, adding.build_id, adding.id);
     json_decref(adding.origin);
     json_decref(adding.notes);
     json_decref(adding.added);

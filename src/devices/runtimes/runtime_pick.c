@@ -39,8 +39,7 @@ static enum nd_status place(const struct nd_runtime_parts *parts, struct nd_part
     }
     snprintf(name, sizeof name, "part-%zu-%zu", part->source, part->file);
     part->path = nd_path_join(parts->folder, name);
-    if (part->path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(part->path != NULL, err);
     enum nd_status status = nd_runtime_source_extract(source, part->file, part->path, parts->is_cancelled,
                                                       parts->cancel_context, err);
     part->is_extracted = status == ND_OK;
@@ -62,18 +61,15 @@ static enum nd_status add_part(struct nd_runtime_parts *parts, size_t source, si
     part.base = nd_path_base(part.name);
     if (!nd_is_clean_text(part.name)) {
         char *clean = nd_shown_text(part.name);
-        enum nd_status refused =
-            clean != NULL
-                ? nd_fail(err, ND_E_RUNTIME_SOURCE, parts->sources[source].path,
-                          "'%s' is refused: the name of '%.200s' is no UTF-8, or has characters that a "
-                          "terminal obeys",
-                          parts->sources[source].path, clean)
-                : nd_fail_memory(err);
+        enum nd_status refused = clean != NULL ? nd_fail(err, ND_E_RUNTIME_SOURCE, parts->sources[source].path,
+                                                         "'%s' is refused: the name of '%.200s' is no UTF-8, "
+                                                         "or has characters that a terminal obeys",
+                                                         parts->sources[source].path, clean)
+                                               : nd_fail_memory(err);
         free(clean);
         return refused;
     }
-    if (!nd_grow((void **)&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items), err);
     enum nd_status status = place(parts, &part, err);
     if (status == ND_OK)
         status = nd_elf_read(part.path, &is_elf, &part.facts, err);
@@ -105,30 +101,28 @@ static bool is_known(const struct nd_runtime_parts *parts, size_t source, size_t
 
 static enum nd_status add_named(struct nd_runtime_parts *parts, const char *base, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; status == ND_OK && s < parts->n_sources; s++)
-        for (size_t f = 0; status == ND_OK && f < parts->sources[s].n; f++)
+    for (size_t s = 0; s < parts->n_sources; s++)
+        for (size_t f = 0; f < parts->sources[s].n; f++)
             if (strcmp(nd_path_base(parts->sources[s].files[f].name), base) == 0 && !is_known(parts, s, f))
-                status = add_part(parts, s, f, false, err);
-    return status;
+                ND_TRY(add_part(parts, s, f, false, err));
+    return ND_OK;
 }
 
 enum nd_status nd_parts_find(struct nd_runtime_parts *parts, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; status == ND_OK && s < parts->n_sources; s++)
-        for (size_t f = 0; status == ND_OK && f < parts->sources[s].n; f++) {
+    for (size_t s = 0; s < parts->n_sources; s++)
+        for (size_t f = 0; f < parts->sources[s].n; f++) {
             const char *base = nd_path_base(parts->sources[s].files[f].name);
             parts->has_windows |= nd_ends_with(base, ".dll");
             parts->has_macos |= nd_ends_with(base, ".dylib");
             if (is_wanted(base))
-                status = add_part(parts, s, f, true, err);
+                ND_TRY(add_part(parts, s, f, true, err));
         }
     /* The list grows while it is walked: what a library brings may need another one. */
-    for (size_t i = 0; status == ND_OK && i < parts->n; i++)
-        for (size_t k = 0; status == ND_OK && k < parts->items[i].facts.n_needed; k++)
-            status = add_named(parts, parts->items[i].facts.needed[k], err);
-    return status;
+    for (size_t i = 0; i < parts->n; i++)
+        for (size_t k = 0; k < parts->items[i].facts.n_needed; k++)
+            ND_TRY(add_named(parts, parts->items[i].facts.needed[k], err));
+    return ND_OK;
 }
 
 void nd_parts_deinit(struct nd_runtime_parts *parts)
@@ -235,13 +229,10 @@ static enum nd_status take(struct nd_pick *pick, const struct nd_part *part, str
     if (part == NULL)
         return ND_OK;
     for (size_t i = 0; i < pick->n; i++) {
-        if (pick->files[i] == part)
-            return ND_OK;
-        if (strcmp(pick->files[i]->base, part->base) == 0)
+        if (pick->files[i] == part || strcmp(pick->files[i]->base, part->base) == 0)
             return ND_OK; /* from a place farther away: devices get all files in one folder */
     }
-    if (!nd_grow((void **)&pick->files, &pick->capacity, pick->n + 1, sizeof *pick->files))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&pick->files, &pick->capacity, pick->n + 1, sizeof *pick->files), err);
     pick->files[pick->n++] = part;
     return ND_OK;
 }
@@ -264,64 +255,56 @@ static const struct nd_part *nearest(const struct nd_runtime_parts *parts, const
 static enum nd_status take_beside(const struct nd_runtime_parts *parts, struct nd_pick *pick,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < parts->n; i++) {
+    for (size_t i = 0; i < parts->n; i++) {
         const struct nd_part *part = &parts->items[i];
         if (part->facts.abi == NULL || strcmp(part->facts.abi, pick->abi) != 0 ||
             !nd_runtime_is_needed(part->base))
             continue;
         if ((pick->backend != NULL && is_same_folder(part, pick->backend)) ||
             (pick->ort != NULL && is_same_folder(part, pick->ort)))
-            status = take(pick, part, err);
+            ND_TRY(take(pick, part, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Code for the NPU itself, which every phone or board needs. */
 static enum nd_status take_skeletons(const struct nd_runtime_parts *parts, struct nd_pick *pick,
                                      struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (pick->backend == NULL || strcmp(pick->abi, "x86_64-linux") == 0)
         return ND_OK;
-    for (size_t i = 0; status == ND_OK && i < parts->n; i++) {
+    for (size_t i = 0; i < parts->n; i++) {
         const struct nd_part *part = &parts->items[i];
         if (part->facts.abi != NULL && strcmp(part->facts.abi, "hexagon") == 0 &&
             nd_runtime_arch_of(part->base, "Skel") > 0)
-            status = take(pick, nearest(parts, "hexagon", part->base, pick->backend), err);
+            ND_TRY(take(pick, nearest(parts, "hexagon", part->base, pick->backend), err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status take_linked(const struct nd_runtime_parts *parts, struct nd_pick *pick,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < pick->n; i++)
-        for (size_t k = 0; status == ND_OK && k < pick->files[i]->facts.n_needed; k++) {
+    for (size_t i = 0; i < pick->n; i++)
+        for (size_t k = 0; k < pick->files[i]->facts.n_needed; k++) {
             const struct nd_elf_facts *facts = &pick->files[i]->facts;
-            status = take(pick, nearest(parts, facts->abi, facts->needed[k], pick->files[i]), err);
+            ND_TRY(take(pick, nearest(parts, facts->abi, facts->needed[k], pick->files[i]), err));
         }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_pick_choose(const struct nd_runtime_parts *parts, struct nd_pick *pick, struct nd_error *err)
 {
-    enum nd_status status = best(parts, pick, is_backend, NULL, &pick->backend, err);
-    if (status == ND_OK)
-        status = best(parts, pick, is_ort, NULL, &pick->ort, err);
-    if (status == ND_OK)
-        status = best(parts, pick, is_provider, pick->backend, &pick->provider, err);
-    if (status == ND_OK)
-        status = best(parts, pick, is_net_run, pick->backend, &pick->net_run, err);
+    ND_TRY(best(parts, pick, is_backend, NULL, &pick->backend, err));
+    ND_TRY(best(parts, pick, is_ort, NULL, &pick->ort, err));
+    ND_TRY(best(parts, pick, is_provider, pick->backend, &pick->provider, err));
+    ND_TRY(best(parts, pick, is_net_run, pick->backend, &pick->net_run, err));
     const struct nd_part *const main_parts[] = {pick->ort, pick->provider, pick->backend, pick->net_run};
-    for (size_t i = 0; status == ND_OK && i < 4; i++)
-        status = take(pick, main_parts[i], err);
-    if (status == ND_OK)
-        status = take_beside(parts, pick, err);
-    if (status == ND_OK)
-        status = take_skeletons(parts, pick, err);
-    return status == ND_OK ? take_linked(parts, pick, err) : status;
+    for (size_t i = 0; i < 4; i++)
+        ND_TRY(take(pick, main_parts[i], err));
+    ND_TRY(take_beside(parts, pick, err));
+    ND_TRY(take_skeletons(parts, pick, err));
+    return take_linked(parts, pick, err);
 }
 
 void nd_pick_deinit(struct nd_pick *pick)

@@ -82,18 +82,17 @@ static enum nd_status read_line(struct nd_runtime_source *source, char *line, si
  * line that is none, or two of one file. text is used up. */
 static enum nd_status nd_wheel_read_record(struct nd_runtime_source *source, char *text, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t number = 0;
     source->is_wheel = true;
-    for (char *line = text, *next; status == ND_OK && *line != '\0'; line = next) {
+    for (char *line = text, *next; *line != '\0'; line = next) {
         next = line + strcspn(line, "\n");
         next += *next == '\n' ? (*next = '\0', 1) : 0;
         line[strcspn(line, "\r")] = '\0';
         number++;
         if (*line != '\0')
-            status = read_line(source, line, number, err);
+            ND_TRY(read_line(source, line, number, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Hexadecimal digits as RECORD writes a digest. New memory; NULL when out of it. */
@@ -120,16 +119,13 @@ static enum nd_status nd_wheel_check(const struct nd_runtime_source *source, siz
     if (file->digest == NULL)
         return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
                        "'%s' is refused: its RECORD has no SHA-256 of '%.200s'", source->path, file->name);
-    char *found = as_recorded(hex);
-    if (found == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
+    ND_FREED char *found = as_recorded(hex);
+    ND_TRY_MEMORY(found != NULL, err);
     if (strcmp(found, file->digest) != 0)
-        status = nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
-                         "'%s' is refused: its RECORD says that '%.200s' has the SHA-256 %.64s, but it has %s",
-                         source->path, file->name, file->digest, found);
-    free(found);
-    return status;
+        return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
+                       "'%s' is refused: its RECORD says that '%.200s' has the SHA-256 %.64s, but it has %s",
+                       source->path, file->name, file->digest, found);
+    return ND_OK;
 }
 
 enum {
@@ -178,8 +174,8 @@ static enum nd_status visit(struct walk *walk, const char *relative, const char 
 {
     struct stat link, info;
     enum nd_status status = ND_OK;
-    char *inside = relative[0] != '\0' ? nd_path_join(relative, name) : nd_strdup(name);
-    char *path = inside != NULL ? nd_path_join(walk->source->path, inside) : NULL;
+    ND_FREED char *inside = relative[0] != '\0' ? nd_path_join(relative, name) : nd_strdup(name);
+    ND_FREED char *path = inside != NULL ? nd_path_join(walk->source->path, inside) : NULL;
     if (path == NULL)
         status = nd_fail_memory(err);
     else if (lstat(path, &link) != 0 || stat(path, &info) != 0)
@@ -193,14 +189,12 @@ static enum nd_status visit(struct walk *walk, const char *relative, const char 
         status = add_file(walk->source, &walk->capacity, inside, (uint64_t)info.st_size, 0, err);
         inside = NULL;
     }
-    free(inside);
-    free(path);
     return status;
 }
 
 static enum nd_status walk_folder(struct walk *walk, const char *relative, int depth, struct nd_error *err)
 {
-    char *path = nd_path_join(walk->source->path, relative);
+    ND_FREED char *path = nd_path_join(walk->source->path, relative);
     DIR *dir = path != NULL ? opendir(path) : NULL;
     enum nd_status status = ND_OK;
     const struct dirent *entry;
@@ -216,7 +210,6 @@ static enum nd_status walk_folder(struct walk *walk, const char *relative, int d
             status = visit(walk, relative, entry->d_name, depth, err);
     if (dir != NULL)
         closedir(dir);
-    free(path);
     return status;
 }
 
@@ -272,11 +265,10 @@ static enum nd_status list_archive(struct nd_runtime_source *source, struct nd_e
     zip_int64_t n = zip_get_num_entries(source->zip, 0);
     uint64_t total_bytes = 0;
     size_t capacity = 0;
-    enum nd_status status = ND_OK;
     if (n > MAX_FILES)
         return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path, "'%s' has more than %d members", source->path,
                        MAX_FILES);
-    for (zip_int64_t i = 0; status == ND_OK && i < n; i++) {
+    for (zip_int64_t i = 0; i < n; i++) {
         struct zip_stat info;
         zip_stat_init(&info);
         if (zip_stat_index(source->zip, (zip_uint64_t)i, 0, &info) != 0)
@@ -290,9 +282,9 @@ static enum nd_status list_archive(struct nd_runtime_source *source, struct nd_e
             return fail_archive(source, info.valid & ZIP_STAT_NAME ? info.name : "", why, err);
         size_t length = strlen(info.name);
         if (info.name[length - 1] != '/')
-            status = add_file(source, &capacity, nd_strdup(info.name), info.size, info.index, err);
+            ND_TRY(add_file(source, &capacity, nd_strdup(info.name), info.size, info.index, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status open_archive(struct nd_runtime_source *source, struct nd_error *err)
@@ -360,12 +352,9 @@ void nd_runtime_source_close(struct nd_runtime_source *source)
 {
     if (source->zip != NULL)
         zip_discard(source->zip);
-    for (size_t i = 0; i < source->n; i++) {
-        free(source->files[i].name);
-        free(source->files[i].digest);
-    }
-    free(source->files);
-    free(source->path);
+    for (size_t i = 0; i < source->n; i++)
+        ND_FREE_ALL(source->files[i].name, source->files[i].digest);
+    ND_FREE_ALL(source->files, source->path);
     *source = (struct nd_runtime_source){0};
 }
 
@@ -390,12 +379,9 @@ static enum nd_status reader_open(struct reader *reader, const struct nd_runtime
                            reader->file->name, source->path, zip_strerror(source->zip));
         return ND_OK;
     }
-    char *path = nd_path_join(source->path, reader->file->name);
-    if (path == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_file_open(path, &reader->fd, NULL, err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(source->path, reader->file->name);
+    ND_TRY_MEMORY(path != NULL, err);
+    return nd_file_open(path, &reader->fd, NULL, err);
 }
 
 static enum nd_status reader_read(struct reader *reader, void *buf, size_t size_bytes, size_t *n_read,
@@ -439,8 +425,7 @@ static enum nd_status copy(struct reader *reader, int fd, const char *to, const 
     size_t n = 1;
     enum nd_status status = ND_OK;
     void *block = nd_calloc(BLOCK_BYTES, 1);
-    if (block == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(block != NULL, err);
     while (status == ND_OK && n > 0) {
         status = reader_read(reader, block, BLOCK_BYTES, &n, err);
         if (status == ND_OK)
@@ -463,7 +448,7 @@ static enum nd_status copy(struct reader *reader, int fd, const char *to, const 
 enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source, size_t i, const char *to,
                                          bool (*is_cancelled)(void *), void *context, struct nd_error *err)
 {
-    struct reader reader;
+    ND_CLEANUP(reader_close) struct reader reader = {0};
     const struct cancelling cancelling = {.is_cancelled = is_cancelled, .context = context};
     enum nd_status status = reader_open(&reader, source, i, err);
     char hex[ND_SHA256_HEX_BYTES];
@@ -483,7 +468,6 @@ enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source,
         status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
     if (fd >= 0 && status != ND_OK)
         unlink(to);
-    reader_close(&reader);
     return status;
 }
 
@@ -495,8 +479,7 @@ static enum nd_status read_text(const struct nd_runtime_source *source, size_t i
     uint64_t size = source->files[i].size_bytes;
     size_t n = 0, n_read = 1, room = size < max_bytes ? (size_t)size : max_bytes;
     char *text = nd_calloc(room + 1, 1);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     enum nd_status status = reader_open(&reader, source, i, err);
     while (status == ND_OK && n_read > 0 && n < room) {
         status = reader_read(&reader, text + n, room - n, &n_read, err);

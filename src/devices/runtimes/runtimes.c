@@ -20,9 +20,7 @@ static const char agent_name[] = "npudiff-agent";
 /* Of the agents the one with the suffix, beside this one; NULL when there is none. Takes over `path`. */
 static char *add_suffix(char *path, const char *suffix)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s", path, suffix);
-    char *made = nd_strbuf_take(&text);
+    char *made = nd_text("%s%s", path, suffix);
     free(path);
     if (made != NULL && access(made, X_OK) == 0)
         return made;
@@ -58,10 +56,7 @@ enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path
             found = realpath(candidates[i], NULL);
     if (found != NULL && suffix[0] != '\0')
         found = add_suffix(found, suffix);
-    free(folder);
-    free(beside);
-    free(in_build);
-    free(of_lab);
+    ND_FREE_ALL(folder, beside, in_build, of_lab);
     if (found == NULL)
         return nd_fail(err, ND_E_DEVICE_AGENT, wanted, "cannot find the agent '%s%s' to run devices with",
                        wanted != NULL ? wanted : agent_name, suffix);
@@ -72,14 +67,10 @@ enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path
 /* <folder>/<between>/<abi>/npudiff-agent by its full path, where it is; else NULL. */
 static char *find_under(const char *folder, const char *between, const char *abi)
 {
-    struct nd_strbuf text = {0};
     if (folder == NULL || folder[0] == '\0')
         return NULL;
-    nd_strbuf_printf(&text, "%s%s/%s/%s", folder, between, abi, agent_name);
-    char *path = nd_strbuf_take(&text);
-    char *found = path != NULL && access(path, R_OK) == 0 ? realpath(path, NULL) : NULL;
-    free(path);
-    return found;
+    ND_FREED char *path = nd_text("%s%s/%s/%s", folder, between, abi, agent_name);
+    return path != NULL && access(path, R_OK) == 0 ? realpath(path, NULL) : NULL;
 }
 
 enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **path, struct nd_error *err)
@@ -95,19 +86,17 @@ enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **pat
         found = find_under(folder, "/../../agents", abi);
     if (found == NULL)
         found = find_under(cached, "", abi);
-    free(folder);
-    free(cached);
+    ND_FREE_ALL(folder, cached);
     if (found != NULL) {
         *path = found;
         return ND_OK;
     }
     if (strcmp(abi, nd_abi_here()) == 0)
         return nd_agent_find(wanted, "", path, err);
-    return nd_fail(
-        err, ND_E_DEVICE_AGENT, abi,
-        "there is no npudiff-agent for %s; 'tools/build_agent %s' builds it, or $NPUDIFF_AGENTS names "
-        "the folder that holds '%s/%s'",
-        abi, abi, abi, agent_name);
+    return nd_fail(err, ND_E_DEVICE_AGENT, abi,
+                   "there is no npudiff-agent for %s; 'tools/build_agent %s' builds it, or $NPUDIFF_AGENTS "
+                   "names the folder that holds '%s/%s'",
+                   abi, abi, abi, agent_name);
 }
 
 /* ---- runtimes: see the header ---- */
@@ -224,15 +213,12 @@ static bool add_beside(struct nd_runtime_info *info, size_t *capacity, const cha
     if (library == NULL)
         return true;
     struct nd_strbuf name = {0};
-    char *folder = nd_path_dir(library);
+    ND_FREED char *folder = nd_path_dir(library);
     if (folder != NULL)
         nd_strbuf_printf(&name, "%s.libs", folder);
-    char *libs = nd_strbuf_take(&name);
-    bool is_whole = folder != NULL && libs != NULL && add_file(info, capacity, nd_strdup(library)) &&
-                    add_folder(info, capacity, folder, false) && add_folder(info, capacity, libs, true);
-    free(libs);
-    free(folder);
-    return is_whole;
+    ND_FREED char *libs = nd_strbuf_take(&name);
+    return folder != NULL && libs != NULL && add_file(info, capacity, nd_strdup(library)) &&
+           add_folder(info, capacity, folder, false) && add_folder(info, capacity, libs, true);
 }
 
 static int by_text(const void *a, const void *b)
@@ -396,7 +382,6 @@ static json_t *parse(const void *bytes, size_t n, char **problem)
 static enum nd_status load(const char *path, json_t **out, char **problem, struct nd_error *err)
 {
     struct nd_error own = {0};
-    struct nd_strbuf why = {0};
     void *bytes = NULL;
     size_t n;
     enum nd_status status = nd_file_read(path, MAX_MANIFEST_BYTES, &bytes, &n, &own);
@@ -405,29 +390,24 @@ static enum nd_status load(const char *path, json_t **out, char **problem, struc
         free(bytes);
         return *out != NULL || *problem != NULL ? ND_OK : nd_fail_memory(err);
     }
-    if (status == ND_ERR_MEMORY)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(status != ND_ERR_MEMORY, err);
     if (nd_file_is_unopened(&own) && access(path, R_OK) == 0) {
         if (err != NULL)
             *err = own;
         return own.status;
     }
-    nd_strbuf_printf(&why, "its manifest cannot be read: %s", own.message);
-    *problem = nd_strbuf_take(&why);
+    *problem = nd_text("its manifest cannot be read: %s", own.message);
     return *problem != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 enum nd_status nd_runtime_manifest_load(const char *folder, json_t **out, char **problem, struct nd_error *err)
 {
-    char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST);
+    ND_FREED char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST);
     struct stat link;
     *out = NULL;
     *problem = NULL;
-    if (path == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = lstat(path, &link) == 0 ? load(path, out, problem, err) : ND_OK;
-    free(path);
-    return status;
+    ND_TRY_MEMORY(path != NULL, err);
+    return lstat(path, &link) == 0 ? load(path, out, problem, err) : ND_OK;
 }
 
 /* The ABI that the folder's name ends with. */
@@ -453,9 +433,7 @@ static enum nd_status nd_runtime_manifest_read(struct nd_runtime_info *info, str
     json_t *manifest = NULL;
     char *problem = NULL;
     bool gone = false;
-    enum nd_status status = nd_runtime_manifest_load(info->folder, &manifest, &problem, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runtime_manifest_load(info->folder, &manifest, &problem, err));
     if (manifest == NULL) {
         const char *why = nd_path_exists(info->folder) ? "installed only in part" : "not installed";
         bool is_set = set_string(&info->abi, abi_of_name(info->id));
@@ -467,8 +445,7 @@ static enum nd_status nd_runtime_manifest_read(struct nd_runtime_info *info, str
     }
     bool is_whole = read_facts(info, manifest, &gone);
     json_decref(manifest);
-    if (!is_whole)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_whole, err);
     cut_abi(info);
     if (!gone && (info->ort_library != NULL || info->net_run != NULL))
         return ND_OK;
@@ -514,18 +491,9 @@ static char *nd_runtime_explain_missing(const char *id, const char *why)
 
 void nd_runtime_info_deinit(struct nd_runtime_info *info)
 {
-    free(info->id);
-    free(info->ort_version);
-    free(info->provider_version);
-    free(info->folder);
-    free(info->ort_library);
-    free(info->provider_library);
-    free(info->backend_library);
-    free(info->net_run);
-    free(info->missing);
-    free(info->abi);
-    free(info->build_id);
-    free(info->archs);
+    ND_FREE_ALL(info->id, info->ort_version, info->provider_version, info->folder, info->ort_library,
+                info->provider_library, info->backend_library, info->net_run, info->missing, info->abi,
+                info->build_id, info->archs);
     for (size_t i = 0; i < info->n_files; i++)
         free(info->files[i]);
     free(info->files);
@@ -589,16 +557,13 @@ static enum nd_status add_others(struct listing *listing, struct nd_error *err)
                        strerror(errno));
     enum nd_status status = ND_OK;
     while (status == ND_OK && dir != NULL && (entry = readdir(dir)) != NULL) {
-        struct nd_strbuf relative = {0};
-        nd_strbuf_printf(&relative, "%s/" ND_RUNTIME_MANIFEST, entry->d_name);
-        char *name = nd_strbuf_take(&relative);
+        char *name = nd_text("%s/" ND_RUNTIME_MANIFEST, entry->d_name);
         char *manifest = name != NULL ? nd_path_join(listing->root, name) : NULL;
         if (manifest == NULL)
             status = nd_fail_memory(err);
         else if (entry->d_name[0] != '.' && nd_path_exists(manifest))
             status = add(listing, entry->d_name, "unknown", "unknown", err);
-        free(manifest);
-        free(name);
+        ND_FREE_ALL(manifest, name);
     }
     if (dir != NULL)
         closedir(dir);
@@ -672,18 +637,17 @@ static enum nd_status fail_other_abi(const struct nd_runtime_list *list, const c
         if (list->items[i].missing == NULL)
             nd_strbuf_printf(&others, "%s%s", others.len > 0 ? ", " : "", list->items[i].abi);
     }
-    char *names = nd_strbuf_take(&others);
+    ND_FREED char *names = nd_strbuf_take(&others);
     enum nd_status status = ND_ERR_MEMORY;
     if (names == NULL)
         status = nd_fail_memory(err);
     else if (!is_known)
         status = nd_runtime_fail_unknown(list, id, err);
     else
-        status = nd_fail(err, ND_E_RUNTIME_MISSING, id,
-                         "runtime '%s' is not installed for %s%s%s; add its libraries with 'npudiff runtimes "
-                         "add WHEEL...'",
-                         id, abi, names[0] != '\0' ? ", only for " : "", names);
-    free(names);
+        status = nd_fail(
+            err, ND_E_RUNTIME_MISSING, id,
+            "runtime '%s' is not installed for %s%s%s; add its libraries with 'npudiff runtimes add WHEEL...'",
+            id, abi, names[0] != '\0' ? ", only for " : "", names);
     return status;
 }
 
@@ -741,10 +705,10 @@ enum nd_status nd_runtime_require(const struct nd_runtime_info *info, enum nd_ru
                        "onnxruntime-qnn as well ('npudiff runtimes add WHEEL...')",
                        info->id, info->abi);
     if (!is_for_agent && (info->net_run == NULL || info->backend_library == NULL))
-        return nd_fail(err, ND_E_RUNTIME_MISSING, info->id,
-                       "runtime '%s' (%s) has no qnn-net-run; it comes with a QAIRT SDK ('npudiff runtimes add "
-                       "FOLDER')",
-                       info->id, info->abi);
+        return nd_fail(
+            err, ND_E_RUNTIME_MISSING, info->id,
+            "runtime '%s' (%s) has no qnn-net-run; it comes with a QAIRT SDK ('npudiff runtimes add FOLDER')",
+            info->id, info->abi);
     return ND_OK;
 }
 

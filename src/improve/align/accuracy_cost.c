@@ -119,15 +119,14 @@ static enum nd_status accuracy_cost_sample(void *context, size_t worker_index, s
     struct worker *worker = &p->workers[worker_index];
     size_t sample = task;
     const struct nd_probe *probe = nd_align_load_sample(p->job, &sample, worker->inputs);
-    enum nd_status status =
-        worker_index == 0 ? nd_align_tell(p->job, "accuracy_cost", task, p->n_samples, err) : ND_OK;
-    for (size_t m = 0; m < p->n_models && status == ND_OK; m++)
-        status = evaluate(p, worker, (int)m, err);
-    for (size_t o = 0; o < p->n_outputs && status == ND_OK; o++)
-        status = weigh(p, worker, o, &p->energies[task * p->n_outputs + o], err);
-    if (status == ND_OK && p->n_outputs > 0)
+    ND_TRY(worker_index == 0 ? nd_align_tell(p->job, "accuracy_cost", task, p->n_samples, err) : ND_OK);
+    for (size_t m = 0; m < p->n_models; m++)
+        ND_TRY(evaluate(p, worker, (int)m, err));
+    for (size_t o = 0; o < p->n_outputs; o++)
+        ND_TRY(weigh(p, worker, o, &p->energies[task * p->n_outputs + o], err));
+    if (p->n_outputs > 0)
         classify(p, worker, probe, sample, &p->classes[task]);
-    return status;
+    return ND_OK;
 }
 
 /* ---- all samples ---- */
@@ -170,16 +169,13 @@ static enum nd_status make_workers(struct pricer *p, struct nd_error *err)
     p->workers = nd_calloc(p->n_workers, sizeof *p->workers);
     p->energies = nd_calloc(p->n_samples * p->n_outputs, sizeof *p->energies);
     p->classes = nd_calloc(p->n_samples, sizeof *p->classes);
-    if (p->workers == NULL || p->energies == NULL || p->classes == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t w = 0; w < p->n_workers && status == ND_OK; w++) {
+    ND_TRY_MEMORY(p->workers != NULL && p->energies != NULL && p->classes != NULL, err);
+    for (size_t w = 0; w < p->n_workers; w++) {
         p->workers[w].outputs = nd_calloc(N_MODELS * p->n_outputs, sizeof *p->workers[w].outputs);
-        if (p->workers[w].outputs == NULL)
-            return nd_fail_memory(err);
-        status = nd_inputs_create(p->job->model, &p->workers[w].inputs, err);
+        ND_TRY_MEMORY(p->workers[w].outputs != NULL, err);
+        ND_TRY(nd_inputs_create(p->job->model, &p->workers[w].inputs, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The tensors of the model that are its outputs, numbered as those of the model that came. */
@@ -187,8 +183,7 @@ static enum nd_status find_outputs(struct pricer *p, int m, struct nd_error *err
 {
     const struct nd_model *model = p->models[m];
     p->output_of_tensor[m] = nd_calloc(nd_model_n_tensors(model), sizeof *p->output_of_tensor[m]);
-    if (p->output_of_tensor[m] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(p->output_of_tensor[m] != NULL, err);
     size_t n_found = 0;
     for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
         p->output_of_tensor[m][e] = SIZE_MAX;
@@ -209,14 +204,12 @@ static enum nd_status name_outputs(struct pricer *p, struct nd_error *err)
     struct nd_alignment *result = p->job->result;
     const struct nd_model *model = p->job->model;
     result->outputs = nd_calloc(nd_model_n_tensors(model), sizeof *result->outputs);
-    if (result->outputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(result->outputs != NULL, err);
     for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
         if (!nd_model_tensor(model, e)->is_model_output)
             continue;
         result->outputs[result->n_outputs].name = nd_strdup(nd_model_tensor(model, e)->name);
-        if (result->outputs[result->n_outputs++].name == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(result->outputs[result->n_outputs++].name != NULL, err);
     }
     p->n_outputs = result->n_outputs;
     return ND_OK;
@@ -231,13 +224,12 @@ static enum nd_status prepare(struct pricer *p, struct nd_error *err)
     p->n_models = options->float_model != NULL ? N_MODELS : FLOATS;
     p->n_samples = nd_align_n_samples(options);
     p->job->result->n_samples = p->n_samples;
-    enum nd_status status = name_outputs(p, err);
-    for (size_t m = 0; m < p->n_models && status == ND_OK; m++) {
-        status = nd_exact_graph_create(p->models[m], &p->graphs[m], err);
-        if (status == ND_OK)
-            status = find_outputs(p, (int)m, err);
+    ND_TRY(name_outputs(p, err));
+    for (size_t m = 0; m < p->n_models; m++) {
+        ND_TRY(nd_exact_graph_create(p->models[m], &p->graphs[m], err));
+        ND_TRY(find_outputs(p, (int)m, err));
     }
-    return status == ND_OK ? make_workers(p, err) : status;
+    return make_workers(p, err);
 }
 
 static void release(struct pricer *p)
@@ -252,9 +244,7 @@ static void release(struct pricer *p)
         nd_exact_graph_destroy(&p->graphs[m]);
         free(p->output_of_tensor[m]);
     }
-    free(p->workers);
-    free(p->energies);
-    free(p->classes);
+    ND_FREE_ALL(p->workers, p->energies, p->classes);
 }
 
 /* Of a sample the greatest of its outputs. */
@@ -271,16 +261,12 @@ static void tell_each(const struct pricer *p, double *noises)
 
 enum nd_status nd_align_accuracy_cost(struct nd_align_job *job, double *noises, struct nd_error *err)
 {
-    struct pricer p = {.job = job};
+    ND_CLEANUP(release) struct pricer p = {.job = job};
     struct nd_error ignored;
-    enum nd_status status = prepare(&p, err);
-    if (status == ND_OK)
-        status =
-            nd_parallel_for(p.n_workers, p.n_samples, accuracy_cost_sample, &p, err != NULL ? err : &ignored);
-    if (status == ND_OK)
-        sum_up(&p);
-    if (status == ND_OK && noises != NULL)
+    ND_TRY(prepare(&p, err));
+    ND_TRY(nd_parallel_for(p.n_workers, p.n_samples, accuracy_cost_sample, &p, err != NULL ? err : &ignored));
+    sum_up(&p);
+    if (noises != NULL)
         tell_each(&p, noises);
-    release(&p);
-    return status;
+    return ND_OK;
 }

@@ -122,8 +122,8 @@ static enum nd_status contrast_each(const struct contrast *c, struct run *r, siz
                                     const struct nd_array *inputs, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    struct nd_array *given = nd_calloc(c->n_tensors, sizeof *given);
-    bool *is_skipped = nd_calloc(c->n_tensors, sizeof *is_skipped);
+    ND_FREED struct nd_array *given = nd_calloc(c->n_tensors, sizeof *given);
+    ND_FREED bool *is_skipped = nd_calloc(c->n_tensors, sizeof *is_skipped);
     if (given == NULL || is_skipped == NULL)
         status = nd_fail_memory(err);
     for (size_t e = 0; e < c->n_tensors && status == ND_OK; e++)
@@ -145,8 +145,6 @@ static enum nd_status contrast_each(const struct contrast *c, struct run *r, siz
             is_skipped[e] = true;
         }
     }
-    free(given);
-    free(is_skipped);
     return status;
 }
 
@@ -213,8 +211,7 @@ static enum nd_status nd_align_contrast(const struct nd_align_job *job, const st
         out->n_tensors++;
         out->n_tensors_different += is_different;
     }
-    free(c.counts);
-    free(c.is_different);
+    ND_FREE_ALL(c.counts, c.is_different);
     return status;
 }
 
@@ -276,26 +273,21 @@ static enum nd_status rank(struct curve *c, struct nd_error *err)
 {
     const struct nd_model *model = c->job->model;
     size_t n_tensors = nd_model_n_tensors(model);
-    bool *is_product = nd_calloc(n_tensors, sizeof *is_product);
-    double *effects = nd_calloc(n_tensors, sizeof *effects);
+    ND_FREED bool *is_product = nd_calloc(n_tensors, sizeof *is_product);
+    ND_FREED double *effects = nd_calloc(n_tensors, sizeof *effects);
     c->ranked = nd_calloc(n_tensors, sizeof *c->ranked);
     c->is_chosen = nd_calloc(n_tensors, sizeof *c->is_chosen);
-    enum nd_status status = is_product != NULL && effects != NULL && c->ranked != NULL && c->is_chosen != NULL
-                                ? ND_OK
-                                : nd_fail_memory(err);
-    for (size_t u = 0; u < nd_model_n_layers(model) && status == ND_OK; u++)
+    ND_TRY_MEMORY(is_product != NULL && effects != NULL && c->ranked != NULL && c->is_chosen != NULL, err);
+    for (size_t u = 0; u < nd_model_n_layers(model); u++)
         is_product[nd_model_layer(model, u)->tensor] = nd_align_is_product(nd_model_layer(model, u)->op_types);
-    if (status == ND_OK)
-        status = nd_align_effects(c->job, is_product,
-                                  min_of(EFFECT_SAMPLES, nd_align_n_samples(c->job->options)), effects, err);
-    for (size_t e = 0; e < n_tensors && status == ND_OK; e++)
+    ND_TRY(nd_align_effects(c->job, is_product, min_of(EFFECT_SAMPLES, nd_align_n_samples(c->job->options)),
+                            effects, err));
+    for (size_t e = 0; e < n_tensors; e++)
         if (is_product[e])
             c->ranked[c->n++] = (struct ranked){e, effects[e]};
-    if (status == ND_OK && c->n > 0)
+    if (c->n > 0)
         qsort(c->ranked, c->n, sizeof *c->ranked, compare_ranked);
-    free(is_product);
-    free(effects);
-    return status;
+    return ND_OK;
 }
 
 /* ---- one point ---- */
@@ -316,14 +308,10 @@ static enum nd_status measure(struct nd_align_job *trial, struct nd_alignment_po
                               struct nd_error *err)
 {
     struct nd_align_contrast contrast;
-    enum nd_status status = nd_align_accuracy_cost(trial, NULL, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_align_accuracy_cost(trial, NULL, err));
     take_accuracy_cost(trial->result, point);
-    status = nd_align_contrast(trial, trial->aligned,
-                               min_of(CONTRAST_SAMPLES, nd_align_n_samples(trial->options)), &contrast, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_align_contrast(trial, trial->aligned,
+                             min_of(CONTRAST_SAMPLES, nd_align_n_samples(trial->options)), &contrast, err));
     point->n_values = contrast.n_values;
     point->n_different = contrast.n_different;
     point->n_tensors = contrast.n_tensors;
@@ -382,8 +370,7 @@ static enum nd_status make_point(struct curve *c, size_t n_layers, struct nd_err
         const struct ranked *last = &c->ranked[n_layers - 1];
         point->layer = nd_strdup(nd_model_tensor(c->job->model, last->tensor)->name);
         point->effect_db = -10 * log10(last->effect);
-        if (point->layer == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(point->layer != NULL, err);
     }
     return try_first(c, n_layers, result->n_curve_samples, point, err);
 }
@@ -394,13 +381,12 @@ static enum nd_status make_points(struct curve *c, struct nd_error *err)
     size_t n_points = min_of(MAX_POINTS, c->n + 1);
     result->n_curve_samples = min_of(ACCURACY_COST_SAMPLES, nd_align_n_samples(c->job->options));
     result->points = nd_calloc(n_points, sizeof *result->points);
-    enum nd_status status = result->points != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < n_points && status == ND_OK; i++) {
-        status = nd_align_tell(c->job, "curve", i, n_points, err);
-        if (status == ND_OK)
-            status = make_point(c, n_points > 1 ? i * c->n / (n_points - 1) : 0, err);
+    ND_TRY_MEMORY(result->points != NULL, err);
+    for (size_t i = 0; i < n_points; i++) {
+        ND_TRY(nd_align_tell(c->job, "curve", i, n_points, err));
+        ND_TRY(make_point(c, n_points > 1 ? i * c->n / (n_points - 1) : 0, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The point with the most layers that the budget allows on all samples, whose layers are chosen then. */
@@ -435,8 +421,7 @@ static enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen,
         *is_chosen = c.is_chosen;
         c.is_chosen = NULL;
     }
-    free(c.ranked);
-    free(c.is_chosen);
+    ND_FREE_ALL(c.ranked, c.is_chosen);
     return status;
 }
 
@@ -444,7 +429,7 @@ static enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen,
 
 enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err)
 {
-    char *path;
+    ND_FREED char *path = NULL;
     enum nd_status status = nd_align_name_file(job, "folded.onnx", &path, err);
     if (status == ND_OK)
         status = nd_model_write_folded(job->original, path, &job->result->n_folded, err);
@@ -452,7 +437,6 @@ enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err)
         status = nd_model_load(path, &job->folded, err);
     if (job->folded != NULL)
         job->model = job->folded;
-    free(path);
     return status;
 }
 
@@ -507,8 +491,7 @@ static enum nd_status check_model(const struct nd_model *model, struct nd_error 
     if (n_quantised == 0)
         return nd_fail(
             err, ND_E_ALIGN_FLOAT, nd_model_path(model),
-            "'%s' has no quantised layer; only a model with QuantizeLinear and DequantizeLinear can be "
-            "aligned",
+            "'%s' has no quantised layer; only a model with QuantizeLinear and DequantizeLinear can be aligned",
             nd_model_path(model));
     return nd_model_check_static(model, err);
 }
@@ -548,11 +531,10 @@ static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align
             "none of the %zu Conv, Gemm and MatMul layers of '%s' can be aligned; the first, '%s': %s",
             result->n_products, nd_model_path(job->original), first->name, first->obstacle);
     if (job->options->float_model != NULL && result->n_weighted > 0 && result->n_from_float == 0)
-        return nd_fail(
-            err, ND_E_ALIGN_REFERENCE, result->float_model,
-            "'%s' has the weights of none of the %zu layers of '%s': it is a different model, or weights were "
-            "changed before they were quantised (as when BatchNormalization is folded)",
-            result->float_model, result->n_weighted, nd_model_path(job->original));
+        return nd_fail(err, ND_E_ALIGN_REFERENCE, result->float_model,
+                       "'%s' has the weights of none of the %zu layers of '%s': it is a different model, or "
+                       "weights were changed before they were quantised (as when BatchNormalization is folded)",
+                       result->float_model, result->n_weighted, nd_model_path(job->original));
     return ND_OK;
 }
 
@@ -567,20 +549,18 @@ static bool is_over_budget(const struct nd_alignment *result)
 static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_align_plan *plan,
                                       struct nd_error *err)
 {
-    enum nd_status status = nd_align_write(job, plan, err);
-    if (status == ND_OK)
-        status = nd_align_tell(job, "prove", 0, 1, err);
-    return status == ND_OK ? nd_align_prove(job, err) : status;
+    ND_TRY(nd_align_write(job, plan, err));
+    ND_TRY(nd_align_tell(job, "prove", 0, 1, err));
+    return nd_align_prove(job, err);
 }
 
 /* What a part of the layers would cost is told with the refusal. */
 static enum nd_status refuse(struct nd_align_job *job, struct nd_error *err)
 {
-    bool *is_chosen = NULL;
+    ND_FREED bool *is_chosen = NULL;
     enum nd_status status = nd_align_unequalise(job, err);
     if (status == ND_OK && job->result->n_points == 0)
         status = nd_align_curve(job, &is_chosen, err);
-    free(is_chosen);
     nd_align_count_states(job->result);
     job->result->end = ND_ALIGN_END_OVER_BUDGET;
     return status;
@@ -633,6 +613,7 @@ static enum nd_status choose_layers(struct nd_align_job *job, bool **is_chosen, 
 
 static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chosen, struct nd_error *err)
 {
+    ND_CLEANUP(nd_align_plan_deinit)
     struct nd_align_plan plan = {.model = job->model,
                                  .float_model = job->options->float_model,
                                  .arithmetics = job->arithmetics,
@@ -641,39 +622,28 @@ static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chos
                                  .observed = job->observed,
                                  .scaled = job->equalised != NULL ? job->equalised->scaled : NULL,
                                  .n_scaled = job->equalised != NULL ? job->equalised->n_scaled : 0};
-    enum nd_status status = nd_align_tell(job, "plan", 0, 1, err);
-    if (status == ND_OK)
-        status = nd_align_plan_make(&plan, err);
-    if (status == ND_OK)
-        status = take_steps(job, &plan, err);
-    if (status == ND_OK)
-        status = write_and_prove(job, &plan, err);
-    if (status == ND_OK)
-        status = weigh_and_write(job, &plan, err);
-    nd_align_plan_deinit(&plan);
-    return status;
+    ND_TRY(nd_align_tell(job, "plan", 0, 1, err));
+    ND_TRY(nd_align_plan_make(&plan, err));
+    ND_TRY(take_steps(job, &plan, err));
+    ND_TRY(write_and_prove(job, &plan, err));
+    return weigh_and_write(job, &plan, err);
 }
 
 static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
 {
-    bool *is_chosen = NULL;
-    enum nd_status status =
-        nd_align_find_arithmetics(job, job->options->arithmetics, job->options->n_arithmetics, err);
+    ND_FREED bool *is_chosen = NULL;
+    ND_TRY(nd_align_find_arithmetics(job, job->options->arithmetics, job->options->n_arithmetics, err));
     const char *layers = job->options->layers; /* those that are not named stay as they are */
-    if (status == ND_OK && (layers == NULL || strcmp(layers, "auto") == 0))
-        status = nd_align_fold(job, err);
-    if (status == ND_OK)
-        status = nd_align_make_layers(job, job->model, err);
-    if (status == ND_OK)
-        status = nd_align_observe(job, &job->observed, err);
-    if (status == ND_OK && layers == NULL && !job->options->keeps_channels)
-        status = nd_align_equalise_best(job, err);
-    if (status == ND_OK)
-        status = choose_layers(job, &is_chosen, err);
-    if (status == ND_OK && job->result->end != ND_ALIGN_END_OVER_BUDGET)
-        status = align_chosen(job, is_chosen, err);
-    free(is_chosen);
-    return status;
+    if (layers == NULL || strcmp(layers, "auto") == 0)
+        ND_TRY(nd_align_fold(job, err));
+    ND_TRY(nd_align_make_layers(job, job->model, err));
+    ND_TRY(nd_align_observe(job, &job->observed, err));
+    if (layers == NULL && !job->options->keeps_channels)
+        ND_TRY(nd_align_equalise_best(job, err));
+    ND_TRY(choose_layers(job, &is_chosen, err));
+    if (job->result->end != ND_ALIGN_END_OVER_BUDGET)
+        ND_TRY(align_chosen(job, is_chosen, err));
+    return ND_OK;
 }
 
 enum nd_status nd_align(const struct nd_model *model, const struct nd_align_options *options,
@@ -681,28 +651,22 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
 {
     struct nd_align_options own;
     nd_align_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK)
-        status = check_options(&own, err);
-    if (status == ND_OK)
-        status = check_model(model, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_TRY(check_options(&own, err));
+    ND_TRY(check_model(model, err));
     struct nd_align_job job = {
         .options = &own, .original = model, .model = model, .result = nd_calloc(1, sizeof *job.result)};
-    if (job.result == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job.result != NULL, err);
     job.result->struct_size = sizeof *job.result;
     job.result->budget_db = own.budget_db;
-    status = align(&job, err);
+    enum nd_status status = align(&job, err);
     nd_observed_destroy(&job.observed);
     nd_model_destroy(&job.read_again);
     nd_model_destroy(&job.folded);
     nd_align_equalised_destroy(&job.equalised);
     if (job.folder != NULL)
         nd_dir_remove(job.folder);
-    free(job.folder);
-    free(job.layer_of_tensor);
+    ND_FREE_ALL(job.folder, job.layer_of_tensor);
     if (status == ND_OK) {
         *out = job.result;
         job.result = NULL;

@@ -25,32 +25,18 @@ void nd_alignment_destroy(struct nd_alignment **alignment)
     struct nd_alignment *old = *alignment;
     if (old == NULL)
         return;
-    for (size_t i = 0; i < old->n_layers; i++) {
-        free(old->layers[i].name);
-        free(old->layers[i].op_types);
-    }
+    for (size_t i = 0; i < old->n_layers; i++)
+        ND_FREE_ALL(old->layers[i].name, old->layers[i].op_types);
     for (size_t i = 0; i < old->n_outputs; i++)
         free(old->outputs[i].name);
     for (size_t i = 0; i < old->n_arithmetics; i++)
         free(old->arithmetics[i]);
-    for (size_t i = 0; i < old->n_devices; i++) {
-        free(old->devices[i]);
-        free(old->environments[i]);
-    }
+    for (size_t i = 0; i < old->n_devices; i++)
+        ND_FREE_ALL(old->devices[i], old->environments[i]);
     for (size_t i = 0; i < old->n_points; i++)
         free(old->points[i].layer);
-    free(old->points);
-    free(old->layers);
-    free(old->outputs);
-    free(old->arithmetics);
-    free(old->devices);
-    free(old->environments);
-    free(old->groups);
-    free(old->model);
-    free(old->output);
-    free(old->certificate);
-    free(old->float_model);
-    free(old);
+    ND_FREE_ALL(old->points, old->layers, old->outputs, old->arithmetics, old->devices, old->environments,
+                old->groups, old->model, old->output, old->certificate, old->float_model, old);
     *alignment = NULL;
 }
 
@@ -81,8 +67,7 @@ static enum nd_status add_arithmetic(struct nd_align_job *job, const char *name,
                        ND_ALIGN_MAX_ARITHMETICS);
     job->arithmetics[job->n_arithmetics] = arithmetic;
     job->result->arithmetics[job->n_arithmetics] = nd_strdup(name);
-    if (job->result->arithmetics[job->n_arithmetics] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->result->arithmetics[job->n_arithmetics] != NULL, err);
     job->result->n_arithmetics = ++job->n_arithmetics;
     return ND_OK;
 }
@@ -110,23 +95,21 @@ enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *c
 {
     static const char *const usual[] = {"htp-v69", "htp-v73"};
     const struct nd_align_options *options = job->options;
-    enum nd_status status = ND_OK;
     if (n == 0 && options->n_chipsets == 0) {
         names = usual;
         n = sizeof usual / sizeof usual[0];
     }
     job->result->arithmetics = nd_calloc(ND_ALIGN_MAX_ARITHMETICS, sizeof *job->result->arithmetics);
-    if (job->result->arithmetics == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = add_arithmetic(job, names[i], err);
-    for (size_t i = 0; i < options->n_chipsets && status == ND_OK; i++)
-        status = add_chipset(job, options->chipsets[i], err);
-    if (status == ND_OK && job->n_arithmetics < 2)
-        status = nd_fail(err, ND_E_OPTION_VALUE, job->result->arithmetics[0],
-                         "all of them have one arithmetic, %s: they give the same bits already",
-                         job->result->arithmetics[0]);
-    return status;
+    ND_TRY_MEMORY(job->result->arithmetics != NULL, err);
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(add_arithmetic(job, names[i], err));
+    for (size_t i = 0; i < options->n_chipsets; i++)
+        ND_TRY(add_chipset(job, options->chipsets[i], err));
+    if (job->n_arithmetics < 2)
+        return nd_fail(err, ND_E_OPTION_VALUE, job->result->arithmetics[0],
+                       "all of them have one arithmetic, %s: they give the same bits already",
+                       job->result->arithmetics[0]);
+    return ND_OK;
 }
 
 enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_model *model,
@@ -136,8 +119,7 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
     size_t n_tensors = nd_model_n_tensors(model);
     result->layers = nd_calloc(nd_model_n_layers(model), sizeof *result->layers);
     job->layer_of_tensor = nd_calloc(n_tensors, sizeof *job->layer_of_tensor);
-    if (result->layers == NULL || job->layer_of_tensor == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(result->layers != NULL && job->layer_of_tensor != NULL, err);
     for (size_t e = 0; e < n_tensors; e++) {
         job->layer_of_tensor[e] = SIZE_MAX;
         result->n_floats += nd_model_tensor(model, e)->quant.n == 0;
@@ -150,8 +132,7 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
         layer->reason = not_examined;
         layer->name = nd_strdup(nd_model_layer(model, u)->name);
         layer->op_types = nd_strdup(nd_model_layer(model, u)->op_types);
-        if (layer->name == NULL || layer->op_types == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(layer->name != NULL && layer->op_types != NULL, err);
     }
     result->model = nd_strdup(nd_model_path(job->original != NULL ? job->original : model));
     if (job->options->float_model != NULL)
@@ -182,14 +163,13 @@ enum nd_status nd_align_name_file(struct nd_align_job *job, const char *name, ch
 enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err)
 {
     struct nd_model *aligned = NULL;
-    char *path;
+    ND_FREED char *path = NULL;
     enum nd_status status = nd_align_name_file(job, "aligned.onnx", &path, err);
     if (status == ND_OK)
         status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err);
     if (status == ND_OK)
         status = nd_model_load(path, &aligned, err);
     job->aligned = job->read_again = aligned;
-    free(path);
     return status;
 }
 
@@ -264,8 +244,7 @@ static bool is_origin(const struct nd_float_constant *constant, const struct nd_
 static enum nd_status copy_values(const struct nd_align_scaled *scaled, double **out, struct nd_error *err)
 {
     *out = nd_calloc(scaled->n, sizeof **out);
-    if (*out == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(*out != NULL, err);
     memcpy(*out, scaled->values, scaled->n * sizeof **out);
     return ND_OK;
 }
@@ -280,8 +259,7 @@ enum nd_status nd_align_find_floats(const struct nd_align_plan *plan, size_t deq
     struct nd_error ignored = {0};
     bool is_constant = false;
     char *name = nd_model_constant_name(graph, dequantizer);
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     for (size_t i = 0; i < plan->n_scaled; i++)
         if (strcmp(plan->scaled[i].name, name) == 0) {
             free(name);

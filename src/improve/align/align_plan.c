@@ -132,11 +132,7 @@ struct moments {
 
 static void moments_deinit(struct moments *m)
 {
-    free(m->mean);
-    free(m->second);
-    free(m->row);
-    free(m->error);
-    free(m->slope);
+    ND_FREE_ALL(m->mean, m->second, m->row, m->error, m->slope);
 }
 
 static enum nd_status moments_init(struct moments *m, size_t n, struct nd_error *err)
@@ -233,7 +229,7 @@ static void round_column(struct nd_align_layer *layer, struct moments *m, size_t
 static enum nd_status nd_align_round(struct nd_align_layer *layer, const double *reals,
                                      const struct nd_observed_layer *seen, struct nd_error *err)
 {
-    struct moments m;
+    ND_CLEANUP(moments_deinit) struct moments m = {0};
     size_t n_columns = seen->n_groups * seen->n_columns;
     bool has_bias = layer->bias != NULL && layer->qvalues[2].n == n_columns;
     enum nd_status status = moments_init(&m, seen->n_terms, err);
@@ -242,7 +238,6 @@ static enum nd_status nd_align_round(struct nd_align_layer *layer, const double 
         for (size_t c = 0; c < seen->n_columns; c++)
             round_column(layer, &m, g * seen->n_columns + c, reals, seen);
     }
-    moments_deinit(&m);
     return status;
 }
 
@@ -289,8 +284,7 @@ static void nd_align_quantise(const double *reals, const struct nd_quant *quant,
 static enum nd_status find_reals(const struct nd_linear_input *input, double **out, struct nd_error *err)
 {
     double *reals = nd_calloc(input->values->n, sizeof *reals);
-    if (reals == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(reals != NULL, err);
     for (size_t i = 0; i < input->values->n; i++) {
         size_t c = channel_of(input->quant, input->values, i);
         reals[i] = (input->values->x[i] - (double)input->quant->zero_point[c]) * (double)input->quant->scale[c];
@@ -480,18 +474,17 @@ static enum nd_status nd_align_layer_init(struct nd_align_layer *aligned, const 
     *obstacle = find_obstacle(layer);
     if (*obstacle != NULL)
         return ND_OK;
-    double *reals = NULL, *least = nd_calloc(layer->call->inputs[W_of_layer].quant->n, sizeof *least);
+    ND_FREED double *reals = NULL, *least = nd_calloc(layer->call->inputs[W_of_layer].quant->n, sizeof *least);
     aligned->has_weights = layer->origins[W_of_layer] == ND_EXACT_FROM_CONSTANT;
     aligned->exponent = nd_calloc(layer->call->inputs[W_of_layer].quant->n, sizeof *aligned->exponent);
-    enum nd_status status =
-        least != NULL && aligned->exponent != NULL ? copy_operands(aligned, err) : nd_fail_memory(err);
-    if (status == ND_OK && aligned->has_weights)
-        status = find_reals(&layer->call->inputs[W_of_layer], &reals, err);
-    for (size_t i = 0; status == ND_OK && now->float_weights != NULL && i < aligned->qvalues[W_of_layer].n; i++)
+    ND_TRY(least != NULL && aligned->exponent != NULL ? copy_operands(aligned, err) : nd_fail_memory(err));
+    if (aligned->has_weights)
+        ND_TRY(find_reals(&layer->call->inputs[W_of_layer], &reals, err));
+    for (size_t i = 0; now->float_weights != NULL && i < aligned->qvalues[W_of_layer].n; i++)
         reals[i] = now->float_weights[i];
-    if (status == ND_OK && !choose(aligned, now, reals, least))
+    if (!choose(aligned, now, reals, least))
         *obstacle = "its output must keep its scale, and its operands are both calculated";
-    if (status == ND_OK && *obstacle == NULL) {
+    if (*obstacle == NULL) {
         aligned->quants[X].scale[0] = now->scale_x;
         aligned->quants[X].zero_point[0] = now->zero_x;
         aligned->output.scale[0] = aligned->scales.scale_y;
@@ -503,13 +496,11 @@ static enum nd_status nd_align_layer_init(struct nd_align_layer *aligned, const 
             aligned->quants[W_of_layer].scale[0] = now->scale_w;
             aligned->quants[W_of_layer].zero_point[0] = now->zero_w;
         }
-        status = take_bias(aligned, now, err);
-        if (status == ND_OK && aligned->has_weights && now->seen != NULL)
-            status = nd_align_round(aligned, reals, now->seen, err);
+        ND_TRY(take_bias(aligned, now, err));
+        if (aligned->has_weights && now->seen != NULL)
+            ND_TRY(nd_align_round(aligned, reals, now->seen, err));
     }
-    free(reals);
-    free(least);
-    return status;
+    return ND_OK;
 }
 
 static void nd_align_layer_deinit(struct nd_align_layer *layer)
@@ -519,8 +510,7 @@ static void nd_align_layer_deinit(struct nd_align_layer *layer)
         nd_array_deinit(&layer->qvalues[i]);
     }
     nd_quant_deinit(&layer->output);
-    free(layer->bias);
-    free(layer->exponent);
+    ND_FREE_ALL(layer->bias, layer->exponent);
     *layer = (struct nd_align_layer){0};
 }
 
@@ -541,8 +531,8 @@ static bool keep(struct nd_align_plan *plan, void *block)
 static enum nd_status add_node(struct nd_align_plan *plan, const struct nd_recoded_node *node,
                                struct nd_error *err)
 {
-    if (!nd_grow((void **)&plan->nodes, &plan->nodes_capacity, plan->n_nodes + 1, sizeof *plan->nodes))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&plan->nodes, &plan->nodes_capacity, plan->n_nodes + 1, sizeof *plan->nodes),
+                  err);
     plan->nodes[plan->n_nodes++] = *node;
     return ND_OK;
 }
@@ -552,8 +542,7 @@ static enum nd_status add_constant(struct nd_align_plan *plan, size_t node, stru
                                    size_t i, struct nd_error *err)
 {
     struct nd_quant *quant = nd_calloc(1, sizeof *quant);
-    if (quant == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(quant != NULL, err);
     *quant = layer->quants[i];
     layer->quants[i] = (struct nd_quant){.axis = -1};
     struct nd_recoded_node item = {
@@ -594,9 +583,7 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
 {
     struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->layer->tensor);
     size_t n_left;
-    enum nd_status status = nd_align_find_bias(layer, plan->arithmetics, plan->n_arithmetics, &n_left, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_align_find_bias(layer, plan->arithmetics, plan->n_arithmetics, &n_left, err));
     note(&plan->steps[layer->layer->tensor], layer, is_from_float);
     y->quant.scale[0] = layer->output.scale[0];
     y->quant.zero_point[0] = layer->output.zero_point[0];
@@ -605,10 +592,10 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
         if (layer->layer->input_tensors[i] != SIZE_MAX)
             nd_quantiser_of(&plan->quantisers, layer->layer->input_tensors[i])->is_settled = true;
     if (layer->has_weights)
-        status = add_constant(plan, place->weights, layer, W_of_align_plan, err);
-    if (status == ND_OK && layer->bias != NULL)
-        status = add_constant(plan, place->bias, layer, B_of_align_plan, err);
-    return status;
+        ND_TRY(add_constant(plan, place->weights, layer, W_of_align_plan, err));
+    if (layer->bias != NULL)
+        ND_TRY(add_constant(plan, place->bias, layer, B_of_align_plan, err));
+    return ND_OK;
 }
 
 /* A calculated uint16 operand becomes 8-bit numbers around its zero point. Where that is in the middle they are
@@ -634,8 +621,8 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
     struct nd_align_step *step = &plan->steps[layer->tensor];
     const struct nd_linear_call *call = layer->call;
     const struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->tensor);
-    struct nd_align_layer aligned = {0};
-    double *weights = NULL, *bias = NULL;
+    ND_CLEANUP(nd_align_layer_deinit) struct nd_align_layer aligned = {0};
+    ND_FREED double *weights = NULL, *bias = NULL;
     if (layer->input_tensors[0] == SIZE_MAX || (layer->origins[W_of_align_plan] != ND_EXACT_FROM_CONSTANT &&
                                                 layer->input_tensors[W_of_align_plan] == SIZE_MAX)) {
         step->obstacle = "an input is not quantised with one scale";
@@ -650,10 +637,9 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
         return ND_OK;
     }
     centre_second_operand(layer, w, y);
-    enum nd_status status =
-        nd_align_find_floats(plan, place->weights, &call->inputs[W_of_align_plan], &weights, err);
-    if (status == ND_OK && place->bias != ND_NO_INDEX && weights != NULL)
-        status = nd_align_find_floats(plan, place->bias, &call->inputs[B_of_align_plan], &bias, err);
+    ND_TRY(nd_align_find_floats(plan, place->weights, &call->inputs[W_of_align_plan], &weights, err));
+    if (place->bias != ND_NO_INDEX && weights != NULL)
+        ND_TRY(nd_align_find_floats(plan, place->bias, &call->inputs[B_of_align_plan], &bias, err));
     const struct nd_align_now now = {.scale_x = x->quant.scale[0],
                                      .scale_w = w != NULL ? w->quant.scale[0] : 0,
                                      .scale_y = y->quant.scale[0],
@@ -664,14 +650,10 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
                                      .float_weights = weights,
                                      .float_bias = bias,
                                      .seen = seen_of(plan, layer->tensor)};
-    if (status == ND_OK)
-        status = nd_align_layer_init(&aligned, layer, &now, &step->obstacle, err);
-    if (status == ND_OK && step->obstacle == NULL)
-        status = take_over(plan, &aligned, place, weights != NULL, err);
-    nd_align_layer_deinit(&aligned);
-    free(weights);
-    free(bias);
-    return status;
+    ND_TRY(nd_align_layer_init(&aligned, layer, &now, &step->obstacle, err));
+    if (step->obstacle == NULL)
+        ND_TRY(take_over(plan, &aligned, place, weights != NULL, err));
+    return ND_OK;
 }
 
 /* A nd_exact_make that makes nothing: the layers come in the order of the graph, with all that they read. */
@@ -724,8 +706,7 @@ static enum nd_status visit_all(struct nd_align_plan *plan, struct nd_error *err
 static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error *err)
 {
     const struct nd_graph *graph = &plan->model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
+    for (size_t n = 0; n < graph->n_nodes; n++) {
         size_t tensor = nd_quantiser_tensor(plan->model, n);
         if (tensor == ND_NO_INDEX)
             continue;
@@ -733,9 +714,9 @@ static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error
                                   *old = &plan->quantisers.items[tensor];
         if (q->quant.n == 1 &&
             (q->quant.scale[0] != old->old_scale || q->quant.zero_point[0] != old->old_zero_point))
-            status = add_node(plan, &(struct nd_recoded_node){.node = n, .quant = &q->quant}, err);
+            ND_TRY(add_node(plan, &(struct nd_recoded_node){.node = n, .quant = &q->quant}, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* A layer that is not chosen goes on as it is: its bias rests on the scale of its input. */
@@ -770,8 +751,6 @@ void nd_align_plan_deinit(struct nd_align_plan *plan)
 {
     for (size_t i = 0; i < plan->n_kept; i++)
         free(plan->kept[i]);
-    free(plan->kept);
-    free(plan->nodes);
-    free(plan->steps);
+    ND_FREE_ALL(plan->kept, plan->nodes, plan->steps);
     nd_quantisers_deinit(&plan->quantisers);
 }

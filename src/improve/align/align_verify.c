@@ -52,8 +52,7 @@ static enum nd_status capture_all(struct verifier *v, struct nd_error *err)
         char name[32];
         snprintf(name, sizeof name, "device%zu.h5", d);
         v->paths[d] = nd_path_join(v->job->folder, name);
-        if (v->paths[d] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(v->paths[d] != NULL, err);
     }
     return nd_devices_run(options->devices, options->n_devices, 1, capture_one, v, err);
 }
@@ -132,14 +131,12 @@ static enum nd_status read_comparison(struct nd_align_job *job, const struct nd_
     result->groups = nd_strdup(comparison->classes_text);
     result->devices = nd_calloc(comparison->n_devices, sizeof *result->devices);
     result->environments = nd_calloc(comparison->n_devices, sizeof *result->environments);
-    if (result->groups == NULL || result->devices == NULL || result->environments == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(result->groups != NULL && result->devices != NULL && result->environments != NULL, err);
     for (size_t d = 0; d < comparison->n_devices; d++) {
         result->devices[d] = nd_strdup(comparison->devices[d].label);
         result->environments[d] = nd_strdup(comparison->devices[d].environment);
         result->n_devices = d + 1;
-        if (result->devices[d] == NULL || result->environments[d] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(result->devices[d] != NULL && result->environments[d] != NULL, err);
     }
     return ND_OK;
 }
@@ -166,7 +163,6 @@ enum nd_status nd_align_verify(struct nd_align_job *job, struct nd_error *err)
         if (v.paths != NULL)
             free(v.paths[d]);
     }
-    free(v.captures);
-    free(v.paths);
+    ND_FREE_ALL(v.captures, v.paths);
     return status;
 }

@@ -33,18 +33,16 @@ struct search {
 /* How many channels differ between the first arithmetic and the others. */
 static enum nd_status look(const struct search *s, size_t *n_unequal, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     *n_unequal = 0;
     if (s->n > 0)
         memset(s->is_unequal, 0, s->n * sizeof *s->is_unequal);
-    for (size_t p = 1; p < s->n_arithmetics && status == ND_OK; p++) {
+    for (size_t p = 1; p < s->n_arithmetics; p++) {
         struct nd_layer_proof proof;
-        status = nd_layer_product_prove(s->arithmetics[0], s->arithmetics[p], &s->layer->made, &proof,
-                                        s->n > 0 ? s->is_unequal : NULL, err);
-        if (status == ND_OK)
-            *n_unequal += proof.n_unequal;
+        ND_TRY(nd_layer_product_prove(s->arithmetics[0], s->arithmetics[p], &s->layer->made, &proof,
+                                      s->n > 0 ? s->is_unequal : NULL, err));
+        *n_unequal += proof.n_unequal;
     }
-    return status;
+    return ND_OK;
 }
 
 static float moved(float scale, int n_steps)
@@ -161,10 +159,9 @@ static enum nd_status try_bytes(const struct search *s, struct found *found, str
     static const struct candidate candidates[] = {{.b = 1},          {.b = 2},         {.b = 4},
                                                   {.b = 8},          {.b = 0},         {.y = 1, .b = 1},
                                                   {.w = -1, .b = 1}, {.w = -1, .b = 4}};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0] && status == ND_OK; i++)
-        status = try(s, &candidates[i], found, err);
-    return status;
+    for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++)
+        ND_TRY(try(s, &candidates[i], found, err));
+    return ND_OK;
 }
 
 /* Of 16 bits: one arithmetic cuts a bias to a whole number, the other takes its floor. They agree on positive
@@ -178,18 +175,17 @@ static enum nd_status try_words(const struct search *s, struct found *found, str
     }; /* chosen; quantised values of the bias lose 8 bits, so that 16 are 1/16 */
     static const struct candidate others[] = {
         {.b = 1}, {.b = 2}, {.b = 4}, {.w = -1, .b = 1}, {.y = 1, .b = 1}};
-    enum nd_status status = ND_OK;
-    for (int i = 0; i < 2 * MAX_STEPS && status == ND_OK; i++) {
+    for (int i = 0; i < 2 * MAX_STEPS; i++) {
         int w = i % 2 == 0 ? i / 2 : -(i + 1) / 2;
         double excess;
         product_of(s, w, &excess);
-        for (int y = 0; y < 2 && excess <= 0 && status == ND_OK; y++)
-            status =
-                try(s, &(struct candidate){.w = w, .y = y, .nudge = NUDGE, .is_y_product = true}, found, err);
+        for (int y = 0; y < 2 && excess <= 0; y++)
+            ND_TRY(
+                try(s, &(struct candidate){.w = w, .y = y, .nudge = NUDGE, .is_y_product = true}, found, err));
     }
-    for (size_t i = 0; i < sizeof others / sizeof others[0] && status == ND_OK; i++)
-        status = try(s, &others[i], found, err);
-    return status;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ND_TRY(try(s, &others[i], found, err));
+    return ND_OK;
 }
 
 static enum nd_status find(const struct search *s, size_t *n_left, struct nd_error *err)
@@ -229,8 +225,6 @@ enum nd_status nd_align_find_bias(struct nd_align_layer *layer,
         s.scale_w[c] = layer->quants[W].scale[c];
     if (status == ND_OK)
         status = find(&s, n_left, err);
-    free(s.is_unequal);
-    free(s.qvalues);
-    free(s.scale_w);
+    ND_FREE_ALL(s.is_unequal, s.qvalues, s.scale_w);
     return status;
 }

@@ -25,10 +25,8 @@ static const double settled = 0.01;
 
 static void nd_align_equalised_deinit(struct nd_align_equalised *equalised)
 {
-    for (size_t i = 0; i < equalised->n_scaled; i++) {
-        free(equalised->scaled[i].name);
-        free(equalised->scaled[i].values);
-    }
+    for (size_t i = 0; i < equalised->n_scaled; i++)
+        ND_FREE_ALL(equalised->scaled[i].name, equalised->scaled[i].values);
     free(equalised->scaled);
     nd_model_destroy(&equalised->model);
     *equalised = (struct nd_align_equalised){0};
@@ -89,22 +87,20 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
     w->quants = nd_calloc(2 * n, sizeof *w->quants);
     w->qvalues = nd_calloc(2 * n, sizeof *w->qvalues);
     w->nodes = nd_calloc(2 * n + w->model->graph.n_nodes, sizeof *w->nodes);
-    if (w->products == NULL || w->factors == NULL || w->is_changed == NULL || w->tensors == NULL ||
-        w->quants == NULL || w->qvalues == NULL || w->nodes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->products != NULL && w->factors != NULL && w->is_changed != NULL && w->tensors != NULL &&
+                      w->quants != NULL && w->qvalues != NULL && w->nodes != NULL,
+                  err);
     for (size_t i = 0; i < n; i++) {
         struct nd_align_product *product = &w->products[i];
         *product = pairs->products[i];
         product->weights = copy_of(product->weights, product->n_weights);
         product->bias = copy_of(product->bias, product->n_bias);
-        if (product->weights == NULL || product->bias == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(product->weights != NULL && product->bias != NULL, err);
     }
     for (size_t p = 0; p < pairs->n; p++) {
         size_t n_channels = pairs->items[p].n_channels;
         w->factors[p] = nd_calloc(n_channels, sizeof **w->factors);
-        if (w->factors[p] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(w->factors[p] != NULL, err);
         for (size_t c = 0; c < n_channels; c++)
             w->factors[p][c] = 1;
     }
@@ -114,10 +110,8 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
 static void end(struct work *w)
 {
     for (size_t i = 0; i < w->pairs->n_products; i++) {
-        if (w->products != NULL) {
-            free(w->products[i].weights);
-            free(w->products[i].bias);
-        }
+        if (w->products != NULL)
+            ND_FREE_ALL(w->products[i].weights, w->products[i].bias);
         for (size_t k = 0; k < 2; k++) {
             if (w->quants != NULL)
                 nd_quant_deinit(&w->quants[2 * i + k]);
@@ -129,13 +123,7 @@ static void end(struct work *w)
         free(w->factors[p]);
     for (size_t e = 0; w->tensors != NULL && e < nd_model_n_tensors(w->model); e++)
         nd_quant_deinit(&w->tensors[e]);
-    free(w->products);
-    free(w->factors);
-    free(w->is_changed);
-    free(w->tensors);
-    free(w->quants);
-    free(w->qvalues);
-    free(w->nodes);
+    ND_FREE_ALL(w->products, w->factors, w->is_changed, w->tensors, w->quants, w->qvalues, w->nodes);
 }
 
 /* One round of one pair. *moved: by how much its factors moved. */
@@ -144,8 +132,7 @@ static enum nd_status balance(struct work *w, size_t p, double *moved, struct nd
     const struct nd_align_pair *pair = &w->pairs->items[p];
     size_t n = pair->n_channels;
     double *room = nd_calloc(3 * n, sizeof *room), *change = room + 2 * n;
-    if (room == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(room != NULL, err);
     nd_align_channel_sizes(&w->products[pair->first], true, room);
     nd_align_channel_sizes(&w->products[pair->second], false, room + n);
     nd_align_pair_factors(pair, room, change);
@@ -243,14 +230,9 @@ static enum nd_status recode(struct work *w, size_t i, struct nd_error *err)
         most = fmax(most, fabs(product->weights[k]));
     w->qvalues[2 * i] = copy_of(product->weights, product->n_weights);
     w->qvalues[2 * i + 1] = copy_of(product->bias, product->n_bias);
-    if (w->qvalues[2 * i] == NULL || w->qvalues[2 * i + 1] == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status =
-        new_quant(most > 0 ? most / INT8_MAX : 1, product->dtype == ND_DTYPE_U8 ? 128 : 0, weights, err);
-    if (status == ND_OK)
-        status = new_quant((double)(x->scale[0] * weights->scale[0]), 0, bias, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY_MEMORY(w->qvalues[2 * i] != NULL && w->qvalues[2 * i + 1] != NULL, err);
+    ND_TRY(new_quant(most > 0 ? most / INT8_MAX : 1, product->dtype == ND_DTYPE_U8 ? 128 : 0, weights, err));
+    ND_TRY(new_quant((double)(x->scale[0] * weights->scale[0]), 0, bias, err));
     round_all(w->qvalues[2 * i], product->n_weights, weights, product->dtype);
     w->nodes[w->n_nodes++] =
         (struct nd_recoded_node){product->weights_node, weights, w->qvalues[2 * i], product->n_weights};
@@ -285,8 +267,7 @@ static enum nd_status add_scaled(struct nd_align_equalised *out, const struct nd
                                  double **values, size_t n, struct nd_error *err)
 {
     char *name = nd_model_constant_name(&model->graph, node);
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     out->scaled[out->n_scaled++] = (struct nd_align_scaled){name, *values, n};
     *values = NULL;
     return ND_OK;
@@ -294,19 +275,17 @@ static enum nd_status add_scaled(struct nd_align_equalised *out, const struct nd
 
 static enum nd_status hand_over(struct work *w, struct nd_align_equalised *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     out->scaled = nd_calloc(2 * w->pairs->n_products, sizeof *out->scaled);
-    if (out->scaled == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < w->pairs->n_products && status == ND_OK; i++) {
+    ND_TRY_MEMORY(out->scaled != NULL, err);
+    for (size_t i = 0; i < w->pairs->n_products; i++) {
         struct nd_align_product *product = &w->products[i];
         if (!w->is_changed[i])
             continue;
-        status = add_scaled(out, w->model, product->weights_node, &product->weights, product->n_weights, err);
-        if (status == ND_OK && product->n_bias > 0)
-            status = add_scaled(out, w->model, product->bias_node, &product->bias, product->n_bias, err);
+        ND_TRY(add_scaled(out, w->model, product->weights_node, &product->weights, product->n_weights, err));
+        if (product->n_bias > 0)
+            ND_TRY(add_scaled(out, w->model, product->bias_node, &product->bias, product->n_bias, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* With the pairs is_on[n], and factors to the power of `strength`. path: where the model is
@@ -356,8 +335,7 @@ static enum nd_status view_part(const struct nd_probe *probe, size_t from, size_
     out->n_goals = 0;
     out->goals = NULL;
     out->inputs = nd_calloc(probe->n_inputs, sizeof *out->inputs);
-    if (out->inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->inputs != NULL, err);
     for (size_t i = 0; i < probe->n_inputs; i++) {
         out->inputs[i] = probe->inputs[i];
         out->inputs[i].data = (unsigned char *)probe->inputs[i].data + from * probe->inputs[i].sample_bytes;
@@ -373,8 +351,7 @@ static enum nd_status fill_part(const struct nd_align_options *fit, size_t index
     enum nd_status status = ND_OK;
     fold->probes[part] = nd_calloc(fit->n_probes, sizeof *fold->probes[part]);
     fold->views[part] = nd_calloc(fit->n_probes, sizeof *fold->views[part]);
-    if (fold->probes[part] == NULL || fold->views[part] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(fold->probes[part] != NULL && fold->views[part] != NULL, err);
     for (size_t p = 0; p < fit->n_probes && status == ND_OK; p++) {
         size_t half = fit->probes[p]->n_samples / 2, is_second = index == part;
         size_t from = is_second ? half : 0, count = is_second ? fit->probes[p]->n_samples - half : half;
@@ -424,8 +401,7 @@ static void nd_align_folds_deinit(struct nd_align_folds *folds)
             struct nd_align_fold *fold = &folds->items[i];
             for (size_t p = 0; fold->probes[part] != NULL && p < fold->n_probes; p++)
                 free(fold->probes[part][p].inputs);
-            free(fold->probes[part]);
-            free(fold->views[part]);
+            ND_FREE_ALL(fold->probes[part], fold->views[part]);
         }
     *folds = (struct nd_align_folds){0};
 }
@@ -433,10 +409,9 @@ static void nd_align_folds_deinit(struct nd_align_folds *folds)
 static enum nd_status try_fold(const struct nd_align_job *job, const struct nd_align_fold *fold,
                                const struct nd_align_equalised *made, double *noises, struct nd_error *err)
 {
-    struct nd_alignment *scratch = nd_calloc(1, sizeof *scratch);
+    ND_CLEANUP(nd_alignment_destroy) struct nd_alignment *scratch = nd_calloc(1, sizeof *scratch);
     struct nd_align_job own = *job;
-    if (scratch == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(scratch != NULL, err);
     own.options = &fold->options;
     own.result = scratch;
     own.observed = NULL;
@@ -459,7 +434,6 @@ static enum nd_status try_fold(const struct nd_align_job *job, const struct nd_a
     nd_align_plan_deinit(&plan);
     nd_observed_destroy(&own.observed);
     nd_model_destroy(&own.read_again);
-    nd_alignment_destroy(&scratch);
     return status;
 }
 
@@ -513,12 +487,9 @@ static bool is_better(const struct search *s)
 static enum nd_status try(struct search *s, const bool *is_on, double strength, struct nd_error *err)
 {
     struct nd_align_equalised made;
-    enum nd_status status = nd_align_tell(s->job, "equalise", s->n_trials++, 0, err);
-    if (status == ND_OK)
-        status = nd_align_equalise(s->job->model, &s->pairs, is_on, strength, s->path, &made, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_align_try(s->job, &s->folds, &made, s->noises, err);
+    ND_TRY(nd_align_tell(s->job, "equalise", s->n_trials++, 0, err));
+    ND_TRY(nd_align_equalise(s->job->model, &s->pairs, is_on, strength, s->path, &made, err));
+    enum nd_status status = nd_align_try(s->job, &s->folds, &made, s->noises, err);
     nd_align_equalised_deinit(&made);
     if (status != ND_OK || !is_better(s))
         return status;
@@ -568,8 +539,7 @@ static enum nd_status take_over(struct search *s, struct nd_error *err)
 {
     struct nd_align_job *job = s->job;
     struct nd_align_equalised *made = nd_calloc(1, sizeof *made);
-    if (made == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made != NULL, err);
     enum nd_status status = nd_align_equalise(job->model, &s->pairs, s->is_on, s->strength, s->path, made, err);
     if (status != ND_OK) {
         free(made);
@@ -585,7 +555,7 @@ static enum nd_status take_over(struct search *s, struct nd_error *err)
 enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error *err)
 {
     struct search s = {.job = job, .strength = 1};
-    bool *is_on = NULL, *is_done = NULL;
+    ND_FREED bool *is_on = NULL, *is_done = NULL;
     if (job->options->float_model == NULL)
         return ND_OK;
     enum nd_status status = nd_align_folds_init(job->options, &s.folds, err);
@@ -608,12 +578,7 @@ enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error 
         status = take_over(&s, err);
     nd_align_pairs_deinit(&s.pairs);
     nd_align_folds_deinit(&s.folds);
-    free(s.path);
-    free(s.noises);
-    free(s.best);
-    free(s.is_on);
-    free(is_on);
-    free(is_done);
+    ND_FREE_ALL(s.path, s.noises, s.best, s.is_on);
     return status;
 }
 

@@ -45,16 +45,12 @@ enum { W = 1, B = 2 };
 
 void nd_align_pairs_deinit(struct nd_align_pairs *pairs)
 {
-    for (size_t i = 0; i < pairs->n_products; i++) {
-        free(pairs->products[i].weights);
-        free(pairs->products[i].bias);
-    }
+    for (size_t i = 0; i < pairs->n_products; i++)
+        ND_FREE_ALL(pairs->products[i].weights, pairs->products[i].bias);
     for (size_t i = 0; i < pairs->n; i++) {
-        free(pairs->items[i].low);
-        free(pairs->items[i].high);
+        ND_FREE_ALL(pairs->items[i].low, pairs->items[i].high);
     }
-    free(pairs->products);
-    free(pairs->items);
+    ND_FREE_ALL(pairs->products, pairs->items);
     *pairs = (struct nd_align_pairs){0};
 }
 
@@ -116,13 +112,12 @@ static enum nd_status find_product(const struct finder *f, const struct nd_exact
         return ND_OK;
     product->dtype = call->inputs[W].values->dtype;
     product->n_weights = call->inputs[W].values->n;
-    enum nd_status status =
-        nd_align_find_floats(&f->floats, product->weights_node, &call->inputs[W], &product->weights, err);
-    if (status == ND_OK && has_bias) {
+    ND_TRY(nd_align_find_floats(&f->floats, product->weights_node, &call->inputs[W], &product->weights, err));
+    if (has_bias) {
         product->n_bias = call->inputs[B].values->n;
-        status = nd_align_find_floats(&f->floats, product->bias_node, &call->inputs[B], &product->bias, err);
+        ND_TRY(nd_align_find_floats(&f->floats, product->bias_node, &call->inputs[B], &product->bias, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* A nd_exact_make that makes nothing. */
@@ -147,8 +142,7 @@ static enum nd_status look(void *context, const struct nd_exact_layer *layer, st
         pairs->products[pairs->n_products++] = product;
         return ND_OK;
     }
-    free(product.weights);
-    free(product.bias);
+    ND_FREE_ALL(product.weights, product.bias);
     return status;
 }
 
@@ -264,17 +258,16 @@ static enum nd_status watch(struct finder *f, const struct nd_exact_graph *graph
     const struct nd_exact_options options = {.struct_size = sizeof options, .missed = nd_exact_let_go};
     struct nd_align_options fit;
     struct nd_align_job own = *f->job;
-    enum nd_status status = ND_OK;
     if (!nd_align_fit_options(f->job->options, &fit))
         return ND_OK;
     own.options = &fit;
     size_t n = nd_align_n_samples(&fit);
-    for (size_t i = 0; i < n && i < MAX_SAMPLES && status == ND_OK; i++) {
+    for (size_t i = 0; i < n && i < MAX_SAMPLES; i++) {
         size_t sample = i * n / (n < MAX_SAMPLES ? n : MAX_SAMPLES);
         nd_align_load_sample(&own, &sample, inputs);
-        status = nd_exact_graph_run(graph, inputs, &options, take, f, err);
+        ND_TRY(nd_exact_graph_run(graph, inputs, &options, take, f, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static void find_spread(const struct nd_align_pairs *pairs, struct nd_align_pair *pair, double *room)
@@ -293,7 +286,7 @@ static void find_spread(const struct nd_align_pairs *pairs, struct nd_align_pair
 static enum nd_status find_pairs(struct finder *f, struct nd_error *err)
 {
     struct nd_align_pairs *pairs = f->pairs;
-    struct nd_quantisers quantisers;
+    ND_CLEANUP(nd_quantisers_deinit) struct nd_quantisers quantisers = {0};
     enum nd_status status = nd_quantisers_init(&quantisers, f->job->model, f->job->options->float_model, err);
     pairs->items = nd_calloc(pairs->n_products, sizeof *pairs->items);
     if (status == ND_OK && pairs->items == NULL)
@@ -313,7 +306,6 @@ static enum nd_status find_pairs(struct finder *f, struct nd_error *err)
         }
         free(room);
     }
-    nd_quantisers_deinit(&quantisers);
     return status;
 }
 

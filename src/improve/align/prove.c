@@ -130,9 +130,7 @@ static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *mod
         struct nd_node_quant quant;
         if (tensor == ND_NO_INDEX)
             continue;
-        enum nd_status status = nd_node_quant_read(&model->graph, n, model->path, &quant, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_node_quant_read(&model->graph, n, model->path, &quant, err));
         if (!nd_quant_is_same(&quant.quant, &model->tensors[tensor].quant))
             nd_quantiser_of(q, tensor)->is_settled = true;
         nd_quant_deinit(&quant.quant);
@@ -315,8 +313,7 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
     *q = (struct nd_quantisers){.items = nd_calloc(model->n_tensors, sizeof *q->items),
                                 .of_tensor = nd_calloc(model->n_tensors, sizeof *q->of_tensor),
                                 .n_tensors = model->n_tensors};
-    if (q->items == NULL || q->of_tensor == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(q->items != NULL && q->of_tensor != NULL, err);
     for (size_t e = 0; e < model->n_tensors; e++) {
         const struct nd_quant *old = &model->tensors[e].quant;
         struct nd_quant *quant = &q->items[e].quant;
@@ -327,24 +324,21 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
                                    .axis = -1,
                                    .scale = nd_calloc(1, sizeof *quant->scale),
                                    .zero_point = nd_calloc(1, sizeof *quant->zero_point)};
-        if (quant->scale == NULL || quant->zero_point == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(quant->scale != NULL && quant->zero_point != NULL, err);
         quant->scale[0] = q->items[e].old_scale = old->scale[0];
         quant->zero_point[0] = q->items[e].old_zero_point = old->zero_point[0];
     }
     join_layers(q, model);
-    enum nd_status status = settle(q, model, float_model, err);
-    if (status == ND_OK)
-        make_common(q, model);
-    return status;
+    ND_TRY(settle(q, model, float_model, err));
+    make_common(q, model);
+    return ND_OK;
 }
 
 void nd_quantisers_deinit(struct nd_quantisers *q)
 {
     for (size_t e = 0; q->items != NULL && e < q->n_tensors; e++)
         nd_quant_deinit(&q->items[e].quant);
-    free(q->items);
-    free(q->of_tensor);
+    ND_FREE_ALL(q->items, q->of_tensor);
     *q = (struct nd_quantisers){0};
 }
 
@@ -434,10 +428,9 @@ static enum nd_status nd_align_prove_bringing(const struct nd_alternatives *a, c
                                               const struct nd_exact_layer *layer, const char **reason,
                                               struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     *reason = layer->dtype != ND_DTYPE_U8 || nd_layer_is(model, layer, ND_LAYER_CONCAT_WITH_INPUT) ? no_bringing
                                                                                                    : NULL;
-    for (size_t i = 0; i < nd_layer_n_inputs(layer) && *reason == NULL && status == ND_OK; i++) {
+    for (size_t i = 0; i < nd_layer_n_inputs(layer) && *reason == NULL; i++) {
         size_t tensor = layer->input_tensors[i];
         const struct nd_quant *quant = layer->call->inputs[i].quant;
         if (tensor == SIZE_MAX || quant == NULL || quant->n != 1 || layer->call->inputs[i].values == NULL ||
@@ -450,9 +443,9 @@ static enum nd_status nd_align_prove_bringing(const struct nd_alternatives *a, c
         if (nd_fused_part_of(a, tensor, layer->tensor) != SIZE_MAX || is_made_by(model, tensor, "SpaceToDepth"))
             *reason = no_bringing;
         else
-            status = prove_rescaling(model, layer, i, reason, err);
+            ND_TRY(prove_rescaling(model, layer, i, reason, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static const char no_arithmetic[] = "its arithmetic is not known";
@@ -496,15 +489,12 @@ static double doubt_of(const struct prover *p, const struct nd_exact_layer *laye
 static enum nd_status prove_product(const struct prover *p, const struct nd_exact_layer *layer,
                                     struct nd_alignment_layer *aligned, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     aligned->state = ND_ALIGN_PROVEN;
     aligned->reason = NULL;
-    for (size_t i = 1; i < p->job->n_arithmetics && status == ND_OK && aligned->state == ND_ALIGN_PROVEN; i++) {
+    for (size_t i = 1; i < p->job->n_arithmetics && aligned->state == ND_ALIGN_PROVEN; i++) {
         struct nd_layer_proof proof;
-        status =
-            nd_layer_product_prove(p->job->arithmetics[0], p->job->arithmetics[i], layer, &proof, NULL, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(
+            nd_layer_product_prove(p->job->arithmetics[0], p->job->arithmetics[i], layer, &proof, NULL, err));
         aligned->n_channels = proof.n_channels;
         aligned->n_sums = proof.n_sums;
         if (proof.end == ND_LAYER_PROOF_EQUAL)
@@ -518,7 +508,7 @@ static enum nd_status prove_product(const struct prover *p, const struct nd_exac
         aligned->values[0] = proof.qvalues[0];
         aligned->values[1] = proof.qvalues[1];
     }
-    return status;
+    return ND_OK;
 }
 
 /* Of every other operator the arithmetics are either one, or it is not known for which inputs they differ. */
@@ -629,16 +619,15 @@ static enum nd_status prove_of_layer(void *context, const struct nd_exact_layer 
     struct prover *p = context;
     size_t index = p->job->layer_of_tensor[layer->tensor];
     struct nd_alignment_layer *aligned = index != SIZE_MAX ? &p->job->result->layers[index] : NULL;
-    enum nd_status status = prove_shares(p, layer, err);
-    if (status == ND_OK && aligned != NULL)
-        status = prove_layer(p, layer, aligned, err);
-    if (status == ND_OK)
-        status = nd_layer_arithmetic_run(p->job->arithmetics[0], layer, p->memory, qvalues, is_made, err);
-    if (status == ND_OK && aligned != NULL && !*is_made && !p->alternatives.is_joined[layer->tensor]) {
+    ND_TRY(prove_shares(p, layer, err));
+    if (aligned != NULL)
+        ND_TRY(prove_layer(p, layer, aligned, err));
+    ND_TRY(nd_layer_arithmetic_run(p->job->arithmetics[0], layer, p->memory, qvalues, is_made, err));
+    if (aligned != NULL && !*is_made && !p->alternatives.is_joined[layer->tensor]) {
         aligned->state = ND_ALIGN_UNKNOWN;
         aligned->reason = no_arithmetic;
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)

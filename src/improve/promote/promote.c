@@ -58,8 +58,7 @@ static int axis_of(const struct nd_plan *plan, const struct nd_change *change)
 
 static void nd_widening_deinit(struct nd_widening *widening)
 {
-    free((void *)(uintptr_t)widening->tensors);
-    free((void *)(uintptr_t)widening->weights);
+    ND_FREE_ALL((void *)(uintptr_t)widening->tensors, (void *)(uintptr_t)widening->weights);
     *widening = (struct nd_widening){0};
 }
 
@@ -179,23 +178,16 @@ static void add_all(const struct nd_promote_job *job, const struct nd_wide_parts
 static enum nd_status nd_promotion_cost_of(const struct nd_promote_job *job, const size_t *promotions, size_t n,
                                            struct nd_promotion_cost *out, struct nd_error *err)
 {
-    struct nd_widening what = {0};
-    struct nd_wide_parts parts = {0};
-    struct nd_tensor_info *infos = nd_calloc(job->model->graph.n_tensors, sizeof *infos);
+    ND_CLEANUP(nd_widening_deinit) struct nd_widening what = {0};
+    ND_CLEANUP(nd_wide_parts_deinit) struct nd_wide_parts parts = {0};
+    ND_FREED struct nd_tensor_info *infos = nd_calloc(job->model->graph.n_tensors, sizeof *infos);
     *out = (struct nd_promotion_cost){0};
-    enum nd_status status =
-        infos != NULL ? nd_promotions_as_widening(job, promotions, n, &what, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_wide_parts_find(job->model, what.tensors, what.n_tensors, &parts, err);
-    if (status == ND_OK) {
-        nd_infer_declared(job->model, infos);
-        nd_infer_propagate(job->model, infos);
-        add_all(job, &parts, infos, &what, out);
-    }
-    free(infos);
-    nd_wide_parts_deinit(&parts);
-    nd_widening_deinit(&what);
-    return status;
+    ND_TRY(infos != NULL ? nd_promotions_as_widening(job, promotions, n, &what, err) : nd_fail_memory(err));
+    ND_TRY(nd_wide_parts_find(job->model, what.tensors, what.n_tensors, &parts, err));
+    nd_infer_declared(job->model, infos);
+    nd_infer_propagate(job->model, infos);
+    add_all(job, &parts, infos, &what, out);
+    return ND_OK;
 }
 
 static enum nd_status add_layer(struct nd_promote_job *job, size_t index, struct nd_error *err)
@@ -227,19 +219,16 @@ static enum nd_status add_layer(struct nd_promote_job *job, size_t index, struct
 /* Fills result->layers and job->order. */
 static enum nd_status nd_find_proposals(struct nd_promote_job *job, struct nd_error *err)
 {
-    enum nd_status status = nd_promotions_find(&job->plan, &job->promotions, err);
-    size_t n = status == ND_OK ? nd_promotions_n(job->promotions) : 0;
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_promotions_find(&job->plan, &job->promotions, err));
+    size_t n = nd_promotions_n(job->promotions);
     job->result->layers = nd_calloc(n + 1, sizeof *job->result->layers);
     job->order = nd_calloc(n + 1, sizeof *job->order);
     job->kept = nd_calloc(n + 1, sizeof *job->kept);
-    if (job->result->layers == NULL || job->order == NULL || job->kept == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
+    ND_TRY_MEMORY(job->result->layers != NULL && job->order != NULL && job->kept != NULL, err);
+    for (size_t i = 0; i < n; i++)
         if (can_be_made(job, nd_promotions_at(job->promotions, i)))
-            status = add_layer(job, i, err);
-    return status;
+            ND_TRY(add_layer(job, i, err));
+    return ND_OK;
 }
 
 /* ---- on devices, against the float model ---- */
@@ -288,9 +277,7 @@ static void run_deinit(struct run *run)
         if (run->paths != NULL)
             free(run->paths[d]);
     }
-    free(run->captures);
-    free(run->failures);
-    free(run->paths);
+    ND_FREE_ALL(run->captures, run->failures, run->paths);
 }
 
 /* The captures, or what failed. */
@@ -300,14 +287,12 @@ static enum nd_status run_all(struct run *run, struct nd_error *err)
     run->paths = nd_calloc(n, sizeof *run->paths);
     run->captures = nd_calloc(n, sizeof(void *));
     run->failures = nd_calloc(n, sizeof *run->failures);
-    if (run->paths == NULL || run->captures == NULL || run->failures == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(run->paths != NULL && run->captures != NULL && run->failures != NULL, err);
     for (size_t d = 0; d < n; d++) {
         char name[64];
         snprintf(name, sizeof name, "%s%zu.h5", run->stage, d);
         run->paths[d] = nd_path_join(run->job->folder, name);
-        if (run->paths[d] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(run->paths[d] != NULL, err);
     }
     return nd_devices_run(run->devices, n, 1, capture_one, run, err);
 }
@@ -335,13 +320,11 @@ static enum nd_status nd_promote_capture(struct nd_promote_job *job, struct nd_e
     struct nd_device reference;
     struct nd_error local = {0};
     err = err != NULL ? err : &local;
-    enum nd_status status = nd_device_parse("float64", &reference, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_device_parse("float64", &reference, err));
     const struct nd_device *const references[] = {&reference};
     struct run floats = {
         .job = job, .model = options->float_model, .devices = references, .n_devices = 1, .stage = "float"};
-    status = take_captures(&floats, &job->floats, err);
+    enum nd_status status = take_captures(&floats, &job->floats, err);
     nd_device_deinit(&reference);
     job->captures = nd_calloc(options->n_devices, sizeof(void *));
     if (status == ND_OK && job->captures == NULL)
@@ -375,8 +358,8 @@ static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struc
                                          struct nd_measured *out, struct nd_error *err)
 {
     size_t n = job->options->n_devices;
-    const struct nd_capture **all = nd_calloc(n + 1, sizeof(void *));
-    struct nd_comparison *comparison = NULL;
+    ND_FREED const struct nd_capture **all = nd_calloc(n + 1, sizeof(void *));
+    ND_CLEANUP(nd_comparison_destroy) struct nd_comparison *comparison = NULL;
     struct nd_compare_options how = nd_compare_options_default();
     how.allow_different_models = true;
     how.tensors = "outputs";
@@ -384,8 +367,7 @@ static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struc
     how.n_threads = job->options->n_threads;
     how.is_cancelled = job->options->is_cancelled;
     how.cancel_context = job->options->cancel_context;
-    if (all == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(all != NULL, err);
     all[0] = job->floats;
     for (size_t d = 0; d < n; d++)
         all[d + 1] = captures[d];
@@ -398,8 +380,6 @@ static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struc
                              "no output of '%s' can be compared with '%s'", nd_model_path(job->model),
                              nd_model_path(job->options->float_model));
     }
-    nd_comparison_destroy(&comparison);
-    free(all);
     return status;
 }
 
@@ -449,19 +429,12 @@ void nd_promoted_destroy(struct nd_promoted **promoted)
     if (old == NULL)
         return;
     for (size_t i = 0; i < old->n_layers; i++) {
-        free(old->layers[i].name);
-        free(old->layers[i].op_types);
-        free(old->layers[i].reason);
-        free(old->layers[i].device_db);
+        ND_FREE_ALL(old->layers[i].name, old->layers[i].op_types, old->layers[i].reason,
+                    old->layers[i].device_db);
     }
     for (size_t d = 0; d < old->n_devices; d++)
         free(old->devices[d].label);
-    free(old->layers);
-    free(old->devices);
-    free(old->model);
-    free(old->float_model);
-    free(old->output);
-    free(old);
+    ND_FREE_ALL(old->layers, old->devices, old->model, old->float_model, old->output, old);
     *promoted = NULL;
 }
 
@@ -544,13 +517,13 @@ static enum nd_status name_things(struct nd_promote_job *job, struct nd_error *e
     result->float_model = nd_strdup(nd_model_path(options->float_model));
     result->devices = nd_calloc(options->n_devices, sizeof *result->devices);
     job->now = nd_calloc(options->n_devices, sizeof *job->now);
-    if (result->model == NULL || result->float_model == NULL || result->devices == NULL || job->now == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(result->model != NULL && result->float_model != NULL && result->devices != NULL &&
+                      job->now != NULL,
+                  err);
     for (size_t d = 0; d < options->n_devices; d++) {
         result->devices[d].label = nd_strdup(options->devices[d]->label);
         result->n_devices = d + 1;
-        if (result->devices[d].label == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(result->devices[d].label != NULL, err);
     }
     for (size_t p = 0; p < options->n_probes; p++)
         result->n_samples += options->probes[p]->n_samples;
@@ -568,13 +541,9 @@ static enum nd_status find_layers(struct nd_promote_job *job, struct nd_error *e
                                            .n_threads = job->options->n_threads,
                                            .is_cancelled = job->options->is_cancelled,
                                            .cancel_context = job->options->cancel_context};
-    enum nd_status status = nd_promote_tell(job, "layers", 0, 1, err);
-    if (status == ND_OK)
-        status = nd_plan_make(&job->plan, &question, &how, err);
-    if (status == ND_OK)
-        status = nd_find_proposals(job, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_promote_tell(job, "layers", 0, 1, err));
+    ND_TRY(nd_plan_make(&job->plan, &question, &how, err));
+    ND_TRY(nd_find_proposals(job, err));
     job->result->computed_before_db = job->result->computed_after_db = nd_promotions_sqnr_db(job->promotions);
     job->result->n_computed_samples = nd_promotions_n_samples(job->promotions);
     return ND_OK;
@@ -587,10 +556,8 @@ static enum nd_status write_output(const struct nd_promote_job *job, struct nd_e
     const char *path = job->options->output;
     if (result->n_kept == 0 || path == NULL)
         return ND_OK;
-    enum nd_status status = nd_promotions_as_widening(job, job->kept, result->n_kept, &what, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_model_write_widened(job->model, &what, path, err);
+    ND_TRY(nd_promotions_as_widening(job, job->kept, result->n_kept, &what, err));
+    enum nd_status status = nd_model_write_widened(job->model, &what, path, err);
     nd_widening_deinit(&what);
     result->output = status == ND_OK ? nd_strdup(path) : NULL;
     return status == ND_OK && result->output == NULL ? nd_fail_memory(err) : status;
@@ -598,25 +565,21 @@ static enum nd_status write_output(const struct nd_promote_job *job, struct nd_e
 
 static enum nd_status promote(struct nd_promote_job *job, struct nd_error *err)
 {
-    enum nd_status status = name_things(job, err);
-    if (status == ND_OK)
-        status = nd_promote_capture(job, err);
-    if (status == ND_OK)
-        status = nd_promote_measure(job, job->captures, job->now, err);
-    for (size_t d = 0; d < job->result->n_devices && status == ND_OK; d++) {
+    ND_TRY(name_things(job, err));
+    ND_TRY(nd_promote_capture(job, err));
+    ND_TRY(nd_promote_measure(job, job->captures, job->now, err));
+    for (size_t d = 0; d < job->result->n_devices; d++) {
         job->result->devices[d].before_db = job->now[d].sqnr_db;
         job->result->devices[d].n_labelled = job->now[d].n_labelled;
         job->result->devices[d].n_right_before = job->now[d].n_right;
     }
-    if (status == ND_OK)
-        status = find_layers(job, err);
-    if (status == ND_OK)
-        status = nd_try_proposals(job, err);
-    for (size_t d = 0; d < job->result->n_devices && status == ND_OK; d++) {
+    ND_TRY(find_layers(job, err));
+    ND_TRY(nd_try_proposals(job, err));
+    for (size_t d = 0; d < job->result->n_devices; d++) {
         job->result->devices[d].after_db = job->now[d].sqnr_db;
         job->result->devices[d].n_right_after = job->now[d].n_right;
     }
-    return status == ND_OK ? write_output(job, err) : status;
+    return write_output(job, err);
 }
 
 static void job_deinit(struct nd_promote_job *job)
@@ -628,11 +591,7 @@ static void job_deinit(struct nd_promote_job *job)
         nd_capture_close(&job->captures[d]);
     if (job->folder != NULL)
         nd_dir_remove(job->folder);
-    free(job->captures);
-    free(job->folder);
-    free(job->order);
-    free(job->kept);
-    free(job->now);
+    ND_FREE_ALL(job->captures, job->folder, job->order, job->kept, job->now);
     nd_promoted_destroy(&job->result);
 }
 
@@ -641,24 +600,17 @@ enum nd_status nd_promote(const struct nd_model *model, const struct nd_promote_
 {
     struct nd_promote_options own;
     nd_promote_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK)
-        status = check_options(&own, err);
-    if (status == ND_OK)
-        status = check_models(model, own.float_model, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_TRY(check_options(&own, err));
+    ND_TRY(check_models(model, own.float_model, err));
     own.n_layers = own.n_layers > 0 ? own.n_layers : FEW_LAYERS;
+    ND_CLEANUP(job_deinit)
     struct nd_promote_job job = {.options = &own, .model = model, .result = nd_calloc(1, sizeof *job.result)};
-    if (job.result == NULL)
-        return nd_fail_memory(err);
-    status = promote(&job, err);
-    if (status == ND_OK) {
-        *out = job.result;
-        job.result = NULL;
-    }
-    job_deinit(&job);
-    return status;
+    ND_TRY_MEMORY(job.result != NULL, err);
+    ND_TRY(promote(&job, err));
+    *out = job.result;
+    job.result = NULL;
+    return ND_OK;
 }
 
 /* Proposals put into the model one after the other, the largest gain for its cost first: those that help on all
@@ -770,9 +722,7 @@ static enum nd_status try_layer(struct search *s, size_t i, struct nd_error *err
     double sqnr_db = s->sqnr_db[job->order[s->n_tried - 1]];
     job->kept[result->n_kept] = job->order[s->n_tried - 1];
     layer->predicted_db = sqnr_db - result->computed_after_db;
-    enum nd_status status = write_and_run(job, result->n_kept + 1, s->measured, &layer->reason, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(write_and_run(job, result->n_kept + 1, s->measured, &layer->reason, err));
     layer->fate = layer->reason != NULL            ? ND_PROMOTE_REFUSED
                   : helps(job, s->measured, layer) ? ND_PROMOTE_KEPT
                                                    : ND_PROMOTE_NO_GAIN;
@@ -822,7 +772,6 @@ static enum nd_status nd_try_proposals(struct nd_promote_job *job, struct nd_err
                        .sqnr_db = nd_calloc(nd_promotions_n(job->promotions) + 1, sizeof *s.sqnr_db),
                        .measured = nd_calloc(job->options->n_devices, sizeof *s.measured)};
     enum nd_status status = s.sqnr_db != NULL && s.measured != NULL ? search(&s, err) : nd_fail_memory(err);
-    free(s.sqnr_db);
-    free(s.measured);
+    ND_FREE_ALL(s.sqnr_db, s.measured);
     return status;
 }

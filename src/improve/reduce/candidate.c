@@ -54,7 +54,7 @@ enum { PREFIX_BYTES = 10, ALIGNMENT = 64 };
 /* Everything before the data, padded so that the data is aligned. */
 static void put_header(struct nd_strbuf *out, const struct nd_npz_array *array)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "{'descr': '%s', 'fortran_order': False, 'shape': (%zu,", descr(array->dtype),
                      array->n_samples);
     for (int d = 0; d < array->shape.rank; d++)
@@ -68,14 +68,13 @@ static void put_header(struct nd_strbuf *out, const struct nd_npz_array *array)
     nd_strbuf_append(out, prefix, sizeof prefix);
     nd_strbuf_append(out, text.text, text.len);
     out->failed = out->failed || text.failed;
-    nd_strbuf_deinit(&text);
 }
 
 static enum nd_status add_array(zip_t *zip, const char *path, const struct nd_npz_array *array,
                                 struct nd_error *err)
 {
     const zip_int64_t day_one = 315532800; /* 1980-01-01, the first that zip knows */
-    struct nd_strbuf file = {0}, name = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf file = {0}, name = {0};
     if (descr(array->dtype) == NULL)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, array->name, "'%s' is %s, which NumPy's files lack",
                        array->name, nd_dtype_name(array->dtype));
@@ -96,8 +95,6 @@ static enum nd_status add_array(zip_t *zip, const char *path, const struct nd_np
         if (!is_added)
             status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, zip_strerror(zip));
     }
-    nd_strbuf_deinit(&file);
-    nd_strbuf_deinit(&name);
     return status;
 }
 
@@ -159,17 +156,13 @@ enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_sessio
     if (given->time_limit_s > 0)
         options.time_limit_s = given->time_limit_s;
     *run = (struct nd_run){0};
-    char *path = nd_path_join(session->folder, session->name);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *path = nd_path_join(session->folder, session->name);
+    ND_TRY_MEMORY(path != NULL, err);
     tell(reducer);
     reducer->out->n_sessions++;
     const struct nd_workload workload = {session->model, session->device, session->probes, session->n_probes};
-    enum nd_status status = nd_capture_run(&workload, path, &options, &run->outcome, err);
-    if (status == ND_OK)
-        status = nd_capture_open(path, &run->capture, err);
-    free(path);
-    return status;
+    ND_TRY(nd_capture_run(&workload, path, &options, &run->outcome, err));
+    return nd_capture_open(path, &run->capture, err);
 }
 
 /* ---- cutting out ---- */
@@ -184,8 +177,7 @@ static void feed_deinit(struct feed *feed)
 {
     for (size_t i = 0; feed->data != NULL && i < feed->n; i++)
         free(feed->data[i]);
-    free(feed->data);
-    free(feed->arrays);
+    ND_FREE_ALL(feed->data, feed->arrays);
 }
 
 static enum nd_status fill_input(struct nd_smaller_model *candidate, const struct nd_reducer *reducer, size_t i,
@@ -199,8 +191,7 @@ static enum nd_status fill_input(struct nd_smaller_model *candidate, const struc
         status = nd_fail_memory(err);
     if (status != ND_OK)
         return status;
-    if ((feed->data[i] = nd_tensor_alloc(total)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY((feed->data[i] = nd_tensor_alloc(total)) != NULL, err);
     feed->arrays[i] = (struct nd_npz_array){.name = input->name,
                                             .dtype = input->dtype,
                                             .shape = input->shape,
@@ -220,7 +211,7 @@ static enum nd_status fill_input(struct nd_smaller_model *candidate, const struc
 static enum nd_status write_inputs(struct nd_smaller_model *candidate, const struct nd_reducer *reducer,
                                    const char *path, struct nd_error *err)
 {
-    struct feed feed = {.n = nd_model_n_inputs(candidate->model)};
+    ND_CLEANUP(feed_deinit) struct feed feed = {.n = nd_model_n_inputs(candidate->model)};
     feed.arrays = nd_calloc(feed.n, sizeof *feed.arrays);
     feed.data = nd_calloc(feed.n, sizeof *feed.data);
     enum nd_status status = feed.arrays != NULL && feed.data != NULL ? ND_OK : nd_fail_memory(err);
@@ -229,7 +220,6 @@ static enum nd_status write_inputs(struct nd_smaller_model *candidate, const str
         status = fill_input(candidate, reducer, i, &feed, err);
     if (status == ND_OK)
         status = nd_npz_write(path, feed.arrays, feed.n, err);
-    feed_deinit(&feed);
     return status;
 }
 
@@ -240,17 +230,15 @@ static enum nd_status make_probe(struct nd_smaller_model *candidate, const struc
         const char *nothing = "zeros";
         return nd_probes_for_model_any(candidate->model, &nothing, 1, &candidate->probe, err);
     }
-    char *path = nd_path_join(candidate->folder, "inputs.npz");
+    ND_FREED char *path = nd_path_join(candidate->folder, "inputs.npz");
     size_t size = path != NULL ? strlen(path) + 16 : 0;
-    char *spec = path != NULL ? malloc(size) : NULL;
+    ND_FREED char *spec = path != NULL ? malloc(size) : NULL;
     enum nd_status status = spec != NULL ? write_inputs(candidate, reducer, path, err) : nd_fail_memory(err);
     if (status == ND_OK) {
         snprintf(spec, size, "inputs=%s", path);
         const char *const specs[] = {spec};
         status = nd_probes_for_model_any(candidate->model, specs, 1, &candidate->probe, err);
     }
-    free(spec);
-    free(path);
     return status;
 }
 
@@ -270,25 +258,17 @@ enum nd_status nd_candidate_init(struct nd_smaller_model *candidate, const struc
     cut.n_known = reducer->recorded.n_known;
     cut.output = reducer->wanted_tensor;
     *candidate = (struct nd_smaller_model){.folder = nd_strdup(folder)};
-    if (candidate->folder == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(candidate->folder != NULL, err);
     if (!has_wanted(reducer, &cut))
         return nd_fail(err, ND_E_MODEL_NO_TENSOR, reducer->options->tensor, "tensor '%s' is not in it",
                        reducer->options->tensor);
-    enum nd_status status = nd_dir_make(folder, err);
-    char *path = nd_path_join(folder, "reproducer.onnx");
-    if (status == ND_OK && path == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_model_write_subgraph(reducer->model, &cut, path, err);
-    if (status == ND_OK)
-        status = nd_model_load(path, &candidate->model, err);
-    if (status == ND_OK)
-        status = nd_model_check_static(candidate->model, err);
-    if (status == ND_OK)
-        status = make_probe(candidate, reducer, err);
-    free(path);
-    return status;
+    ND_TRY(nd_dir_make(folder, err));
+    ND_FREED char *path = nd_path_join(folder, "reproducer.onnx");
+    ND_TRY_MEMORY(path != NULL, err);
+    ND_TRY(nd_model_write_subgraph(reducer->model, &cut, path, err));
+    ND_TRY(nd_model_load(path, &candidate->model, err));
+    ND_TRY(nd_model_check_static(candidate->model, err));
+    return make_probe(candidate, reducer, err);
 }
 
 void nd_candidate_deinit(struct nd_smaller_model *candidate)
@@ -323,21 +303,20 @@ static enum nd_status worst_output(const struct nd_reducer *reducer, const struc
                                    const struct nd_capture *capture, struct nd_reduction_difference *out,
                                    struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     bool is_first = true;
     *out = (struct nd_reduction_difference){.max_lsb = NAN};
-    for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(capture); e++) {
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++) {
         struct nd_reduction_difference one;
         const char *tensor = nd_capture_tensor(capture, e)->onnx_name;
         if (reducer->wanted_tensor != NULL && strcmp(tensor, reducer->wanted_tensor) != 0)
             continue;
-        status = nd_difference_of_tensor(expected, capture, e, true, &one, err);
-        if (status == ND_OK && !isnan(one.fraction) && (is_first || nd_difference_is_worse(&one, out))) {
+        ND_TRY(nd_difference_of_tensor(expected, capture, e, true, &one, err));
+        if (!isnan(one.fraction) && (is_first || nd_difference_is_worse(&one, out))) {
             *out = one;
             is_first = false;
         }
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status judge_difference(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
@@ -347,17 +326,13 @@ static enum nd_status judge_difference(struct nd_reducer *reducer, const struct 
     const struct nd_device *against = reducer->options->against;
     if (against == NULL)
         return worst_output(reducer, &reducer->recorded, capture, out, err);
-    struct nd_run run = {0};
-    struct nd_recorded expected = {.n_samples = reducer->recorded.n_samples};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
+    ND_CLEANUP(nd_recorded_deinit) struct nd_recorded expected = {.n_samples = reducer->recorded.n_samples};
     const struct nd_session session = nd_candidate_session(candidate, against, "outputs", "reference.h5");
-    enum nd_status status = nd_reducer_run(reducer, &session, &run, err);
-    if (status == ND_OK && !run.outcome.has_failed)
-        status = nd_recorded_add(&expected, &run.capture, true, err);
-    if (status == ND_OK)
-        status = worst_output(reducer, &expected, capture, out, err);
-    nd_recorded_deinit(&expected);
-    nd_run_deinit(&run);
-    return status;
+    ND_TRY(nd_reducer_run(reducer, &session, &run, err));
+    if (!run.outcome.has_failed)
+        ND_TRY(nd_recorded_add(&expected, &run.capture, true, err));
+    return worst_output(reducer, &expected, capture, out, err);
 }
 
 static enum nd_status judge(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
@@ -392,7 +367,7 @@ enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_smal
     *trial = ND_TRIAL_STOP;
     if (reducer->out->n_sessions + n_needed > reducer->options->session_limit)
         return ND_OK;
-    struct nd_run run = {0};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
     const struct nd_session session = nd_candidate_session(
         candidate, reducer->device,
         reducer->options->has_difference ? "outputs" : nd_reducer_plain_tensors(reducer), "device.h5");
@@ -406,6 +381,5 @@ enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_smal
         *trial = ND_TRIAL_NOT;
         status = ND_OK;
     }
-    nd_run_deinit(&run);
     return status;
 }

@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -228,9 +227,8 @@ enum nd_status nd_failure_score_nodes(const struct nd_model *model, const struct
                                       const struct nd_capture *capture, unsigned *score, struct nd_error *err)
 {
     size_t n = nd_model_n_nodes(model);
-    const char **names = nd_calloc(n, sizeof *names);
-    if (names == NULL)
-        return nd_fail_memory(err);
+    ND_FREED const char **names = nd_calloc(n, sizeof *names);
+    ND_TRY_MEMORY(names != NULL, err);
     for (size_t i = 0; i < n; i++) {
         names[i] = nd_model_node(model, i)->name;
         score[i] = 0;
@@ -238,6 +236,5 @@ enum nd_status nd_failure_score_nodes(const struct nd_model *model, const struct
     score_names(names, n, failure, capture, score);
     if (failure->op[0] != '\0')
         score_kinds(model, failure->op, score);
-    free(names);
     return ND_OK;
 }

@@ -23,9 +23,9 @@ enum nd_status nd_recorded_add(struct nd_recorded *recorded, struct nd_capture *
                                struct nd_error *err)
 {
     size_t n = nd_capture_n_tensors(*capture);
-    if (!nd_grow((void **)&recorded->known, &recorded->capacity, recorded->n_known + n,
-                 sizeof *recorded->known))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(
+        nd_grow((void **)&recorded->known, &recorded->capacity, recorded->n_known + n, sizeof *recorded->known),
+        err);
     for (size_t e = 0; e < n; e++) {
         struct nd_tensor tensor = *nd_capture_tensor(*capture, e);
         /* A reference hands out floats in double precision; the model itself computes in float32. */
@@ -81,15 +81,12 @@ static enum nd_status read_narrowed(const struct nd_capture *capture, size_t pro
 {
     float *out = wanted->out;
     size_t n = wanted->size_bytes / sizeof *out;
-    double *wide = nd_calloc(n, sizeof *wide);
-    if (wide == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status =
-        nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample, 1, wide, err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
+    ND_FREED double *wide = nd_calloc(n, sizeof *wide);
+    ND_TRY_MEMORY(wide != NULL, err);
+    ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample, 1, wide, err));
+    for (size_t i = 0; i < n; i++)
         out[i] = (float)wide[i];
-    free(wide);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
@@ -119,13 +116,12 @@ static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
 enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted,
                                 bool *is_found, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     *is_found = read_probe(recorded, wanted);
-    for (size_t c = 0; status == ND_OK && !*is_found && c < recorded->n_captures; c++)
-        status = read_capture(recorded, c, wanted, is_found, err);
-    if (status == ND_OK && !*is_found)
+    for (size_t c = 0; !*is_found && c < recorded->n_captures; c++)
+        ND_TRY(read_capture(recorded, c, wanted, is_found, err));
+    if (!*is_found)
         memset(wanted->out, 0, wanted->size_bytes);
-    return status;
+    return ND_OK;
 }
 
 /* ---- differences ---- */
@@ -219,7 +215,7 @@ enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const
         status = nd_shape_size_bytes(&known->shape, known->dtype, &n_bytes, err);
     if (status != ND_OK)
         return status;
-    void *ref = nd_tensor_alloc(n_bytes), *got = nd_tensor_alloc(n_bytes);
+    ND_FREED void *ref = nd_tensor_alloc(n_bytes), *got = nd_tensor_alloc(n_bytes);
     if (ref == NULL || got == NULL)
         status = nd_fail_memory(err);
     for (size_t s = 0; status == ND_OK && is_known && s < recorded->n_samples; s++) {
@@ -241,7 +237,5 @@ enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const
     if (!is_known)
         out->fraction = NAN;
     snprintf(out->tensor, sizeof out->tensor, "%.255s", known->name);
-    free(ref);
-    free(got);
     return status;
 }

@@ -115,12 +115,9 @@ static enum nd_status nd_reducer_write_readme(const struct nd_reducer *reducer,
                      out->n_sessions, out->session_limit);
     nd_strbuf_printf(&text, "model: SHA-256 %s\nnpudiff %s\n", nd_model_sha256(reducer->model), nd_version());
     size_t n = text.len;
-    char *whole = nd_strbuf_take(&text);
-    if (whole == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_file_put(path, whole, n, err);
-    free(whole);
-    return status;
+    ND_FREED char *whole = nd_strbuf_take(&text);
+    ND_TRY_MEMORY(whole != NULL, err);
+    return nd_file_put(path, whole, n, err);
 }
 
 /* What was found: run once more, and put into a folder with all that reproduces it. */
@@ -132,15 +129,13 @@ static enum nd_status list_operators(struct nd_reduction *out, const struct nd_m
 {
     size_t n = nd_model_n_nodes(model);
     out->operators = nd_calloc(n, sizeof *out->operators);
-    if (out->operators == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->operators != NULL, err);
     for (size_t i = 0; i < n; i++) {
         struct nd_strbuf text = {0};
         if (!nd_node_is_operator(model, i))
             continue;
         nd_strbuf_printf(&text, "%s '%s'", nd_model_node(model, i)->op_type, nd_model_node(model, i)->name);
-        if ((out->operators[out->n_operators_left] = nd_strbuf_take(&text)) == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY((out->operators[out->n_operators_left] = nd_strbuf_take(&text)) != NULL, err);
         out->n_operators_left++;
     }
     return ND_OK;
@@ -174,12 +169,11 @@ static enum nd_status expect(struct nd_reducer *reducer, const struct nd_smaller
                              struct nd_error *err)
 {
     const struct nd_device *device = reducer->reference != NULL ? reducer->reference : &reducer->cpu;
-    struct nd_run run = {0};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
     struct nd_error problem = {0};
     const struct nd_session session = nd_candidate_session(candidate, device, "outputs", "reference.h5");
-    char *path = nd_path_join(candidate->folder, "reference.h5");
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *path = nd_path_join(candidate->folder, "reference.h5");
+    ND_TRY_MEMORY(path != NULL, err);
     enum nd_status status = ND_OK;
     if (!nd_path_exists(path) && reducer->out->n_sessions < reducer->options->session_limit)
         status = nd_reducer_run(reducer, &session, &run, &problem);
@@ -187,8 +181,6 @@ static enum nd_status expect(struct nd_reducer *reducer, const struct nd_smaller
         status = ND_OK;
     else if (status != ND_OK && err != NULL)
         *err = problem;
-    nd_run_deinit(&run);
-    free(path);
     return status;
 }
 
@@ -201,13 +193,12 @@ static enum nd_status name_capture(const struct nd_reducer *reducer, const struc
     for (const char *at = reducer->device->label; *at != '\0' && n < sizeof name - 4; at++)
         name[n++] = isalnum((unsigned char)*at) || strchr("._@-", *at) != NULL ? *at : '-';
     memcpy(name + n, ".h5", 4);
-    char *from = nd_path_join(candidate->folder, "device.h5"), *to = nd_path_join(candidate->folder, name);
-    enum nd_status status = from != NULL && to != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && strcmp(name, "reference.h5") != 0 && nd_path_exists(from) && rename(from, to) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
-    free(from);
-    free(to);
-    return status;
+    ND_FREED char *from = nd_path_join(candidate->folder, "device.h5"),
+                  *to = nd_path_join(candidate->folder, name);
+    ND_TRY_MEMORY(from != NULL && to != NULL, err);
+    if (strcmp(name, "reference.h5") != 0 && nd_path_exists(from) && rename(from, to) != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
+    return ND_OK;
 }
 
 /* ---- its place ---- */
@@ -215,29 +206,25 @@ static enum nd_status name_capture(const struct nd_reducer *reducer, const struc
 static enum nd_status publish(const struct nd_reducer *reducer, struct nd_error *err)
 {
     const char *folder = reducer->options->folder;
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s.old", reducer->staging);
-    char *old = nd_strbuf_take(&text);
-    if (old == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *old = nd_text("%s.old", reducer->staging);
+    ND_TRY_MEMORY(old != NULL, err);
     bool is_moved = reducer->options->replace && rename(folder, old) == 0;
     enum nd_status status = nd_dir_publish(reducer->staging, folder, err);
     if (is_moved && status == ND_OK)
         nd_dir_remove(old);
     else if (is_moved && rename(old, folder) != 0)
         nd_error_context(err, "what was in '%s' is now in '%s'", folder, old);
-    free(old);
     return status;
 }
 
 /* Runs what was found once more, and puts the reproducer into its folder. */
 static enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_error *err)
 {
-    struct nd_smaller_model candidate = {0};
+    ND_CLEANUP(nd_candidate_deinit) struct nd_smaller_model candidate = {0};
     enum nd_trial trial = ND_TRIAL_STOP;
     size_t *nodes = NULL, n_nodes = 0;
-    char *readme = NULL, *folder = reducer->staging != NULL ? nd_strdup(reducer->staging)
-                                                            : nd_path_join(reducer->folder, "found");
+    ND_FREED char *readme = NULL, *folder = reducer->staging != NULL ? nd_strdup(reducer->staging)
+                                                                     : nd_path_join(reducer->folder, "found");
     reducer->step = "confirm";
     enum nd_status status = folder != NULL ? nd_pieces_nodes(&reducer->pieces, reducer->left, reducer->n_left,
                                                              &nodes, &n_nodes, err)
@@ -263,10 +250,7 @@ static enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_er
             readme != NULL ? nd_reducer_write_readme(reducer, &candidate, readme, err) : nd_fail_memory(err);
     if (status == ND_OK && reducer->staging != NULL)
         status = publish(reducer, err);
-    nd_candidate_deinit(&candidate);
-    free(readme);
     free(nodes);
-    free(folder);
     return status;
 }
 
@@ -290,7 +274,7 @@ static enum nd_status run_whole(struct nd_reducer *reducer, const struct nd_devi
 static enum nd_status record_with(struct nd_reducer *reducer, const struct nd_device *device,
                                   struct nd_error *err)
 {
-    struct nd_run run = {0};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
     struct nd_error problem = {0};
     enum nd_status status = run_whole(reducer, device, "all", &run, &problem);
     if (status == ND_OK && !run.outcome.has_failed && run.capture != NULL) {
@@ -305,7 +289,6 @@ static enum nd_status record_with(struct nd_reducer *reducer, const struct nd_de
     } else if (status != ND_OK && err != NULL) {
         *err = problem;
     }
-    nd_run_deinit(&run);
     return status;
 }
 
@@ -432,12 +415,7 @@ void nd_reduction_destroy(struct nd_reduction **reduction)
         return;
     for (size_t i = 0; i < old->n_operators_left; i++)
         free(old->operators[i]);
-    free(old->operators);
-    free(old->device);
-    free(old->chipset);
-    free(old->runtime);
-    free(old->command);
-    free(old);
+    ND_FREE_ALL(old->operators, old->device, old->chipset, old->runtime, old->command, old);
     *reduction = NULL;
 }
 
@@ -465,8 +443,7 @@ static bool is_replaceable(const char *folder)
     struct stat info;
     char *model = nd_path_join(folder, "reproducer.onnx"), *readme = nd_path_join(folder, "README.txt");
     bool is_ours = model != NULL && readme != NULL && nd_path_exists(model) && nd_path_exists(readme);
-    free(model);
-    free(readme);
+    ND_FREE_ALL(model, readme);
     if (is_ours)
         return lstat(folder, &info) == 0 && S_ISDIR(info.st_mode);
     return rmdir(folder) == 0 && mkdir(folder, 0777) == 0; /* which it lets happen to empty ones alone */
@@ -488,7 +465,7 @@ static enum nd_status make_staging(struct nd_reducer *reducer, struct nd_error *
         n--;
     nd_strbuf_append(&text, folder, n);
     nd_strbuf_printf(&text, ".tmp-%ld", (long)getpid());
-    char *parent = nd_path_dir(folder);
+    ND_FREED char *parent = nd_path_dir(folder);
     reducer->staging = nd_strbuf_take(&text);
     enum nd_status status =
         parent != NULL && reducer->staging != NULL ? nd_dir_make(parent, err) : nd_fail_memory(err);
@@ -498,7 +475,6 @@ static enum nd_status make_staging(struct nd_reducer *reducer, struct nd_error *
         free(reducer->staging);
         reducer->staging = NULL;
     }
-    free(parent);
     return status;
 }
 
@@ -529,12 +505,9 @@ static enum nd_status parse_references(struct nd_reducer *reducer, struct nd_err
     if (runtime->id != NULL && runtime->id[0] != '\0' && runtime->ort_library != NULL &&
         runtime->ort_library[0] != '\0')
         nd_strbuf_printf(&text, "@%s", runtime->id);
-    char *uri = nd_strbuf_take(&text);
-    enum nd_status status = uri != NULL ? nd_device_parse(uri, &reducer->cpu, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_device_parse("exact", &reducer->exact, err);
-    free(uri);
-    return status;
+    ND_FREED char *uri = nd_strbuf_take(&text);
+    ND_TRY(uri != NULL ? nd_device_parse(uri, &reducer->cpu, err) : nd_fail_memory(err));
+    return nd_device_parse("exact", &reducer->exact, err);
 }
 
 static enum nd_status describe(struct nd_reducer *reducer, struct nd_error *err)
@@ -562,7 +535,7 @@ static enum nd_status work(struct nd_reducer *reducer, struct nd_error *err)
 {
     struct nd_reduction *out = reducer->out;
     bool has_difference = reducer->options->has_difference;
-    unsigned *score = nd_calloc(nd_model_n_nodes(reducer->model), sizeof *score);
+    ND_FREED unsigned *score = nd_calloc(nd_model_n_nodes(reducer->model), sizeof *score);
     enum nd_status status = score != NULL ? ND_OK : nd_fail_memory(err);
     out->end = ND_REDUCTION_REDUCED;
     /* A difference is one from what was recorded; of a failure the whole model comes first, as it may not fail.
@@ -580,7 +553,6 @@ static enum nd_status work(struct nd_reducer *reducer, struct nd_error *err)
         out->end = ND_REDUCTION_WHOLE;
     if (status == ND_OK && has_work && out->n_same > 0)
         status = nd_reducer_finish(reducer, err);
-    free(score);
     return status;
 }
 
@@ -595,9 +567,7 @@ static void deinit(struct nd_reducer *reducer)
     nd_trials_deinit(&reducer->trials);
     nd_device_deinit(&reducer->cpu);
     nd_device_deinit(&reducer->exact);
-    free(reducer->left);
-    free(reducer->folder);
-    free(reducer->staging);
+    ND_FREE_ALL(reducer->left, reducer->folder, reducer->staging);
 }
 
 enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_reduce_options *options,
@@ -605,9 +575,7 @@ enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_red
 {
     struct nd_reduce_options own;
     nd_reduce_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
     struct nd_reducer reducer = {.model = workload->model,
                                  .device = workload->device,
@@ -617,9 +585,8 @@ enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_red
                                  .start_ns = nd_clock_ns()};
     const char *zeros[] = {"zeros"};
     struct nd_probe *default_probe = NULL;
-    if (reducer.out == NULL)
-        return nd_fail_memory(err);
-    status = check_options(options, err);
+    ND_TRY_MEMORY(reducer.out != NULL, err);
+    enum nd_status status = check_options(options, err);
     if (status == ND_OK)
         status = nd_model_check_static(workload->model, err);
     if (status == ND_OK && workload->n_probes == 0) {

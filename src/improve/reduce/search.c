@@ -57,8 +57,7 @@ enum nd_status nd_ddmin(size_t *parts, size_t *n, nd_trial_function test, void *
 {
     struct search search = {.parts = parts, .n = *n, .test = test, .context = context};
     search.candidate = nd_calloc(*n, sizeof *search.candidate);
-    if (search.candidate == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(search.candidate != NULL, err);
     enum nd_status status = ND_OK;
     size_t n_pieces = 2;
     bool is_done = false;
@@ -184,10 +183,9 @@ static bool stands_alone(const struct nd_graph *graph, size_t n)
 static enum nd_status collect(const size_t *group, size_t n_nodes, struct nd_pieces *out, struct nd_error *err)
 {
     out->items = nd_calloc(n_nodes, sizeof *out->items);
-    size_t *piece_of = nd_calloc(n_nodes, sizeof *piece_of), *n_in = nd_calloc(n_nodes, sizeof *n_in);
-    enum nd_status status =
-        out->items != NULL && piece_of != NULL && n_in != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t n = 0; status == ND_OK && n < n_nodes; n++) {
+    ND_FREED size_t *piece_of = nd_calloc(n_nodes, sizeof *piece_of), *n_in = nd_calloc(n_nodes, sizeof *n_in);
+    ND_TRY_MEMORY(out->items != NULL && piece_of != NULL && n_in != NULL, err);
+    for (size_t n = 0; n < n_nodes; n++) {
         if (group[n] == ND_NO_INDEX)
             continue;
         n_in[group[n]]++;
@@ -195,34 +193,28 @@ static enum nd_status collect(const size_t *group, size_t n_nodes, struct nd_pie
         if (group[n] == n)
             piece_of[n] = out->n++;
     }
-    for (size_t n = 0; status == ND_OK && n < n_nodes; n++) {
+    for (size_t n = 0; n < n_nodes; n++) {
         if (group[n] == ND_NO_INDEX)
             continue;
         struct nd_piece *piece = &out->items[piece_of[group[n]]];
         if (piece->nodes == NULL && (piece->nodes = nd_calloc(n_in[group[n]], sizeof *piece->nodes)) == NULL)
-            status = nd_fail_memory(err);
+            return nd_fail_memory(err);
         else
             piece->nodes[piece->n_nodes++] = n;
     }
-    free(piece_of);
-    free(n_in);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_pieces_of_layers(const struct nd_model *model, struct nd_pieces *out, struct nd_error *err)
 {
     const struct nd_graph *graph = &model->graph;
-    size_t *group = NULL;
+    ND_FREED size_t *group = NULL;
     *out = (struct nd_pieces){0};
-    enum nd_status status = nd_layers_assign(graph, &group, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_layers_assign(graph, &group, err));
     for (size_t n = 0; n < graph->n_nodes; n++)
         if (group[n] == ND_NO_INDEX && stands_alone(graph, n))
             group[n] = n;
-    status = collect(group, graph->n_nodes, out, err);
-    free(group);
-    return status;
+    return collect(group, graph->n_nodes, out, err);
 }
 
 /* The same, finer: of the given nodes every operator with the QuantizeLinear right behind it. */
@@ -231,9 +223,8 @@ static enum nd_status nd_pieces_of_operators(const struct nd_model *model, const
 {
     const struct nd_graph *graph = &model->graph;
     *out = (struct nd_pieces){0};
-    size_t *group = nd_calloc(graph->n_nodes, sizeof *group);
-    if (group == NULL)
-        return nd_fail_memory(err);
+    ND_FREED size_t *group = nd_calloc(graph->n_nodes, sizeof *group);
+    ND_TRY_MEMORY(group != NULL, err);
     for (size_t n = 0; n < graph->n_nodes; n++)
         group[n] = ND_NO_INDEX;
     for (size_t i = 0; i < n_nodes; i++)
@@ -249,9 +240,7 @@ static enum nd_status nd_pieces_of_operators(const struct nd_model *model, const
             graph->tensors[source].n_readers == 1)
             group[producer] = nodes[i];
     }
-    enum nd_status status = collect(group, graph->n_nodes, out, err);
-    free(group);
-    return status;
+    return collect(group, graph->n_nodes, out, err);
 }
 
 void nd_pieces_deinit(struct nd_pieces *pieces)
@@ -275,8 +264,7 @@ enum nd_status nd_pieces_nodes(const struct nd_pieces *pieces, const size_t *par
     for (size_t i = 0; i < n_parts; i++)
         n += pieces->items[parts[i]].n_nodes;
     size_t *all = nd_calloc(n, sizeof *all);
-    if (all == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(all != NULL, err);
     n = 0;
     for (size_t i = 0; i < n_parts; i++) {
         const struct nd_piece *piece = &pieces->items[parts[i]];
@@ -420,8 +408,8 @@ static enum nd_status try_guesses(struct nd_reducer *reducer, const unsigned *sc
         if (*is_done)
             keep(reducer, &guesses[i], 1);
     }
-    bool *is_near = nd_calloc(reducer->pieces.n, sizeof *is_near);
-    size_t *parts = nd_calloc(reducer->pieces.n, sizeof *parts);
+    ND_FREED bool *is_near = nd_calloc(reducer->pieces.n, sizeof *is_near);
+    ND_FREED size_t *parts = nd_calloc(reducer->pieces.n, sizeof *parts);
     if (status == ND_OK && (is_near == NULL || parts == NULL))
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n_guesses && i < MAX_NEIGHBOURHOODS && trial == ND_TRIAL_NOT;
@@ -435,8 +423,6 @@ static enum nd_status try_guesses(struct nd_reducer *reducer, const unsigned *sc
         if (status == ND_OK && trial == ND_TRIAL_SAME)
             keep(reducer, parts, n);
     }
-    free(is_near);
-    free(parts);
     return status;
 }
 
@@ -447,8 +433,8 @@ static enum nd_status begin_layers(struct nd_reducer *reducer, struct nd_error *
 {
     const struct nd_graph *graph = &reducer->model->graph;
     enum nd_status status = nd_pieces_of_layers(reducer->model, &reducer->pieces, err);
-    bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes);
-    bool *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
+    ND_FREED bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes);
+    ND_FREED bool *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
     reducer->left = nd_calloc(reducer->pieces.n, sizeof *reducer->left);
     if (status == ND_OK && (nodes == NULL || tensors == NULL || reducer->left == NULL))
         status = nd_fail_memory(err);
@@ -461,8 +447,6 @@ static enum nd_status begin_layers(struct nd_reducer *reducer, struct nd_error *
             nodes[reducer->pieces.items[i].nodes[reducer->pieces.items[i].n_nodes - 1]])
             reducer->left[reducer->n_left++] = i;
     reducer->out->n_layers = reducer->pieces.n;
-    free(nodes);
-    free(tensors);
     return status;
 }
 
@@ -491,9 +475,8 @@ static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *no
     struct nd_smaller_model candidate = {0};
     struct nd_run run = {0};
     struct nd_error problem = {0};
-    char *folder = nd_path_join(reducer->folder, "inside");
-    if (folder == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *folder = nd_path_join(reducer->folder, "inside");
+    ND_TRY_MEMORY(folder != NULL, err);
     const struct nd_model_cut part = {.nodes = nodes, .n_nodes = n_nodes, .is_open = true};
     enum nd_status status = nd_candidate_init(&candidate, reducer, &part, folder, &problem);
     const struct nd_session session = nd_candidate_session(&candidate, &reducer->cpu, "none", "inside.h5");
@@ -508,7 +491,6 @@ static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *no
     nd_run_deinit(&run);
     nd_candidate_deinit(&candidate);
     nd_dir_remove(folder);
-    free(folder);
     return status;
 }
 
@@ -524,8 +506,7 @@ static size_t count_operators(const struct nd_model *model, const size_t *nodes,
 static enum nd_status refine(struct nd_reducer *reducer, struct nd_pieces *finer, struct nd_error *err)
 {
     size_t *left = nd_calloc(finer->n, sizeof *left);
-    if (left == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(left != NULL, err);
     for (size_t i = 0; i < finer->n; i++)
         left[i] = i;
     free(reducer->left);
@@ -540,7 +521,7 @@ static enum nd_status refine(struct nd_reducer *reducer, struct nd_pieces *finer
 
 static enum nd_status search_operators(struct nd_reducer *reducer, struct nd_error *err)
 {
-    struct nd_pieces finer = {0};
+    ND_CLEANUP(nd_pieces_deinit) struct nd_pieces finer = {0};
     size_t *nodes = NULL, n_nodes = 0;
     bool is_minimal = true;
     enum nd_status status =
@@ -557,15 +538,12 @@ static enum nd_status search_operators(struct nd_reducer *reducer, struct nd_err
             status = nd_ddmin(reducer->left, &reducer->n_left, nd_reducer_try, reducer, &is_minimal, err);
         reducer->out->is_minimal = reducer->out->is_minimal && is_minimal;
     }
-    nd_pieces_deinit(&finer);
     free(nodes);
     return status;
 }
 
 enum nd_status nd_reducer_search(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)
 {
-    enum nd_status status = search_layers(reducer, score, err);
-    if (status == ND_OK)
-        status = search_operators(reducer, err);
-    return status;
+    ND_TRY(search_layers(reducer, score, err));
+    return search_operators(reducer, err);
 }

@@ -47,33 +47,27 @@ static enum nd_status capture(const struct nd_sweep_job *job, const struct nd_wo
                               struct nd_capture **out, struct nd_error *failure, struct nd_error *err)
 {
     struct nd_capture_options how;
-    char *path = nd_path_join(job->folder, name);
+    ND_FREED char *path = nd_path_join(job->folder, name);
     nd_capture_options_init(&how);
     how.n_repeats = job->options->n_repeats;
     how.agent = job->options->agent;
     how.is_cancelled = job->options->is_cancelled;
     how.cancel_context = job->options->cancel_context;
-    enum nd_status status =
-        path != NULL ? nd_capture_run_and_open(work, path, &how, out, failure, err) : nd_fail_memory(err);
-    free(path);
-    return status;
+    return path != NULL ? nd_capture_run_and_open(work, path, &how, out, failure, err) : nd_fail_memory(err);
 }
 
 static enum nd_status capture_floats(struct run *run, struct nd_error *err)
 {
     const struct nd_sweep_options *options = run->job->options;
-    struct nd_device reference;
+    ND_CLEANUP(nd_device_deinit) struct nd_device reference = {0};
     struct nd_error failure = {0};
     if (options->float_model == NULL)
         return ND_OK;
-    enum nd_status status = nd_device_parse("float64", &reference, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_device_parse("float64", &reference, err));
     const struct nd_workload work = {options->float_model, &reference, options->probes, options->n_probes};
-    status = capture(run->job, &work, "float.h5", &run->floats, &failure, err);
+    enum nd_status status = capture(run->job, &work, "float.h5", &run->floats, &failure, err);
     if (status == ND_OK && run->floats == NULL)
         status = nd_capture_pass_on(&failure, options->float_model, &reference, err);
-    nd_device_deinit(&reference);
     return status;
 }
 
@@ -134,8 +128,7 @@ static enum nd_status read_differences(const struct nd_comparison *comparison, s
         setting->n_different += differs;
         if (differs && setting->first == NULL) {
             setting->first = nd_strdup(tensor->name);
-            if (setting->first == NULL)
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(setting->first != NULL, err);
         }
         if (!tensor->is_model_output)
             continue;
@@ -166,14 +159,12 @@ static void read_classes(const struct nd_comparison *comparison, size_t device,
 
 static enum nd_status hold_against_floats(const struct run *run, size_t i, struct nd_error *err)
 {
-    struct nd_comparison *comparison = NULL;
+    ND_CLEANUP(nd_comparison_destroy) struct nd_comparison *comparison = NULL;
     if (run->floats == NULL)
         return ND_OK;
-    enum nd_status status = compare(run, run->floats, run->captures[i], "outputs", &comparison, err);
-    if (status == ND_OK)
-        run->job->result->settings[i].sqnr_db = nd_comparison_sqnr_db(comparison, 0);
-    nd_comparison_destroy(&comparison);
-    return status;
+    ND_TRY(compare(run, run->floats, run->captures[i], "outputs", &comparison, err));
+    run->job->result->settings[i].sqnr_db = nd_comparison_sqnr_db(comparison, 0);
+    return ND_OK;
 }
 
 static enum nd_status read_setting(const struct run *run, size_t i, struct nd_error *err)
@@ -245,21 +236,15 @@ const char *const *nd_sweep_defaults(enum nd_device_kind kind)
 /* The URI with one more option. The caller frees it. */
 static char *with_option(const char *uri, const char *option, const char *value)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%c%s=%s", uri, strchr(uri, '?') != NULL ? '&' : '?', option, value);
-    return nd_strbuf_take(&text);
+    return nd_text("%s%c%s=%s", uri, strchr(uri, '?') != NULL ? '&' : '?', option, value);
 }
 
 /* By the name that captures give the option. */
 static enum nd_config_effect effect_of(const char *option)
 {
-    struct nd_strbuf name = {0};
     bool is_ours = strcmp(option, "optimisation") == 0 || strcmp(option, "threads") == 0;
-    nd_strbuf_printf(&name, "runtime.%s%s", is_ours ? "" : "option_", option);
-    char *key = nd_strbuf_take(&name);
-    enum nd_config_effect effect = key != NULL ? nd_config_effect_of(key) : ND_CONFIG_UNKNOWN;
-    free(key);
-    return effect;
+    ND_FREED char *key = nd_text("runtime.%s%s", is_ours ? "" : "option_", option);
+    return key != NULL ? nd_config_effect_of(key) : ND_CONFIG_UNKNOWN;
 }
 
 /* option and value NULL: the device as it is. */
@@ -275,8 +260,7 @@ static enum nd_status add_setting(struct nd_sweep_job *job, const char *option, 
     struct nd_device *devices = realloc(job->devices, (n + 1) * sizeof *devices);
     if (devices != NULL)
         job->devices = devices;
-    if (settings == NULL || devices == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(settings != NULL && devices != NULL, err);
     settings[n] =
         (struct nd_sweep_setting){.option = option != NULL ? nd_strdup(option) : NULL,
                                   .value = value != NULL ? nd_strdup(value) : NULL,
@@ -287,9 +271,7 @@ static enum nd_status add_setting(struct nd_sweep_job *job, const char *option, 
     if (settings[n].uri == NULL ||
         (option != NULL && (settings[n].option == NULL || settings[n].value == NULL)))
         return nd_fail_memory(err);
-    enum nd_status status = nd_device_parse(settings[n].uri, &devices[n], err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_device_parse(settings[n].uri, &devices[n], err));
     job->n_devices = n + 1;
     settings[n].effect = option != NULL ? effect_of(option) : ND_CONFIG_UNKNOWN;
     return ND_OK;
@@ -318,20 +300,18 @@ static enum nd_status add_variation(struct nd_sweep_job *job, const char *variat
 /* Fills result->settings, and parses their devices. */
 static enum nd_status nd_sweep_list(struct nd_sweep_job *job, struct nd_error *err)
 {
-    enum nd_status status = add_setting(job, NULL, NULL, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(add_setting(job, NULL, NULL, err));
     const char *const *defaults = nd_sweep_defaults(job->devices[0].kind);
     if (job->options->n_variations == 0 && defaults[0] == NULL)
         return nd_fail(
             err, ND_E_OPTION_VALUE, job->options->device,
             "no options of '%s' are known to change bits or times; name some: --set OPTION=VALUE,VALUE",
             job->options->device);
-    for (size_t i = 0; i < job->options->n_variations && status == ND_OK; i++)
-        status = add_variation(job, job->options->variations[i], err);
-    for (size_t i = 0; job->options->n_variations == 0 && defaults[i] != NULL && status == ND_OK; i++)
-        status = add_variation(job, defaults[i], err);
-    return status;
+    for (size_t i = 0; i < job->options->n_variations; i++)
+        ND_TRY(add_variation(job, job->options->variations[i], err));
+    for (size_t i = 0; job->options->n_variations == 0 && defaults[i] != NULL; i++)
+        ND_TRY(add_variation(job, defaults[i], err));
+    return ND_OK;
 }
 
 void nd_sweep_options_init_sized(struct nd_sweep_options *options, size_t struct_size)
@@ -346,17 +326,10 @@ void nd_sweep_destroy(struct nd_sweep **sweep)
     if (old == NULL)
         return;
     for (size_t i = 0; i < old->n_settings; i++) {
-        free(old->settings[i].option);
-        free(old->settings[i].value);
-        free(old->settings[i].uri);
-        free(old->settings[i].failure);
-        free(old->settings[i].first);
+        ND_FREE_ALL(old->settings[i].option, old->settings[i].value, old->settings[i].uri,
+                    old->settings[i].failure, old->settings[i].first);
     }
-    free(old->settings);
-    free(old->model);
-    free(old->device);
-    free(old->environment);
-    free(old);
+    ND_FREE_ALL(old->settings, old->model, old->device, old->environment, old);
     *sweep = NULL;
 }
 
@@ -366,15 +339,12 @@ static enum nd_status sweep(struct nd_sweep_job *job, struct nd_error *err)
     result->struct_size = sizeof *result;
     for (size_t p = 0; p < job->options->n_probes; p++)
         result->n_samples += job->options->probes[p]->n_samples;
-    enum nd_status status = nd_sweep_list(job, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_sweep_list(job, err));
     result->model = nd_strdup(nd_model_path(job->model));
     result->device = nd_strdup(job->devices[0].label);
-    if (result->model == NULL || result->device == NULL)
-        return nd_fail_memory(err);
-    status = nd_dir_make_temporary(&job->folder, err);
-    return status == ND_OK ? nd_sweep_run(job, err) : status;
+    ND_TRY_MEMORY(result->model != NULL && result->device != NULL, err);
+    ND_TRY(nd_dir_make_temporary(&job->folder, err));
+    return nd_sweep_run(job, err);
 }
 
 enum nd_status nd_sweep(const struct nd_model *model, const struct nd_sweep_options *options,
@@ -382,17 +352,13 @@ enum nd_status nd_sweep(const struct nd_model *model, const struct nd_sweep_opti
 {
     struct nd_sweep_options own;
     nd_sweep_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK && (own.device == NULL || own.n_probes == 0))
-        status = nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a device and inputs are needed");
-    if (status == ND_OK)
-        status = nd_model_check_static(model, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    if (own.device == NULL || own.n_probes == 0)
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a device and inputs are needed");
+    ND_TRY(nd_model_check_static(model, err));
     struct nd_sweep_job job = {.options = &own, .model = model, .result = nd_calloc(1, sizeof *job.result)};
-    if (job.result == NULL)
-        return nd_fail_memory(err);
-    status = sweep(&job, err);
+    ND_TRY_MEMORY(job.result != NULL, err);
+    enum nd_status status = sweep(&job, err);
     if (status == ND_OK) {
         *out = job.result;
         job.result = NULL;
@@ -401,8 +367,7 @@ enum nd_status nd_sweep(const struct nd_model *model, const struct nd_sweep_opti
         nd_device_deinit(&job.devices[d]);
     if (job.folder != NULL)
         nd_dir_remove(job.folder);
-    free(job.devices);
-    free(job.folder);
+    ND_FREE_ALL(job.devices, job.folder);
     nd_sweep_destroy(&job.result);
     return status;
 }

@@ -75,7 +75,7 @@ static enum nd_status nd_patterns_make(const struct nd_rights *in, struct nd_pat
 {
     struct nd_patterns made = {.width = in->n_devices + 2};
     size_t stride = row_bytes(made.width), n_rows = 0;
-    unsigned char *rows = nd_calloc(in->n_samples + 1, stride);
+    ND_FREED unsigned char *rows = nd_calloc(in->n_samples + 1, stride);
     for (size_t i = 0; i < in->n_samples && rows != NULL; i++) {
         unsigned char *row = rows + n_rows * stride;
         uint32_t sample = (uint32_t)i;
@@ -95,15 +95,12 @@ static enum nd_status nd_patterns_make(const struct nd_rights *in, struct nd_pat
         number(rows, n_rows, &made);
         *out = made;
     }
-    free(rows);
     return status;
 }
 
 static void nd_patterns_deinit(struct nd_patterns *patterns)
 {
-    free(patterns->bits);
-    free(patterns->of_sample);
-    free(patterns->counts);
+    ND_FREE_ALL(patterns->bits, patterns->of_sample, patterns->counts);
     *patterns = (struct nd_patterns){0};
 }
 
@@ -235,19 +232,17 @@ static enum nd_status prepare(struct work *w, struct nd_error *err)
     for (enum family f = PAIRS; f < N_FAMILIES; f++)
         w->first[f + 1] = w->first[f] + size_of_family(w->in, f);
     w->n_contrasts = w->first[N_FAMILIES];
-    enum nd_status status = nd_patterns_make(w->in, &w->patterns, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_patterns_make(w->in, &w->patterns, err));
     size_t n_values;
-    if (!nd_size_mul(w->patterns.n, w->n_contrasts, &n_values))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(w->patterns.n, w->n_contrasts, &n_values), err);
     w->values = nd_calloc(n_values, sizeof *w->values);
     w->means = nd_calloc(w->n_contrasts, sizeof *w->means);
     w->errors = nd_calloc(w->n_contrasts, sizeof *w->errors);
     w->counts = nd_calloc(w->patterns.n, sizeof *w->counts);
     w->draws = nd_calloc((size_t)N_FAMILIES * ND_DRAWS, sizeof *w->draws);
-    if (w->values == NULL || w->means == NULL || w->errors == NULL || w->counts == NULL || w->draws == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->values != NULL && w->means != NULL && w->errors != NULL && w->counts != NULL &&
+                      w->draws != NULL,
+                  err);
     for (size_t p = 0; p < w->patterns.n; p++)
         fill_values(w, p);
     for (size_t c = 0; c < w->n_contrasts; c++)
@@ -258,11 +253,7 @@ static enum nd_status prepare(struct work *w, struct nd_error *err)
 static void deinit(struct work *w)
 {
     nd_patterns_deinit(&w->patterns);
-    free(w->values);
-    free(w->means);
-    free(w->errors);
-    free(w->counts);
-    free(w->draws);
+    ND_FREE_ALL(w->values, w->means, w->errors, w->counts, w->draws);
 }
 
 /* The mean as it is, in the interval around the shrunk one. */
@@ -337,8 +328,7 @@ enum nd_status nd_spread_measure(const struct nd_rights *in, const struct nd_spr
     struct work w = {.in = in, .options = options};
     enum nd_status status = ND_OK;
     made.own = nd_calloc(in->n_devices, sizeof *made.own);
-    if (made.own == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made.own != NULL, err);
     for (size_t d = 0; d < in->n_devices; d++)
         made.own[d] = nothing_known(-1);
     if (in->n_samples > 0 && in->n_devices > 0) {
@@ -472,8 +462,8 @@ enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, do
     if (in->n_devices > 0 && !nd_size_mul(in->n_devices, in->n_devices - 1, &n_ordered))
         return nd_fail_memory(err);
     changes.n_pairs = n_ordered / 2;
-    double *n_pairs_differing = nd_calloc(in->n_samples, sizeof *n_pairs_differing),
-           *draws = nd_calloc(ND_DRAWS, sizeof *draws);
+    ND_FREED double *n_pairs_differing = nd_calloc(in->n_samples, sizeof *n_pairs_differing),
+                    *draws = nd_calloc(ND_DRAWS, sizeof *draws);
     changes.pairs = nd_calloc(changes.n_pairs, sizeof *changes.pairs);
     enum nd_status status = ND_OK;
     if (n_pairs_differing == NULL || draws == NULL || changes.pairs == NULL) {
@@ -484,8 +474,6 @@ enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, do
         mean_of(n_pairs_differing, confidence, seed, draws, &changes);
         *out = changes;
     }
-    free(n_pairs_differing);
-    free(draws);
     return status;
 }
 
@@ -567,9 +555,8 @@ static void fill_rights(const int64_t *labels, const int64_t *classes, size_t n,
 static enum nd_status measure_spread(struct nd_accuracy_study *study, size_t n_labelled, double confidence,
                                      double margin, struct nd_error *err)
 {
-    unsigned char *rights = nd_calloc((study->n_devices + 2) * n_labelled, 1);
-    if (rights == NULL)
-        return nd_fail_memory(err);
+    ND_FREED unsigned char *rights = nd_calloc((study->n_devices + 2) * n_labelled, 1);
+    ND_TRY_MEMORY(rights != NULL, err);
     unsigned char *reference = rights + study->n_devices * n_labelled, *quantised = reference + n_labelled;
     for (size_t d = 0; d < study->n_devices; d++)
         fill_rights(study->labels, study->classes[d], study->n_samples, rights + d * n_labelled);
@@ -583,9 +570,7 @@ static enum nd_status measure_spread(struct nd_accuracy_study *study, size_t n_l
                                  .reference = study->reference != NULL ? reference : NULL,
                                  .quantised = study->quantised != NULL ? quantised : NULL};
     const struct nd_spread_options options = {.confidence = confidence, .margin = margin, .seed = SEED};
-    enum nd_status status = nd_spread_measure(&in, &options, &study->spread, err);
-    free(rights);
-    return status;
+    return nd_spread_measure(&in, &options, &study->spread, err);
 }
 
 enum nd_status nd_accuracy_study_measure(struct nd_accuracy_study *study, double confidence, double margin,
@@ -594,18 +579,16 @@ enum nd_status nd_accuracy_study_measure(struct nd_accuracy_study *study, double
     size_t n = study->n_samples, n_labelled = 0;
     for (size_t i = 0; i < n; i++)
         n_labelled += study->labels[i] >= 0;
-    int64_t *classes = nd_calloc((study->n_devices + 1) * n_labelled, sizeof *classes);
-    if (classes == NULL)
-        return nd_fail_memory(err);
+    ND_FREED int64_t *classes = nd_calloc((study->n_devices + 1) * n_labelled, sizeof *classes);
+    ND_TRY_MEMORY(classes != NULL, err);
     for (size_t d = 0; d < study->n_devices; d++)
         pack(study->labels, study->classes[d], n, classes + d * n_labelled);
     int64_t *truth = classes + study->n_devices * n_labelled;
     pack(study->labels, study->labels, n, truth);
     const struct nd_predictions in = {
         .n_devices = study->n_devices, .n_samples = n_labelled, .classes = classes, .truth = truth};
-    enum nd_status status = nd_prediction_changes_measure(&in, confidence, SEED, &study->changes, err);
-    free(classes);
-    return status == ND_OK ? measure_spread(study, n_labelled, confidence, margin, err) : status;
+    ND_TRY(nd_prediction_changes_measure(&in, confidence, SEED, &study->changes, err));
+    return measure_spread(study, n_labelled, confidence, margin, err);
 }
 
 const int64_t *nd_accuracy_study_classes(const struct nd_accuracy_study *study, size_t device)
@@ -620,10 +603,7 @@ void nd_accuracy_study_deinit(struct nd_accuracy_study *study)
 {
     for (size_t d = 0; study->classes != NULL && d < study->n_devices; d++)
         free(study->classes[d]);
-    free(study->classes);
-    free(study->devices);
-    free(study->quantised);
-    free(study->reference);
+    ND_FREE_ALL(study->classes, study->devices, study->quantised, study->reference);
     nd_prediction_changes_deinit(&study->changes);
     nd_spread_deinit(&study->spread);
     *study = (struct nd_accuracy_study){0};
@@ -663,22 +643,19 @@ static enum nd_status look_at(const struct nd_capture *capture, size_t probe, si
 {
     const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
     size_t n_elems = 0;
-    int64_t *classes = NULL;
+    ND_FREED int64_t *classes = NULL;
     bool is_float = nd_dtype_is_float(tensor->dtype);
     if (!tensor->is_model_output || !nd_capture_has_outputs(capture, probe, e) || tensor->shape.rank < 0 ||
         nd_shape_n_elems(&tensor->shape, &n_elems, NULL) != ND_OK || n_elems == 0 ||
         (!is_float && (found->labels == NULL || n_elems < 2)))
         return ND_OK;
-    enum nd_status status = nd_top1_read(capture, probe, e, &classes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_top1_read(capture, probe, e, &classes, err));
     if (is_float && found->nan == NULL && found->n_samples > 0 && !has_number(classes, found->n_samples))
         found->nan = tensor->name;
     if (found->labels != NULL && n_elems >= 2) {
         found->classifier = found->classifier != NULL ? found->classifier : tensor->name;
         count_right_samples(found, classes);
     }
-    free(classes);
     return ND_OK;
 }
 
@@ -689,11 +666,10 @@ static enum nd_status tell(const struct found *found, char **why, struct nd_erro
     if (found->nan != NULL)
         nd_strbuf_printf(&text, "every value of '%s' with '%s' is NaN", found->nan, found->probe);
     else if (found->classifier != NULL && found->n_right == 0 && found->n_labelled >= ND_BROKEN_MIN_SAMPLES)
-        nd_strbuf_printf(
-            &text,
-            "not one of the %zu labelled samples of '%s' is right at '%s': the inputs, the labels or "
-            "the run are wrong",
-            found->n_labelled, found->probe, found->classifier);
+        nd_strbuf_printf(&text,
+                         "not one of the %zu labelled samples of '%s' is right at '%s': the inputs, the labels "
+                         "or the run are wrong",
+                         found->n_labelled, found->probe, found->classifier);
     if (text.len == 0 && !text.failed)
         return ND_OK;
     *why = nd_strbuf_take(&text);
@@ -702,17 +678,15 @@ static enum nd_status tell(const struct found *found, char **why, struct nd_erro
 
 enum nd_status nd_broken_find(const struct nd_capture *capture, char **why, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     *why = NULL;
-    for (size_t p = 0; status == ND_OK && *why == NULL && p < nd_capture_n_probes(capture); p++) {
+    for (size_t p = 0; *why == NULL && p < nd_capture_n_probes(capture); p++) {
         const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
         struct found found = {.probe = probe->name, .labels = probe->labels, .n_samples = probe->n_samples};
-        for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(capture); e++)
-            status = look_at(capture, p, e, &found, err);
-        if (status == ND_OK)
-            status = tell(&found, why, err);
+        for (size_t e = 0; e < nd_capture_n_tensors(capture); e++)
+            ND_TRY(look_at(capture, p, e, &found, err));
+        ND_TRY(tell(&found, why, err));
     }
-    return status;
+    return ND_OK;
 }
 
 bool nd_broken_has_fell_back(size_t before, size_t now, size_t n)

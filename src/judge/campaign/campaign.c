@@ -118,18 +118,12 @@ static enum nd_status add_uri(struct nd_campaign_reading *reading, const yaml_no
     static const char emulated[] = "emu:";
     if (strncmp(uri, emulated, strlen(emulated)) != 0 || !nd_ends_with(uri, ".yaml"))
         return add_phones(reading, node, uri, prepared);
-    char *path = nd_strdup(uri + strlen(emulated));
-    struct nd_strbuf text = {0};
-    char *relocated = NULL;
+    ND_FREED char *path = nd_strdup(uri + strlen(emulated));
+    ND_FREED char *relocated = NULL;
     if (path != NULL && nd_campaign_relocate(reading->folder, &path)) {
-        nd_strbuf_printf(&text, "%s%s", emulated, path);
-        relocated = nd_strbuf_take(&text);
+        relocated = nd_text("%s%s", emulated, path);
     }
-    enum nd_status status =
-        relocated != NULL ? add_device(reading, node, relocated, prepared) : nd_fail_memory(reading->err);
-    free(path);
-    free(relocated);
-    return status;
+    return relocated != NULL ? add_device(reading, node, relocated, prepared) : nd_fail_memory(reading->err);
 }
 
 static enum nd_status add_combination(struct nd_campaign_reading *reading, const yaml_node_t *node,
@@ -143,23 +137,19 @@ static enum nd_status add_combination(struct nd_campaign_reading *reading, const
         nd_strbuf_printf(&uri, "@%s", raw->runtimes.items[at[1]]);
     if (raw->options.n > 0 && strcmp(raw->options.items[at[2]], "none") != 0)
         nd_strbuf_printf(&uri, "?%s", raw->options.items[at[2]]);
-    char *text = nd_strbuf_take(&uri);
-    enum nd_status status =
-        text != NULL ? add_device(reading, node, text, raw->prepared) : nd_fail_memory(reading->err);
-    free(text);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(&uri);
+    return text != NULL ? add_device(reading, node, text, raw->prepared) : nd_fail_memory(reading->err);
 }
 
 static enum nd_status add_combinations(struct nd_campaign_reading *reading, const yaml_node_t *node,
                                        const struct raw_devices *raw)
 {
-    enum nd_status status = ND_OK;
     size_t at[3];
-    for (at[0] = 0; status == ND_OK && at[0] < raw->chipsets.n; at[0]++)
-        for (at[1] = 0; status == ND_OK && (at[1] == 0 || at[1] < raw->runtimes.n); at[1]++)
-            for (at[2] = 0; status == ND_OK && (at[2] == 0 || at[2] < raw->options.n); at[2]++)
-                status = add_combination(reading, node, raw, at);
-    return status;
+    for (at[0] = 0; at[0] < raw->chipsets.n; at[0]++)
+        for (at[1] = 0; at[1] == 0 || at[1] < raw->runtimes.n; at[1]++)
+            for (at[2] = 0; at[2] == 0 || at[2] < raw->options.n; at[2]++)
+                ND_TRY(add_combination(reading, node, raw, at));
+    return ND_OK;
 }
 
 static enum nd_status read_device_mapping(struct nd_campaign_reading *reading, const yaml_node_t *node)
@@ -217,20 +207,15 @@ struct raw_campaign {
 
 static void device_deinit(struct nd_campaign_device *device)
 {
-    for (size_t i = 0; i < device->n_prepared; i++) {
-        free(device->prepared[i].model);
-        free(device->prepared[i].path);
-    }
-    free(device->prepared);
-    free(device->uri);
+    for (size_t i = 0; i < device->n_prepared; i++)
+        ND_FREE_ALL(device->prepared[i].model, device->prepared[i].path);
+    ND_FREE_ALL(device->prepared, device->uri);
     *device = (struct nd_campaign_device){0};
 }
 
 static void model_deinit(struct nd_campaign_model *model)
 {
-    free(model->name);
-    free(model->quantised);
-    free(model->float_model);
+    ND_FREE_ALL(model->name, model->quantised, model->float_model);
     nd_texts_deinit(&model->probes);
     nd_texts_deinit(&model->dims);
 }
@@ -241,14 +226,9 @@ void nd_campaign_deinit(struct nd_campaign *campaign)
         model_deinit(&campaign->models[i]);
     for (size_t i = 0; i < campaign->n_devices; i++)
         device_deinit(&campaign->devices[i]);
-    free(campaign->models);
-    free(campaign->devices);
+    ND_FREE_ALL(campaign->models, campaign->devices);
     nd_policy_deinit(&campaign->policy);
-    free(campaign->path);
-    free(campaign->name);
-    free(campaign->output);
-    free(campaign->tensors);
-    free(campaign->reference);
+    ND_FREE_ALL(campaign->path, campaign->name, campaign->output, campaign->tensors, campaign->reference);
     *campaign = (struct nd_campaign){0};
 }
 
@@ -272,7 +252,7 @@ static bool relocate_probe(const char *folder, char **spec)
         return true;
     char *second = strstr(equals, labels);
     char *path = strndup(equals + 1, second != NULL ? (size_t)(second - equals - 1) : strlen(equals + 1));
-    char *label_path = second != NULL ? nd_strdup(second + strlen(labels)) : NULL;
+    ND_FREED char *label_path = second != NULL ? nd_strdup(second + strlen(labels)) : NULL;
     struct nd_strbuf out = {0};
     bool is_good = path != NULL && nd_campaign_relocate(folder, &path);
     if (is_good && second != NULL)
@@ -284,7 +264,6 @@ static bool relocate_probe(const char *folder, char **spec)
         *spec = nd_strbuf_take(&out);
     }
     free(path);
-    free(label_path);
     return is_good && *spec != NULL;
 }
 
@@ -328,11 +307,8 @@ static enum nd_status read_model(struct nd_campaign_reading *reading, const yaml
 #undef AT_of_campaign
     };
     struct nd_campaign_model *model = &reading->campaign->models[i];
-    enum nd_status status =
-        nd_yaml_map(&reading->yaml, node, &(struct nd_yaml_kind){"a model", keys, COUNT_of_campaign(keys)},
-                    model, reading->err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_yaml_map(&reading->yaml, node, &(struct nd_yaml_kind){"a model", keys, COUNT_of_campaign(keys)},
+                       model, reading->err));
     if (model->name == NULL)
         model->name = name_of_file(model->quantised);
     bool is_good = model->name != NULL && nd_campaign_relocate(reading->folder, &model->quantised) &&
@@ -345,16 +321,14 @@ static enum nd_status read_model(struct nd_campaign_reading *reading, const yaml
 static enum nd_status read_models(struct nd_campaign_reading *reading, const yaml_node_t *list)
 {
     size_t n;
-    enum nd_status status = nd_yaml_list(&reading->yaml, list, "models", &n, reading->err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_yaml_list(&reading->yaml, list, "models", &n, reading->err));
     reading->campaign->models = nd_calloc(n, sizeof *reading->campaign->models);
     if (reading->campaign->models == NULL)
         return nd_fail_memory(reading->err);
     reading->campaign->n_models = n;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = read_model(reading, nd_yaml_item(&reading->yaml, list, i), i);
-    return status;
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(read_model(reading, nd_yaml_item(&reading->yaml, list, i), i));
+    return ND_OK;
 }
 
 /* ---- all of it ---- */
@@ -450,8 +424,7 @@ enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd
     if (status == ND_OK)
         status = read_root(&reading, without_policy);
     nd_yaml_deinit(&reading.yaml);
-    free(bytes);
-    free(folder);
+    ND_FREE_ALL(bytes, folder);
     if (status != ND_OK)
         nd_campaign_deinit(&campaign);
     else

@@ -1,9 +1,9 @@
 /* Files of a campaign that are made once, and made again when what they were made from has changed. */
 #include "judge/campaign/keyed.h"
+#include "core/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,9 +21,7 @@ enum {
 
 static char *key_path(const char *path)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s.key", path);
-    return nd_strbuf_take(&text);
+    return nd_text("%s.key", path);
 }
 
 bool nd_keyed_is_missing(const char *path)
@@ -34,7 +32,7 @@ bool nd_keyed_is_missing(const char *path)
 static enum nd_status look(const char *path, const char *beside, const char *key, struct nd_keyed *out,
                            struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes;
     if (nd_keyed_is_missing(path) || nd_keyed_is_missing(beside))
         return ND_OK;
@@ -44,17 +42,14 @@ static enum nd_status look(const char *path, const char *beside, const char *key
         out->is_current = status == ND_OK && strncmp((const char *)bytes + 65, out->sha256, 64) == 0;
         out->is_final = out->is_current && n_bytes == KEY_BYTES;
     }
-    free(bytes);
     return status;
 }
 
 enum nd_status nd_keyed_look(const char *path, const char *key, struct nd_keyed *out, struct nd_error *err)
 {
     *out = (struct nd_keyed){0};
-    char *beside = key_path(path);
-    enum nd_status status = beside != NULL ? look(path, beside, key, out, err) : nd_fail_memory(err);
-    free(beside);
-    return status;
+    ND_FREED char *beside = key_path(path);
+    return beside != NULL ? look(path, beside, key, out, err) : nd_fail_memory(err);
 }
 
 enum nd_status nd_keyed_write(const char *path, const char *key, const char *sha256, bool is_final,
@@ -62,8 +57,6 @@ enum nd_status nd_keyed_write(const char *path, const char *key, const char *sha
 {
     char text[KEY_BYTES + sizeof AGAIN];
     int n = snprintf(text, sizeof text, "%s\n%s\n%s", key, sha256, is_final ? "" : AGAIN);
-    char *beside = key_path(path);
-    enum nd_status status = beside != NULL ? nd_file_put(beside, text, (size_t)n, err) : nd_fail_memory(err);
-    free(beside);
-    return status;
+    ND_FREED char *beside = key_path(path);
+    return beside != NULL ? nd_file_put(beside, text, (size_t)n, err) : nd_fail_memory(err);
 }

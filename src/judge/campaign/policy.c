@@ -103,11 +103,7 @@ static void rule_deinit(struct nd_policy_rule *rule)
                                       &rule->allow};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         nd_texts_deinit(lists[i]);
-    free(rule->to);
-    free(rule->metric);
-    free(rule->reason);
-    free(rule->owner);
-    free(rule->until);
+    ND_FREE_ALL(rule->to, rule->metric, rule->reason, rule->owner, rule->until);
     *rule = (struct nd_policy_rule){0};
 }
 
@@ -242,8 +238,7 @@ static enum nd_status read_rule(struct nd_yaml *yaml, const yaml_node_t *node,
         status = check_bounds(yaml, &raw.rule, err);
     if (status == ND_OK)
         status = check_loosening(yaml, &raw.rule, err);
-    free(raw.gate);
-    free(raw.reference);
+    ND_FREE_ALL(raw.gate, raw.reference);
     *out = raw.rule;
     return status;
 }
@@ -253,16 +248,13 @@ enum nd_status nd_policy_read(struct nd_yaml *yaml, const yaml_node_t *node,
                               struct nd_error *err)
 {
     size_t n;
-    enum nd_status status = nd_yaml_list(yaml, node, "policy", &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_yaml_list(yaml, node, "policy", &n, err));
     out->rules = nd_calloc(n, sizeof *out->rules);
-    if (out->rules == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->rules != NULL, err);
     out->n = n;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = read_rule(yaml, nd_yaml_item(yaml, node, i), defaults, &out->rules[i], err);
-    return status;
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(read_rule(yaml, nd_yaml_item(yaml, node, i), defaults, &out->rules[i], err));
+    return ND_OK;
 }
 
 void nd_policy_deinit(struct nd_policy *policy)
@@ -489,19 +481,15 @@ static enum nd_status fail_at(const struct walk *walk, const struct nd_policy_ru
 static enum nd_status fail_loosening(const struct walk *walk, const struct nd_policy_rule *earlier,
                                      const struct nd_policy_rule *later, const struct nd_policy_cell *cell)
 {
-    char *was = nd_policy_describe(earlier), *is = nd_policy_describe(later);
+    ND_FREED char *was = nd_policy_describe(earlier), *is = nd_policy_describe(later);
     bool has_tensor = nd_policy_has_tensors(later->gate);
-    enum nd_status status =
-        nd_fail(walk->err, ND_E_CAMPAIGN_POLICY, walk->path,
-                "%s:%zu:%zu: '%s' contradicts '%s' of line %zu for device '%s'%s%s%s of model '%s'; a later, "
-                "looser gate "
-                "must carry reason, owner and until",
-                walk->path, later->mark.line + 1, later->mark.column + 1, is != NULL ? is : "?",
-                was != NULL ? was : "?", earlier->mark.line + 1, cell->device, has_tensor ? ", tensor '" : "",
-                has_tensor ? cell->tensor->name : "", has_tensor ? "'" : "", cell->model);
-    free(was);
-    free(is);
-    return status;
+    return nd_fail(walk->err, ND_E_CAMPAIGN_POLICY, walk->path,
+                   "%s:%zu:%zu: '%s' contradicts '%s' of line %zu for device '%s'%s%s%s of model '%s'; a "
+                   "later, looser gate must carry reason, owner and until",
+                   walk->path, later->mark.line + 1, later->mark.column + 1, is != NULL ? is : "?",
+                   was != NULL ? was : "?", earlier->mark.line + 1, cell->device,
+                   has_tensor ? ", tensor '" : "", has_tensor ? cell->tensor->name : "", has_tensor ? "'" : "",
+                   cell->model);
 }
 
 static enum nd_status check_cell(const struct walk *walk, size_t r, const struct nd_policy_cell *cell,
@@ -522,17 +510,16 @@ static enum nd_status check_model(const struct walk *walk, size_t r, const struc
 {
     const struct nd_policy_rule *rule = &walk->policy->rules[r];
     size_t n_tensors = nd_policy_has_tensors(rule->gate) ? model->n_tensors : 1;
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; status == ND_OK && d < walk->scope->n_devices; d++)
-        for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
-            for (size_t e = 0; status == ND_OK && e < n_tensors; e++) {
+    for (size_t d = 0; d < walk->scope->n_devices; d++)
+        for (size_t p = 0; p < model->n_probes; p++)
+            for (size_t e = 0; e < n_tensors; e++) {
                 const struct nd_policy_cell cell = {.model = model->name,
                                                     .device = walk->scope->devices[d],
                                                     .tensor = &model->tensors[e],
                                                     .probe = &model->probes[p]};
-                status = check_cell(walk, r, &cell, is_covered);
+                ND_TRY(check_cell(walk, r, &cell, is_covered));
             }
-    return status;
+    return ND_OK;
 }
 
 /* ---- patterns ---- */
@@ -614,32 +601,28 @@ enum nd_status nd_policy_check(const struct nd_policy *policy, const struct nd_s
                                struct nd_error *err)
 {
     const struct walk walk = {.policy = policy, .scope = scope, .path = path, .err = err};
-    enum nd_status status = ND_OK;
-    for (size_t r = 0; status == ND_OK && r < policy->n; r++) {
+    for (size_t r = 0; r < policy->n; r++) {
         const struct nd_policy_rule *rule = &policy->rules[r];
         bool is_covered = false;
-        status = check_patterns(&walk, rule);
-        if (status == ND_OK)
-            status = check_reference(&walk, rule);
-        for (size_t m = 0; status == ND_OK && m < scope->n_models; m++) {
+        ND_TRY(check_patterns(&walk, rule));
+        ND_TRY(check_reference(&walk, rule));
+        for (size_t m = 0; m < scope->n_models; m++) {
             bool is_here = false;
-            status = check_model(&walk, r, &scope->models[m], &is_here);
+            ND_TRY(check_model(&walk, r, &scope->models[m], &is_here));
             is_covered = is_covered || is_here;
-            if (status == ND_OK && is_here && strcmp(rule->to, ND_REFERENCE_FLOAT) == 0 &&
-                !scope->models[m].has_float)
-                status = fail_at(&walk, rule, "needs the float model, which is not given for model",
-                                 scope->models[m].name);
+            if (is_here && strcmp(rule->to, ND_REFERENCE_FLOAT) == 0 && !scope->models[m].has_float)
+                ND_TRY(fail_at(&walk, rule, "needs the float model, which is not given for model",
+                               scope->models[m].name));
         }
-        if (status == ND_OK && !is_covered)
-            status =
-                fail_at(&walk, rule,
-                        rule->gate == ND_POLICY_ACCURACY
-                            ? "matches nothing: no probe with labels at an output that it names"
-                        : rule->gate == ND_POLICY_TARGET
-                            ? "matches nothing: no probe with a target ('target:OUTPUT') of an output that "
-                              "it names"
-                            : "matches nothing",
-                        NULL);
+        if (!is_covered)
+            ND_TRY(fail_at(
+                &walk, rule,
+                rule->gate == ND_POLICY_ACCURACY
+                    ? "matches nothing: no probe with labels at an output that it names"
+                : rule->gate == ND_POLICY_TARGET
+                    ? "matches nothing: no probe with a target ('target:OUTPUT') of an output that it names"
+                    : "matches nothing",
+                NULL));
     }
-    return status;
+    return ND_OK;
 }

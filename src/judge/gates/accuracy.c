@@ -1,6 +1,5 @@
 /* Accuracies of every device, against the float model and against the quantised reference. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
@@ -77,11 +76,10 @@ static enum nd_status find_fall(const struct nd_qualification *q, const struct n
             return ND_OK;
         }
         if (text.len == 0)
-            nd_strbuf_printf(
-                &text,
-                "%zu of %zu samples of '%s' are right at '%s', and %zu were last time with the same "
-                "model; if that is as it should be, --force accepts it",
-                now, n, study->probe, study->tensor, before);
+            nd_strbuf_printf(&text,
+                             "%zu of %zu samples of '%s' are right at '%s', and %zu were last time with the "
+                             "same model; if that is as it should be, --force accepts it",
+                             now, n, study->probe, study->tensor, before);
     }
     if (text.len == 0 && !text.failed)
         return ND_OK;
@@ -101,16 +99,15 @@ static bool is_reference(const struct nd_qualification *q, const struct nd_quali
 enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qualify_model *model,
                                       struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t c = 0; status == ND_OK && c < model->n_cells; c++) {
+    for (size_t c = 0; c < model->n_cells; c++) {
         struct nd_qualify_cell *cell = &model->cells[c];
         if (cell->failure != NULL || !is_reference(q, model, c))
             continue;
-        status = nd_broken_find(cell->capture, &cell->broken, err);
-        if (status == ND_OK && cell->broken == NULL)
-            status = find_fall(q, model, cell, c, err);
+        ND_TRY(nd_broken_find(cell->capture, &cell->broken, err));
+        if (cell->broken == NULL)
+            ND_TRY(find_fall(q, model, cell, c, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The samples that each cell has right, for the next time. */
@@ -151,14 +148,13 @@ static enum nd_status read_classes(const struct nd_qualify_cell *cell, const cha
 static enum nd_status read_references(const struct nd_qualify_model *model, struct nd_accuracy_study *study,
                                       struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (model->quantised != SIZE_MAX)
-        status = read_classes(&model->cells[model->quantised], study->probe, study->tensor, study->n_samples,
-                              &study->quantised, err);
-    if (status == ND_OK && model->float64 != SIZE_MAX)
-        status = read_classes(&model->cells[model->float64], study->probe, study->tensor, study->n_samples,
-                              &study->reference, err);
-    return status;
+        ND_TRY(read_classes(&model->cells[model->quantised], study->probe, study->tensor, study->n_samples,
+                            &study->quantised, err));
+    if (model->float64 != SIZE_MAX)
+        ND_TRY(read_classes(&model->cells[model->float64], study->probe, study->tensor, study->n_samples,
+                            &study->reference, err));
+    return ND_OK;
 }
 
 static enum nd_status read_study(const struct nd_qualification *q, struct nd_qualify_model *model,
@@ -169,8 +165,7 @@ static enum nd_status read_study(const struct nd_qualification *q, struct nd_qua
         .probe = probe->name, .tensor = tensor, .n_samples = probe->n_samples, .labels = probe->labels};
     study->devices = nd_calloc(q->n_devices, sizeof *study->devices);
     study->classes = nd_calloc(q->n_devices, sizeof *study->classes);
-    if (study->devices == NULL || study->classes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(study->devices != NULL && study->classes != NULL, err);
     enum nd_status status = ND_OK;
     for (size_t d = 0; status == ND_OK && d < q->n_devices; d++) {
         int64_t *classes = NULL;
@@ -189,15 +184,13 @@ static enum nd_status read_study(const struct nd_qualification *q, struct nd_qua
 enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     model->studies = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->studies);
-    if (model->studies == NULL)
-        return nd_fail_memory(err);
-    for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
-        for (size_t e = 0; status == ND_OK && e < model->n_tensors; e++)
+    ND_TRY_MEMORY(model->studies != NULL, err);
+    for (size_t p = 0; p < model->n_probes; p++)
+        for (size_t e = 0; e < model->n_tensors; e++)
             if (model->probes[p]->labels != NULL && model->tensors[e].is_output)
-                status = read_study(q, model, model->probes[p], model->tensors[e].name, err);
-    return status;
+                ND_TRY(read_study(q, model, model->probes[p], model->tensors[e].name, err));
+    return ND_OK;
 }
 
 /* ---- telling ---- */
@@ -317,7 +310,7 @@ static void add_reference(const struct nd_qualification *q, const struct nd_qual
                           const struct nd_accuracy_study *study, const struct reference *reference,
                           struct nd_qualified_study *out)
 {
-    double *p = nd_calloc(study->n_devices, sizeof *p);
+    ND_FREED double *p = nd_calloc(study->n_devices, sizeof *p);
     for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
         struct nd_qualified_pairs *pairs = &out->devices.items[d];
         add_pair(q, model, study, d, reference, pairs);
@@ -329,7 +322,6 @@ static void add_reference(const struct nd_qualification *q, const struct nd_qual
         struct nd_qualified_pairs *pairs = &out->devices.items[d];
         pairs->against.items[pairs->against.n - 1].p_value_holm = p[d];
     }
-    free(p);
 }
 
 static void fill_devices(const struct nd_qualification *q, const struct nd_qualify_model *model,

@@ -96,10 +96,10 @@ enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const 
     nd_qualify_find_fallback(cell, &none, &found);
     if (found.n_fell_back == 0)
         return ND_OK;
-    nd_strbuf_printf(&text,
-                     "placement: node '%s' (%s) runs on the CPU, and no gate 'fallback' is about it; "
-                     "%zu of %zu nodes do",
-                     found.first->name, found.first->op_type, found.n_fell_back, found.n_nodes);
+    nd_strbuf_printf(
+        &text,
+        "placement: node '%s' (%s) runs on the CPU, and no gate 'fallback' is about it; %zu of %zu nodes do",
+        found.first->name, found.first->op_type, found.n_fell_back, found.n_nodes);
     cell->failure = nd_strbuf_take(&text);
     return cell->failure != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -578,14 +578,13 @@ static void tell_answer(const struct nd_judging *j, const struct nd_paired *tabl
     if (answer->kind == ND_ANSWER_INCONCLUSIVE)
         snprintf(end, sizeof end, "inconclusive: %s samples needed, %s given",
                  grouped(answer->n_needed, needed), grouped(answer->n_samples, given));
-    snprintf(
-        out->message, sizeof out->message,
-        "%.2f%% -> %.2f%%, right to wrong %llu, wrong to right %llu, %.6g %% interval %+.2f .. %+.2f points; "
-        "%s",
-        100 * (double)(table->both_right + table->ref_only) / total,
-        100 * (double)(table->both_right + table->test_only) / total, (unsigned long long)table->ref_only,
-        (unsigned long long)table->test_only, 100 * answer->confidence, 100 * answer->interval.low,
-        100 * answer->interval.high, end);
+    snprintf(out->message, sizeof out->message,
+             "%.2f%% -> %.2f%%, right to wrong %llu, wrong to right %llu, %.6g %% interval %+.2f .. %+.2f "
+             "points; %s",
+             100 * (double)(table->both_right + table->ref_only) / total,
+             100 * (double)(table->both_right + table->test_only) / total, (unsigned long long)table->ref_only,
+             (unsigned long long)table->test_only, 100 * answer->confidence, 100 * answer->interval.low,
+             100 * answer->interval.high, end);
 }
 
 static void judge_study(struct nd_judging *j, const struct nd_accuracy_study *study)

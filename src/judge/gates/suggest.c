@@ -1,7 +1,6 @@
 /* The tightest policy that the captures pass: for every model, devices with the same bounds together. Every
  * device gets one gate of a kind, so that none loosens another. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
@@ -217,7 +216,7 @@ static void leave_out(struct suggestion *to, const char *model, const char *devi
 static void suggest_model(struct suggestion *to, const struct nd_qualify_model *model)
 {
     const struct nd_qualification *q = to->q;
-    struct bounds *bounds = nd_calloc(q->n_devices, sizeof *bounds);
+    ND_FREED struct bounds *bounds = nd_calloc(q->n_devices, sizeof *bounds);
     if (bounds == NULL) {
         nd_arena_fail(q->arena);
         return;
@@ -234,7 +233,6 @@ static void suggest_model(struct suggestion *to, const struct nd_qualify_model *
         if (is_first && bounds[d].is_known)
             add_gates(to, model->campaign->name, &bounds[d], alike_devices(q, bounds, d));
     }
-    free(bounds);
 }
 
 void nd_qualify_suggest(const struct nd_qualification *q, struct nd_qualified *out)
@@ -252,9 +250,8 @@ void nd_qualify_suggest(const struct nd_qualification *q, struct nd_qualified *o
     add_gate(&to, &finalize);
     for (size_t m = 0; m < q->campaign.n_models; m++)
         suggest_model(&to, &q->models[m]);
-    char *text = nd_strbuf_take(&to.yaml);
+    ND_FREED char *text = nd_strbuf_take(&to.yaml);
     if (text == NULL)
         nd_arena_fail(q->arena);
     out->suggestion = nd_arena_text(q->arena, text);
-    free(text);
 }

@@ -93,8 +93,7 @@ enum nd_status nd_target_compare(const struct nd_target_sums *ref, const struct 
 {
     assert(n_samples <= UINT32_MAX && options->confidence > 0 && options->confidence < 1);
     double *draws = nd_calloc((size_t)N_STATISTICS * ND_DRAWS, sizeof *draws), values[N_STATISTICS];
-    if (draws == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(draws != NULL, err);
     struct nd_target_sums all_ref = {0}, all_test = {0};
     for (size_t i = 0; i < n_samples; i++) {
         add(&all_ref, &ref[i]);
@@ -163,8 +162,7 @@ static enum nd_status measure(const struct nd_capture *capture, size_t probe, si
         load(&layout, kernels, bytes, values);
         sums[i] = nd_target_sums_of(values, goal->values + i * goal->n_elems, goal->n_elems);
     }
-    free(bytes);
-    free(values);
+    ND_FREE_ALL(bytes, values);
     if (status == ND_OK)
         *out = sums;
     else
@@ -202,17 +200,15 @@ enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_
                                           struct nd_error *err)
 {
     (void)q;
-    enum nd_status status = ND_OK;
     model->targets = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->targets);
-    if (model->targets == NULL)
-        return nd_fail_memory(err);
-    for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
-        for (size_t e = 0; status == ND_OK && e < model->n_tensors; e++) {
+    ND_TRY_MEMORY(model->targets != NULL, err);
+    for (size_t p = 0; p < model->n_probes; p++)
+        for (size_t e = 0; e < model->n_tensors; e++) {
             const struct nd_probe_goal *goal = nd_probe_find_goal(model->probes[p], model->tensors[e].name);
             if (goal != NULL && model->tensors[e].is_output)
-                status = measure_target(model, model->probes[p], goal, model->tensors[e].name, err);
+                ND_TRY(measure_target(model, model->probes[p], goal, model->tensors[e].name, err));
         }
-    return status;
+    return ND_OK;
 }
 
 bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,

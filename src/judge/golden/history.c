@@ -62,8 +62,7 @@ static enum nd_status find_tensors(struct table *table, struct nd_error *err)
         n += json_array_size(tensors_of(r, k));
     names.items = nd_arena_calloc(r->arena, n, sizeof *names.items);
     chart->tensors = nd_arena_calloc(r->arena, n, sizeof *chart->tensors);
-    if (names.items == NULL || chart->tensors == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(names.items != NULL && chart->tensors != NULL, err);
     for (size_t k = 0; k < table->n_cells; k++)
         json_array_foreach(tensors_of(r, k), i, tensor)
         {
@@ -169,12 +168,11 @@ static enum nd_status nd_history_find_values(const struct nd_history_reading *r,
 {
     struct table table = {.r = r, .chart = chart, .n_cells = chart->sdks.n * chart->chipsets.n};
     table.classes = nd_arena_calloc(r->arena, table.n_cells, sizeof *table.classes);
-    enum nd_status status = table.classes != NULL ? find_tensors(&table, err) : nd_fail_memory(err);
-    for (size_t t = 0; status == ND_OK && t < chart->n_tensors; t++)
+    ND_TRY(table.classes != NULL ? find_tensors(&table, err) : nd_fail_memory(err));
+    for (size_t t = 0; t < chart->n_tensors; t++)
         number_tensor(&table, t);
-    if (status == ND_OK)
-        number_cells(&table);
-    return status;
+    number_cells(&table);
+    return ND_OK;
 }
 
 static const json_t *axes_of(const struct nd_history_reading *r, size_t entry)
@@ -208,7 +206,7 @@ static bool is_axis(const char *name, enum nd_axis axis)
 static enum nd_status is_of_chart(const struct nd_history_reading *r, size_t first, size_t entry, bool *out,
                                   struct nd_error *err)
 {
-    struct nd_golden_difference d = {0};
+    ND_CLEANUP(nd_record_difference_deinit) struct nd_golden_difference d = {0};
     enum nd_status status = nd_record_compare(nd_history_record(r, first), nd_history_record(r, entry),
                                               nd_history_record(r, first), &d, err);
     *out = status == ND_OK && nd_record_is_comparable(&d);
@@ -216,7 +214,6 @@ static enum nd_status is_of_chart(const struct nd_history_reading *r, size_t fir
         if (!is_axis(d.axes[i], ND_AXIS_SDK) && !is_axis(d.axes[i], ND_AXIS_CHIPSET) &&
             !is_axis(d.axes[i], ND_AXIS_HOST))
             *out = false;
-    nd_record_difference_deinit(&d);
     return status;
 }
 
@@ -326,14 +323,13 @@ static void count_tensors(struct nd_golden_chart *chart, size_t from, size_t to,
 static enum nd_status find_also(const struct nd_history_reading *r, size_t from, size_t to,
                                 struct nd_golden_step *step, struct nd_error *err)
 {
-    struct nd_golden_difference d = {0};
+    ND_CLEANUP(nd_record_difference_deinit) struct nd_golden_difference d = {0};
     enum nd_status status =
         nd_record_compare(nd_history_record(r, r->newest[from]), nd_history_record(r, r->newest[to]),
                           nd_history_record(r, r->newest[from]), &d, err);
     for (size_t i = 0; i < d.n_axes; i++)
         if (!is_axis(d.axes[i], ND_AXIS_SDK))
             step->also[step->n_also++] = d.axes[i]; /* static */
-    nd_record_difference_deinit(&d);
     return status;
 }
 
@@ -342,8 +338,7 @@ static enum nd_status find_steps(const struct nd_history_reading *r, struct nd_g
 {
     enum nd_status status = ND_OK;
     chart->steps = nd_arena_calloc(r->arena, chart->sdks.n * chart->chipsets.n, sizeof *chart->steps);
-    if (chart->steps == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(chart->steps != NULL, err);
     for (size_t c = 0; c < chart->chipsets.n; c++) {
         size_t from = SIZE_MAX;
         for (size_t s = 0; status == ND_OK && s < chart->sdks.n; s++) {

@@ -45,11 +45,10 @@ static const char *kept_of(const struct nd_golden *store, const json_t *entry)
         return "digest";
     if (!nd_store_digest_of(nd_record_text(entry, "object"), "", hex))
         return "missing";
-    char *path = nd_store_path(store, "objects", hex, ".h5");
+    ND_FREED char *path = nd_store_path(store, "objects", hex, ".h5");
     if (path == NULL)
         return NULL;
     bool exists = nd_path_exists(path);
-    free(path);
     return exists ? "full" : "missing";
 }
 
@@ -59,8 +58,7 @@ static enum nd_status nd_store_describe(const struct nd_golden *store, const str
 {
     const json_t *json = entry->json, *options = axis_of(json, ND_AXIS_OPTIONS);
     const char *kept = kept_of(store, json);
-    if (kept == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(kept != NULL, err);
     *out = (struct nd_golden_entry){
         .label = nd_record_text(json, "label"),
         .date = nd_record_text(json, "date"),
@@ -104,23 +102,18 @@ enum nd_status nd_store_open_object(const struct nd_golden *store, const struct 
     const char *object = nd_record_text(entry->json, "object");
     if (!nd_store_digest_of(object, "", hex))
         return nd_fail(err, ND_E_STORE_ENTRY, entry->id, "entry %.12s keeps digests only", entry->id);
-    char *path = nd_store_path(store, "objects", hex, ".h5");
-    if (path == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
+    ND_FREED char *path = nd_store_path(store, "objects", hex, ".h5");
+    ND_TRY_MEMORY(path != NULL, err);
     if (!nd_path_exists(path))
-        status = nd_fail(err, ND_E_STORE_ENTRY, path, "'%s' is missing, the capture of entry %.12s", path,
-                         entry->id);
+        return nd_fail(err, ND_E_STORE_ENTRY, path, "'%s' is missing, the capture of entry %.12s", path,
+                       entry->id);
     else
-        status = nd_sha256_file(path, found, err);
-    if (status == ND_OK && strcmp(found, hex) != 0)
-        status =
-            nd_fail(err, ND_E_STORE_FORMAT, path,
-                    "'%s' is damaged: the SHA-256 of its content is %.16s..., expected its name", path, found);
-    if (status == ND_OK)
-        status = nd_capture_open(path, out, err);
-    free(path);
-    return status;
+        ND_TRY(nd_sha256_file(path, found, err));
+    if (strcmp(found, hex) != 0)
+        return nd_fail(err, ND_E_STORE_FORMAT, path,
+                       "'%s' is damaged: the SHA-256 of its content is %.16s..., expected its name", path,
+                       found);
+    return nd_capture_open(path, out, err);
 }
 
 enum nd_status nd_golden_open_capture(const struct nd_golden *store, const char *id, struct nd_capture **out,
@@ -227,9 +220,8 @@ static enum nd_status check_folders(const char *path, struct nd_error *err)
 /* Waits until no other writer is at work; *fd is to be given to nd_store_unlock. */
 static enum nd_status nd_store_lock(const char *path, int *fd, struct nd_error *err)
 {
-    char *name = nd_path_join(path, "lock");
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *name = nd_path_join(path, "lock");
+    ND_TRY_MEMORY(name != NULL, err);
     enum nd_status status = check_folders(path, err);
     int lock = status != ND_OK ? -1 : open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     int rc = status == ND_OK && lock < 0 ? -1 : 0;
@@ -241,7 +233,6 @@ static enum nd_status nd_store_lock(const char *path, int *fd, struct nd_error *
         close(lock);
     if (status == ND_OK)
         *fd = lock;
-    free(name);
     return status;
 }
 
@@ -264,8 +255,7 @@ static enum nd_status add_problem(struct nd_golden *store, const char *name, con
     if (made.object == NULL || made.problem == NULL ||
         !nd_grow((void **)&store->problems, &store->problem_capacity, store->n_problems + 1,
                  sizeof *store->problems)) {
-        free(made.object);
-        free(made.problem);
+        ND_FREE_ALL(made.object, made.problem);
         return nd_fail_memory(err);
     }
     store->problems[store->n_problems++] = made;
@@ -339,29 +329,25 @@ static enum nd_status load_entry(struct nd_golden *store, const struct known *kn
     if (keep_known(store, known, id))
         return ND_OK;
     store->n_read++;
-    char *path = nd_store_path(store, "entries", name, "");
-    if (path == NULL)
-        return nd_fail_memory(err);
-    void *data = NULL;
+    ND_FREED char *path = nd_store_path(store, "entries", name, "");
+    ND_TRY_MEMORY(path != NULL, err);
+    ND_FREED void *data = NULL;
     size_t n_bytes = 0;
     json_t *entry = NULL;
     struct nd_error reading = {0};
-    enum nd_status status = ND_OK;
     const char *problem = NULL;
     if (nd_file_read(path, ND_STORE_MAX_ENTRY_BYTES, &data, &n_bytes, &reading) == ND_OK)
         problem = parse_entry(id, data, n_bytes, &entry, buf);
     else if (nd_path_exists(path)) /* else somebody pruned it just now */
         problem = reading.message;
     if (problem != NULL) {
-        status = add_problem(store, name, problem, err);
+        ND_TRY(add_problem(store, name, problem, err));
     } else if (entry != NULL) {
         struct nd_store_entry *added = &store->entries[store->n++];
         memcpy(added->id, id, sizeof id);
         added->json = entry;
     }
-    free(data);
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -375,10 +361,8 @@ static int compare_entries(const void *a, const void *b)
 
 static void clear_problems(struct nd_golden *store)
 {
-    for (size_t i = 0; i < store->n_problems; i++) {
-        free(store->problems[i].object);
-        free(store->problems[i].problem);
-    }
+    for (size_t i = 0; i < store->n_problems; i++)
+        ND_FREE_ALL(store->problems[i].object, store->problems[i].problem);
     store->n_problems = 0;
 }
 
@@ -394,8 +378,7 @@ static void free_entries(struct nd_store_entry *entries, size_t n)
 static enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *err)
 {
     char *path = nd_path_join(store->path, "entries");
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     enum nd_status status = ND_OK;
     struct known known = {store->entries, store->n};
     struct dirent **names = NULL;
@@ -415,8 +398,7 @@ static enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *er
             status = load_entry(store, &known, names[i]->d_name, err);
         free(names[i]);
     }
-    free(names);
-    free(path);
+    ND_FREE_ALL(names, path);
     free_entries(known.entries, known.n); /* those that are gone */
     if (store->n > 0)
         qsort(store->entries, store->n, sizeof *store->entries, compare_entries);
@@ -428,11 +410,10 @@ static enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *er
 /* ND_ERR_NOT_FOUND without a message: there is no store.json. */
 static enum nd_status check_version(const char *path, struct nd_error *err)
 {
-    char *name = nd_path_join(path, "store.json");
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *name = nd_path_join(path, "store.json");
+    ND_TRY_MEMORY(name != NULL, err);
     enum nd_status status = ND_ERR_NOT_FOUND;
-    void *data = NULL;
+    ND_FREED void *data = NULL;
     size_t n = 0;
     if (nd_path_exists(name))
         status = nd_file_read(name, 1 << 20, &data, &n, err);
@@ -448,15 +429,13 @@ static enum nd_status check_version(const char *path, struct nd_error *err)
                              json_integer_value(version), (int)ND_STORE_VERSION);
         json_decref(root);
     }
-    free(data);
-    free(name);
     return status;
 }
 
 /* Whether a folder holds nothing but what making a store leaves: nobody's folder becomes a store by mistake. */
 static bool is_unused(const char *path)
 {
-    struct dirent **names = NULL;
+    ND_FREED struct dirent **names = NULL;
     int n = scandir(path, &names, NULL, NULL);
     bool is_free = n >= 0;
     for (int i = 0; i < n; i++) {
@@ -465,28 +444,22 @@ static bool is_unused(const char *path)
                               strncmp(name, "store.json", 10) == 0);
         free(names[i]);
     }
-    free(names);
     return is_free;
 }
 
 static enum nd_status make_store(const char *path, struct nd_error *err)
 {
     static const char text[] = "{\"npudiff_store\": 1}\n";
-    enum nd_status status = nd_dir_make(path, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_dir_make(path, err));
     if (!is_unused(path))
         return nd_fail(err, ND_E_STORE_FORMAT, path,
                        "'%s' is no golden store: it holds other files, but no store.json", path);
-    int lock = -1;
-    char *name = nd_path_join(path, "store.json");
-    if (name == NULL)
-        return nd_fail_memory(err);
-    status = nd_store_lock(path, &lock, err);
+    ND_CLEANUP(nd_store_unlock) int lock = -1;
+    ND_FREED char *name = nd_path_join(path, "store.json");
+    ND_TRY_MEMORY(name != NULL, err);
+    enum nd_status status = nd_store_lock(path, &lock, err);
     if (status == ND_OK && !nd_path_exists(name)) /* else another writer was faster */
         status = nd_file_put(name, text, sizeof text - 1, err);
-    nd_store_unlock(&lock);
-    free(name);
     return status;
 }
 
@@ -524,8 +497,7 @@ void nd_golden_close(struct nd_golden **store)
     clear_problems(*store);
     free((*store)->problems);
     free_entries((*store)->entries, (*store)->n);
-    free((*store)->path);
-    free(*store);
+    ND_FREE_ALL((*store)->path, *store);
     *store = NULL;
 }
 
@@ -554,7 +526,7 @@ static json_t *make_entry(const struct nd_capture *capture, const struct nd_gold
     if (!nd_utc_now(ND_UTC_TIME, date, sizeof date))
         snprintf(date, sizeof date, "1900-01-00T00:00:00Z"); /* no date that a calendar has */
     json_t *entry = nd_record_of_capture(capture);
-    json_t *more =
+    json_auto_t *more =
         json_pack("{s:i, s:o, s:o, s:o, s:s, s:o, s:o, s:n}", "npudiff_entry", (int)ND_STORE_VERSION, "label",
                   nd_json_string(nd_capture_string(capture, "device", "label")), "note",
                   nd_json_string(how->note), "accepted_by", nd_json_string(how->accepted_by), "date", date,
@@ -564,7 +536,6 @@ static json_t *make_entry(const struct nd_capture *capture, const struct nd_gold
         json_decref(entry);
         entry = NULL;
     }
-    json_decref(more);
     return entry;
 }
 
@@ -582,10 +553,8 @@ static enum nd_status verify(const struct nd_capture *capture, struct nd_error *
 static enum nd_status copy_bytes(const char *from, const struct nd_new_file *to, struct nd_error *err)
 {
     int in;
-    enum nd_status status = nd_file_open(from, &in, NULL, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_file_copy(in, from, to->fd, to->temporary, err);
+    ND_TRY(nd_file_open(from, &in, NULL, err));
+    enum nd_status status = nd_file_copy(in, from, to->fd, to->temporary, err);
     close(in);
     return status;
 }
@@ -599,7 +568,7 @@ static enum nd_status put_object(const struct nd_golden *store, const char *capt
     enum nd_status status = nd_sha256_file(capture, hex, err);
     if (status != ND_OK)
         return status;
-    char *final = nd_store_path(store, "objects", hex, ".h5");
+    ND_FREED char *final = nd_store_path(store, "objects", hex, ".h5");
     if (final == NULL) {
         status = nd_fail_memory(err);
     } else if (!nd_path_exists(final)) {
@@ -615,26 +584,21 @@ static enum nd_status put_object(const struct nd_golden *store, const char *capt
             status = nd_new_file_commit(&copy, err);
         nd_new_file_discard(&copy);
     }
-    free(final);
     return status;
 }
 
 static enum nd_status put_entry(const struct nd_golden *store, const json_t *entry,
                                 char id[static ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
-    struct nd_strbuf text = {0};
-    char *compact = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS), *path = NULL;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+    ND_FREED char *compact = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS), *path = NULL;
     if (compact != NULL)
         nd_strbuf_printf(&text, "%s\n", compact);
     if (compact != NULL && !text.failed) {
         nd_sha256_bytes(text.text, text.len, id);
         path = nd_store_path(store, "entries", id, ".json");
     }
-    enum nd_status status = path != NULL ? nd_file_put(path, text.text, text.len, err) : nd_fail_memory(err);
-    nd_strbuf_deinit(&text);
-    free(compact);
-    free(path);
-    return status;
+    return path != NULL ? nd_file_put(path, text.text, text.len, err) : nd_fail_memory(err);
 }
 
 /* The entry that says the same of a capture, with an object where one is wanted; n when there is none. */
@@ -664,15 +628,13 @@ static enum nd_status add_locked(struct nd_golden *store, const char *capture,
         entries != NULL && objects != NULL ? nd_dir_make(entries, err) : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_dir_make(objects, err);
-    free(entries);
-    free(objects);
+    ND_FREE_ALL(entries, objects);
     if (status == ND_OK)
         status = nd_store_load(store, err);
     if (status != ND_OK)
         return status;
     size_t equal = find_equal(store, entry, !how->digest_only, &is_whole);
-    if (!is_whole)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_whole, err);
     added->is_new = equal == store->n;
     if (!added->is_new) {
         memcpy(added->entry.id, store->entries[equal].id, ND_SHA256_HEX_BYTES);
@@ -701,15 +663,13 @@ enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
                              struct nd_error *err)
 {
     struct nd_golden_acceptance own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, how, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, how, err));
     how = &own;
     struct nd_capture *opened = NULL;
     json_t *entry = NULL;
     int lock = -1;
     struct nd_golden_added added = {.capture = capture};
-    status = nd_capture_open(capture, &opened, err);
+    enum nd_status status = nd_capture_open(capture, &opened, err);
     if (status == ND_OK)
         status = verify(opened, err);
     if (status == ND_OK && (entry = make_entry(opened, how)) == NULL)
@@ -762,12 +722,11 @@ static bool note_removed(struct nd_golden_removed *removed, const char *name)
 static void remove_file(struct pruning *pruning, enum nd_golden_part part, const char *folder, const char *name,
                         struct nd_error *err)
 {
-    char *path = nd_store_path(pruning->store, folder, name, "");
+    ND_FREED char *path = nd_store_path(pruning->store, folder, name, "");
     if (path == NULL || !note_removed(&pruning->found.removed[part], name))
         pruning->status = nd_fail_memory(err);
     else if (!pruning->found.dry_run && unlink(path) != 0 && errno != ENOENT)
         pruning->status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot remove '%s': %s", path, strerror(errno));
-    free(path);
 }
 
 static void choose_entries(struct pruning *pruning, size_t keep)
@@ -805,8 +764,8 @@ static bool is_named(const struct pruning *pruning, const char *object)
 /* Leftovers of a folder, and of "objects" what no entry names, unless an entry that cannot be read might. */
 static void remove_from(struct pruning *pruning, const char *folder, bool with_objects, struct nd_error *err)
 {
-    struct dirent **names = NULL;
-    char *path = nd_path_join(pruning->store->path, folder);
+    ND_FREED struct dirent **names = NULL;
+    ND_FREED char *path = nd_path_join(pruning->store->path, folder);
     int n = path != NULL ? scandir(path, &names, NULL, alphasort) : -1;
     if (path == NULL)
         pruning->status = nd_fail_memory(err);
@@ -820,8 +779,6 @@ static void remove_from(struct pruning *pruning, const char *folder, bool with_o
             remove_file(pruning, ND_GOLDEN_OBJECTS, folder, name, err);
         free(names[i]);
     }
-    free(names);
-    free(path);
 }
 
 static enum nd_status prune_locked(struct pruning *pruning, size_t keep, struct nd_error *err)

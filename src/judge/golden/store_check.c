@@ -246,8 +246,7 @@ void nd_golden_check_deinit(struct nd_golden_check *check)
     nd_golden_entry_deinit(&check->entry);
     nd_golden_entry_deinit(&check->test);
     nd_record_difference_deinit(&check->difference);
-    free(check->broken);
-    free(check->test_broken);
+    ND_FREE_ALL(check->broken, check->test_broken);
     *check = (struct nd_golden_check){0};
 }
 
@@ -275,11 +274,9 @@ enum nd_status nd_golden_check(const struct nd_golden *store, const char *captur
     struct candidate nearest = {.entry = SIZE_MAX};
     struct nd_golden_check check = {
         .verdict = "not comparable", .exit_code = ND_EXIT_NOT_COMPARABLE, .capture = capture};
-    enum nd_status status = nd_capture_open(capture, &opened, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_capture_open(capture, &opened, err));
     json_t *record = nd_record_of_capture(opened);
-    status = record != NULL ? find_nearest(store, record, &nearest, err) : nd_fail_memory(err);
+    enum nd_status status = record != NULL ? find_nearest(store, record, &nearest, err) : nd_fail_memory(err);
     check.difference = nearest.difference;
     if (status == ND_OK && nearest.entry != SIZE_MAX) {
         decide(&check, store->entries[nearest.entry].json, record, blame);
@@ -326,13 +323,10 @@ enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, co
 {
     size_t a = 0, b = 0;
     struct nd_golden_check check = {.has_entry = true};
-    enum nd_status status = find_entry(store, ref, &a, err);
-    if (status == ND_OK)
-        status = find_entry(store, test, &b, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_entry(store, ref, &a, err));
+    ND_TRY(find_entry(store, test, &b, err));
     const json_t *left = store->entries[a].json, *right = store->entries[b].json;
-    status = nd_record_compare(left, right, left, &check.difference, err);
+    enum nd_status status = nd_record_compare(left, right, left, &check.difference, err);
     if (status == ND_OK)
         status = nd_golden_entry(store, a, &check.entry, err);
     if (status == ND_OK)

@@ -37,11 +37,10 @@ struct collected {
 
 static void put(struct collected *out, enum nd_axis axis, const char *key, const char *value)
 {
-    json_t *name = nd_json_string(key);
+    json_auto_t *name = nd_json_string(key);
     if (name == NULL ||
         json_object_set_new(out->axes[axis], json_string_value(name), nd_json_string(value)) != 0)
         out->is_whole = false;
-    json_decref(name);
 }
 
 static bool is_one_of(const char *key, const char *const *names)
@@ -82,13 +81,12 @@ static void put_library(struct collected *out, const struct nd_capture *capture,
              has_build     ? build
              : sha != NULL ? sha
                            : "unknown");
-    struct nd_strbuf name = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf name = {0};
     nd_strbuf_printf(&name, "%s%s", library_prefix, nd_path_base(path));
     if (name.text != NULL && !name.failed)
         put(out, ND_AXIS_SDK, name.text, value);
     else
         out->is_whole = false;
-    nd_strbuf_deinit(&name);
 }
 
 static void put_option(struct collected *out, const char *key, const char *value)
@@ -456,13 +454,12 @@ static bool combine(const struct nd_capture *capture, size_t probe, size_t tenso
                     char out[static DIGEST_BYTES])
 {
     size_t n = nd_capture_probe(capture, probe)->n_samples;
-    struct nd_digest *all = nd_calloc(n, sizeof *all);
+    ND_FREED struct nd_digest *all = nd_calloc(n, sizeof *all);
     for (size_t s = 0; all != NULL && s < n; s++)
         all[s] = nd_capture_digest(capture, probe, tensor, s, 0);
     if (all == NULL)
         return false;
     struct nd_digest digest = nd_digest_bytes(all, n * sizeof *all);
-    free(all);
     snprintf(out, DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
     return true;
 }
@@ -557,12 +554,11 @@ bool nd_record_device_facts(const json_t *record, char hex[static ND_SHA256_HEX_
     bool is_whole = plain != NULL;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         is_whole = is_whole && json_object_set(plain, parts[i], json_object_get(record, parts[i])) == 0;
-    char *text = is_whole ? json_dumps(plain, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    ND_FREED char *text = is_whole ? json_dumps(plain, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(plain);
     if (text == NULL)
         return false;
     nd_sha256_bytes(text, strlen(text), hex);
-    free(text);
     return true;
 }
 
@@ -815,11 +811,8 @@ void nd_record_difference_deinit(struct nd_golden_difference *difference)
 {
     for (size_t i = 0; i < difference->n_different; i++)
         free(difference->different[i].probes);
-    free(difference->different);
-    free(difference->changes);
-    free(difference->probes.items);
-    free(difference->missing.items);
-    free(difference->extra.items);
+    ND_FREE_ALL(difference->different, difference->changes, difference->probes.items, difference->missing.items,
+                difference->extra.items);
     for (size_t i = 0; i < sizeof difference->owners / sizeof difference->owners[0]; i++)
         json_decref(difference->owners[i]);
     *difference = (struct nd_golden_difference){0};

@@ -22,14 +22,12 @@ enum nd_status nd_bundle_make(const struct nd_capture *capture, char **text, str
         hidden != NULL && json_object_set_new(hidden, "npudiff_bundle", json_integer(ND_BUNDLE_VERSION)) == 0;
     char *dumped = is_whole ? json_dumps(hidden, JSON_INDENT(2)) : NULL;
     json_decref(hidden);
-    if (dumped == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(dumped != NULL, err);
     struct nd_strbuf out = {0};
     nd_strbuf_printf(&out, "%s\n", dumped);
     free(dumped);
     char *made = nd_strbuf_take(&out);
-    if (made == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made != NULL, err);
     *text = made;
     return ND_OK;
 }
@@ -146,8 +144,7 @@ static enum nd_status count_tensor(const struct nd_capture *const sides[2], cons
         if (status == ND_OK)
             counted->n_differing += (double)count_differing(counted->ref, counted->test, n_bytes, elem_bytes);
     }
-    free(counted->ref);
-    free(counted->test);
+    ND_FREE_ALL(counted->ref, counted->test);
     counted->ref = counted->test = NULL;
     return status;
 }
@@ -155,15 +152,14 @@ static enum nd_status count_tensor(const struct nd_capture *const sides[2], cons
 static enum nd_status count_probe(const struct nd_capture *const sides[2], const size_t probe[2],
                                   struct counted *counted, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(sides[0]); e++) {
+    for (size_t e = 0; e < nd_capture_n_tensors(sides[0]); e++) {
         size_t tensor[2] = {e, nd_capture_find_tensor(sides[1], nd_capture_tensor(sides[0], e)->name)};
         if (tensor[1] != SIZE_MAX && nd_capture_tensor(sides[0], e)->shape.rank >= 0 &&
             nd_capture_has_outputs(sides[0], probe[0], e) &&
             nd_capture_has_outputs(sides[1], probe[1], tensor[1]))
-            status = count_tensor(sides, probe, tensor, counted, err);
+            ND_TRY(count_tensor(sides, probe, tensor, counted, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Share of differing elements over all tensors and common probes of two captures that keep their tensors; NaN
@@ -173,15 +169,13 @@ static enum nd_status nd_field_share(const struct nd_capture *ref, const struct 
 {
     const struct nd_capture *const sides[2] = {ref, test};
     struct counted counted = {0};
-    enum nd_status status = ND_OK;
-    for (size_t p = 0; status == ND_OK && p < nd_capture_n_probes(ref); p++) {
+    for (size_t p = 0; p < nd_capture_n_probes(ref); p++) {
         size_t probe[2] = {p, nd_capture_find_probe(test, nd_capture_probe(ref, p)->name)};
         if (probe[1] != SIZE_MAX)
-            status = count_probe(sides, probe, &counted, err);
+            ND_TRY(count_probe(sides, probe, &counted, err));
     }
-    if (status == ND_OK)
-        *out = counted.n_elems > 0 ? counted.n_differing / counted.n_elems : (double)NAN;
-    return status;
+    *out = counted.n_elems > 0 ? counted.n_differing / counted.n_elems : (double)NAN;
+    return ND_OK;
 }
 
 struct work {
@@ -207,8 +201,7 @@ static enum nd_status find_standings(struct work *work, struct nd_error *err)
     struct nd_triage *found = &work->found;
     enum nd_status status = ND_OK;
     found->standings = nd_calloc(work->store->n, sizeof *found->standings);
-    if (found->standings == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(found->standings != NULL, err);
     for (size_t i = 0; status == ND_OK && i < work->store->n; i++) {
         struct nd_triage_standing next = {.index = i, .share = (double)NAN};
         status = compare_with(work, work->store->entries[i].json, &next.difference, err);
@@ -310,17 +303,16 @@ static enum nd_status conclude(struct work *work, struct nd_error *err)
 {
     struct nd_triage *found = &work->found;
     bool is_met = is_known(found);
-    enum nd_status status = ND_OK;
     found->verdict = is_met ? "known" : found->n > 0 ? "new" : "not comparable";
     found->exit_code = is_met ? ND_EXIT_SAME : found->n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_NOT_COMPARABLE;
     if (!is_met && found->n_equal < found->n) {
         found->nearest = found->n_equal;
         found->closer = find_closer(found);
     }
-    for (size_t i = 0; status == ND_OK && i < found->n; i++)
+    for (size_t i = 0; i < found->n; i++)
         if (i < found->n_equal || i == found->nearest || i == found->closer)
-            status = nd_golden_entry(work->store, found->standings[i].index, &found->standings[i].entry, err);
-    return status;
+            ND_TRY(nd_golden_entry(work->store, found->standings[i].index, &found->standings[i].entry, err));
+    return ND_OK;
 }
 
 enum nd_status nd_triage(const struct nd_golden *store, const char *field, struct nd_triage *out,
@@ -328,9 +320,7 @@ enum nd_status nd_triage(const struct nd_golden *store, const char *field, struc
 {
     json_t *record = NULL;
     struct nd_capture *capture = NULL;
-    enum nd_status status = nd_field_read(field, &record, &capture, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_field_read(field, &record, &capture, err));
     struct work work = {.store = store,
                         .field = record,
                         .found = {.is_bundle = capture == NULL,
@@ -339,7 +329,7 @@ enum nd_status nd_triage(const struct nd_golden *store, const char *field, struc
                                   .nearest = SIZE_MAX,
                                   .closer = SIZE_MAX,
                                   .owner = record}};
-    status = find_standings(&work, err);
+    enum nd_status status = find_standings(&work, err);
     if (status == ND_OK) {
         sort(&work.found);
         status = find_shares(&work, capture, err);

@@ -1,7 +1,5 @@
 /* What a campaign comes to: models, probes, devices, and where each capture goes. docs/reference/campaign.md.
  */
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,12 +87,10 @@ static enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q,
 
 const char *nd_qualify_text(const struct nd_qualification *q, const char *text)
 {
-    json_t *clean = nd_json_string(text);
+    json_auto_t *clean = nd_json_string(text);
     if (clean == NULL)
         nd_arena_fail(q->arena);
-    const char *copy = nd_arena_text(q->arena, json_string_value(clean));
-    json_decref(clean);
-    return copy;
+    return nd_arena_text(q->arena, json_string_value(clean));
 }
 
 /* ---- the captures that a model needs: one of every device, and the references ---- */
@@ -254,18 +250,15 @@ static enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct n
                                             struct nd_error *err)
 {
     model->cells = nd_calloc(q->n_devices + 2, sizeof *model->cells);
-    if (model->cells == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; status == ND_OK && d < q->n_devices; d++)
-        status = plan_device(q, model, d, err);
-    if (status == ND_OK && needs_quantised(q, model))
-        status = plan_reference(q, model, false, err);
-    if (status == ND_OK && model->float_model != NULL && has_truth(model))
-        status = plan_reference(q, model, true, err);
-    if (status == ND_OK)
-        status = check_devices(q, model, err);
-    return status == ND_OK ? check_paths(q, model, err) : status;
+    ND_TRY_MEMORY(model->cells != NULL, err);
+    for (size_t d = 0; d < q->n_devices; d++)
+        ND_TRY(plan_device(q, model, d, err));
+    if (needs_quantised(q, model))
+        ND_TRY(plan_reference(q, model, false, err));
+    if (model->float_model != NULL && has_truth(model))
+        ND_TRY(plan_reference(q, model, true, err));
+    ND_TRY(check_devices(q, model, err));
+    return check_paths(q, model, err);
 }
 
 /* ---- models and their probes ---- */
@@ -274,8 +267,7 @@ static enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct n
 static enum nd_status make_float_probes(struct nd_qualify_model *model, struct nd_error *err)
 {
     model->float_probes = nd_calloc(model->n_probes, sizeof *model->float_probes);
-    if (model->float_probes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->float_probes != NULL, err);
     if (!nd_qualify_has_same_inputs(model->model, model->float_model))
         return nd_fail(err, ND_E_CAMPAIGN_FORMAT, model->campaign->float_model,
                        "'%s' does not take the inputs of '%s'", model->campaign->float_model,
@@ -294,10 +286,8 @@ static enum nd_status load(const char *path, const struct nd_texts *dims, struct
 
 static enum nd_status find_tensors(struct nd_qualify_model *model, const char *tensors, struct nd_error *err)
 {
-    size_t *selected = NULL;
-    enum nd_status status = nd_model_select_tensors(model->model, tensors, &selected, &model->n_tensors, err);
-    if (status != ND_OK)
-        return status;
+    ND_FREED size_t *selected = NULL;
+    ND_TRY(nd_model_select_tensors(model->model, tensors, &selected, &model->n_tensors, err));
     model->tensors = nd_calloc(model->n_tensors, sizeof *model->tensors);
     for (size_t i = 0; model->tensors != NULL && i < model->n_tensors; i++) {
         const struct nd_tensor *tensor = nd_model_tensor(model->model, selected[i]);
@@ -308,7 +298,6 @@ static enum nd_status find_tensors(struct nd_qualify_model *model, const char *t
                                      .may_be_float = !is_known || nd_dtype_is_float(tensor->dtype),
                                      .is_output = tensor->is_model_output};
     }
-    free(selected);
     return model->tensors != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -329,8 +318,7 @@ static enum nd_status plan_model(struct nd_qualification *q, struct nd_qualify_m
     model->probes = nd_calloc(model->n_probes, sizeof *model->probes);
     model->scope_probes = nd_calloc(model->n_probes, sizeof *model->scope_probes);
     model->explanations = nd_calloc(q->n_devices, sizeof *model->explanations);
-    if (model->probes == NULL || model->scope_probes == NULL || model->explanations == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->probes != NULL && model->scope_probes != NULL && model->explanations != NULL, err);
     enum nd_status status = load(campaign->quantised, &campaign->dims, &model->model, err);
     if (status == ND_OK && campaign->float_model != NULL)
         status = load(campaign->float_model, &campaign->dims, &model->float_model, err);
@@ -368,8 +356,7 @@ static enum nd_status check_policy(struct nd_qualification *q, struct nd_error *
 {
     size_t n = q->campaign.n_models;
     q->scopes = nd_calloc(n, sizeof *q->scopes);
-    if (q->scopes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(q->scopes != NULL, err);
     for (size_t m = 0; m < n; m++) {
         const struct nd_qualify_model *model = &q->models[m];
         q->scopes[m] = (struct nd_scope_model){.name = model->campaign->name,
@@ -409,8 +396,7 @@ enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err)
     q->n_devices = q->campaign.n_devices;
     q->labels = nd_calloc(q->n_devices, sizeof *q->labels);
     q->models = nd_calloc(q->campaign.n_models, sizeof *q->models);
-    if (q->labels == NULL || q->models == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(q->labels != NULL && q->models != NULL, err);
     enum nd_status status = ND_OK;
     for (size_t m = 0; m < q->campaign.n_models; m++)
         q->models[m].campaign = &q->campaign.models[m];
@@ -438,10 +424,7 @@ static void cell_deinit(struct nd_qualify_cell *cell)
     nd_capture_close(&cell->capture);
     nd_device_deinit(&cell->device);
     nd_model_destroy(&cell->prepared);
-    free(cell->path);
-    free(cell->relative);
-    free(cell->failure);
-    free(cell->broken);
+    ND_FREE_ALL(cell->path, cell->relative, cell->failure, cell->broken);
 }
 
 static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
@@ -452,8 +435,7 @@ static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
     nd_qualify_targets_deinit(model);
     for (size_t i = 0; i < model->n_comparisons; i++) {
         nd_comparison_destroy(&model->comparisons[i].comparison);
-        free(model->comparisons[i].devices);
-        free(model->comparisons[i].why_not);
+        ND_FREE_ALL(model->comparisons[i].devices, model->comparisons[i].why_not);
     }
     free(model->comparisons);
     for (size_t d = 0; model->explanations != NULL && d < n_devices; d++)
@@ -461,13 +443,10 @@ static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
     free(model->explanations);
     for (size_t i = 0; i < model->n_cells; i++)
         cell_deinit(&model->cells[i]);
-    free(model->cells);
-    free(model->tensors);
-    free(model->scope_probes);
+    ND_FREE_ALL(model->cells, model->tensors, model->scope_probes);
     for (size_t p = 0; model->probes != NULL && p < model->n_probes; p++)
         nd_probe_destroy(&model->probes[p]);
-    free(model->probes);
-    free(model->float_probes); /* they are those of the quantised model */
+    ND_FREE_ALL(model->probes, model->float_probes); /* they are those of the quantised model */
     nd_model_destroy(&model->float_model);
     nd_model_destroy(&model->model);
 }
@@ -477,7 +456,5 @@ void nd_qualify_plan_deinit(struct nd_qualification *q)
     for (size_t m = 0; q->models != NULL && m < q->campaign.n_models; m++)
         model_deinit(&q->models[m], q->n_devices);
     nd_qualified_deinit(&q->last);
-    free(q->models);
-    free(q->scopes);
-    free(q->labels);
+    ND_FREE_ALL(q->models, q->scopes, q->labels);
 }

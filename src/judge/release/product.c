@@ -3,7 +3,6 @@
  * bytes among it. Whoever finds no product of these captures does the work. */
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -85,9 +84,7 @@ static bool put_all(struct nd_qualify_model *model, const size_t *devices, size_
         if (e != NULL) {
             *out = sentence_of(e, &e->devices[i]);
         } else {
-            struct nd_strbuf text = {0};
-            nd_strbuf_printf(&text, "not explained: %s", why_not);
-            *out = nd_strbuf_take(&text);
+            *out = nd_text("not explained: %s", why_not);
         }
         is_whole = is_whole && *out != NULL;
     }
@@ -122,8 +119,7 @@ static enum nd_status collect(const struct nd_qualification *q, const struct nd_
 {
     out->captures = nd_calloc(q->n_devices, sizeof(const struct nd_capture *));
     out->devices = nd_calloc(q->n_devices, sizeof *out->devices);
-    if (out->captures == NULL || out->devices == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->captures != NULL && out->devices != NULL, err);
     for (size_t d = 0; d < q->n_devices; d++)
         if (model->cells[d].prepared == NULL && differs(q, model, d)) {
             out->devices[out->n] = d;
@@ -134,8 +130,7 @@ static enum nd_status collect(const struct nd_qualification *q, const struct nd_
 
 static void subjects_deinit(struct subjects *subjects)
 {
-    free(subjects->captures);
-    free(subjects->devices);
+    ND_FREE_ALL(subjects->captures, subjects->devices);
 }
 
 static struct nd_explain_options options_of(const struct nd_qualification *q)
@@ -159,8 +154,8 @@ static bool is_told(enum nd_status status)
 static enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
                                              const char *const *parts, size_t n_parts, struct nd_error *err)
 {
-    struct subjects subjects = {0};
-    struct nd_explanation *explanation = NULL;
+    ND_CLEANUP(subjects_deinit) struct subjects subjects = {0};
+    ND_CLEANUP(nd_explanation_destroy) struct nd_explanation *explanation = NULL;
     enum nd_status status = collect(q, model, &subjects, err);
     struct nd_explain_options options = options_of(q);
     options.merge = parts;
@@ -174,8 +169,6 @@ static enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, s
         status = put_all(model, subjects.devices, subjects.n, explanation, status != ND_OK ? err->message : "")
                      ? ND_OK
                      : nd_fail_memory(err);
-    nd_explanation_destroy(&explanation);
-    subjects_deinit(&subjects);
     return status;
 }
 
@@ -224,8 +217,7 @@ static enum nd_status collect_of_compare(const struct nd_qualification *q, const
                                          size_t *n, struct nd_error *err)
 {
     out->devices = nd_calloc(model->n_cells, sizeof *out->devices);
-    if (out->devices == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->devices != NULL, err);
     captures[(*n)++] = model->cells[out->ref].capture;
     for (size_t d = 0; d < q->n_devices; d++) {
         out->devices[d] = SIZE_MAX;
@@ -283,8 +275,7 @@ enum nd_status nd_qualify_list_comparisons(const struct nd_qualification *q, str
     if (model->comparisons != NULL)
         return ND_OK;
     model->comparisons = nd_calloc(policy->n + 1, sizeof *model->comparisons);
-    if (model->comparisons == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->comparisons != NULL, err);
     need(q, model, q->campaign.reference);
     for (size_t r = 0; r < policy->n; r++)
         if (nd_policy_has_tensors(policy->rules[r].gate) && !nd_policy_is_statistical(policy->rules[r].gate) &&
@@ -295,14 +286,13 @@ enum nd_status nd_qualify_list_comparisons(const struct nd_qualification *q, str
 
 enum nd_status nd_qualify_compare(struct nd_qualification *q, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
+    for (size_t m = 0; m < q->campaign.n_models; m++) {
         struct nd_qualify_model *model = &q->models[m];
-        status = nd_qualify_list_comparisons(q, model, err);
-        for (size_t i = 0; status == ND_OK && i < model->n_comparisons; i++)
-            status = nd_qualify_compare_shared(q, model, i, err);
+        ND_TRY(nd_qualify_list_comparisons(q, model, err));
+        for (size_t i = 0; i < model->n_comparisons; i++)
+            ND_TRY(nd_qualify_compare_shared(q, model, i, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Changes when a product made before can no longer be used, whatever the version says. */
@@ -360,17 +350,15 @@ static enum nd_status product_name(const struct nd_qualification *q, const struc
         nd_strbuf_printf(&key, "%s %s %s\n", model->cells[c].relative, model->cells[c].key,
                          model->cells[c].sha256);
     size_t n_bytes = key.len;
-    char *text = nd_strbuf_take(&key);
+    ND_FREED char *text = nd_strbuf_take(&key);
     if (relative != NULL)
         out->path = nd_path_join(q->folder, relative);
     free(relative);
     if (text == NULL || out->path == NULL) {
-        free(text);
         product_deinit(out);
         return nd_fail_memory(err);
     }
     nd_sha256_bytes(text, n_bytes, out->key);
-    free(text);
     return ND_OK;
 }
 
@@ -394,10 +382,9 @@ static enum nd_status product_init(const struct nd_qualification *q, const struc
 static enum nd_status has(const struct nd_qualification *q, const struct nd_qualify_model *model,
                           char *relative, bool *out, struct nd_error *err)
 {
-    struct product product;
+    ND_CLEANUP(product_deinit) struct product product = {0};
     enum nd_status status = product_init(q, model, relative, &product, err);
     *out = product.is_there;
-    product_deinit(&product);
     return status;
 }
 
@@ -441,17 +428,15 @@ static enum nd_status make_comparison(const struct nd_qualification *q, const st
 {
     const struct nd_qualify_share share = {.is_part = true};
     struct nd_qualify_comparison made = {.ref = ref};
-    char *text = NULL;
+    ND_FREED char *text = NULL;
     enum nd_status status = nd_qualify_compare_one(q, model, &share, &made, err);
     /* What cannot be compared is an empty file: that costs the one who judges nothing to find out. */
     if (status == ND_OK && made.comparison != NULL)
         status = nd_compare_part_format(made.comparison, &text, err);
     if (status == ND_OK)
         status = put(product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
-    free(text);
     nd_comparison_destroy(&made.comparison);
-    free(made.devices);
-    free(made.why_not);
+    ND_FREE_ALL(made.devices, made.why_not);
     return status;
 }
 
@@ -476,19 +461,14 @@ static enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q
                                                 struct nd_qualify_model *model, size_t i, struct nd_error *err)
 {
     struct nd_qualify_comparison *out = &model->comparisons[i];
-    struct nd_parts *parts = NULL;
-    struct product product;
-    enum nd_status status = product_init(q, model, nd_qualify_comparison_file(model, out->ref), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_parts_destroy) struct nd_parts *parts = NULL;
+    ND_CLEANUP(product_deinit) struct product product = {0};
+    ND_TRY(product_init(q, model, nd_qualify_comparison_file(model, out->ref), &product, err));
     const char *path = product.path;
     if (product.is_there && nd_parts_read(&path, 1, &parts, NULL) != ND_OK)
         parts = NULL; /* nothing was compared */
     const struct nd_qualify_share share = {.parts = parts};
-    status = nd_qualify_compare_one(q, model, &share, out, err);
-    nd_parts_destroy(&parts);
-    product_deinit(&product);
-    return status;
+    return nd_qualify_compare_one(q, model, &share, out, err);
 }
 
 /* ---- explanations ----
@@ -551,8 +531,7 @@ static void part_files_deinit(struct part_files *files)
 {
     for (size_t i = 0; i < files->n; i++)
         product_deinit(&files->products[i]);
-    free(files->products);
-    free((void *)files->paths);
+    ND_FREE_ALL(files->products, (void *)files->paths);
 }
 
 /* None unless every part is there and says something. */
@@ -583,7 +562,7 @@ enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, str
                                                  size_t part, bool *is_made, struct nd_error *err)
 {
     struct product product;
-    char *text = NULL;
+    ND_FREED char *text = NULL;
     enum nd_status status = product_init(
         q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)), &product, err);
     if (status != ND_OK)
@@ -595,7 +574,6 @@ enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, str
         status = nd_qualify_explain_part(q, model, part, &text, err);
     if (*is_made && status == ND_OK)
         status = put(&product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
-    free(text);
     product_deinit(&product);
     return status;
 }
@@ -603,21 +581,15 @@ enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, str
 static enum nd_status make_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
                                        const struct product *product, struct nd_error *err)
 {
-    struct part_files parts = {0};
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(part_files_deinit) struct part_files parts = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     bool are_there = false;
-    enum nd_status status = nd_qualify_compare(q, err);
-    if (status == ND_OK)
-        status = find_parts(q, model, &parts, &are_there, err);
-    if (status == ND_OK)
-        status = nd_qualify_explain_one(q, model, parts.paths, are_there ? parts.n : 0, err);
-    if (status == ND_OK)
-        status = format_explanations(q, model, &text)
-                     ? put(product, text.text != NULL ? text.text : "", text.len, err)
-                     : nd_fail_memory(err);
-    nd_strbuf_deinit(&text);
-    part_files_deinit(&parts);
-    return status;
+    ND_TRY(nd_qualify_compare(q, err));
+    ND_TRY(find_parts(q, model, &parts, &are_there, err));
+    ND_TRY(nd_qualify_explain_one(q, model, parts.paths, are_there ? parts.n : 0, err));
+    return format_explanations(q, model, &text)
+               ? put(product, text.text != NULL ? text.text : "", text.len, err)
+               : nd_fail_memory(err);
 }
 
 enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
@@ -640,9 +612,7 @@ enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_
     struct product product;
     void *text = NULL;
     size_t n_bytes;
-    enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(product_init(q, model, nd_qualify_explanation_file(model), &product, err));
     bool is_read = product.is_there &&
                    nd_file_read(product.path, MAX_PRODUCT_BYTES, &text, &n_bytes, NULL) == ND_OK &&
                    parse_explanations(q, model, text);

@@ -1,6 +1,5 @@
 /* The result of a campaign as a document: its members in JSON, read again, and verdicts by name.
  * docs/reference/campaign.md. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"

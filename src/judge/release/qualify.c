@@ -189,7 +189,7 @@ static void fill_model(const struct nd_qualification *q, const struct nd_qualify
 
 static struct nd_qualified_gate gate_of(const struct nd_qualification *q, const struct nd_policy_rule *rule)
 {
-    char *words = nd_policy_describe(rule);
+    ND_FREED char *words = nd_policy_describe(rule);
     if (words == NULL)
         nd_arena_fail(q->arena);
     struct nd_qualified_gate gate = {
@@ -204,7 +204,6 @@ static struct nd_qualified_gate gate_of(const struct nd_qualification *q, const 
         .until = nd_qualify_text(q, rule->until),
         .line = rule->mark.line + 1,
     };
-    free(words);
     return gate;
 }
 
@@ -322,20 +321,18 @@ static bool all_fresh(const struct nd_qualification *q)
  * read just now is an error: the result would be judged without the last one's baseline. */
 static enum nd_status read_last(struct nd_qualification *q, struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes;
     struct nd_qualified last;
     if (q->options->force)
         return ND_OK;
-    char *path = nd_path_join(q->folder, "result.json");
+    ND_FREED char *path = nd_path_join(q->folder, "result.json");
     enum nd_status status = path != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && !nd_keyed_is_missing(path))
         status = nd_file_read(path, MAX_RESULT_BYTES, &bytes, &n_bytes, err);
     enum nd_status parsed = bytes != NULL ? nd_qualified_read(bytes, &last, NULL) : ND_OK;
     if (bytes != NULL && parsed == ND_OK)
         q->last = last;
-    free(bytes);
-    free(path);
     return parsed == ND_ERR_MEMORY ? nd_fail_memory(err) : status;
 }
 
@@ -350,23 +347,19 @@ static bool is_last_current(struct nd_qualification *q)
 
 static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result *out, struct nd_error *err)
 {
-    enum nd_status status = nd_qualify_open(q, err);
-    if (status == ND_OK)
-        status = nd_qualify_compare(q, err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        status = nd_qualify_study(q, &q->models[m], err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        status = nd_qualify_find_broken(q, &q->models[m], err);
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        status = nd_qualify_measure_targets(q, &q->models[m], err);
-    for (size_t m = 0; status == ND_OK && q->campaign.explain && m < q->campaign.n_models; m++)
-        status = nd_qualify_explain(q, &q->models[m], err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_qualify_open(q, err));
+    ND_TRY(nd_qualify_compare(q, err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        ND_TRY(nd_qualify_study(q, &q->models[m], err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        ND_TRY(nd_qualify_find_broken(q, &q->models[m], err));
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        ND_TRY(nd_qualify_measure_targets(q, &q->models[m], err));
+    for (size_t m = 0; q->campaign.explain && m < q->campaign.n_models; m++)
+        ND_TRY(nd_qualify_explain(q, &q->models[m], err));
     struct nd_qualified made;
     q->arena = nd_arena_create();
-    if (q->arena == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(q->arena != NULL, err);
     nd_qualify_fill(q, &made);
     made.owner = q->arena;
     if (nd_arena_has_failed(q->arena)) {
@@ -380,9 +373,7 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
 enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_qualify_result *out,
                                      struct nd_error *err)
 {
-    enum nd_status status = read_last(q, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_last(q, err));
     nd_qualify_make_key(q);
     if (!is_last_current(q))
         return judge(q, out, err);
@@ -435,17 +426,13 @@ enum nd_status nd_qualify(const char *campaign, const struct nd_qualify_options 
                           struct nd_qualify_result *out, struct nd_error *err)
 {
     struct nd_qualify_options own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     struct nd_qualification q;
     struct nd_qualify_result result = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why; /* reasons are read from it */
-    status = nd_qualify_begin(campaign, &own, &q, err);
-    if (status != ND_OK)
-        return status;
-    status = qualify(&q, &result, err);
+    ND_TRY(nd_qualify_begin(campaign, &own, &q, err));
+    enum nd_status status = qualify(&q, &result, err);
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     result.folder = q.folder;

@@ -82,12 +82,9 @@ enum nd_status nd_digest_cache_open(const char *path, struct nd_digest_cache *ou
 /* NULL when memory is out. */
 static char *make_key(const char *file, const struct stat *info)
 {
-    struct nd_strbuf key = {0};
-    nd_strbuf_printf(&key, "%llu %llu %lld %lld.%09ld %lld.%09ld %s", (unsigned long long)info->st_dev,
-                     (unsigned long long)info->st_ino, (long long)info->st_size,
-                     (long long)info->st_mtim.tv_sec, info->st_mtim.tv_nsec, (long long)info->st_ctim.tv_sec,
-                     info->st_ctim.tv_nsec, file);
-    return nd_strbuf_take(&key);
+    return nd_text("%llu %llu %lld %lld.%09ld %lld.%09ld %s", (unsigned long long)info->st_dev,
+                   (unsigned long long)info->st_ino, (long long)info->st_size, (long long)info->st_mtim.tv_sec,
+                   info->st_mtim.tv_nsec, (long long)info->st_ctim.tv_sec, info->st_ctim.tv_nsec, file);
 }
 
 /* Whether a later change would show in the times. A clock that was set back says nothing. */
@@ -104,14 +101,12 @@ enum nd_status nd_digest_cache_find(struct nd_digest_cache *cache, const char *f
     struct stat info;
     if (stat(file, &info) != 0)
         return nd_fail(err, ND_E_FILE_OPEN, file, "cannot open '%s': %s", file, strerror(errno));
-    char *key = make_key(file, &info);
-    if (key == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *key = make_key(file, &info);
+    ND_TRY_MEMORY(key != NULL, err);
     for (size_t i = 0; i < cache->n; i++)
         if (strcmp(cache->items[i].key, key) == 0) {
             cache->items[i].is_used = true;
             memcpy(hex, cache->items[i].sha256, ND_SHA256_HEX_BYTES);
-            free(key);
             return ND_OK;
         }
     bool can_be_kept = has_settled(&info) && strchr(file, '\n') == NULL;
@@ -121,7 +116,6 @@ enum nd_status nd_digest_cache_find(struct nd_digest_cache *cache, const char *f
         status = add(cache, key, hex, true) ? ND_OK : nd_fail_memory(err);
         cache->has_changed = true;
     }
-    free(key);
     return status;
 }
 
@@ -137,12 +131,11 @@ static void put_items(struct nd_strbuf *text, const struct nd_digest_cache *cach
  * with files of its own, and each task of a campaign asks for a few only. */
 static void write_out(const struct nd_digest_cache *cache)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     put_items(&text, cache, true, SIZE_MAX);
     put_items(&text, cache, false, KEPT_BYTES);
     if (!text.failed && text.len <= MAX_CACHE_BYTES)
         nd_file_put(cache->path, text.text != NULL ? text.text : "", text.len, NULL);
-    nd_strbuf_deinit(&text);
 }
 
 void nd_digest_cache_close(struct nd_digest_cache *cache)
@@ -151,8 +144,7 @@ void nd_digest_cache_close(struct nd_digest_cache *cache)
         write_out(cache);
     for (size_t i = 0; i < cache->n; i++)
         free(cache->items[i].key);
-    free(cache->items);
-    free(cache->path);
+    ND_FREE_ALL(cache->items, cache->path);
     *cache = (struct nd_digest_cache){0};
 }
 
@@ -168,10 +160,9 @@ static enum nd_status put_file(struct nd_strbuf *key, struct nd_digest_cache *di
                                struct nd_error *err)
 {
     char hex[ND_SHA256_HEX_BYTES];
-    enum nd_status status = nd_digest_cache_find(digests, path, hex, err);
-    if (status == ND_OK)
-        nd_strbuf_printf(key, "file %s %s\n", nd_path_base(path), hex);
-    return status;
+    ND_TRY(nd_digest_cache_find(digests, path, hex, err));
+    nd_strbuf_printf(key, "file %s %s\n", nd_path_base(path), hex);
+    return ND_OK;
 }
 
 /* All files of a folder by content; a folder that is not there has none. Files that cannot be looked at are an
@@ -191,8 +182,7 @@ static enum nd_status put_folder(struct nd_strbuf *key, struct nd_digest_cache *
             status = nd_fail_memory(err);
         if (status == ND_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
             status = put_file(key, digests, path, err);
-        free(path);
-        free(entries[i]);
+        ND_FREE_ALL(path, entries[i]);
     }
     free(entries);
     return status;
@@ -203,17 +193,12 @@ static enum nd_status put_folder(struct nd_strbuf *key, struct nd_digest_cache *
 static enum nd_status put_neighbours(struct nd_strbuf *key, struct nd_digest_cache *digests,
                                      const char *library, struct nd_error *err)
 {
-    struct nd_strbuf wheel = {0};
-    char *folder = nd_path_dir(library);
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf wheel = {0};
+    ND_FREED char *folder = nd_path_dir(library);
     nd_strbuf_printf(&wheel, "%s.libs", folder != NULL ? folder : "");
-    enum nd_status status = folder != NULL && !wheel.failed ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = put_folder(key, digests, folder, err);
-    if (status == ND_OK)
-        status = put_folder(key, digests, wheel.text, err);
-    nd_strbuf_deinit(&wheel);
-    free(folder);
-    return status;
+    ND_TRY_MEMORY(folder != NULL && !wheel.failed, err);
+    ND_TRY(put_folder(key, digests, folder, err));
+    return put_folder(key, digests, wheel.text, err);
 }
 
 /* Which of them another machine takes is seen when it is asked: all that it may be. */
@@ -244,14 +229,13 @@ static enum nd_status put_runtime(struct nd_strbuf *key, struct nd_digest_cache 
     if (runtime->ort_library == NULL)
         return put_runtimes_elsewhere(key, digests, runtime->id, err);
     const char *const libraries[] = {runtime->ort_library, runtime->provider_library, runtime->backend_library};
-    enum nd_status status = ND_OK;
     nd_strbuf_printf(key, "runtime %s\n", runtime->id);
-    for (size_t i = 0; status == ND_OK && i < 3; i++)
+    for (size_t i = 0; i < 3; i++)
         if (libraries[i] != NULL && libraries[i][0] != '\0')
-            status = put_file(key, digests, libraries[i], err);
-    if (status == ND_OK && runtime->backend_library != NULL)
-        status = put_neighbours(key, digests, runtime->backend_library, err);
-    return status;
+            ND_TRY(put_file(key, digests, libraries[i], err));
+    if (runtime->backend_library != NULL)
+        ND_TRY(put_neighbours(key, digests, runtime->backend_library, err));
+    return ND_OK;
 }
 
 /* The same libraries are read once. */
@@ -274,8 +258,7 @@ static enum nd_status find_runtime_key(struct runtime_keys *keys, const struct n
             *out = keys->items[i].text;
             return ND_OK;
         }
-    if (!nd_grow((void **)&keys->items, &keys->capacity, keys->n + 1, sizeof *keys->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&keys->items, &keys->capacity, keys->n + 1, sizeof *keys->items), err);
     struct nd_strbuf text = {0};
     enum nd_status status = put_runtime(&text, &keys->digests, runtime, err);
     char *taken = nd_strbuf_take(&text);
@@ -316,9 +299,7 @@ static enum nd_status make_key_of_capture(const struct nd_qualification *q,
 {
     struct nd_strbuf key = {0};
     const char *runtime = NULL;
-    enum nd_status status = find_runtime_key(runtimes, &cell->device.runtime, &runtime, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_runtime_key(runtimes, &cell->device.runtime, &runtime, err));
     nd_strbuf_printf(&key, "npudiff %s " KEY_FORMAT "\nmodel %s\ndevice %s\noptimisation %s\nthreads %d\n",
                      nd_version(), nd_model_sha256(cell->model), cell->device.uri,
                      cell->device.optimisation != NULL ? cell->device.optimisation : "",
@@ -328,11 +309,9 @@ static enum nd_status make_key_of_capture(const struct nd_qualification *q,
     nd_strbuf_printf(&key, "edges %s\nrepeats %zu\nfallback %d\n%s%s", cell->tensors, q->campaign.n_repeats,
                      cell->allow_fallback, probes, runtime);
     size_t n_bytes = key.len;
-    char *text = nd_strbuf_take(&key);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *text = nd_strbuf_take(&key);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_sha256_bytes(text, n_bytes, cell->key);
-    free(text);
     return ND_OK;
 }
 
@@ -393,11 +372,10 @@ void nd_qualify_make_key(struct nd_qualification *q)
     for (size_t r = 0; r < q->campaign.policy.n; r++)
         nd_strbuf_printf(&key, "%d\n", nd_policy_has_expired(&q->campaign.policy.rules[r], q->today));
     size_t n_bytes = key.len;
-    char *text = nd_strbuf_take(&key);
+    ND_FREED char *text = nd_strbuf_take(&key);
     q->key[0] = '\0'; /* without memory nothing is found again: harmless */
     if (text != NULL)
         nd_sha256_bytes(text, n_bytes, q->key);
-    free(text);
 }
 
 enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error *err)
@@ -453,26 +431,21 @@ static enum nd_status note_failure(struct nd_qualify_cell *cell, struct nd_error
         return ND_OK;
     const char *stage = nd_capture_string(cell->capture, "failure", "stage");
     const char *message = nd_capture_string(cell->capture, "failure", "message");
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s%s", stage != NULL ? stage : "", stage != NULL ? ": " : "",
-                     message != NULL ? message : "the capture is not complete");
-    cell->failure = nd_strbuf_take(&text);
+    cell->failure = nd_text("%s%s%s", stage != NULL ? stage : "", stage != NULL ? ": " : "",
+                            message != NULL ? message : "the capture is not complete");
     return cell->failure != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++) {
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t c = 0; c < q->models[m].n_cells; c++) {
             struct nd_qualify_cell *cell = &q->models[m].cells[c];
-            status = nd_capture_open(cell->path, &cell->capture, err);
-            if (status == ND_OK)
-                status = note_failure(cell, err);
-            if (status == ND_OK)
-                status = nd_qualify_note_fallback(q, &q->models[m], cell, err);
+            ND_TRY(nd_capture_open(cell->path, &cell->capture, err));
+            ND_TRY(note_failure(cell, err));
+            ND_TRY(nd_qualify_note_fallback(q, &q->models[m], cell, err));
         }
-    return status;
+    return ND_OK;
 }
 
 struct work {
@@ -588,8 +561,7 @@ static enum nd_status collect(struct work *work, struct nd_error *err)
         n_cells += work->q->models[m].n_cells;
     work->tasks = nd_calloc(n_cells, sizeof *work->tasks);
     work->devices = nd_calloc(n_cells, sizeof *work->devices);
-    if (work->tasks == NULL || work->devices == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(work->tasks != NULL && work->devices != NULL, err);
     for (size_t m = 0; m < work->q->campaign.n_models; m++)
         for (size_t c = 0; c < work->q->models[m].n_cells; c++) {
             struct nd_qualify_cell *cell = &work->q->models[m].cells[c];
@@ -610,8 +582,7 @@ enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *e
     if (status == ND_OK)
         status = nd_devices_run(work.devices, work.n, q->options->n_jobs, run_task, &work, err);
     pthread_mutex_destroy(&work.lock);
-    free(work.devices);
-    free(work.tasks);
+    ND_FREE_ALL(work.devices, work.tasks);
     q->n_captured = work.n;
     return status;
 }

@@ -1,7 +1,6 @@
 /* The tasks of a campaign: which there are, what they will take, and doing one. docs/reference/campaign.md. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,7 +13,6 @@
 #include "core/tensors/sha256.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/keyed.h"
 #include "judge/tasks/task.h"
 
 /* ---- the list ---- */
@@ -23,8 +21,7 @@
 static enum nd_status add(struct nd_task_places *places, const struct nd_task_place *place, char *file,
                           struct nd_error *err)
 {
-    if (file == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(file != NULL, err);
     places->files[places->n] = file;
     places->items[places->n++] = *place;
     return ND_OK;
@@ -34,11 +31,10 @@ static enum nd_status add_comparisons(struct nd_qualification *q, size_t m, stru
                                       struct nd_error *err)
 {
     const struct nd_qualify_model *model = &q->models[m];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < model->n_comparisons; i++)
-        status = add(places, &(struct nd_task_place){ND_TASK_COMPARE, m, model->comparisons[i].ref, 0},
-                     nd_qualify_comparison_file(model, model->comparisons[i].ref), err);
-    return status;
+    for (size_t i = 0; i < model->n_comparisons; i++)
+        ND_TRY(add(places, &(struct nd_task_place){ND_TASK_COMPARE, m, model->comparisons[i].ref, 0},
+                   nd_qualify_comparison_file(model, model->comparisons[i].ref), err));
+    return ND_OK;
 }
 
 /* The parts before the explanation that they become. */
@@ -46,22 +42,18 @@ static enum nd_status add_explanation(const struct nd_qualification *q, size_t m
                                       struct nd_error *err)
 {
     size_t n_parts = nd_qualify_explain_parts(q);
-    enum nd_status status = ND_OK;
-    for (size_t part = 0; status == ND_OK && n_parts > 1 && part < n_parts; part++)
-        status = add(places, &(struct nd_task_place){ND_TASK_EXPLAIN_PART, m, SIZE_MAX, part},
-                     nd_qualify_explanation_part_file(&q->models[m], part, n_parts), err);
-    if (status == ND_OK)
-        status = add(places, &(struct nd_task_place){ND_TASK_EXPLAIN, m, SIZE_MAX, 0},
-                     nd_qualify_explanation_file(&q->models[m]), err);
-    return status;
+    for (size_t part = 0; n_parts > 1 && part < n_parts; part++)
+        ND_TRY(add(places, &(struct nd_task_place){ND_TASK_EXPLAIN_PART, m, SIZE_MAX, part},
+                   nd_qualify_explanation_part_file(&q->models[m], part, n_parts), err));
+    return add(places, &(struct nd_task_place){ND_TASK_EXPLAIN, m, SIZE_MAX, 0},
+               nd_qualify_explanation_file(&q->models[m]), err);
 }
 
 static void nd_task_places_deinit(struct nd_task_places *places)
 {
     for (size_t i = 0; i < places->n; i++)
         free(places->files[i]);
-    free(places->files);
-    free(places->items);
+    ND_FREE_ALL(places->files, places->items);
     *places = (struct nd_task_places){0};
 }
 
@@ -129,11 +121,9 @@ static enum nd_status nd_task_key(const struct nd_qualification *q, const struct
             nd_strbuf_printf(&text, "part %zu of %zu\n", place->part, nd_qualify_explain_parts(q));
     }
     size_t n_bytes = text.len;
-    char *taken = nd_strbuf_take(&text);
-    if (taken == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *taken = nd_strbuf_take(&text);
+    ND_TRY_MEMORY(taken != NULL, err);
     nd_sha256_bytes(taken, n_bytes, key);
-    free(taken);
     return ND_OK;
 }
 
@@ -296,9 +286,7 @@ static enum nd_status find_task(struct nd_qualification *q, const struct nd_task
                                 struct nd_task_place *out, struct nd_error *err)
 {
     struct nd_task_places places;
-    enum nd_status status = nd_task_places_list(q, &places, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_task_places_list(q, &places, err));
     bool is_found = false;
     for (size_t i = 0; !is_found && i < places.n; i++)
         if (strcmp(places.files[i], name->file) == 0) {
@@ -317,27 +305,24 @@ static enum nd_status check_key(const struct nd_qualification *q, const struct n
                                 const struct nd_task_name *name, struct nd_error *err)
 {
     char digest[65];
-    struct nd_strbuf here = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf here = {0};
     if (name->key == NULL)
         return ND_OK;
-    enum nd_status status = nd_task_key(q, place, digest, err);
+    ND_TRY(nd_task_key(q, place, digest, err));
     size_t n = strcspn(name->key, "/");
-    if (status != ND_OK)
-        return status;
     nd_task_format_key(digest, &here);
     if (here.failed)
-        status = nd_fail_memory(err);
+        return nd_fail_memory(err);
     else if (strlen(nd_version()) != n || strncmp(name->key, nd_version(), n) != 0)
-        status = nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
-                         "the task '%s' is for npudiff %.*s; this is npudiff %s", name->file, (int)n, name->key,
-                         nd_version());
+        return nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
+                       "the task '%s' is for npudiff %.*s; this is npudiff %s", name->file, (int)n, name->key,
+                       nd_version());
     else if (strcmp(name->key, here.text) != 0)
-        status = nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
-                         "the task '%s' has the key %s, and here it is %s: a model, a probe, a runtime or the "
-                         "campaign is a different one than when the task was listed",
-                         name->file, name->key, here.text);
-    nd_strbuf_deinit(&here);
-    return status;
+        return nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
+                       "the task '%s' has the key %s, and here it is %s: a model, a probe, a runtime or the "
+                       "campaign is a different one than when the task was listed",
+                       name->file, name->key, here.text);
+    return ND_OK;
 }
 
 /* ---- doing it ---- */
@@ -390,11 +375,10 @@ static void note(const struct nd_qualification *q, const struct nd_task_place *p
     nd_task_measure(q, place, &size);
     struct nd_took took = {
         .kind = place->kind, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
-    char *path = nd_path_join(q->folder, file);
+    ND_FREED char *path = nd_path_join(q->folder, file);
     memcpy(took.model, size.model, strlen(size.model) + 1);
     if (path != NULL)
         nd_took_write(path, &took);
-    free(path);
 }
 
 static enum nd_status do_task(struct nd_qualification *q, const struct nd_task_name *name,
@@ -440,17 +424,14 @@ enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name 
     struct nd_qualify_result result = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK)
-        status = nd_qualify_begin(campaign, &own, &q, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_TRY(nd_qualify_begin(campaign, &own, &q, err));
     size_t n_models = q.campaign.n_models, m = find_model(&q.campaign, name->file);
     if (m != SIZE_MAX) {
         keep_model(&q.campaign, m);
         q.is_one_model = true;
     }
-    status = do_task(&q, name, &result, err);
+    enum nd_status status = do_task(&q, name, &result, err);
     nd_qualify_plan_deinit(&q);
     q.campaign.n_models = n_models;
     nd_campaign_deinit(&q.campaign);
@@ -529,13 +510,11 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
                                 struct nd_error *err)
 {
     char digest[65];
-    struct nd_strbuf key = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf key = {0};
     struct nd_task_size size;
     const struct nd_qualify_model *model = place->model != SIZE_MAX ? &q->models[place->model] : NULL;
     const struct nd_qualify_cell *cell = place->cell != SIZE_MAX ? &model->cells[place->cell] : NULL;
-    enum nd_status status = nd_task_key(q, place, digest, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_task_key(q, place, digest, err));
     nd_task_format_key(digest, &key);
     task->kind = place->kind;
     task->key = nd_arena_text(arena, key.text);
@@ -547,11 +526,10 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
         task->transport = cell->device.transport;
         task->address = nd_arena_text(arena, cell->device.address);
     }
-    status = key.failed ? nd_fail_memory(err) : find_done(q, place, &task->is_done, err);
+    enum nd_status status = key.failed ? nd_fail_memory(err) : find_done(q, place, &task->is_done, err);
     nd_task_measure(q, place, &size);
     nd_task_estimate(&size, known, task);
     task->source = nd_arena_text(arena, task->source);
-    nd_strbuf_deinit(&key);
     return status;
 }
 
@@ -559,9 +537,8 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
 
 static enum nd_status add_up(struct nd_plan_of_campaign *plan, struct nd_error *err)
 {
-    double *ends = nd_calloc(plan->n, sizeof *ends);
-    if (ends == NULL)
-        return nd_fail_memory(err);
+    ND_FREED double *ends = nd_calloc(plan->n, sizeof *ends);
+    ND_TRY_MEMORY(ends != NULL, err);
     for (size_t i = 0; i < plan->n; i++) {
         const struct nd_task *task = &plan->tasks[i];
         double begin = 0, left = task->is_done ? 0 : task->seconds;
@@ -578,7 +555,6 @@ static enum nd_status add_up(struct nd_plan_of_campaign *plan, struct nd_error *
         ends[i] = begin + left;
         plan->longest_s = ends[i] > plan->longest_s ? ends[i] : plan->longest_s;
     }
-    free(ends);
     return ND_OK;
 }
 
@@ -610,22 +586,15 @@ static enum nd_status fill(struct nd_qualification *q, const char *campaign, con
 static enum nd_status make(const char *campaign, const char *const *from, size_t n_from,
                            struct nd_qualification *q, struct nd_plan_of_campaign *plan, struct nd_error *err)
 {
-    struct nd_took_list known = {0};
-    enum nd_status status = nd_qualify_plan(q, err);
-    if (status == ND_OK)
-        status = nd_dir_make(q->folder, err); /* for the digests of runtimes, which are read once */
-    if (status == ND_OK)
-        status = nd_qualify_check_fresh(q, err);
-    if (status == ND_OK)
-        status = nd_took_read_folder(q->folder, &known, err);
-    for (size_t i = 0; status == ND_OK && i < n_from; i++)
-        status = nd_took_read_folder(from[i], &known, err);
-    if (status == ND_OK && (plan->owner = nd_arena_create()) == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = fill(q, campaign, &known, plan, err);
-    nd_took_list_deinit(&known);
-    return status;
+    ND_CLEANUP(nd_took_list_deinit) struct nd_took_list known = {0};
+    ND_TRY(nd_qualify_plan(q, err));
+    ND_TRY(nd_dir_make(q->folder, err)); /* for the digests of runtimes, which are read once */
+    ND_TRY(nd_qualify_check_fresh(q, err));
+    ND_TRY(nd_took_read_folder(q->folder, &known, err));
+    for (size_t i = 0; i < n_from; i++)
+        ND_TRY(nd_took_read_folder(from[i], &known, err));
+    ND_TRY_MEMORY((plan->owner = nd_arena_create()) != NULL, err);
+    return fill(q, campaign, &known, plan, err);
 }
 
 enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, size_t n_from,
@@ -637,12 +606,9 @@ enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, s
     struct nd_plan_of_campaign plan = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why;
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK)
-        status = nd_qualify_begin(campaign, &own, &q, err);
-    if (status != ND_OK)
-        return status;
-    status = make(campaign, from, n_from, &q, &plan, err);
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_TRY(nd_qualify_begin(campaign, &own, &q, err));
+    enum nd_status status = make(campaign, from, n_from, &q, &plan, err);
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     free(q.folder);

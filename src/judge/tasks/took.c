@@ -107,7 +107,7 @@ static uint64_t memory_used(void)
 
 void nd_took_write(const char *path, struct nd_took *took)
 {
-    struct nd_strbuf name = {0}, text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf name = {0}, text = {0};
     struct stat info;
     took->bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
     took->memory_bytes = memory_used();
@@ -120,8 +120,6 @@ void nd_took_write(const char *path, struct nd_took *took)
                      (unsigned long long)took->bytes);
     if (!name.failed && !text.failed)
         nd_file_put(name.text, text.text, text.len, NULL);
-    nd_strbuf_deinit(&name);
-    nd_strbuf_deinit(&text);
 }
 
 void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
@@ -214,8 +212,7 @@ static enum nd_status read_one(const char *folder, const char *relative, struct 
         status = nd_file_read(path, MAX_TOOK_BYTES, &bytes, &n_bytes, err);
     if (status == ND_OK && bytes != NULL)
         is_took = parse(bytes, n_bytes, &took);
-    free(bytes);
-    free(path);
+    ND_FREE_ALL(bytes, path);
     if (status != ND_OK || !is_took)
         return status;
     took.file = strndup(relative, strlen(relative) - strlen(SUFFIX));
@@ -232,8 +229,8 @@ static enum nd_status read_one(const char *folder, const char *relative, struct 
 static enum nd_status read_below(const char *root, const char *relative, int depth, struct nd_took_list *list,
                                  struct nd_error *err)
 {
-    struct dirent **entries = NULL;
-    char *folder = nd_path_join(root, relative);
+    ND_FREED struct dirent **entries = NULL;
+    ND_FREED char *folder = nd_path_join(root, relative);
     enum nd_status status = folder != NULL ? ND_OK : nd_fail_memory(err);
     int n = folder != NULL ? scandir(folder, &entries, NULL, alphasort) : 0;
     if (n < 0 && errno != ENOENT && errno != ENOTDIR)
@@ -248,20 +245,16 @@ static enum nd_status read_below(const char *root, const char *relative, int dep
             status = read_one(root, below, list, err);
         else if (below != NULL && status == ND_OK && depth > 0)
             status = read_below(root, below, depth - 1, list, err);
-        free(below);
-        free(entries[i]);
+        ND_FREE_ALL(below, entries[i]);
     }
-    free(entries);
-    free(folder);
     return status;
 }
 
 enum nd_status nd_took_read_folder(const char *folder, struct nd_took_list *list, struct nd_error *err)
 {
-    enum nd_status status = read_below(folder, "captures", 1, list, err);
-    if (status == ND_OK)
-        status = read_below(folder, "parts", 1, list, err);
-    return status == ND_OK ? read_one(folder, ND_TASK_RESULT SUFFIX, list, err) : status;
+    ND_TRY(read_below(folder, "captures", 1, list, err));
+    ND_TRY(read_below(folder, "parts", 1, list, err));
+    return read_one(folder, ND_TASK_RESULT SUFFIX, list, err);
 }
 
 void nd_took_list_deinit(struct nd_took_list *list)

@@ -55,12 +55,11 @@ static enum nd_status add_readers(const struct nd_graph *graph, size_t qvalues, 
             size_t reader = graph->readers[graph->tensors[made].first_reader + r];
             if (graph->nodes[reader].kind != ND_NODE_OTHER)
                 continue;
-            if (!nd_grow((void **)&encoding->readers, &capacity, encoding->n_readers + 1,
-                         sizeof *encoding->readers))
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(nd_grow((void **)&encoding->readers, &capacity, encoding->n_readers + 1,
+                                  sizeof *encoding->readers),
+                          err);
             char *name = nd_strdup(nd_graph_node_name(graph->nodes[reader].proto));
-            if (name == NULL)
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(name != NULL, err);
             encoding->readers[encoding->n_readers++] = name;
         }
     }
@@ -71,8 +70,7 @@ static enum nd_status add_readers(const struct nd_graph *graph, size_t qvalues, 
 static enum nd_status nd_encodings_find_conversions(struct nd_encodings *encodings,
                                                     const struct nd_model *model, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t u = 0; u < model->n_layers && status == ND_OK; u++) {
+    for (size_t u = 0; u < model->n_layers; u++) {
         const struct nd_model_layer *layer = &model->layers[u];
         const struct nd_tensor *tensor = &model->tensors[layer->tensor];
         size_t item = nd_encodings_find(encodings, tensor->name);
@@ -81,12 +79,12 @@ static enum nd_status nd_encodings_find_conversions(struct nd_encodings *encodin
             continue;
         struct nd_encoding *encoding = &encodings->items[item];
         encoding->converted_from = nd_strdup(model->tensors[layer->inputs[0]].name);
-        status = encoding->converted_from != NULL
-                     ? add_readers(&model->graph, nd_names_find(&model->graph.names, tensor->onnx_name),
-                                   encoding, err)
-                     : nd_fail_memory(err);
+        ND_TRY(encoding->converted_from != NULL
+                   ? add_readers(&model->graph, nd_names_find(&model->graph.names, tensor->onnx_name), encoding,
+                                 err)
+                   : nd_fail_memory(err));
     }
-    return status;
+    return ND_OK;
 }
 
 const char *nd_encoding_role_name(enum nd_encoding_role role)
@@ -100,8 +98,7 @@ enum nd_status nd_encodings_create(const char *path, const char *source, struct 
                                    struct nd_error *err)
 {
     struct nd_encodings *made = nd_calloc(1, sizeof *made);
-    if (made == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made != NULL, err);
     made->path = nd_strdup(path);
     made->source = nd_strdup(source);
     if (made->path == NULL || made->source == NULL) {
@@ -118,9 +115,7 @@ static void encoding_deinit(struct nd_encoding *encoding)
     nd_quant_deinit(&encoding->quant);
     for (size_t i = 0; i < encoding->n_readers; i++)
         free(encoding->readers[i]);
-    free(encoding->readers);
-    free(encoding->converted_from);
-    free(encoding->unhandled);
+    ND_FREE_ALL(encoding->readers, encoding->converted_from, encoding->unhandled);
 }
 
 void nd_encodings_destroy(struct nd_encodings **handle)
@@ -132,9 +127,7 @@ void nd_encodings_destroy(struct nd_encodings **handle)
         encoding_deinit(&encodings->items[i]);
     free(encodings->items);
     nd_names_deinit(&encodings->names);
-    free(encodings->path);
-    free(encodings->source);
-    free(encodings);
+    ND_FREE_ALL(encodings->path, encodings->source, encodings);
     *handle = NULL;
 }
 
@@ -209,8 +202,7 @@ static enum nd_status check(const struct nd_encodings *encodings, const struct n
         if (!(stated->zero_points[i] >= low && stated->zero_points[i] <= high))
             return nd_fail(err, ND_E_ENCODINGS_FORMAT, stated->name,
                            "'%s': tensor '%s': zero point %zu is %.17g, outside of the quantised values "
-                           "%.0f..%.0f of %d bits "
-                           "(an offset lies in -%.0f..0)",
+                           "%.0f..%.0f of %d bits (an offset lies in -%.0f..0)",
                            encodings->path, stated->name, i, stated->zero_points[i], low, high, stated->bits,
                            high - low);
     }
@@ -228,9 +220,7 @@ static bool are_whole(const double *values, size_t n)
 enum nd_status nd_encodings_add(struct nd_encodings *encodings, const struct nd_stated *stated,
                                 struct nd_error *err)
 {
-    enum nd_status status = check(encodings, stated, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check(encodings, stated, err));
     if (!are_whole(stated->zero_points, stated->n))
         return nd_encodings_add_unhandled(encodings, stated->name, stated->role,
                                           "a zero point between two quantised values", err);
@@ -351,7 +341,6 @@ static enum nd_status add_moved(struct nd_encodings *encodings, const struct nd_
                                 const struct nd_graph_node *node, struct nd_error *err)
 {
     const struct nd_encoding *source = input_encoding(encodings, node->proto, 0);
-    enum nd_status status = ND_OK;
     if (source == NULL || source->quant.n != 1 || node->is_constant)
         return ND_OK;
     double scale = (double)source->quant.scale[0], zero_point = (double)source->quant.zero_point[0];
@@ -362,7 +351,7 @@ static enum nd_status add_moved(struct nd_encodings *encodings, const struct nd_
                                .n = 1,
                                .scales = &scale,
                                .zero_points = &zero_point};
-    for (size_t i = 0; i < node->n_made && status == ND_OK; i++) {
+    for (size_t i = 0; i < node->n_made; i++) {
         /* MaxPool's second output holds indices. */
         bool is_indices = i > 0 && strcmp(node->proto->op_type, "MaxPool") == 0;
         size_t made = graph->made[node->first_made + i];
@@ -370,9 +359,9 @@ static enum nd_status add_moved(struct nd_encodings *encodings, const struct nd_
             nd_encodings_find(encodings, graph->tensors[made].name) != SIZE_MAX)
             continue;
         stated.name = graph->tensors[made].name;
-        status = nd_encodings_add(encodings, &stated, err);
+        ND_TRY(nd_encodings_add(encodings, &stated, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Whether the node adds its third input, unscaled, to a product of the others. */
@@ -400,9 +389,9 @@ static enum nd_status add_bias(struct nd_encodings *encodings, const struct nd_g
         nd_encodings_find(encodings, name) != SIZE_MAX)
         return ND_OK;
     size_t n = weight->quant.n;
-    double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
-    enum nd_status status = scales != NULL && zero_points != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
+    ND_FREED double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
+    ND_TRY_MEMORY(scales != NULL && zero_points != NULL, err);
+    for (size_t i = 0; i < n; i++)
         scales[i] = (double)(data->quant.scale[0] * weight->quant.scale[i]);
     const struct nd_stated stated = {.name = name,
                                      .role = ND_ENCODING_PARAM,
@@ -413,11 +402,7 @@ static enum nd_status add_bias(struct nd_encodings *encodings, const struct nd_g
                                      .n = n,
                                      .scales = scales,
                                      .zero_points = zero_points};
-    if (status == ND_OK)
-        status = nd_encodings_add(encodings, &stated, err);
-    free(scales);
-    free(zero_points);
-    return status;
+    return nd_encodings_add(encodings, &stated, err);
 }
 
 enum nd_status nd_encodings_complete(struct nd_encodings *encodings, const struct nd_model *model,
@@ -425,17 +410,15 @@ enum nd_status nd_encodings_complete(struct nd_encodings *encodings, const struc
 {
     const struct nd_graph *graph = &model->graph;
     size_t n_before = encodings->n;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < graph->n_nodes && status == ND_OK; i++) {
+    for (size_t i = 0; i < graph->n_nodes; i++) {
         const struct nd_graph_node *node = &graph->nodes[i];
         if (nd_onnx_is_mover(node->proto))
-            status = add_moved(encodings, graph, node, err);
+            ND_TRY(add_moved(encodings, graph, node, err));
         else if (adds_a_bias(node->proto))
-            status = add_bias(encodings, graph, node, err);
+            ND_TRY(add_bias(encodings, graph, node, err));
     }
-    if (status == ND_OK)
-        *n_added = encodings->n - n_before;
-    return status;
+    *n_added = encodings->n - n_before;
+    return ND_OK;
 }
 
 /* ---- what differs ---- */
@@ -509,11 +492,9 @@ enum nd_status nd_encodings_compare(const struct nd_encodings *ref, const struct
 {
     size_t n;
     struct nd_encodings_diff diff = {0};
-    if (!nd_size_add(ref->n, test->n, &n))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_add(ref->n, test->n, &n), err);
     diff.items = nd_calloc(n, sizeof *diff.items);
-    if (diff.items == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(diff.items != NULL, err);
     for (size_t i = 0; i < ref->n; i++) {
         size_t other = nd_encodings_find(test, ref->items[i].name);
         append_difference(&diff, &ref->items[i], other != SIZE_MAX ? &test->items[other] : NULL, rtol);
@@ -537,8 +518,7 @@ enum nd_status nd_encodings_match(const struct nd_encodings *encodings, const st
                                   struct nd_encodings_match *out, struct nd_error *err)
 {
     struct nd_encodings_match match = {.omitted = nd_calloc(encodings->n, sizeof *match.omitted)};
-    if (match.omitted == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(match.omitted != NULL, err);
     for (size_t i = 0; i < encodings->n; i++) {
         const struct nd_encoding *item = &encodings->items[i];
         struct nd_encodings_omission omission = {.name = item->name};
@@ -575,12 +555,11 @@ static enum nd_dtype container(const struct nd_encoding *item)
 enum nd_status nd_encodings_apply(const struct nd_encodings *encodings, const struct nd_model *model,
                                   const char *path, struct nd_error *err)
 {
-    struct nd_encodings_match match = {0};
-    struct nd_quantised_tensor *items = nd_calloc(encodings->n, sizeof *items);
-    enum nd_status status =
-        items != NULL ? nd_encodings_match(encodings, model, &match, err) : nd_fail_memory(err);
+    ND_CLEANUP(nd_encodings_match_deinit) struct nd_encodings_match match = {0};
+    ND_FREED struct nd_quantised_tensor *items = nd_calloc(encodings->n, sizeof *items);
+    ND_TRY(items != NULL ? nd_encodings_match(encodings, model, &match, err) : nd_fail_memory(err));
     size_t n = 0;
-    for (size_t i = 0, omitted = 0; status == ND_OK && i < encodings->n; i++) {
+    for (size_t i = 0, omitted = 0; i < encodings->n; i++) {
         const struct nd_encoding *item = &encodings->items[i];
         if (omitted < match.n_omitted && match.omitted[omitted].name == item->name) {
             omitted++;
@@ -593,15 +572,11 @@ enum nd_status nd_encodings_apply(const struct nd_encodings *encodings, const st
                                                   .has_axis = item->has_axis,
                                                   .quant = &item->quant};
     }
-    if (status == ND_OK && n == 0)
-        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, nd_model_path(model),
-                         "none of the %zu encodings of '%s' is for a tensor of '%s'", encodings->n,
-                         encodings->path, nd_model_path(model));
-    if (status == ND_OK)
-        status = nd_model_write_quantised(model, items, n, path, err);
-    nd_encodings_match_deinit(&match);
-    free(items);
-    return status;
+    if (n == 0)
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, nd_model_path(model),
+                       "none of the %zu encodings of '%s' is for a tensor of '%s'", encodings->n,
+                       encodings->path, nd_model_path(model));
+    return nd_model_write_quantised(model, items, n, path, err);
 }
 
 /* ---- files: AIMET 1.0.0, which the converters of QNN read, too, and ONNX Runtime's overrides ---- */
@@ -704,11 +679,7 @@ static json_t *overrides(const struct nd_encodings *encodings)
 enum nd_status nd_encodings_write(const struct nd_encodings *encodings, enum nd_encodings_format format,
                                   const char *path, bool replace, struct nd_error *err)
 {
-    json_t *root = format == ND_ENCODINGS_AIMET ? aimet(encodings) : overrides(encodings);
-    char *text = root != NULL ? nd_json_dump(root, 1) : NULL;
-    enum nd_status status =
-        text != NULL ? nd_file_put_new(path, text, strlen(text), replace, err) : nd_fail_memory(err);
-    free(text);
-    json_decref(root);
-    return status;
+    json_auto_t *root = format == ND_ENCODINGS_AIMET ? aimet(encodings) : overrides(encodings);
+    ND_FREED char *text = root != NULL ? nd_json_dump(root, 1) : NULL;
+    return text != NULL ? nd_file_put_new(path, text, strlen(text), replace, err) : nd_fail_memory(err);
 }

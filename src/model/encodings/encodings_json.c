@@ -77,9 +77,7 @@ static enum nd_status nd_encodings_whole(const struct nd_described *at, const ch
                                          int *out, struct nd_error *err)
 {
     double value;
-    enum nd_status status = nd_encodings_number(at, key, &value, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_encodings_number(at, key, &value, err));
     if (!(value >= low && value <= high) || value != floor(value))
         return nd_encodings_fail(at->encodings, at->tensor, key, err,
                                  "is %.17g, expected a whole number from %d to %d", value, low, high);
@@ -112,8 +110,7 @@ static enum nd_status nd_encodings_numbers(const struct nd_described *at, const 
                                  "is %s, expected a number or a list of numbers",
                                  json_is_array(value) ? "an empty list" : kind_of(value));
     double *made = nd_calloc(n_items, sizeof *made);
-    if (made == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made != NULL, err);
     if (json_is_number(value))
         made[0] = json_number_value(value);
     json_array_foreach(value, i, item)
@@ -153,9 +150,7 @@ static enum nd_status parse(const char *path, json_t **out, struct nd_error *err
     void *text = NULL;
     size_t n = 0;
     json_error_t where;
-    enum nd_status status = nd_file_read(path, max_file_bytes, &text, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_read(path, max_file_bytes, &text, &n, err));
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     free(text);
     if (root == NULL && json_error_code(&where) == json_error_out_of_memory)
@@ -284,7 +279,7 @@ static enum nd_status read_item(struct nd_encodings *encodings, enum nd_encoding
                                 struct nd_error *err)
 {
     struct nd_described at = {encodings, NULL, item};
-    double *scales = NULL, *offsets = NULL;
+    ND_FREED double *scales = NULL, *offsets = NULL;
     size_t n_offsets = 0;
     bool is_done = false;
     enum nd_status status = nd_encodings_text(&at, "name", &at.tensor, err);
@@ -307,8 +302,6 @@ static enum nd_status read_item(struct nd_encodings *encodings, enum nd_encoding
     stated.scales = scales;
     if (status == ND_OK)
         status = nd_encodings_add_offset(encodings, &stated, offsets, err);
-    free(scales);
-    free(offsets);
     return status;
 }
 
@@ -333,10 +326,8 @@ static enum nd_status read_group(struct nd_encodings *encodings, const json_t *r
 static enum nd_status nd_encodings_read_aimet_1(struct nd_encodings *encodings, const json_t *root,
                                                 struct nd_error *err)
 {
-    enum nd_status status = read_group(encodings, root, "activation_encodings", ND_ENCODING_ACTIVATION, err);
-    if (status == ND_OK)
-        status = read_group(encodings, root, "param_encodings", ND_ENCODING_PARAM, err);
-    return status;
+    ND_TRY(read_group(encodings, root, "activation_encodings", ND_ENCODING_ACTIVATION, err));
+    return read_group(encodings, root, "param_encodings", ND_ENCODING_PARAM, err);
 }
 
 /* AIMET 2.0.0 and 2.1.0: ONNX's own parameters. The specification has two lists, by role; what AIMET 2.42
@@ -391,22 +382,20 @@ static enum nd_status read_zero_points(const struct nd_encodings *encodings, con
     const struct nd_described at = {encodings, stated->name, item};
     size_t n = stated->n;
     double *zero_points = NULL;
-    enum nd_status status = ND_OK;
     const json_t *given = json_object_get(item, "y_zero_point");
     if (given == NULL || json_is_null(given)) {
         zero_points = nd_calloc(n, sizeof *zero_points);
-        status = zero_points != NULL ? ND_OK : nd_fail_memory(err);
+        ND_TRY_MEMORY(zero_points != NULL, err);
     } else {
-        status = nd_encodings_numbers(&at, "y_zero_point", &zero_points, &n, err);
+        ND_TRY(nd_encodings_numbers(&at, "y_zero_point", &zero_points, &n, err));
     }
-    if (status == ND_OK && n != stated->n) {
+    if (n != stated->n) {
         free(zero_points);
         return nd_encodings_fail(encodings, stated->name, "y_zero_point", err,
                                  "has %zu numbers, and 'y_scale' has %zu", n, stated->n);
     }
-    if (status == ND_OK)
-        *out = zero_points;
-    return status;
+    *out = zero_points;
+    return ND_OK;
 }
 
 static enum nd_status read_axis(const struct nd_encodings *encodings, const json_t *item,
@@ -440,8 +429,7 @@ static enum nd_status read_affine(struct nd_encodings *encodings, const json_t *
         stated->is_symmetric = stated->is_symmetric && zero_points[i] == 0;
     if (status == ND_OK)
         status = nd_encodings_add(encodings, stated, err);
-    free(scales);
-    free(zero_points);
+    ND_FREE_ALL(scales, zero_points);
     return status;
 }
 
@@ -477,12 +465,10 @@ static enum nd_status nd_encodings_read_aimet_2(struct nd_encodings *encodings, 
     const json_t *all = json_object_get(root, "encodings");
     if (all != NULL)
         return read_list(encodings, all, "encodings", ND_ENCODING_UNSTATED, err);
-    enum nd_status status = read_list(encodings, json_object_get(root, "activation_encodings"),
-                                      "activation_encodings", ND_ENCODING_ACTIVATION, err);
-    if (status == ND_OK)
-        status = read_list(encodings, json_object_get(root, "param_encodings"), "param_encodings",
-                           ND_ENCODING_PARAM, err);
-    return status;
+    ND_TRY(read_list(encodings, json_object_get(root, "activation_encodings"), "activation_encodings",
+                     ND_ENCODING_ACTIVATION, err));
+    return read_list(encodings, json_object_get(root, "param_encodings"), "param_encodings", ND_ENCODING_PARAM,
+                     err);
 }
 
 /* AIMET 0.6.1: objects by the name of a tensor, a list of one object per channel; offsets; booleans as texts.
@@ -532,17 +518,15 @@ static enum nd_status read_entry(const struct nd_encodings *encodings, const cha
     const struct nd_described at = {encodings, tensor, object};
     const char *dtype = "int";
     *entry = (struct entry){0};
-    enum nd_status status = nd_encodings_whole(&at, "bitwidth", 2, 32, &entry->bits, err);
-    if (status == ND_OK && json_object_get(object, "dtype") != NULL)
-        status = nd_encodings_text(&at, "dtype", &dtype, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_encodings_whole(&at, "bitwidth", 2, 32, &entry->bits, err));
+    if (json_object_get(object, "dtype") != NULL)
+        ND_TRY(nd_encodings_text(&at, "dtype", &dtype, err));
     entry->is_float = strcmp(dtype, "float") == 0;
     if (entry->is_float)
         return ND_OK;
     if (strcmp(dtype, "int") != 0)
         return nd_encodings_fail(encodings, tensor, "dtype", err, "is '%s', expected 'int' or 'float'", dtype);
-    status = read_boolean(&at, "is_symmetric", &entry->is_symmetric, err);
+    enum nd_status status = read_boolean(&at, "is_symmetric", &entry->is_symmetric, err);
     if (status == ND_OK)
         status = nd_encodings_number(&at, "scale", &entry->scale, err);
     if (status == ND_OK)
@@ -568,18 +552,14 @@ static enum nd_status add_entries(struct nd_encodings *encodings, const char *te
         snprintf(why, sizeof why, "float of %d bits", entries[0].bits);
         return nd_encodings_add_unhandled(encodings, tensor, role, why, err);
     }
-    double *scales = nd_calloc(n, sizeof *scales), *offsets = nd_calloc(n, sizeof *offsets);
-    enum nd_status status = scales != NULL && offsets != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_FREED double *scales = nd_calloc(n, sizeof *scales), *offsets = nd_calloc(n, sizeof *offsets);
+    ND_TRY(scales != NULL && offsets != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t i = 0; i < n; i++) {
         scales[i] = entries[i].scale;
         offsets[i] = entries[i].offset;
     }
     stated.scales = scales;
-    if (status == ND_OK)
-        status = nd_encodings_add_offset(encodings, &stated, offsets, err);
-    free(scales);
-    free(offsets);
-    return status;
+    return nd_encodings_add_offset(encodings, &stated, offsets, err);
 }
 
 static enum nd_status read_list_of_aimet_0(struct nd_encodings *encodings, const char *tensor,
@@ -591,7 +571,7 @@ static enum nd_status read_list_of_aimet_0(struct nd_encodings *encodings, const
         return nd_fail(err, ND_E_ENCODINGS_FORMAT, tensor,
                        "'%s': tensor '%s' has no encoding, expected a list of objects", encodings->path,
                        tensor);
-    struct entry *entries = nd_calloc(n, sizeof *entries);
+    ND_FREED struct entry *entries = nd_calloc(n, sizeof *entries);
     enum nd_status status = entries != NULL ? ND_OK : nd_fail_memory(err);
     json_array_foreach(list, i, object)
     {
@@ -600,7 +580,6 @@ static enum nd_status read_list_of_aimet_0(struct nd_encodings *encodings, const
     }
     if (status == ND_OK)
         status = add_entries(encodings, tensor, role, entries, n, err);
-    free(entries);
     return status;
 }
 
@@ -617,12 +596,9 @@ static enum nd_status read_layer(struct nd_encodings *encodings, const char *lay
             return nd_encodings_fail(encodings, layer, side, err, "is no object of encodings by index");
         json_object_foreach(places, index, object)
         {
-            struct nd_strbuf name = {0};
             struct entry entry;
-            nd_strbuf_printf(&name, "%s.%s[%s]", layer, side, index);
-            char *text = nd_strbuf_take(&name);
-            if (text == NULL)
-                return nd_fail_memory(err);
+            char *text = nd_text("%s.%s[%s]", layer, side, index);
+            ND_TRY_MEMORY(text != NULL, err);
             status = read_entry(encodings, text, object, &entry, err);
             if (status == ND_OK)
                 status = add_entries(encodings, text, ND_ENCODING_ACTIVATION, &entry, 1, err);
@@ -639,18 +615,15 @@ static enum nd_status read_group_of_aimet_0(struct nd_encodings *encodings, cons
 {
     json_t *group = json_object_get(root, key), *value;
     const char *tensor;
-    enum nd_status status = ND_OK;
     if (!json_is_object(group))
         return nd_encodings_fail(encodings, NULL, key, err, "is %s, expected an object by the name of tensors",
                                  group == NULL ? "missing" : "another thing");
     json_object_foreach(group, tensor, value)
     {
         if (json_is_object(value) && role == ND_ENCODING_ACTIVATION)
-            status = read_layer(encodings, tensor, value, err);
+            ND_TRY(read_layer(encodings, tensor, value, err));
         else
-            status = read_list_of_aimet_0(encodings, tensor, role, value, err);
-        if (status != ND_OK)
-            return status;
+            ND_TRY(read_list_of_aimet_0(encodings, tensor, role, value, err));
     }
     return ND_OK;
 }
@@ -658,11 +631,8 @@ static enum nd_status read_group_of_aimet_0(struct nd_encodings *encodings, cons
 static enum nd_status nd_encodings_read_aimet_0(struct nd_encodings *encodings, const json_t *root,
                                                 struct nd_error *err)
 {
-    enum nd_status status =
-        read_group_of_aimet_0(encodings, root, "activation_encodings", ND_ENCODING_ACTIVATION, err);
-    if (status == ND_OK)
-        status = read_group_of_aimet_0(encodings, root, "param_encodings", ND_ENCODING_PARAM, err);
-    return status;
+    ND_TRY(read_group_of_aimet_0(encodings, root, "activation_encodings", ND_ENCODING_ACTIVATION, err));
+    return read_group_of_aimet_0(encodings, root, "param_encodings", ND_ENCODING_PARAM, err);
 }
 
 /* The tensors of graphs in what qnn-context-binary-utility prints: real = scale * (quantised value + offset).
@@ -697,7 +667,7 @@ static enum nd_status read_axis_of_qnn(struct nd_encodings *encodings, const jso
                                  "is no list of scales and offsets");
     enum nd_status status = nd_encodings_whole(&(struct nd_described){encodings, stated->name, object}, "axis",
                                                0, ND_MAX_RANK - 1, &stated->axis, err);
-    double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
+    ND_FREED double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
     if (status == ND_OK && (scales == NULL || zero_points == NULL))
         status = nd_fail_memory(err);
     json_array_foreach(list, i, pair)
@@ -711,8 +681,6 @@ static enum nd_status read_axis_of_qnn(struct nd_encodings *encodings, const jso
     stated->zero_points = zero_points;
     if (status == ND_OK)
         status = nd_encodings_add(encodings, stated, err);
-    free(scales);
-    free(zero_points);
     return status;
 }
 

@@ -162,8 +162,7 @@ static enum nd_status read_float_attribute(const Onnx__AttributeProto *attribute
     struct numbers made = {
         .n = is_list ? attribute->n_floats : 1, .rank = is_list ? 1 : 0, .elem_type = ND_DTYPE_F32};
     made.values = nd_calloc(made.n, sizeof *made.values);
-    if (made.values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made.values != NULL, err);
     for (size_t i = 0; i < made.n; i++)
         made.values[i] = (double)(is_list ? attribute->floats[i] : attribute->f);
     *out = made;
@@ -227,8 +226,7 @@ static enum nd_status combine(const struct nd_graph_node *node, const struct num
     made.scale = nd_calloc(made.n, sizeof *made.scale);
     made.zero_point = nd_calloc(made.n, sizeof *made.zero_point);
     if (made.scale == NULL || made.zero_point == NULL) {
-        free(made.scale);
-        free(made.zero_point);
+        ND_FREE_ALL(made.scale, made.zero_point);
         return nd_fail_memory(err);
     }
     for (size_t i = 0; i < made.n; i++) {
@@ -295,8 +293,7 @@ static enum nd_status copy_values(const Onnx__TensorProto *tensor, const void *r
         return nd_fail(err, ND_E_MODEL_GRAPH, name, "constant '%s' has other data than its shape and type say",
                        name);
     out->values = nd_calloc(n, sizeof(float));
-    if (out->values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->values != NULL, err);
     if (n > 0)
         memcpy(out->values, raw != NULL ? raw : tensor->float_data, size_bytes);
     out->n = n;
@@ -323,13 +320,10 @@ enum nd_status nd_float_constant_read(const struct nd_graph *graph, size_t index
     if (!nd_external_is(tensor))
         return copy_values(tensor, tensor->has_raw_data ? tensor->raw_data.data : NULL,
                            tensor->has_raw_data ? tensor->raw_data.len : 0, out, err);
-    void *loaded = NULL;
+    ND_FREED void *loaded = NULL;
     size_t size_bytes;
-    enum nd_status status = nd_external_read(tensor, model_path, &loaded, &size_bytes, err);
-    if (status == ND_OK)
-        status = copy_values(tensor, loaded, size_bytes, out, err);
-    free(loaded);
-    return status;
+    ND_TRY(nd_external_read(tensor, model_path, &loaded, &size_bytes, err));
+    return copy_values(tensor, loaded, size_bytes, out, err);
 }
 
 bool nd_model_has_tensor(const struct nd_model *model, const char *name)

@@ -66,10 +66,8 @@ static enum nd_status place_of(const Onnx__TensorProto *tensor, struct place *ou
 
 static char *path_beside(const char *model_path, const char *location)
 {
-    char *dir = nd_path_dir(model_path);
-    char *path = dir != NULL ? nd_path_join(dir, location) : NULL;
-    free(dir);
-    return path;
+    ND_FREED char *dir = nd_path_dir(model_path);
+    return dir != NULL ? nd_path_join(dir, location) : NULL;
 }
 
 /* Opens the file of a place and checks that it holds what the place says; place->length is filled in. */
@@ -132,20 +130,15 @@ static char *real_folder(const char *path)
  * caches that keep all files under their digests). Else a model could have any file of this machine read. */
 static enum nd_status check_links(const char *path, const char *model_path, struct nd_error *err)
 {
-    char *real = realpath(path, NULL), *model = realpath(model_path, NULL);
-    char *folder = real_folder(model_path), *target = model != NULL ? real_folder(model) : NULL;
-    enum nd_status status = ND_OK;
+    ND_FREED char *real = realpath(path, NULL), *model = realpath(model_path, NULL);
+    ND_FREED char *folder = real_folder(model_path), *target = model != NULL ? real_folder(model) : NULL;
     if (real == NULL || folder == NULL || target == NULL)
-        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' cannot be opened: %s", path,
-                         strerror(errno));
+        return nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' cannot be opened: %s", path,
+                       strerror(errno));
     else if (!is_below(real, folder) && !is_below(real, target))
-        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path,
-                         "external data '%s' is a link to '%s', outside of the model's folder", path, real);
-    free(real);
-    free(model);
-    free(folder);
-    free(target);
-    return status;
+        return nd_fail(err, ND_E_MODEL_EXTERNAL, path,
+                       "external data '%s' is a link to '%s', outside of the model's folder", path, real);
+    return ND_OK;
 }
 
 static enum nd_status add_file(struct collecting *to, struct place *place, const char *name,
@@ -165,8 +158,7 @@ static enum nd_status add_file(struct collecting *to, struct place *place, const
     if (status == ND_OK)
         status = check_links(path, to->model_path, err);
     if (status != ND_OK) {
-        free(path);
-        free(location);
+        ND_FREE_ALL(path, location);
         return status;
     }
     to->external->files[to->external->n++] = (struct nd_external_file){.location = location, .path = path};
@@ -196,17 +188,13 @@ static enum nd_status collect_binary(const Onnx__NodeProto *node, struct collect
     if (!nd_external_is_prepared(node) || nd_onnx_attribute_i(node, "embed_mode", 1) != 0 || binary == NULL ||
         !binary->has_s || binary->s.len == 0)
         return ND_OK;
-    char *location = strndup((const char *)binary->s.data, binary->s.len);
-    if (location == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *location = strndup((const char *)binary->s.data, binary->s.len);
+    ND_TRY_MEMORY(location != NULL, err);
     struct place place = {.location = location};
-    enum nd_status status = stays_inside(location)
-                                ? add_file(to, &place, attribute, err)
-                                : nd_fail(err, ND_E_MODEL_EXTERNAL, location,
-                                          "node '%s' has its binary in '%s', outside of the model's folder",
-                                          nd_onnx_text(node->name), location);
-    free(location);
-    return status;
+    return stays_inside(location) ? add_file(to, &place, attribute, err)
+                                  : nd_fail(err, ND_E_MODEL_EXTERNAL, location,
+                                            "node '%s' has its binary in '%s', outside of the model's folder",
+                                            nd_onnx_text(node->name), location);
 }
 
 /* Chosen: so much is digested in some seconds. A file of 1 TB that takes no room on a disk is made at once, and
@@ -219,9 +207,7 @@ static enum nd_status count_holes(const char *path, uint64_t *n_holes, struct nd
 {
     int fd;
     uint64_t size = 0;
-    enum nd_status status = nd_file_open(path, &fd, &size, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_open(path, &fd, &size, err));
     for (off_t at = 0; at >= 0 && (uint64_t)at < size && *n_holes <= max_hole_bytes;) {
         off_t data = lseek(fd, at, SEEK_DATA);
         if (data < 0 && errno != ENXIO)
@@ -232,11 +218,10 @@ static enum nd_status count_holes(const char *path, uint64_t *n_holes, struct nd
     close(fd);
     if (*n_holes <= max_hole_bytes)
         return ND_OK;
-    return nd_fail(
-        err, ND_E_MODEL_EXTERNAL, path,
-        "external data '%s' has %llu bytes, but at most %llu of them are on the disk; a model's files "
-        "may have no more than 4 GiB of such holes in all",
-        path, (unsigned long long)size, (unsigned long long)(*n_holes < size ? size - *n_holes : 0));
+    return nd_fail(err, ND_E_MODEL_EXTERNAL, path,
+                   "external data '%s' has %llu bytes, but at most %llu of them are on the disk; a model's "
+                   "files may have no more than 4 GiB of such holes in all",
+                   path, (unsigned long long)size, (unsigned long long)(*n_holes < size ? size - *n_holes : 0));
 }
 
 static void drop_repeated(struct nd_external *external)
@@ -244,8 +229,7 @@ static void drop_repeated(struct nd_external *external)
     size_t n = 0;
     for (size_t i = 0; i < external->n; i++) {
         if (n > 0 && compare_locations(&external->files[n - 1], &external->files[i]) == 0) {
-            free(external->files[i].path);
-            free(external->files[i].location);
+            ND_FREE_ALL(external->files[i].path, external->files[i].location);
         } else {
             external->files[n++] = external->files[i];
         }
@@ -274,10 +258,8 @@ enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelP
 
 void nd_external_deinit(struct nd_external *external)
 {
-    for (size_t i = 0; i < external->n; i++) {
-        free(external->files[i].path);
-        free(external->files[i].location);
-    }
+    for (size_t i = 0; i < external->n; i++)
+        ND_FREE_ALL(external->files[i].path, external->files[i].location);
     free(external->files);
     *external = (struct nd_external){0};
 }
@@ -310,8 +292,7 @@ static enum nd_status check_length(const Onnx__TensorProto *tensor, struct place
     if (place->has_length)
         return nd_fail(
             err, ND_E_MODEL_GRAPH, nd_onnx_text(tensor->name),
-            "constant '%s' has other data than its shape and type say: %llu bytes in '%s', and %zu are "
-            "needed",
+            "constant '%s' has other data than its shape and type say: %llu bytes in '%s', and %zu are needed",
             nd_onnx_text(tensor->name), (unsigned long long)place->length, path, needed);
     place->length = needed;
     return ND_OK;
@@ -346,7 +327,6 @@ enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *mod
 out:
     if (fd >= 0)
         close(fd);
-    free(buffer);
-    free(path);
+    ND_FREE_ALL(buffer, path);
     return status;
 }

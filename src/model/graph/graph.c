@@ -55,10 +55,10 @@ static enum nd_status add_tensor(struct nd_graph *graph, const char *name, const
     if (nd_names_find(&graph->names, name) != ND_NO_INDEX)
         return nd_fail(err, ND_E_MODEL_GRAPH, name, "%s '%s' has the name of another tensor of the graph", what,
                        name);
-    if (!nd_grow((void **)&graph->tensors, &graph->tensors_capacity, graph->n_tensors + 1,
-                 sizeof *graph->tensors) ||
-        !nd_names_add(&graph->names, name, graph->n_tensors))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&graph->tensors, &graph->tensors_capacity, graph->n_tensors + 1,
+                          sizeof *graph->tensors) &&
+                      nd_names_add(&graph->names, name, graph->n_tensors),
+                  err);
     *out = &graph->tensors[graph->n_tensors++];
     **out = (struct nd_graph_tensor){
         .name = name, .producer = ND_NO_INDEX, .input = ND_NO_INDEX, .output = ND_NO_INDEX};
@@ -71,9 +71,7 @@ static enum nd_status add_initializer(struct nd_graph *graph, const Onnx__Tensor
     if (values == NULL)
         return nd_fail(err, ND_E_MODEL_GRAPH, NULL, "a sparse initializer has no values");
     struct nd_graph_tensor *tensor = NULL;
-    enum nd_status status = add_tensor(graph, values->name, "initializer", &tensor, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(add_tensor(graph, values->name, "initializer", &tensor, err));
     tensor->initializer = is_sparse ? NULL : values;
     tensor->is_constant = true;
     return ND_OK;
@@ -82,12 +80,11 @@ static enum nd_status add_initializer(struct nd_graph *graph, const Onnx__Tensor
 static enum nd_status add_sources(struct nd_graph *graph, struct nd_error *err)
 {
     const Onnx__GraphProto *proto = graph->proto;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < proto->n_initializer && status == ND_OK; i++)
-        status = add_initializer(graph, proto->initializer[i], false, err);
-    for (size_t i = 0; i < proto->n_sparse_initializer && status == ND_OK; i++)
-        status = add_initializer(graph, proto->sparse_initializer[i]->values, true, err);
-    for (size_t i = 0; i < proto->n_input && status == ND_OK; i++) {
+    for (size_t i = 0; i < proto->n_initializer; i++)
+        ND_TRY(add_initializer(graph, proto->initializer[i], false, err));
+    for (size_t i = 0; i < proto->n_sparse_initializer; i++)
+        ND_TRY(add_initializer(graph, proto->sparse_initializer[i]->values, true, err));
+    for (size_t i = 0; i < proto->n_input; i++) {
         /* Up to IR version 3 every initializer was an input as well. */
         size_t known = nd_names_find(&graph->names, nd_onnx_text(proto->input[i]->name));
         struct nd_graph_tensor *tensor = NULL;
@@ -95,13 +92,11 @@ static enum nd_status add_sources(struct nd_graph *graph, struct nd_error *err)
             graph->tensors[known].input == ND_NO_INDEX)
             tensor = &graph->tensors[known];
         else
-            status = add_tensor(graph, proto->input[i]->name, "graph input", &tensor, err);
-        if (status == ND_OK) {
-            tensor->input = i;
-            tensor->value_info = proto->input[i];
-        }
+            ND_TRY(add_tensor(graph, proto->input[i]->name, "graph input", &tensor, err));
+        tensor->input = i;
+        tensor->value_info = proto->input[i];
     }
-    return status;
+    return ND_OK;
 }
 
 /* The tensors of the graph around it that a subgraph reads. Names inside a subgraph differ from those around it
@@ -120,30 +115,27 @@ static enum nd_status add_capture(struct nd_graph *graph, const char *name, stru
 static enum nd_status add_node_captures(struct nd_graph *graph, const Onnx__NodeProto *node,
                                         struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t a = 0; a < node->n_attribute && status == ND_OK; a++) {
+    for (size_t a = 0; a < node->n_attribute; a++) {
         const Onnx__AttributeProto *attribute = node->attribute[a];
         if (attribute->g != NULL)
-            status = add_captures(graph, attribute->g, err);
-        for (size_t g = 0; g < attribute->n_graphs && status == ND_OK; g++)
-            status = add_captures(graph, attribute->graphs[g], err);
+            ND_TRY(add_captures(graph, attribute->g, err));
+        for (size_t g = 0; g < attribute->n_graphs; g++)
+            ND_TRY(add_captures(graph, attribute->graphs[g], err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_captures(struct nd_graph *graph, const Onnx__GraphProto *subgraph,
                                    struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < subgraph->n_node && status == ND_OK; i++) {
-        for (size_t k = 0; k < subgraph->node[i]->n_input && status == ND_OK; k++)
-            status = add_capture(graph, subgraph->node[i]->input[k], err);
-        if (status == ND_OK)
-            status = add_node_captures(graph, subgraph->node[i], err);
+    for (size_t i = 0; i < subgraph->n_node; i++) {
+        for (size_t k = 0; k < subgraph->node[i]->n_input; k++)
+            ND_TRY(add_capture(graph, subgraph->node[i]->input[k], err));
+        ND_TRY(add_node_captures(graph, subgraph->node[i], err));
     }
-    for (size_t i = 0; i < subgraph->n_output && status == ND_OK; i++)
-        status = add_capture(graph, subgraph->output[i]->name, err);
-    return status;
+    for (size_t i = 0; i < subgraph->n_output; i++)
+        ND_TRY(add_capture(graph, subgraph->output[i]->name, err));
+    return ND_OK;
 }
 
 static enum nd_status add_uses(struct nd_graph *graph, size_t index, struct nd_error *err)
@@ -158,8 +150,7 @@ static enum nd_status add_uses(struct nd_graph *graph, size_t index, struct nd_e
             return nd_fail(err, ND_E_MODEL_GRAPH, proto->input[i],
                            "node '%s' (%s) reads tensor '%s', which nothing makes", nd_graph_node_name(proto),
                            proto->op_type, proto->input[i]);
-        if (!append(&graph->uses, &graph->n_uses, &graph->uses_capacity, tensor))
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(append(&graph->uses, &graph->n_uses, &graph->uses_capacity, tensor), err);
     }
     enum nd_status status = add_node_captures(graph, proto, err);
     node->n_uses = graph->n_uses - node->first_use;
@@ -285,16 +276,14 @@ static enum nd_status find_living(struct nd_graph *graph, struct nd_error *err)
         graph->nodes[i].is_alive = nodes[i];
 out:
     free(outputs);
-    free(nodes);
-    free(tensors);
+    ND_FREE_ALL(nodes, tensors);
     return status;
 }
 
 static enum nd_status find_readers(struct nd_graph *graph, struct nd_error *err)
 {
     graph->readers = nd_calloc(graph->n_uses, sizeof *graph->readers);
-    if (graph->readers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(graph->readers != NULL, err);
     /* Counting sort of all uses by tensor. */
     for (int pass = 0; pass < 2; pass++) {
         for (size_t n = 0; n < graph->n_nodes; n++) {
@@ -322,26 +311,19 @@ enum nd_status nd_graph_init(struct nd_graph *graph, const Onnx__GraphProto *pro
 {
     *graph = (struct nd_graph){.proto = proto, .n_nodes = proto->n_node};
     graph->nodes = nd_calloc(graph->n_nodes, sizeof *graph->nodes);
-    if (graph->nodes == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = add_sources(graph, err);
-    for (size_t i = 0; i < graph->n_nodes && status == ND_OK; i++)
-        status = add_node(graph, i, err);
-    if (status == ND_OK)
-        status = add_outputs(graph, err);
-    if (status == ND_OK)
-        status = find_living(graph, err);
-    return status == ND_OK ? find_readers(graph, err) : status;
+    ND_TRY_MEMORY(graph->nodes != NULL, err);
+    ND_TRY(add_sources(graph, err));
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        ND_TRY(add_node(graph, i, err));
+    ND_TRY(add_outputs(graph, err));
+    ND_TRY(find_living(graph, err));
+    return find_readers(graph, err);
 }
 
 void nd_graph_deinit(struct nd_graph *graph)
 {
     nd_names_deinit(&graph->names);
-    free(graph->tensors);
-    free(graph->nodes);
-    free(graph->uses);
-    free(graph->made);
-    free(graph->readers);
+    ND_FREE_ALL(graph->tensors, graph->nodes, graph->uses, graph->made, graph->readers);
     *graph = (struct nd_graph){0};
 }
 
@@ -496,31 +478,26 @@ static bool is_in_order(const struct order *order)
 static enum nd_status reorder(struct order *order, struct nd_error *err)
 {
     size_t n = order->graph->n_node;
-    size_t *path = nd_calloc(n, sizeof *path);
-    struct state *states = nd_calloc(n, sizeof *states);
-    Onnx__NodeProto **placed = nd_calloc(n, sizeof *placed);
-    enum nd_status status = path != NULL && states != NULL && placed != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = place_nodes(order, path, states, placed, err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
+    ND_FREED size_t *path = nd_calloc(n, sizeof *path);
+    ND_FREED struct state *states = nd_calloc(n, sizeof *states);
+    ND_FREED Onnx__NodeProto **placed = nd_calloc(n, sizeof *placed);
+    ND_TRY_MEMORY(path != NULL && states != NULL && placed != NULL, err);
+    ND_TRY(place_nodes(order, path, states, placed, err));
+    for (size_t i = 0; i < n; i++)
         order->graph->node[i] = placed[i];
-    free(path);
-    free(states);
-    free(placed);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status order_inner(const Onnx__NodeProto *node, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t a = 0; a < node->n_attribute && status == ND_OK; a++) {
+    for (size_t a = 0; a < node->n_attribute; a++) {
         const Onnx__AttributeProto *attribute = node->attribute[a];
         if (attribute->g != NULL)
-            status = nd_graph_order(attribute->g, err);
-        for (size_t g = 0; g < attribute->n_graphs && status == ND_OK; g++)
-            status = nd_graph_order(attribute->graphs[g], err);
+            ND_TRY(nd_graph_order(attribute->g, err));
+        for (size_t g = 0; g < attribute->n_graphs; g++)
+            ND_TRY(nd_graph_order(attribute->graphs[g], err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err)
@@ -536,7 +513,6 @@ enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err)
     if (status == ND_OK && !is_in_order(&order))
         status = reorder(&order, err);
     nd_names_deinit(&order.makers);
-    free(order.needs);
-    free(order.first);
+    ND_FREE_ALL(order.needs, order.first);
     return status;
 }

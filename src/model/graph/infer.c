@@ -224,12 +224,11 @@ static bool is_one_of(const char *op, const char *words)
 bool nd_infer_is_elementwise(const Onnx__NodeProto *node)
 {
     static const char ops[] =
-        "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr "
-        "BitwiseXor BiasGelu Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp FastGelu Floor Gelu Greater "
-        "GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min "
-        "Mish Mod Mul Neg Not Or PRelu Pow QuickGelu Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin "
-        "Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor QuantizeLinear "
-        "DequantizeLinear ";
+        "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor "
+        "BiasGelu Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp FastGelu Floor Gelu Greater GreaterOrEqual "
+        "HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or "
+        "PRelu Pow QuickGelu Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt "
+        "Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor QuantizeLinear DequantizeLinear ";
     return is_one_of(node->op_type, ops);
 }
 
@@ -237,9 +236,8 @@ static bool keeps_shape(const Onnx__NodeProto *node)
 {
     static const char ops[] =
         "BatchNormalization Cast CastLike CumSum Dropout GroupNormalization Hardmax Identity "
-        "InstanceNormalization LRN LayerNormalization LogSoftmax LpNormalization "
-        "MeanVarianceNormalization RMSNormalization ReverseSequence ScatterElements ScatterND Softmax "
-        "Trilu ";
+        "InstanceNormalization LRN LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization "
+        "RMSNormalization ReverseSequence ScatterElements ScatterND Softmax Trilu ";
     return is_one_of(node->op_type, ops);
 }
 

@@ -83,16 +83,14 @@ static size_t assign(const struct nd_graph *graph, size_t index, const bool *dep
 enum nd_status nd_layers_assign(const struct nd_graph *graph, size_t **out, struct nd_error *err)
 {
     size_t *layer_of_node = nd_calloc(graph->n_nodes, sizeof *layer_of_node);
-    bool *depends = nd_calloc(graph->n_tensors, sizeof *depends);
+    ND_FREED bool *depends = nd_calloc(graph->n_tensors, sizeof *depends);
     if (layer_of_node == NULL || depends == NULL) {
         free(layer_of_node);
-        free(depends);
         return nd_fail_memory(err);
     }
     mark_dependent(graph, depends);
     for (size_t n = graph->n_nodes; n-- > 0;)
         layer_of_node[n] = assign(graph, n, depends, layer_of_node);
-    free(depends);
     *out = layer_of_node;
     return ND_OK;
 }
@@ -110,8 +108,7 @@ static enum nd_status list_members(const struct nd_graph *graph, const size_t *l
 {
     out->first = nd_calloc(graph->n_nodes, sizeof *out->first);
     out->next = nd_calloc(graph->n_nodes, sizeof *out->next);
-    if (out->first == NULL || out->next == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->first != NULL && out->next != NULL, err);
     for (size_t n = 0; n < graph->n_nodes; n++)
         out->first[n] = ND_NO_INDEX;
     for (size_t n = graph->n_nodes; n-- > 0;) {
@@ -218,10 +215,7 @@ static enum nd_status nd_layers_find(struct nd_model *model, const size_t *layer
         if (layer_of_node[n] == n)
             status = add_layer(&builder, n, &members, err);
     nd_strbuf_deinit(&builder.op_types);
-    free(builder.inputs);
-    free(builder.seen_in);
-    free(members.first);
-    free(members.next);
+    ND_FREE_ALL(builder.inputs, builder.seen_in, members.first, members.next);
     return status;
 }
 
@@ -268,8 +262,7 @@ static enum nd_status nd_model_find_io(struct nd_model *model, struct nd_error *
     const struct nd_graph *graph = &model->graph;
     model->inputs = nd_calloc(graph->proto->n_input, sizeof *model->inputs);
     model->outputs = nd_calloc(graph->proto->n_output, sizeof *model->outputs);
-    if (model->inputs == NULL || model->outputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->inputs != NULL && model->outputs != NULL, err);
     for (size_t i = 0; i < graph->proto->n_input; i++) {
         const Onnx__ValueInfoProto *value = graph->proto->input[i];
         if (graph->tensors[nd_names_find(&graph->names, value->name)].is_constant)
@@ -312,28 +305,25 @@ static enum nd_status check_axis(struct nd_tensor *tensor, const struct nd_shape
  * the quantisation of a tensor contradicts its shape. */
 static enum nd_status nd_model_refresh_shapes(struct nd_model *model, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n_inputs = 0;
-    for (size_t i = 0; i < model->graph.proto->n_input && status == ND_OK; i++) {
+    for (size_t i = 0; i < model->graph.proto->n_input; i++) {
         const Onnx__ValueInfoProto *value = model->graph.proto->input[i];
         if (n_inputs < model->n_inputs && strcmp(model->inputs[n_inputs].name, value->name) == 0)
-            status = fill_shape(&model->inputs[n_inputs++], value, err);
+            ND_TRY(fill_shape(&model->inputs[n_inputs++], value, err));
     }
-    for (size_t i = 0; i < model->n_outputs && status == ND_OK; i++)
-        status = fill_shape(&model->outputs[i], model->graph.proto->output[i], err);
-    for (size_t i = 0; i < model->n_tensors && status == ND_OK; i++) {
+    for (size_t i = 0; i < model->n_outputs; i++)
+        ND_TRY(fill_shape(&model->outputs[i], model->graph.proto->output[i], err));
+    for (size_t i = 0; i < model->n_tensors; i++) {
         struct nd_tensor *tensor = &model->tensors[i];
         struct nd_shape shape;
-        status = nd_onnx_shape(model->tensor_types[i], tensor->onnx_name, &shape, err);
-        if (status == ND_OK)
-            status = check_axis(tensor, &shape, err);
-        for (int d = 0; status == ND_OK && d < shape.rank; d++)
+        ND_TRY(nd_onnx_shape(model->tensor_types[i], tensor->onnx_name, &shape, err));
+        ND_TRY(check_axis(tensor, &shape, err));
+        for (int d = 0; d < shape.rank; d++)
             if (shape.dims[d] < 0)
                 shape.rank = -1; /* a run will tell */
-        if (status == ND_OK)
-            tensor->shape = shape;
+        tensor->shape = shape;
     }
-    return status;
+    return ND_OK;
 }
 
 /* The name under which a dynamic dimension of an input is set: its own, or "input:axis". */
@@ -419,14 +409,10 @@ static size_t fix_named(Onnx__ValueInfoProto *const *values, size_t n_values, co
 
 static enum nd_status fail_no_dim(const struct nd_model *model, const char *name, struct nd_error *err)
 {
-    char *list = list_dynamic(model, "'", "'");
-    if (list == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status =
-        nd_fail(err, ND_E_MODEL_NO_DIM, name, "no input of '%s' has a dynamic dimension '%s': %s%s",
-                model->path, name, list[0] != '\0' ? "there are " : "all are fixed", list);
-    free(list);
-    return status;
+    ND_FREED char *list = list_dynamic(model, "'", "'");
+    ND_TRY_MEMORY(list != NULL, err);
+    return nd_fail(err, ND_E_MODEL_NO_DIM, name, "no input of '%s' has a dynamic dimension '%s': %s%s",
+                   model->path, name, list[0] != '\0' ? "there are " : "all are fixed", list);
 }
 
 enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_t n, struct nd_error *err)
@@ -435,10 +421,8 @@ enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_
         return nd_fail(err, ND_E_OPTION_VALUE, name, "dimension '%s' must be at least 1, not %lld", name,
                        (long long)n);
     /* The caller's text may be the model's own, which goes away here. */
-    char *own_name = nd_strdup(name);
-    if (own_name == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
+    ND_FREED char *own_name = nd_strdup(name);
+    ND_TRY_MEMORY(own_name != NULL, err);
     const Onnx__GraphProto *graph = model->graph.proto;
     model->has_set_dims = true;
     size_t n_fixed = fix_named(graph->input, graph->n_input, own_name, n);
@@ -449,10 +433,8 @@ enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_
         fix_named(graph->output, graph->n_output, own_name, n);
         fix_named(graph->value_info, graph->n_value_info, own_name, n);
     }
-    status = n_fixed > 0 || unnamed != NULL ? nd_model_refresh_shapes(model, err)
-                                            : fail_no_dim(model, own_name, err);
-    free(own_name);
-    return status;
+    return n_fixed > 0 || unnamed != NULL ? nd_model_refresh_shapes(model, err)
+                                          : fail_no_dim(model, own_name, err);
 }
 
 enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_error *err)
@@ -462,16 +444,13 @@ enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_err
             return nd_fail(err, ND_E_MODEL_DYNAMIC, model->inputs[i].name,
                            "input '%s' of '%s' declares no shape: give it one in the model",
                            model->inputs[i].name, model->path);
-    char *list = list_dynamic(model, "--dim ", "=1");
-    if (list == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
+    ND_FREED char *list = list_dynamic(model, "--dim ", "=1");
+    ND_TRY_MEMORY(list != NULL, err);
     if (list[0] != '\0')
-        status = nd_fail(err, ND_E_MODEL_DYNAMIC, model->path,
-                         "'%s' has inputs with dynamic dimensions: give their sizes, for instance %s",
-                         model->path, list);
-    free(list);
-    return status;
+        return nd_fail(err, ND_E_MODEL_DYNAMIC, model->path,
+                       "'%s' has inputs with dynamic dimensions: give their sizes, for instance %s",
+                       model->path, list);
+    return ND_OK;
 }
 
 /* Protobuf's own limit, so no ONNX file is larger. */
@@ -479,15 +458,12 @@ static const size_t max_file_bytes = INT_MAX;
 
 static enum nd_status read_file(struct nd_model *model, struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n = 0;
-    enum nd_status status = nd_file_read(model->path, max_file_bytes, &bytes, &n, err);
-    if (status == ND_OK)
-        status = nd_onnx_decode(model->path, bytes, n, &model->proto, err);
-    if (status == ND_OK)
-        nd_sha256_bytes(bytes, n, model->sha256);
-    free(bytes);
-    return status;
+    ND_TRY(nd_file_read(model->path, max_file_bytes, &bytes, &n, err));
+    ND_TRY(nd_onnx_decode(model->path, bytes, n, &model->proto, err));
+    nd_sha256_bytes(bytes, n, model->sha256);
+    return ND_OK;
 }
 
 /* Puts the digests of external files into the model's. */
@@ -500,11 +476,9 @@ static enum nd_status mix_external(struct nd_model *model, struct nd_error *err)
     for (size_t i = 0; i < model->external.n; i++)
         nd_strbuf_printf(&list, "%s %s\n", model->external.files[i].location, model->external.files[i].sha256);
     size_t n = list.len;
-    char *text = nd_strbuf_take(&list);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *text = nd_strbuf_take(&list);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_sha256_bytes(text, n, model->sha256);
-    free(text);
     return ND_OK;
 }
 
@@ -552,11 +526,8 @@ static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
 {
     const struct nd_graph *graph = &model->graph;
     model->nodes = nd_calloc(graph->n_nodes, sizeof *model->nodes);
-    bool *is_end = nd_calloc(graph->n_nodes, sizeof *is_end);
-    if (model->nodes == NULL || is_end == NULL) {
-        free(is_end);
-        return nd_fail_memory(err);
-    }
+    ND_FREED bool *is_end = nd_calloc(graph->n_nodes, sizeof *is_end);
+    ND_TRY_MEMORY(model->nodes != NULL && is_end != NULL, err);
     for (size_t t = 0; t < graph->n_tensors; t++)
         if (graph->tensors[t].output != ND_NO_INDEX)
             mark_end(graph, t, is_end);
@@ -570,7 +541,6 @@ static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
             .has_own_name = nd_onnx_text(proto->name)[0] != '\0',
             .is_io_quantisation = is_end_quantiser || quantises_input(graph, &graph->nodes[i])};
     }
-    free(is_end);
     return ND_OK;
 }
 
@@ -607,8 +577,7 @@ static enum nd_status analyse(struct nd_model *model, struct nd_error *err)
 enum nd_status nd_model_load(const char *path, struct nd_model **out, struct nd_error *err)
 {
     struct nd_model *model = nd_calloc(1, sizeof *model);
-    if (model == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model != NULL, err);
     model->path = nd_strdup(path);
     enum nd_status status = model->path != NULL ? read_file(model, err) : nd_fail_memory(err);
     if (status == ND_OK)
@@ -631,19 +600,12 @@ void nd_model_destroy(struct nd_model **handle)
         free((void *)(uintptr_t)model->layers[i].inputs);
     for (size_t i = 0; i < model->n_tensors; i++)
         nd_tensor_deinit(&model->tensors[i]);
-    free(model->layers);
-    free(model->layer_of_tensor);
-    free(model->tensors);
-    free(model->tensor_types);
-    free(model->tensor_of_value);
-    free(model->inputs);
-    free(model->outputs);
-    free(model->nodes);
+    ND_FREE_ALL(model->layers, model->layer_of_tensor, model->tensors, model->tensor_types,
+                model->tensor_of_value, model->inputs, model->outputs, model->nodes);
     nd_external_deinit(&model->external);
     nd_graph_deinit(&model->graph);
     onnx__model_proto__free_unpacked(model->proto, NULL);
-    free(model->path);
-    free(model);
+    ND_FREE_ALL(model->path, model);
     *handle = NULL;
 }
 

@@ -241,10 +241,9 @@ static enum nd_status check_texts(const ProtobufCMessage *message, const Protobu
         memcpy(&chosen, base + field->quantifier_offset, sizeof chosen);
         n = chosen == field->id;
     }
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = check_name(texts[i], err);
-    return status;
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(check_name(texts[i], err));
+    return ND_OK;
 }
 
 enum nd_status nd_onnx_check_names(const ProtobufCMessage *message, struct nd_error *err)

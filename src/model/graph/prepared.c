@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,7 +41,7 @@ static bool find_chipset(const char *bytes, size_t n, bool is_last, struct nd_pr
 /* Binaries may have gigabytes: a piece at a time, each with the end of the one before it. */
 static enum nd_status read_binary(const char *path, struct nd_prepared *out, struct nd_error *err)
 {
-    char *block = nd_calloc(OVERLAP_BYTES + BLOCK_BYTES, 1);
+    ND_FREED char *block = nd_calloc(OVERLAP_BYTES + BLOCK_BYTES, 1);
     int fd = -1;
     enum nd_status status = block != NULL ? nd_file_open(path, &fd, NULL, err) : nd_fail_memory(err);
     FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
@@ -61,7 +60,6 @@ static enum nd_status read_binary(const char *path, struct nd_prepared *out, str
     }
     if (file != NULL)
         fclose(file);
-    free(block);
     return status;
 }
 
@@ -105,13 +103,10 @@ enum nd_status nd_prepared_read(const struct nd_model *model, struct nd_prepared
     for (size_t i = 0; i < graph->n_node; i++)
         if (nd_external_is_prepared(graph->node[i]))
             read_node(graph->node[i], &found);
-    enum nd_status status = ND_OK;
     if (found.exists)
         read_metadata(model->proto, &found);
-    for (size_t i = 0; found.exists && status == ND_OK && found.chipset[0] == '\0' && i < model->external.n;
-         i++)
-        status = read_binary(model->external.files[i].path, &found, err);
-    if (status == ND_OK)
-        *out = found;
-    return status;
+    for (size_t i = 0; found.exists && found.chipset[0] == '\0' && i < model->external.n; i++)
+        ND_TRY(read_binary(model->external.files[i].path, &found, err));
+    *out = found;
+    return ND_OK;
 }

@@ -89,9 +89,7 @@ static enum nd_status read_quant(const struct nd_model *model, const struct foun
     if (found->quant == ND_NO_INDEX)
         return ND_OK;
     struct nd_node_quant quant;
-    enum nd_status status = nd_node_quant_read(&model->graph, found->quant, model->path, &quant, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_node_quant_read(&model->graph, found->quant, model->path, &quant, err));
     tensor->quant = quant.quant;
     /* A QuantizeLinear makes the type; a DequantizeLinear reads what is there. */
     if (quant.dtype != ND_DTYPE_NONE &&
@@ -107,15 +105,14 @@ static enum nd_status add_found(struct finder *finder, const struct found *found
     struct nd_model *model = finder->model;
     const struct nd_graph_tensor *value = &model->graph.tensors[found->tensor];
     size_t n = model->n_tensors + 1;
-    if (!nd_grow((void **)&model->tensors, &finder->tensors_capacity, n, sizeof *model->tensors) ||
-        !nd_grow((void **)&model->tensor_types, &finder->types_capacity, n, sizeof *model->tensor_types) ||
-        !nd_grow((void **)&finder->natural, &finder->natural_capacity, n, sizeof *finder->natural))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(
+        nd_grow((void **)&model->tensors, &finder->tensors_capacity, n, sizeof *model->tensors) &&
+            nd_grow((void **)&model->tensor_types, &finder->types_capacity, n, sizeof *model->tensor_types) &&
+            nd_grow((void **)&finder->natural, &finder->natural_capacity, n, sizeof *finder->natural),
+        err);
     struct nd_tensor *tensor = &model->tensors[model->n_tensors];
     *tensor = (struct nd_tensor){.shape = {.rank = -1}, .is_model_input = found->is_input};
-    enum nd_status status = read_quant(model, found, tensor, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_quant(model, found, tensor, err));
     const Onnx__NodeProto *producer =
         value->producer != ND_NO_INDEX ? model->graph.nodes[value->producer].proto : NULL;
     tensor->onnx_name = nd_strdup(value->name);
@@ -174,8 +171,7 @@ static enum nd_status add_plain(struct finder *finder, size_t index, struct nd_e
 {
     const struct nd_graph *graph = &finder->model->graph;
     const struct nd_graph_node *node = &graph->nodes[index];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < node->n_made && status == ND_OK; i++) {
+    for (size_t i = 0; i < node->n_made; i++) {
         size_t made = graph->made[node->first_made + i];
         if (made == ND_NO_INDEX || !nd_graph_is_wanted(graph, made) ||
             reader_of_kind(graph, made, ND_NODE_QUANTIZE) != ND_NO_INDEX)
@@ -186,9 +182,9 @@ static enum nd_status add_plain(struct finder *finder, size_t index, struct nd_e
             continue; /* a sequence, a map... */
         struct found found = {
             .tensor = made, .natural = made, .quant = reader_of_kind(graph, made, ND_NODE_DEQUANTIZE)};
-        status = add_found(finder, &found, err);
+        ND_TRY(add_found(finder, &found, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_node_tensors(struct finder *finder, size_t index, struct nd_error *err)
@@ -284,8 +280,7 @@ enum nd_status nd_tensors_find(struct nd_model *model, const size_t *layer_of_no
 {
     struct finder finder = {.model = model, .layer_of_node = layer_of_node};
     model->tensor_of_value = nd_calloc(model->graph.n_tensors, sizeof *model->tensor_of_value);
-    if (model->tensor_of_value == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(model->tensor_of_value != NULL, err);
     for (size_t t = 0; t < model->graph.n_tensors; t++)
         model->tensor_of_value[t] = ND_NO_INDEX;
     enum nd_status status = add_input_tensors(&finder, err);
@@ -328,16 +323,12 @@ static enum nd_status fail_no_match(const struct nd_model *model, const char *pa
     for (size_t e = 0, n = 0; e < model->n_tensors && n < 5; e++)
         if (is_exposable(model, e))
             nd_strbuf_printf(&examples, "%s'%s'", n++ > 0 ? ", " : "", model->tensors[e].name);
-    char *list = nd_strbuf_take(&examples);
-    if (list == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status =
-        nd_fail(err, ND_E_MODEL_NO_TENSOR, pattern, "no tensor of '%s' matches '%s'%s%s%s", model->path,
-                pattern, list[0] != '\0' ? "; examples of its tensors: " : "", list,
-                nd_did_you_mean(pattern, model->n_tensors > 0 ? &model->tensors[0].name : NULL,
-                                model->n_tensors, sizeof model->tensors[0], meant));
-    free(list);
-    return status;
+    ND_FREED char *list = nd_strbuf_take(&examples);
+    ND_TRY_MEMORY(list != NULL, err);
+    return nd_fail(err, ND_E_MODEL_NO_TENSOR, pattern, "no tensor of '%s' matches '%s'%s%s%s", model->path,
+                   pattern, list[0] != '\0' ? "; examples of its tensors: " : "", list,
+                   nd_did_you_mean(pattern, model->n_tensors > 0 ? &model->tensors[0].name : NULL,
+                                   model->n_tensors, sizeof model->tensors[0], meant));
 }
 
 /* The length of the pattern that text starts with; a comma after a backslash belongs to it. */
@@ -358,8 +349,7 @@ static enum nd_status mark_patterns(const struct nd_model *model, const char *sp
         if (n == 0)
             return nd_fail(err, ND_E_OPTION_VALUE, spec, "'%s' holds an empty tensor pattern", spec);
         char *pattern = strndup(at, n);
-        if (pattern == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(pattern != NULL, err);
         if (mark_matching(model, pattern, chosen) == 0)
             status = fail_no_match(model, pattern, err);
         free(pattern);

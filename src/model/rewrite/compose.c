@@ -52,8 +52,7 @@ static char *keep_text(struct nd_compose *c, const char *text)
 enum nd_status nd_compose_create(int64_t opset, struct nd_compose **out, struct nd_error *err)
 {
     struct nd_compose *c = nd_calloc(1, sizeof *c);
-    if (c == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(c != NULL, err);
     onnx__model_proto__init(&c->model);
     onnx__graph_proto__init(&c->graph);
     onnx__operator_set_id_proto__init(&c->opset);
@@ -78,12 +77,7 @@ void nd_compose_destroy(struct nd_compose **compose)
         return;
     for (size_t i = 0; i < c->n_kept; i++)
         free(c->kept[i]);
-    free(c->kept);
-    free(c->graph.input);
-    free(c->graph.output);
-    free(c->graph.node);
-    free(c->graph.initializer);
-    free(c);
+    ND_FREE_ALL(c->kept, c->graph.input, c->graph.output, c->graph.node, c->graph.initializer, c);
     *compose = NULL;
 }
 
@@ -305,11 +299,8 @@ enum nd_status nd_compose_write(const struct nd_compose *c, const char *path, st
     if (c->failed)
         return nd_fail_memory(err);
     size_t size_bytes = onnx__model_proto__get_packed_size(&c->model);
-    uint8_t *bytes = nd_calloc(size_bytes, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_FREED uint8_t *bytes = nd_calloc(size_bytes, 1);
+    ND_TRY_MEMORY(bytes != NULL, err);
     onnx__model_proto__pack(&c->model, bytes);
-    enum nd_status status = nd_file_put(path, bytes, size_bytes, err);
-    free(bytes);
-    return status;
+    return nd_file_put(path, bytes, size_bytes, err);
 }

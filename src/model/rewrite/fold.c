@@ -48,11 +48,8 @@ static enum nd_status add_coded(struct nd_model_requantiser *r, const char *base
                                 char **after, struct nd_error *err)
 {
     char *qvalues;
-    enum nd_status status = nd_requantiser_new_name(r, base, coded->suffix, after, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, *after, "_quantized", &qvalues, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_requantiser_new_name(r, base, coded->suffix, after, err));
+    ND_TRY(nd_requantiser_new_name(r, *after, "_quantized", &qvalues, err));
     const struct nd_quantised_tensor item = {.tensor = *after,
                                              .dtype = coded->dtype,
                                              .bits = (int)nd_dtype_size_bytes(coded->dtype) * 8,
@@ -61,10 +58,9 @@ static enum nd_status add_coded(struct nd_model_requantiser *r, const char *base
     const struct nd_new_initializer initializer = {qvalues,     (int32_t)coded->dtype, coded->dims,
                                                    coded->rank, coded->qvalues,        coded->size_bytes};
     const struct nd_new_node node = {"DequantizeLinear", qvalues, *after, -1};
-    status = nd_requantiser_add_initializer(r, &initializer, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_parameters(r, &item, err);
-    return status == ND_OK ? nd_requantiser_add_node(r, &item, &node, err) : status;
+    ND_TRY(nd_requantiser_add_initializer(r, &initializer, err));
+    ND_TRY(nd_requantiser_add_parameters(r, &item, err));
+    return nd_requantiser_add_node(r, &item, &node, err);
 }
 
 /* Numbers that live as long as the copy. */
@@ -118,8 +114,7 @@ static enum nd_status add_product(struct nd_model_requantiser *r, const struct n
     const struct nd_graph *graph = &r->model->graph;
     Onnx__NodeProto *copy = nd_requantiser_keep(r, sizeof *copy);
     char **inputs = nd_requantiser_keep(r, 3 * sizeof *inputs);
-    if (copy == NULL || inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(copy != NULL && inputs != NULL, err);
     *copy = *graph->nodes[chain->product].proto;
     inputs[0] = copy->input[0];
     inputs[1] = weights;
@@ -142,8 +137,7 @@ static enum nd_status nd_fold_layer(struct nd_folder *f, const struct nd_fold_ch
     const char *base = r->model->graph.nodes[chain->norm].proto->output[0];
     struct qvalues qvalues = {.of_bias = NULL};
     char *weights, *bias;
-    if (!make_room(r, chain, &qvalues))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(make_room(r, chain, &qvalues), err);
     if (!make_qvalues(chain, input_scale, &qvalues))
         return ND_OK;
     r->behind = chain->norm;
@@ -273,14 +267,13 @@ static enum nd_status add_constant(const struct nd_model *model, size_t tensor, 
                                    size_t n_spatial, bool *is_known, struct nd_error *err)
 {
     struct nd_fold_constant constant = {0};
-    double *values = nd_calloc(chain->n_channels, sizeof *values);
+    ND_FREED double *values = nd_calloc(chain->n_channels, sizeof *values);
     enum nd_status status = values != NULL ? read_constant(model, tensor, &constant, err) : nd_fail_memory(err);
     if (status == ND_OK)
         *is_known = constant.n > 0 && spread(&constant, chain->n_channels, n_spatial, values);
     for (size_t c = 0; status == ND_OK && *is_known && c < chain->n_channels; c++)
         chain->bias[c] += values[c];
     free(constant.x);
-    free(values);
     return status;
 }
 
@@ -322,8 +315,7 @@ static enum nd_status read_chain(const struct nd_model *model, struct nd_fold_ch
         return status;
     chain->n_channels = (size_t)weights->dims[1];
     chain->bias = nd_calloc(chain->n_channels, sizeof *chain->bias);
-    if (chain->bias == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(chain->bias != NULL, err);
     if (nd_graph_used(graph, chain->product, BIAS) != ND_NO_INDEX)
         status = add_constant(model, nd_graph_used(graph, chain->product, BIAS), chain, 0, is_known, err);
     for (size_t slot = 0; slot < 2 && chain->add != ND_NO_INDEX && status == ND_OK && *is_known; slot++)
@@ -354,8 +346,7 @@ static enum nd_status fold_one(struct nd_folder *f, size_t norm, struct nd_error
     if (status == ND_OK && input.quant.n == 1 && is_known)
         status = nd_fold_layer(f, &chain, input.quant.scale[0], err);
     nd_quant_deinit(&input.quant);
-    free(chain.weights.x);
-    free(chain.bias);
+    ND_FREE_ALL(chain.weights.x, chain.bias);
     return status;
 }
 

@@ -1,7 +1,6 @@
 /* The exposed copy is read back and edited in place: the protobuf then owns every text that changes. */
 #include "model/rewrite/native.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,20 +101,9 @@ static enum nd_status allocate(struct copy *copy, size_t n_tensors, struct nd_er
 
 static void copy_deinit(struct copy *copy)
 {
-    free(copy->needed_nodes);
-    free(copy->needed_tensors);
-    free(copy->output_of);
-    free(copy->targets);
-    free(copy->nodes);
-    free(copy->values);
-    free(copy->types);
-    free(copy->tensor_types);
-    free(copy->graph.node);
-    free(copy->graph.initializer);
-    free(copy->graph.sparse_initializer);
-    free(copy->graph.input);
-    free(copy->graph.output);
-    free(copy->graph.value_info);
+    ND_FREE_ALL(copy->needed_nodes, copy->needed_tensors, copy->output_of, copy->targets, copy->nodes,
+                copy->values, copy->types, copy->tensor_types, copy->graph.node, copy->graph.initializer,
+                copy->graph.sparse_initializer, copy->graph.input, copy->graph.output, copy->graph.value_info);
 }
 
 static bool is_needed(const struct copy *copy, const char *name)
@@ -208,18 +196,13 @@ static void choose_outputs(struct copy *copy, const size_t *tensors)
 enum nd_status nd_model_write_shown(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                     const bool *as_floats, const char *path, struct nd_error *err)
 {
-    struct copy copy = {.source = model, .as_floats = as_floats};
-    enum nd_status status = allocate(&copy, n_tensors, err);
-    if (status == ND_OK)
-        status = find_targets(&copy, tensors, n_tensors, err);
-    if (status == ND_OK) {
-        keep_nodes(&copy);
-        keep_sources(&copy);
-        choose_outputs(&copy, tensors);
-        status = nd_rewrite_put(&copy.model, &model->external, path, err);
-    }
-    copy_deinit(&copy);
-    return status;
+    ND_CLEANUP(copy_deinit) struct copy copy = {.source = model, .as_floats = as_floats};
+    ND_TRY(allocate(&copy, n_tensors, err));
+    ND_TRY(find_targets(&copy, tensors, n_tensors, err));
+    keep_nodes(&copy);
+    keep_sources(&copy);
+    choose_outputs(&copy, tensors);
+    return nd_rewrite_put(&copy.model, &model->external, path, err);
 }
 
 enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
@@ -244,10 +227,8 @@ char *nd_native_name(const char *name)
 
 static void free_ends(struct nd_native_end *ends, size_t n)
 {
-    for (size_t i = 0; ends != NULL && i < n; i++) {
-        free(ends[i].tensor);
-        free(ends[i].name);
-    }
+    for (size_t i = 0; ends != NULL && i < n; i++)
+        ND_FREE_ALL(ends[i].tensor, ends[i].name);
     free(ends);
 }
 
@@ -426,8 +407,7 @@ static enum nd_status strip_input(const struct nd_model *model, size_t i, Onnx__
         quantiser != NULL ? qvalues_of(model, nd_onnx_text(quantiser->output[0])) : ND_DTYPE_NONE;
     if (qvalues != ND_DTYPE_NONE) {
         char *tensor = nd_strdup(quantiser->output[0]);
-        if (tensor == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(tensor != NULL, err);
         remove_node(graph, node);
         remove_description(graph, tensor);
         enum nd_status status = rename_all(graph, name, tensor, err);
@@ -485,11 +465,8 @@ static enum nd_status clear_name(Onnx__GraphProto *graph, const char *name, stru
 {
     enum nd_status status = ND_OK;
     for (unsigned int k = 0; count_name(graph, name) > 0; k++) {
-        struct nd_strbuf text = {0};
-        nd_strbuf_printf(&text, "%s_inside%u", name, k);
-        char *other = nd_strbuf_take(&text);
-        if (other == NULL)
-            return nd_fail_memory(err);
+        char *other = nd_text("%s_inside%u", name, k);
+        ND_TRY_MEMORY(other != NULL, err);
         bool is_free = count_name(graph, other) == 0;
         if (is_free)
             status = rename_all(graph, name, other, err);
@@ -502,16 +479,14 @@ static enum nd_status clear_name(Onnx__GraphProto *graph, const char *name, stru
 
 static enum nd_status rename_ends(Onnx__GraphProto *graph, const struct nd_native *native, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < native->n_inputs + native->n_outputs; i++) {
+    for (size_t i = 0; i < native->n_inputs + native->n_outputs; i++) {
         const struct nd_native_end *end = end_at(native, i);
         if (strcmp(end->tensor, end->name) == 0)
             continue;
-        status = clear_name(graph, end->name, err); /* no other end has it: check_names */
-        if (status == ND_OK)
-            status = rename_all(graph, end->tensor, end->name, err);
+        ND_TRY(clear_name(graph, end->name, err)); /* no other end has it: check_names */
+        ND_TRY(rename_all(graph, end->tensor, end->name, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- the copy ---- */
@@ -519,23 +494,19 @@ static enum nd_status rename_ends(Onnx__GraphProto *graph, const struct nd_nativ
 static enum nd_status list_outputs(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                    struct nd_native *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n_tensors; i++)
-        status = add_end(out->outputs, &out->n_outputs, tensors[i],
-                         nd_model_tensor(model, tensors[i])->onnx_name, err);
-    return status;
+    for (size_t i = 0; i < n_tensors; i++)
+        ND_TRY(add_end(out->outputs, &out->n_outputs, tensors[i], nd_model_tensor(model, tensors[i])->onnx_name,
+                       err));
+    return ND_OK;
 }
 
 static enum nd_status pack(const Onnx__ModelProto *proto, const char *path, struct nd_error *err)
 {
     size_t n = onnx__model_proto__get_packed_size(proto);
-    uint8_t *bytes = nd_calloc(n, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_FREED uint8_t *bytes = nd_calloc(n, 1);
+    ND_TRY_MEMORY(bytes != NULL, err);
     onnx__model_proto__pack(proto, bytes);
-    enum nd_status status = nd_file_put(path, bytes, n, err);
-    free(bytes);
-    return status;
+    return nd_file_put(path, bytes, n, err);
 }
 
 enum nd_status nd_model_write_native(const struct nd_model *model, const size_t *tensors, size_t n_tensors,

@@ -33,15 +33,13 @@ struct nd_external_placed {
 static enum nd_status copy_file(const char *source, const char *target, struct nd_error *err)
 {
     int from;
-    enum nd_status status = nd_file_open(source, &from, NULL, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_open(source, &from, NULL, err));
     int to = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (to < 0) {
         close(from);
         return nd_fail(err, ND_E_FILE_WRITE, target, "cannot create '%s': %s", target, strerror(errno));
     }
-    status = nd_file_copy(from, source, to, target, err);
+    enum nd_status status = nd_file_copy(from, source, to, target, err);
     if (close(to) != 0 && status == ND_OK)
         status = nd_fail(err, ND_E_FILE_WRITE, target, "cannot write '%s': %s", target, strerror(errno));
     close(from);
@@ -69,7 +67,7 @@ static enum nd_status check_present(const struct nd_external_file *file, const c
 /* The length of the longest leading part of dir that exists. */
 static size_t existing_part(const char *dir)
 {
-    char *part = nd_strdup(dir);
+    ND_FREED char *part = nd_strdup(dir);
     if (part == NULL)
         return strlen(dir);
     size_t n = strlen(part);
@@ -80,7 +78,6 @@ static size_t existing_part(const char *dir)
             n--;
         part[n] = '\0';
     }
-    free(part);
     return n;
 }
 
@@ -137,8 +134,7 @@ static void nd_external_copy_end(struct nd_external_copy *copy, bool remove)
     for (size_t i = copy->n; i-- > 0;) {
         if (remove)
             undo(&copy->placed[i]);
-        free(copy->placed[i].path);
-        free(copy->placed[i].dir);
+        ND_FREE_ALL(copy->placed[i].path, copy->placed[i].dir);
     }
     free(copy->placed);
     *copy = (struct nd_external_copy){0};
@@ -151,7 +147,7 @@ static enum nd_status nd_external_place(const struct nd_external *external, cons
                                         struct nd_external_copy *copy, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    char *dir = nd_path_dir(copy_path);
+    ND_FREED char *dir = nd_path_dir(copy_path);
     *copy = (struct nd_external_copy){.placed = nd_calloc(external->n, sizeof *copy->placed), .n = external->n};
     if (dir == NULL || copy->placed == NULL) {
         copy->n = 0;
@@ -161,7 +157,6 @@ static enum nd_status nd_external_place(const struct nd_external *external, cons
         status = place_file(&external->files[i], dir, &copy->placed[i], err);
     if (status != ND_OK)
         nd_external_copy_end(copy, true);
-    free(dir);
     return status;
 }
 
@@ -175,15 +170,13 @@ enum nd_status nd_rewrite_put(const Onnx__ModelProto *proto, const struct nd_ext
     if (n > INT_MAX)
         return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s' would be larger than the 2 GiB of a protobuf",
                        path);
-    uint8_t *bytes = nd_calloc(n, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_FREED uint8_t *bytes = nd_calloc(n, 1);
+    ND_TRY_MEMORY(bytes != NULL, err);
     onnx__model_proto__pack(proto, bytes);
     enum nd_status status = nd_external_place(external, path, &copy, err);
     if (status == ND_OK)
         status = nd_file_put(path, bytes, n, err);
     nd_external_copy_end(&copy, status != ND_OK);
-    free(bytes);
     return status;
 }
 

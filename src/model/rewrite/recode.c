@@ -147,8 +147,7 @@ static enum nd_status replace(struct recoder *c, const struct nd_recoded_node *i
         return ND_OK;
     size_t size = nd_dtype_size_bytes(dtype), bytes;
     uint8_t *data = nd_size_mul(n, size, &bytes) ? nd_requantiser_keep(&c->r, bytes + 1) : NULL;
-    if (data == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(data != NULL, err);
     fill(item, slot, size, data);
     const struct nd_new_initializer added = {name, (int32_t)dtype, old->dims, old->n_dims, data, bytes};
     return nd_requantiser_add_initializer(&c->r, &added, err);

@@ -24,8 +24,7 @@ static char *text_of(const char *text)
 enum nd_status nd_requantiser_init(struct nd_model_requantiser *r, size_t n_items, struct nd_error *err)
 {
     size_t n_nodes, n_initializers, n_tensors = r->model->graph.n_tensors;
-    if (!nd_size_mul(n_items, 2, &n_nodes) || !nd_size_mul(n_items, 3, &n_initializers))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(n_items, 2, &n_nodes) && nd_size_mul(n_items, 3, &n_initializers), err);
     r->read_as = nd_calloc(n_tensors, sizeof *r->read_as);
     r->made_as = nd_calloc(n_tensors, sizeof *r->made_as);
     r->new_nodes = nd_calloc(n_nodes, sizeof(void *));
@@ -40,15 +39,8 @@ void nd_requantiser_deinit(struct nd_model_requantiser *r)
 {
     for (size_t i = 0; i < r->n_kept; i++)
         free(r->kept[i]);
-    free(r->kept);
-    free(r->read_as);
-    free(r->made_as);
-    free(r->use_as);
-    free(r->is_dropped);
-    free(r->forgets);
-    free(r->new_nodes);
-    free(r->new_behind);
-    free(r->new_initializers);
+    ND_FREE_ALL(r->kept, r->read_as, r->made_as, r->use_as, r->is_dropped, r->forgets, r->new_nodes,
+                r->new_behind, r->new_initializers);
     *r = (struct nd_model_requantiser){0};
 }
 
@@ -77,8 +69,7 @@ enum nd_status nd_requantiser_add_initializer(struct nd_model_requantiser *r,
                                               const struct nd_new_initializer *added, struct nd_error *err)
 {
     Onnx__TensorProto *tensor = nd_requantiser_keep(r, sizeof *tensor);
-    if (tensor == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(tensor != NULL, err);
     onnx__tensor_proto__init(tensor);
     tensor->name = text_of(added->name);
     tensor->has_data_type = true;
@@ -96,8 +87,7 @@ enum nd_status nd_requantiser_new_name(struct nd_model_requantiser *r, const cha
                                        char **out, struct nd_error *err)
 {
     char *name = joined(r, tensor, suffix);
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     if (nd_names_find(&r->model->graph.names, name) != ND_NO_INDEX)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor,
                        "'%s': tensor '%s' cannot be quantised, as the name '%s' is taken", r->model->path,
@@ -111,15 +101,11 @@ enum nd_status nd_requantiser_add_parameters(struct nd_model_requantiser *r,
 {
     char *scale_name, *zero_name;
     size_t n = item->quant->n, size = nd_dtype_size_bytes(item->dtype);
-    enum nd_status status = nd_requantiser_new_name(r, item->tensor, "_scale", &scale_name, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, "_zero_point", &zero_name, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, "_scale", &scale_name, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, "_zero_point", &zero_name, err));
     int64_t *dims = nd_requantiser_keep(r, sizeof *dims);
     uint8_t *scales = nd_requantiser_keep(r, n * sizeof(float)), *zeros = nd_requantiser_keep(r, n * size);
-    if (dims == NULL || scales == NULL || zeros == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(dims != NULL && scales != NULL && zeros != NULL, err);
     dims[0] = (int64_t)n;
     memcpy(scales, item->quant->scale, n * sizeof(float));
     for (size_t i = 0; i < n; i++)
@@ -129,8 +115,8 @@ enum nd_status nd_requantiser_add_parameters(struct nd_model_requantiser *r,
     const struct nd_new_initializer added[] = {
         {scale_name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, dims, rank, scales, n * sizeof(float)},
         {zero_name, (int32_t)item->dtype, dims, rank, zeros, n * size}};
-    status = nd_requantiser_add_initializer(r, &added[0], err);
-    return status == ND_OK ? nd_requantiser_add_initializer(r, &added[1], err) : status;
+    ND_TRY(nd_requantiser_add_initializer(r, &added[0], err));
+    return nd_requantiser_add_initializer(r, &added[1], err);
 }
 
 /* ---- nodes ---- */
@@ -147,8 +133,7 @@ static enum nd_status set_axis(struct nd_model_requantiser *r, Onnx__NodeProto *
 {
     Onnx__AttributeProto *attribute = nd_requantiser_keep(r, sizeof *attribute);
     Onnx__AttributeProto **list = nd_requantiser_keep(r, sizeof *list);
-    if (attribute == NULL || list == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(attribute != NULL && list != NULL, err);
     onnx__attribute_proto__init(attribute);
     attribute->name = text_of("axis");
     attribute->has_type = true;
@@ -168,15 +153,13 @@ enum nd_status nd_requantiser_add_node(struct nd_model_requantiser *r, const str
     char **inputs = nd_requantiser_keep(r, 3 * sizeof *inputs),
          **outputs = nd_requantiser_keep(r, sizeof *outputs);
     char *name = joined(r, item->tensor, node->op_type[0] == 'Q' ? "_QuantizeLinear" : "_DequantizeLinear");
-    if (proto == NULL || inputs == NULL || outputs == NULL || name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(proto != NULL && inputs != NULL && outputs != NULL && name != NULL, err);
     onnx__node_proto__init(proto);
     inputs[0] = text_of(node->input);
     inputs[1] = joined(r, item->tensor, "_scale");
     inputs[2] = joined(r, item->tensor, "_zero_point");
     outputs[0] = text_of(node->output);
-    if (inputs[1] == NULL || inputs[2] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(inputs[1] != NULL && inputs[2] != NULL, err);
     proto->name = name;
     proto->op_type = text_of(node->op_type);
     proto->input = inputs;
@@ -439,32 +422,22 @@ static enum nd_status add_weight(struct nd_model_requantiser *r, const struct nd
 {
     char *qvalues_name, *after;
     int axis = item->has_axis ? item->quant->axis : reader_axis(&r->model->graph, tensor, weight->rank);
-    enum nd_status status = find_axis(item, axis, weight->dims, weight->rank, &axis, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, "_quantized", &qvalues_name, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, after_suffix, &after, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_axis(item, axis, weight->dims, weight->rank, &axis, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, "_quantized", &qvalues_name, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, after_suffix, &after, err));
     size_t size_bytes;
-    if (!nd_size_mul(weight->n, nd_dtype_size_bytes(item->dtype), &size_bytes))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(weight->n, nd_dtype_size_bytes(item->dtype), &size_bytes), err);
     uint8_t *qvalues = nd_requantiser_keep(r, size_bytes + 1);
-    if (qvalues == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(qvalues != NULL, err);
     const struct nd_new_initializer initializer = {
         qvalues_name, (int32_t)item->dtype, weight->dims, weight->rank, qvalues, size_bytes};
-    status = quantise_weight(item, weight, axis, qvalues, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_initializer(r, &initializer, err);
+    ND_TRY(quantise_weight(item, weight, axis, qvalues, err));
+    ND_TRY(nd_requantiser_add_initializer(r, &initializer, err));
     const struct nd_new_node node = {"DequantizeLinear", qvalues_name, after, axis};
-    if (status == ND_OK)
-        status = nd_requantiser_add_parameters(r, item, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_node(r, item, &node, err);
-    if (status == ND_OK)
-        r->read_as[tensor] = after;
-    return status;
+    ND_TRY(nd_requantiser_add_parameters(r, item, err));
+    ND_TRY(nd_requantiser_add_node(r, item, &node, err));
+    r->read_as[tensor] = after;
+    return ND_OK;
 }
 
 /* ---- activations ---- */
@@ -502,9 +475,7 @@ static enum nd_status activation_axis(const struct nd_model_requantiser *r,
     *axis = -1;
     if (item->quant->n == 1)
         return ND_OK;
-    enum nd_status status = nd_onnx_shape(type, item->tensor, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_onnx_shape(type, item->tensor, &shape, err));
     if (shape.rank < 0 || !item->has_axis)
         return nd_fail(err, ND_E_ENCODINGS_MISMATCH, item->tensor, "activation '%s' has %zu scales, and %s",
                        item->tensor, item->quant->n,
@@ -521,27 +492,20 @@ static enum nd_status add_activation(struct nd_model_requantiser *r, const struc
     bool keeps_name = graph->tensors[tensor].output != ND_NO_INDEX || is_read_by_a_subgraph(graph, tensor);
     char *qvalues = NULL, *other = NULL, *name = (char *)(uintptr_t)item->tensor;
     int axis = -1;
-    enum nd_status status = check_activation(r, item, tensor, err);
-    if (status == ND_OK)
-        status = activation_axis(r, item, tensor, &axis, err);
-    if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, qvalues_suffix, &qvalues, err);
-    if (status == ND_OK)
-        status =
-            nd_requantiser_new_name(r, item->tensor, keeps_name ? before_suffix : after_suffix, &other, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_parameters(r, item, err);
+    ND_TRY(check_activation(r, item, tensor, err));
+    ND_TRY(activation_axis(r, item, tensor, &axis, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, qvalues_suffix, &qvalues, err));
+    ND_TRY(nd_requantiser_new_name(r, item->tensor, keeps_name ? before_suffix : after_suffix, &other, err));
+    ND_TRY(nd_requantiser_add_parameters(r, item, err));
     const struct nd_new_node quantise = {"QuantizeLinear", keeps_name ? other : name, qvalues, axis};
     const struct nd_new_node dequantise = {"DequantizeLinear", qvalues, keeps_name ? name : other, axis};
-    if (status == ND_OK)
-        status = nd_requantiser_add_node(r, item, &quantise, err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_node(r, item, &dequantise, err);
-    if (status == ND_OK && keeps_name)
+    ND_TRY(nd_requantiser_add_node(r, item, &quantise, err));
+    ND_TRY(nd_requantiser_add_node(r, item, &dequantise, err));
+    if (keeps_name)
         r->made_as[tensor] = other;
-    else if (status == ND_OK)
+    else
         r->read_as[tensor] = other;
-    return status;
+    return ND_OK;
 }
 
 /* ---- the copy ---- */
@@ -551,11 +515,9 @@ static enum nd_status add_item(struct nd_model_requantiser *r, const struct nd_q
 {
     struct nd_float_constant weight = {0};
     bool is_weight = false;
+    ND_TRY(nd_float_constant_read(&r->model->graph, tensor, r->model->path, &weight, &is_weight, err));
     enum nd_status status =
-        nd_float_constant_read(&r->model->graph, tensor, r->model->path, &weight, &is_weight, err);
-    if (status != ND_OK)
-        return status;
-    status = is_weight ? add_weight(r, item, tensor, &weight, err) : add_activation(r, item, tensor, err);
+        is_weight ? add_weight(r, item, tensor, &weight, err) : add_activation(r, item, tensor, err);
     free(weight.values);
     return status;
 }
@@ -577,8 +539,7 @@ static enum nd_status add_items(struct nd_model_requantiser *r, const struct nd_
                                 size_t n, struct nd_error *err)
 {
     const struct nd_graph *graph = &r->model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
+    for (size_t i = 0; i < n; i++) {
         size_t tensor = nd_names_find(&graph->names, items[i].tensor);
         if (tensor == ND_NO_INDEX)
             return nd_fail(err, ND_E_ENCODINGS_MISMATCH, items[i].tensor, "'%s' has no tensor '%s'",
@@ -587,22 +548,17 @@ static enum nd_status add_items(struct nd_model_requantiser *r, const struct nd_
             return nd_fail(err, ND_E_ENCODINGS_MISMATCH, items[i].tensor, "tensor '%s' is given twice",
                            items[i].tensor);
         r->behind = graph->tensors[tensor].producer;
-        status = add_item(r, &items[i], tensor, err);
+        ND_TRY(add_item(r, &items[i], tensor, err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_model_write_quantised(const struct nd_model *model, const struct nd_quantised_tensor *items,
                                         size_t n_items, const char *path, struct nd_error *err)
 {
-    struct nd_model_requantiser r = {.model = model};
-    enum nd_status status = check_model(model, err);
-    if (status == ND_OK)
-        status = nd_requantiser_init(&r, n_items, err);
-    if (status == ND_OK)
-        status = add_items(&r, items, n_items, err);
-    if (status == ND_OK)
-        status = nd_requantiser_write(&r, path, err);
-    nd_requantiser_deinit(&r);
-    return status;
+    ND_CLEANUP(nd_requantiser_deinit) struct nd_model_requantiser r = {.model = model};
+    ND_TRY(check_model(model, err));
+    ND_TRY(nd_requantiser_init(&r, n_items, err));
+    ND_TRY(add_items(&r, items, n_items, err));
+    return nd_requantiser_write(&r, path, err);
 }

@@ -179,9 +179,7 @@ static enum nd_status nd_subgraph_init(struct nd_subgraph *part, const struct nd
                                        const struct nd_model_cut *cut, struct nd_error *err)
 {
     *part = (struct nd_subgraph){.source = model, .is_open = cut->is_open};
-    enum nd_status status = allocate(part, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(allocate(part, err));
     for (size_t i = 0; i < cut->n_nodes; i++) {
         if (cut->nodes[i] >= model->graph.n_nodes)
             return nd_fail(err, ND_E_OPTION_VALUE, model->path, "'%s' has no node number %zu", model->path,
@@ -199,12 +197,7 @@ static enum nd_status nd_subgraph_init(struct nd_subgraph *part, const struct nd
 
 static void nd_subgraph_deinit(struct nd_subgraph *part)
 {
-    free(part->is_asked);
-    free(part->has_node);
-    free(part->has_tensor);
-    free(part->end_of);
-    free(part->inputs);
-    free(part->outputs);
+    ND_FREE_ALL(part->is_asked, part->has_node, part->has_tensor, part->end_of, part->inputs, part->outputs);
     *part = (struct nd_subgraph){0};
 }
 
@@ -260,16 +253,9 @@ static enum nd_status allocate_of_subgraph_write(struct writer *writer, struct n
 
 static void deinit(struct writer *writer)
 {
-    free(writer->nodes);
-    free(writer->values);
-    free(writer->external.files);
-    free(writer->graph.node);
-    free(writer->graph.initializer);
-    free(writer->graph.sparse_initializer);
-    free(writer->graph.input);
-    free(writer->graph.output);
-    free(writer->graph.value_info);
-    free(writer->graph.quantization_annotation);
+    ND_FREE_ALL(writer->nodes, writer->values, writer->external.files, writer->graph.node,
+                writer->graph.initializer, writer->graph.sparse_initializer, writer->graph.input,
+                writer->graph.output, writer->graph.value_info, writer->graph.quantization_annotation);
 }
 
 static void keep_nodes(struct writer *writer)
@@ -453,21 +439,13 @@ static enum nd_status choose_files(struct writer *writer, struct nd_error *err)
 enum nd_status nd_model_write_subgraph(const struct nd_model *model, const struct nd_model_cut *cut,
                                        const char *path, struct nd_error *err)
 {
-    struct nd_subgraph part = {0};
-    struct writer writer = {.part = &part, .cut = cut};
-    enum nd_status status = nd_subgraph_init(&part, model, cut, err);
-    if (status == ND_OK)
-        status = allocate_of_subgraph_write(&writer, err);
-    if (status == ND_OK) {
-        keep_nodes(&writer);
-        keep_constants(&writer);
-        status = make_ends(&writer, err);
-    }
-    if (status == ND_OK)
-        status = choose_files(&writer, err);
-    if (status == ND_OK)
-        status = nd_rewrite_put(&writer.model, &writer.external, path, err);
-    deinit(&writer);
-    nd_subgraph_deinit(&part);
-    return status;
+    ND_CLEANUP(nd_subgraph_deinit) struct nd_subgraph part = {0};
+    ND_CLEANUP(deinit) struct writer writer = {.part = &part, .cut = cut};
+    ND_TRY(nd_subgraph_init(&part, model, cut, err));
+    ND_TRY(allocate_of_subgraph_write(&writer, err));
+    keep_nodes(&writer);
+    keep_constants(&writer);
+    ND_TRY(make_ends(&writer, err));
+    ND_TRY(choose_files(&writer, err));
+    return nd_rewrite_put(&writer.model, &writer.external, path, err);
 }

@@ -181,9 +181,7 @@ enum nd_status nd_wide_parts_find(const struct nd_model *model, const struct nd_
 
 void nd_wide_parts_deinit(struct nd_wide_parts *parts)
 {
-    free(parts->is_wide_tensor);
-    free(parts->is_wide_node);
-    free(parts->is_converted);
+    ND_FREE_ALL(parts->is_wide_tensor, parts->is_wide_node, parts->is_converted);
     *parts = (struct nd_wide_parts){0};
 }
 
@@ -244,8 +242,7 @@ static enum nd_status widen_tensor(struct nd_widener *w, const struct nd_wide_te
     if (obstacle != NULL)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor->name, "tensor '%s' cannot have 16 bits: %s",
                        tensor->name, obstacle);
-    if (quant == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(quant != NULL, err);
     quant->scale[0] = wide->scale;
     quant->zero_point[0] = wide->zero_point;
     size_t qvalues = nd_names_find(&graph->names, tensor->onnx_name),
@@ -291,20 +288,16 @@ static enum nd_status convert(struct nd_widener *w, const struct nd_tensor *tens
 {
     const char *qvalues, *after;
     struct nd_quant *quant = nd_widener_quant(w, 1, -1);
-    enum nd_status status = quant != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_widener_name(w, value, "_wide_codes", &qvalues, err);
-    if (status == ND_OK)
-        status = nd_widener_name(w, value, "_wide", &after, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY_MEMORY(quant != NULL, err);
+    ND_TRY(nd_widener_name(w, value, "_wide_codes", &qvalues, err));
+    ND_TRY(nd_widener_name(w, value, "_wide", &after, err));
     enum nd_dtype dtype = tensor->dtype == ND_DTYPE_I8 ? ND_DTYPE_I16 : ND_DTYPE_U16;
     quant->scale[0] = tensor->quant.scale[0] / ND_WIDE_STEPS;
     quant->zero_point[0] = tensor->quant.zero_point[0] * ND_WIDE_STEPS;
     const struct nd_widener_part quantise = {"QuantizeLinear", input, qvalues, dtype, quant, behind};
     const struct nd_widener_part dequantise = {"DequantizeLinear", qvalues, after, dtype, quant, behind};
-    status = nd_widener_add(w, &quantise, err);
-    return status == ND_OK ? nd_widener_add(w, &dequantise, err) : status;
+    ND_TRY(nd_widener_add(w, &quantise, err));
+    return nd_widener_add(w, &dequantise, err);
 }
 
 /* The operators of 16 bits read "<by>_wide" in the place of the tensor. */
@@ -328,38 +321,34 @@ static enum nd_status convert_output(struct nd_widener *w, size_t quantise, stru
     const struct nd_graph *graph = &w->r.model->graph;
     size_t before = nd_graph_used(graph, quantise, 0), qvalues = nd_graph_made(graph, quantise, 0);
     const char *name = graph->tensors[qvalues].name, *wide;
-    enum nd_status status = convert(w, tensor_of(w, quantise), graph->tensors[before].name, name,
-                                    graph->tensors[before].producer, err);
-    if (status == ND_OK)
-        status = nd_widener_name(w, name, "_wide", &wide, err);
-    if (status == ND_OK)
-        w->r.use_as[graph->nodes[quantise].first_use] = wide;
-    for (size_t i = 0; i < graph->tensors[qvalues].n_readers && status == ND_OK; i++) {
+    ND_TRY(convert(w, tensor_of(w, quantise), graph->tensors[before].name, name,
+                   graph->tensors[before].producer, err));
+    ND_TRY(nd_widener_name(w, name, "_wide", &wide, err));
+    w->r.use_as[graph->nodes[quantise].first_use] = wide;
+    for (size_t i = 0; i < graph->tensors[qvalues].n_readers; i++) {
         size_t node = graph->readers[graph->tensors[qvalues].first_reader + i];
         if (graph->nodes[node].kind == ND_NODE_DEQUANTIZE)
-            status = read_wide(w, nd_graph_made(graph, node, 0), name, err);
+            ND_TRY(read_wide(w, nd_graph_made(graph, node, 0), name, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status convert_all(struct nd_widener *w, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
+    for (size_t n = 0; n < graph->n_nodes; n++) {
         if (!w->parts.is_converted[n])
             continue;
         size_t made = nd_graph_made(graph, n, 0);
         const char *name = graph->tensors[made].name;
         if (graph->nodes[n].kind == ND_NODE_QUANTIZE) {
-            status = convert_output(w, n, err);
+            ND_TRY(convert_output(w, n, err));
         } else {
-            status = convert(w, tensor_of(w, n), name, name, n, err);
-            if (status == ND_OK)
-                status = read_wide(w, made, name, err);
+            ND_TRY(convert(w, tensor_of(w, n), name, name, n, err));
+            ND_TRY(read_wide(w, made, name, err));
         }
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- weights with a scale for each channel ---- */
@@ -390,17 +379,13 @@ static enum nd_status split_channels(struct nd_widener *w, const struct nd_chann
     if (node == ND_NO_INDEX || graph->nodes[node].kind != ND_NODE_DEQUANTIZE || !graph->nodes[node].is_constant)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor, "weights '%s' have no constant quantised values",
                        tensor);
-    enum nd_status status = nd_shape_n_elems(weights->shape, &n, err);
-    if (status == ND_OK)
-        status = nd_widener_name(w, tensor, "_channels", &name, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(weights->shape, &n, err));
+    ND_TRY(nd_widener_name(w, tensor, "_channels", &name, err));
     for (int d = weights->axis + 1; d < weights->shape->rank; d++)
         inner *= (size_t)weights->shape->dims[d];
     *out = nd_widener_quant(w, (size_t)weights->shape->dims[weights->axis], weights->axis);
     uint8_t *qvalues = nd_requantiser_keep(&w->r, n + 1);
-    if (*out == NULL || qvalues == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(*out != NULL && qvalues != NULL, err);
     fill_channels(weights, n, inner, *out, qvalues);
     const struct nd_new_initializer initializer = {
         name, (int32_t)ND_DTYPE_I8, weights->shape->dims, (size_t)weights->shape->rank, qvalues, n};
@@ -409,22 +394,20 @@ static enum nd_status split_channels(struct nd_widener *w, const struct nd_chann
     w->r.is_dropped[node] = true;
     if (graph->tensors[old].n_readers == 1)
         w->r.read_as[old] = graph->tensors[old].name; /* so that the old quantised values go */
-    status = nd_requantiser_add_initializer(&w->r, &initializer, err);
-    return status == ND_OK ? nd_widener_add(w, &part, err) : status;
+    ND_TRY(nd_requantiser_add_initializer(&w->r, &initializer, err));
+    return nd_widener_add(w, &part, err);
 }
 
 /* ---- the copy ---- */
 
 static enum nd_status widen(struct nd_widener *w, struct nd_quant **channels, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < w->what->n_tensors && status == ND_OK; i++)
-        status = widen_tensor(w, &w->what->tensors[i], err);
-    if (status == ND_OK)
-        status = convert_all(w, err);
-    for (size_t i = 0; i < w->what->n_weights && status == ND_OK; i++)
-        status = split_channels(w, &w->what->weights[i], &channels[i], err);
-    return status == ND_OK ? nd_widener_biases(w, channels, err) : status;
+    for (size_t i = 0; i < w->what->n_tensors; i++)
+        ND_TRY(widen_tensor(w, &w->what->tensors[i], err));
+    ND_TRY(convert_all(w, err));
+    for (size_t i = 0; i < w->what->n_weights; i++)
+        ND_TRY(split_channels(w, &w->what->weights[i], &channels[i], err));
+    return nd_widener_biases(w, channels, err);
 }
 
 enum nd_status nd_model_write_widened(const struct nd_model *model, const struct nd_widening *widening,
@@ -434,7 +417,7 @@ enum nd_status nd_model_write_widened(const struct nd_model *model, const struct
     const struct nd_graph *graph = &model->graph;
     /* A node has at most a conversion, which is two nodes, or is replaced by one. */
     enum nd_status status = nd_requantiser_init(&w.r, 2 * graph->n_nodes + 1, err);
-    struct nd_quant **channels = nd_calloc(widening->n_weights + 1, sizeof *channels);
+    ND_FREED struct nd_quant **channels = nd_calloc(widening->n_weights + 1, sizeof *channels);
     w.r.use_as = nd_calloc(graph->n_uses, sizeof *w.r.use_as);
     w.r.is_dropped = nd_calloc(graph->n_nodes, sizeof *w.r.is_dropped);
     w.r.forgets = nd_calloc(graph->n_tensors, sizeof *w.r.forgets);
@@ -447,7 +430,6 @@ enum nd_status nd_model_write_widened(const struct nd_model *model, const struct
         status = widen(&w, channels, err);
     if (status == ND_OK)
         status = nd_requantiser_write(&w.r, path, err);
-    free(channels);
     nd_wide_parts_deinit(&w.parts);
     nd_requantiser_deinit(&w.r);
     return status;

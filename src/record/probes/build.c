@@ -82,16 +82,11 @@ enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, s
 {
     struct nd_probe *probe = loader->probe;
     struct nd_npy npy;
-    enum nd_status status = nd_npy_open(source, &npy, err);
-    if (status == ND_OK)
-        status = check_header(source, &npy, err);
-    if (status == ND_OK)
-        status = check_number(probe, name + sizeof prefix - 1, &npy, source, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_npy_open(source, &npy, err));
+    ND_TRY(check_header(source, &npy, err));
+    ND_TRY(check_number(probe, name + sizeof prefix - 1, &npy, source, err));
     struct nd_probe_goal *grown = realloc(probe->goals, (probe->n_goals + 1) * sizeof *grown);
-    if (grown == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(grown != NULL, err);
     probe->goals = grown;
     struct nd_probe_goal *goal = &grown[probe->n_goals];
     *goal = (struct nd_probe_goal){.output = nd_strdup(name + sizeof prefix - 1),
@@ -112,10 +107,8 @@ const struct nd_probe_goal *nd_probe_find_goal(const struct nd_probe *probe, con
 /* Frees the target tensors. */
 static void nd_probe_goals_deinit(struct nd_probe *probe)
 {
-    for (size_t i = 0; i < probe->n_goals; i++) {
-        free(probe->goals[i].output);
-        free(probe->goals[i].values);
-    }
+    for (size_t i = 0; i < probe->n_goals; i++)
+        ND_FREE_ALL(probe->goals[i].output, probe->goals[i].values);
     free(probe->goals);
 }
 
@@ -125,8 +118,7 @@ enum nd_status nd_probe_create_empty(const char *name, const char *source,
 {
     enum nd_status status;
     struct nd_probe *probe = nd_calloc(1, sizeof *probe);
-    if (probe == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(probe != NULL, err);
     probe->name = nd_strdup(name);
     probe->source = nd_strdup(source);
     probe->inputs = nd_calloc(n_targets, sizeof *probe->inputs);
@@ -197,16 +189,11 @@ void nd_probe_destroy(struct nd_probe **probe)
 {
     if (*probe == NULL)
         return;
-    for (size_t i = 0; i < (*probe)->n_inputs; i++) {
-        free((*probe)->inputs[i].name);
-        free((*probe)->inputs[i].data);
-    }
-    free((*probe)->inputs);
-    free((*probe)->labels);
+    for (size_t i = 0; i < (*probe)->n_inputs; i++)
+        ND_FREE_ALL((*probe)->inputs[i].name, (*probe)->inputs[i].data);
+    ND_FREE_ALL((*probe)->inputs, (*probe)->labels);
     nd_probe_goals_deinit(*probe);
-    free((*probe)->name);
-    free((*probe)->source);
-    free(*probe);
+    ND_FREE_ALL((*probe)->name, (*probe)->source, *probe);
     *probe = NULL;
 }
 
@@ -221,13 +208,10 @@ static enum nd_status fail_missing(const struct nd_loader *loader, size_t input,
         nd_strbuf_printf(&found, i > 0 ? ", '%s'" : "'%s'", names[i]);
     if (n > most)
         nd_strbuf_puts(&found, ", ...");
-    char *text = nd_strbuf_take(&found);
-    if (text == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_fail(err, ND_E_PROBE_INPUT, where, "'%s' has no array for input '%s'; it has %s",
-                                    where, loader->probe->inputs[input].name, n > 0 ? text : "none at all");
-    free(text);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(&found);
+    ND_TRY_MEMORY(text != NULL, err);
+    return nd_fail(err, ND_E_PROBE_INPUT, where, "'%s' has no array for input '%s'; it has %s", where,
+                   loader->probe->inputs[input].name, n > 0 ? text : "none at all");
 }
 
 static enum nd_status check_inputs(const struct nd_loader *loader, const size_t *roles,
@@ -264,9 +248,8 @@ static enum nd_status check_arrays(const size_t *roles, const char *const *names
 enum nd_status nd_roles_assign(const struct nd_loader *loader, const char *const *names, size_t n,
                                const char *where, size_t **out, struct nd_error *err)
 {
-    size_t *roles = nd_calloc(n, sizeof *roles);
-    if (roles == NULL)
-        return nd_fail_memory(err);
+    ND_FREED size_t *roles = nd_calloc(n, sizeof *roles);
+    ND_TRY_MEMORY(roles != NULL, err);
     size_t n_unlabelled = 0, unlabelled = 0;
     for (size_t i = 0; i < n; i++) {
         roles[i] = nd_loader_find_input(loader, names[i]);
@@ -279,13 +262,9 @@ enum nd_status nd_roles_assign(const struct nd_loader *loader, const char *const
     }
     if (loader->probe->n_inputs == 1 && n_unlabelled == 1)
         roles[unlabelled] = 0;
-    enum nd_status status = check_inputs(loader, roles, names, n, where, err);
-    if (status == ND_OK)
-        status = check_arrays(roles, names, n, where, err);
-    if (status == ND_OK) {
-        *out = roles;
-        roles = NULL;
-    }
-    free(roles);
-    return status;
+    ND_TRY(check_inputs(loader, roles, names, n, where, err));
+    ND_TRY(check_arrays(roles, names, n, where, err));
+    *out = roles;
+    roles = NULL;
+    return ND_OK;
 }

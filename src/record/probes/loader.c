@@ -20,17 +20,14 @@ static enum nd_status nd_loader_init(struct nd_loader *loader, struct nd_probe *
 {
     struct nd_loader made = {.probe = probe, .has_explicit_labels = has_explicit_labels};
     made.filled = nd_calloc(probe->n_inputs, sizeof *made.filled);
-    if (made.filled == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(made.filled != NULL, err);
     *loader = made;
     return ND_OK;
 }
 
 static void nd_loader_deinit(struct nd_loader *loader)
 {
-    free(loader->samples_from);
-    free(loader->labels);
-    free(loader->filled);
+    ND_FREE_ALL(loader->samples_from, loader->labels, loader->filled);
     memset(loader, 0, sizeof *loader);
 }
 
@@ -104,12 +101,9 @@ static enum nd_status open_array(const struct nd_loader *loader, size_t input, s
     if (loader->filled[input])
         return nd_fail(err, ND_E_PROBE_FORMAT, source->path, "%s is the second data for input '%s'",
                        source->what, wanted->name);
-    enum nd_status status = nd_npy_open(source, npy, err);
-    if (status == ND_OK)
-        status = check_type(source, npy, wanted, err);
-    if (status == ND_OK)
-        status = check_shape(source, npy, wanted, n_samples, err);
-    return status;
+    ND_TRY(nd_npy_open(source, npy, err));
+    ND_TRY(check_type(source, npy, wanted, err));
+    return check_shape(source, npy, wanted, n_samples, err);
 }
 
 /* ---- By whole inputs ---- */
@@ -123,9 +117,7 @@ static enum nd_status agree_on_samples(struct nd_loader *loader, size_t n_sample
         return nd_fail(err, ND_E_PROBE_SHAPE, NULL, "%s has %zu samples, but %s has %zu", from, n_samples,
                        loader->samples_from, loader->probe->n_samples);
     }
-    enum nd_status status = nd_probe_set_samples(loader->probe, n_samples, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_probe_set_samples(loader->probe, n_samples, err));
     loader->samples_from = nd_strdup(from);
     return loader->samples_from != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -137,16 +129,12 @@ static enum nd_status nd_loader_read_input(struct nd_loader *loader, size_t inpu
 {
     struct nd_npy npy;
     size_t n_samples = 0;
-    enum nd_status status = open_array(loader, input, source, &npy, &n_samples, err);
-    if (status == ND_OK)
-        status = agree_on_samples(loader, n_samples, source->what, err);
-    if (status == ND_OK)
-        status = nd_probe_alloc_input(loader->probe, input, err);
-    if (status == ND_OK)
-        status = nd_npy_read(source, &npy, loader->probe->inputs[input].data, err);
-    if (status == ND_OK)
-        loader->filled[input] = true;
-    return status;
+    ND_TRY(open_array(loader, input, source, &npy, &n_samples, err));
+    ND_TRY(agree_on_samples(loader, n_samples, source->what, err));
+    ND_TRY(nd_probe_alloc_input(loader->probe, input, err));
+    ND_TRY(nd_npy_read(source, &npy, loader->probe->inputs[input].data, err));
+    loader->filled[input] = true;
+    return ND_OK;
 }
 
 /* ---- Sample by sample ---- */
@@ -179,16 +167,13 @@ static enum nd_status nd_loader_read_sample(struct nd_loader *loader, size_t inp
 {
     struct nd_npy npy;
     size_t n_samples = 0;
-    enum nd_status status = open_array(loader, input, source, &npy, &n_samples, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(open_array(loader, input, source, &npy, &n_samples, err));
     if (n_samples != 1)
         return nd_fail(err, ND_E_PROBE_SHAPE, source->path, "%s holds %zu samples of input '%s', expected one",
                        source->what, n_samples, loader->probe->inputs[input].name);
-    status = nd_npy_read(source, &npy, place_of(loader, input, sample), err);
-    if (status == ND_OK)
-        loader->filled[input] = true;
-    return status;
+    ND_TRY(nd_npy_read(source, &npy, place_of(loader, input, sample), err));
+    loader->filled[input] = true;
+    return ND_OK;
 }
 
 /* Reads the bare bytes of one sample of an input. */
@@ -206,14 +191,12 @@ static enum nd_status nd_loader_read_raw(struct nd_loader *loader, size_t input,
                        wanted->name, source->size_bytes, wanted->sample_bytes, nd_dtype_name(wanted->dtype),
                        nd_shape_format(&wanted->shape, shape, sizeof shape));
     void *place = place_of(loader, input, sample);
-    enum nd_status status = nd_source_read(source, place, wanted->sample_bytes, err);
-    if (status == ND_OK)
-        status = nd_source_finish(source, err);
-    if (status == ND_OK && wanted->dtype == ND_DTYPE_BOOL)
-        status = nd_npy_check_bools(source, place, wanted->sample_bytes, err);
-    if (status == ND_OK)
-        loader->filled[input] = true;
-    return status;
+    ND_TRY(nd_source_read(source, place, wanted->sample_bytes, err));
+    ND_TRY(nd_source_finish(source, err));
+    if (wanted->dtype == ND_DTYPE_BOOL)
+        ND_TRY(nd_npy_check_bools(source, place, wanted->sample_bytes, err));
+    loader->filled[input] = true;
+    return ND_OK;
 }
 
 /* ---- At the end ---- */
@@ -298,19 +281,14 @@ static enum nd_status nd_loader_read_labels(struct nd_loader *loader, struct nd_
     struct nd_npy npy;
     char shape[256];
     int64_t *labels = NULL;
-    enum nd_status status = open_labels(source, &npy, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(open_labels(source, &npy, err));
     if (npy.rank != 1)
         return nd_fail(err, ND_E_PROBE_LABELS, source->path,
                        "%s for labels has shape %s, expected one dimension: a label for each sample",
                        source->what, nd_npy_format_shape(&npy, shape, sizeof shape));
     loader->n_labels = npy.n_elems;
-    status = check_number(loader, err);
-    if (status == ND_OK)
-        status = read_integers(source, &npy, &labels, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_number(loader, err));
+    ND_TRY(read_integers(source, &npy, &labels, err));
     free(loader->labels);
     loader->labels = labels;
     return ND_OK;
@@ -322,34 +300,26 @@ static enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t samp
 {
     struct nd_npy npy;
     char shape[256];
-    int64_t *label = NULL;
-    enum nd_status status = open_labels(source, &npy, err);
-    if (status != ND_OK)
-        return status;
+    ND_FREED int64_t *label = NULL;
+    ND_TRY(open_labels(source, &npy, err));
     if (npy.rank > 1 || npy.n_elems != 1)
         return nd_fail(err, ND_E_PROBE_LABELS, source->path,
                        "%s has shape %s, expected the label of one sample", source->what,
                        nd_npy_format_shape(&npy, shape, sizeof shape));
     if (loader->labels == NULL) {
         loader->labels = nd_calloc(loader->probe->n_samples, sizeof *loader->labels);
-        if (loader->labels == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(loader->labels != NULL, err);
     }
-    status = read_integers(source, &npy, &label, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_integers(source, &npy, &label, err));
     loader->labels[sample] = *label;
     loader->n_labels++;
-    free(label);
     return ND_OK;
 }
 
 /* Hands the labels to the probe. ND_E_PROBE_LABELS when there are labels, but not one for each sample. */
 static enum nd_status nd_loader_finish(struct nd_loader *loader, struct nd_error *err)
 {
-    enum nd_status status = loader->labels != NULL ? check_number(loader, err) : ND_OK;
-    if (status != ND_OK)
-        return status;
+    ND_TRY(loader->labels != NULL ? check_number(loader, err) : ND_OK);
     loader->probe->labels = loader->labels;
     loader->labels = NULL;
     return ND_OK;
@@ -418,12 +388,9 @@ static enum nd_status find_input(const struct nd_loader *loader, const char *lis
 static enum nd_status load_raw(struct nd_loader *loader, const char *path, size_t input, size_t sample,
                                struct nd_error *err)
 {
-    struct nd_source source = {0};
-    enum nd_status status = nd_source_open(&source, path, err);
-    if (status == ND_OK)
-        status = nd_loader_read_raw(loader, input, sample, &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(nd_source_open(&source, path, err));
+    return nd_loader_read_raw(loader, input, sample, &source, err);
 }
 
 static enum nd_status load_item(struct nd_loader *loader, const struct list *list, char *item, size_t sample,
@@ -431,32 +398,27 @@ static enum nd_status load_item(struct nd_loader *loader, const struct list *lis
 {
     size_t input = 0;
     const char *relative = NULL;
-    enum nd_status status = find_input(loader, list->path, item, &input, &relative, err);
-    if (status != ND_OK)
-        return status;
-    char *path = nd_path_join(list->folder, relative);
+    ND_TRY(find_input(loader, list->path, item, &input, &relative, err));
+    ND_FREED char *path = nd_path_join(list->folder, relative);
     if (path == NULL)
-        status = nd_fail_memory(err);
+        return nd_fail_memory(err);
     else if (nd_ends_with(path, ".npy"))
-        status = nd_user_load_npy(loader, path, input, sample, err);
+        ND_TRY(nd_user_load_npy(loader, path, input, sample, err));
     else if (nd_ends_with(path, ".raw") || nd_ends_with(path, ".bin"))
-        status = load_raw(loader, path, input, sample, err);
+        ND_TRY(load_raw(loader, path, input, sample, err));
     else
-        status = nd_fail(err, ND_E_PROBE_FORMAT, list->path, "'%s' is none of .npy, .raw and .bin", relative);
-    free(path);
-    return status;
+        return nd_fail(err, ND_E_PROBE_FORMAT, list->path, "'%s' is none of .npy, .raw and .bin", relative);
+    return ND_OK;
 }
 
 static enum nd_status load_line(struct nd_loader *loader, const struct list *list, char *line, size_t sample,
                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     char *rest = NULL;
     nd_loader_next_sample(loader);
-    for (char *item = strtok_r(line, blanks, &rest); item != NULL && status == ND_OK;
-         item = strtok_r(NULL, blanks, &rest))
-        status = load_item(loader, list, item, sample, err);
-    return status == ND_OK ? nd_loader_check_filled(loader, list->path, err) : status;
+    for (char *item = strtok_r(line, blanks, &rest); item != NULL; item = strtok_r(NULL, blanks, &rest))
+        ND_TRY(load_item(loader, list, item, sample, err));
+    return nd_loader_check_filled(loader, list->path, err);
 }
 
 static enum nd_status load_lines(struct nd_loader *loader, const struct list *list, struct nd_error *err)
@@ -509,13 +471,10 @@ out:
 static enum nd_status nd_user_load_npy(struct nd_loader *loader, const char *path, size_t input, size_t sample,
                                        struct nd_error *err)
 {
-    struct nd_source source = {0};
-    enum nd_status status = nd_source_open(&source, path, err);
-    if (status == ND_OK)
-        status = sample == SIZE_MAX ? nd_loader_read_input(loader, input, &source, err)
-                                    : nd_loader_read_sample(loader, input, sample, &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(nd_source_open(&source, path, err));
+    return sample == SIZE_MAX ? nd_loader_read_input(loader, input, &source, err)
+                              : nd_loader_read_sample(loader, input, sample, &source, err);
 }
 
 static enum nd_status load_only_input(struct nd_loader *loader, const char *path, struct nd_error *err)
@@ -552,12 +511,9 @@ static enum nd_status load_member(struct nd_loader *loader, const struct nd_npz 
 static enum nd_status load_goal(struct nd_loader *loader, const struct nd_npz *npz, size_t i,
                                 struct nd_error *err)
 {
-    struct nd_source source = {0};
-    enum nd_status status = nd_npz_source(npz, i, &source, err);
-    if (status == ND_OK)
-        status = nd_loader_read_goal(loader, nd_npz_name(npz, i), &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(nd_npz_source(npz, i, &source, err));
+    return nd_loader_read_goal(loader, nd_npz_name(npz, i), &source, err);
 }
 
 /* The inputs first: they say how many labels and targets there may be. Targets belong to whole probes: in a
@@ -566,7 +522,7 @@ static enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *pat
                                        struct nd_error *err)
 {
     struct nd_npz *npz = NULL;
-    const char **names = NULL;
+    ND_FREED const char **names = NULL;
     size_t *roles = NULL, *members = NULL, n = 0;
     enum nd_status status = nd_npz_open(path, &npz, err);
     if (status != ND_OK)
@@ -591,9 +547,7 @@ static enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *pat
     for (size_t i = 0; sample == SIZE_MAX && i < n_arrays && status == ND_OK; i++)
         if (nd_loader_is_goal_name(loader, nd_npz_name(npz, i)))
             status = load_goal(loader, npz, i, err);
-    free(roles);
-    free(members);
-    free(names);
+    ND_FREE_ALL(roles, members);
     nd_npz_close(&npz);
     return status;
 }
@@ -617,19 +571,13 @@ static enum nd_status find_labels(const struct nd_npz *npz, const char *path, si
 
 static enum nd_status load_npz_labels(struct nd_loader *loader, const char *path, struct nd_error *err)
 {
-    struct nd_npz *npz = NULL;
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_npz_close) struct nd_npz *npz = NULL;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     size_t i = 0;
-    enum nd_status status = nd_npz_open(path, &npz, err);
-    if (status == ND_OK)
-        status = find_labels(npz, path, &i, err);
-    if (status == ND_OK)
-        status = nd_npz_source(npz, i, &source, err);
-    if (status == ND_OK)
-        status = nd_loader_read_labels(loader, &source, err);
-    nd_source_close(&source);
-    nd_npz_close(&npz);
-    return status;
+    ND_TRY(nd_npz_open(path, &npz, err));
+    ND_TRY(find_labels(npz, path, &i, err));
+    ND_TRY(nd_npz_source(npz, i, &source, err));
+    return nd_loader_read_labels(loader, &source, err);
 }
 
 /* Labels of all samples from a .npy, or from a .npz with one array or one that is named so. */
@@ -637,12 +585,9 @@ static enum nd_status nd_user_load_labels(struct nd_loader *loader, const char *
 {
     if (nd_ends_with(path, ".npz"))
         return load_npz_labels(loader, path, err);
-    struct nd_source source = {0};
-    enum nd_status status = nd_source_open(&source, path, err);
-    if (status == ND_OK)
-        status = nd_loader_read_labels(loader, &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(nd_source_open(&source, path, err));
+    return nd_loader_read_labels(loader, &source, err);
 }
 
 /* ---- Any kind ---- */
@@ -701,11 +646,10 @@ static enum nd_status listing_add(struct listing *listing, const char *path, con
     if (!nd_ends_with(name, ".npy") && !nd_ends_with(name, ".npz"))
         return nd_fail(err, ND_E_PROBE_FORMAT, path, "folder '%s' holds '%s', which is neither .npy nor .npz",
                        path, name);
-    if (!nd_grow((void **)&listing->names, &listing->capacity, listing->n + 1, sizeof *listing->names))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&listing->names, &listing->capacity, listing->n + 1, sizeof *listing->names),
+                  err);
     listing->names[listing->n] = nd_strdup(name);
-    if (listing->names[listing->n] == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(listing->names[listing->n] != NULL, err);
     listing->n++;
     return ND_OK;
 }
@@ -756,12 +700,10 @@ static char *array_name(const char *file)
 static enum nd_status name_arrays(const struct listing *files, struct listing *arrays, struct nd_error *err)
 {
     arrays->names = nd_calloc(files->n, sizeof *arrays->names);
-    if (arrays->names == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(arrays->names != NULL, err);
     for (size_t i = 0; i < files->n; i++) {
         arrays->names[i] = array_name(files->names[i]);
-        if (arrays->names[i] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(arrays->names[i] != NULL, err);
         arrays->n++;
     }
     return ND_OK;
@@ -780,19 +722,16 @@ static bool has_inputs_by_name(const struct nd_loader *loader, const struct list
 static enum nd_status load_file(struct nd_loader *loader, const char *folder, const char *name, size_t role,
                                 struct nd_error *err)
 {
-    char *file = nd_path_join(folder, name);
-    if (file == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = role == ND_ROLE_LABELS ? nd_user_load_labels(loader, file, err)
-                                                   : nd_user_load_npy(loader, file, role, SIZE_MAX, err);
-    free(file);
-    return status;
+    ND_FREED char *file = nd_path_join(folder, name);
+    ND_TRY_MEMORY(file != NULL, err);
+    return role == ND_ROLE_LABELS ? nd_user_load_labels(loader, file, err)
+                                  : nd_user_load_npy(loader, file, role, SIZE_MAX, err);
 }
 
 static enum nd_status load_inputs(struct nd_loader *loader, const char *path, const struct listing *files,
                                   const struct listing *arrays, struct nd_error *err)
 {
-    size_t *roles = NULL;
+    ND_FREED size_t *roles = NULL;
     enum nd_status status =
         nd_roles_assign(loader, (const char *const *)arrays->names, arrays->n, path, &roles, err);
     /* The inputs first: they say how many labels there may be. */
@@ -800,7 +739,6 @@ static enum nd_status load_inputs(struct nd_loader *loader, const char *path, co
         for (size_t i = 0; i < files->n && status == ND_OK; i++)
             if ((roles[i] == ND_ROLE_LABELS) == labels)
                 status = load_file(loader, path, files->names[i], roles[i], err);
-    free(roles);
     return status;
 }
 
@@ -818,11 +756,10 @@ static enum nd_status load_sample(struct nd_loader *loader, const char *file, si
     if (nd_ends_with(file, ".npz"))
         return nd_user_load_npz(loader, file, sample, err);
     if (loader->probe->n_inputs != 1)
-        return nd_fail(
-            err, ND_E_PROBE_INPUT, file,
-            "'%s' is one array, but the model has %zu inputs; each sample needs a .npz, or each input a "
-            "file of its name",
-            file, loader->probe->n_inputs);
+        return nd_fail(err, ND_E_PROBE_INPUT, file,
+                       "'%s' is one array, but the model has %zu inputs; each sample needs a .npz, or each "
+                       "input a file of its name",
+                       file, loader->probe->n_inputs);
     return nd_user_load_npy(loader, file, 0, sample, err);
 }
 
@@ -858,14 +795,9 @@ static enum nd_status load_samples(struct nd_loader *loader, const char *path, c
 /* A folder of NAME.npy, or of one .npy or .npz per sample. */
 static enum nd_status nd_folder_load(struct nd_loader *loader, const char *path, struct nd_error *err)
 {
-    struct listing files = {0}, arrays = {0};
-    enum nd_status status = listing_read(&files, path, err);
-    if (status == ND_OK)
-        status = name_arrays(&files, &arrays, err);
-    if (status == ND_OK)
-        status = has_inputs_by_name(loader, &arrays) ? load_inputs(loader, path, &files, &arrays, err)
-                                                     : load_samples(loader, path, &files, &arrays, err);
-    listing_deinit(&files);
-    listing_deinit(&arrays);
-    return status;
+    ND_CLEANUP(listing_deinit) struct listing files = {0}, arrays = {0};
+    ND_TRY(listing_read(&files, path, err));
+    ND_TRY(name_arrays(&files, &arrays, err));
+    return has_inputs_by_name(loader, &arrays) ? load_inputs(loader, path, &files, &arrays, err)
+                                               : load_samples(loader, path, &files, &arrays, err);
 }

@@ -228,9 +228,7 @@ static enum nd_status read_length(struct nd_source *source, size_t *out, struct 
     if (source->size_bytes - source->n_read < sizeof start)
         return nd_fail(err, source->size_bytes > 0 ? ND_E_PROBE_FORMAT : ND_E_FILE_SHORT, source->path,
                        "%s is not a .npy file: it has only %zu bytes", source->what, source->size_bytes);
-    enum nd_status status = nd_source_read(source, start, sizeof start, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_source_read(source, start, sizeof start, err));
     if (memcmp(start, "\x93NUMPY", 6) != 0)
         return nd_fail(err, ND_E_PROBE_FORMAT, source->path, "%s is not a .npy file: it starts otherwise",
                        source->what);
@@ -238,9 +236,7 @@ static enum nd_status read_length(struct nd_source *source, size_t *out, struct 
     if (major < 1 || major > 3 || minor != 0)
         return nd_fail(err, ND_E_PROBE_FORMAT, source->path,
                        "%s has the .npy version %u.%u; 1.0, 2.0 and 3.0 are known", source->what, major, minor);
-    status = nd_source_read(source, length, major == 1 ? 2 : 4, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_source_read(source, length, major == 1 ? 2 : 4, err));
     size_t n = (size_t)length[0] | (size_t)length[1] << 8;
     if (major > 1)
         n |= (size_t)length[2] << 16 | (size_t)length[3] << 24;
@@ -259,8 +255,7 @@ enum nd_status nd_npy_open(struct nd_source *source, struct nd_npy *npy, struct 
     if (status != ND_OK)
         return status;
     char *text = nd_calloc(n + 1, 1);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     struct nd_npy made = {0};
     struct cursor cursor = {text};
     status = nd_source_read(source, text, n, err);
@@ -341,16 +336,14 @@ enum nd_status nd_npy_check_bools(const struct nd_source *source, const void *da
 
 enum nd_status nd_npy_read(struct nd_source *source, const struct nd_npy *npy, void *out, struct nd_error *err)
 {
-    enum nd_status status = npy->is_fortran_order && npy->rank > 1
-                                ? read_fortran(source, npy, out, err)
-                                : nd_source_read(source, out, npy->size_bytes, err);
-    if (status == ND_OK)
-        status = nd_source_finish(source, err);
-    if (status == ND_OK && npy->is_big_endian)
+    ND_TRY(npy->is_fortran_order && npy->rank > 1 ? read_fortran(source, npy, out, err)
+                                                  : nd_source_read(source, out, npy->size_bytes, err));
+    ND_TRY(nd_source_finish(source, err));
+    if (npy->is_big_endian)
         swap_bytes(out, npy->n_elems, nd_dtype_size_bytes(npy->dtype));
-    if (status == ND_OK && npy->dtype == ND_DTYPE_BOOL)
-        status = nd_npy_check_bools(source, out, npy->n_elems, err);
-    return status;
+    if (npy->dtype == ND_DTYPE_BOOL)
+        ND_TRY(nd_npy_check_bools(source, out, npy->n_elems, err));
+    return ND_OK;
 }
 
 char *nd_npy_format_shape(const struct nd_npy *npy, char *buf, size_t buf_size)

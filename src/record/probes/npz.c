@@ -25,9 +25,7 @@ enum nd_status nd_source_open(struct nd_source *source, const char *path, struct
 {
     struct nd_source made = {.is_file = true};
     uint64_t size_bytes;
-    enum nd_status status = nd_file_open(path, &made.fd, &size_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_open(path, &made.fd, &size_bytes, err));
     made.size_bytes = (size_t)size_bytes;
     made.path = nd_strdup(path);
     made.what = quoted(path, NULL);
@@ -137,8 +135,7 @@ void nd_source_close(struct nd_source *source)
         zip_fclose(source->zip);
     if (source->is_file)
         close(source->fd);
-    free(source->path);
-    free(source->what);
+    ND_FREE_ALL(source->path, source->what);
     memset(source, 0, sizeof *source);
 }
 
@@ -157,8 +154,7 @@ struct nd_npz {
 static enum nd_status fail_open(const char *path, int qvalue, struct nd_error *err)
 {
     zip_error_t error;
-    if (qvalue == ZIP_ER_MEMORY)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(qvalue != ZIP_ER_MEMORY, err);
     zip_error_init_with_code(&error, qvalue);
     bool is_system = zip_error_system_type(&error) == ZIP_ET_SYS && qvalue != ZIP_ER_SEEK;
     enum nd_status status =
@@ -217,19 +213,16 @@ static int compare_names(const void *a, const void *b)
 
 static enum nd_status check_unique(const struct nd_npz *npz, struct nd_error *err)
 {
-    struct array *sorted = nd_calloc(npz->n_arrays, sizeof *sorted);
-    if (sorted == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct array *sorted = nd_calloc(npz->n_arrays, sizeof *sorted);
+    ND_TRY_MEMORY(sorted != NULL, err);
     if (npz->n_arrays > 0)
         memcpy(sorted, npz->arrays, npz->n_arrays * sizeof *sorted);
     qsort(sorted, npz->n_arrays, sizeof *sorted, compare_names);
-    enum nd_status status = ND_OK;
-    for (size_t i = 1; i < npz->n_arrays && status == ND_OK; i++)
+    for (size_t i = 1; i < npz->n_arrays; i++)
         if (strcmp(sorted[i - 1].name, sorted[i].name) == 0)
-            status = nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has the array '%s' twice", npz->path,
-                             sorted[i].name);
-    free(sorted);
-    return status;
+            return nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has the array '%s' twice", npz->path,
+                           sorted[i].name);
+    return ND_OK;
 }
 
 enum nd_status nd_npz_open(const char *path, struct nd_npz **out, struct nd_error *err)
@@ -284,9 +277,7 @@ void nd_npz_close(struct nd_npz **npz)
         zip_discard((*npz)->zip);
     for (size_t i = 0; i < (*npz)->n_arrays; i++)
         free((*npz)->arrays[i].name);
-    free((*npz)->arrays);
-    free((*npz)->path);
-    free(*npz);
+    ND_FREE_ALL((*npz)->arrays, (*npz)->path, *npz);
     *npz = NULL;
 }
 

@@ -202,17 +202,15 @@ enum nd_status nd_quantiser_init(struct nd_probe_quantiser *quantiser, const str
     if (quant->n > 1) {
         if (quant->axis < 0 || quant->axis >= target->shape.rank ||
             (uint64_t)target->shape.dims[quant->axis] != quant->n)
-            return nd_fail(err, ND_E_MODEL_GRAPH, target->name,
-                           "the quantiser of input '%s' has %zu scales on axis %d, where the input has no such "
-                           "dimension",
-                           target->name, quant->n, quant->axis);
+            return nd_fail(
+                err, ND_E_MODEL_GRAPH, target->name,
+                "the quantiser of input '%s' has %zu scales on axis %d, where the input has no such dimension",
+                target->name, quant->n, quant->axis);
         for (int d = quant->axis + 1; d < target->shape.rank; d++)
             made.n_inner *= (size_t)target->shape.dims[d];
     }
     for (size_t channel = 0; channel < quant->n; channel++) {
-        enum nd_status status = check_channel(&made, target, channel, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(check_channel(&made, target, channel, err));
     }
     *quantiser = made;
     return ND_OK;
@@ -288,9 +286,7 @@ static enum nd_status nd_generate_ties(const struct nd_probe_target *target,
     if (!nd_target_has_quantiser(target))
         return nd_generate_zeros(target, args, data, err);
     struct nd_probe_quantiser quantiser;
-    enum nd_status status = nd_quantiser_init(&quantiser, target, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_quantiser_init(&quantiser, target, err));
     size_t n = 0;
     nd_shape_n_elems(&target->shape, &n, NULL); /* checked when the probe was created */
     uint64_t n_ties = (uint64_t)(quantiser.qvalue_max - quantiser.qvalue_min);
@@ -322,8 +318,7 @@ static enum nd_status nd_generate_check_ties(const struct nd_probe_target *targe
             n_targets == 1 ? "input " : "no input has, input ", name);
     return nd_fail(err, ND_E_PROBE_SPEC, name,
                    "probe 'ties' needs a float input that is quantised inside the model; %s'%s' takes %s "
-                   "quantised values, "
-                   "which are never rounded",
+                   "quantised values, which are never rounded",
                    n_targets == 1 ? "input " : "no input is one, input ", name,
                    nd_dtype_name(targets[0].dtype));
 }
@@ -401,9 +396,7 @@ static enum nd_status nd_generate_ramp(const struct nd_probe_target *target,
     }
     struct nd_probe_quantiser quantiser = {0};
     bool has_quantiser = nd_target_has_quantiser(target);
-    enum nd_status status = has_quantiser ? nd_quantiser_init(&quantiser, target, err) : ND_OK;
-    if (status != ND_OK)
-        return status;
+    ND_TRY(has_quantiser ? nd_quantiser_init(&quantiser, target, err) : ND_OK);
     for (size_t i = 0; i < n; i++) {
         float value;
         if (has_quantiser) {
@@ -513,30 +506,20 @@ static enum nd_status create_generated(const char *spec, const struct generator 
     struct nd_generate_args args = {generator->n_parameters > 0 ? default_samples : 1, default_seed};
     if (!parse_parameters(parameters, generator->n_parameters, &args))
         return fail_parameters(spec, generator, err);
-    enum nd_status status = ND_OK;
     if (generator->fill == nd_generate_ties)
-        status = nd_generate_check_ties(targets, n_targets, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_probe *probe = NULL;
-    char *source = full_spec(generator, &args);
-    if (source == NULL)
-        return nd_fail_memory(err);
-    status = nd_probe_create_empty(generator->name, source, targets, n_targets, &probe, err);
-    if (status == ND_OK)
-        status = nd_probe_set_samples(probe, args.n_samples, err);
-    for (size_t i = 0; i < n_targets && status == ND_OK; i++) {
-        status = nd_probe_alloc_input(probe, i, err);
-        if (status == ND_OK)
-            status = generator->fill(&targets[i], &args, probe->inputs[i].data, err);
+        ND_TRY(nd_generate_check_ties(targets, n_targets, err));
+    ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = NULL;
+    ND_FREED char *source = full_spec(generator, &args);
+    ND_TRY_MEMORY(source != NULL, err);
+    ND_TRY(nd_probe_create_empty(generator->name, source, targets, n_targets, &probe, err));
+    ND_TRY(nd_probe_set_samples(probe, args.n_samples, err));
+    for (size_t i = 0; i < n_targets; i++) {
+        ND_TRY(nd_probe_alloc_input(probe, i, err));
+        ND_TRY(generator->fill(&targets[i], &args, probe->inputs[i].data, err));
     }
-    if (status == ND_OK) {
-        *out = probe;
-        probe = NULL;
-    }
-    nd_probe_destroy(&probe);
-    free(source);
-    return status;
+    *out = probe;
+    probe = NULL;
+    return ND_OK;
 }
 
 /* ---- User data ---- */
@@ -572,8 +555,7 @@ static enum nd_status create_user(const char *spec, size_t name_bytes, const str
     enum nd_status status;
     struct nd_probe *probe = NULL;
     char *text = nd_strdup(spec);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     text[name_bytes] = '\0';
     char *path = text + name_bytes + 1, *labels_path = NULL;
     status = check_name(spec, text, err);
@@ -656,11 +638,8 @@ static enum nd_status nd_generate_uniform(const struct nd_probe_target *target,
     size_t n = 0;
     nd_shape_n_elems(&target->shape, &n, NULL); /* checked when the probe was created */
     struct nd_probe_quantiser quantiser = {0};
-    if (nd_target_has_quantiser(target)) {
-        enum nd_status status = nd_quantiser_init(&quantiser, target, err);
-        if (status != ND_OK)
-            return status;
-    }
+    if (nd_target_has_quantiser(target))
+        ND_TRY(nd_quantiser_init(&quantiser, target, err));
     bool is_float = nd_dtype_is_float(target->dtype);
     struct nd_qvalue_range range = {0, 1, 1}; /* of bool */
     if (nd_dtype_is_integer(target->dtype))
@@ -726,11 +705,10 @@ static enum nd_status check_values(const struct nd_probe *probe, struct nd_error
         size_t n = elem_bytes > 0 ? input->sample_bytes / elem_bytes : 0;
         size_t at = find_special(input->dtype, input->data, n * probe->n_samples);
         if (at < n * probe->n_samples)
-            return nd_fail(
-                err, ND_E_PROBE_VALUES, input->name,
-                "probe '%s': input '%s' holds NaN or an infinity in sample %zu, element %zu ('npudiff "
-                "capture' feeds it with --allow-nonfinite)",
-                probe->name, input->name, at / n, at % n);
+            return nd_fail(err, ND_E_PROBE_VALUES, input->name,
+                           "probe '%s': input '%s' holds NaN or an infinity in sample %zu, element %zu "
+                           "('npudiff capture' feeds it with --allow-nonfinite)",
+                           probe->name, input->name, at / n, at % n);
     }
     return ND_OK;
 }
@@ -773,9 +751,8 @@ enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec
                                   struct nd_error *err)
 {
     size_t n = nd_model_n_inputs(model);
-    struct nd_probe_target *targets = nd_calloc(n, sizeof *targets);
-    if (targets == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct nd_probe_target *targets = nd_calloc(n, sizeof *targets);
+    ND_TRY_MEMORY(targets != NULL, err);
     for (size_t i = 0; i < n; i++) {
         const struct nd_model_io *input = nd_model_input(model, i);
         targets[i] = (struct nd_probe_target){.name = input->name,
@@ -784,21 +761,17 @@ enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec
                                               .quant = input->quant,
                                               .quant_dtype = input->quant_dtype};
     }
-    enum nd_status status = nd_probe_create(spec, targets, n, out, err);
-    free(targets);
-    return status;
+    return nd_probe_create(spec, targets, n, out, err);
 }
 
 enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char *const *specs, size_t n_specs,
                                        struct nd_probe **probes, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n_specs; i++) {
-        status = nd_probe_for_model(model, specs[i], &probes[i], err);
-        if (status == ND_OK)
-            status = check_labels(model, probes[i], err);
+    for (size_t i = 0; i < n_specs; i++) {
+        ND_TRY(nd_probe_for_model(model, specs[i], &probes[i], err));
+        ND_TRY(check_labels(model, probes[i], err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_probes_for_model(const struct nd_model *model, const char *const *specs, size_t n_specs,

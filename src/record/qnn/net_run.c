@@ -51,9 +51,7 @@ static enum nd_status use_count(struct nd_qnr *run, struct nd_yaml *yaml, struct
     const char *text = NULL;
     const yaml_mark_t *mark = NULL;
     uint64_t n = 0;
-    enum nd_status status = find_count(yaml, &text, &mark, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_count(yaml, &text, &mark, err));
     if (text == NULL)
         return nd_qnr_fact(run, "metadata", NULL, err, "'%s' does not state 'inferences_completed'",
                            yaml->file.path);
@@ -68,38 +66,32 @@ static enum nd_status use_count(struct nd_qnr *run, struct nd_yaml *yaml, struct
                             "'inferences_completed' is %s, but there are only %zu folders Result_<i>", text,
                             run->n_results);
     if (n < run->n_results)
-        return nd_qnr_cut(
-            run, (size_t)n, err,
-            "'%s' states %s inferences_completed, but there are %zu folders Result_<i>: those from "
-            "Result_%s on are left out",
-            yaml->file.path, text, run->n_results, text);
+        return nd_qnr_cut(run, (size_t)n, err,
+                          "'%s' states %s inferences_completed, but there are %zu folders Result_<i>: those "
+                          "from Result_%s on are left out",
+                          yaml->file.path, text, run->n_results, text);
     return nd_qnr_fact(run, "metadata", NULL, err, "%s inferences completed", text);
 }
 
 static enum nd_status read_yaml(struct nd_qnr *run, const char *path, struct nd_error *err)
 {
-    struct nd_yaml yaml = {0};
+    ND_CLEANUP(nd_yaml_deinit) struct nd_yaml yaml = {0};
     const struct nd_yaml_file file = {path, "execution metadata", ND_E_QNN_STATED};
-    enum nd_status status = nd_yaml_read(&yaml, &file, err);
-    if (status == ND_OK)
-        status = use_count(run, &yaml, err);
-    nd_yaml_deinit(&yaml);
-    return status;
+    ND_TRY(nd_yaml_read(&yaml, &file, err));
+    return use_count(run, &yaml, err);
 }
 
 /* The exit code is written last: without it the run did not end. */
 static enum nd_status read_exit_code(struct nd_qnr *run, struct nd_error *err)
 {
     int64_t qvalue = 0;
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
-    char *path = nd_path_join(run->base, "exit_code");
+    ND_FREED char *path = nd_path_join(run->base, "exit_code");
     enum nd_status status = ND_OK;
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     if (!nd_path_exists(path)) {
         status = nd_qnr_cut(run, run->n_complete, err, "'%s' is missing: run.sh did not end", path);
-        free(path);
         return status;
     }
     status = nd_file_read(path, 64, &bytes, &n_bytes, err);
@@ -112,16 +104,14 @@ static enum nd_status read_exit_code(struct nd_qnr *run, struct nd_error *err)
         status =
             nd_qnr_cut(run, run->n_complete, err, "qnn-net-run ended with exit code %lld", (long long)qvalue);
     }
-    free(bytes);
-    free(path);
     return status;
 }
 
 /* execution_metadata.yaml and exit_code: sets n_complete and why it is less. */
 static enum nd_status nd_qnr_read_metadata(struct nd_qnr *run, struct nd_error *err)
 {
-    char *own = nd_path_join(run->results, "execution_metadata.yaml");
-    char *above = nd_path_join(run->output, "execution_metadata.yaml");
+    ND_FREED char *own = nd_path_join(run->results, "execution_metadata.yaml");
+    ND_FREED char *above = nd_path_join(run->output, "execution_metadata.yaml");
     enum nd_status status = own != NULL && above != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && nd_path_exists(own))
         status = read_yaml(run, own, err);
@@ -129,8 +119,6 @@ static enum nd_status nd_qnr_read_metadata(struct nd_qnr *run, struct nd_error *
         status = read_yaml(run, above, err);
     else if (status == ND_OK)
         status = nd_qnr_fact(run, "metadata", NULL, err, "there is no execution_metadata.yaml");
-    free(own);
-    free(above);
     return status == ND_OK && run->base != NULL ? read_exit_code(run, err) : status;
 }
 
@@ -168,8 +156,7 @@ static enum nd_status check_build(struct nd_qnr *run, const char *path, const ch
             break;
         return nd_fail(
             err, ND_E_QNN_STATED, path,
-            "'%s' says that SDK build %s ran, but the context was made by the newer %s, which it cannot "
-            "load",
+            "'%s' says that SDK build %s ran, but the context was made by the newer %s, which it cannot load",
             path, ran, made);
     }
     return nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s, run by %s", made, ran);
@@ -244,7 +231,7 @@ static enum nd_status add_csv(struct nd_qnr *run, const char *path, const char *
 
 static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct nd_error *err)
 {
-    struct nd_qnr_files files = {0};
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
     enum nd_status status = nd_qnr_list_folder(folder, &files, err);
     for (size_t i = 0; status == ND_OK && i < files.n; i++) {
         const char *name = files.names[i];
@@ -261,7 +248,6 @@ static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct
             status = add_csv(run, path, name, err);
         free(path);
     }
-    nd_qnr_files_deinit(&files);
     return status;
 }
 
@@ -284,10 +270,7 @@ static void run_deinit(struct nd_qnr *run)
     nd_qnr_source_deinit(&run->manifest);
     nd_qnr_source_deinit(&run->context);
     nd_map_deinit(&run->map);
-    free(run->top);
-    free(run->base);
-    free(run->output);
-    free(run->results);
+    ND_FREE_ALL(run->top, run->base, run->output, run->results);
 }
 
 /* Where both state an output they state the same. */
@@ -299,9 +282,7 @@ static enum nd_status check_sources(const struct nd_qnr *run, struct nd_error *e
         if (b == NULL)
             return nd_fail(err, ND_E_QNN_STATED, a->file, "'%s' has an output '%s', but '%s' has none",
                            run->manifest.path, a->file, run->context.path);
-        enum nd_status status = nd_qnr_agree(a, run->manifest.path, b, run->context.path, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_qnr_agree(a, run->manifest.path, b, run->context.path, err));
     }
     if (run->manifest.build_id != NULL && run->context.build_id != NULL &&
         strcmp(run->manifest.build_id, run->context.build_id) != 0) {
@@ -365,16 +346,15 @@ static enum nd_status state_facts(struct nd_qnr *run, struct nd_error *err)
     const char *from = run->manifest.path != NULL  ? "npudiff.json"
                        : run->context.path != NULL ? "the context's JSON"
                                                    : NULL;
-    enum nd_status status =
-        nd_qnr_fact(run, "names", NULL, err, "%s", run->manifest.path != NULL ? from : "names of the files");
-    if (status == ND_OK)
-        status = nd_qnr_fact(run, "samples", NULL, err, "%zu folders Result_<i>%s%s", run->n_results,
-                             run->graph != NULL ? " of graph " : "", run->graph != NULL ? run->graph : "");
-    if (status == ND_OK && run->context.build_id != NULL)
-        status = nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s", run->context.build_id);
-    else if (status == ND_OK && run->manifest.build_id != NULL)
-        status = nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s", run->manifest.build_id);
-    return status;
+    ND_TRY(
+        nd_qnr_fact(run, "names", NULL, err, "%s", run->manifest.path != NULL ? from : "names of the files"));
+    ND_TRY(nd_qnr_fact(run, "samples", NULL, err, "%zu folders Result_<i>%s%s", run->n_results,
+                       run->graph != NULL ? " of graph " : "", run->graph != NULL ? run->graph : ""));
+    if (run->context.build_id != NULL)
+        ND_TRY(nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s", run->context.build_id));
+    else if (run->manifest.build_id != NULL)
+        ND_TRY(nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s", run->manifest.build_id));
+    return ND_OK;
 }
 
 static enum nd_status read_run(struct nd_qnr *run, struct nd_error *err)

@@ -37,40 +37,31 @@ struct list {
 
 static void list_deinit(struct list *list)
 {
-    for (size_t i = 0; i < list->n; i++) {
-        free(list->items[i].name);
-        free(list->items[i].path);
-    }
-    free(list->items);
-    free(list->file);
+    for (size_t i = 0; i < list->n; i++)
+        ND_FREE_ALL(list->items[i].name, list->items[i].path);
+    ND_FREE_ALL(list->items, list->file);
 }
 
 /* ---- the grammar ---- */
 
 static enum nd_status add_item(struct list *list, size_t line, const char *text, size_t n, struct nd_error *err)
 {
-    char *whole = strndup(text, n);
+    ND_FREED char *whole = strndup(text, n);
     char *mark = whole != NULL ? strstr(whole, ":=") : NULL;
-    enum nd_status status = ND_OK;
-    if (whole == NULL || !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)) {
-        free(whole);
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(whole != NULL &&
+                      nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items),
+                  err);
     struct item item = {.line = line, .index = list->n_lines};
     if (mark != NULL && strstr(mark + 2, ":=") != NULL)
-        status = nd_fail(err, ND_E_QNN_STATED, whole, "'%s':%zu: '%s' has two ':='", list->file, line, whole);
+        return nd_fail(err, ND_E_QNN_STATED, whole, "'%s':%zu: '%s' has two ':='", list->file, line, whole);
     else if (mark != NULL && (mark == whole || mark[2] == '\0'))
-        status = nd_fail(err, ND_E_QNN_STATED, whole, "'%s':%zu: '%s' has no %s", list->file, line, whole,
-                         mark == whole ? "name before ':='" : "path behind ':='");
-    if (status == ND_OK) {
-        item.name = mark != NULL ? strndup(whole, (size_t)(mark - whole)) : nd_strdup("");
-        item.path = nd_strdup(mark != NULL ? mark + 2 : whole);
-        list->items[list->n++] = item;
-        if (item.name == NULL || item.path == NULL)
-            status = nd_fail_memory(err);
-    }
-    free(whole);
-    return status;
+        return nd_fail(err, ND_E_QNN_STATED, whole, "'%s':%zu: '%s' has no %s", list->file, line, whole,
+                       mark == whole ? "name before ':='" : "path behind ':='");
+    item.name = mark != NULL ? strndup(whole, (size_t)(mark - whole)) : nd_strdup("");
+    item.path = nd_strdup(mark != NULL ? mark + 2 : whole);
+    list->items[list->n++] = item;
+    ND_TRY_MEMORY(item.name != NULL && item.path != NULL, err);
+    return ND_OK;
 }
 
 /* All lines feed the same inputs; several have names. */
@@ -210,19 +201,16 @@ static enum nd_status add_input(struct nd_qnr *run, const char *name, const stru
     char shape[128];
     void *data = NULL;
     size_t n_elems = 0, n_native = 0;
-    enum nd_status status = nd_shape_size_bytes(&stated->shape, stated->dtype, &n_native, err);
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&stated->shape, &n_elems, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&stated->shape, stated->dtype, &n_native, err));
+    ND_TRY(nd_shape_n_elems(&stated->shape, &n_elems, err));
     enum nd_dtype dtype = source->size_bytes == n_native ? stated->dtype : ND_DTYPE_F32;
     if (source->size_bytes != n_native && source->size_bytes != n_elems * sizeof(float))
         return nd_fail(err, ND_E_QNN_SIZE, source->path, "%s has %zu bytes, but input '%s', %s %s, takes %zu",
                        source->what, source->size_bytes, name, nd_dtype_name(stated->dtype),
                        nd_shape_format(&stated->shape, shape, sizeof shape), n_native);
     const struct nd_imported_new sample = {ND_IMPORTED_INPUT, name, source->what, dtype, stated->shape, index};
-    status = nd_imported_add(run->imported, &sample, &data, err);
-    return status == ND_OK ? nd_source_read(source, data, source->size_bytes, err) : status;
+    ND_TRY(nd_imported_add(run->imported, &sample, &data, err));
+    return nd_source_read(source, data, source->size_bytes, err);
 }
 
 /* Whether all inputs of the list can be stored: known, there, and of a type that the model takes. */
@@ -236,8 +224,7 @@ static bool can_store(const struct nd_qnr *run, const struct list *list, char wh
         char *folder = nd_path_dir(list->file),
              *path = folder != NULL ? nd_path_join(folder, item->path) : NULL;
         bool is_there = path != NULL && nd_path_exists(path);
-        free(path);
-        free(folder);
+        ND_FREE_ALL(path, folder);
         why[0] = '\0';
         if (!is_there)
             snprintf(why, 400, "not stored: '%.200s' of line %zu is missing", item->path, item->line);
@@ -271,8 +258,7 @@ static enum nd_status read_item(struct nd_qnr *run, const struct list *list, con
     if (status != ND_OK)
         nd_error_context(err, "'%s':%zu", list->file, item->line);
     nd_source_close(&source);
-    free(path);
-    free(folder);
+    ND_FREE_ALL(path, folder);
     struct nd_imported_tensor *made = nd_imported_find(run->imported, ND_IMPORTED_INPUT, name);
     if (status == ND_OK && made != NULL) {
         made->is_channel_last = is_last;
@@ -285,14 +271,12 @@ static enum nd_status read_listed(struct nd_qnr *run, const char *path, struct n
 {
     char why[400];
     bool is_wrong_type = false;
-    struct list list = {0};
+    ND_CLEANUP(list_deinit) struct list list = {0};
     enum nd_status status = read_list(path, &list, err);
     if (status == ND_OK)
         status = nd_qnr_check_number(run, path, list.n_lines, err);
-    if (status != ND_OK || run->options->inputs != NULL) {
-        list_deinit(&list);
+    if (status != ND_OK || run->options->inputs != NULL)
         return status;
-    }
     bool can = can_store(run, &list, why);
     for (size_t i = 0; status == ND_OK && can && i < list.n; i++)
         if (list.items[i].index < run->n_complete)
@@ -305,17 +289,15 @@ static enum nd_status read_listed(struct nd_qnr *run, const char *path, struct n
                         !can            ? why
                         : is_wrong_type ? "not stored: the files hold quantised values, the model takes floats"
                                         : "the input list");
-    list_deinit(&list);
     return status;
 }
 
 /* How many inferences a list has. */
 static enum nd_status nd_qnr_count_lines(const char *path, size_t *out, struct nd_error *err)
 {
-    struct list list = {0};
+    ND_CLEANUP(list_deinit) struct list list = {0};
     enum nd_status status = read_list(path, &list, err);
     *out = list.n_lines;
-    list_deinit(&list);
     return status;
 }
 
@@ -325,12 +307,8 @@ enum nd_status nd_qnr_read_inputs(struct nd_qnr *run, struct nd_error *err)
         return nd_qnr_read_prepared(run, err);
     if (run->options->input_list != NULL)
         return read_listed(run, run->options->input_list, err);
-    char *path = nd_path_join(run->output, "input_list.txt");
-    enum nd_status status = path == NULL           ? nd_fail_memory(err)
-                            : nd_path_exists(path) ? read_listed(run, path, err)
-                                                   : ND_OK;
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(run->output, "input_list.txt");
+    return path == NULL ? nd_fail_memory(err) : nd_path_exists(path) ? read_listed(run, path, err) : ND_OK;
 }
 
 /* ---- results ---- */
@@ -356,26 +334,24 @@ static enum nd_status read_fed(const struct nd_qnr *run, size_t result, size_t i
     *is_missing = false;
     if (file == NULL || strstr(file, "..") != NULL || file[0] == '/')
         return fail_manifest(run, "results", result, err);
-    char *path = nd_path_join(run->base, file);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *path = nd_path_join(run->base, file);
+    ND_TRY_MEMORY(path != NULL, err);
     *is_missing = !nd_path_exists(path);
-    enum nd_status status = nd_shape_size_bytes(&stated->shape, stated->dtype, &n_expected, err);
-    if (status == ND_OK && !*is_missing)
-        status = nd_file_read(path, n_expected > 0 ? n_expected : 1, bytes, &n_bytes, err);
-    if (status == ND_OK && !*is_missing) {
+    ND_TRY(nd_shape_size_bytes(&stated->shape, stated->dtype, &n_expected, err));
+    if (!*is_missing)
+        ND_TRY(nd_file_read(path, n_expected > 0 ? n_expected : 1, bytes, &n_bytes, err));
+    if (!*is_missing) {
         struct nd_digest found = nd_digest_bytes(*bytes, n_bytes);
         snprintf(digest, sizeof digest, "%016" PRIx64 "%016" PRIx64, found.high, found.low);
         if (n_bytes != n_expected)
-            status = nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, but input '%s' takes %zu", path,
-                             n_bytes, stated->name, n_expected);
+            return nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, but input '%s' takes %zu", path,
+                           n_bytes, stated->name, n_expected);
         else if (expected != NULL && strcmp(digest, expected) != 0)
-            status = nd_fail(err, ND_E_QNN_STATED, path,
-                             "'%s' is not what '%s' says was fed: its digest is %s, expected %s", path,
-                             run->manifest.path, digest, expected);
+            return nd_fail(err, ND_E_QNN_STATED, path,
+                           "'%s' is not what '%s' says was fed: its digest is %s, expected %s", path,
+                           run->manifest.path, digest, expected);
     }
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_fed(struct nd_qnr *run, enum nd_imported_side side, const char *name, size_t input,
@@ -412,15 +388,13 @@ static enum nd_status add_fed_tensors(struct nd_qnr *run, struct nd_error *err)
         json_int_t input = json_integer_value(json_object_get(fed, "input"));
         if (tensor == NULL || input < 0 || (size_t)input >= run->manifest.inputs.n)
             return fail_manifest(run, "fed", i, err);
-        enum nd_status status = add_fed(run, ND_IMPORTED_OUTPUT, tensor, (size_t)input, &is_missing, err);
+        ND_TRY(add_fed(run, ND_IMPORTED_OUTPUT, tensor, (size_t)input, &is_missing, err));
         struct nd_imported_tensor *made = nd_imported_find(run->imported, ND_IMPORTED_OUTPUT, tensor);
         const struct nd_quant *quant = &run->manifest.inputs.items[input].quant;
-        if (status == ND_OK && is_missing)
-            status = nd_qnr_fact(run, "fed", tensor, err, "left out: its input files are not in the folder");
-        else if (status == ND_OK && made != NULL && quant->n > 0)
-            status = nd_imported_set_quant(made, quant, err);
-        if (status != ND_OK)
-            return status;
+        if (is_missing)
+            ND_TRY(nd_qnr_fact(run, "fed", tensor, err, "left out: its input files are not in the folder"));
+        else if (made != NULL && quant->n > 0)
+            ND_TRY(nd_imported_set_quant(made, quant, err));
     }
     return ND_OK;
 }
@@ -434,8 +408,7 @@ static enum nd_status add_parts(struct nd_qnr *run, struct nd_error *err)
     size_t i, at = 0;
     struct nd_imported *imported = run->imported;
     imported->parts = nd_calloc(json_array_size(probes), sizeof *imported->parts);
-    if (imported->parts == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(imported->parts != NULL, err);
     if (run->options->probe != NULL && json_array_size(probes) != 1)
         return nd_fail(err, ND_E_IMPORT_OPTION, run->options->probe,
                        "--probe renames one probe; '%s' has %zu, which keep their names", run->manifest.path,
@@ -521,17 +494,11 @@ static enum nd_status make_probe(const struct nd_qnr *run, const struct nd_impor
                                  const char *name, struct nd_probe **out, struct nd_error *err)
 {
     size_t n_name = strlen(name);
-    struct nd_strbuf spec = {0};
     bool is_made = strncmp(part->source, name, n_name) == 0 &&
                    (part->source[n_name] == ':' || part->source[n_name] == '\0');
-    nd_strbuf_printf(&spec, is_made ? "%.0s%s" : "%s=%s", name, part->source);
-    char *text = nd_strbuf_take(&spec);
-    enum nd_status status =
-        text != NULL ? nd_model_check_static(run->options->model, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_probe_for_model(run->options->model, text, out, err);
-    free(text);
-    return status;
+    ND_FREED char *text = nd_text(is_made ? "%.0s%s" : "%s=%s", name, part->source);
+    ND_TRY(text != NULL ? nd_model_check_static(run->options->model, err) : nd_fail_memory(err));
+    return nd_probe_for_model(run->options->model, text, out, err);
 }
 
 static enum nd_status add_probe_input(struct nd_qnr *run, const struct nd_probe_input *input, size_t n_samples,
@@ -618,23 +585,17 @@ static enum nd_status nd_qnr_read_prepared(struct nd_qnr *run, struct nd_error *
 {
     size_t n_lines = 0;
     size_t n = json_array_size(json_object_get(run->manifest.root, "results"));
-    char *path = nd_path_join(run->base, "input_list.txt");
-    enum nd_status status = path != NULL ? check_results(run, err) : nd_fail_memory(err);
-    if (status == ND_OK && run->n_batch > 1)
-        status = nd_fail(err, ND_E_IMPORT_OPTION, run->base, "--batch is for folders that were not prepared");
-    if (status == ND_OK && nd_path_exists(path))
-        status = nd_qnr_count_lines(path, &n_lines, err);
-    if (status == ND_OK && n_lines > 0 && n_lines != n)
-        status = nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists %zu inferences, but '%s' %zu", path, n_lines,
-                         run->manifest.path, n);
-    if (status == ND_OK)
-        status = nd_qnr_check_number(run, run->manifest.path, n, err);
-    if (status == ND_OK)
-        status = add_parts(run, err);
-    if (status == ND_OK)
-        status = add_fed_tensors(run, err);
-    if (status == ND_OK)
-        status = add_prepared_inputs(run, err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(run->base, "input_list.txt");
+    ND_TRY(path != NULL ? check_results(run, err) : nd_fail_memory(err));
+    if (run->n_batch > 1)
+        return nd_fail(err, ND_E_IMPORT_OPTION, run->base, "--batch is for folders that were not prepared");
+    if (nd_path_exists(path))
+        ND_TRY(nd_qnr_count_lines(path, &n_lines, err));
+    if (n_lines > 0 && n_lines != n)
+        return nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists %zu inferences, but '%s' %zu", path, n_lines,
+                       run->manifest.path, n);
+    ND_TRY(nd_qnr_check_number(run, run->manifest.path, n, err));
+    ND_TRY(add_parts(run, err));
+    ND_TRY(add_fed_tensors(run, err));
+    return add_prepared_inputs(run, err);
 }

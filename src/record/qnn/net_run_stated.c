@@ -15,8 +15,7 @@
 
 void nd_qnr_stated_deinit(struct nd_qnr_stated *stated)
 {
-    free(stated->file);
-    free(stated->name);
+    ND_FREE_ALL(stated->file, stated->name);
     nd_quant_deinit(&stated->quant);
     *stated = (struct nd_qnr_stated){0};
 }
@@ -32,8 +31,7 @@ void nd_qnr_source_deinit(struct nd_qnr_source *source)
 {
     list_deinit(&source->outputs);
     list_deinit(&source->inputs);
-    free(source->path);
-    free(source->build_id);
+    ND_FREE_ALL(source->path, source->build_id);
     json_decref(source->root);
     *source = (struct nd_qnr_source){0};
 }
@@ -188,8 +186,7 @@ static enum nd_status get_quant(const json_t *object, const char *path, struct n
         return fail_key(path, out->file, "axis", "a dimension of the tensor", err);
     out->quant.scale = nd_calloc(n, sizeof *out->quant.scale);
     out->quant.zero_point = nd_calloc(n, sizeof *out->quant.zero_point);
-    if (out->quant.scale == NULL || out->quant.zero_point == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->quant.scale != NULL && out->quant.zero_point != NULL, err);
     for (size_t i = 0; i < n; i++) {
         const json_t *scale = json_array_get(scales, i), *zero = json_array_get(zeros, i);
         float value = (float)json_number_value(scale);
@@ -227,26 +224,21 @@ static enum nd_status read_prepared(const json_t *object, const char *path, stru
 {
     const char *file = NULL, *name = NULL, *dtype = NULL, *layout = "onnx";
     struct nd_qnr_stated stated = {.is_model_layout = true};
-    enum nd_status status = get_text(object, "context_name", path, NULL, &file, err);
-    if (status == ND_OK)
-        status = get_text(object, "name", path, file, &name, err);
-    if (status == ND_OK)
-        status = get_text(object, "dtype", path, file, &dtype, err);
-    if (status == ND_OK && json_object_get(object, "layout") != NULL)
-        status = get_text(object, "layout", path, file, &layout, err);
-    if (status == ND_OK && strcmp(layout, "onnx") != 0)
-        status = fail_key(path, file, "layout", "'onnx'", err);
-    if (status == ND_OK && nd_dtype_from_name(dtype) == ND_DTYPE_NONE)
-        status = fail_key(path, file, "dtype", "a type", err);
-    if (status == ND_OK)
-        status = get_shape(object, "shape", path, file, &stated.shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(get_text(object, "context_name", path, NULL, &file, err));
+    ND_TRY(get_text(object, "name", path, file, &name, err));
+    ND_TRY(get_text(object, "dtype", path, file, &dtype, err));
+    if (json_object_get(object, "layout") != NULL)
+        ND_TRY(get_text(object, "layout", path, file, &layout, err));
+    if (strcmp(layout, "onnx") != 0)
+        ND_TRY(fail_key(path, file, "layout", "'onnx'", err));
+    if (nd_dtype_from_name(dtype) == ND_DTYPE_NONE)
+        ND_TRY(fail_key(path, file, "dtype", "a type", err));
+    ND_TRY(get_shape(object, "shape", path, file, &stated.shape, err));
     stated.file = nd_strdup(file);
     stated.name = nd_strdup(name);
     stated.dtype = nd_dtype_from_name(dtype);
-    status = stated.file != NULL && stated.name != NULL ? get_quant(object, path, &stated, err)
-                                                        : nd_fail_memory(err);
+    enum nd_status status = stated.file != NULL && stated.name != NULL ? get_quant(object, path, &stated, err)
+                                                                       : nd_fail_memory(err);
     if (status == ND_OK)
         status = check_size(object, path, &stated, err);
     if (status == ND_OK)
@@ -264,28 +256,23 @@ static enum nd_status read_prepared_list(const json_t *root, const char *key, co
         return fail_key(path, NULL, key, "a list of tensors", err);
     json_array_foreach(array, i, object)
     {
-        enum nd_status status = read_prepared(object, path, list, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(read_prepared(object, path, list, err));
     }
     return ND_OK;
 }
 
 enum nd_status nd_qnr_read_manifest(const char *path, struct nd_qnr_source *out, struct nd_error *err)
 {
-    enum nd_status status = load(path, &out->root, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(load(path, &out->root, err));
     const json_t *version = json_object_get(out->root, "npudiff_prepare");
     const json_t *sdk = json_object_get(json_object_get(out->root, "runtime"), "sdk");
     out->path = nd_strdup(path);
     out->build_id = nd_strdup(json_string_value(sdk));
-    if (out->path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->path != NULL, err);
     if (!json_is_integer(version) || json_integer_value(version) != 1)
         return fail_key(path, NULL, "npudiff_prepare", "1, the version that is read", err);
-    status = read_prepared_list(out->root, "outputs", path, &out->outputs, err);
-    return status == ND_OK ? read_prepared_list(out->root, "inputs", path, &out->inputs, err) : status;
+    ND_TRY(read_prepared_list(out->root, "outputs", path, &out->outputs, err));
+    return read_prepared_list(out->root, "inputs", path, &out->inputs, err);
 }
 
 /* ---- the JSON of a context ---- */
@@ -344,10 +331,7 @@ static enum nd_status read_context_list(const json_t *graph, const char *key,
         return fail_key(path, NULL, key, "a list of tensors", err);
     json_array_foreach(array, i, tensor)
     {
-        enum nd_status status =
-            read_context_tensor(json_object_get(tensor, "info"), encodings, path, list, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(read_context_tensor(json_object_get(tensor, "info"), encodings, path, list, err));
     }
     return ND_OK;
 }
@@ -408,27 +392,21 @@ static enum nd_status read_sidecar_quant(const json_t *root, const char *path, c
                                          enum nd_dtype dtype, struct nd_quant *out, struct nd_error *err)
 {
     const struct nd_qnn_type *type = nd_qnn_type_quantised(dtype);
-    struct nd_encodings *encodings = NULL;
+    ND_CLEANUP(nd_encodings_destroy) struct nd_encodings *encodings = NULL;
     const json_t *params = json_object_get(root, "quantizeParams");
     if (type == NULL)
         return ND_OK;
     bool is_flat = json_object_get(root, "scale") != NULL || json_object_get(root, "offset") != NULL;
-    json_t *quant = params != NULL ? json_incref((json_t *)params)
-                    : is_flat      ? json_pack("{s:O}", "scaleOffset", root)
-                                   : json_incref((json_t *)root);
-    json_t *wrapped =
+    json_auto_t *quant = params != NULL ? json_incref((json_t *)params)
+                         : is_flat      ? json_pack("{s:O}", "scaleOffset", root)
+                                        : json_incref((json_t *)root);
+    json_auto_t *wrapped =
         json_pack("{s:{s:[{s:{s:[{s:{s:s, s:s, s:O}}]}}]}}", "info", "graphs", "info", "graphOutputs", "info",
                   "name", name, "dataType", type->name, "quantizeParams", quant);
-    enum nd_status status = quant != NULL && wrapped != NULL ? nd_encodings_create(path, "QNN", &encodings, err)
-                                                             : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_encodings_read_qnn(encodings, wrapped, err);
-    if (status == ND_OK)
-        status = copy_quant(encodings, name, out, err);
-    nd_encodings_destroy(&encodings);
-    json_decref(wrapped);
-    json_decref(quant);
-    return status;
+    ND_TRY(quant != NULL && wrapped != NULL ? nd_encodings_create(path, "QNN", &encodings, err)
+                                            : nd_fail_memory(err));
+    ND_TRY(nd_encodings_read_qnn(encodings, wrapped, err));
+    return copy_quant(encodings, name, out, err);
 }
 
 enum nd_status nd_qnr_read_sidecar(const char *path, const char *name, enum nd_dtype known,
@@ -484,8 +462,7 @@ enum nd_status nd_qnr_cut(struct nd_qnr *run, size_t n, struct nd_error *err, co
                      run->imported->cut_short != NULL ? "; " : "", text);
     free(run->imported->cut_short);
     run->imported->cut_short = nd_strbuf_take(&all);
-    if (run->imported->cut_short == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(run->imported->cut_short != NULL, err);
     if (run->n_complete == 0)
         return nd_fail(err, ND_E_IMPORT_NOTHING, run->output, "no inference is complete: %s", text);
     return ND_OK;

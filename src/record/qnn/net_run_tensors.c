@@ -36,8 +36,7 @@ static int compare_names(const void *a, const void *b)
 
 static bool is_utf8(const char *name)
 {
-    json_t *text = json_string(name); /* NULL for anything else */
-    json_decref(text);
+    json_auto_t *text = json_string(name); /* NULL for anything else */
     return text != NULL;
 }
 
@@ -46,11 +45,9 @@ static enum nd_status fail_bytes(const char *folder, const char *name, struct nd
     struct nd_strbuf text = {0};
     for (const unsigned char *at = (const unsigned char *)name; *at != '\0'; at++)
         nd_strbuf_printf(&text, *at >= 0x20 && *at < 0x7f ? "%c" : "\\x%02x", *at);
-    char *plain = nd_strbuf_take(&text);
-    enum nd_status status = nd_fail(err, ND_E_QNN_FOLDER, plain, "'%s': the name '%s' is no UTF-8", folder,
-                                    plain != NULL ? plain : "");
-    free(plain);
-    return status;
+    ND_FREED char *plain = nd_strbuf_take(&text);
+    return nd_fail(err, ND_E_QNN_FOLDER, plain, "'%s': the name '%s' is no UTF-8", folder,
+                   plain != NULL ? plain : "");
 }
 
 static enum nd_status add_name(const char *path, const char *name, struct nd_qnr_files *out,
@@ -114,9 +111,7 @@ static bool is_folder(const char *path)
 /* "<results>/Result_<i>/<file><suffix>"; NULL: out of memory. */
 static char *nd_qnr_path(const struct nd_qnr *run, size_t result, const char *file, const char *suffix)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s/%s%zu/%s%s", run->results, result_prefix, result, file, suffix);
-    return nd_strbuf_take(&text);
+    return nd_text("%s/%s%zu/%s%s", run->results, result_prefix, result, file, suffix);
 }
 
 /* ---- results ---- */
@@ -128,12 +123,11 @@ static bool is_result(const char *name)
 
 static bool has_results(const char *folder, bool *has, struct nd_error *err, enum nd_status *status)
 {
-    struct nd_qnr_files files = {0};
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
     *has = false;
     *status = nd_qnr_list_folder(folder, &files, err);
     for (size_t i = 0; i < files.n; i++)
         *has = *has || is_result(files.names[i]);
-    nd_qnr_files_deinit(&files);
     return *status == ND_OK;
 }
 
@@ -230,11 +224,9 @@ static enum nd_status choose_graph(struct nd_qnr *run, struct nd_error *err)
 
 static bool has_manifest(const char *folder, bool *is_memory)
 {
-    char *path = nd_path_join(folder, "npudiff.json");
+    ND_FREED char *path = nd_path_join(folder, "npudiff.json");
     *is_memory = path == NULL;
-    bool exists = path != NULL && nd_path_exists(path);
-    free(path);
-    return exists;
+    return path != NULL && nd_path_exists(path);
 }
 
 enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err)
@@ -244,8 +236,7 @@ enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err)
     for (size_t n = run->top != NULL ? strlen(run->top) : 0; n > 1 && run->top[n - 1] == '/'; n--)
         run->top[n - 1] = '\0';
     char *parent = run->top != NULL ? nd_path_dir(run->top) : NULL;
-    if (parent == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(parent != NULL, err);
     if (has_manifest(run->top, &is_memory)) {
         run->base = nd_strdup(run->top);
         run->output = nd_path_join(run->top, "output");
@@ -258,11 +249,10 @@ enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err)
     if (is_memory || run->output == NULL)
         return nd_fail_memory(err);
     if (run->base != NULL && !is_folder(run->output))
-        return nd_fail(
-            err, ND_E_IMPORT_NOTHING, run->output,
-            "'%s' is prepared, but has no folder 'output': run.sh was not run or ended before qnn-net-run (see "
-            "'stderr.txt' there), or what it made is not here",
-            run->base);
+        return nd_fail(err, ND_E_IMPORT_NOTHING, run->output,
+                       "'%s' is prepared, but has no folder 'output': run.sh was not run or ended before "
+                       "qnn-net-run (see 'stderr.txt' there), or what it made is not here",
+                       run->base);
     enum nd_status status = choose_graph(run, err);
     return status == ND_OK ? count_results(run, err) : status;
 }
@@ -293,7 +283,7 @@ static enum nd_status is_native_of(const struct nd_qnr *run, const char *name, b
     *is_native = n_native > 0;
     if (n_native == 0 || list == NULL)
         return ND_OK;
-    char *whole = strndup(name, nd_stem_bytes(name, raw_suffix)), *stem = strndup(name, n_native);
+    ND_FREED char *whole = strndup(name, nd_stem_bytes(name, raw_suffix)), *stem = strndup(name, n_native);
     bool has_whole = whole != NULL && nd_qnr_find(list, whole) != NULL;
     bool has_stem = stem != NULL && nd_qnr_find(list, stem) != NULL;
     enum nd_status status = whole != NULL && stem != NULL ? ND_OK : nd_fail_memory(err);
@@ -301,8 +291,6 @@ static enum nd_status is_native_of(const struct nd_qnr *run, const char *name, b
         status = nd_fail(err, ND_E_QNN_FOLDER, name,
                          "'%s' may be the native '%s' or the float '%s': both are outputs", name, stem, whole);
     *is_native = !has_whole;
-    free(whole);
-    free(stem);
     return status;
 }
 
@@ -312,9 +300,7 @@ static enum nd_status add_file(struct nd_qnr *run, const char *name, struct nd_e
     size_t n_sidecar = nd_stem_bytes(name, sidecar_suffix), n_raw = nd_stem_bytes(name, raw_suffix);
     if (n_sidecar == 0 && n_raw == 0)
         return nd_qnr_fact(run, "ignored", NULL, err, "'%s' and what else is no .raw file", name);
-    enum nd_status status = n_sidecar > 0 ? ND_OK : is_native_of(run, name, &is_native, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(n_sidecar > 0 ? ND_OK : is_native_of(run, name, &is_native, err));
     size_t n = n_sidecar > 0 ? n_sidecar : is_native ? nd_stem_bytes(name, native_suffix) : n_raw;
     char *stem = strndup(name, n);
     struct nd_qnr_tensor *tensor = stem != NULL ? find_tensor(run, stem) : NULL;
@@ -386,8 +372,8 @@ static const char *first_lacking(const struct nd_qnr_files *of, const struct nd_
 static enum nd_status check_result(struct nd_qnr *run, const struct nd_qnr_files *first, size_t result,
                                    struct nd_error *err)
 {
-    struct nd_qnr_files files = {0};
-    char *path = nd_qnr_path(run, result, "", "");
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
+    ND_FREED char *path = nd_qnr_path(run, result, "", "");
     enum nd_status status = path != NULL ? nd_qnr_list_folder(path, &files, err) : nd_fail_memory(err);
     const char *missing = status == ND_OK ? first_lacking(first, &files) : NULL;
     const char *extra = status == ND_OK ? first_lacking(&files, first) : NULL;
@@ -406,28 +392,22 @@ static enum nd_status check_result(struct nd_qnr *run, const struct nd_qnr_files
             nd_stem_bytes(files.names[i], sidecar_suffix) == 0)
             status = nd_qnr_fact(run, "ignored", NULL, err, "'%s' of Result_%zu and what else is no .raw file",
                                  files.names[i], result);
-    nd_qnr_files_deinit(&files);
-    free(path);
     return status;
 }
 
 enum nd_status nd_qnr_find_tensors(struct nd_qnr *run, struct nd_error *err)
 {
-    struct nd_qnr_files files = {0};
-    char *path = nd_qnr_path(run, 0, "", "");
-    enum nd_status status = path != NULL ? nd_qnr_list_folder(path, &files, err) : nd_fail_memory(err);
+    ND_CLEANUP(nd_qnr_files_deinit) struct nd_qnr_files files = {0};
+    ND_FREED char *path = nd_qnr_path(run, 0, "", "");
+    ND_TRY(path != NULL ? nd_qnr_list_folder(path, &files, err) : nd_fail_memory(err));
     /* What differs from folder to folder is told before what all of them lack. */
-    for (size_t i = 1; status == ND_OK && i < run->n_complete; i++)
-        status = check_result(run, &files, i, err);
-    for (size_t i = 0; status == ND_OK && i < files.n; i++)
-        status = add_file(run, files.names[i], err);
-    if (status == ND_OK && run->n_tensors == 0)
-        status = nd_fail(err, ND_E_IMPORT_NOTHING, path, "'%s' holds no .raw file", path);
-    if (status == ND_OK)
-        status = connect(run, err);
-    nd_qnr_files_deinit(&files);
-    free(path);
-    return status;
+    for (size_t i = 1; i < run->n_complete; i++)
+        ND_TRY(check_result(run, &files, i, err));
+    for (size_t i = 0; i < files.n; i++)
+        ND_TRY(add_file(run, files.names[i], err));
+    if (run->n_tensors == 0)
+        return nd_fail(err, ND_E_IMPORT_NOTHING, path, "'%s' holds no .raw file", path);
+    return connect(run, err);
 }
 
 /* Codes and the floats that a tool makes of them. */
@@ -443,12 +423,11 @@ enum nd_status nd_qnr_compare_floats(const struct nd_qnr_tensor *t, const struct
         double real = (qvalue - (double)t->quant->zero_point[c]) * (double)t->quant->scale[c];
         if (fabs((double)floats[i] - real) <= ldexp(fabs(real), -22))
             continue;
-        return nd_fail(
-            err, ND_E_QNN_VALUES, source->path,
-            "%s: element %zu of '%s' is %.9g, but its native file has quantised value %.0f, which is %.9g "
-            "(scale %.9g, zero point %lld)",
-            source->what, i, t->file, (double)floats[i], qvalue, real, (double)t->quant->scale[c],
-            (long long)t->quant->zero_point[c]);
+        return nd_fail(err, ND_E_QNN_VALUES, source->path,
+                       "%s: element %zu of '%s' is %.9g, but its native file has quantised value %.0f, which "
+                       "is %.9g (scale %.9g, zero point %lld)",
+                       source->what, i, t->file, (double)floats[i], qvalue, real, (double)t->quant->scale[c],
+                       (long long)t->quant->zero_point[c]);
     }
     return ND_OK;
 }
@@ -500,16 +479,14 @@ static enum nd_status read_sidecar(struct nd_qnr *run, struct nd_qnr_tensor *t, 
     enum nd_dtype known = t->stated != NULL   ? t->stated->dtype
                           : t->tensor != NULL ? t->tensor->dtype
                                               : ND_DTYPE_NONE;
-    char *path = nd_qnr_path(run, result, t->file, "_native.raw.json");
-    enum nd_status status =
-        path != NULL ? nd_qnr_read_sidecar(path, t->file, known, out, err) : nd_fail_memory(err);
-    if (status == ND_OK && t->stated != NULL)
-        status = nd_qnr_agree(t->stated, run->manifest.path != NULL ? run->manifest.path : run->context.path,
-                              out, path, err);
-    if (status == ND_OK && t->sidecar.file != NULL && out != &t->sidecar)
-        status = nd_qnr_agree(&t->sidecar, "Result_0", out, path, err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_qnr_path(run, result, t->file, "_native.raw.json");
+    ND_TRY(path != NULL ? nd_qnr_read_sidecar(path, t->file, known, out, err) : nd_fail_memory(err));
+    if (t->stated != NULL)
+        ND_TRY(nd_qnr_agree(t->stated, run->manifest.path != NULL ? run->manifest.path : run->context.path, out,
+                            path, err));
+    if (t->sidecar.file != NULL && out != &t->sidecar)
+        ND_TRY(nd_qnr_agree(&t->sidecar, "Result_0", out, path, err));
+    return ND_OK;
 }
 
 static const char *stated_by(const struct nd_qnr *run)
@@ -536,11 +513,10 @@ static enum nd_status find_type(struct nd_qnr *run, struct nd_qnr_tensor *t, str
         t->dtype = t->tensor->dtype;
         from = "the model";
     } else {
-        return nd_fail(
-            err, ND_E_QNN_UNSTATED, t->file,
-            "nothing states the type of the native tensor '%s': --context-json, --model, 'dtype' in a "
-            "--map, or import a prepared folder",
-            t->file);
+        return nd_fail(err, ND_E_QNN_UNSTATED, t->file,
+                       "nothing states the type of the native tensor '%s': --context-json, --model, 'dtype' in "
+                       "a --map, or import a prepared folder",
+                       t->file);
     }
     return nd_qnr_fact(run, "types", name_of(t), err, "%s", from);
 }
@@ -600,7 +576,7 @@ static enum nd_status find_layout(struct nd_qnr *run, struct nd_qnr_tensor *t, b
 static enum nd_status assume_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)
 {
     struct nd_source source = {0};
-    char *path = nd_qnr_path(run, 0, t->file, ".raw");
+    ND_FREED char *path = nd_qnr_path(run, 0, t->file, ".raw");
     enum nd_status status = path != NULL ? nd_source_open(&source, path, err) : nd_fail_memory(err);
     if (status == ND_OK && source.size_bytes % (sizeof(float) * run->n_batch) != 0)
         status = nd_fail(err, ND_E_QNN_SIZE, path, "'%s' has %zu bytes, which are no whole float32", path,
@@ -608,7 +584,6 @@ static enum nd_status assume_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, 
     if (status == ND_OK)
         t->shape = (struct nd_shape){1, {(int64_t)(source.size_bytes / sizeof(float) / run->n_batch)}};
     nd_source_close(&source);
-    free(path);
     return status == ND_OK
                ? nd_qnr_fact(run, "shapes", name_of(t), err, "not stated: --assume float32, one dimension")
                : status;
@@ -630,10 +605,10 @@ static enum nd_status find_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, st
     } else if (run->options->assumes_float32 && t->dtype == ND_DTYPE_F32 && !t->has_native) {
         return assume_shape(run, t, err);
     } else {
-        return nd_fail(err, ND_E_QNN_UNSTATED, t->file,
-                       "nothing states the shape of '%s': --context-json or --model does, or import a prepared "
-                       "folder%s",
-                       t->file, t->has_native ? "" : "; --assume float32 takes it as it is");
+        return nd_fail(
+            err, ND_E_QNN_UNSTATED, t->file,
+            "nothing states the shape of '%s': --context-json or --model does, or import a prepared folder%s",
+            t->file, t->has_native ? "" : "; --assume float32 takes it as it is");
     }
     enum nd_status status = find_layout(run, t, is_of_model, err);
     return status == ND_OK ? nd_qnr_fact(run, "shapes", name_of(t), err, "%s", from) : status;
@@ -669,10 +644,9 @@ static enum nd_status describe(struct nd_qnr *run, struct nd_qnr_tensor *t, stru
 
 enum nd_status nd_qnr_describe(struct nd_qnr *run, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < run->n_tensors; i++)
-        status = describe(run, &run->tensors[i], err);
-    return status;
+    for (size_t i = 0; i < run->n_tensors; i++)
+        ND_TRY(describe(run, &run->tensors[i], err));
+    return ND_OK;
 }
 
 /* ---- their bytes ---- */
@@ -700,8 +674,7 @@ static enum nd_status open_file(const struct nd_qnr *run, const struct nd_qnr_te
     size_t n_bytes = 0, n_all = 0;
     enum nd_dtype dtype = is_native ? t->dtype : ND_DTYPE_F32;
     char *path = nd_qnr_path(run, result, t->file, is_native ? "_native.raw" : ".raw");
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     enum nd_status status = nd_shape_size_bytes(&t->shape, dtype, &n_bytes, err);
     if (status == ND_OK && !nd_size_mul(n_bytes, run->n_batch, &n_all))
         status = nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s': %zu samples are too many", path, run->n_batch);
@@ -718,21 +691,17 @@ static enum nd_status open_file(const struct nd_qnr *run, const struct nd_qnr_te
 static enum nd_status check_floats(struct nd_qnr *run, const struct nd_qnr_tensor *t, size_t result,
                                    const void *qvalues, struct nd_error *err)
 {
-    struct nd_source source = {0};
-    enum nd_status status = open_file(run, t, result, false, &source, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_TRY(open_file(run, t, result, false, &source, err));
     size_t n = source.size_bytes / sizeof(float);
-    float *floats = nd_tensor_alloc(source.size_bytes);
-    status = floats != NULL ? nd_source_read(&source, floats, source.size_bytes, err) : nd_fail_memory(err);
-    if (status == ND_OK && t->quant != NULL && (nd_dtype_is_integer(t->dtype) || t->dtype == ND_DTYPE_BOOL))
-        status = nd_qnr_compare_floats(t, &source, floats, qvalues, n, err);
-    else if (status == ND_OK)
-        status = nd_qnr_fact(run, "float files", t->file, err,
-                             "not compared with the native ones: the scale is not known");
-    free(floats);
-    nd_source_close(&source);
-    return status;
+    ND_FREED float *floats = nd_tensor_alloc(source.size_bytes);
+    ND_TRY(floats != NULL ? nd_source_read(&source, floats, source.size_bytes, err) : nd_fail_memory(err));
+    if (t->quant != NULL && (nd_dtype_is_integer(t->dtype) || t->dtype == ND_DTYPE_BOOL))
+        ND_TRY(nd_qnr_compare_floats(t, &source, floats, qvalues, n, err));
+    else
+        ND_TRY(nd_qnr_fact(run, "float files", t->file, err,
+                           "not compared with the native ones: the scale is not known"));
+    return ND_OK;
 }
 
 /* The samples of a file, as they are to be stored. */
@@ -757,24 +726,20 @@ static enum nd_status take_samples(struct nd_qnr *run, const struct nd_qnr_tenso
 static enum nd_status add_samples(struct nd_qnr *run, const struct nd_qnr_tensor *t, size_t result,
                                   struct nd_source *source, struct nd_error *err)
 {
-    unsigned char *bytes = nd_tensor_alloc(source->size_bytes);
-    enum nd_status status =
-        bytes != NULL ? nd_source_read(source, bytes, source->size_bytes, err) : nd_fail_memory(err);
-    if (status == ND_OK && !t->has_native && t->quant != NULL)
-        status = nd_qnr_check_finite(t, source, (const float *)(const void *)bytes,
-                                     source->size_bytes / sizeof(float), err);
-    if (status == ND_OK && t->has_native && t->has_float)
-        status = check_floats(run, t, result, bytes, err);
-    if (status == ND_OK)
-        status = take_samples(run, t, result, source->what, bytes, err);
-    free(bytes);
-    return status;
+    ND_FREED unsigned char *bytes = nd_tensor_alloc(source->size_bytes);
+    ND_TRY(bytes != NULL ? nd_source_read(source, bytes, source->size_bytes, err) : nd_fail_memory(err));
+    if (!t->has_native && t->quant != NULL)
+        ND_TRY(nd_qnr_check_finite(t, source, (const float *)(const void *)bytes,
+                                   source->size_bytes / sizeof(float), err));
+    if (t->has_native && t->has_float)
+        ND_TRY(check_floats(run, t, result, bytes, err));
+    return take_samples(run, t, result, source->what, bytes, err);
 }
 
 static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, size_t result,
                                 struct nd_error *err)
 {
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     struct nd_qnr_stated sidecar = {0};
     enum nd_status status = ND_OK;
     if (t->has_sidecar && result > 0)
@@ -784,7 +749,6 @@ static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, siz
         status = open_file(run, t, result, t->has_native, &source, err);
     if (status == ND_OK)
         status = add_samples(run, t, result, &source, err);
-    nd_source_close(&source);
     return status;
 }
 

@@ -28,10 +28,8 @@ static enum nd_status put_text(const struct nd_prepare_work *work, const char *n
                                struct nd_error *err)
 {
     size_t n = buf->len;
-    char *text = nd_strbuf_take(buf);
-    enum nd_status status = text != NULL ? nd_prepare_put(work, name, text, n, err) : nd_fail_memory(err);
-    free(text);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(buf);
+    return text != NULL ? nd_prepare_put(work, name, text, n, err) : nd_fail_memory(err);
 }
 
 /* ---- configuration of the backend ---- */
@@ -96,14 +94,13 @@ static enum nd_status put_script(const struct nd_prepare_work *work, struct nd_e
     const char *level = work->options->profiling_level;
     struct nd_strbuf text = {0};
     nd_strbuf_puts(&text, script_head);
-    nd_strbuf_printf(
-        &text,
-        "for library in libQnnHtp.so libQnnHtpNetRunExtensions.so libQnnSystem.so libQnnHtpV%sStub.so "
-        "libQnnHtpV%sSkel.so; do\n"
-        "    [ -f \"$qnn/$library\" ] || echo \"run.sh: no $library in '$qnn': the system's own is tried\" "
-        ">&2\n"
-        "done\n",
-        arch + (arch[0] == 'v'), arch + (arch[0] == 'v'));
+    nd_strbuf_printf(&text,
+                     "for library in libQnnHtp.so libQnnHtpNetRunExtensions.so libQnnSystem.so "
+                     "libQnnHtpV%sStub.so libQnnHtpV%sSkel.so; do\n"
+                     "    [ -f \"$qnn/$library\" ] || echo \"run.sh: no $library in '$qnn': the system's own "
+                     "is tried\" >&2\n"
+                     "done\n",
+                     arch + (arch[0] == 'v'), arch + (arch[0] == 'v'));
     nd_strbuf_puts(&text, script_tail);
     nd_strbuf_puts(&text, "\"$run\" --retrieve_context " ND_PREPARED_BINARY
                           " --backend libQnnHtp.so --input_list input_list.txt \\\n"
@@ -111,16 +108,15 @@ static enum nd_status put_script(const struct nd_prepare_work *work, struct nd_e
                           "    --output_dir \"$out/output\" \\\n");
     if (level != NULL)
         nd_strbuf_printf(&text, "    --profiling_level %s \\\n", level);
-    nd_strbuf_puts(&text, "    --config_file config.json \"$@\" >\"$out/stdout.txt\" 2>\"$out/stderr.txt\" "
-                          "</dev/null\n"
-                          "code=$?\n"
-                          "cat \"$out/stderr.txt\" >&2\n"
-                          "finish $code\n");
+    nd_strbuf_puts(
+        &text, "    --config_file config.json \"$@\" >\"$out/stdout.txt\" 2>\"$out/stderr.txt\" </dev/null\n"
+               "code=$?\n"
+               "cat \"$out/stderr.txt\" >&2\n"
+               "finish $code\n");
     enum nd_status status = put_text(work, "run.sh", &text, err);
-    char *path = nd_path_join(work->folder, "run.sh");
+    ND_FREED char *path = nd_path_join(work->folder, "run.sh");
     if (status == ND_OK && (path == NULL || chmod(path, 0755) != 0))
         status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot make '%s' executable", path != NULL ? path : "");
-    free(path);
     return status;
 }
 
@@ -140,8 +136,7 @@ static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_e
     nd_strbuf_printf(
         &text,
         "%s for %s (%s, soc_model %d, Hexagon %s)\n"
-        "%zu inference%s, %zu output%s each. Made by npudiff %s; npudiff.json says what every file "
-        "is.\n\n",
+        "%zu inference%s, %zu output%s each. Made by npudiff %s; npudiff.json says what every file is.\n\n",
         nd_path_base(nd_model_path(work->model)), chipset->sm, chipset->marketing, chipset->soc_model,
         chipset->arch, n_samples, n_samples == 1 ? "" : "s", work->n_outputs, work->n_outputs == 1 ? "" : "s",
         nd_version());
@@ -177,10 +172,9 @@ static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_e
 /* prepare.c: config.json, htp.json, run.sh, README.txt. */
 static enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struct nd_error *err)
 {
-    enum nd_status status = put_config(work, err);
-    if (status == ND_OK)
-        status = put_script(work, err);
-    return status == ND_OK ? put_readme(work, err) : status;
+    ND_TRY(put_config(work, err));
+    ND_TRY(put_script(work, err));
+    return put_readme(work, err);
 }
 
 /* The samples of the probes as files of the codes that the context takes. */
@@ -188,14 +182,10 @@ static enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struc
 char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, size_t sample, size_t input)
 {
     /* An item of an input list ends at a space: the probe's own name may hold anything. */
-    char *name = nd_native_name(work->probes[probe]->name);
-    struct nd_strbuf text = {0};
+    ND_FREED char *name = nd_native_name(work->probes[probe]->name);
     if (name == NULL)
         return NULL;
-    nd_strbuf_printf(&text, "inputs/%zu_%.60s/%06zu/%s.raw", probe, name, sample,
-                     work->inputs[input].context_name);
-    free(name);
-    return nd_strbuf_take(&text);
+    return nd_text("inputs/%zu_%.60s/%06zu/%s.raw", probe, name, sample, work->inputs[input].context_name);
 }
 
 /* ---- codes ---- */
@@ -241,15 +231,12 @@ static enum nd_status quantise_sample(const struct nd_prepare_work *work,
     if (input->dtype != ND_DTYPE_F32 || tensor->quant == NULL)
         return nd_fail(
             err, ND_E_PREPARE_INPUT, input->name,
-            "input '%s' is %s and quantised in a way that is not handled here: float32 with constant "
-            "scales is",
+            "input '%s' is %s and quantised in a way that is not handled here: float32 with constant scales is",
             input->name, nd_dtype_name(input->dtype));
-    enum nd_status status = nd_quantiser_init(&quantiser, &target, err);
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&input->shape, &n, err);
-    if (status == ND_OK)
-        nd_prepare_quantise(data, n, tensor->quant, quantiser.n_inner, tensor->dtype, qvalues);
-    return status;
+    ND_TRY(nd_quantiser_init(&quantiser, &target, err));
+    ND_TRY(nd_shape_n_elems(&input->shape, &n, err));
+    nd_prepare_quantise(data, n, tensor->quant, quantiser.n_inner, tensor->dtype, qvalues);
+    return ND_OK;
 }
 
 /* ---- files ---- */
@@ -260,23 +247,16 @@ static enum nd_status write_input(struct nd_prepare_work *work, size_t probe, si
     const struct nd_prepared_tensor *tensor = &work->inputs[input];
     const struct nd_probe_input *from = &work->probes[probe]->inputs[tensor->index];
     const char *data = (const char *)from->data + sample * from->sample_bytes;
-    void *qvalues = NULL;
-    enum nd_status status = ND_OK;
-    char *path = nd_prepare_input_path(work, probe, sample, input);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_FREED void *qvalues = NULL;
+    ND_FREED char *path = nd_prepare_input_path(work, probe, sample, input);
+    ND_TRY_MEMORY(path != NULL, err);
     if (tensor->is_quantised_here) {
         qvalues = nd_tensor_alloc(tensor->size_bytes);
-        status = qvalues != NULL ? quantise_sample(work, tensor, data, qvalues, err) : nd_fail_memory(err);
+        ND_TRY(qvalues != NULL ? quantise_sample(work, tensor, data, qvalues, err) : nd_fail_memory(err));
         data = qvalues;
     }
-    if (status == ND_OK) {
-        *digest = nd_digest_bytes(data, tensor->size_bytes);
-        status = nd_prepare_put(work, path, data, tensor->size_bytes, err);
-    }
-    free(qvalues);
-    free(path);
-    return status;
+    *digest = nd_digest_bytes(data, tensor->size_bytes);
+    return nd_prepare_put(work, path, data, tensor->size_bytes, err);
 }
 
 static enum nd_status add_line(struct nd_prepare_work *work, size_t probe, size_t sample,
@@ -286,8 +266,7 @@ static enum nd_status add_line(struct nd_prepare_work *work, size_t probe, size_
     for (size_t i = 0; status == ND_OK && i < work->n_inputs; i++) {
         status = write_input(work, probe, sample, i, &digests[i], err);
         char *path = nd_prepare_input_path(work, probe, sample, i);
-        if (path == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(path != NULL, err);
         nd_strbuf_printf(list, "%s%s:=%s", i > 0 ? " " : "", work->inputs[i].context_name, path);
         free(path);
     }
@@ -305,9 +284,9 @@ static enum nd_status nd_prepare_inputs(struct nd_prepare_work *work, struct nd_
     if (work->n_inputs == 0)
         return nd_fail(err, ND_E_PREPARE_INPUT, nd_model_path(work->model),
                        "'%s' has no inputs, and qnn-net-run needs some to run it", nd_model_path(work->model));
-    if (!nd_size_mul(n_samples, work->n_inputs, &n) ||
-        (work->digests = nd_calloc(n, sizeof *work->digests)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(n_samples, work->n_inputs, &n) &&
+                      (work->digests = nd_calloc(n, sizeof *work->digests)) != NULL,
+                  err);
     enum nd_status status = ND_OK;
     for (size_t p = 0; status == ND_OK && p < work->n_probes; p++)
         for (size_t s = 0; status == ND_OK && s < work->probes[p]->n_samples; s++) {
@@ -315,12 +294,11 @@ static enum nd_status nd_prepare_inputs(struct nd_prepare_work *work, struct nd_
             at += work->n_inputs;
         }
     size_t n_bytes = list.len;
-    char *text = nd_strbuf_take(&list);
+    ND_FREED char *text = nd_strbuf_take(&list);
     if (status == ND_OK && text == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_prepare_put(work, "input_list.txt", text, n_bytes, err);
-    free(text);
     return status;
 }
 
@@ -335,8 +313,8 @@ void nd_prepare_options_init_sized(struct nd_prepare_options *options, size_t st
 static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
                                      size_t n, struct nd_error *err)
 {
-    char *path = nd_path_join(work->folder, name);
-    char *folder = path != NULL ? nd_path_dir(path) : NULL;
+    ND_FREED char *path = nd_path_join(work->folder, name);
+    ND_FREED char *folder = path != NULL ? nd_path_dir(path) : NULL;
     enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
     FILE *file = status == ND_OK ? fopen(path, "wbe") : NULL;
     bool is_written = file != NULL && (n == 0 || fwrite(data, 1, n, file) == n);
@@ -347,8 +325,6 @@ static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const c
     }
     if (status == ND_OK && !is_written)
         status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
-    free(folder);
-    free(path);
     return status;
 }
 
@@ -357,17 +333,13 @@ static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const c
 static bool has_manifest(const char *folder)
 {
     enum { MAX_BYTES = 64 << 20 };
-    char *path = nd_path_join(folder, "npudiff.json");
-    void *text = NULL;
+    ND_FREED char *path = nd_path_join(folder, "npudiff.json");
+    ND_FREED void *text = NULL;
     size_t n = 0;
     bool is_read =
         path != NULL && nd_path_exists(path) && nd_file_read(path, MAX_BYTES, &text, &n, NULL) == ND_OK;
-    json_t *root = is_read ? json_loadb(text, n, 0, NULL) : NULL;
-    bool is_ours = json_is_integer(json_object_get(root, ND_PREPARED_KEY));
-    json_decref(root);
-    free(text);
-    free(path);
-    return is_ours;
+    json_auto_t *root = is_read ? json_loadb(text, n, 0, NULL) : NULL;
+    return json_is_integer(json_object_get(root, ND_PREPARED_KEY));
 }
 
 /* A folder is only replaced when it is empty or one of ours: what else is in it is nobody's to remove. */
@@ -455,12 +427,12 @@ static enum nd_status make_folders(struct nd_prepare_work *work, const char *fol
     nd_strbuf_append(&path, folder, n);
     *final_path = nd_strbuf_take(&path);
     char *parent = *final_path != NULL ? nd_path_dir(*final_path) : NULL;
-    char *full_parent = parent != NULL ? realpath(parent, NULL) : NULL; /* the agent works elsewhere */
+    ND_FREED char *full_parent = parent != NULL ? realpath(parent, NULL) : NULL; /* the agent works elsewhere */
     enum nd_status status = ND_OK;
     if (parent != NULL && full_parent == NULL)
         status = nd_fail(err, ND_E_FILE_WRITE, parent, "cannot find folder '%s': %s", parent, strerror(errno));
     nd_strbuf_printf(&path, "%s/.npudiff-prepare-XXXXXX", full_parent != NULL ? full_parent : "");
-    char *template = nd_strbuf_take(&path);
+    ND_FREED char *template = nd_strbuf_take(&path);
     if (status == ND_OK && (*final_path == NULL || template == NULL))
         status = nd_fail_memory(err);
     if (status == ND_OK && mkdtemp(template) == NULL)
@@ -472,9 +444,7 @@ static enum nd_status make_folders(struct nd_prepare_work *work, const char *fol
         work->scratch = nd_strbuf_take(&scratch);
         status = work->scratch != NULL ? nd_dir_make(work->scratch, err) : nd_fail_memory(err);
     }
-    free(template);
     free(parent);
-    free(full_parent);
     return status;
 }
 
@@ -484,11 +454,8 @@ static enum nd_status publish(struct nd_prepare_work *work, const char *final_pa
      * without setting it, for all threads. */
     struct stat made;
     bool is_open = stat(work->scratch, &made) == 0 && chmod(work->folder, made.st_mode & 0777) == 0;
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s.old", work->folder);
-    char *old = nd_strbuf_take(&text);
-    if (old == NULL)
-        return nd_fail_memory(err);
+    char *old = nd_text("%s.old", work->folder);
+    ND_TRY_MEMORY(old != NULL, err);
     bool is_moved = is_open && work->options->replace && rename(final_path, old) == 0;
     enum nd_status status = ND_OK;
     if (is_open)
@@ -513,13 +480,8 @@ void nd_prepare_work_deinit(struct nd_prepare_work *work)
     if (work->folder != NULL)
         nd_dir_remove(work->folder);
     nd_native_deinit(&work->native);
-    free(work->folder);
-    free(work->scratch);
-    free(work->tensors);
-    free(work->fed);
-    free(work->inputs);
-    free(work->outputs);
-    free(work->digests);
+    ND_FREE_ALL(work->folder, work->scratch, work->tensors, work->fed, work->inputs, work->outputs,
+                work->digests);
 }
 
 static void summarise(const struct nd_prepare_work *work, struct nd_prepared_summary *summary)
@@ -534,26 +496,16 @@ static void summarise(const struct nd_prepare_work *work, struct nd_prepared_sum
 
 enum nd_status nd_prepare_folder(struct nd_prepare_work *work, const char *folder, struct nd_error *err)
 {
-    char *final_path = NULL;
-    enum nd_status status = check_request(work, folder, err);
-    if (status == ND_OK)
-        status = choose_tensors(work, err);
-    if (status == ND_OK)
-        status = make_folders(work, folder, &final_path, err);
-    if (status == ND_OK)
-        status = nd_prepare_context(work, err);
-    if (status == ND_OK) {
-        find_fed(work);
-        status = nd_prepare_inputs(work, err);
-    }
-    if (status == ND_OK)
-        status = nd_prepare_manifest(work, err);
-    if (status == ND_OK)
-        status = nd_prepare_files(work, err);
-    if (status == ND_OK)
-        status = publish(work, final_path, err);
-    free(final_path);
-    return status;
+    ND_FREED char *final_path = NULL;
+    ND_TRY(check_request(work, folder, err));
+    ND_TRY(choose_tensors(work, err));
+    ND_TRY(make_folders(work, folder, &final_path, err));
+    ND_TRY(nd_prepare_context(work, err));
+    find_fed(work);
+    ND_TRY(nd_prepare_inputs(work, err));
+    ND_TRY(nd_prepare_manifest(work, err));
+    ND_TRY(nd_prepare_files(work, err));
+    return publish(work, final_path, err);
 }
 
 enum nd_status nd_prepare(const struct nd_workload *workload, const char *folder,
@@ -562,16 +514,14 @@ enum nd_status nd_prepare(const struct nd_workload *workload, const char *folder
 {
     struct nd_prepare_options own;
     nd_prepare_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
     struct nd_prepare_work work = {.model = workload->model,
                                    .device = workload->device,
                                    .probes = workload->probes,
                                    .n_probes = workload->n_probes,
                                    .options = options};
-    status = nd_prepare_folder(&work, folder, err);
+    enum nd_status status = nd_prepare_folder(&work, folder, err);
     if (status == ND_OK && summary != NULL)
         summarise(&work, summary);
     nd_prepare_work_deinit(&work);
@@ -605,12 +555,11 @@ static json_t *text_of(const char *text)
     json_t *value = json_string(text);
     if (value != NULL)
         return value;
-    char *plain = nd_strdup(text);
+    ND_FREED char *plain = nd_strdup(text);
     for (char *at = plain; at != NULL && *at != '\0'; at++)
         if ((unsigned char)*at >= 0x80)
             *at = '?';
     value = plain != NULL ? json_string(plain) : NULL;
-    free(plain);
     return value;
 }
 
@@ -772,11 +721,7 @@ static json_t *describe(struct json *json, const struct nd_prepare_work *work)
 static enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err)
 {
     struct json json = {0};
-    json_t *root = describe(&json, work);
-    char *text = json.has_failed ? NULL : json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    enum nd_status status =
-        text != NULL ? nd_prepare_put(work, "npudiff.json", text, strlen(text), err) : nd_fail_memory(err);
-    free(text);
-    json_decref(root);
-    return status;
+    json_auto_t *root = describe(&json, work);
+    ND_FREED char *text = json.has_failed ? NULL : json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    return text != NULL ? nd_prepare_put(work, "npudiff.json", text, strlen(text), err) : nd_fail_memory(err);
 }

@@ -30,11 +30,7 @@ static void sample_deinit(struct sample *sample)
 {
     for (size_t e = 0; sample->data != NULL && e < sample->n; e++)
         free(sample->data[e]);
-    free(sample->views);
-    free(sample->pointers);
-    free(sample->data);
-    free(sample->output_of);
-    free(sample->input_of);
+    ND_FREE_ALL(sample->views, sample->pointers, sample->data, sample->output_of, sample->input_of);
 }
 
 static size_t find_tensor(const struct nd_prepared_tensor *tensors, size_t n, size_t index)
@@ -79,13 +75,12 @@ static enum nd_status sample_init(const struct nd_returned *returned, struct sam
                               .data = nd_calloc(n, sizeof *sample->data),
                               .output_of = nd_calloc(n, sizeof *sample->output_of),
                               .input_of = nd_calloc(n, sizeof *sample->input_of)};
-    enum nd_status status = ND_OK;
-    if (sample->views == NULL || sample->pointers == NULL || sample->data == NULL ||
-        sample->output_of == NULL || sample->input_of == NULL)
-        status = nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < n; e++)
-        status = connect_tensor(returned, e, sample, err);
-    return status;
+    ND_TRY_MEMORY(sample->views != NULL && sample->pointers != NULL && sample->data != NULL &&
+                      sample->output_of != NULL && sample->input_of != NULL,
+                  err);
+    for (size_t e = 0; e < n; e++)
+        ND_TRY(connect_tensor(returned, e, sample, err));
+    return ND_OK;
 }
 
 /* ---- reading ---- */
@@ -166,7 +161,7 @@ static char *reading_command(const struct nd_returned *returned, const struct sa
 static enum nd_status read_tensors(const struct nd_returned *returned, const struct sample *sample,
                                    struct batch *batch, size_t first, size_t last, struct nd_error *err)
 {
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     const char *label = returned->capture->device->label;
     size_t n_bytes = bytes_of(returned, sample, first, last);
     size_t at = bytes_of(returned, sample, 0, first);
@@ -191,7 +186,6 @@ static enum nd_status read_tensors(const struct nd_returned *returned, const str
             nd_fail(err, ND_E_DEVICE_OUTPUT, label, "result %zu of qnn-net-run on device '%s' is not whole: %s",
                     batch->first + n_whole, label,
                     reply.errors != NULL && reply.errors[0] != '\0' ? reply.errors : "too few bytes");
-    nd_remote_reply_deinit(&reply);
     return status;
 }
 
@@ -199,21 +193,19 @@ static enum nd_status read_tensors(const struct nd_returned *returned, const str
 static enum nd_status read_batch(const struct nd_returned *returned, const struct sample *sample,
                                  size_t n_results, struct batch *batch, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n = batch->row_bytes > 0 ? BATCH_BYTES / batch->row_bytes : RESULTS_AT_ONCE;
     n = n < 1 ? 1 : n > RESULTS_AT_ONCE ? RESULTS_AT_ONCE : n;
     batch->n = n < n_results - batch->first ? n : n_results - batch->first;
     batch->n_whole = batch->n;
     free(batch->rows);
     batch->rows = nd_calloc(batch->n, batch->row_bytes);
-    if (batch->rows == NULL)
-        return nd_fail_memory(err);
-    for (size_t first = 0; status == ND_OK && first < sample->n; first += FILES_AT_ONCE) {
+    ND_TRY_MEMORY(batch->rows != NULL, err);
+    for (size_t first = 0; first < sample->n; first += FILES_AT_ONCE) {
         size_t last = first + FILES_AT_ONCE < sample->n ? first + FILES_AT_ONCE : sample->n;
         if (bytes_of(returned, sample, first, last) > 0)
-            status = read_tensors(returned, sample, batch, first, last, err);
+            ND_TRY(read_tensors(returned, sample, batch, first, last, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Codes that were fed are those of the file here. */
@@ -232,9 +224,7 @@ static enum nd_status take_fed(const struct nd_returned *returned, struct sample
                               : nd_fail_memory(err);
         if (status == ND_OK)
             memcpy(sample->data[e], bytes, n);
-        free(bytes);
-        free(path);
-        free(name);
+        ND_FREE_ALL(bytes, path, name);
     }
     return status;
 }
@@ -332,14 +322,10 @@ static const char *last_word(char *said)
 /* The device that prepares: this machine's simulator of the chipset, with the options of the URI. */
 static enum nd_status find_maker(const struct nd_device *device, struct nd_device *maker, struct nd_error *err)
 {
-    struct nd_strbuf text = {0};
     const char *query = strchr(device->uri, '?');
-    nd_strbuf_printf(&text, "htp-sim:%s@%s%s", device->chipset->sm, device->runtime.id,
-                     query != NULL ? query : "");
-    char *uri = nd_strbuf_take(&text);
-    enum nd_status status = uri != NULL ? nd_device_parse(uri, maker, err) : nd_fail_memory(err);
-    free(uri);
-    return status;
+    ND_FREED char *uri =
+        nd_text("htp-sim:%s@%s%s", device->chipset->sm, device->runtime.id, query != NULL ? query : "");
+    return uri != NULL ? nd_device_parse(uri, maker, err) : nd_fail_memory(err);
 }
 
 static enum nd_status check_options(const struct nd_capture_job *capture, struct nd_error *err)
@@ -371,18 +357,16 @@ struct net_run {
 /* stdout.txt is kept as a log, as an agent's is. */
 static enum nd_status keep_said(const struct net_run *run, const char *said, struct nd_error *err)
 {
-    char *path = nd_path_join(run->folder, "stdout.txt");
-    enum nd_status status = path != NULL ? nd_file_put(path, said, strlen(said), err) : nd_fail_memory(err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(run->folder, "stdout.txt");
+    return path != NULL ? nd_file_put(path, said, strlen(said), err) : nd_fail_memory(err);
 }
 
 static enum nd_status run_there(struct net_run *run, struct nd_error *err)
 {
     struct nd_capture_job *capture = run->capture;
-    struct nd_runtime_info sdk = {0};
+    ND_CLEANUP(nd_runtime_info_deinit) struct nd_runtime_info sdk = {0};
     struct nd_error why = {0};
-    char *said = NULL;
+    ND_FREED char *said = NULL;
     int qvalue = 0;
     bool has_sdk = nd_runtime_find_abi(NULL, capture->remote->device_facts.abi, &sdk, NULL) == ND_OK &&
                    sdk.net_run != NULL;
@@ -410,8 +394,6 @@ static enum nd_status run_there(struct net_run *run, struct nd_error *err)
     } else if (why.id != 0 && err != NULL) {
         *err = why;
     }
-    nd_runtime_info_deinit(&sdk);
-    free(said);
     return status;
 }
 
@@ -437,13 +419,11 @@ static enum nd_status record_context(struct net_run *run, struct nd_error *err)
                      "context binary of %llu bytes, SHA-256 %s, made by SDK %s for soc_model %llu: graph '%s'",
                      (unsigned long long)context->size_bytes, context->sha256, context->build_id,
                      (unsigned long long)context->soc_model, context->graph);
-    char *text = nd_strbuf_take(&message);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *text = nd_strbuf_take(&message);
+    ND_TRY_MEMORY(text != NULL, err);
     nd_fields_add_u64(&fields, "severity", 1);
     nd_fields_add(&fields, "location", "npudiff");
     nd_fields_add(&fields, "message", text);
-    free(text);
     return nd_fields_append(&run->writer, ND_RECORD_LOG, NULL, 0, &fields, err);
 }
 
@@ -451,7 +431,7 @@ static enum nd_status prepare_and_run(struct net_run *run, struct nd_error *err)
 {
     struct nd_capture_job *capture = run->capture;
     struct nd_prepare_options options;
-    struct nd_device maker = {0};
+    ND_CLEANUP(nd_device_deinit) struct nd_device maker = {0};
     nd_prepare_options_init(&options);
     options.tensors = capture->options->tensors;
     options.agent = capture->options->agent;
@@ -474,7 +454,6 @@ static enum nd_status prepare_and_run(struct net_run *run, struct nd_error *err)
     if (status == ND_OK)
         status = run_there(run, err);
     nd_prepare_work_deinit(&run->work);
-    nd_device_deinit(&maker);
     return status;
 }
 
@@ -487,12 +466,11 @@ static void clean(const struct net_run *run)
         return;
     nd_strbuf_puts(&text, "rm -rf ");
     nd_shell_quote(&text, run->out);
-    char *command = nd_strbuf_take(&text);
+    ND_FREED char *command = nd_strbuf_take(&text);
     const struct nd_remote_command request = {.text = command};
     if (command != NULL &&
         nd_transport_run_once(run->capture->remote->transport, &request, &reply, NULL) == ND_OK)
         nd_remote_reply_deinit(&reply);
-    free(command);
 }
 
 enum nd_status nd_prepared_capture(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
@@ -500,15 +478,14 @@ enum nd_status nd_prepared_capture(struct nd_capture_job *capture, char **folder
 {
     struct nd_error why = {0};
     struct net_run run = {.capture = capture, .stage = "prepare"};
-    enum nd_status status = check_options(capture, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_options(capture, err));
     *folder = nd_path_join(capture->folder, "run");
     run.folder = *folder;
     run.prepared = nd_path_join(capture->folder, "prepared");
     run.scratch = nd_path_join(capture->folder, "packed");
-    status = *folder != NULL && run.prepared != NULL && run.scratch != NULL ? begin_spool(&run, err)
-                                                                            : nd_fail_memory(err);
+    enum nd_status status = *folder != NULL && run.prepared != NULL && run.scratch != NULL
+                                ? begin_spool(&run, err)
+                                : nd_fail_memory(err);
     if (status == ND_OK) {
         status = prepare_and_run(&run, &why);
         enum nd_status closed = nd_spool_writer_close(&run.writer, status == ND_OK ? &why : NULL);
@@ -523,8 +500,6 @@ enum nd_status nd_prepared_capture(struct nd_capture_job *capture, char **folder
         *err = why;
     }
     exit->elapsed_s = (double)(nd_clock_awake_ns() - capture->begun_ns) * 1e-9;
-    free(run.prepared);
-    free(run.scratch);
-    free(run.out);
+    ND_FREE_ALL(run.prepared, run.scratch, run.out);
     return status;
 }

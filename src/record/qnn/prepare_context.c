@@ -30,8 +30,7 @@ static enum nd_status add_entries(const struct nd_device *from, struct nd_device
     *to = *from;
     to->option_keys = nd_calloc(from->n_options + n_entries, sizeof *to->option_keys);
     to->option_values = nd_calloc(from->n_options + n_entries, sizeof *to->option_values);
-    if (to->option_keys == NULL || to->option_values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(to->option_keys != NULL && to->option_values != NULL, err);
     for (size_t i = 0; i < from->n_options; i++) {
         to->option_keys[i] = from->option_keys[i];
         to->option_values[i] = from->option_values[i];
@@ -65,8 +64,8 @@ static enum nd_status localise(struct nd_capture_job *capture, struct nd_error *
 static enum nd_status run_agent(const struct nd_prepare_work *work, const struct nd_capture_job *capture,
                                 struct nd_agent_exit *exit, struct nd_error *err)
 {
-    char *agent = NULL;
-    char *job_path = nd_path_join(work->scratch, "job.nds");
+    ND_FREED char *agent = NULL;
+    ND_FREED char *job_path = nd_path_join(work->scratch, "job.nds");
     enum nd_status status = job_path != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_agent_find(work->options->agent, "", &agent, err);
@@ -77,8 +76,6 @@ static enum nd_status run_agent(const struct nd_prepare_work *work, const struct
             .agent = agent, .folder = work->scratch, .options = capture->options, .label = work->device->label};
         status = nd_agent_launch(&start, exit, err);
     }
-    free(agent);
-    free(job_path);
     return status;
 }
 
@@ -87,7 +84,7 @@ static enum nd_status make_context(const struct nd_prepare_work *work, struct nd
 {
     struct nd_capture_options options;
     struct nd_device device = {0};
-    struct nd_model *model = NULL;
+    ND_CLEANUP(nd_model_destroy) struct nd_model *model = NULL;
     struct nd_capture_job capture = {0};
     nd_capture_options_init(&options);
     options.tensors = "none"; /* the model was changed already: it is run as it is */
@@ -95,7 +92,7 @@ static enum nd_status make_context(const struct nd_prepare_work *work, struct nd
     options.time_limit_s = work->options->time_limit_s;
     options.is_cancelled = work->options->is_cancelled;
     options.cancel_context = work->options->cancel_context;
-    char *path = nd_path_join(work->scratch, stripped_model);
+    ND_FREED char *path = nd_path_join(work->scratch, stripped_model);
     enum nd_status status = path != NULL ? nd_model_load(path, &model, err) : nd_fail_memory(err);
     if (status == ND_OK)
         status = add_entries(work->device, &device, err);
@@ -108,10 +105,7 @@ static enum nd_status make_context(const struct nd_prepare_work *work, struct nd
     if (status == ND_OK)
         status = run_agent(work, &capture, exit, err);
     nd_capture_job_deinit(&capture);
-    free(device.option_keys);
-    free(device.option_values);
-    nd_model_destroy(&model);
-    free(path);
+    ND_FREE_ALL(device.option_keys, device.option_values);
     return status;
 }
 
@@ -119,9 +113,8 @@ static enum nd_status make_context(const struct nd_prepare_work *work, struct nd
 
 static void take_text(const struct nd_record *record, const char *key, char *to, size_t size)
 {
-    char *text = nd_fields_get(record, key);
+    ND_FREED char *text = nd_fields_get(record, key);
     snprintf(to, size, "%s", text != NULL ? text : "");
-    free(text);
 }
 
 static void take_info(const struct nd_record *record, struct nd_prepared_context *context)
@@ -235,9 +228,9 @@ static enum nd_status take_tensor(struct nd_prepare_work *work, const struct nd_
     struct nd_shape shape = {0};
     uint64_t qvalue = 0;
     enum nd_status status;
-    char *name = nd_fields_get(record, "name");
-    char *dims = nd_fields_get(record, "dims");
-    char *scale = nd_fields_get(record, "scale_offset"); /* NULL where there is none */
+    ND_FREED char *name = nd_fields_get(record, "name");
+    ND_FREED char *dims = nd_fields_get(record, "dims");
+    ND_FREED char *scale = nd_fields_get(record, "scale_offset"); /* NULL where there is none */
     const struct nd_native_end *end = NULL;
     if (name != NULL && *n < n_ends)
         end = find_end(is_output ? native->outputs : native->inputs, n_ends, name);
@@ -253,9 +246,6 @@ static enum nd_status take_tensor(struct nd_prepare_work *work, const struct nd_
         tensor->context_name = end->name;
         status = check_tensor(tensor, word, scale, &shape, err);
     }
-    free(name);
-    free(dims);
-    free(scale);
     return status;
 }
 
@@ -267,8 +257,7 @@ static enum nd_status read_spool(struct nd_prepare_work *work, struct nd_error *
     struct nd_error failure = {0};
     enum nd_status status = ND_OK;
     char *spool = nd_path_join(work->scratch, "spool.nds");
-    if (spool == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(spool != NULL, err);
     if (nd_path_exists(spool))
         status = nd_spool_reader_open(&reader, spool, err);
     while (status == ND_OK && failure.id == 0 && nd_spool_next(&reader, &record)) {
@@ -316,18 +305,16 @@ static enum nd_status check_context(const struct nd_prepare_work *work, struct n
 /* Out of the agent's folder, where nothing else is of use. */
 static enum nd_status keep(struct nd_prepare_work *work, const char *name, struct nd_error *err)
 {
-    char *from = nd_path_join(work->scratch, name), *to = nd_path_join(work->folder, name);
-    enum nd_status status = from != NULL && to != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && rename(from, to) != 0)
-        status = nd_fail(err, ND_E_PREPARE_CONTEXT, name, "the provider made no '%s'", name);
+    ND_FREED char *from = nd_path_join(work->scratch, name), *to = nd_path_join(work->folder, name);
+    ND_TRY_MEMORY(from != NULL && to != NULL, err);
+    if (rename(from, to) != 0)
+        return nd_fail(err, ND_E_PREPARE_CONTEXT, name, "the provider made no '%s'", name);
     struct stat info;
-    if (status == ND_OK && strcmp(name, ND_PREPARED_BINARY) == 0) {
+    if (strcmp(name, ND_PREPARED_BINARY) == 0) {
         work->context.size_bytes = stat(to, &info) == 0 ? (uint64_t)info.st_size : 0;
-        status = nd_sha256_file(to, work->context.sha256, err);
+        ND_TRY(nd_sha256_file(to, work->context.sha256, err));
     }
-    free(from);
-    free(to);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_prepare_context(struct nd_prepare_work *work, struct nd_error *err)

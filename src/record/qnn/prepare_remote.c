@@ -56,21 +56,18 @@ static char *pack_path(const char *scratch, size_t i)
 
 static enum nd_status add_pack(struct pack *pack, const char *scratch, size_t size_bytes, struct nd_error *err)
 {
-    char *path = pack_path(scratch, pack->n);
+    ND_FREED char *path = pack_path(scratch, pack->n);
     if (path == NULL || !nd_grow((void **)&pack->files, &pack->capacity, pack->n + 1, sizeof(FILE *)) ||
         !nd_grow((void **)&pack->sizes, &pack->sizes_capacity, pack->n + 1, sizeof *pack->sizes)) {
-        free(path);
         return nd_fail_memory(err);
     }
-    enum nd_status status = ND_OK;
     pack->files[pack->n] = fopen(path, "wbe");
     pack->sizes[pack->n] = size_bytes;
     if (pack->files[pack->n] == NULL)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
     else
         pack->n++;
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 /* Appends the file that an item of the input list names to pack i. */
@@ -78,38 +75,32 @@ static enum nd_status add_item(struct pack *pack, const char *folder, const char
                                const char *item, struct nd_error *err)
 {
     const char *mark = strstr(item, ":=");
-    char *path = nd_path_join(folder, mark != NULL ? mark + 2 : item);
-    void *bytes = NULL;
+    ND_FREED char *path = nd_path_join(folder, mark != NULL ? mark + 2 : item);
+    ND_FREED void *bytes = NULL;
     size_t n = 0;
-    enum nd_status status =
-        path != NULL ? nd_file_read(path, SIZE_MAX / 2, &bytes, &n, err) : nd_fail_memory(err);
-    if (status == ND_OK && i == pack->n)
-        status = add_pack(pack, scratch, n, err);
-    if (status == ND_OK && (n != pack->sizes[i] || fwrite(bytes, 1, n, pack->files[i]) != n))
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot pack '%s': it has %zu bytes, the one before %zu",
-                         path, n, pack->sizes[i]);
-    free(bytes);
-    free(path);
-    return status;
+    ND_TRY(path != NULL ? nd_file_read(path, SIZE_MAX / 2, &bytes, &n, err) : nd_fail_memory(err));
+    if (i == pack->n)
+        ND_TRY(add_pack(pack, scratch, n, err));
+    if (n != pack->sizes[i] || fwrite(bytes, 1, n, pack->files[i]) != n)
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot pack '%s': it has %zu bytes, the one before %zu",
+                       path, n, pack->sizes[i]);
+    return ND_OK;
 }
 
 static enum nd_status add_lines(struct pack *pack, const char *folder, const char *scratch,
                                 struct nd_error *err)
 {
-    void *text = NULL;
+    ND_FREED void *text = NULL;
     size_t n = 0;
-    char *path = nd_path_join(folder, "input_list.txt");
-    enum nd_status status =
-        path != NULL ? nd_file_read(path, max_list_bytes, &text, &n, err) : nd_fail_memory(err);
-    for (char *rest = text, *line; status == ND_OK && (line = strsep(&rest, "\n")) != NULL;) {
+    ND_FREED char *path = nd_path_join(folder, "input_list.txt");
+    ND_TRY(path != NULL ? nd_file_read(path, max_list_bytes, &text, &n, err) : nd_fail_memory(err));
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
         size_t i = 0;
-        for (char *item; status == ND_OK && (item = strsep(&line, " ")) != NULL;)
+        for (char *item; (item = strsep(&line, " ")) != NULL;)
             if (item[0] != '\0')
-                status = add_item(pack, folder, scratch, i++, item, err);
+                ND_TRY(add_item(pack, folder, scratch, i++, item, err));
     }
-    free(text);
-    free(path);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status close_packs(struct pack *pack, struct nd_error *err)
@@ -131,8 +122,8 @@ static enum nd_status add_script(const struct pack *pack, const char *scratch, s
         nd_strbuf_printf(&text, "%s%zu", i > 0 ? " " : "", pack->sizes[i]);
     nd_strbuf_printf(&text, "'\n%s", expand_script);
     size_t n = text.len;
-    char *script = nd_strbuf_take(&text);
-    char *path = nd_path_join(scratch, "expand.sh");
+    ND_FREED char *script = nd_strbuf_take(&text);
+    ND_FREED char *path = nd_path_join(scratch, "expand.sh");
     enum nd_status status =
         script != NULL && path != NULL ? nd_file_put(path, script, n, err) : nd_fail_memory(err);
     if (status == ND_OK)
@@ -143,8 +134,6 @@ static enum nd_status add_script(const struct pack *pack, const char *scratch, s
                                 : nd_fail_memory(err);
         free(packed);
     }
-    free(script);
-    free(path);
     return status;
 }
 
@@ -161,8 +150,7 @@ static enum nd_status nd_prepared_pack(const char *folder, const char *scratch, 
     status = status != ND_OK ? status : closed;
     if (status == ND_OK)
         status = add_script(&pack, scratch, bundle, err);
-    free(pack.files);
-    free(pack.sizes);
+    ND_FREE_ALL(pack.files, pack.sizes);
     return status;
 }
 
@@ -181,13 +169,11 @@ static enum nd_status collect_folder(struct nd_bundle *bundle, const char *folde
     if (list == NULL)
         return nd_fail(err, ND_E_FILE_OPEN, folder, "cannot open '%s': %s", folder, strerror(errno));
     while (status == ND_OK && (entry = readdir(list)) != NULL) {
-        struct nd_strbuf text = {0};
         struct stat info;
         bool is_packed = prefix[0] == '\0' && strcmp(entry->d_name, "inputs") == 0;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_packed)
             continue;
-        nd_strbuf_printf(&text, "%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", entry->d_name);
-        char *name = nd_strbuf_take(&text);
+        char *name = nd_text("%s%s%s", prefix, prefix[0] != '\0' ? "/" : "", entry->d_name);
         char *path = nd_path_join(folder, entry->d_name);
         if (name == NULL || path == NULL)
             status = nd_fail_memory(err);
@@ -195,8 +181,7 @@ static enum nd_status collect_folder(struct nd_bundle *bundle, const char *folde
             status = collect_folder(bundle, path, name, err);
         else
             status = nd_bundle_add(bundle, name, path, strcmp(name, "run.sh") == 0, err);
-        free(name);
-        free(path);
+        ND_FREE_ALL(name, path);
     }
     closedir(list);
     return status;
@@ -216,37 +201,31 @@ static enum nd_status collect_sdk(struct nd_bundle *bundle, const struct nd_runt
 static enum nd_status expand(struct nd_remote *remote, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, remote->model.folder);
     nd_strbuf_puts(&text, " && sh ./expand.sh");
-    char *command = nd_strbuf_take(&text);
+    ND_FREED char *command = nd_strbuf_take(&text);
     const struct nd_remote_command request = {.text = command, .time_limit_s = EXPAND_LIMIT_S};
-    enum nd_status status =
-        command != NULL ? nd_transport_run(remote->transport, &request, &reply, err) : nd_fail_memory(err);
-    if (status == ND_OK && reply.exit_code != 0)
-        status = nd_fail(err, ND_E_DEVICE_PUSH, remote->label, "cannot lay out the inputs on device '%s': %s",
-                         remote->label, reply.errors);
-    nd_remote_reply_deinit(&reply);
-    free(command);
-    return status;
+    ND_TRY(command != NULL ? nd_transport_run(remote->transport, &request, &reply, err) : nd_fail_memory(err));
+    if (reply.exit_code != 0)
+        return nd_fail(err, ND_E_DEVICE_PUSH, remote->label, "cannot lay out the inputs on device '%s': %s",
+                       remote->label, reply.errors);
+    return ND_OK;
 }
 
 static enum nd_status send(struct nd_remote *remote, const struct nd_prepared_run *run, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     nd_bundle_deinit(&remote->model);
     nd_bundle_deinit(&remote->runtime);
-    status = collect_folder(&remote->model, run->folder, "", err);
-    if (status == ND_OK)
-        status = nd_prepared_pack(run->folder, run->scratch, &remote->model, err);
-    if (status == ND_OK && run->sdk != NULL)
-        status = collect_sdk(&remote->runtime, run->sdk, err);
+    ND_TRY(collect_folder(&remote->model, run->folder, "", err));
+    ND_TRY(nd_prepared_pack(run->folder, run->scratch, &remote->model, err));
+    if (run->sdk != NULL)
+        ND_TRY(collect_sdk(&remote->runtime, run->sdk, err));
     struct nd_bundle *const bundles[] = {&remote->model, &remote->runtime};
-    if (status == ND_OK)
-        status = nd_bundles_place(bundles, run->sdk != NULL ? 2 : 1, remote->transport, remote->root,
-                                  &remote->free_bytes, err);
-    return status == ND_OK ? expand(remote, err) : status;
+    ND_TRY(nd_bundles_place(bundles, run->sdk != NULL ? 2 : 1, remote->transport, remote->root,
+                            &remote->free_bytes, err));
+    return expand(remote, err);
 }
 
 /* ---- running ---- */
@@ -292,14 +271,13 @@ static void stop(struct nd_remote *remote, const char *out)
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, out);
     nd_strbuf_puts(&text, " && p=$(cat pid) && kill -9 -$p $p 2>/dev/null; :");
-    char *command = nd_strbuf_take(&text);
+    ND_FREED char *command = nd_strbuf_take(&text);
     const struct nd_remote_command request = {.text = command};
     bool (*is_cancelled)(void *context) = remote->transport->is_cancelled;
     remote->transport->is_cancelled = NULL;
     if (command != NULL && nd_transport_run_once(remote->transport, &request, &reply, NULL) == ND_OK)
         nd_remote_reply_deinit(&reply);
     remote->transport->is_cancelled = is_cancelled;
-    free(command);
 }
 
 static enum nd_status check_limits(const struct nd_remote *remote, const struct nd_prepared_run *run,
@@ -317,7 +295,7 @@ static enum nd_status check_limits(const struct nd_remote *remote, const struct 
 static enum nd_status wait_for_end(struct nd_remote *remote, const struct nd_prepared_run *run, const char *out,
                                    int *exit_code, struct nd_error *err)
 {
-    char *command = ask_command(out);
+    ND_FREED char *command = ask_command(out);
     enum nd_status status = command != NULL ? ND_OK : nd_fail_memory(err);
     for (bool has_ended = false; status == ND_OK && !has_ended;) {
         struct nd_remote_reply reply = {0};
@@ -337,14 +315,13 @@ static enum nd_status wait_for_end(struct nd_remote *remote, const struct nd_pre
     }
     if (status != ND_OK && command != NULL)
         stop(remote, out);
-    free(command);
     return status;
 }
 
 static enum nd_status read_said(struct nd_remote *remote, const char *out, char **said, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    struct nd_remote_reply reply = {0};
+    ND_CLEANUP(nd_remote_reply_deinit) struct nd_remote_reply reply = {0};
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, out);
     nd_strbuf_printf(&text, " && { cat stdout.txt stderr.txt 2>/dev/null | head -c %d; }; :", SAID_BYTES);
@@ -355,14 +332,12 @@ static enum nd_status read_said(struct nd_remote *remote, const char *out, char 
     free(command);
     if (status == ND_OK && (*said = nd_strdup(reply.out != NULL ? reply.out : "")) == NULL)
         status = nd_fail_memory(err);
-    nd_remote_reply_deinit(&reply);
     return status;
 }
 
 enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepared_run *run, char **out,
                                int *exit_code, char **said, struct nd_error *err)
 {
-    struct nd_strbuf text = {0};
     remote->stage = "push";
     remote->is_watched = false;
     enum nd_status status = send(remote, run, err);
@@ -370,8 +345,8 @@ enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepare
     if (status != ND_OK && err != NULL)
         status = err->status;
     remote->is_watched = true;
-    nd_strbuf_printf(&text, "%s/runs/net-run-%s", remote->root, remote->transport->nonce);
-    char *folder = nd_strbuf_take(&text), *start = NULL;
+    ND_FREED char *folder = nd_text("%s/runs/net-run-%s", remote->root, remote->transport->nonce),
+                  *start = NULL;
     if (status == ND_OK && (folder == NULL || (start = start_command(remote, run, folder)) == NULL))
         status = nd_fail_memory(err);
     remote->stage = "run";
@@ -385,7 +360,5 @@ enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepare
         *out = folder;
         folder = NULL;
     }
-    free(folder);
-    free(start);
     return status;
 }

@@ -44,10 +44,8 @@ static enum nd_status write_model(const char *path, struct nd_error *err)
     float scale = 0.5f;
     int64_t zero_point = 0;
     const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero_point};
-    struct nd_compose *c = NULL;
-    enum nd_status status = nd_compose_create(21, &c, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_compose_destroy) struct nd_compose *c = NULL;
+    ND_TRY(nd_compose_create(21, &c, err));
     nd_compose_input(c, "a", ND_DTYPE_U8, &shape);
     nd_compose_input(c, "b", ND_DTYPE_U8, &shape);
     nd_compose_dequantize(c, "a", "a_real", &quant, ND_DTYPE_U8);
@@ -55,9 +53,7 @@ static enum nd_status write_model(const char *path, struct nd_error *err)
     nd_compose_node(c, "Add", (const char *[]){"a_real", "b_real", NULL}, "sum");
     nd_compose_quantize(c, "sum", "c", &quant, ND_DTYPE_U8);
     nd_compose_output(c, "c", ND_DTYPE_U8, &shape);
-    status = nd_compose_write(c, path, err);
-    nd_compose_destroy(&c);
-    return status;
+    return nd_compose_write(c, path, err);
 }
 
 /* Writes the model, a sum of two uint8 tensors, and loads it. */
@@ -145,21 +141,15 @@ static enum nd_status nd_runtime_trial_run(struct nd_runtime_trial *trial, const
                                            struct nd_runtime_trial_result *out, struct nd_error *err)
 {
     *out = (struct nd_runtime_trial_result){0};
-    struct nd_strbuf uri = {0};
-    struct nd_device device = {0};
-    nd_strbuf_printf(&uri, "%s%s@%s", chipset != NULL ? "htp-sim:" : "cpu", chipset != NULL ? chipset->sm : "",
-                     id);
-    char *text = nd_strbuf_take(&uri), *path = nd_path_join(trial->folder, "trial.h5");
-    enum nd_status status =
-        text != NULL && path != NULL ? nd_device_parse(text, &device, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = run_device(trial, &device, path, &out->failure, err);
-    if (status == ND_OK && out->failure.id == 0)
-        status = read_capture(path, out, err);
-    nd_device_deinit(&device);
-    free(text);
-    free(path);
-    return status;
+    ND_CLEANUP(nd_device_deinit) struct nd_device device = {0};
+    ND_FREED char *text = nd_text("%s%s@%s", chipset != NULL ? "htp-sim:" : "cpu",
+                                  chipset != NULL ? chipset->sm : "", id),
+                  *path = nd_path_join(trial->folder, "trial.h5");
+    ND_TRY(text != NULL && path != NULL ? nd_device_parse(text, &device, err) : nd_fail_memory(err));
+    ND_TRY(run_device(trial, &device, path, &out->failure, err));
+    if (out->failure.id == 0)
+        ND_TRY(read_capture(path, out, err));
+    return ND_OK;
 }
 
 /* One runtime being looked at; `row` is its part of the report. */
@@ -279,7 +269,7 @@ static enum nd_status check_file(struct check *check, const char *path, struct n
 {
     const struct nd_runtime_info *info = check->info;
     const char *relative = relative_to(info->folder, path), *state = "gone";
-    struct nd_elf_facts facts = {0};
+    ND_CLEANUP(nd_elf_deinit) struct nd_elf_facts facts = {0};
     struct stat file;
     bool is_elf = false;
     enum nd_status status = ND_OK;
@@ -297,23 +287,18 @@ static enum nd_status check_file(struct check *check, const char *path, struct n
     nd_tree_set(row, "gnu_build_id", facts.build_id != NULL ? json_string(facts.build_id) : json_null());
     nd_tree_set(row, "state", json_string(state));
     note_needs(check, &facts);
-    nd_elf_deinit(&facts);
     return status;
 }
 
 static enum nd_status check_build(struct check *check, struct nd_error *err)
 {
     const struct nd_runtime_info *info = check->info;
-    char *found = NULL;
-    enum nd_status status = ND_OK;
+    ND_FREED char *found = NULL;
     if (info->backend_library != NULL)
-        status = nd_elf_find_qnn_build(info->backend_library, &found, err);
-    if (status != ND_OK)
-        return status;
+        ND_TRY(nd_elf_find_qnn_build(info->backend_library, &found, err));
     if (info->build_id != NULL && (found == NULL || strcmp(found, info->build_id) != 0))
         add_problem(check, "its backend is build %s, not %s", found != NULL ? found : "(none)", info->build_id);
     nd_tree_set(check->row, "build_id", found != NULL ? json_string(found) : json_null());
-    free(found);
     return ND_OK;
 }
 
@@ -353,9 +338,7 @@ static enum nd_status run_cpu(struct check *check, struct nd_runtime_trial *tria
     struct nd_runtime_trial_result result;
     const char *said = check->info->ort_version;
     tell(check, "cpu");
-    enum nd_status status = nd_runtime_trial_run(trial, check->info->id, NULL, &result, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runtime_trial_run(trial, check->info->id, NULL, &result, err));
     *loads = result.failure.id == 0;
     if (!*loads)
         add_problem(check, "a small model does not run on the CPU: %s", result.failure.message);
@@ -389,18 +372,15 @@ static enum nd_status run_chipsets(struct check *check, struct nd_runtime_trial 
 
 static enum nd_status run_here(struct check *check, json_t *chipsets, struct nd_error *err)
 {
-    struct nd_runtime_trial trial = {0};
+    ND_CLEANUP(nd_runtime_trial_close) struct nd_runtime_trial trial = {0};
     bool loads = false;
-    enum nd_status status = nd_runtime_trial_open(check->how, &trial, err);
-    if (status == ND_OK)
-        status = run_cpu(check, &trial, &loads, err);
-    if (status == ND_OK)
-        nd_tree_set(check->row, "loads", json_boolean(loads));
-    if (status == ND_OK && loads && check->info->provider_library != NULL &&
-        check->info->backend_library != NULL && strcmp(check->info->abi, ND_ABI_DEFAULT) == 0)
-        status = run_chipsets(check, &trial, chipsets, err);
-    nd_runtime_trial_close(&trial);
-    return status;
+    ND_TRY(nd_runtime_trial_open(check->how, &trial, err));
+    ND_TRY(run_cpu(check, &trial, &loads, err));
+    nd_tree_set(check->row, "loads", json_boolean(loads));
+    if (loads && check->info->provider_library != NULL && check->info->backend_library != NULL &&
+        strcmp(check->info->abi, ND_ABI_DEFAULT) == 0)
+        ND_TRY(run_chipsets(check, &trial, chipsets, err));
+    return ND_OK;
 }
 
 /* Of an NPU that is elsewhere: which chipsets there is code for. */
@@ -437,8 +417,7 @@ static enum nd_status check_one(const struct nd_runtime_checking *how, const str
                   info->abi, "folder", nd_json_string(info->folder), "onnxruntime", info->ort_version,
                   "onnxruntime_qnn", info->provider_version, "build_id", "uses", nd_runtime_uses(info), "loads",
                   "needs", check.needs, "files", check.files, "chipsets", chipsets, "problems", check.problems);
-    if (check.row == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(check.row != NULL, err);
     nd_tree_append(runtimes, check.row);
     tell(&check, "files");
     enum nd_status status = check_files(&check, err);
@@ -487,13 +466,11 @@ enum nd_status nd_runtimes_check(const char *id, const struct nd_runtime_checkin
                                  enum nd_exit *exit_code, struct nd_error *err)
 {
     struct nd_runtime_checking own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, how, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, how, err));
     how = &own;
     bool is_fine = true;
     json_t *runtimes = json_array();
-    status = runtimes != NULL ? ND_OK : nd_fail_memory(err);
+    enum nd_status status = runtimes != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = check_all(id, how, runtimes, &is_fine, err);
     json_t *root = json_pack("{s:o}", "runtimes", runtimes);

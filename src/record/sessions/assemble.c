@@ -62,19 +62,15 @@ static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const 
                              message);
         else
             text.failed = true;
-        free(location);
-        free(message);
+        ND_FREE_ALL(location, message);
     }
     size_t n = text.len;
-    char *log = nd_strbuf_take(&text);
-    if (log == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *log = nd_strbuf_take(&text);
+    ND_TRY_MEMORY(log != NULL, err);
     char runner[8];
     nd_fields_copy(&index->runtime, "runner", runner, sizeof runner);
     const char *name = runner[0] != '\0' ? "runner" : "onnxruntime";
-    enum nd_status status = n > 0 ? write_log(writer, name, log, n, findings, err) : ND_OK;
-    free(log);
-    return status;
+    return n > 0 ? write_log(writer, name, log, n, findings, err) : ND_OK;
 }
 
 /* What was printed; of very much, the end, which says why it ended. *out is NULL when there is nothing. */
@@ -131,12 +127,8 @@ static enum nd_status nd_assemble_logs(struct nd_capture_writer *writer, const s
 
 static void free_nodes(struct nd_capture_node *nodes, size_t n)
 {
-    for (size_t i = 0; nodes != NULL && i < n; i++) {
-        free(nodes[i].name);
-        free(nodes[i].op_type);
-        free(nodes[i].domain);
-        free(nodes[i].provider);
-    }
+    for (size_t i = 0; nodes != NULL && i < n; i++)
+        ND_FREE_ALL(nodes[i].name, nodes[i].op_type, nodes[i].domain, nodes[i].provider);
     free(nodes);
 }
 
@@ -178,30 +170,26 @@ static void settle_axis(struct nd_tensor *tensor)
         quant->axis = -1;
     if (quant->n <= 1 || has_axis)
         return;
-    free(quant->scale);
-    free(quant->zero_point);
+    ND_FREE_ALL(quant->scale, quant->zero_point);
     *quant = (struct nd_quant){.axis = -1};
 }
 
 static enum nd_status complete_tensors(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
                                        const struct nd_spool_index *index, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     graph->tensors = nd_calloc(assembly->n_tensors, sizeof *graph->tensors);
     graph->providers = nd_calloc(assembly->n_tensors, sizeof *graph->providers);
-    if (graph->tensors == NULL || graph->providers == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < assembly->n_tensors; e++) {
+    ND_TRY_MEMORY(graph->tensors != NULL && graph->providers != NULL, err);
+    for (size_t e = 0; e < assembly->n_tensors; e++) {
         graph->n_tensors = e + 1;
-        status = nd_tensor_copy(assembly->tensors[e], &graph->tensors[e], err);
-        if (status == ND_OK && index->outputs[e].is_known) {
+        ND_TRY(nd_tensor_copy(assembly->tensors[e], &graph->tensors[e], err));
+        if (index->outputs[e].is_known) {
             graph->tensors[e].dtype = index->outputs[e].dtype;
             graph->tensors[e].shape = index->outputs[e].shape;
         }
-        if (status == ND_OK)
-            settle_axis(&graph->tensors[e]);
+        settle_axis(&graph->tensors[e]);
     }
-    return status;
+    return ND_OK;
 }
 
 /* The providers of the nodes of one pass. */
@@ -277,24 +265,19 @@ static enum nd_status nd_assembled_graph_init(struct nd_assembled_graph *graph,
                                               const struct nd_assembly *assembly,
                                               const struct nd_spool_index *index, struct nd_error *err)
 {
-    enum nd_status status = complete_tensors(graph, assembly, index, err);
-    if (status == ND_OK)
-        status = read_nodes(index->nodes, index->n_nodes, &graph->nodes, err);
-    if (status == ND_OK)
-        graph->n_nodes = index->n_nodes;
-    if (status == ND_OK)
-        status = read_nodes(index->later_nodes, index->n_later_nodes, &graph->later_nodes, err);
-    if (status == ND_OK)
-        graph->n_later_nodes = index->n_later_nodes;
-    return status == ND_OK ? find_all_providers(graph, assembly, index, err) : status;
+    ND_TRY(complete_tensors(graph, assembly, index, err));
+    ND_TRY(read_nodes(index->nodes, index->n_nodes, &graph->nodes, err));
+    graph->n_nodes = index->n_nodes;
+    ND_TRY(read_nodes(index->later_nodes, index->n_later_nodes, &graph->later_nodes, err));
+    graph->n_later_nodes = index->n_later_nodes;
+    return find_all_providers(graph, assembly, index, err);
 }
 
 static void nd_assembled_graph_deinit(struct nd_assembled_graph *graph)
 {
     for (size_t e = 0; e < graph->n_tensors; e++)
         nd_tensor_deinit(&graph->tensors[e]);
-    free(graph->tensors);
-    free(graph->providers);
+    ND_FREE_ALL(graph->tensors, graph->providers);
     free_nodes(graph->nodes, graph->n_nodes);
     free_nodes(graph->later_nodes, graph->n_later_nodes);
     *graph = (struct nd_assembled_graph){0};
@@ -353,18 +336,15 @@ static enum nd_status write_library(struct nd_capture_writer *writer, const stru
 static enum nd_status write_libraries(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
                                       const struct nd_spool_index *index, struct nd_error *err)
 {
-    char **lines = nd_calloc(index->n_libraries, sizeof *lines);
+    ND_FREED char **lines = nd_calloc(index->n_libraries, sizeof *lines);
     enum nd_status status = lines != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++) {
         char *path = nd_fields_text(&index->libraries[i], "path");
         char *build_id = nd_fields_text(&index->libraries[i], "build_id");
-        struct nd_strbuf line = {0};
         if (path != NULL && build_id != NULL) {
-            nd_strbuf_printf(&line, "%s%c%s", path, '\0', build_id);
-            lines[i] = nd_strbuf_take(&line);
+            lines[i] = nd_text("%s%c%s", path, '\0', build_id);
         }
-        free(path);
-        free(build_id);
+        ND_FREE_ALL(path, build_id);
         if (lines[i] == NULL)
             status = nd_fail_memory(err);
     }
@@ -374,7 +354,6 @@ static enum nd_status write_libraries(struct nd_capture_writer *writer, const st
         status = write_library(writer, assembly, i, lines[i], err);
     for (size_t i = 0; lines != NULL && i < index->n_libraries; i++)
         free(lines[i]);
-    free(lines);
     return status;
 }
 
@@ -451,10 +430,9 @@ static void name_model(const struct nd_model *model, struct nd_error *failure)
         rest = at = begin + n;
     }
     nd_strbuf_puts(&text, rest);
-    char *named = nd_strbuf_take(&text);
+    ND_FREED char *named = nd_strbuf_take(&text);
     if (named != NULL)
         snprintf(failure->message, sizeof failure->message, "%s", named);
-    free(named);
 }
 
 /* Why the device failed, from the agent itself when it could still say it, else from the host that saw it die.
@@ -513,17 +491,14 @@ static enum nd_status write_failure(struct nd_capture_writer *writer, const stru
 {
     const struct nd_attr code = {
         .group = (char *)"failure", .key = (char *)"code", .type = ND_ATTR_I64, .i64 = assembled->failure.id};
-    enum nd_status status = nd_capture_writer_attr(writer, &code, err);
-    if (status == ND_OK)
-        status = write_string(writer, "failure", "stage", assembled->stage, err);
-    if (status == ND_OK)
-        status = write_string(writer, "failure", "message", assembled->failure.message, err);
-    if (status == ND_OK)
-        status = write_string(writer, "failure", "object", assembled->failure.object, err);
+    ND_TRY(nd_capture_writer_attr(writer, &code, err));
+    ND_TRY(write_string(writer, "failure", "stage", assembled->stage, err));
+    ND_TRY(write_string(writer, "failure", "message", assembled->failure.message, err));
+    ND_TRY(write_string(writer, "failure", "object", assembled->failure.object, err));
     /* A refused placement is told whole by its message; refused nodes are no failed graph. */
-    if (status == ND_OK && strcmp(assembled->stage, "placement") != 0)
-        status = nd_failure_write(writer, findings, assembly->model, &assembled->failure, err);
-    return status;
+    if (strcmp(assembled->stage, "placement") != 0)
+        return nd_failure_write(writer, findings, assembly->model, &assembled->failure, err);
+    return ND_OK;
 }
 
 /* ---- probes ---- */
@@ -547,8 +522,7 @@ static enum nd_status write_probe(struct nd_capture_writer *writer, const struct
     for (size_t i = 0; assembly->is_reproducible && i < run->n_complete * index->n_repeats; i++)
         run->latency_us[i] = NAN;
     probe.inputs = nd_calloc(source->n_inputs, sizeof *probe.inputs);
-    if (probe.inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(probe.inputs != NULL, err);
     for (size_t i = 0; i < source->n_inputs; i++)
         probe.inputs[i] = (struct nd_capture_input){
             .name = source->inputs[i].name, .dtype = source->inputs[i].dtype, .shape = source->inputs[i].shape};
@@ -574,8 +548,8 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
                                 const struct nd_spool_index *index, struct nd_assembled *out,
                                 struct nd_error *err)
 {
-    struct nd_assembled_graph graph = {0};
-    struct nd_log_findings findings = {.max = MAX_FINDINGS};
+    ND_CLEANUP(nd_assembled_graph_deinit) struct nd_assembled_graph graph = {0};
+    ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings findings = {.max = MAX_FINDINGS};
     bool is_short = false; /* an acknowledged sample without all its records: a damaged spool */
     enum nd_status status = nd_assembled_graph_init(&graph, assembly, index, err);
     if (status == ND_OK)
@@ -599,8 +573,6 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
         explain_placement(index, out);
         status = write_failure(writer, assembly, &findings, out, err);
     }
-    nd_log_findings_deinit(&findings);
-    nd_assembled_graph_deinit(&graph);
     return status;
 }
 
@@ -623,17 +595,12 @@ static uint64_t count_value_bytes(const struct nd_assembly *assembly, const stru
 static enum nd_status write_capture(const struct nd_assembly *assembly, const struct nd_spool_index *index,
                                     struct nd_assembled *out, struct nd_error *err)
 {
-    struct nd_capture_writer *writer = NULL;
-    enum nd_status status = nd_capture_writer_create_large(assembly->path, assembly->replace,
-                                                           count_value_bytes(assembly, index), &writer, err);
-    if (status == ND_OK)
-        nd_capture_writer_level(writer, assembly->deflate_level);
-    if (status == ND_OK)
-        status = write_all(writer, assembly, index, out, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_commit(writer, out->state, err);
-    nd_capture_writer_destroy(&writer);
-    return status;
+    ND_CLEANUP(nd_capture_writer_destroy) struct nd_capture_writer *writer = NULL;
+    ND_TRY(nd_capture_writer_create_large(assembly->path, assembly->replace, count_value_bytes(assembly, index),
+                                          &writer, err));
+    nd_capture_writer_level(writer, assembly->deflate_level);
+    ND_TRY(write_all(writer, assembly, index, out, err));
+    return nd_capture_writer_commit(writer, out->state, err);
 }
 
 /* A run that came less far than the one before it says why, and leaves what is there. */
@@ -653,8 +620,7 @@ enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd
     struct nd_assembled assembled = {.state = ND_CAPTURE_COMPLETE};
     size_t n_done = 0;
     size_t *samples = nd_calloc(assembly->n_probes, sizeof *samples);
-    if (samples == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(samples != NULL, err);
     for (size_t p = 0; p < assembly->n_probes; p++)
         samples[p] = assembly->probes[p]->n_samples;
     const struct nd_spool_request request = {.samples = samples,

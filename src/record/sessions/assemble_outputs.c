@@ -271,22 +271,11 @@ static bool nd_spool_digest(const struct nd_spool_index *index, size_t probe, si
 
 void nd_spool_index_close(struct nd_spool_index *index)
 {
-    for (size_t p = 0; index->probes != NULL && p < index->n_probes; p++) {
-        free(index->probes[p].acknowledged);
-        free(index->probes[p].digests);
-        free(index->probes[p].latency_us);
-    }
-    free(index->probes);
-    free(index->outputs);
-    free(index->n_tensors_of_pass);
-    free(index->place_in_pass);
-    free(index->chunks.items);
-    free(index->fragments.items);
-    free(index->repeats.items);
-    free(index->nodes);
-    free(index->later_nodes);
-    free(index->libraries);
-    free(index->logs);
+    for (size_t p = 0; index->probes != NULL && p < index->n_probes; p++)
+        ND_FREE_ALL(index->probes[p].acknowledged, index->probes[p].digests, index->probes[p].latency_us);
+    ND_FREE_ALL(index->probes, index->outputs, index->n_tensors_of_pass, index->place_in_pass,
+                index->chunks.items, index->fragments.items, index->repeats.items, index->nodes,
+                index->later_nodes, index->libraries, index->logs);
     nd_spool_reader_close(&index->reader);
     *index = (struct nd_spool_index){0};
 }
@@ -335,15 +324,12 @@ enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struc
                                    struct nd_error *err)
 {
     size_t n_runs = probe->n_samples * probe->n_repeats;
-    struct nd_digest *digests = nd_calloc(n_runs, sizeof *digests);
-    if (digests == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct nd_digest *digests = nd_calloc(n_runs, sizeof *digests);
+    ND_TRY_MEMORY(digests != NULL, err);
     for (size_t run = 0; run < n_runs; run++)
         nd_spool_digest(source->index, source->probe, source->tensor,
                         (size_t[]){run / probe->n_repeats, run % probe->n_repeats}, &digests[run]);
-    enum nd_status status = nd_capture_writer_digests(writer, probe, tensor, digests, err);
-    free(digests);
-    return status;
+    return nd_capture_writer_digests(writer, probe, tensor, digests, err);
 }
 
 enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
@@ -355,7 +341,7 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
         return ND_OK;
     size_t n_runs = ND_RERUN_SAMPLES * n_max;
     size_t(*runs)[2] = nd_calloc(n_runs, sizeof *runs);
-    struct nd_digest *digests = nd_calloc(n_runs * index->n_tensors, sizeof *digests);
+    ND_FREED struct nd_digest *digests = nd_calloc(n_runs * index->n_tensors, sizeof *digests);
     for (size_t s = 0; runs != NULL && digests != NULL && s < probe->n_samples && s < ND_RERUN_SAMPLES; s++)
         for (size_t r = index->n_repeats; r < index->n_max; r++) {
             bool is_any = false;
@@ -372,7 +358,6 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
                                 ? nd_capture_writer_reruns(writer, probe, &reruns, err)
                                 : nd_fail_memory(err);
     free(runs);
-    free(digests);
     return status;
 }
 
@@ -434,17 +419,14 @@ static enum nd_status rebuild_chunk(const struct chunk_source *source, size_t ch
                                     struct nd_capture_dataset *dataset, struct nd_error *err)
 {
     const struct nd_chunk_layout *layout = source->layout;
-    enum nd_status status = gather_chunk(source, span, whole, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(gather_chunk(source, span, whole, err));
     if (source->output->deflate_level == 0)
         return nd_capture_writer_chunk(dataset, chunk, source->raw, span->n_bytes, err);
     size_t encoded_bytes = 0;
     memset(source->raw + span->n_bytes, 0, layout->chunk_bytes - span->n_bytes);
-    status = nd_chunk_encode(layout, source->raw, source->output->deflate_level, source->encoded,
-                             &encoded_bytes, err);
-    return status == ND_OK ? nd_capture_writer_chunk(dataset, chunk, source->encoded, encoded_bytes, err)
-                           : status;
+    ND_TRY(nd_chunk_encode(layout, source->raw, source->output->deflate_level, source->encoded, &encoded_bytes,
+                           err));
+    return nd_capture_writer_chunk(dataset, chunk, source->encoded, encoded_bytes, err);
 }
 
 /* ---- held against digests ---- */
@@ -513,7 +495,7 @@ static enum nd_status write_chunks(const struct chunk_source *source, struct nd_
                                    struct nd_error *err)
 {
     const struct nd_output_source *output = source->output;
-    struct nd_digest_stream *stream = NULL;
+    ND_CLEANUP(nd_digest_stream_destroy) struct nd_digest_stream *stream = NULL;
     enum nd_status status = ND_OK;
     for (size_t chunk = 0; status == ND_OK && chunk < source->layout->n_chunks; chunk++) {
         const struct nd_spool_piece *piece =
@@ -530,7 +512,6 @@ static enum nd_status write_chunks(const struct chunk_source *source, struct nd_
          status == ND_OK && source->layout->n_chunks == 0 && sample < (size_t)source->layout->dataset.dims[0];
          sample++)
         status = check_bytes(output, source->tensor, (size_t[]){sample, 0}, nd_digest_bytes("", 0), err);
-    nd_digest_stream_destroy(&stream);
     return status;
 }
 
@@ -550,8 +531,7 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
             continue;
         unsigned char *grown = realloc(data, total_bytes + sample_bytes);
         if (grown == NULL || piece->payload_bytes != sample_bytes) {
-            free(grown != NULL ? grown : data);
-            free(rows);
+            ND_FREE_ALL(grown != NULL ? grown : data, rows);
             return grown == NULL ? nd_fail_memory(err) : fail_missing(tensor, piece->first, err);
         }
         data = grown;
@@ -566,8 +546,7 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
     const struct nd_capture_repeats repeats = {(const size_t(*)[2])rows, n, data};
     if (status == ND_OK)
         status = nd_capture_writer_repeats(writer, probe, tensor, &repeats, err);
-    free(rows);
-    free(data);
+    ND_FREE_ALL(rows, data);
     return status;
 }
 
@@ -604,7 +583,6 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
     nd_chunk_decoder_deinit(&decoder);
     if (status == ND_OK && source->index->n_max > 1)
         status = write_repeats(writer, probe, tensor, layout.sample_bytes, source, err);
-    free(chunks.raw);
-    free(chunks.encoded);
+    ND_FREE_ALL(chunks.raw, chunks.encoded);
     return status;
 }

@@ -8,7 +8,6 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/agent/spool/spool.h"
@@ -28,23 +27,17 @@ static size_t samples_of(const struct nd_capture_job *capture, const struct nd_a
 bool nd_job_run_has_samples(const char *folder, bool cuts)
 {
     struct nd_spool_kept kept = {0};
-    char *spool = nd_path_join(folder, "spool.nds");
-    bool has = spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
-               (!cuts || truncate(spool, (off_t)kept.size_bytes) == 0);
-    free(spool);
-    return has;
+    ND_FREED char *spool = nd_path_join(folder, "spool.nds");
+    return spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
+           (!cuts || truncate(spool, (off_t)kept.size_bytes) == 0);
 }
 
 static enum nd_status write_job(const struct nd_agent_job *job, const char *folder, struct nd_error *err)
 {
-    char *path = nd_path_join(folder, "job.nds");
-    enum nd_status status = path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        unlink(path);
-    if (status == ND_OK)
-        status = nd_job_write(job, path, err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(folder, "job.nds");
+    ND_TRY(path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err));
+    unlink(path);
+    return nd_job_write(job, path, err);
 }
 
 /* The agent's last line, without its name. */
@@ -52,12 +45,11 @@ static void read_reason(const char *folder, char *reason, size_t size)
 {
     static const char name[] = "npudiff-agent: ";
     char line[256] = "";
-    char *path = nd_path_join(folder, "stdout.txt");
+    ND_FREED char *path = nd_path_join(folder, "stdout.txt");
     if (path != NULL)
         nd_file_last_line(path, line, sizeof line);
     bool has_name = strncmp(line, name, sizeof name - 1) == 0;
     snprintf(reason, size, "%s", nd_said(has_name ? line + sizeof name - 1 : line));
-    free(path);
 }
 
 /* Which of the agents runs such a device: what follows "npudiff-agent" in its name. Static. */
@@ -140,8 +132,8 @@ static enum nd_status take_fact(const struct nd_record *record, struct session_f
     if (record->kind == ND_RECORD_PASS) {
         facts->n_nodes = 0;
     } else if (record->kind == ND_RECORD_NODE) {
-        if (!nd_grow((void **)&facts->nodes, &facts->capacity, facts->n_nodes + 1, sizeof *facts->nodes))
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(
+            nd_grow((void **)&facts->nodes, &facts->capacity, facts->n_nodes + 1, sizeof *facts->nodes), err);
         facts->nodes[facts->n_nodes++] = *record;
     } else if (record->kind == ND_RECORD_STAGE) {
         nd_fields_copy(record, "stage", facts->stage, sizeof facts->stage);
@@ -159,14 +151,12 @@ static enum nd_status keep_fell_back(const bool *is_fell_back, const char **name
                                      struct nd_fell_back *out, struct nd_error *err)
 {
     out->names = nd_calloc(n, sizeof *out->names);
-    if (out->names == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->names != NULL, err);
     for (size_t i = 0; i < n; i++) {
         if (!is_fell_back[i])
             continue;
         out->names[out->n] = nd_strdup(names[i]);
-        if (out->names[out->n] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(out->names[out->n] != NULL, err);
         out->n++;
     }
     return ND_OK;
@@ -177,10 +167,10 @@ static enum nd_status find_fell_back(const struct nd_agent_job *job, const struc
 {
     static const char *const keys[] = {"provider", "name", "op_type"};
     size_t n = facts->n_nodes;
-    struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
-    const char **names = nd_calloc(n, sizeof *names);
-    bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
-    char **texts = nd_calloc(3 * n, sizeof *texts);
+    ND_FREED struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
+    ND_FREED const char **names = nd_calloc(n, sizeof *names);
+    ND_FREED bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
+    ND_FREED char **texts = nd_calloc(3 * n, sizeof *texts);
     bool is_whole = nodes != NULL && names != NULL && is_fell_back != NULL && texts != NULL;
     for (size_t i = 0; is_whole && i < 3 * n; i++)
         is_whole = (texts[i] = nd_fields_text(&facts->nodes[i / 3], keys[i % 3])) != NULL;
@@ -195,10 +185,6 @@ static enum nd_status find_fell_back(const struct nd_agent_job *job, const struc
     }
     for (size_t i = 0; texts != NULL && i < 3 * n; i++)
         free(texts[i]);
-    free(texts);
-    free(nodes);
-    free(names);
-    free(is_fell_back);
     return status;
 }
 
@@ -239,8 +225,7 @@ static enum nd_status nd_tried_read(const struct nd_agent_job *job, const char *
         status = find_fell_back(job, &facts, &trial.fell_back, err);
     judge_end(&facts, exit, &trial, is_of_session);
     nd_spool_reader_close(&reader);
-    free(facts.nodes);
-    free(spool);
+    ND_FREE_ALL(facts.nodes, spool);
     if (status == ND_OK)
         *out = trial;
     else
@@ -325,9 +310,9 @@ static enum nd_status run_trial(struct nd_tries *trials, const struct nd_agent_j
 static enum nd_status read_digests(const char *folder, size_t n, struct nd_digest **digests,
                                    struct nd_error *err)
 {
-    struct nd_spool_reader reader = {0};
+    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
     struct nd_record record = {0};
-    char *spool = nd_path_join(folder, "spool.nds");
+    ND_FREED char *spool = nd_path_join(folder, "spool.nds");
     enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && nd_path_exists(spool))
         status = nd_spool_reader_open(&reader, spool, err);
@@ -341,8 +326,6 @@ static enum nd_status read_digests(const char *folder, size_t n, struct nd_diges
         else
             memcpy(*digests, record.payload, n * sizeof **digests);
     }
-    nd_spool_reader_close(&reader);
-    free(spool);
     return status;
 }
 
@@ -368,8 +351,7 @@ static enum nd_status add_samples(const struct nd_tries *trials, const size_t *t
     bool is_any_float = false;
     job->tensors = nd_calloc(n_tensors, sizeof *job->tensors);
     *probes = nd_calloc(capture->n_probes, sizeof **probes);
-    if (job->tensors == NULL || *probes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->tensors != NULL && *probes != NULL, err);
     for (int of_outputs = 1; of_outputs >= 0; of_outputs--) /* the outputs come first */
         for (size_t i = 0; status == ND_OK && i < n_tensors; i++) {
             bool is_output = with_outputs && nd_model_tensor(capture->model, tensors[i])->is_model_output;
@@ -411,14 +393,13 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors
                                   struct nd_tried *out, struct nd_digest **digests, struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
-    struct nd_job_probe *probes = NULL;
+    ND_FREED struct nd_job_probe *probes = NULL;
     struct nd_agent_job job;
     size_t n_recorded = 0;
     char name[32];
     snprintf(name, sizeof name, "trial%u", trials->n++);
-    char *folder = nd_path_join(capture->folder, name);
-    if (folder == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *folder = nd_path_join(capture->folder, name);
+    ND_TRY_MEMORY(folder != NULL, err);
     enum nd_status status = nd_capture_job_trial(capture, tensors, n_tensors, &job, err);
     if (status == ND_OK) {
         job.is_fallback_allowed = true; /* what fell is read, also where some nodes may */
@@ -435,8 +416,6 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors
         out->holds = out->reason[0] == '\0' && out->fell_back.n == 0;
     }
     nd_dir_remove(folder);
-    free(folder);
-    free(probes);
     return status;
 }
 
@@ -445,15 +424,14 @@ static enum nd_status nd_tries_try(void *context, const size_t *tensors, size_t 
                                    struct nd_error *err)
 {
     struct nd_tries *trials = context;
-    struct nd_digest *digests = NULL;
+    ND_FREED struct nd_digest *digests = NULL;
     bool with_sample = trials->with_sample && has_outputs(trials, tensors, n_tensors);
-    enum nd_status status = try_session(trials, tensors, n_tensors, out, with_sample ? &digests : NULL, err);
-    if (status == ND_OK && out->holds && digests != NULL && !is_same(trials, digests)) {
+    ND_TRY(try_session(trials, tensors, n_tensors, out, with_sample ? &digests : NULL, err));
+    if (out->holds && digests != NULL && !is_same(trials, digests)) {
         snprintf(out->reason, sizeof out->reason, "recording it changes the outputs of the model");
         out->holds = false;
     }
-    free(digests);
-    return status;
+    return ND_OK;
 }
 
 /* The session of the outputs alone, with a sample where there is one. */
@@ -462,17 +440,14 @@ static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out,
 {
     const struct nd_model *model = trials->capture->model;
     size_t n = 0;
-    size_t *outputs = nd_calloc(nd_model_n_tensors(model), sizeof *outputs);
-    if (outputs == NULL)
-        return nd_fail_memory(err);
+    ND_FREED size_t *outputs = nd_calloc(nd_model_n_tensors(model), sizeof *outputs);
+    ND_TRY_MEMORY(outputs != NULL, err);
     for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         if (nd_model_tensor(model, e)->is_model_output)
             outputs[n++] = e;
     trials->n_outputs = n;
     bool has_sample = trials->capture->n_probes > 0 && trials->capture->probes[0]->n_samples > 0;
-    enum nd_status status = try_session(trials, outputs, n, out, has_sample ? digests : NULL, err);
-    free(outputs);
-    return status;
+    return try_session(trials, outputs, n, out, has_sample ? digests : NULL, err);
 }
 
 /* nd_recording.use_floats; context: struct nd_tries. */
@@ -532,7 +507,7 @@ static enum nd_status try_floats(struct nd_tries *trials, struct nd_tried *trial
  * on. */
 static enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err)
 {
-    struct nd_tried trial = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
     double begun_s = elapsed_s(trials);
     trials->do_outputs_hold = true;
     enum nd_status status = try_outputs(trials, &trial, &trials->outputs, err);
@@ -543,7 +518,6 @@ static enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struc
     *holds = status == ND_OK && trial.reason[0] == '\0';
     trials->own = trial.fell_back;
     trial.fell_back = (struct nd_fell_back){0};
-    nd_tried_deinit(&trial);
     return status;
 }
 
@@ -551,13 +525,11 @@ static enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struc
  * false where the session of the outputs alone gives others now than before: then nothing can be told. */
 static enum nd_status nd_tries_use_sample(struct nd_tries *trials, bool *is_steady, struct nd_error *err)
 {
-    struct nd_tried trial = {0};
-    struct nd_digest *digests = NULL;
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
+    ND_FREED struct nd_digest *digests = NULL;
     enum nd_status status = try_outputs(trials, &trial, &digests, err);
     *is_steady = status == ND_OK && digests != NULL && trials->outputs != NULL && is_same(trials, digests);
     trials->with_sample = *is_steady;
-    free(digests);
-    nd_tried_deinit(&trial);
     return status;
 }
 
@@ -567,7 +539,7 @@ static enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *
                                      struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
-    struct nd_digest *digests = NULL;
+    ND_FREED struct nd_digest *digests = NULL;
     size_t n = 0, n_seen = 0, n_pass = 0;
     *do_agree = true;
     for (size_t e = 0; e < capture->n_tensors; e++)
@@ -582,25 +554,22 @@ static enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *
     }
     /* Of some outputs alone it is not known which they are. */
     *do_agree = *do_agree || n != trials->n_outputs;
-    free(digests);
     return status;
 }
 
 static enum nd_status leave_out_missing(const struct nd_capture_job *capture, const struct nd_record *record,
                                         struct nd_pass_plan *plan, struct nd_error *err)
 {
-    char *output = nd_fields_text(record, "output"), *reason = nd_fields_text(record, "reason");
-    enum nd_status status = output != NULL && reason != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < capture->n_tensors; e++) {
+    ND_FREED char *output = nd_fields_text(record, "output"), *reason = nd_fields_text(record, "reason");
+    ND_TRY_MEMORY(output != NULL && reason != NULL, err);
+    for (size_t e = 0; e < capture->n_tensors; e++) {
         if (strcmp(capture->tensors[e].onnx_name, output) != 0 || plan->reasons[e] != NULL)
             continue;
         plan->pass_of_tensor[e] = SIZE_MAX;
         plan->reasons[e] = nd_strdup(reason);
-        status = plan->reasons[e] != NULL ? ND_OK : nd_fail_memory(err);
+        ND_TRY_MEMORY(plan->reasons[e] != NULL, err);
     }
-    free(output);
-    free(reason);
-    return status;
+    return ND_OK;
 }
 
 /* How many are left; 0 as well where an output of the model is among those left out. */
@@ -618,14 +587,13 @@ static size_t count_left(const struct nd_capture_job *capture, const struct nd_p
 static enum nd_status read_missing(const struct nd_capture_job *capture, const char *spool,
                                    struct nd_pass_plan *plan, struct nd_error *err)
 {
-    struct nd_spool_reader reader = {0};
+    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
     struct nd_record record;
-    enum nd_status status = nd_spool_reader_open(&reader, spool, err);
-    while (status == ND_OK && nd_spool_next(&reader, &record))
+    ND_TRY(nd_spool_reader_open(&reader, spool, err));
+    while (nd_spool_next(&reader, &record))
         if (record.kind == ND_RECORD_MISSING)
-            status = leave_out_missing(capture, &record, plan, err);
-    nd_spool_reader_close(&reader);
-    return status;
+            ND_TRY(leave_out_missing(capture, &record, plan, err));
+    return ND_OK;
 }
 
 /* Reads from the run in `folder` which tensors its session could not give, and plans a single session without
@@ -742,7 +710,7 @@ static bool has_all_outputs(const struct nd_capture_job *capture)
 static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_tries *trials,
                                       const struct nd_tried *first, bool *is_cut, struct nd_error *err)
 {
-    struct nd_pass_plan plan = {0};
+    ND_CLEANUP(nd_pass_plan_deinit) struct nd_pass_plan plan = {0};
     const struct nd_recording recording = {.model = capture->model,
                                            .tensors = capture->selected,
                                            .n_tensors = capture->n_tensors,
@@ -757,7 +725,6 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_
     *is_cut = status == ND_OK && plan.n_passes > 0;
     if (*is_cut)
         status = use_plan(capture, &plan, err);
-    nd_pass_plan_deinit(&plan);
     return status;
 }
 
@@ -799,13 +766,12 @@ static enum nd_status find_changed(const struct nd_capture_job *capture, const s
                                    const char *folder, const struct nd_agent_exit *exit, bool *is_changed,
                                    struct nd_error *err)
 {
-    struct nd_tried end = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried end = {0};
     bool do_agree = true, is_of_session;
     enum nd_status status = nd_tries_agree(trials, folder, &do_agree, err);
     if (status == ND_OK)
         status = nd_tried_read(&capture->job, folder, exit, &end, &is_of_session, err);
     *is_changed = !do_agree || strstr(end.reason, "exposing tensors changes results") != NULL;
-    nd_tried_deinit(&end);
     return status;
 }
 
@@ -852,8 +818,8 @@ static const double first_session_share = 0.25;
 static enum nd_status run_all(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                               struct nd_error *err)
 {
-    struct nd_tried first = {0};
-    struct nd_tries trials = {.capture = capture};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried first = {0};
+    ND_CLEANUP(nd_tries_deinit) struct nd_tries trials = {.capture = capture};
     bool again = false, is_of_session = false;
     bool can_be_cut = nd_device_is_npu(capture->device->kind) && !nd_capture_job_is_untouched(capture) &&
                       !capture->options->prefixes;
@@ -879,8 +845,6 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     if (status == ND_OK && again && (capture->job.n_passes > 1 || capture->n_left_out > 0))
         status = run_checked(capture, &trials, folder, exit, err);
     capture->n_tried = trials.n > 0 ? trials.n + 1 : 0;
-    nd_tried_deinit(&first);
-    nd_tries_deinit(&trials);
     return status;
 }
 

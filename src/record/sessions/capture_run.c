@@ -16,7 +16,6 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "core/text/utc.h"
-#include "devices/agent/spool/record_fields.h"
 #include "devices/agent/spool/spool.h"
 #include "devices/capture_request.h"
 #include "devices/device.h"
@@ -81,9 +80,7 @@ static bool add_runtime(struct nd_attr_list *provenance, const struct nd_device 
         is_whole = is_whole &&
                    nd_attr_list_add_text(provenance, "runtime", "htp_config_outer", options->htp_config_outer);
     for (size_t i = 0; is_whole && i < device->n_options; i++) {
-        struct nd_strbuf key = {0};
-        nd_strbuf_printf(&key, "option_%s", device->option_keys[i]);
-        char *text = nd_strbuf_take(&key);
+        char *text = nd_text("option_%s", device->option_keys[i]);
         is_whole = text != NULL && nd_attr_list_add_text(provenance, "runtime", text, device->option_values[i]);
         free(text);
     }
@@ -199,9 +196,8 @@ static enum nd_status nd_provenance_add_measured(struct nd_attr_list *provenance
                              bundles[b]->files[i].name);
     if (text.len == 0 && !text.failed)
         return ND_OK;
-    char *measured = nd_strbuf_take(&text);
+    ND_FREED char *measured = nd_strbuf_take(&text);
     bool is_whole = measured != NULL && nd_attr_list_add_text(provenance, "device", "measured", measured);
-    free(measured);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
@@ -235,9 +231,8 @@ static enum nd_status nd_provenance_add_floats(struct nd_attr_list *provenance,
             nd_strbuf_printf(&text, "%s%s", text.len > 0 ? "\n" : "", capture->tensors[e].name);
     if (text.len == 0 && !text.failed)
         return ND_OK;
-    char *names = nd_strbuf_take(&text);
+    ND_FREED char *names = nd_strbuf_take(&text);
     bool is_whole = names != NULL && nd_attr_list_add_text(provenance, "runtime", "from_floats", names);
-    free(names);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
@@ -313,15 +308,14 @@ static enum nd_status collect_provenance(const struct nd_capture_job *capture, c
 static enum nd_status count_kept(const char *path, const struct nd_capture_options *options, size_t *n_kept,
                                  struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *capture = NULL;
     *n_kept = 0;
     if (!options->resume || !options->replace || !nd_path_exists(path))
         return ND_OK;
-    enum nd_status status = nd_capture_open(path, &capture, err);
-    for (size_t p = 0; status == ND_OK && p < nd_capture_n_probes(capture); p++)
+    ND_TRY(nd_capture_open(path, &capture, err));
+    for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
         *n_kept += nd_capture_probe(capture, p)->n_samples;
-    nd_capture_close(&capture);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status assemble(const struct nd_capture_job *capture, const char *folder,
@@ -329,10 +323,10 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
                                struct nd_error *err)
 {
     const struct nd_tensor *failed = NULL;
-    struct nd_attr_list provenance = {0};
-    char *spool_path = nd_path_join(folder, "spool.nds");
-    char *stdout_path = nd_path_join(folder, "stdout.txt");
-    const struct nd_tensor **tensors = nd_calloc(capture->n_tensors, sizeof *tensors);
+    ND_CLEANUP(nd_attr_list_deinit) struct nd_attr_list provenance = {0};
+    ND_FREED char *spool_path = nd_path_join(folder, "spool.nds");
+    ND_FREED char *stdout_path = nd_path_join(folder, "stdout.txt");
+    ND_FREED const struct nd_tensor **tensors = nd_calloc(capture->n_tensors, sizeof *tensors);
     size_t n_kept = 0;
     enum nd_status status = spool_path != NULL && stdout_path != NULL && tensors != NULL
                                 ? find_failed_prefix(capture, folder, exit, &failed, err)
@@ -380,10 +374,6 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         status = nd_capture_assemble(&assembly, out, err);
     if (status == ND_OK && failed != NULL)
         nd_error_context(&out->failure, "tensor '%s'", failed->name);
-    nd_attr_list_deinit(&provenance);
-    free(tensors);
-    free(spool_path);
-    free(stdout_path);
     return status;
 }
 
@@ -396,14 +386,11 @@ static enum nd_status check_target(const char *path, bool replace, struct nd_err
         return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' is a folder", path);
     if (is_there && !replace)
         return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' exists already", path);
-    char *folder = nd_path_dir(path);
-    if (folder == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
+    ND_FREED char *folder = nd_path_dir(path);
+    ND_TRY_MEMORY(folder != NULL, err);
     if (access(folder, W_OK) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
-    free(folder);
-    return status;
+        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
+    return ND_OK;
 }
 
 static enum nd_status check_request(const struct nd_workload *workload, const char *path,
@@ -429,20 +416,16 @@ static enum nd_status check_request(const struct nd_workload *workload, const ch
 /* What its temporary folder is for: the capture by its full path. NULL: no memory, or no such folder. */
 static char *purpose_of(const char *path)
 {
-    char *dir = nd_path_dir(path);
-    char *full = dir != NULL ? realpath(dir, NULL) : NULL;
-    char *purpose = full != NULL ? nd_path_join(full, nd_path_base(path)) : NULL;
-    free(dir);
-    free(full);
-    return purpose;
+    ND_FREED char *dir = nd_path_dir(path);
+    ND_FREED char *full = dir != NULL ? realpath(dir, NULL) : NULL;
+    return full != NULL ? nd_path_join(full, nd_path_base(path)) : NULL;
 }
 
 void nd_capture_forget_run(const char *path)
 {
-    char *purpose = purpose_of(path);
+    ND_FREED char *purpose = purpose_of(path);
     if (purpose != NULL)
         nd_dir_remove_for(purpose);
-    free(purpose);
 }
 
 /* A temporary folder by its full path: the agent works in another folder than the host. One that an earlier run
@@ -608,9 +591,7 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
 {
     struct nd_capture_options own;
     nd_capture_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
     struct nd_capture_job capture = {.model = workload->model,
                                      .device = workload->device,
@@ -619,14 +600,13 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
                                      .options = options,
                                      .begun_ns = nd_clock_awake_ns()};
     struct nd_agent_exit exit = {0};
-    char *folder = NULL, *run_folder = NULL;
-    status = check_request(workload, path, options, err);
+    ND_FREED char *folder = NULL, *run_folder = NULL;
+    enum nd_status status = check_request(workload, path, options, err);
     if (status == ND_OK)
         status = make_folder(path, options->resume, &folder, err);
     if (status == ND_OK && !options->replace && access(path, F_OK) == 0) {
         /* Between the check and the folder: this run is as late as one that finds the folder taken. */
         nd_dir_remove(folder);
-        free(folder);
         return nd_fail(err, ND_E_FILE_BUSY, path, "'%s' was made by another process just now", path);
     }
     capture.folder = folder;
@@ -635,8 +615,6 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     bool is_kept = settle_folder(folder, can_go_on(workload, options, status, &exit, run_folder), status, err);
     if (status != ND_OK)
         outcome->is_partial = is_kept;
-    free(folder);
-    free(run_folder);
     return status;
 }
 

@@ -29,7 +29,7 @@ enum nd_status nd_failure_cascade_of_model(const struct nd_log_finding *findings
                                            struct nd_error *err)
 {
     size_t n_nodes = model->graph.n_nodes, n_links = list_links(&model->graph, NULL);
-    const char **names = nd_calloc(n_nodes, sizeof *names);
+    ND_FREED const char **names = nd_calloc(n_nodes, sizeof *names);
     size_t(*links)[2] = nd_calloc(n_links, sizeof *links);
     enum nd_status status = names != NULL && links != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK) {
@@ -41,7 +41,6 @@ enum nd_status nd_failure_cascade_of_model(const struct nd_log_finding *findings
         status = nd_failure_cascade_find(findings, n, &graph, out, err);
     }
     free(links);
-    free(names);
     return status;
 }
 
@@ -82,9 +81,8 @@ enum nd_status nd_findings_write(struct nd_capture_writer *writer, const struct 
     enum nd_status status = ND_OK;
     if (findings->n == 0)
         return ND_OK;
-    struct nd_capture_finding *rows = nd_calloc(ND_FINDINGS_MAX_ROWS + 1, sizeof *rows);
-    if (rows == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct nd_capture_finding *rows = nd_calloc(ND_FINDINGS_MAX_ROWS + 1, sizeof *rows);
+    ND_TRY_MEMORY(rows != NULL, err);
     for (size_t i = 0; i < findings->n && n < ND_FINDINGS_MAX_ROWS && status == ND_OK; i++) {
         if (!is_kept(findings, i, only_serious))
             continue;
@@ -105,7 +103,6 @@ enum nd_status nd_findings_write(struct nd_capture_writer *writer, const struct 
         status = nd_capture_writer_findings(writer, rows, n, err);
     for (size_t i = 0; i < n_kept; i++)
         free(rows[i].text);
-    free(rows);
     return status;
 }
 
@@ -123,12 +120,10 @@ struct cell {
 static size_t find_model_node(const struct nd_model *model, const char *log_node)
 {
     size_t n = model != NULL ? nd_model_n_nodes(model) : 0;
-    const char **names = nd_calloc(n, sizeof *names);
+    ND_FREED const char **names = nd_calloc(n, sizeof *names);
     for (size_t i = 0; names != NULL && i < n; i++)
         names[i] = nd_model_node(model, i)->name;
-    size_t found = names != NULL ? nd_failure_find_node(names, n, log_node) : SIZE_MAX;
-    free(names);
-    return found;
+    return names != NULL ? nd_failure_find_node(names, n, log_node) : SIZE_MAX;
 }
 
 /* What one line adds to what is known: nothing that another said before. */
@@ -191,36 +186,30 @@ static enum nd_status put_attr(struct nd_capture_writer *writer, const char *key
 static enum nd_status put_memory(struct nd_capture_writer *writer, const struct nd_log_finding *memory,
                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; memory != NULL && i < memory->n_amounts && status == ND_OK; i++) {
+    for (size_t i = 0; memory != NULL && i < memory->n_amounts; i++) {
         char key[32];
         snprintf(key, sizeof key, "memory_%s", memory->amounts[i].name);
-        status = put_attr(writer, key, NULL, memory->amounts[i].value, err);
+        ND_TRY(put_attr(writer, key, NULL, memory->amounts[i].value, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_cell(struct nd_capture_writer *writer, const struct cell *cell, struct nd_error *err)
 {
-    enum nd_status status = put_attr(writer, "qnn_stage", nd_log_stage_name(cell->stage), 0, err);
-    if (status == ND_OK && cell->has_code)
-        status = put_attr(writer, "raw_code", NULL, (double)cell->code, err);
-    if (status == ND_OK && cell->has_code)
-        status = put_attr(writer, "symbol", nd_log_code_symbol(cell->code), 0, err);
-    if (status == ND_OK)
-        status = put_attr(writer, "operator", cell->op, 0, err);
-    if (status == ND_OK)
-        status = put_attr(writer, "log_node", cell->log_node, 0, err);
-    if (status == ND_OK)
-        status = put_attr(writer, "node", cell->model_node, 0, err);
-    if (status == ND_OK && cell->cascade.n > 0) {
-        status = put_attr(writer, "n_roots", NULL, (double)cell->cascade.n_roots, err);
-        if (status == ND_OK)
-            status = put_attr(writer, "n_followers", NULL, (double)cell->cascade.n_followers, err);
-        if (status == ND_OK)
-            status = put_attr(writer, "n_unplaced", NULL, (double)cell->cascade.n_unplaced, err);
+    ND_TRY(put_attr(writer, "qnn_stage", nd_log_stage_name(cell->stage), 0, err));
+    if (cell->has_code)
+        ND_TRY(put_attr(writer, "raw_code", NULL, (double)cell->code, err));
+    if (cell->has_code)
+        ND_TRY(put_attr(writer, "symbol", nd_log_code_symbol(cell->code), 0, err));
+    ND_TRY(put_attr(writer, "operator", cell->op, 0, err));
+    ND_TRY(put_attr(writer, "log_node", cell->log_node, 0, err));
+    ND_TRY(put_attr(writer, "node", cell->model_node, 0, err));
+    if (cell->cascade.n > 0) {
+        ND_TRY(put_attr(writer, "n_roots", NULL, (double)cell->cascade.n_roots, err));
+        ND_TRY(put_attr(writer, "n_followers", NULL, (double)cell->cascade.n_followers, err));
+        ND_TRY(put_attr(writer, "n_unplaced", NULL, (double)cell->cascade.n_unplaced, err));
     }
-    return status == ND_OK ? put_memory(writer, cell->memory, err) : status;
+    return put_memory(writer, cell->memory, err);
 }
 
 /* What the message of the provider lacks: which operator it was. */
@@ -248,7 +237,7 @@ enum nd_status nd_failure_write(struct nd_capture_writer *writer, const struct n
                                 const struct nd_model *model, struct nd_error *failure, struct nd_error *err)
 {
     struct cell cell = {.op = "", .log_node = "", .model_node = ""};
-    struct nd_log_findings said = {0};
+    ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings said = {0};
     struct nd_log_summary summary;
     const struct nd_log_options options = {
         .struct_size = sizeof options, .name = "message", .visit = nd_log_findings_add, .context = &said};
@@ -267,6 +256,5 @@ enum nd_status nd_failure_write(struct nd_capture_writer *writer, const struct n
     if (status == ND_OK)
         say(&cell, failure);
     nd_failure_cascade_deinit(&cell.cascade);
-    nd_log_findings_deinit(&said);
     return status;
 }

@@ -136,26 +136,21 @@ static void hash_tensors(const struct nd_model *model, const struct nd_model_lay
 static enum nd_status nd_tensor_kinds(const struct nd_model *model, size_t **kinds, struct nd_error *err)
 {
     size_t n = nd_model_n_tensors(model);
-    const struct nd_model_layer **maker = nd_calloc(n, sizeof *maker);
-    uint64_t *hashes = nd_calloc(n, sizeof *hashes);
-    size_t *out = nd_calloc(n, sizeof *out);
-    enum nd_status status = maker != NULL && hashes != NULL && out != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK) {
-        for (size_t u = 0; u < nd_model_n_layers(model); u++)
-            maker[nd_model_layer(model, u)->tensor] = nd_model_layer(model, u);
-        hash_tensors(model, maker, hashes);
-        for (size_t e = 0; e < n; e++) {
-            out[e] = 0;
-            while (hashes[out[e]] != hashes[e])
-                out[e]++;
-        }
-        *kinds = out;
-        out = NULL;
+    ND_FREED const struct nd_model_layer **maker = nd_calloc(n, sizeof *maker);
+    ND_FREED uint64_t *hashes = nd_calloc(n, sizeof *hashes);
+    ND_FREED size_t *out = nd_calloc(n, sizeof *out);
+    ND_TRY_MEMORY(maker != NULL && hashes != NULL && out != NULL, err);
+    for (size_t u = 0; u < nd_model_n_layers(model); u++)
+        maker[nd_model_layer(model, u)->tensor] = nd_model_layer(model, u);
+    hash_tensors(model, maker, hashes);
+    for (size_t e = 0; e < n; e++) {
+        out[e] = 0;
+        while (hashes[out[e]] != hashes[e])
+            out[e]++;
     }
-    free(maker);
-    free(hashes);
-    free(out);
-    return status;
+    *kinds = out;
+    out = NULL;
+    return ND_OK;
 }
 
 static void mark_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fell_back *fell_back,
@@ -338,7 +333,7 @@ static enum nd_status nd_planner_give_up(struct nd_planner *p, size_t at, const 
 static enum nd_status try_apart(struct nd_planner *p, const struct nd_pass_candidate *x, bool alone_too,
                                 bool *is_taken, struct nd_error *err)
 {
-    struct nd_tried alone = {0}, beside = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried alone = {0}, beside = {0};
     enum nd_status status = alone_too ? nd_planner_try_beside(p, x, 1, &alone, err) : ND_OK;
     if (status == ND_OK && !alone.holds && nd_planner_has_outputs(p) && !p->fails_beside[x->at]) {
         nd_planner_show_outputs(p, true);
@@ -350,8 +345,6 @@ static enum nd_status try_apart(struct nd_planner *p, const struct nd_pass_candi
     *is_taken = status == ND_OK && (alone.holds || beside.holds);
     if (*is_taken)
         nd_planner_accept(p, x, 1);
-    nd_tried_deinit(&alone);
-    nd_tried_deinit(&beside);
     return status;
 }
 
@@ -402,7 +395,7 @@ static bool is_presumed(const struct nd_planner *p, const struct nd_pass_candida
 static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_pass_candidate *x, size_t n,
                                       const struct nd_tried *known, struct nd_error *err)
 {
-    struct nd_tried own = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried own = {0};
     enum nd_status status = ND_OK;
     if (n == 0 || p->is_closed)
         return ND_OK;
@@ -422,7 +415,6 @@ static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_pass_candi
         if (status == ND_OK)
             status = nd_planner_grow(p, x + k, n - k, p->n_members - before == k ? known : NULL, err);
     }
-    nd_tried_deinit(&own);
     return status;
 }
 
@@ -432,9 +424,7 @@ void nd_pass_plan_deinit(struct nd_pass_plan *plan)
         free(plan->reasons[i]);
     for (size_t p = 0; plan->passes != NULL && p < plan->n_passes; p++)
         free(plan->passes[p].checks);
-    free(plan->reasons);
-    free(plan->passes);
-    free(plan->pass_of_tensor);
+    ND_FREE_ALL(plan->reasons, plan->passes, plan->pass_of_tensor);
     *plan = (struct nd_pass_plan){0};
 }
 
@@ -486,17 +476,16 @@ static void show_sources(struct nd_planner *p, const struct nd_pass_candidate *x
  * and perhaps several passes. */
 static enum nd_status take_all_cut(struct nd_planner *p, struct nd_error *err)
 {
-    struct nd_tried trial = {0};
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried trial = {0};
     begin_pass(p, false);
     size_t n = list_candidates(p);
     show_sources(p, p->candidates, n);
-    enum nd_status status = nd_planner_try_beside(p, p->candidates, n, &trial, err);
-    if (status == ND_OK && trial.holds) {
+    ND_TRY(nd_planner_try_beside(p, p->candidates, n, &trial, err));
+    if (trial.holds) {
         nd_planner_accept(p, p->candidates, n);
         p->with_sources = true;
     }
-    nd_tried_deinit(&trial);
-    return status;
+    return ND_OK;
 }
 
 /* All that is left in one pass: beside the outputs, or else cut. Where neither holds, it has no members, and
@@ -563,8 +552,7 @@ static enum nd_status end_pass(struct nd_planner *p, struct nd_error *err)
 {
     struct nd_pass_plan *plan = p->plan;
     struct nd_planned_pass *grown = realloc(plan->passes, (plan->n_passes + 1) * sizeof *grown);
-    if (grown == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(grown != NULL, err);
     plan->passes = grown;
     struct nd_planned_pass *pass = &plan->passes[plan->n_passes];
     *pass = (struct nd_planned_pass){0};
@@ -625,8 +613,7 @@ static enum nd_status grow_in_parts(struct nd_planner *p, const struct nd_tried 
 
 static enum nd_status grow_first(struct nd_planner *p, struct nd_error *err)
 {
-    struct nd_tried own = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried own = {0};
     begin_pass(p, false);
     for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_tensors; i++)
         if (nd_planner_tensor(p, i)->is_model_output)
@@ -634,11 +621,10 @@ static enum nd_status grow_first(struct nd_planner *p, struct nd_error *err)
     p->n_seeds = p->n_members;
     size_t n = list_candidates(p);
     if (p->of->first == NULL && n > 0)
-        status = nd_planner_try_beside(p, p->candidates, n, &own, err);
-    if (status == ND_OK && n > 0)
-        status = grow_in_parts(p, p->of->first != NULL ? p->of->first : &own, err);
-    nd_tried_deinit(&own);
-    return status;
+        ND_TRY(nd_planner_try_beside(p, p->candidates, n, &own, err));
+    if (n > 0)
+        ND_TRY(grow_in_parts(p, p->of->first != NULL ? p->of->first : &own, err));
+    return ND_OK;
 }
 
 static enum nd_status make_passes(struct nd_planner *p, struct nd_error *err)
@@ -688,15 +674,8 @@ enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pa
         plan.pass_of_tensor[i] = SIZE_MAX;
     if (status == ND_OK)
         status = make_passes(&p, err);
-    free(p.kinds);
-    free(p.candidates);
-    free(p.is_shown);
-    free(p.is_member);
-    free(p.n_accepted);
-    free(p.n_rejected);
-    free(p.is_near);
-    free(p.fails_beside);
-    free(p.scratch);
+    ND_FREE_ALL(p.kinds, p.candidates, p.is_shown, p.is_member, p.n_accepted, p.n_rejected, p.is_near,
+                p.fails_beside, p.scratch);
     if (status == ND_OK)
         *out = plan;
     else

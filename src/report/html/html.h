@@ -91,6 +91,10 @@ void nd_html_text(struct nd_page *page, const char *text);
 /* A name: the same, kept apart from the direction of the text around it, and in a typeface of its own. */
 void nd_html_name(struct nd_page *page, const char *name);
 
+/* HTML with texts (const char *) in the places of '$t', as nd_html_text writes them, and names in those of
+ * '$n': `nd_html_fill(page, "<li>$n: $t</li>", device, reason)`. */
+void nd_html_fill(struct nd_page *page, const char *html, ...);
+
 /* Begins a view: <section> with its heading. id: "tensors". */
 void nd_html_section(struct nd_page *page, const struct nd_page_part *part, const char *id, const char *title);
 void nd_html_section_end(struct nd_page *page);

@@ -1,7 +1,6 @@
 /* The inputs of changed samples as pictures, where they look like some: 8-bit PNG, small enough to be in a
  * page. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -78,9 +77,8 @@ static void put_png(struct nd_strbuf *out, const unsigned char *rows, size_t hei
     unsigned char header[13] = {[8] = 8, [9] = n_channels == 3 ? 2 : 0};
     uLong n = (uLong)(height * (1 + width * n_channels));
     uLongf n_packed = compressBound(n);
-    unsigned char *packed = nd_calloc(n_packed, 1);
+    ND_FREED unsigned char *packed = nd_calloc(n_packed, 1);
     if (packed == NULL || compress2(packed, &n_packed, rows, n, Z_BEST_COMPRESSION) != Z_OK) {
-        free(packed);
         out->failed = true;
         return;
     }
@@ -90,7 +88,6 @@ static void put_png(struct nd_strbuf *out, const unsigned char *rows, size_t hei
     put_chunk(out, "IHDR", header, sizeof header);
     put_chunk(out, "IDAT", packed, n_packed);
     put_chunk(out, "IEND", NULL, 0);
-    free(packed);
 }
 
 /* ---- a picture ---- */
@@ -107,7 +104,7 @@ static void draw(const struct raster *raster, const double *values, size_t n, st
         low = isfinite(values[i]) && values[i] < low ? values[i] : low;
         high = isfinite(values[i]) && values[i] > high ? values[i] : high;
     }
-    unsigned char *rows = nd_calloc(height, 1 + width * raster->n_channels);
+    ND_FREED unsigned char *rows = nd_calloc(height, 1 + width * raster->n_channels);
     if (rows == NULL) {
         png->failed = true;
         return;
@@ -123,7 +120,6 @@ static void draw(const struct raster *raster, const double *values, size_t n, st
             }
     }
     put_png(png, rows, height, width, raster->n_channels);
-    free(rows);
 }
 
 /* ---- all of them ---- */
@@ -143,43 +139,34 @@ static enum nd_status read_values(const struct album *album, size_t sample, doub
                                   struct nd_error *err)
 {
     const struct nd_layout *layout = &album->layout;
-    unsigned char *bytes = nd_calloc(1, layout->sample_bytes + 64);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_capture_read_inputs(&(struct nd_probe_values){album->capture, album->probe, 0},
-                                                   sample, 1, bytes, err);
-    for (size_t at = 0; status == ND_OK && at < layout->n_elems; at += ND_BLOCK) {
+    ND_FREED unsigned char *bytes = nd_calloc(1, layout->sample_bytes + 64);
+    ND_TRY_MEMORY(bytes != NULL, err);
+    ND_TRY(nd_capture_read_inputs(&(struct nd_probe_values){album->capture, album->probe, 0}, sample, 1, bytes,
+                                  err));
+    for (size_t at = 0; at < layout->n_elems; at += ND_BLOCK) {
         double x[ND_BLOCK];
         size_t n = layout->n_elems - at < ND_BLOCK ? layout->n_elems - at : ND_BLOCK;
         nd_layout_load(layout, album->kernels, bytes + at * layout->elem_bytes, at, n, x);
         memcpy(values + at, x, n * sizeof x[0]);
     }
-    free(bytes);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_image(struct album *album, size_t sample, struct nd_error *err)
 {
-    struct nd_strbuf png = {0};
-    double *values = nd_calloc(album->layout.n_elems, sizeof *values);
-    enum nd_status status = values != NULL ? read_values(album, sample, values, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        draw(&album->raster, values, album->layout.n_elems, &png);
-    char *text = status == ND_OK && !png.failed ? nd_base64(png.text, png.len) : NULL;
-    if (status == ND_OK && text == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK) {
-        album->n_bytes += png.len;
-        nd_json_open_line(album->json, NULL, '{');
-        nd_json_text(album->json, ND_KEY_PROBE, nd_capture_probe(album->capture, album->probe)->name);
-        nd_json_count(album->json, ND_KEY_SAMPLE, sample);
-        nd_json_text(album->json, ND_KEY_PNG, text);
-        nd_json_close(album->json, '}');
-    }
-    free(text);
-    free(values);
-    nd_strbuf_deinit(&png);
-    return status;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf png = {0};
+    ND_FREED double *values = nd_calloc(album->layout.n_elems, sizeof *values);
+    ND_TRY(values != NULL ? read_values(album, sample, values, err) : nd_fail_memory(err));
+    draw(&album->raster, values, album->layout.n_elems, &png);
+    ND_FREED char *text = !png.failed ? nd_base64(png.text, png.len) : NULL;
+    ND_TRY_MEMORY(text != NULL, err);
+    album->n_bytes += png.len;
+    nd_json_open_line(album->json, NULL, '{');
+    nd_json_text(album->json, ND_KEY_PROBE, nd_capture_probe(album->capture, album->probe)->name);
+    nd_json_count(album->json, ND_KEY_SAMPLE, sample);
+    nd_json_text(album->json, ND_KEY_PNG, text);
+    nd_json_close(album->json, '}');
+    return ND_OK;
 }
 
 /* The pictures of one row's changed samples, from the reference's capture. */
@@ -194,13 +181,12 @@ static enum nd_status put_row(struct album *album, const struct nd_comparison *c
                                     .dtype = about->inputs[0].dtype,
                                     .shape = about->inputs[0].shape,
                                     .quant = {.axis = -1}};
-    enum nd_status status = ND_OK;
     if (!find_raster(&input.shape, &album->raster) || nd_layout_make(&input, &album->layout, NULL) != ND_OK)
         return ND_OK;
-    for (size_t i = 0; status == ND_OK && i < row->n_changed_kept && album->n_bytes < MAX_ALL_BYTES; i++)
+    for (size_t i = 0; i < row->n_changed_kept && album->n_bytes < MAX_ALL_BYTES; i++)
         if (row->changed[i].sample < about->n_samples_expected)
-            status = put_image(album, row->changed[i].sample, err);
-    return status;
+            ND_TRY(put_image(album, row->changed[i].sample, err));
+    return ND_OK;
 }
 
 enum nd_status nd_report_images_json(const struct nd_comparison *comparison,

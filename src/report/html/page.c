@@ -104,20 +104,18 @@ static void put_digest(struct nd_strbuf *out, const struct nd_asset *asset)
         char pair[3] = {hex[2 * i], hex[2 * i + 1], '\0'};
         bytes[i] = (unsigned char)strtoul(pair, NULL, 16);
     }
-    char *text = nd_base64(bytes, sizeof bytes);
+    ND_FREED char *text = nd_base64(bytes, sizeof bytes);
     if (text == NULL)
         out->failed = true;
     else
         nd_strbuf_printf(out, " 'sha256-%s'", text);
-    free(text);
 }
 
 static void put_policy(struct nd_strbuf *out, const struct whole_page *whole)
 {
     static const char *const elements[] = {"script", "style"};
-    nd_strbuf_puts(out,
-                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
-                   "base-uri 'none'; form-action 'none'");
+    nd_strbuf_puts(out, "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src "
+                        "data:; base-uri 'none'; form-action 'none'");
     for (size_t e = 0; e < 2; e++) {
         nd_strbuf_printf(out, "; %s-src", elements[e]);
         for (size_t i = 0; i < whole->n_texts; i++)
@@ -158,10 +156,10 @@ static void put_head(struct nd_page *page, const struct whole_page *whole)
 {
     nd_html_puts(page, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     put_policy(page->out, whole);
-    nd_html_puts(page, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
-    nd_html_text(page, whole->title);
-    nd_html_puts(page, " - npudiff report</title>\n");
+    nd_html_fill(page,
+                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta "
+                 "name=\"color-scheme\" content=\"light dark\">\n<title>$t - npudiff report</title>\n",
+                 whole->title);
     put_all_inline(page->out, whole, "style");
     nd_html_puts(page, "</head>\n<body>\n");
 }
@@ -169,9 +167,9 @@ static void put_head(struct nd_page *page, const struct whole_page *whole)
 static void put_header(struct nd_page *page, const struct whole_page *whole)
 {
     char now[32];
-    nd_html_puts(page,
-                 "<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n<header class=\"top\">\n<div><h1>");
-    nd_html_name(page, whole->title);
+    nd_html_fill(page,
+                 "<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n<header class=\"top\">\n<div><h1>$n",
+                 whole->title);
     nd_html_printf(page, "</h1>\n<p class=\"made\">npudiff report &middot; npudiff %s", nd_version());
     if (nd_utc_now("%Y-%m-%d %H:%M UTC", now, sizeof now))
         nd_html_printf(page, " &middot; %s", now);
@@ -181,8 +179,7 @@ static void put_header(struct nd_page *page, const struct whole_page *whole)
         const struct nd_page_part *part = &whole->parts[p];
         if (whole->n_parts > 1 && has_views(part, whole->n_parts)) {
             nd_html_printf(page, "<li><a href=\"#%stensors\">", part->prefix);
-            nd_html_name(page, part->name);
-            nd_html_puts(page, "</a></li>\n");
+            nd_html_fill(page, "$n</a></li>\n", part->name);
         }
         for (size_t v = 0; whole->n_parts == 1 && v < N_VIEWS; v++)
             nd_html_printf(page, "<li><a href=\"#%s%s\">%s</a></li>\n", part->prefix, views[v].id,
@@ -216,9 +213,8 @@ static enum nd_status put_together(const struct whole_page *whole, char **out, s
     put_header(&page, whole);
     nd_html_puts(&page, "<main>\n");
     nd_html_puts(&page, whole->views);
-    nd_html_puts(&page,
-                 "</main>\n<footer><p>This file is complete: it loads nothing and sends nothing. What each "
-                 "number means: docs/guides/report.md of npudiff.</p></footer>\n");
+    nd_html_puts(&page, "</main>\n<footer><p>This file is complete: it loads nothing and sends nothing. What "
+                        "each number means: docs/guides/report.md of npudiff.</p></footer>\n");
     put_data(&buf, whole->data);
     put_all_inline(&buf, whole, "script");
     nd_html_puts(&page, "</body>\n</html>\n");
@@ -259,7 +255,7 @@ static enum nd_status make(const struct nd_page_part *parts, size_t n_parts, con
     struct nd_strbuf html = {0}, json = {0};
     struct nd_page page = {.out = &html, .data = {.out = &json}};
     write_views(&page, parts, n_parts);
-    char *views_text = nd_strbuf_take(&html), *data_text = nd_strbuf_take(&json);
+    ND_FREED char *views_text = nd_strbuf_take(&html), *data_text = nd_strbuf_take(&json);
     struct whole_page whole = {
         .parts = parts, .n_parts = n_parts, .title = title, .views = views_text, .data = data_text};
     add_text(&whole, "style", asset_style());
@@ -270,11 +266,7 @@ static enum nd_status make(const struct nd_page_part *parts, size_t n_parts, con
     if (page.has_graph)
         add_text(&whole, "script", asset_graph());
     add_text(&whole, "script", asset_script());
-    enum nd_status status =
-        views_text != NULL && data_text != NULL ? put_together(&whole, out, err) : nd_fail_memory(err);
-    free(views_text);
-    free(data_text);
-    return status;
+    return views_text != NULL && data_text != NULL ? put_together(&whole, out, err) : nd_fail_memory(err);
 }
 
 /* ---- documents ---- */
@@ -297,12 +289,11 @@ static enum nd_status sort_document(struct nd_page_part *parts, size_t *n_parts,
 {
     enum nd_page_document kind = kind_of(tree);
     if (kind == ND_PAGE_N_DOCUMENTS)
-        return nd_fail(
-            err, ND_E_REPORT_DOCUMENT, document->name,
-            "'%s' is no result that a report can be made of: it can be made of what compare, explain, "
-            "placement, latency, golden check, golden diff, golden history, qualify, align and promote print "
-            "with --json",
-            document->name);
+        return nd_fail(err, ND_E_REPORT_DOCUMENT, document->name,
+                       "'%s' is no result that a report can be made of: it can be made of what compare, "
+                       "explain, placement, latency, golden check, golden diff, golden history, qualify, align "
+                       "and promote print with --json",
+                       document->name);
     struct nd_page_part *part = part_of(parts, n_parts, document->model != NULL ? document->model : "");
     if (part == NULL)
         return nd_fail(err, ND_E_REPORT_DOCUMENT, document->name, "more than %d models in one report",
@@ -335,9 +326,8 @@ enum nd_status nd_report_page(const struct nd_report_document *documents, size_t
     struct nd_page_part parts[MAX_PARTS] = {0};
     size_t n_parts = 0;
     enum nd_status status = ND_OK;
-    json_t **trees = nd_calloc(n + 1, sizeof *trees);
-    if (trees == NULL)
-        return nd_fail_memory(err);
+    ND_FREED json_t **trees = nd_calloc(n + 1, sizeof *trees);
+    ND_TRY_MEMORY(trees != NULL, err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         json_error_t where;
         trees[i] = json_loads(documents[i].json, 0, &where);
@@ -358,6 +348,5 @@ enum nd_status nd_report_page(const struct nd_report_document *documents, size_t
         deinit_part(&parts[p]);
     for (size_t i = 0; i < n; i++)
         json_decref(trees[i]);
-    free(trees);
     return status;
 }

@@ -116,16 +116,14 @@ enum nd_status nd_page_find_groups(struct nd_page_part *part, struct nd_error *e
     const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_DEVICES);
     size_t n = json_array_size(devices);
     part->groups = nd_calloc(n + 1, sizeof *part->groups);
-    if (part->groups == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(part->groups != NULL, err);
     for (size_t d = 0; d < n; d++) {
         if (!is_leader(devices, d))
             continue;
         struct nd_page_group *group = &part->groups[part->n_groups];
         group->device = d;
         group->label = group_label(devices, d, &group->n_devices);
-        if (group->label == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(group->label != NULL, err);
         part->n_groups++;
     }
     return ND_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/text/print.h"
 #include "npudiff/core/parse.h"
 #include "report/html/html.h"
@@ -50,7 +51,7 @@ static const char *escape_of(char c)
 
 void nd_html_text(struct nd_page *page, const char *text)
 {
-    char *shown = nd_shown_text(text);
+    ND_FREED char *shown = nd_shown_text(text);
     if (shown == NULL) {
         page->out->failed = true;
         return;
@@ -65,14 +66,23 @@ void nd_html_text(struct nd_page *page, const char *text)
         start = c + 1;
     }
     nd_strbuf_puts(page->out, start);
-    free(shown);
 }
 
 void nd_html_name(struct nd_page *page, const char *name)
 {
-    nd_html_puts(page, "<bdi class=\"name\">");
-    nd_html_text(page, name);
-    nd_html_puts(page, "</bdi>");
+    nd_html_fill(page, "<bdi class=\"name\">$t</bdi>", name);
+}
+
+void nd_html_fill(struct nd_page *page, const char *html, ...)
+{
+    va_list args;
+    va_start(args, html);
+    for (const char *place; (place = strchr(html, '$')) != NULL; html = place + 2) {
+        nd_strbuf_append(page->out, html, (size_t)(place - html));
+        (place[1] == 'n' ? nd_html_name : nd_html_text)(page, va_arg(args, const char *));
+    }
+    va_end(args);
+    nd_html_puts(page, html);
 }
 
 /* ---- commands ---- */
@@ -84,9 +94,7 @@ void nd_html_section(struct nd_page *page, const struct nd_page_part *part, cons
     nd_html_printf(page, "<section id=\"%s%s\" aria-labelledby=\"%s%s-title\">\n<h2 id=\"%s%s-title\">%s",
                    part->prefix, id, part->prefix, id, part->prefix, id, title);
     if (part->name[0] != '\0') {
-        nd_html_puts(page, " <span class=\"of\">");
-        nd_html_name(page, part->name);
-        nd_html_puts(page, "</span>");
+        nd_html_fill(page, " <span class=\"of\">$n</span>", part->name);
     }
     nd_html_puts(page, "</h2>\n");
 }
@@ -174,9 +182,7 @@ const char *nd_html_real(double value, char buf[ND_HTML_TEXT_BYTES])
 
 void nd_html_cell(struct nd_page *page, const char *text)
 {
-    nd_html_puts(page, "<td>");
-    nd_html_text(page, text);
-    nd_html_puts(page, "</td>");
+    nd_html_fill(page, "<td>$t</td>", text);
 }
 
 void nd_html_cell_number(struct nd_page *page, const char *text, double value)
@@ -185,9 +191,7 @@ void nd_html_cell_number(struct nd_page *page, const char *text, double value)
     nd_html_puts(page, "<td class=\"n\"");
     if (isfinite(value))
         nd_html_printf(page, " data-v=\"%s\"", nd_format_double(value, buf));
-    nd_html_puts(page, ">");
-    nd_html_text(page, text);
-    nd_html_puts(page, "</td>");
+    nd_html_fill(page, ">$t</td>", text);
 }
 
 /* ---- verdicts ---- */
@@ -195,8 +199,7 @@ void nd_html_cell_number(struct nd_page *page, const char *text, double value)
 void nd_html_badge(struct nd_page *page, const char *state, const char *word)
 {
     nd_html_printf(page, "<span class=\"badge %s\">", state);
-    nd_html_text(page, word);
-    nd_html_puts(page, "</span>");
+    nd_html_fill(page, "$t</span>", word);
 }
 
 const char *nd_html_state(const char *verdict)

@@ -1,7 +1,6 @@
 /* The error budget: what the quantisation makes of the mean squared error, what the chip makes of it, and what
  * they make together. Bars are drawn here, so that they are there on paper and without scripts. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,9 +46,7 @@ static void put_quantised_layer(struct nd_page *page, const json_t *layer)
 {
     char buf[ND_HTML_TEXT_BYTES];
     double share = nd_doc_number(layer, ND_KEY_EFFECT_SHARE);
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
-    nd_html_puts(page, "</th>");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(layer, ND_KEY_NAME));
     nd_html_cell(page, nd_doc_text(layer, ND_KEY_OP_TYPE));
     nd_html_cell_number(page, nd_html_percent(share, buf), share);
     put_decibel(page, layer, ND_KEY_EFFECT_DB);
@@ -75,11 +72,10 @@ static void put_quantisation(struct nd_page *page, const struct nd_page_part *pa
                    " dB at the outputs (signal over error, against the float model; samples: %.0f).</p>\n",
                    nd_doc_number(found, ND_KEY_OUTPUT_EFFECT_SAMPLES));
     nd_html_scroll(page, "Quantisation by layer", true);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Layers whose quantisation matters most at the outputs. "
-                 "Gains were computed with the change made, not estimated.</caption>");
-    nd_html_heads(page, "Layer|Operator|#Share of the effects|#Alone at the outputs, dB|#The tensor itself, dB|"
-                        "Why|What would help");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Layers whose quantisation matters most at the "
+                       "outputs. Gains were computed with the change made, not estimated.</caption>");
+    nd_html_heads(page, "Layer|Operator|#Share of the effects|#Alone at the outputs, dB|#The tensor itself, "
+                        "dB|Why|What would help");
     json_array_foreach(ranked, i, name)
     {
         const json_t *layer =
@@ -146,8 +142,7 @@ static void put_share(struct nd_page *page, const json_t *mean_square)
     const json_t *interval = nd_doc_get(mean_square, ND_KEY_OWN_SHARE_INTERVAL);
     double share = nd_doc_number(mean_square, ND_KEY_OWN_SHARE);
     double low = nd_doc_value(json_array_get(interval, 0)), high = nd_doc_value(json_array_get(interval, 1));
-    nd_html_puts(page, "<td class=\"n\">");
-    nd_html_text(page, nd_html_percent(share, a));
+    nd_html_fill(page, "<td class=\"n\">$t", nd_html_percent(share, a));
     if (isfinite(low) && isfinite(high))
         nd_html_printf(page, " <small>%s to %s</small>", nd_html_percent(low, b), nd_html_percent(high, c));
     nd_html_puts(page, "</td>");
@@ -184,9 +179,7 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     char buf[ND_HTML_TEXT_BYTES];
     const json_t *mean_square = nd_doc_get(device, ND_KEY_MEAN_SQUARE);
     struct budget b = budget_of(mean_square);
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, nd_page_device_label(part, device));
-    nd_html_puts(page, "</th>");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_page_device_label(part, device));
     if (!is_known(&b)) {
         nd_html_puts(page, "<td colspan=\"6\">not known: the outputs have no values</td></tr>\n");
         return;
@@ -212,9 +205,7 @@ static void put_layer(struct nd_page *page, const json_t *layer)
 {
     char buf[ND_HTML_TEXT_BYTES];
     struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
-    nd_html_puts(page, "</th><td class=\"bars\">");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td class=\"bars\">", nd_doc_text(layer, ND_KEY_NAME));
     put_bar(page, &b);
     nd_html_puts(page, "</td>");
     nd_html_cell_number(page, nd_html_real(b.quantisation, buf), b.quantisation);
@@ -227,7 +218,7 @@ static void put_layer(struct nd_page *page, const json_t *layer)
 static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
 {
     size_t n = json_array_size(layers), n_put = 0;
-    double *scores = nd_calloc(n + 1, sizeof *scores);
+    ND_FREED double *scores = nd_calloc(n + 1, sizeof *scores);
     if (scores == NULL) {
         page->out->failed = true;
         return;
@@ -242,19 +233,15 @@ static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
         put_layer(page, json_array_get(layers, i));
         n_put++;
     }
-    free(scores);
 }
 
 static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t most)
 {
     const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS);
-    nd_html_puts(page, "<details><summary>Layers of ");
-    nd_html_name(page, nd_page_device_label(part, device));
-    nd_html_puts(page, "</summary>");
+    nd_html_fill(page, "<details><summary>Layers of $n</summary>", nd_page_device_label(part, device));
     nd_html_scroll(page, "Budget of the layers", true);
-    nd_html_puts(
-        page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against the float "
-              "model, in LSB&sup2;");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against "
+                       "the float model, in LSB&sup2;");
     if (json_array_size(layers) > most)
         nd_html_printf(page, ": the %zu layers of %zu with the largest error", most, json_array_size(layers));
     nd_html_puts(page, "</caption>");
@@ -292,11 +279,11 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
     }
     put_legend(page);
     nd_html_scroll(page, "Error budget", false);
-    nd_html_printf(page,
-                   "<table><caption>Mean squared error of the model's outputs against the float model, in "
-                   "LSB&sup2;, with 95 %% intervals over samples; samples examined: %.0f. Identical devices "
-                   "share a row.</caption>",
-                   nd_doc_number(explanation, ND_KEY_SAMPLES));
+    nd_html_printf(
+        page,
+        "<table><caption>Mean squared error of the model's outputs against the float model, in LSB&sup2;, with "
+        "95 %% intervals over samples; samples examined: %.0f. Identical devices share a row.</caption>",
+        nd_doc_number(explanation, ND_KEY_SAMPLES));
     nd_html_heads(page, "Device|Shares|#The chip's share|#Error|#Quantisation|#Chip|#Interaction");
     json_array_foreach(devices, d, device)
     {

@@ -1,5 +1,4 @@
 /* A campaign: whether it may ship, the matrix of models and devices, and every gate that is not passed. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,8 +54,7 @@ static void put_reason(struct nd_page *page, const json_t *campaign, const json_
     const char *message = nd_doc_text(one, ND_KEY_MESSAGE);
     nd_html_text(page, gate_text(campaign, one));
     if (message[0] != '\0') {
-        nd_html_puts(page, ": ");
-        nd_html_text(page, message);
+        nd_html_fill(page, ": $t", message);
     }
 }
 
@@ -69,9 +67,7 @@ static void put_cell(struct nd_page *page, const json_t *campaign, const char *m
     nd_html_puts(page, "<td>");
     if (failure[0] != '\0') {
         nd_html_badge(page, "fail", "failed");
-        nd_html_puts(page, "<br><small>");
-        nd_html_text(page, failure);
-        nd_html_puts(page, "</small>");
+        nd_html_fill(page, "<br><small>$t</small>", failure);
     } else if (tally.n == 0) {
         nd_html_badge(page, "unknown", "no gate");
     } else if (tally.n_failed == 0 && tally.n_unknown == 0) {
@@ -97,17 +93,13 @@ static void put_matrix(struct nd_page *page, const json_t *campaign)
                        "scope=\"col\">Model</th>");
     json_array_foreach(heads, d, device)
     {
-        nd_html_puts(page, "<th scope=\"col\">");
-        nd_html_name(page, nd_doc_text(device, ND_KEY_DEVICE));
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_text(device, ND_KEY_DEVICE));
     }
     nd_html_puts(page, "</tr></thead>\n<tbody>\n");
     json_array_foreach(models, m, model)
     {
         const char *name = nd_doc_text(model, ND_KEY_NAME);
-        nd_html_puts(page, "<tr><th scope=\"row\">");
-        nd_html_name(page, name);
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", name);
         json_array_foreach(heads, d, device) put_cell(
             page, campaign, name,
             nd_doc_find(nd_doc_get(model, ND_KEY_DEVICES), ND_KEY_DEVICE, nd_doc_text(device, ND_KEY_DEVICE)));
@@ -131,11 +123,7 @@ static void put_reasons(struct nd_page *page, const json_t *campaign)
                 continue;
             nd_html_puts(page, "<li>");
             nd_html_badge(page, pass == 0 ? "fail" : "unknown", verdict);
-            nd_html_puts(page, " ");
-            nd_html_name(page, nd_doc_text(one, ND_KEY_MODEL));
-            nd_html_puts(page, " on ");
-            nd_html_name(page, nd_doc_text(one, ND_KEY_DEVICE));
-            nd_html_puts(page, ": ");
+            nd_html_fill(page, " $n on $n: ", nd_doc_text(one, ND_KEY_MODEL), nd_doc_text(one, ND_KEY_DEVICE));
             put_reason(page, campaign, one);
             nd_html_puts(page, "</li>\n");
         }
@@ -150,11 +138,8 @@ static void put_pair(struct nd_page *page, const json_t *model, const json_t *de
     const json_t *interval = nd_doc_get(pair, ND_KEY_INTERVAL);
     double before = nd_doc_number(pair, ND_KEY_RIGHT_BEFORE), after = nd_doc_number(pair, ND_KEY_RIGHT_AFTER);
     double n = nd_doc_number(pair, ND_KEY_SAMPLES), p = nd_doc_number(pair, ND_KEY_P_VALUE);
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, nd_doc_text(model, ND_KEY_NAME));
-    nd_html_puts(page, "</th><td>");
-    nd_html_name(page, nd_doc_text(device, ND_KEY_DEVICE));
-    nd_html_puts(page, "</td>");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td>", nd_doc_text(model, ND_KEY_NAME),
+                 nd_doc_text(device, ND_KEY_DEVICE));
     nd_html_cell(page, nd_doc_text(pair, ND_KEY_REFERENCE));
     nd_html_cell_number(page, nd_html_count(n, a), n);
     nd_html_cell_number(page, nd_html_percent(before / n, a), before / n);
@@ -227,9 +212,7 @@ void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part)
         nd_html_printf(page, ", %zu failed", tally.n_failed);
     if (tally.n_unknown > 0)
         nd_html_printf(page, ", %zu could not be judged", tally.n_unknown);
-    nd_html_puts(page, ". The reference is ");
-    nd_html_name(page, nd_doc_text(campaign, ND_KEY_REFERENCE));
-    nd_html_puts(page, ".</p>\n");
+    nd_html_fill(page, ". The reference is $n.</p>\n", nd_doc_text(campaign, ND_KEY_REFERENCE));
     if (!is_ready)
         put_reasons(page, campaign);
     nd_html_puts(page, "</div>\n");

@@ -1,7 +1,6 @@
 /* The error on its way through the model: which layers introduce differences, which only pass them on, and what
  * that does to the outputs. A table; scripts draw the graph of it. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,19 +35,15 @@ static void put_layer(struct nd_page *page, const struct nd_page_part *part, con
     const char *arithmetic = nd_doc_text(layer, ND_KEY_ARITHMETIC),
                *why_not = nd_doc_text(layer, ND_KEY_WHY_NOT);
     nd_html_printf(page, "<tr id=\"%slayer-%zu-%zu\"><th scope=\"row\">", part->prefix, d + 1, i + 1);
-    nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
-    nd_html_puts(page, "</th><td class=\"op\">");
-    nd_html_text(page, nd_doc_text(layer, ND_KEY_OP_TYPE));
-    nd_html_puts(page, "</td>");
+    nd_html_fill(page, "$n</th><td class=\"op\">$t</td>", nd_doc_text(layer, ND_KEY_NAME),
+                 nd_doc_text(layer, ND_KEY_OP_TYPE));
     put_number(page, layer, ND_KEY_INTRODUCED, true);
     put_number(page, layer, ND_KEY_PASSED_ON, true);
     put_number(page, layer, ND_KEY_GAIN, false);
     put_number(page, layer, ND_KEY_HARMED_SHARE, true);
     nd_html_puts(page, "<td>");
     nd_html_badge(page, layer_state(layer), nd_doc_text(layer, ND_KEY_STATE));
-    nd_html_puts(page, " ");
-    nd_html_text(page, why_not[0] != '\0' ? why_not : arithmetic);
-    nd_html_puts(page, "</td></tr>\n");
+    nd_html_fill(page, " $t</td></tr>\n", why_not[0] != '\0' ? why_not : arithmetic);
 }
 
 /* What makes a layer worth a row: a fault, then its effect, then what it introduces. */
@@ -65,7 +60,7 @@ static void put_layers(struct nd_page *page, const struct nd_page_part *part, co
                        size_t most)
 {
     size_t n = json_array_size(layers), n_put = 0;
-    double *scores = nd_calloc(n + 1, sizeof *scores);
+    ND_FREED double *scores = nd_calloc(n + 1, sizeof *scores);
     if (scores == NULL) {
         page->out->failed = true;
         return;
@@ -80,7 +75,6 @@ static void put_layers(struct nd_page *page, const struct nd_page_part *part, co
         put_layer(page, part, layer, d, i);
         n_put++;
     }
-    free(scores);
 }
 
 static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t d,
@@ -89,8 +83,7 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS);
     const char *verdict = nd_doc_text(device, ND_KEY_VERDICT);
     nd_html_printf(page, "<details class=\"layers\"%s><summary>", is_open ? " open" : "");
-    nd_html_name(page, nd_page_device_label(part, device));
-    nd_html_puts(page, " ");
+    nd_html_fill(page, "$n ", nd_page_device_label(part, device));
     nd_html_badge(page, nd_html_state(verdict), verdict);
     nd_html_puts(page, "</summary>\n");
     nd_html_scroll(page, "Layers", true);
@@ -98,11 +91,9 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     if (json_array_size(layers) > most)
         nd_html_printf(page, ": the %zu of %zu with the most effect and the most differences", most,
                        json_array_size(layers));
-    nd_html_puts(
-        page,
-        ". Introduced here: values that differ from "
-        "the layer computed exactly from its own inputs. Passed on: values that differ because the inputs did. "
-        "Effect: output values that change where this layer alone is as on the device.</caption>");
+    nd_html_puts(page, ". Introduced here: values that differ from the layer computed exactly from its own "
+                       "inputs. Passed on: values that differ because the inputs did. Effect: output values "
+                       "that change where this layer alone is as on the device.</caption>");
     nd_html_heads(page,
                   "Layer|Operator|#Introduced here|#Passed on|#Amplification|#Effect on the outputs|State");
     put_layers(page, part, layers, d, most);

@@ -1,7 +1,5 @@
 /* What a golden store tells over SDKs and chipsets: a wall chart of each model, the steps at which something
  * changed, and the tensors. */
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "report/html/html.h"
@@ -48,21 +46,17 @@ static void put_wall(struct nd_page *page, const json_t *chart)
     size_t c, s;
     nd_html_scroll(page, "Chipsets by SDKs", false);
     nd_html_puts(page,
-                 "<table><caption>Equal letters: equal in every tensor. A question mark: not repeatable, "
-                 "so that noise may be the difference</caption><thead><tr><th scope=\"col\">Chipset</th>");
+                 "<table><caption>Equal letters: equal in every tensor. A question mark: not repeatable, so "
+                 "that noise may be the difference</caption><thead><tr><th scope=\"col\">Chipset</th>");
     json_array_foreach(sdks, s, sdk)
     {
-        nd_html_puts(page, "<th scope=\"col\">");
-        nd_html_text(page, json_string_value(sdk));
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<th scope=\"col\">$t</th>", json_string_value(sdk));
     }
     nd_html_puts(page, "</tr></thead><tbody>\n");
     json_array_foreach(nd_doc_get(chart, ND_KEY_CHIPSETS), c, chipset)
     {
         size_t before = SIZE_MAX;
-        nd_html_puts(page, "<tr><th scope=\"row\">");
-        nd_html_text(page, json_string_value(chipset));
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", json_string_value(chipset));
         json_array_foreach(sdks, s, sdk)
         {
             put_cell(page, cell_of(chart, json_string_value(chipset), json_string_value(sdk)), &before);
@@ -78,16 +72,12 @@ static void put_step(struct nd_page *page, const json_t *step)
     double n = nd_doc_number(step, ND_KEY_N_DIFFERENT);
     const json_t *also = nd_doc_get(step, ND_KEY_ALSO_CHANGED), *item;
     size_t i;
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_text(page, nd_doc_text(step, ND_KEY_CHIPSET));
-    nd_html_puts(page, "</th>");
+    nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", nd_doc_text(step, ND_KEY_CHIPSET));
     nd_html_cell(page, nd_doc_text(step, ND_KEY_FROM));
     nd_html_cell(page, nd_doc_text(step, ND_KEY_TO));
     nd_html_cell(page, nd_doc_text(step, ND_KEY_VERDICT));
     nd_html_cell_number(page, nd_html_count(n, buf), n);
-    nd_html_puts(page, "<td>");
-    nd_html_name(page, nd_doc_text(step, ND_KEY_FIRST));
-    nd_html_puts(page, "</td><td>");
+    nd_html_fill(page, "<td>$n</td><td>", nd_doc_text(step, ND_KEY_FIRST));
     json_array_foreach(also, i, item)
     {
         nd_html_puts(page, i > 0 ? ", " : "");
@@ -146,8 +136,7 @@ static void put_letters(struct nd_page *page, const json_t *chart, const json_t 
         if (!has_several)
             continue;
         nd_html_puts(page, is_first ? "" : "; ");
-        nd_html_text(page, json_string_value(json_array_get(chipsets, c)));
-        nd_html_puts(page, ":");
+        nd_html_fill(page, "$t:", json_string_value(json_array_get(chipsets, c)));
         json_array_foreach(row, s, value)
         {
             nd_html_printf(
@@ -168,9 +157,8 @@ static void put_tensors(struct nd_page *page, const json_t *chart)
     if (n == 0)
         return;
     nd_html_scroll(page, "Tensors that changed", false);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Tensors that changed, with a letter by SDK, the oldest "
-                 "first; equal letters are equal bits");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Tensors that changed, with a letter by SDK, the "
+                       "oldest first; equal letters are equal bits");
     if (n > MAX_ROWS)
         nd_html_printf(page, ": the first %d of %zu", MAX_ROWS, n);
     nd_html_puts(page, "</caption>");
@@ -180,9 +168,7 @@ static void put_tensors(struct nd_page *page, const json_t *chart)
         double n_steps = nd_doc_number(tensor, ND_KEY_N_STEPS);
         if (!(n_steps > 0) || n_shown++ >= MAX_ROWS)
             continue;
-        nd_html_puts(page, "<tr><th scope=\"row\">");
-        nd_html_name(page, nd_doc_text(tensor, ND_KEY_NAME));
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(tensor, ND_KEY_NAME));
         nd_html_cell(page, nd_doc_text(tensor, ND_KEY_OP_TYPES));
         nd_html_cell_number(page, nd_html_count(n_steps, buf), n_steps);
         nd_html_puts(page, "<td>");
@@ -198,9 +184,7 @@ void nd_view_history(struct nd_page *page, const struct nd_page_part *part)
     size_t i;
     json_array_foreach(nd_doc_get(part->documents[ND_PAGE_HISTORY], ND_KEY_CHARTS), i, chart)
     {
-        nd_html_puts(page, "<h3>History of ");
-        nd_html_name(page, nd_doc_text(chart, ND_KEY_MODEL));
-        nd_html_puts(page, "</h3>\n");
+        nd_html_fill(page, "<h3>History of $n</h3>\n", nd_doc_text(chart, ND_KEY_MODEL));
         put_wall(page, chart);
         put_steps(page, chart);
         put_tensors(page, chart);

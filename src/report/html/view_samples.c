@@ -39,9 +39,7 @@ static void put_accuracy_row(struct nd_page *page, const struct nd_page_part *pa
     const json_t *one = json_array_get(nd_doc_get(row, ND_KEY_DEVICES), device);
     const json_t *pair = device > 0 ? json_array_get(nd_doc_get(row, ND_KEY_PAIRS), device - 1) : NULL;
     double p = nd_doc_number(pair, ND_KEY_P_VALUE), accuracy = nd_doc_number(one, ND_KEY_ACCURACY);
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, part->groups[g].label);
-    nd_html_puts(page, "</th>");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", part->groups[g].label);
     put_number(page, one, ND_KEY_SAMPLES);
     if (nd_doc_is(row, ND_KEY_LABELS)) {
         put_number(page, one, ND_KEY_CORRECT);
@@ -61,18 +59,15 @@ static void put_accuracy_row(struct nd_page *page, const struct nd_page_part *pa
 static void put_accuracy(struct nd_page *page, const struct nd_page_part *part, const json_t *row)
 {
     nd_html_scroll(page, "Accuracy", false);
-    nd_html_puts(page, "<table class=\"sortable\"><caption>Top-1 predictions of output ");
-    nd_html_name(page, nd_doc_text(row, ND_KEY_TENSOR));
-    nd_html_puts(page, " for the inputs of probe ");
-    nd_html_name(page, nd_doc_text(row, ND_KEY_PROBE));
+    nd_html_fill(page,
+                 "<table class=\"sortable\"><caption>Top-1 predictions of output $n for the inputs of probe $n",
+                 nd_doc_text(row, ND_KEY_TENSOR), nd_doc_text(row, ND_KEY_PROBE));
     nd_html_puts(page, nd_doc_is(row, ND_KEY_LABELS)
                            ? ". The intervals hold the accuracy with a probability of 95 %. p: how probable so "
                              "uneven a change is where the device is no better and no worse (McNemar's test)."
                            : ". The inputs have no labels: only changes can be counted.");
     if (nd_doc_text(row, ND_KEY_LABELS_MISSING)[0] != '\0') {
-        nd_html_puts(page, " Labels are not used: ");
-        nd_html_text(page, nd_doc_text(row, ND_KEY_LABELS_MISSING));
-        nd_html_puts(page, ".");
+        nd_html_fill(page, " Labels are not used: $t.", nd_doc_text(row, ND_KEY_LABELS_MISSING));
     }
     nd_html_puts(
         page, "</caption>\n<thead><tr><th scope=\"col\">Device</th><th scope=\"col\" class=\"n\">Samples</th>");
@@ -153,9 +148,7 @@ static void put_values(struct nd_page *page, const struct nd_page_part *part, co
         page,
         "<td><details><summary>values</summary><table class=\"inner\"><thead><tr><th scope=\"col\">Class</th>");
     for (size_t g = 0; g < part->n_groups; g++) {
-        nd_html_puts(page, "<th scope=\"col\">");
-        nd_html_name(page, part->groups[g].label);
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<th scope=\"col\">$n</th>", part->groups[g].label);
     }
     nd_html_puts(page, "</tr></thead><tbody>");
     json_array_foreach(classes, i, class)
@@ -223,9 +216,7 @@ static void put_samples(struct nd_page *page, const struct nd_page_part *part, c
     if (sheet.has_labels)
         nd_html_puts(page, "<th scope=\"col\" class=\"n\">Label</th>");
     for (size_t g = 0; g < part->n_groups; g++) {
-        nd_html_puts(page, "<th scope=\"col\" class=\"n\">");
-        nd_html_name(page, part->groups[g].label);
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<th scope=\"col\" class=\"n\">$n</th>", part->groups[g].label);
     }
     nd_html_puts(page, "<th scope=\"col\">Outputs</th></tr></thead>\n<tbody>\n");
     json_array_foreach(samples, i, sample) put_sample(page, &sheet, sample);

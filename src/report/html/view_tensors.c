@@ -126,12 +126,9 @@ static void put_row(struct nd_page *page, const struct nd_page_part *part, const
         page,
         "<tr data-t=\"%zu\" data-s=\"%.3g\"><th scope=\"row\"><a id=\"%stensor-%zu\" href=\"#%stensor-%zu\">",
         t, largest, part->prefix, t + 1, part->prefix, t + 1);
-    nd_html_name(page, nd_doc_text(tensor, ND_KEY_NAME));
-    nd_html_puts(page, "</a></th><td class=\"op\">");
-    nd_html_text(page, nd_doc_text(tensor, ND_KEY_OP_TYPES));
-    nd_html_puts(page, "</td><td class=\"op\">");
-    nd_html_text(page, nd_doc_text(tensor, ND_KEY_DTYPE));
-    nd_html_puts(page, "</td>");
+    nd_html_fill(page, "$n</a></th><td class=\"op\">$t</td><td class=\"op\">$t</td>",
+                 nd_doc_text(tensor, ND_KEY_NAME), nd_doc_text(tensor, ND_KEY_OP_TYPES),
+                 nd_doc_text(tensor, ND_KEY_DTYPE));
     for (size_t g = 1; g < part->n_groups; g++)
         put_cell(page, nd_doc_pair(tensor, part->groups[g].device));
     nd_html_puts(page, "</tr>\n");
@@ -177,16 +174,12 @@ static void put_table(struct nd_page *page, const struct nd_page_part *part, con
     nd_html_puts(page, "<table class=\"heat by-share\"><caption>Share of the values that differ from the "
                        "reference's, and the largest difference. &ldquo;=&rdquo;: every bit is equal. ");
     if (part->groups[0].n_devices > 1) {
-        nd_html_puts(page, "Equal to the reference everywhere: ");
-        nd_html_name(page, part->groups[0].label);
-        nd_html_puts(page, ". ");
+        nd_html_fill(page, "Equal to the reference everywhere: $n. ", part->groups[0].label);
     }
     nd_html_puts(page, "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\">Operator</th><th "
                        "scope=\"col\">Type</th>");
     for (size_t g = 1; g < part->n_groups; g++) {
-        nd_html_puts(page, "<th scope=\"col\">");
-        nd_html_name(page, part->groups[g].label);
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<th scope=\"col\">$n</th>", part->groups[g].label);
     }
     nd_html_puts(page, "</tr></thead>\n");
     put_rows(page, part, tensors);
@@ -201,7 +194,7 @@ static void put_histogram(struct nd_json *data, const json_t *pair)
     const json_t *near = nd_doc_get(pair, ND_KEY_HISTOGRAM), *tail = nd_doc_get(pair, ND_KEY_HISTOGRAM_TAIL);
     const json_t *bucket;
     const char *key;
-    json_t *copy = json_object();
+    json_auto_t *copy = json_object();
     nd_json_open_line(data, "h", '{');
     if (json_is_object(near))
         json_object_update(copy, (json_t *)near);
@@ -216,7 +209,6 @@ static void put_histogram(struct nd_json *data, const json_t *pair)
             nd_json_int(data, key, json_integer_value(bucket));
     }
     nd_json_close(data, '}');
-    json_decref(copy);
 }
 
 static void put_coordinates(struct nd_json *data, const json_t *worst)

@@ -37,9 +37,7 @@ static void put_changes(struct nd_page *page, const json_t *check)
     {
         nd_html_puts(page, "<tr>");
         nd_html_cell(page, nd_doc_text(change, ND_KEY_AXIS));
-        nd_html_puts(page, "<th scope=\"row\">");
-        nd_html_name(page, nd_doc_text(change, ND_KEY_KEY));
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<th scope=\"row\">$n</th>", nd_doc_text(change, ND_KEY_KEY));
         nd_html_cell(page, nd_doc_text(change, ND_KEY_REF));
         nd_html_cell(page, nd_doc_text(change, ND_KEY_TEST));
         nd_html_cell(page, nd_doc_text(change, ND_KEY_FOLLOWS_FROM));
@@ -52,9 +50,7 @@ static void put_tensor(struct nd_page *page, const json_t *tensor)
 {
     char buf[ND_HTML_TEXT_BYTES];
     double share = nd_doc_number(tensor, ND_KEY_SHARE), lsb = nd_doc_number(tensor, ND_KEY_MAX_LSB);
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, nd_doc_text(tensor, ND_KEY_NAME));
-    nd_html_puts(page, "</th>");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(tensor, ND_KEY_NAME));
     nd_html_cell(page, nd_doc_text(tensor, ND_KEY_OP_TYPES));
     nd_html_cell_number(page, isnan(share) ? "not stored" : nd_html_percent(share, buf), share);
     nd_html_cell_number(page, isnan(lsb) ? "" : nd_html_count(lsb, buf), lsb);
@@ -87,18 +83,10 @@ static void put_check(struct nd_page *page, const json_t *row)
     const char *verdict = nd_doc_text(check, ND_KEY_VERDICT);
     double n = nd_doc_number(check, ND_KEY_N_COMPARED), n_equal = nd_doc_number(check, ND_KEY_N_EQUAL);
     nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">", state_of(verdict));
-    nd_html_text(page, verdict);
-    nd_html_puts(page, " <span class=\"of\">");
-    nd_html_name(page, nd_doc_text(check, ND_KEY_CAPTURE));
-    nd_html_puts(page, "</span></p>\n");
+    nd_html_fill(page, "$t <span class=\"of\">$n</span></p>\n", verdict, nd_doc_text(check, ND_KEY_CAPTURE));
     if (entry != NULL && json_is_object(entry)) {
-        nd_html_puts(page, "<p>Against ");
-        nd_html_name(page, nd_doc_text(entry, ND_KEY_LABEL));
-        nd_html_puts(page, " (");
-        nd_html_text(page, nd_doc_text(entry, ND_KEY_CHIPSET));
-        nd_html_puts(page, ", ");
-        nd_html_text(page, nd_doc_text(entry, ND_KEY_SDK));
-        nd_html_puts(page, ")");
+        nd_html_fill(page, "<p>Against $n ($t, $t)", nd_doc_text(entry, ND_KEY_LABEL),
+                     nd_doc_text(entry, ND_KEY_CHIPSET), nd_doc_text(entry, ND_KEY_SDK));
         if (!isnan(n) && !isnan(n_equal))
             nd_html_printf(page, ": %.0f of %.0f tensors are equal", n_equal, n);
         nd_html_puts(page, ".</p>\n");
@@ -133,9 +121,7 @@ static void put_real(struct nd_page *page, double value)
 
 static void put_named(struct nd_page *page, const char *name)
 {
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, name);
-    nd_html_puts(page, "</th>");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", name);
 }
 
 static void end_table(struct nd_page *page)
@@ -167,14 +153,10 @@ static void put_change_card(struct nd_page *page, const json_t *document, bool i
 {
     const char *output = nd_doc_text(document, ND_KEY_OUTPUT);
     nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">", is_good ? "ok" : "note");
-    nd_html_text(page, nd_doc_text(document, ND_KEY_RESULT));
-    nd_html_puts(page, " <span class=\"of\">");
-    nd_html_name(page, nd_doc_text(document, ND_KEY_MODEL));
-    nd_html_puts(page, "</span></p>\n");
+    nd_html_fill(page, "$t <span class=\"of\">$n</span></p>\n", nd_doc_text(document, ND_KEY_RESULT),
+                 nd_doc_text(document, ND_KEY_MODEL));
     if (output[0] != '\0') {
-        nd_html_puts(page, "<p>Written to ");
-        nd_html_name(page, output);
-        nd_html_puts(page, ".</p>\n");
+        nd_html_fill(page, "<p>Written to $n.</p>\n", output);
     }
     nd_html_puts(page, "</div>\n");
 }
@@ -186,9 +168,8 @@ static void put_changed_devices(struct nd_page *page, const json_t *document)
     const json_t *device;
     size_t i;
     nd_html_scroll(page, "Before and after", false);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the outputs "
-                 "to the float model, in dB, and right classes</caption>");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
+                       "outputs to the float model, in dB, and right classes</caption>");
     nd_html_heads(page, "Device|#Before|#After|#Right before|#Right after");
     json_array_foreach(nd_doc_get(document, ND_KEY_DEVICES), i, device)
     {
@@ -203,9 +184,8 @@ static void put_promoted_layers(struct nd_page *page, const json_t *document)
     const json_t *layer;
     size_t i;
     nd_html_scroll(page, "Layers that were promoted", false);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Layers that get more bits, each beside those before it; "
-                 "gains in dB, cost in percent of the model's bytes or multiply-adds</caption>");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Layers that get more bits, each beside those before "
+                       "it; gains in dB, cost in percent of the model's bytes or multiply-adds</caption>");
     nd_html_heads(page, "Layer|Operators|Change|#Predicted|#Measured|#Cost, %");
     json_array_foreach(nd_doc_get(document, ND_KEY_LAYERS), i, layer)
     {
@@ -230,16 +210,13 @@ static void put_accuracy_cost(struct nd_page *page, const json_t *document)
     const char *groups = nd_doc_text(nd_doc_get(document, ND_KEY_VERIFICATION), ND_KEY_GROUPS_TEXT);
     size_t i;
     if (groups[0] != '\0') {
-        nd_html_puts(page, "<p>After, the devices form these groups: ");
-        nd_html_text(page, groups);
-        nd_html_puts(page, ".</p>\n");
+        nd_html_fill(page, "<p>After, the devices form these groups: $t.</p>\n", groups);
     }
     if (json_array_size(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS)) == 0)
         return;
     nd_html_scroll(page, "Before and after", false);
-    nd_html_puts(page,
-                 "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the outputs, "
-                 "in dB, and right classes, in exact arithmetic</caption>");
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
+                       "outputs, in dB, and right classes, in exact arithmetic</caption>");
     nd_html_heads(page, "Output|#Before|#After|#Right before|#Right after");
     json_array_foreach(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS), i, output)
     {
@@ -415,8 +392,7 @@ static void put_diagnosis(struct nd_page *page, const json_t *device)
     else
         nd_html_puts(page, "not examined");
     if (faulty != NULL) {
-        nd_html_puts(page, " ");
-        nd_html_name(page, nd_doc_text(faulty, ND_KEY_LAYER));
+        nd_html_fill(page, " $n", nd_doc_text(faulty, ND_KEY_LAYER));
     }
     nd_html_puts(page, "</td>");
 }
@@ -429,11 +405,9 @@ static void put_device_row(struct nd_page *page, const struct nd_page_part *part
     const json_t *tensors = nd_doc_get(comparison, ND_KEY_TENSORS), *row = accuracy_row(comparison);
     const char *first, *op, *failure = nd_doc_text(one, ND_KEY_FAILURE);
     size_t n = n_differing(tensors, device, &first, &op);
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, part->groups[group].label);
+    nd_html_fill(page, "<tr><th scope=\"row\">$n", part->groups[group].label);
     if (failure[0] != '\0') {
-        nd_html_puts(page, "<br><span class=\"badge fail\">failed</span> ");
-        nd_html_text(page, failure);
+        nd_html_fill(page, "<br><span class=\"badge fail\">failed</span> $t", failure);
     }
     nd_html_puts(page, "</th>");
     if (device == 0)
@@ -442,10 +416,7 @@ static void put_device_row(struct nd_page *page, const struct nd_page_part *part
         nd_html_printf(page, "<td class=\"n\" data-v=\"%zu\">%zu of %zu</td><td>", n, n,
                        json_array_size(tensors));
         if (n > 0) {
-            nd_html_name(page, first);
-            nd_html_puts(page, " <span class=\"op\">");
-            nd_html_text(page, op);
-            nd_html_puts(page, "</span>");
+            nd_html_fill(page, "$n <span class=\"op\">$t</span>", first, op);
         }
         nd_html_puts(page, "</td>");
         put_output_cells(page, tensors, device);
@@ -501,11 +472,8 @@ static void put_first_difference(struct nd_page *page, const json_t *comparison)
     const json_t *first = nd_doc_get(comparison, ND_KEY_FIRST_DIFFERENCE);
     if (!json_is_object(first))
         return;
-    nd_html_puts(page, "<p>The devices differ for the first time at ");
-    nd_html_name(page, nd_doc_text(first, ND_KEY_TENSOR));
-    nd_html_puts(page, " <span class=\"op\">");
-    nd_html_text(page, nd_doc_text(first, ND_KEY_OP_TYPES));
-    nd_html_puts(page, "</span>.</p>\n");
+    nd_html_fill(page, "<p>The devices differ for the first time at $n <span class=\"op\">$t</span>.</p>\n",
+                 nd_doc_text(first, ND_KEY_TENSOR), nd_doc_text(first, ND_KEY_OP_TYPES));
 }
 
 /* Faults that the values alone show, without the model. */
@@ -521,13 +489,8 @@ static void put_diagnoses(struct nd_page *page, const json_t *comparison)
             continue;
         nd_html_puts(page, n == 1 ? "<ul class=\"findings\">\n<li>" : "<li>");
         nd_html_badge(page, "fail", "fault");
-        nd_html_puts(page, " ");
-        nd_html_name(page, nd_doc_text(one, ND_KEY_TENSOR));
-        nd_html_puts(page, " on ");
-        nd_html_name(page, nd_doc_device_label(json_array_get(devices, device)));
-        nd_html_puts(page, ": ");
-        nd_html_text(page, nd_doc_text(one, ND_KEY_TEXT));
-        nd_html_puts(page, "</li>\n");
+        nd_html_fill(page, " $n on $n: $t</li>\n", nd_doc_text(one, ND_KEY_TENSOR),
+                     nd_doc_device_label(json_array_get(devices, device)), nd_doc_text(one, ND_KEY_TEXT));
     }
     if (n > 0)
         nd_html_puts(page, "</ul>\n");
@@ -537,8 +500,7 @@ static void put_comparison_words(struct nd_page *page, const struct nd_page_part
 {
     const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
     nd_html_printf(page, "<p>%zu different result%s: ", part->n_groups, part->n_groups == 1 ? "" : "s");
-    nd_html_name(page, nd_doc_text(comparison, ND_KEY_GROUPS_TEXT));
-    nd_html_puts(page, "</p>\n");
+    nd_html_fill(page, "$n</p>\n", nd_doc_text(comparison, ND_KEY_GROUPS_TEXT));
     put_first_difference(page, comparison);
     if (part->documents[ND_PAGE_EXPLANATION] == NULL)
         put_diagnoses(page, comparison);
@@ -558,8 +520,7 @@ static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *
         n_known += isnan(changed) == 0;
         if (!(changed > 0) || n++ >= MAX_FINDINGS)
             continue;
-        nd_html_puts(page, "<p>");
-        nd_html_name(page, part->groups[g].label);
+        nd_html_fill(page, "<p>$n", part->groups[g].label);
         nd_html_printf(page, " predicts a different class for %s of %s inputs", nd_html_count(changed, a),
                        nd_html_count(samples, b));
         if (nd_doc_is(row, ND_KEY_LABELS))
@@ -591,16 +552,11 @@ static void put_finding(struct nd_page *page, const struct nd_page_part *part, c
 {
     nd_html_printf(page, "<li><span class=\"badge %s\">%s</span> ", state,
                    strcmp(state, "fail") == 0 ? "fault" : "unexplained");
-    nd_html_name(page, nd_doc_text(layer, ND_KEY_LAYER));
-    nd_html_puts(page, " <span class=\"op\">");
-    nd_html_text(page, nd_doc_text(layer, ND_KEY_OP_TYPE));
-    nd_html_puts(page, "</span> on ");
-    nd_html_name(page, nd_page_device_label(part, device));
-    nd_html_puts(page, ": ");
+    nd_html_fill(page, "$n <span class=\"op\">$t</span> on $n: ", nd_doc_text(layer, ND_KEY_LAYER),
+                 nd_doc_text(layer, ND_KEY_OP_TYPE), nd_page_device_label(part, device));
     put_cause(page, layer);
     if (nd_doc_text(layer, ND_KEY_REMEDY)[0] != '\0') {
-        nd_html_puts(page, ". ");
-        nd_html_text(page, nd_doc_text(layer, ND_KEY_REMEDY));
+        nd_html_fill(page, ". $t", nd_doc_text(layer, ND_KEY_REMEDY));
     }
     nd_html_puts(page, "</li>\n");
 }
@@ -634,10 +590,9 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
             n = put_findings_of(page, part, device, ND_KEY_UNEXPLAINED, "unknown", n);
     }
     if (n == 0)
-        nd_html_puts(page,
-                     "<li>No layer has a fault, and every layer that was examined follows known "
-                     "arithmetic or is within 1 LSB of exact rounding: the differences are the chips' healthy "
-                     "rounding.</li>\n");
+        nd_html_puts(
+            page, "<li>No layer has a fault, and every layer that was examined follows known arithmetic or is "
+                  "within 1 LSB of exact rounding: the differences are the chips' healthy rounding.</li>\n");
     else if (n > MAX_FINDINGS)
         nd_html_printf(page, "<li>and %zu more: see <a href=\"#%sflow\">Error flow</a></li>\n",
                        n - MAX_FINDINGS, part->prefix);
@@ -708,9 +663,7 @@ static void put_card(struct nd_page *page, const struct nd_page_part *part)
     nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">", state);
     nd_html_text(page, word_of(verdict, is_gated));
     if (part->name[0] != '\0') {
-        nd_html_puts(page, " <span class=\"of\">");
-        nd_html_name(page, part->name);
-        nd_html_puts(page, "</span>");
+        nd_html_fill(page, " <span class=\"of\">$n</span>", part->name);
     }
     nd_html_puts(page, "</p>\n");
     if (comparison != NULL)

@@ -39,11 +39,8 @@ static void put_row(struct nd_page *page, const json_t *series)
     const json_t *timed = nd_doc_get(series, ND_KEY_TIMED);
     const char *verdict = nd_doc_text(series, ND_KEY_VERDICT);
     double runs = nd_doc_number(series, ND_KEY_RUNS), cv = nd_doc_number(timed, ND_KEY_CV);
-    nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, nd_path_base(nd_doc_text(series, ND_KEY_FILE)));
-    nd_html_puts(page, "</th><td>");
-    nd_html_name(page, nd_doc_text(series, ND_KEY_PROBE));
-    nd_html_puts(page, "</td><td>");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td><td>",
+                 nd_path_base(nd_doc_text(series, ND_KEY_FILE)), nd_doc_text(series, ND_KEY_PROBE));
     nd_html_badge(page, nd_doc_is(series, ND_KEY_IS_SUSPECT) ? "note" : nd_html_state(verdict), verdict);
     nd_html_puts(page, "</td>");
     nd_html_cell_number(page, nd_html_count(runs, buf), runs);
@@ -97,8 +94,7 @@ static void put_strip(struct nd_page *page, const json_t *series, const char *pr
                    prefix, s, top);
     json_array_foreach(nd_doc_get(series, ND_KEY_MODES), i, mode)
         nd_html_printf(page, "%s%.6g", i > 0 ? " " : "", nd_doc_number(mode, ND_KEY_MEDIAN_US));
-    nd_html_puts(page, "\"><figcaption>");
-    nd_html_name(page, nd_path_base(nd_doc_text(series, ND_KEY_FILE)));
+    nd_html_fill(page, "\"><figcaption>$n", nd_path_base(nd_doc_text(series, ND_KEY_FILE)));
     nd_html_printf(page,
                    " <span class=\"op\">%zu runs in their order, from 0 to %s &micro;s</span></figcaption><svg "
                    "viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\" "
@@ -170,8 +166,7 @@ enum { MAX_PIECES = 100 };
 static void put_short_cell(struct nd_page *page, const char *text)
 {
     nd_html_puts(page, strlen(text) <= 24 ? "<td class=\"short\">" : "<td>");
-    nd_html_text(page, text);
-    nd_html_puts(page, "</td>");
+    nd_html_fill(page, "$t</td>", text);
 }
 
 static void put_environment(struct nd_page *page, const json_t *devices)
@@ -185,16 +180,11 @@ static void put_environment(struct nd_page *page, const json_t *devices)
     nd_html_heads(page, "Device|URI|Chipset|Runtime|Capture|State|Configured otherwise");
     json_array_foreach(devices, d, device)
     {
-        nd_html_puts(page, "<tr><th scope=\"row\">");
-        nd_html_name(page, nd_doc_device_label(device));
-        nd_html_puts(page, "</th><td>");
-        nd_html_name(page, nd_doc_text(device, ND_KEY_URI));
-        nd_html_puts(page, "</td>");
+        nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td>", nd_doc_device_label(device),
+                     nd_doc_text(device, ND_KEY_URI));
         put_short_cell(page, nd_doc_text(device, ND_KEY_CHIPSET));
         put_short_cell(page, nd_doc_text(device, ND_KEY_RUNTIME));
-        nd_html_puts(page, "<td>");
-        nd_html_name(page, nd_doc_text(device, ND_KEY_CAPTURE));
-        nd_html_puts(page, "</td>");
+        nd_html_fill(page, "<td>$n</td>", nd_doc_text(device, ND_KEY_CAPTURE));
         nd_html_cell(page, nd_doc_text(device, ND_KEY_STATUS));
         nd_html_cell(page, nd_doc_text(device, ND_KEY_CONFIGURATION));
         nd_html_puts(page, "</tr>\n");
@@ -210,9 +200,7 @@ static void put_device_heads(struct nd_page *page, const json_t *devices)
     size_t d;
     json_array_foreach(devices, d, device)
     {
-        nd_html_puts(page, "<th scope=\"col\">");
-        nd_html_name(page, nd_doc_device_label(device));
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_device_label(device));
     }
 }
 
@@ -237,16 +225,13 @@ static void put_operators(struct nd_page *page, const json_t *placement)
     json_array_foreach(nd_doc_get(placement, ND_KEY_OPERATORS), i, row)
     {
         double n = nd_doc_number(row, ND_KEY_COUNT);
-        nd_html_puts(page, "<tr><th scope=\"row\">");
-        nd_html_text(page, nd_doc_text(row, ND_KEY_OP_TYPE));
-        nd_html_puts(page, "</th>");
+        nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", nd_doc_text(row, ND_KEY_OP_TYPE));
         nd_html_cell_number(page, nd_html_count(n, buf), n);
         json_array_foreach(nd_doc_get(row, ND_KEY_CELLS), d, cell)
         {
             const char *text = json_string_value(cell) != NULL ? json_string_value(cell) : "";
             nd_html_printf(page, "<td class=\"%s\">", cell_state(text));
-            nd_html_text(page, text);
-            nd_html_puts(page, "</td>");
+            nd_html_fill(page, "$t</td>", text);
         }
         nd_html_puts(page, "</tr>\n");
     }
@@ -283,8 +268,7 @@ static void put_pieces(struct nd_page *page, const json_t *device)
     const json_t *pieces = nd_doc_get(device, ND_KEY_PIECES), *piece;
     char buf[ND_HTML_TEXT_BYTES];
     size_t i;
-    nd_html_puts(page, "<details><summary>Parts of the graph on ");
-    nd_html_name(page, nd_doc_device_label(device));
+    nd_html_fill(page, "<details><summary>Parts of the graph on $n", nd_doc_device_label(device));
     nd_html_printf(page, " <span class=\"op\">%zu</span></summary>", json_array_size(pieces));
     nd_html_scroll(page, "Parts of the graph", false);
     nd_html_puts(
@@ -299,11 +283,8 @@ static void put_pieces(struct nd_page *page, const json_t *device)
         nd_html_printf(page, "<tr><th scope=\"row\" class=\"n\">%zu</th>", i + 1);
         nd_html_cell(page, nd_doc_text(piece, ND_KEY_PROVIDER));
         nd_html_cell_number(page, nd_html_count(n, buf), n);
-        nd_html_puts(page, "<td>");
-        nd_html_name(page, nd_doc_text(piece, ND_KEY_FIRST_NODE));
-        nd_html_puts(page, "</td><td>");
-        nd_html_name(page, nd_doc_text(piece, ND_KEY_LAST_NODE));
-        nd_html_puts(page, "</td>");
+        nd_html_fill(page, "<td>$n</td><td>$n</td>", nd_doc_text(piece, ND_KEY_FIRST_NODE),
+                     nd_doc_text(piece, ND_KEY_LAST_NODE));
         put_us_and_bytes(page, piece);
         put_cuts(page, device, i);
         nd_html_puts(page, "</tr>\n");
@@ -319,16 +300,14 @@ static void put_fell_back(struct nd_page *page, const json_t *devices)
     {
         double n = nd_doc_number(device, ND_KEY_N_FELL_BACK);
         if (n > 0) {
-            nd_html_puts(page, "<p class=\"warning\">");
-            nd_html_name(page, nd_doc_device_label(device));
+            nd_html_fill(page, "<p class=\"warning\">$n", nd_doc_device_label(device));
             nd_html_printf(page, ": %.0f node%s that should run on the NPU did not.</p>\n", n,
                            n > 1 ? "s" : "");
         }
         json_array_foreach(nd_doc_get(device, ND_KEY_PROBLEMS), i, problem)
         {
-            nd_html_puts(page, "<p class=\"warning\">");
-            nd_html_text(page, json_string_value(problem) != NULL ? json_string_value(problem) : "");
-            nd_html_puts(page, "</p>\n");
+            nd_html_fill(page, "<p class=\"warning\">$t</p>\n",
+                         json_string_value(problem) != NULL ? json_string_value(problem) : "");
         }
     }
 }

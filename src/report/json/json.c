@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/files/new_file.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/report/report.h"

@@ -10,7 +10,6 @@
 #include "core/memory.h"
 #include "npudiff/model/model.h"
 #include "npudiff/report/report.h"
-#include "report/text/tree.h"
 
 /* Up to this value, this colour. */
 struct band {
@@ -179,8 +178,7 @@ static enum nd_status add_file(struct maker *maker, const struct measure *measur
     json_decref(tree);
     free(device);
     if (grown == NULL || file.name == NULL || file.json == NULL) {
-        free(file.name);
-        free(file.json);
+        ND_FREE_ALL(file.name, file.json);
         return nd_fail_memory(err);
     }
     out->files[out->n++] = file;
@@ -255,31 +253,28 @@ static bool is_kind(const json_t *document, enum nd_document kind)
 static enum nd_status add_document(struct maker *maker, const json_t *document, struct nd_error *err)
 {
     const json_t *devices = json_object_get(document, "devices");
-    enum nd_status status = ND_OK;
     bool is_comparison = is_kind(document, ND_DOCUMENT_COMPARISON);
     bool is_explanation = is_kind(document, ND_DOCUMENT_EXPLANATION);
     maker->is_known = maker->is_known || is_comparison || is_explanation;
-    for (size_t d = 1; is_comparison && status == ND_OK && d < json_array_size(devices); d++)
-        for (size_t m = 0; status == ND_OK && m < sizeof of_pairs / sizeof of_pairs[0]; m++)
-            status = add_test(maker, document, d, &of_pairs[m], err);
-    for (size_t d = 0; is_explanation && status == ND_OK && d < json_array_size(devices); d++)
-        for (size_t m = 0; status == ND_OK && m < sizeof of_layers / sizeof of_layers[0]; m++)
-            status = add_explained(maker, json_array_get(devices, d), &of_layers[m], err);
-    return status;
+    for (size_t d = 1; is_comparison && d < json_array_size(devices); d++)
+        for (size_t m = 0; m < sizeof of_pairs / sizeof of_pairs[0]; m++)
+            ND_TRY(add_test(maker, document, d, &of_pairs[m], err));
+    for (size_t d = 0; is_explanation && d < json_array_size(devices); d++)
+        for (size_t m = 0; m < sizeof of_layers / sizeof of_layers[0]; m++)
+            ND_TRY(add_explained(maker, json_array_get(devices, d), &of_layers[m], err));
+    return ND_OK;
 }
 
 static enum nd_status add_text(struct maker *maker, const struct nd_report_document *document,
                                struct nd_error *err)
 {
-    json_t *tree = json_loads(document->json, 0, NULL);
-    enum nd_status status = add_document(maker, tree, err);
-    if (status == ND_OK && is_kind(tree, ND_DOCUMENT_RUN)) {
-        status = add_document(maker, json_object_get(tree, "compare"), err);
-        if (status == ND_OK)
-            status = add_document(maker, json_object_get(tree, "explain"), err);
+    json_auto_t *tree = json_loads(document->json, 0, NULL);
+    ND_TRY(add_document(maker, tree, err));
+    if (is_kind(tree, ND_DOCUMENT_RUN)) {
+        ND_TRY(add_document(maker, json_object_get(tree, "compare"), err));
+        ND_TRY(add_document(maker, json_object_get(tree, "explain"), err));
     }
-    json_decref(tree);
-    return status;
+    return ND_OK;
 }
 
 /* Where there is nothing to show. */
@@ -310,11 +305,8 @@ enum nd_status nd_report_node_data(const struct nd_model *model, const struct nd
 
 void nd_node_data_deinit(struct nd_node_data *data)
 {
-    for (size_t i = 0; i < data->n; i++) {
-        free(data->files[i].name);
-        free(data->files[i].json);
-    }
-    free(data->files);
-    free(data->graph);
+    for (size_t i = 0; i < data->n; i++)
+        ND_FREE_ALL(data->files[i].name, data->files[i].json);
+    ND_FREE_ALL(data->files, data->graph);
     *data = (struct nd_node_data){0};
 }

@@ -1,5 +1,5 @@
 /* A campaign's result as JSON, and the files of it in a folder. docs/reference/json.md. */
-#include "report/text/qualification.h"
+#include "core/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,10 +52,8 @@ enum nd_status nd_report_suggestion_json(const struct nd_qualified *result, char
 
 static enum nd_status put(const char *folder, const char *name, const char *text, struct nd_error *err)
 {
-    char *path = nd_path_join(folder, name);
-    enum nd_status status = path != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
-    free(path);
-    return status;
+    ND_FREED char *path = nd_path_join(folder, name);
+    return path != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
 }
 
 enum nd_status nd_report_qualification_write(const struct nd_qualify_result *result, struct nd_error *err)

@@ -80,8 +80,7 @@ static enum nd_status nd_grid_take(const struct nd_runner_grid *grid, const void
 
 void nd_asked_deinit(struct nd_asked *asked)
 {
-    free(asked->name);
-    free(asked->qvalues);
+    ND_FREE_ALL(asked->name, asked->qvalues);
     nd_quant_deinit(&asked->quant);
     *asked = (struct nd_asked){0};
 }
@@ -116,8 +115,7 @@ static enum nd_status read_quant(const json_t *description, struct nd_quant *qua
         return ND_OK;
     quant->scale = nd_calloc(n, sizeof *quant->scale);
     quant->zero_point = nd_calloc(n, sizeof *quant->zero_point);
-    if (quant->scale == NULL || quant->zero_point == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(quant->scale != NULL && quant->zero_point != NULL, err);
     quant->n = n;
     quant->axis = json_is_integer(axis) ? (int)json_integer_value(axis) : -1;
     for (size_t i = 0; i < n; i++) {
@@ -132,8 +130,7 @@ enum nd_status nd_asked_read(const json_t *description, struct nd_asked *out, st
     const char *type = nd_runner_text(description, "type");
     *out = (struct nd_asked){.name = nd_strdup(nd_runner_text(description, "name")),
                              .dtype = nd_dtype_from_name(type)};
-    if (out->name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->name != NULL, err);
     if (!read_shape(json_object_get(description, "shape"), &out->shape))
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, out->name, "the job's tensor '%s' has no shape that can be",
                        out->name);
@@ -216,21 +213,15 @@ static enum nd_status take_floats(struct nd_asked *asked, const struct nd_answer
     struct nd_off_grid off;
     size_t n, n_bytes;
     const struct nd_runner_grid grid = {&asked->quant, &came->shape, came->dtype, asked->dtype};
-    enum nd_status status = nd_shape_size_bytes(&came->shape, asked->dtype, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&came->shape, &n, err);
-    if (status == ND_OK && !nd_grow((void **)&asked->qvalues, &asked->capacity, n_bytes, 1))
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_grid_take(&grid, came->data, asked->qvalues, &off, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&came->shape, asked->dtype, &n_bytes, err));
+    ND_TRY(nd_shape_n_elems(&came->shape, &n, err));
+    ND_TRY_MEMORY(nd_grow((void **)&asked->qvalues, &asked->capacity, n_bytes, 1), err);
+    ND_TRY(nd_grid_take(&grid, came->data, asked->qvalues, &off, err));
     if (off.n > 0 && !rules->rounds_off_grid)
-        return nd_fail(
-            err, ND_E_RUNNER_GRID, asked->name,
-            "runner '%s' sent '%s' as floats, of which %zu of %zu are no quantised values: they are up to "
-            "%.3g steps away from one; 'off-grid=round' takes the nearest",
-            rules->runner, asked->name, off.n, n, off.largest);
+        return nd_fail(err, ND_E_RUNNER_GRID, asked->name,
+                       "runner '%s' sent '%s' as floats, of which %zu of %zu are no quantised values: they are "
+                       "up to %.3g steps away from one; 'off-grid=round' takes the nearest",
+                       rules->runner, asked->name, off.n, n, off.largest);
     asked->n_values += n;
     asked->off.n += off.n;
     asked->off.largest = fmax(asked->off.largest, off.largest);
@@ -275,28 +266,21 @@ enum nd_status nd_answer_take(const struct nd_frame *frame, const struct nd_answ
 {
     size_t i, offset = 0;
     const json_t *item;
-    enum nd_status status = ND_OK;
     for (i = 0; i < n_asked; i++)
         asked[i].has_come = false;
     json_array_foreach(json_object_get(frame->message, "outputs"), i, item)
     {
         struct came came;
         struct nd_asked *which = NULL;
-        status = read_came(item, frame, rules->runner, offset, &came, err);
-        if (status == ND_OK)
-            status = find_asked(asked, n_asked, rules->runner, &came, &which, err);
-        if (status == ND_OK)
-            status = check_kind(which, rules->runner, &came, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(read_came(item, frame, rules->runner, offset, &came, err));
+        ND_TRY(find_asked(asked, n_asked, rules->runner, &came, &which, err));
+        ND_TRY(check_kind(which, rules->runner, &came, err));
         struct nd_output_view *view = &views[which - asked];
         if (which->dtype == ND_DTYPE_NONE || which->dtype == came.dtype)
             *view = (struct nd_output_view){
                 .dtype = came.dtype, .shape = came.shape, .data = came.data, .size_bytes = came.n_bytes};
         else
-            status = take_floats(which, rules, &came, view, err);
-        if (status != ND_OK)
-            return status;
+            ND_TRY(take_floats(which, rules, &came, view, err));
         offset += came.n_bytes;
     }
     return check_all(asked, n_asked, rules->runner, frame->data_bytes - offset, err);

@@ -133,7 +133,7 @@ static enum nd_frame_end read_json(struct source *from, size_t n_bytes, struct n
                                    char problem[ND_FRAME_PROBLEM_BYTES])
 {
     json_error_t where;
-    char *text = malloc(n_bytes + 1);
+    ND_FREED char *text = malloc(n_bytes + 1);
     if (text == NULL)
         return ND_FRAME_MEMORY;
     enum nd_frame_end end = ND_FRAME_WHOLE;
@@ -146,7 +146,6 @@ static enum nd_frame_end read_json(struct source *from, size_t n_bytes, struct n
         snprintf(problem, ND_FRAME_PROBLEM_BYTES, "it is not an object");
         end = ND_FRAME_JSON;
     }
-    free(text);
     return end;
 }
 
@@ -297,11 +296,10 @@ static enum nd_status fail_frame(struct nd_runner_connection *connection, enum n
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
                        "runner '%s' did not answer in time while it was to %s", connection->name, doing);
     case ND_FRAME_RUBBISH:
-        return nd_fail(
-            err, ND_E_RUNNER_PROTOCOL, connection->name,
-            "runner '%s' does not speak the protocol: where a frame should begin it wrote '%s'; is it "
-            "something that a library prints on standard output?",
-            connection->name, problem);
+        return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
+                       "runner '%s' does not speak the protocol: where a frame should begin it wrote '%s'; is "
+                       "it something that a library prints on standard output?",
+                       connection->name, problem);
     case ND_FRAME_JSON:
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
                        "runner '%s' sent a message that is not JSON: %s", connection->name, problem);
@@ -366,8 +364,7 @@ enum nd_status nd_runner_ask(struct nd_runner_connection *connection, const stru
     enum nd_frame_end end =
         nd_frame_write(connection->to, question->message, question->parts, question->n_parts);
     /* A runner that ends says perhaps why: that is read first. */
-    if (end == ND_FRAME_MEMORY)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(end != ND_FRAME_MEMORY, err);
     return receive(connection, question->timeout_ms, question, err);
 }
 
@@ -418,13 +415,9 @@ enum nd_status nd_runner_start(struct nd_runner_connection *connection, const ch
     const struct nd_runner_question hello = {.answer = "hello", .doing = "say hello"};
     connection->to = connection->from = -1;
     connection->name = nd_strdup(strncmp(base, prefix, strlen(prefix)) == 0 ? base + strlen(prefix) : base);
-    if (connection->name == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = connect(connection, path, err);
-    if (status == ND_OK)
-        status = receive(connection, hello_limit_ms, &hello, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY_MEMORY(connection->name != NULL, err);
+    ND_TRY(connect(connection, path, err));
+    ND_TRY(receive(connection, hello_limit_ms, &hello, err));
     json_int_t version = json_integer_value(json_object_get(connection->frame.message, "protocol"));
     if (version != ND_RUNNER_PROTOCOL)
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,

@@ -131,16 +131,14 @@ static void measure_file(const char *path, char hex[static ND_SHA256_HEX_BYTES])
 static void nd_runner_measure(const char *path, pid_t pid, char hex[static ND_SHA256_HEX_BYTES])
 {
     char digests[3][ND_SHA256_HEX_BYTES], executable[64];
-    char *words = malloc(MAX_WORDS);
+    ND_FREED char *words = malloc(MAX_WORDS);
     size_t n = words != NULL ? read_words(pid, words) : 0;
-    char *script = n > 0 ? find_script(pid, words, n) : NULL;
+    ND_FREED char *script = n > 0 ? find_script(pid, words, n) : NULL;
     snprintf(executable, sizeof executable, "/proc/%ld/exe", (long)pid);
     measure_file(path, digests[0]);
     measure_file(executable, digests[1]);
     measure_file(script, digests[2]);
     nd_sha256_bytes(digests, sizeof digests, hex);
-    free(script);
-    free(words);
 }
 
 /* runtime/runtime.h, by a program that speaks the runner's protocol (docs/reference/runner.md): an agent that
@@ -198,8 +196,7 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
                                  struct nd_error *err)
 {
     struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
-    if (runtime == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(runtime != NULL, err);
     runtime->connection.log = options->log;
     runtime->connection.log_context = options->log_context;
     runtime->connection.log_severity = options->log_severity;
@@ -226,8 +223,7 @@ void nd_runtime_destroy(struct nd_runtime **runtime)
     nd_runner_end(&(*runtime)->connection);
     running = 0;
     json_decref((*runtime)->options);
-    free((*runtime)->version);
-    free(*runtime);
+    ND_FREE_ALL((*runtime)->version, *runtime);
     *runtime = NULL;
 }
 
@@ -308,8 +304,7 @@ static enum nd_status describe_inputs(struct nd_runtime_session *session, const 
     const json_t *list = json_object_get(job, "inputs"), *item;
     size_t i;
     session->inputs = nd_calloc(json_array_size(list), sizeof *session->inputs);
-    if (session->inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session->inputs != NULL, err);
     json_array_foreach(list, i, item)
     {
         struct nd_asked input;
@@ -388,9 +383,7 @@ static enum nd_status hand_over(struct nd_runtime_session *session, const json_t
 {
     struct nd_runner_connection *connection = &session->runtime->connection;
     const struct nd_runner_question question = {.message = job, .answer = "ready", .doing = "load the model"};
-    enum nd_status status = nd_runner_ask(connection, &question, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_runner_ask(connection, &question, err));
     session->ready = json_incref(connection->frame.message);
     return take_missing(session, err);
 }
@@ -400,8 +393,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
 {
     json_t *job = NULL;
     struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
-    if (session == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session != NULL, err);
     session->runtime = runtime;
     session->sample = -1;
     enum nd_status status = read_job(options, &job, err);
@@ -440,8 +432,7 @@ static void tell_off_grid(const struct nd_runtime_session *session)
             continue;
         snprintf(text, sizeof text,
                  "tensor '%.200s': %zu of %zu values are no quantised values; they are up to %.3g steps away "
-                 "from one, "
-                 "and became the nearest",
+                 "from one, and became the nearest",
                  asked->name, asked->off.n, asked->n_values, asked->off.largest);
         connection->log(connection->log_context, 2, "npudiff", text);
     }
@@ -458,9 +449,7 @@ void nd_session_destroy(struct nd_runtime_session **session)
         free(s->inputs[i].name);
     for (size_t i = 0; i < s->n_outputs; i++)
         nd_asked_deinit(&s->asked[i]);
-    free(s->inputs);
-    free(s->asked);
-    free(s->outputs);
+    ND_FREE_ALL(s->inputs, s->asked, s->outputs);
     json_decref(s->ready);
     free(s);
     *session = NULL;
@@ -506,8 +495,7 @@ enum nd_status nd_session_placement(const struct nd_runtime_session *session, st
     const json_t *list = json_object_get(session->ready, "placement"), *item;
     struct nd_placement *nodes = nd_calloc(json_array_size(list), sizeof *nodes);
     size_t i;
-    if (nodes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nodes != NULL, err);
     json_array_foreach(list, i, item)
     {
         nodes[i] = (struct nd_placement){nd_runner_text(item, "where"), nd_runner_text(item, "name"),
@@ -552,9 +540,9 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
                               struct nd_output_view *views, struct nd_error *err)
 {
     struct nd_runner_connection *connection = &session->runtime->connection;
-    struct nd_frame_part *parts = nd_calloc(session->n_inputs, sizeof *parts);
+    ND_FREED struct nd_frame_part *parts = nd_calloc(session->n_inputs, sizeof *parts);
     session->sample++;
-    json_t *message =
+    json_auto_t *message =
         json_pack("{s:s, s:I, s:I}", "message", "run", "sample", session->sample, "repeat", session->repeat);
     session->repeat = 0;
     enum nd_status status = parts != NULL && message != NULL ? put_inputs(session, inputs, message, parts, err)
@@ -572,8 +560,6 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
     if (status == ND_OK)
         status =
             nd_answer_take(&connection->frame, &session->rules, session->asked, session->n_outputs, views, err);
-    json_decref(message);
-    free(parts);
     return status;
 }
 

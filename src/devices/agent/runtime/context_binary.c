@@ -110,8 +110,7 @@ static enum nd_status take_tensors(const struct qnn_tensor *from, uint32_t n, st
                                    struct nd_error *err)
 {
     struct nd_context_tensor *tensors = nd_calloc(n, sizeof *tensors);
-    if (tensors == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(tensors != NULL, err);
     for (uint32_t i = 0; i < n; i++) {
         bool is_known = from[i].version == 1 || from[i].version == 2;
         if (!is_known || from[i].body.rank > ND_MAX_RANK) {
@@ -145,7 +144,7 @@ static enum nd_status tell(const struct qnn_binary *binary, visit_info visit, vo
                        "the context is described in version %u, which is not known, or holds no graph",
                        (unsigned int)binary->version);
     const struct qnn_graph *graph = &binary->body.graphs[0];
-    struct nd_context_tensor *inputs = NULL, *outputs = NULL;
+    ND_FREED struct nd_context_tensor *inputs = NULL, *outputs = NULL;
     enum nd_status status = take_tensors(graph->body.inputs, graph->body.n_inputs, &inputs, err);
     if (status == ND_OK)
         status = take_tensors(graph->body.outputs, graph->body.n_outputs, &outputs, err);
@@ -163,8 +162,6 @@ static enum nd_status tell(const struct qnn_binary *binary, visit_info visit, vo
                                              .outputs = outputs};
         status = visit(context, &info, err);
     }
-    free(inputs);
-    free(outputs);
     return status;
 }
 

@@ -108,27 +108,19 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
     const char *provider = NULL;
     const struct ort_ep_node *const *nodes = NULL;
     size_t n_nodes = 0;
-    enum nd_status status =
-        nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err);
-    if (status == ND_OK)
-        status = nd_ort_check(ort, ort->EpAssignedSubgraph_GetNodes(subgraph, &nodes, &n_nodes), doing, err);
-    if (status == ND_OK &&
-        !nd_grow((void **)&rows->items, &rows->capacity, rows->n + n_nodes, sizeof *rows->items))
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n_nodes; i++) {
+    ND_TRY(nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err));
+    ND_TRY(nd_ort_check(ort, ort->EpAssignedSubgraph_GetNodes(subgraph, &nodes, &n_nodes), doing, err));
+    ND_TRY_MEMORY(nd_grow((void **)&rows->items, &rows->capacity, rows->n + n_nodes, sizeof *rows->items), err);
+    for (size_t i = 0; i < n_nodes; i++) {
         struct nd_placement *row = &rows->items[rows->n];
         row->provider = provider;
         row->subgraph = number;
-        status = nd_ort_check(ort, ort->EpAssignedNode_GetName(nodes[i], &row->name), doing, err);
-        if (status == ND_OK)
-            status = nd_ort_check(ort, ort->EpAssignedNode_GetDomain(nodes[i], &row->domain), doing, err);
-        if (status == ND_OK)
-            status =
-                nd_ort_check(ort, ort->EpAssignedNode_GetOperatorType(nodes[i], &row->op_type), doing, err);
-        if (status == ND_OK)
-            rows->n++;
+        ND_TRY(nd_ort_check(ort, ort->EpAssignedNode_GetName(nodes[i], &row->name), doing, err));
+        ND_TRY(nd_ort_check(ort, ort->EpAssignedNode_GetDomain(nodes[i], &row->domain), doing, err));
+        ND_TRY(nd_ort_check(ort, ort->EpAssignedNode_GetOperatorType(nodes[i], &row->op_type), doing, err));
+        rows->n++;
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_session_placement(const struct nd_runtime_session *session, struct nd_placement **out,
@@ -167,12 +159,8 @@ static enum nd_status read_tensor_info(const struct nd_ort *ort, const struct or
 {
     int element_type = 0;
     size_t rank = 0;
-    enum nd_status status =
-        nd_ort_check(ort, ort->GetTensorElementType(info, &element_type), "reading a tensor's type", err);
-    if (status == ND_OK)
-        status = nd_ort_check(ort, ort->GetDimensionsCount(info, &rank), "reading a tensor's rank", err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_ort_check(ort, ort->GetTensorElementType(info, &element_type), "reading a tensor's type", err));
+    ND_TRY(nd_ort_check(ort, ort->GetDimensionsCount(info, &rank), "reading a tensor's rank", err));
     if (!is_handled((enum nd_dtype)element_type))
         return nd_fail(err, ND_E_DEVICE_OUTPUT, name,
                        "tensor '%s' has element type %d (%s), which is not handled", name, element_type,
@@ -203,14 +191,11 @@ static enum nd_status describe_input(struct nd_runtime_session *session, struct 
     const struct nd_ort *ort = &session->runtime->ort;
     struct nd_session_io *io = &session->inputs[i];
     char *name = NULL;
-    enum nd_status status = nd_ort_check(ort, ort->SessionGetInputName(session->handle, i, allocator, &name),
-                                         "reading an input's name", err);
-    if (status == ND_OK)
-        status = take_name(ort, allocator, name, &io->name, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_ort_check(ort, ort->SessionGetInputName(session->handle, i, allocator, &name),
+                        "reading an input's name", err));
+    ND_TRY(take_name(ort, allocator, name, &io->name, err));
     struct ort_type_info *type = NULL;
-    status =
+    enum nd_status status =
         nd_ort_check(ort, ort->SessionGetInputTypeInfo(session->handle, i, &type), "reading an input", err);
     const struct ort_tensor_info *info = NULL;
     if (status == ND_OK)
@@ -245,36 +230,28 @@ static enum nd_status describe(struct nd_runtime_session *session, struct nd_err
     const struct nd_ort *ort = &session->runtime->ort;
     struct ort_allocator *allocator = NULL;
     size_t n_inputs = 0, n_outputs = 0;
-    enum nd_status status =
-        nd_ort_check(ort, ort->GetAllocatorWithDefaultOptions(&allocator), "getting the allocator", err);
-    if (status == ND_OK)
-        status =
-            nd_ort_check(ort, ort->SessionGetInputCount(session->handle, &n_inputs), "counting inputs", err);
-    if (status == ND_OK)
-        status =
-            nd_ort_check(ort, ort->SessionGetOutputCount(session->handle, &n_outputs), "counting outputs", err);
-    if (status == ND_OK)
-        status =
-            nd_ort_check(ort, ort->CreateCpuMemoryInfo(ARENA_ALLOCATOR, DEFAULT_MEMORY, &session->cpu_memory),
-                         "describing memory", err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_ort_check(ort, ort->GetAllocatorWithDefaultOptions(&allocator), "getting the allocator", err));
+    ND_TRY(nd_ort_check(ort, ort->SessionGetInputCount(session->handle, &n_inputs), "counting inputs", err));
+    ND_TRY(nd_ort_check(ort, ort->SessionGetOutputCount(session->handle, &n_outputs), "counting outputs", err));
+    ND_TRY(nd_ort_check(ort, ort->CreateCpuMemoryInfo(ARENA_ALLOCATOR, DEFAULT_MEMORY, &session->cpu_memory),
+                        "describing memory", err));
     session->inputs = nd_calloc(n_inputs, sizeof *session->inputs);
     session->outputs = nd_calloc(n_outputs, sizeof *session->outputs);
     session->input_names = nd_calloc(n_inputs, sizeof *session->input_names);
     session->output_names = nd_calloc(n_outputs, sizeof *session->output_names);
     session->input_values = nd_calloc(n_inputs, sizeof *session->input_values);
     session->output_values = nd_calloc(n_outputs, sizeof *session->output_values);
-    if (session->inputs == NULL || session->outputs == NULL || session->input_names == NULL ||
-        session->output_names == NULL || session->input_values == NULL || session->output_values == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session->inputs != NULL && session->outputs != NULL && session->input_names != NULL &&
+                      session->output_names != NULL && session->input_values != NULL &&
+                      session->output_values != NULL,
+                  err);
     session->n_inputs = n_inputs;
     session->n_outputs = n_outputs;
-    for (size_t i = 0; status == ND_OK && i < n_inputs; i++)
-        status = describe_input(session, allocator, i, err);
-    for (size_t i = 0; status == ND_OK && i < n_outputs; i++)
-        status = describe_output(session, allocator, i, err);
-    return status;
+    for (size_t i = 0; i < n_inputs; i++)
+        ND_TRY(describe_input(session, allocator, i, err));
+    for (size_t i = 0; i < n_outputs; i++)
+        ND_TRY(describe_output(session, allocator, i, err));
+    return ND_OK;
 }
 
 static enum nd_status apply_config(const struct nd_ort *ort, struct ort_session_options *handle,
@@ -282,44 +259,36 @@ static enum nd_status apply_config(const struct nd_ort *ort, struct ort_session_
 {
     /* Where each node went is asked for every time: a provider that quietly leaves work to the CPU must be
      * seen. */
-    enum nd_status status =
-        nd_ort_check(ort, ort->AddSessionConfigEntry(handle, "session.record_ep_graph_assignment_info", "1"),
-                     "asking for placement", err);
-    for (size_t i = 0; status == ND_OK && i < options->n_config; i++)
-        status = nd_ort_check(
+    ND_TRY(nd_ort_check(ort, ort->AddSessionConfigEntry(handle, "session.record_ep_graph_assignment_info", "1"),
+                        "asking for placement", err));
+    for (size_t i = 0; i < options->n_config; i++)
+        ND_TRY(nd_ort_check(
             ort, ort->AddSessionConfigEntry(handle, options->config[i].key, options->config[i].value),
-            options->config[i].key, err);
-    if (status == ND_OK)
-        status = nd_ort_check(ort, ort->SetSessionGraphOptimizationLevel(handle, (int)options->optimisation),
-                              "setting the optimisation level", err);
-    if (status == ND_OK)
-        status =
-            nd_ort_check(ort, ort->SetIntraOpNumThreads(handle, options->n_threads), "setting threads", err);
-    if (status == ND_OK && options->profile_prefix != NULL)
-        status = nd_ort_check(ort, ort->EnableProfiling(handle, options->profile_prefix),
-                              "enabling the profile", err);
-    return status;
+            options->config[i].key, err));
+    ND_TRY(nd_ort_check(ort, ort->SetSessionGraphOptimizationLevel(handle, (int)options->optimisation),
+                        "setting the optimisation level", err));
+    ND_TRY(nd_ort_check(ort, ort->SetIntraOpNumThreads(handle, options->n_threads), "setting threads", err));
+    if (options->profile_prefix != NULL)
+        ND_TRY(nd_ort_check(ort, ort->EnableProfiling(handle, options->profile_prefix), "enabling the profile",
+                            err));
+    return ND_OK;
 }
 
 static enum nd_status append_provider(struct nd_runtime *runtime, struct ort_session_options *handle,
                                       const struct nd_session_options *options, struct nd_error *err)
 {
-    const char **keys = nd_calloc(options->n_provider_options, sizeof *keys);
-    const char **values = nd_calloc(options->n_provider_options, sizeof *values);
-    enum nd_status status = keys == NULL || values == NULL ? nd_fail_memory(err) : ND_OK;
-    for (size_t i = 0; status == ND_OK && i < options->n_provider_options; i++) {
+    ND_FREED const char **keys = nd_calloc(options->n_provider_options, sizeof *keys);
+    ND_FREED const char **values = nd_calloc(options->n_provider_options, sizeof *values);
+    ND_TRY_MEMORY(keys != NULL && values != NULL, err);
+    for (size_t i = 0; i < options->n_provider_options; i++) {
         keys[i] = options->provider_options[i].key;
         values[i] = options->provider_options[i].value;
     }
-    if (status == ND_OK)
-        status = nd_ort_check(
-            &runtime->ort,
-            runtime->ort.SessionOptionsAppendExecutionProvider_V2(
-                handle, runtime->env, &runtime->provider_device, 1, keys, values, options->n_provider_options),
-            "appending the provider", err);
-    free(keys);
-    free(values);
-    return status;
+    return nd_ort_check(
+        &runtime->ort,
+        runtime->ort.SessionOptionsAppendExecutionProvider_V2(handle, runtime->env, &runtime->provider_device,
+                                                              1, keys, values, options->n_provider_options),
+        "appending the provider", err);
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
@@ -327,8 +296,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
 {
     const struct nd_ort *ort = &runtime->ort;
     struct nd_runtime_session *session = nd_calloc(1, sizeof *session);
-    if (session == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(session != NULL, err);
     session->runtime = runtime;
     struct ort_session_options *handle = NULL;
     enum nd_status status =
@@ -377,13 +345,8 @@ void nd_session_destroy(struct nd_runtime_session **session)
         free(dead->inputs[i].name);
     for (size_t i = 0; i < dead->n_outputs; i++)
         free(dead->outputs[i].name);
-    free(dead->inputs);
-    free(dead->outputs);
-    free(dead->input_names);
-    free(dead->output_names);
-    free(dead->input_values);
-    free(dead->output_values);
-    free(dead);
+    ND_FREE_ALL(dead->inputs, dead->outputs, dead->input_names, dead->output_names, dead->input_values,
+                dead->output_values, dead);
     *session = NULL;
 }
 
@@ -486,12 +449,10 @@ enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char *
     const struct nd_ort *ort = &session->runtime->ort;
     struct ort_allocator *allocator = NULL;
     char *theirs = NULL;
-    enum nd_status status =
-        nd_ort_check(ort, ort->GetAllocatorWithDefaultOptions(&allocator), "getting the allocator", err);
-    if (status == ND_OK)
-        status = nd_ort_check(ort, ort->SessionEndProfiling(session->handle, allocator, &theirs),
-                              "ending the profile", err);
-    return status == ND_OK ? take_name(ort, allocator, theirs, path, err) : status;
+    ND_TRY(nd_ort_check(ort, ort->GetAllocatorWithDefaultOptions(&allocator), "getting the allocator", err));
+    ND_TRY(nd_ort_check(ort, ort->SessionEndProfiling(session->handle, allocator, &theirs),
+                        "ending the profile", err));
+    return take_name(ort, allocator, theirs, path, err);
 }
 
 enum nd_status nd_session_truth(const struct nd_runtime_session *session, nd_truth_visit *visit, void *context,
@@ -530,16 +491,13 @@ static enum nd_status find_provider_device(struct nd_runtime *runtime, const cha
     const struct nd_ort *ort = &runtime->ort;
     const struct ort_ep_device *const *devices = NULL;
     size_t n = 0;
-    enum nd_status status =
-        nd_ort_check(ort, ort->GetEpDevices(runtime->env, &devices, &n), "listing devices", err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_TRY(nd_ort_check(ort, ort->GetEpDevices(runtime->env, &devices, &n), "listing devices", err));
+    for (size_t i = 0; i < n; i++) {
         if (strcmp(ort->EpDevice_EpName(devices[i]), name) == 0) {
             runtime->provider_device = devices[i];
             return ND_OK;
         }
     }
-    if (status != ND_OK)
-        return status;
     return nd_fail(err, ND_E_RUNTIME_API, name, "provider '%s' offers no device on this machine", name);
 }
 
@@ -547,8 +505,7 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
                                  struct nd_error *err)
 {
     struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
-    if (runtime == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(runtime != NULL, err);
     runtime->log = options->log;
     runtime->log_context = options->log_context;
     enum nd_status status = nd_ort_load(options->ort_library, &runtime->ort, err);

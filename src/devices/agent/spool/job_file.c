@@ -101,12 +101,11 @@ static enum nd_status write_tensor(const struct nd_agent_job *job, size_t tensor
 static enum nd_status write_checks(const struct nd_agent_job *job, size_t pass, struct nd_spool_writer *writer,
                                    struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < job->passes[pass].n_checks; i++)
-        status = nd_spool_append(
+    for (size_t i = 0; i < job->passes[pass].n_checks; i++)
+        ND_TRY(nd_spool_append(
             writer, &(struct nd_record){.kind = ND_RECORD_CHECK, .index = {pass, job->passes[pass].checks[i]}},
-            err);
-    return status;
+            err));
+    return ND_OK;
 }
 
 static enum nd_status write_target(const struct nd_agent_job *job, size_t target,
@@ -140,10 +139,8 @@ static enum nd_status write_probe(const struct nd_agent_job *job, size_t probe, 
 enum nd_status nd_job_write(const struct nd_agent_job *job, const char *path, struct nd_error *err)
 {
     struct nd_spool_writer writer;
-    enum nd_status status = nd_spool_writer_open(&writer, path, err);
-    if (status != ND_OK)
-        return status;
-    status = write_head(job, &writer, err);
+    ND_TRY(nd_spool_writer_open(&writer, path, err));
+    enum nd_status status = write_head(job, &writer, err);
     for (size_t i = 0; status == ND_OK && i < job->n_tensors; i++)
         status = write_tensor(job, i, &writer, err);
     for (size_t i = 0; status == ND_OK && i < job->n_passes; i++)
@@ -472,9 +469,7 @@ static bool has_every_input(const struct nd_agent_job *job)
 enum nd_status nd_job_read(const char *path, struct nd_agent_job *out, struct nd_error *err)
 {
     struct nd_agent_job job = {0};
-    enum nd_status status = nd_spool_reader_open(&job.reader, path, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_spool_reader_open(&job.reader, path, err));
     struct nd_record record = {0};
     bool is_whole = true;
     while (is_whole && nd_spool_next(&job.reader, &record))
@@ -490,10 +485,8 @@ enum nd_status nd_job_read(const char *path, struct nd_agent_job *out, struct nd
 
 static void free_pairs(struct nd_agent_option *pairs, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        free(pairs[i].key);
-        free(pairs[i].value);
-    }
+    for (size_t i = 0; i < n; i++)
+        ND_FREE_ALL(pairs[i].key, pairs[i].value);
     free(pairs);
 }
 
@@ -509,10 +502,8 @@ void nd_job_deinit(struct nd_agent_job *job)
     for (size_t i = 0; i < job->n_float_nodes; i++)
         free(job->float_nodes[i]);
     free(job->float_nodes);
-    for (size_t i = 0; i < job->n_passes; i++) {
-        free(job->passes[i].model);
-        free(job->passes[i].checks);
-    }
+    for (size_t i = 0; i < job->n_passes; i++)
+        ND_FREE_ALL(job->passes[i].model, job->passes[i].checks);
     free(job->passes);
     for (size_t i = 0; i < job->n_tensors; i++)
         free(job->tensors[i].output);
@@ -520,10 +511,8 @@ void nd_job_deinit(struct nd_agent_job *job)
     for (size_t i = 0; i < job->n_targets; i++)
         free(job->targets[i].name);
     free(job->targets);
-    for (size_t i = 0; i < job->n_probes; i++) {
-        free(job->probes[i].name);
-        free(job->probes[i].inputs);
-    }
+    for (size_t i = 0; i < job->n_probes; i++)
+        ND_FREE_ALL(job->probes[i].name, job->probes[i].inputs);
     free(job->probes);
     nd_spool_reader_close(&job->reader);
     *job = (struct nd_agent_job){0};

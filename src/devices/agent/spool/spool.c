@@ -47,8 +47,7 @@ static enum nd_status open_writer(struct nd_spool_writer *writer, const char *pa
                                   struct nd_error *err)
 {
     *writer = (struct nd_spool_writer){.fd = -1, .path = nd_strdup(path)};
-    if (writer->path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(writer->path != NULL, err);
     pthread_mutex_init(&writer->lock, NULL);
     writer->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0600);
     enum nd_status status = ND_OK;

@@ -33,9 +33,8 @@ enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
                                            char digits[static ND_CERTIFICATE_DIGEST_BYTES],
                                            struct nd_error *err)
 {
-    struct nd_digest_stream *stream = nd_digest_stream_create();
-    if (stream == NULL)
-        return nd_fail_memory(err);
+    ND_CLEANUP(nd_digest_stream_destroy) struct nd_digest_stream *stream = nd_digest_stream_create();
+    ND_TRY_MEMORY(stream != NULL, err);
     for (size_t i = 0; i < probe->n_inputs; i++) {
         const struct nd_probe_input *input = &probe->inputs[i];
         nd_digest_stream_add(stream, input->name, strlen(input->name) + 1);
@@ -44,7 +43,6 @@ enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
     if (probe->labels != NULL)
         nd_digest_stream_add(stream, probe->labels, probe->n_samples * sizeof *probe->labels);
     nd_certificate_print_digest(nd_digest_stream_value(stream), digits);
-    nd_digest_stream_destroy(&stream);
     return ND_OK;
 }
 
@@ -77,8 +75,7 @@ enum nd_status nd_certificate_read(const char *path, struct nd_certificate **out
     struct nd_certificate *certificate = nd_calloc(1, sizeof *certificate);
     void *data = NULL;
     size_t n_bytes = 0;
-    if (certificate == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(certificate != NULL, err);
     certificate->path = nd_strdup(path);
     enum nd_status status = certificate->path != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
@@ -98,8 +95,7 @@ void nd_certificate_destroy(struct nd_certificate **certificate)
     if (*certificate == NULL)
         return;
     json_decref((*certificate)->root);
-    free((*certificate)->path);
-    free(*certificate);
+    ND_FREE_ALL((*certificate)->path, *certificate);
     *certificate = NULL;
 }
 
@@ -113,10 +109,8 @@ static enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int
         nd_strbuf_puts(&text, open->dim_params[axis]);
     else
         nd_strbuf_printf(&text, "%s:%d", open->name, axis);
-    char *name = nd_strbuf_take(&text);
-    enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
-    free(name);
-    return status;
+    ND_FREED char *name = nd_strbuf_take(&text);
+    return name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
 }
 
 /* The dimensions of the input of that name; NULL: the certificate has none. */
@@ -214,7 +208,7 @@ enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_
                                   char digits[static ND_CERTIFICATE_DIGEST_BYTES], struct nd_error *err)
 {
     size_t n_tensors = nd_model_n_tensors(model);
-    struct nd_array *given = nd_calloc(n_tensors, sizeof *given);
+    ND_FREED struct nd_array *given = nd_calloc(n_tensors, sizeof *given);
     struct witness w = {.model = model, .arithmetic = arithmetic, .stream = nd_digest_stream_create()};
     enum nd_status status = given != NULL && w.stream != NULL ? run(&w, given, err) : nd_fail_memory(err);
     if (status == ND_OK)
@@ -222,7 +216,6 @@ enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_
     nd_digest_stream_destroy(&w.stream);
     for (size_t e = 0; given != NULL && e < n_tensors; e++)
         nd_array_deinit(&given[e]);
-    free(given);
     return status;
 }
 
@@ -280,15 +273,12 @@ static json_t *inputs_json(const struct nd_model *model)
 
 static enum nd_status arithmetics_json(const struct nd_align_job *job, json_t *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < job->n_arithmetics && status == ND_OK; i++) {
+    for (size_t i = 0; i < job->n_arithmetics; i++) {
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
-        status = nd_align_behaviour(job->aligned, job->arithmetics[i], digits, err);
-        if (status == ND_OK)
-            nd_tree_append(out,
-                           json_pack("{s:s, s:s}", "name", job->arithmetics[i]->name, "behaviour", digits));
+        ND_TRY(nd_align_behaviour(job->aligned, job->arithmetics[i], digits, err));
+        nd_tree_append(out, json_pack("{s:s, s:s}", "name", job->arithmetics[i]->name, "behaviour", digits));
     }
-    return status;
+    return ND_OK;
 }
 
 static json_t *layers_json(const struct nd_alignment *result)
@@ -344,17 +334,15 @@ static json_t *accuracy_cost_json(const struct nd_alignment *result)
 
 static enum nd_status probes_json(const struct nd_align_job *job, json_t *out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < job->options->n_probes && status == ND_OK; i++) {
+    for (size_t i = 0; i < job->options->n_probes; i++) {
         const struct nd_probe *probe = job->options->probes[i];
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
-        status = nd_certificate_probe_digest(probe, digits, err);
-        if (status == ND_OK)
-            nd_tree_append(out, json_pack("{s:o, s:o, s:o, s:s}", "name", nd_json_string(probe->name), "source",
-                                          nd_json_string(probe->source), "samples", count(probe->n_samples),
-                                          "digest", digits));
+        ND_TRY(nd_certificate_probe_digest(probe, digits, err));
+        nd_tree_append(out, json_pack("{s:o, s:o, s:o, s:s}", "name", nd_json_string(probe->name), "source",
+                                      nd_json_string(probe->source), "samples", count(probe->n_samples),
+                                      "digest", digits));
     }
-    return status;
+    return ND_OK;
 }
 
 static json_t *verification_json(const struct nd_alignment *result)
@@ -398,21 +386,14 @@ static enum nd_status make(const struct nd_align_job *job, const struct nd_model
 
 enum nd_status nd_align_certify(const struct nd_align_job *job, struct nd_error *err)
 {
-    struct nd_model *written = NULL;
-    json_t *root = NULL;
+    ND_CLEANUP(nd_model_destroy) struct nd_model *written = NULL;
+    json_auto_t *root = NULL;
     const char *path = job->options->certificate;
-    enum nd_status status = nd_model_load(job->result->output, &written, err);
-    if (status == ND_OK)
-        status = make(job, written, &root, err);
-    char *text = status == ND_OK ? nd_json_dump(root, 1) : NULL;
-    if (status == ND_OK)
-        status = text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        job->result->certificate = nd_strdup(path);
-    if (status == ND_OK && job->result->certificate == NULL)
-        status = nd_fail_memory(err);
-    free(text);
-    json_decref(root);
-    nd_model_destroy(&written);
-    return status;
+    ND_TRY(nd_model_load(job->result->output, &written, err));
+    ND_TRY(make(job, written, &root, err));
+    ND_FREED char *text = nd_json_dump(root, 1);
+    ND_TRY(text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err));
+    job->result->certificate = nd_strdup(path);
+    ND_TRY_MEMORY(job->result->certificate != NULL, err);
+    return ND_OK;
 }

@@ -95,9 +95,7 @@ static enum nd_status check_accuracy_cost_probes(const struct nd_certificate_che
     for (size_t i = 0; i < n; i++) {
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
         const json_t *probe = json_array_get(probes, i);
-        enum nd_status status = nd_certificate_probe_digest(c->options->probes[i], digits, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_certificate_probe_digest(c->options->probes[i], digits, err));
         if (strcmp(digits, nd_certificate_text(probe, "digest")) != 0)
             return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->options->probes[i]->source,
                            "'%s' has other values than '%s', with which the accuracy cost was measured",
@@ -176,13 +174,7 @@ void nd_certificate_check_destroy(struct nd_certificate_check **check)
         free(old->refusals[i].text);
     for (size_t i = 0; i < old->n_arithmetics; i++)
         free(old->arithmetics[i]);
-    free(old->refusals);
-    free(old->arithmetics);
-    free(old->certificate);
-    free(old->model);
-    free(old->version);
-    free(old->groups);
-    free(old);
+    ND_FREE_ALL(old->refusals, old->arithmetics, old->certificate, old->model, old->version, old->groups, old);
     *check = NULL;
 }
 
@@ -194,11 +186,10 @@ static enum nd_status check_content(struct nd_certificate_checker *c, struct nd_
     const char *stated = nd_certificate_text(c->certificate->root, "digest");
     enum nd_status status = nd_json_digest(c->certificate->root, hex, err);
     if (status == ND_OK && strcmp(stated, hex) != 0)
-        status = nd_certificate_refuse(
-            c, err, "content",
-            "the certificate was changed after it was written: the digest of its content is %s, and "
-            "it states '%s'",
-            hex, stated);
+        status = nd_certificate_refuse(c, err, "content",
+                                       "the certificate was changed after it was written: the digest of its "
+                                       "content is %s, and it states '%s'",
+                                       hex, stated);
     return status;
 }
 
@@ -251,9 +242,9 @@ static enum nd_status check_shapes(struct nd_certificate_checker *c, struct nd_e
             is_same = json_integer_value(json_array_get(shape, (size_t)d)) == input->shape.dims[d];
     }
     return is_same ? ND_OK
-                   : nd_certificate_refuse(c, err, "file",
-                                           "the model's inputs have other names or dimensions than in the "
-                                           "certificate");
+                   : nd_certificate_refuse(
+                         c, err, "file",
+                         "the model's inputs have other names or dimensions than in the certificate");
 }
 
 static enum nd_status check_behaviour(struct nd_certificate_checker *c, const json_t *stated,
@@ -262,11 +253,10 @@ static enum nd_status check_behaviour(struct nd_certificate_checker *c, const js
     char digits[ND_CERTIFICATE_DIGEST_BYTES];
     enum nd_status status = nd_align_behaviour(c->model, arithmetic, digits, err);
     if (status == ND_OK && strcmp(nd_certificate_text(stated, "behaviour"), digits) != 0)
-        status = nd_certificate_refuse(
-            c, err, "arithmetic",
-            "%s of this npudiff (%s) gives other values for this model than %s of npudiff %s, which "
-            "wrote the certificate: align the model again",
-            arithmetic->name, nd_version(), arithmetic->name, c->check->version);
+        status = nd_certificate_refuse(c, err, "arithmetic",
+                                       "%s of this npudiff (%s) gives other values for this model than %s of "
+                                       "npudiff %s, which wrote the certificate: align the model again",
+                                       arithmetic->name, nd_version(), arithmetic->name, c->check->version);
     return status;
 }
 
@@ -330,8 +320,7 @@ static enum nd_status check_layer(struct nd_certificate_checker *c, const json_t
         if (!has_sums(stated, layer))
             return nd_certificate_refuse(
                 c, err, "proof",
-                "the proof of '%s' covers %.0f sums of %zu channels, other numbers than the certificate "
-                "states",
+                "the proof of '%s' covers %.0f sums of %zu channels, other numbers than the certificate states",
                 layer->name, layer->n_sums, layer->n_channels);
         check->n_proven_again++;
         check->n_sums += layer->n_sums;
@@ -378,18 +367,17 @@ static enum nd_status check_layers(struct nd_certificate_checker *c, struct nd_e
     if (json_array_size(layers) != result->n_layers)
         return nd_certificate_refuse(c, err, "layers", "the certificate has %zu layers, and the model has %zu",
                                      json_array_size(layers), result->n_layers);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < result->n_layers && status == ND_OK; i++)
-        status = check_layer(c, json_array_get(layers, i), &result->layers[i], err);
-    if (status == ND_OK && c->check->n_refusals == 0 && !has_counts(c))
-        status = nd_certificate_refuse(c, err, "layers",
-                                       "the counts of the certificate are not those of its layers");
-    if (status == ND_OK && c->options->n_devices > 0 && c->check->n_refusals == 0 &&
-        result->n_tensors_equal < result->n_tensors && c->check->n_unknown + c->check->n_differ == 0)
-        status = nd_certificate_refuse(c, err, "devices", "%zu of %zu tensors differ between the devices: %s",
-                                       result->n_tensors - result->n_tensors_equal, result->n_tensors,
-                                       result->groups);
-    return status;
+    for (size_t i = 0; i < result->n_layers; i++)
+        ND_TRY(check_layer(c, json_array_get(layers, i), &result->layers[i], err));
+    if (c->check->n_refusals == 0 && !has_counts(c))
+        ND_TRY(nd_certificate_refuse(c, err, "layers",
+                                     "the counts of the certificate are not those of its layers"));
+    if (c->options->n_devices > 0 && c->check->n_refusals == 0 && result->n_tensors_equal < result->n_tensors &&
+        c->check->n_unknown + c->check->n_differ == 0)
+        ND_TRY(nd_certificate_refuse(c, err, "devices", "%zu of %zu tensors differ between the devices: %s",
+                                     result->n_tensors - result->n_tensors_equal, result->n_tensors,
+                                     result->groups));
+    return ND_OK;
 }
 
 static enum nd_status prove(struct nd_certificate_checker *c, struct nd_error *err)
@@ -482,25 +470,21 @@ enum nd_status nd_certificate_verify(const struct nd_certificate *certificate, c
 {
     struct nd_certificate_options own;
     nd_certificate_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    struct nd_certificate_check *check = status == ND_OK ? nd_calloc(1, sizeof *check) : NULL;
-    if (status == ND_OK && check == NULL)
-        status = nd_fail_memory(err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    ND_CLEANUP(nd_certificate_check_destroy) struct nd_certificate_check *check = nd_calloc(1, sizeof *check);
+    if (check == NULL)
+        return nd_fail_memory(err);
     struct nd_certificate_checker c = {
         .certificate = certificate, .model = model, .options = &own, .check = check};
     c.job = (struct nd_align_job){.options = &c.align_options, .model = model, .aligned = model};
-    status = check_all(&c, err);
+    enum nd_status status = check_all(&c, err);
     if (c.job.folder != NULL)
         nd_dir_remove(c.job.folder);
-    free(c.job.folder);
-    free(c.job.layer_of_tensor);
+    ND_FREE_ALL(c.job.folder, c.job.layer_of_tensor);
     nd_alignment_destroy(&c.job.result);
     if (status == ND_OK) {
         *out = check;
         check = NULL;
     }
-    nd_certificate_check_destroy(&check);
     return status;
 }

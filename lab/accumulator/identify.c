@@ -87,12 +87,10 @@ static enum nd_status nd_accumulator_family(struct nd_accumulator **items, size_
             for (int extra_bits = -1; extra_bits <= 3; extra_bits++)
                 add_orders(&list, (struct nd_accumulator){
                                       .sum = sums[s], .rounding = roundings[r], .extra_bits = extra_bits});
-    enum nd_status status = nd_candidates_end(&list, err);
-    if (status == ND_OK) {
-        *items = all;
-        *n = n_all;
-    }
-    return status;
+    ND_TRY(nd_candidates_end(&list, err));
+    *items = all;
+    *n = n_all;
+    return ND_OK;
 }
 
 /* ---- random vectors that tell accumulators apart ---- */
@@ -343,8 +341,7 @@ static void observations_deinit(struct observations *seen)
 static enum nd_status observations_alloc(struct observations *seen, size_t n, struct nd_error *err)
 {
     size_t n_factors;
-    if (!nd_size_mul(n, N_TERMS, &n_factors))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(n, N_TERMS, &n_factors), err);
     seen->x = nd_calloc(n_factors, sizeof *seen->x);
     seen->w = nd_calloc(n, sizeof *seen->w);
     seen->outputs = nd_calloc(n, sizeof *seen->outputs);
@@ -370,9 +367,7 @@ static enum nd_status observe(const struct nd_accumulator_battery *battery, cons
     size_t n = 0, stride = 2741, at = 0;
     for (size_t b = 0; b < ND_BATTERY_BLOCKS; b++)
         n += battery->blocks[b].n_rows;
-    enum nd_status status = observations_alloc(seen, n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(observations_alloc(seen, n, err));
     while (common_divisor(stride, n) != 1)
         stride++;
     for (size_t b = 0; b < ND_BATTERY_BLOCKS; b++) {
@@ -459,8 +454,7 @@ static enum nd_status convert(const struct nd_accumulator_battery *battery, cons
     for (size_t b = 0; b < ND_BATTERY_BLOCKS; b++) {
         size_t n = battery->blocks[b].n_rows;
         converted[b] = nd_calloc(n, sizeof *converted[b]);
-        if (converted[b] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(converted[b] != NULL, err);
         *is_one_up = *is_one_up && nd_accumulator_undo_one_up(outputs[b], n, converted[b]);
     }
     for (size_t b = 0; b < ND_BATTERY_BLOCKS && !*is_one_up; b++)
@@ -486,9 +480,9 @@ static bool is_named_tree(const struct nd_accumulator *items, size_t n, const st
 static enum nd_status make_family(const struct nd_accumulator_readings *readings, struct nd_accumulator **items,
                                   size_t *n, struct nd_error *err)
 {
-    enum nd_status status = nd_accumulator_family(items, n, err);
-    if (status != ND_OK || !readings->has_tree || is_named_tree(*items, *n, &readings->tree))
-        return status;
+    ND_TRY(nd_accumulator_family(items, n, err));
+    if (!readings->has_tree || is_named_tree(*items, *n, &readings->tree))
+        return ND_OK;
     size_t n_named = *n, capacity = n_named;
     for (size_t i = 0; i < n_named; i++) {
         if ((*items)[i].order.kind != ND_SUM_SEQUENTIAL || (*items)[i].sum == ND_SUM_EXACT)
@@ -509,8 +503,8 @@ enum nd_status nd_accumulator_identify(const struct nd_accumulator_battery *batt
                                        struct nd_error *err)
 {
     struct nd_accumulator_findings findings = {0};
-    struct observations seen = {0};
-    struct nd_accumulator *family = NULL;
+    ND_CLEANUP(observations_deinit) struct observations seen = {0};
+    ND_FREED struct nd_accumulator *family = NULL;
     float *converted[ND_BATTERY_BLOCKS] = {NULL};
     bool is_one_up = false;
     enum nd_status status = convert(battery, outputs, converted, &is_one_up, err);
@@ -536,8 +530,6 @@ enum nd_status nd_accumulator_identify(const struct nd_accumulator_battery *batt
         nd_accumulator_findings_deinit(&findings);
     for (size_t b = 0; b < ND_BATTERY_BLOCKS; b++)
         free(converted[b]);
-    free(family);
-    observations_deinit(&seen);
     return status;
 }
 
@@ -551,10 +543,9 @@ void nd_accumulator_findings_deinit(struct nd_accumulator_findings *findings)
 static enum nd_status confirm_block(struct nd_accumulator_findings *findings, const struct observations *seen,
                                     bool *is_missed, struct nd_error *err)
 {
-    bool *is_kept = nd_calloc(findings->n, sizeof *is_kept);
+    ND_FREED bool *is_kept = nd_calloc(findings->n, sizeof *is_kept);
     size_t n_kept = 0;
-    if (is_kept == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_kept != NULL, err);
     memset(is_missed, 1, seen->n * sizeof *is_missed);
     for (size_t k = 0; k < findings->n; k++) {
         struct nd_sum_tree tree;
@@ -581,7 +572,6 @@ static enum nd_status confirm_block(struct nd_accumulator_findings *findings, co
     /* Each was given by one of them, but all by none. */
     if (n_kept == 0)
         findings->n_failed += findings->n_failed == 0;
-    free(is_kept);
     return ND_OK;
 }
 
@@ -598,20 +588,17 @@ static void undo_each(float *outputs, size_t n)
 enum nd_status nd_accumulator_confirm(struct nd_accumulator_findings *findings, nd_accumulator_device *device,
                                       void *context, uint64_t n_vectors, uint64_t seed, struct nd_error *err)
 {
-    struct observations seen = {.n = ND_CONFIRMING_BLOCK};
+    ND_CLEANUP(observations_deinit) struct observations seen = {.n = ND_CONFIRMING_BLOCK};
     float w[N_TERMS];
-    enum nd_status status = observations_alloc(&seen, ND_CONFIRMING_BLOCK, err);
-    float *x = nd_calloc((size_t)ND_CONFIRMING_BLOCK * N_TERMS, sizeof *x);
-    bool *is_missed = nd_calloc(ND_CONFIRMING_BLOCK, sizeof *is_missed);
-    if (status == ND_OK && (x == NULL || is_missed == NULL))
-        status = nd_fail_memory(err);
-    for (uint64_t done = 0, block = 0; status == ND_OK && findings->n > 0 && done < n_vectors;
+    ND_TRY(observations_alloc(&seen, ND_CONFIRMING_BLOCK, err));
+    ND_FREED float *x = nd_calloc((size_t)ND_CONFIRMING_BLOCK * N_TERMS, sizeof *x);
+    ND_FREED bool *is_missed = nd_calloc(ND_CONFIRMING_BLOCK, sizeof *is_missed);
+    ND_TRY_MEMORY(x != NULL && is_missed != NULL, err);
+    for (uint64_t done = 0, block = 0; findings->n > 0 && done < n_vectors;
          done += ND_CONFIRMING_BLOCK, block++) {
         nd_accumulator_random_weights(seed, block, w);
         nd_accumulator_random_rows(seed, block, ND_CONFIRMING_BLOCK, x);
-        status = device(context, w, x, ND_CONFIRMING_BLOCK, seen.outputs, err);
-        if (status != ND_OK)
-            break;
+        ND_TRY(device(context, w, x, ND_CONFIRMING_BLOCK, seen.outputs, err));
         if (findings->readings.is_one_up)
             undo_each(seen.outputs, ND_CONFIRMING_BLOCK);
         take_factors(w, seen.weights[0]);
@@ -619,12 +606,9 @@ enum nd_status nd_accumulator_confirm(struct nd_accumulator_findings *findings, 
             take_factors(x + i * N_TERMS, seen.x + i * N_TERMS);
             seen.w[i] = seen.weights[0];
         }
-        status = confirm_block(findings, &seen, is_missed, err);
+        ND_TRY(confirm_block(findings, &seen, is_missed, err));
     }
-    free(is_missed);
-    free(x);
-    observations_deinit(&seen);
-    return status;
+    return ND_OK;
 }
 
 bool nd_accumulator_is_confirmed(const struct nd_accumulator_findings *findings)

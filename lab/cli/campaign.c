@@ -1,6 +1,7 @@
 /* `npudiff fingerprint --campaign`: datasheets of several devices and runtimes in one folder
  * (docs/reference/datasheet.md#campaigns). */
 #include "lab/cli/campaign.h"
+#include "core/memory.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -31,25 +32,22 @@ static char *with_runtime(const char *uri, const char *runtime)
 static enum nd_status add_device(struct cli_fleet *fleet, const char *uri, const char *runtime,
                                  struct nd_error *err)
 {
-    char *text = with_runtime(uri, runtime);
+    ND_FREED char *text = with_runtime(uri, runtime);
     const char *items[] = {text};
-    enum nd_status status =
-        text != NULL ? cli_fleet_set_devices(fleet, &(struct cli_list){items, 1}, err) : cli_memory_error(err);
-    free(text);
-    return status;
+    return text != NULL ? cli_fleet_set_devices(fleet, &(struct cli_list){items, 1}, err)
+                        : cli_memory_error(err);
 }
 
 /* Every device with every runtime, or as it was named. */
 static enum nd_status set_devices(const struct fingerprint_values *values, struct cli_fleet *fleet,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (values->runtimes.n == 0)
         return cli_fleet_set_devices(fleet, &values->devices, err);
-    for (size_t r = 0; status == ND_OK && r < values->runtimes.n; r++)
-        for (size_t d = 0; status == ND_OK && d < values->devices.n; d++)
-            status = add_device(fleet, values->devices.items[d], values->runtimes.items[r], err);
-    return status;
+    for (size_t r = 0; r < values->runtimes.n; r++)
+        for (size_t d = 0; d < values->devices.n; d++)
+            ND_TRY(add_device(fleet, values->devices.items[d], values->runtimes.items[r], err));
+    return ND_OK;
 }
 
 /* ---- what is there ---- */
@@ -130,11 +128,10 @@ struct campaign {
 /* Keeps what was taken, unless the device failed in everything: then it is tried again the next time. */
 static int keep(const struct cli_cell *cell, const char *text)
 {
-    json_t *sheet = json_loads(text, 0, NULL);
+    json_auto_t *sheet = json_loads(text, 0, NULL);
     if (sheet == NULL)
         return cli_fail_memory();
     int exit_code = fingerprint_judge(sheet, cell->device.label);
-    json_decref(sheet);
     return exit_code != 0 ? exit_code : cli_write_text(cell->path, text, true);
 }
 
@@ -247,7 +244,7 @@ static int print_table(const struct fingerprint_values *values)
     free_sheets(&sheets);
     if (exit_code != 0)
         return exit_code;
-    json_t *table = json_loads(json, 0, NULL);
+    json_auto_t *table = json_loads(json, 0, NULL);
     if (table == NULL)
         exit_code = cli_fail_memory();
     else if (values->answer.json)
@@ -256,7 +253,6 @@ static int print_table(const struct fingerprint_values *values)
         exit_code = fingerprint_print_campaign(table, values->campaign, values->verbose);
     if (!values->answer.json || table == NULL)
         free(json);
-    json_decref(table);
     return exit_code != 0 || is_same ? exit_code : ND_EXIT_DIFFERS;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
+#include "core/memory.h"
 #include "lab/cli/brief.h"
 #include "lab/cli/campaign.h"
 #include "lab/cli/take.h"
@@ -93,7 +94,7 @@ static int finish(const struct fingerprint_values *values, const char *text)
 {
     if (values->output != NULL && cli_write_text(values->output, text, values->force) != 0)
         return ND_EXIT_TROUBLE;
-    json_t *sheet = json_loads(text, 0, NULL);
+    json_auto_t *sheet = json_loads(text, 0, NULL);
     int printed = 0;
     if (sheet == NULL)
         return cli_fail_memory();
@@ -104,7 +105,6 @@ static int finish(const struct fingerprint_values *values, const char *text)
     else if (!values->answer.quiet)
         printed = fingerprint_print_sheet(sheet, values->output);
     int exit_code = fingerprint_judge(sheet, cli_text_of(json_object_get(sheet, "device"), "uri"));
-    json_decref(sheet);
     return printed != 0 ? printed : exit_code;
 }
 
@@ -112,7 +112,7 @@ static int take(const struct fingerprint_values *values)
 {
     struct nd_device device;
     struct nd_error err = {0};
-    char *text = NULL;
+    ND_FREED char *text = NULL;
     if (values->output != NULL &&
         cli_check_text_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
@@ -134,9 +134,7 @@ static int take(const struct fingerprint_values *values)
     cli_signals_end_if_came();
     if (status != ND_OK)
         return cli_report_error(&err);
-    int exit_code = finish(values, text);
-    free(text);
-    return exit_code;
+    return finish(values, text);
 }
 
 /* ---- one, from parts ---- */
@@ -145,11 +143,11 @@ static int merge(const struct fingerprint_values *values)
 {
     struct nd_error err = {0};
     size_t n = values->merge.n, n_read = 0;
-    char *json = NULL;
+    ND_FREED char *json = NULL;
     if (values->output != NULL &&
         cli_check_text_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    struct nd_datasheet *parts = calloc(n, sizeof *parts);
+    ND_FREED struct nd_datasheet *parts = calloc(n, sizeof *parts);
     int exit_code = parts != NULL ? ND_EXIT_SAME : cli_fail_memory();
     for (; exit_code == ND_EXIT_SAME && n_read < n; n_read++) {
         parts[n_read] =
@@ -163,8 +161,6 @@ static int merge(const struct fingerprint_values *values)
         exit_code = finish(values, json);
     for (size_t i = 0; i < n_read; i++)
         free((void *)(uintptr_t)parts[i].text);
-    free(parts);
-    free(json);
     return exit_code;
 }
 
@@ -203,7 +199,8 @@ static void print_diff(const json_t *diff, const char *a, const char *b)
 static int compare(const struct fingerprint_values *values, const char *a, const char *b)
 {
     struct nd_error err = {0};
-    char *json = NULL, *text_a = fingerprint_read(a), *text_b = text_a != NULL ? fingerprint_read(b) : NULL;
+    ND_FREED char *json = NULL, *text_a = fingerprint_read(a),
+                  *text_b = text_a != NULL ? fingerprint_read(b) : NULL;
     bool is_same = false;
     int exit_code = ND_EXIT_TROUBLE;
     if (text_a != NULL && text_b != NULL) {
@@ -213,7 +210,7 @@ static int compare(const struct fingerprint_values *values, const char *a, const
         else
             exit_code = is_same ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
     }
-    json_t *diff = json != NULL ? json_loads(json, 0, NULL) : NULL;
+    json_auto_t *diff = json != NULL ? json_loads(json, 0, NULL) : NULL;
     int printed = json != NULL && diff == NULL ? cli_fail_memory() : 0;
     if (diff != NULL && values->answer.json)
         cli_print_document(json);
@@ -221,10 +218,6 @@ static int compare(const struct fingerprint_values *values, const char *a, const
         print_diff(diff, a, b);
     else if (diff != NULL && !values->answer.quiet)
         printed = fingerprint_print_difference(diff, a, b);
-    json_decref(diff);
-    free(json);
-    free(text_a);
-    free(text_b);
     return printed != 0 ? printed : exit_code;
 }
 

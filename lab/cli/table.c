@@ -6,6 +6,7 @@
 
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
+#include "core/memory.h"
 #include "lab/cli/brief.h"
 
 /* The texts of a list with blanks between. */
@@ -135,7 +136,7 @@ static void put_headline(struct nd_report_screen *screen, const json_t *table)
     size_t n_differ = count_operators(table, "differs"), n_same = count_operators(table, "same"),
            n_unknown = count_operators(table, "not known"), n_missing,
            n_cells = json_array_size(json_object_get(table, "datasheets"));
-    json_t *missing = missing_cells(table, &n_missing);
+    json_auto_t *missing = missing_cells(table, &n_missing);
     if (n_differ > 0)
         nd_report_screen_put(screen,
                              "DIFFERS: the arithmetic of %zu of %zu operators changes, that of %zu does not\n",
@@ -155,7 +156,6 @@ static void put_headline(struct nd_report_screen *screen, const json_t *table)
                              n_missing, n_cells);
     else if (n_missing > 0)
         nd_report_screen_put(screen, "Not measured: %s\n", json_string_value(missing));
-    json_decref(missing);
 }
 
 /* ---- each operator ---- */
@@ -165,12 +165,10 @@ static void print_letters(const json_t *table)
     const json_t *devices = json_object_get(table, "devices"), *operators = json_object_get(table, "operators"),
                  *row;
     size_t i, n = json_array_size(devices), k = 0;
-    struct nd_report_column *columns = calloc(n + 3, sizeof *columns);
-    json_t *rows = json_array();
-    if (columns == NULL) {
-        json_decref(rows);
+    ND_FREED struct nd_report_column *columns = calloc(n + 3, sizeof *columns);
+    json_auto_t *rows = json_array();
+    if (columns == NULL)
         return;
-    }
     columns[k++] = (struct nd_report_column){"operator", "OPERATOR"};
     columns[k++] = (struct nd_report_column){"types", "TYPES"};
     for (size_t d = 0; d < n; d++, k++)
@@ -184,8 +182,6 @@ static void print_letters(const json_t *table)
         cli_row_append(rows, out);
     }
     cli_print_table(rows, columns);
-    json_decref(rows);
-    free(columns);
 }
 
 static void print_arithmetic(const json_t *table)
@@ -210,7 +206,7 @@ static void print_arithmetic(const json_t *table)
 
 static int print_all(const json_t *table, struct nd_report_screen *screen)
 {
-    json_t *steps = step_rows(table), *runtimes = joined(json_object_get(table, "runtimes"));
+    json_auto_t *steps = step_rows(table), *runtimes = joined(json_object_get(table, "runtimes"));
     int exit_code = cli_print_screen(screen, NULL);
     putchar('\n');
     cli_print_table(steps, step_columns);
@@ -220,8 +216,6 @@ static int print_all(const json_t *table, struct nd_report_screen *screen)
     print_letters(table);
     putchar('\n');
     print_arithmetic(table);
-    json_decref(steps);
-    json_decref(runtimes);
     return exit_code;
 }
 

@@ -194,8 +194,8 @@ static const double *ask_columns(struct nd_experiment *e, const struct nd_produc
                                  size_t n_samples)
 {
     size_t n_weight = p->dtype == ND_DTYPE_F32 ? sizeof(float) : 1;
-    unsigned char *weights = nd_calloc(p->n_terms * p->n_columns, n_weight);
-    double *fed = nd_calloc(n_samples * p->n_rows * p->n_terms, sizeof *fed);
+    ND_FREED unsigned char *weights = nd_calloc(p->n_terms * p->n_columns, n_weight);
+    ND_FREED double *fed = nd_calloc(n_samples * p->n_rows * p->n_terms, sizeof *fed);
     double *qvalues = nd_experiment_alloc(e, n_samples * p->n_rows * p->n_columns, sizeof *qvalues);
     const double *answer = NULL;
     if (weights != NULL && fed != NULL && qvalues != NULL) {
@@ -211,8 +211,6 @@ static const double *ask_columns(struct nd_experiment *e, const struct nd_produc
     }
     if (answer != NULL)
         transpose(answer, n_samples, p->n_columns, p->n_rows, qvalues);
-    free(weights);
-    free(fed);
     return answer != NULL ? qvalues : NULL;
 }
 
@@ -245,7 +243,8 @@ bool nd_threshold_sweep_ask(struct nd_experiment *e, enum nd_linear_form form, e
                             struct nd_threshold_sweep *s)
 {
     int exponent, unit_bits = dtype == ND_DTYPE_U16 ? 8 : 0;
-    double mantissa = frexp(s->multiplier, &exponent), *x = nd_calloc(s->n, ND_SPREAD_TERMS * sizeof *x);
+    ND_FREED double *x = nd_calloc(s->n, ND_SPREAD_TERMS * sizeof *x);
+    double mantissa = frexp(s->multiplier, &exponent);
     const int64_t layer = (int64_t)1 << unit_bits, zero = 128;
     /* M = s_x s_w / s_y, and all its bits are in s_x. */
     const struct nd_product product = {.form = form,
@@ -268,6 +267,5 @@ bool nd_threshold_sweep_ask(struct nd_experiment *e, enum nd_linear_form form, e
             x[i * ND_SPREAD_TERMS + t] = (double)(layer * (zero + terms[t]));
     }
     s->qvalues = nd_product_ask(e, &product, x, s->n / ND_THRESHOLD_SWEEP_ROWS);
-    free(x);
     return s->qvalues != NULL;
 }

@@ -68,9 +68,7 @@ static enum nd_status compose(const struct nd_ask *ask, struct nd_compose **out,
     const struct nd_quant x = {.n = 1, .axis = -1, .scale = &scales[0], .zero_point = &zeros[0]},
                           y = {.n = 1, .axis = -1, .scale = &scales[1], .zero_point = &zeros[1]};
     struct nd_compose *c = NULL;
-    enum nd_status status = nd_compose_create(OPSET, &c, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_compose_create(OPSET, &c, err));
     nd_compose_input(c, "x", ask->dtype, &ask->x);
     if (has_qvalues)
         nd_compose_dequantize(c, "x", "x_real", &x, ask->dtype);
@@ -101,8 +99,7 @@ static enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask 
     struct nd_compose *model = NULL;
     size_t n = n_samples * nd_ask_elems(&ask->x);
     void *bytes = nd_calloc(n, nd_dtype_size_bytes(ask->dtype));
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(bytes != NULL, err);
     nd_array_store(ask->dtype, qvalues, n, bytes);
     struct nd_trial_input inputs[1 + ND_ASK_MAX_OPERANDS] = {{"x", ask->dtype, ask->x, bytes}};
     struct nd_bench_trial trial = {.output = "y", .n_samples = n_samples, .n_inputs = 1, .inputs = inputs};
@@ -175,24 +172,23 @@ static void dequantize(struct nd_array *array, float scale, int64_t zero, bool i
 static enum nd_status load_operands(const struct nd_ask *ask, bool in_float32,
                                     struct nd_array operands[ND_ASK_MAX_OPERANDS], struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < ask->n_operands; i++) {
+    for (size_t i = 0; i < ask->n_operands; i++) {
         const struct nd_ask_operand *o = &ask->operands[i];
         bool has_qvalues = is_qvalue(o->dtype);
-        status = nd_array_make(&operands[i], has_qvalues ? ND_DTYPE_F32 : o->dtype, &o->shape, err);
-        if (status == ND_OK)
-            nd_array_load(o->dtype, o->data, operands[i].n, operands[i].x);
-        if (status == ND_OK && has_qvalues)
+        ND_TRY(nd_array_make(&operands[i], has_qvalues ? ND_DTYPE_F32 : o->dtype, &o->shape, err));
+        nd_array_load(o->dtype, o->data, operands[i].n, operands[i].x);
+        if (has_qvalues)
             dequantize(&operands[i], o->scale, o->zero, in_float32);
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_ask_values(const struct nd_ask *ask, const double *qvalues, size_t n_samples, bool in_float32,
                              double *values, struct nd_error *err)
 {
     struct node node;
-    struct nd_array x = {0}, y = {0}, operands[ND_ASK_MAX_OPERANDS] = {{{0}, 0, 0, NULL}};
+    ND_CLEANUP(nd_array_deinit) struct nd_array x = {0};
+    struct nd_array y = {0}, operands[ND_ASK_MAX_OPERANDS] = {{{0}, 0, 0, NULL}};
     const struct nd_array *inputs[ND_ASK_MAX_OPERANDS + 1] = {&x};
     struct nd_array *output = &y;
     size_t n_y = nd_ask_elems(&ask->y);
@@ -222,7 +218,6 @@ enum nd_status nd_ask_values(const struct nd_ask *ask, const double *qvalues, si
     }
     for (size_t i = 0; i < ask->n_operands; i++)
         nd_array_deinit(&operands[i]);
-    nd_array_deinit(&x);
     return status;
 }
 
@@ -379,13 +374,12 @@ enum nd_status nd_experiment_take_all(struct nd_bench *bench, const struct nd_su
                                       size_t n_subjects, nd_experiment_take *take, json_t *entries,
                                       struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n_subjects; i++) {
+    for (size_t i = 0; i < n_subjects; i++) {
         struct nd_experiment e = nd_experiment_begin(bench, subjects[i].operator_name, subjects[i].types, err);
         take(&e, subjects[i].kind, entries);
-        status = nd_experiment_end(&e);
+        ND_TRY(nd_experiment_end(&e));
     }
-    return status;
+    return ND_OK;
 }
 
 bool nd_experiment_goes_on(const struct nd_experiment *e)
@@ -476,14 +470,13 @@ void nd_experiment_add_digest(struct nd_experiment *e, struct nd_digest digest)
 
 void nd_experiment_digest(struct nd_experiment *e, const double *qvalues, size_t n)
 {
-    uint16_t *bytes = nd_calloc(n, sizeof *bytes);
+    ND_FREED uint16_t *bytes = nd_calloc(n, sizeof *bytes);
     for (size_t i = 0; bytes != NULL && i < n; i++)
         bytes[i] = (uint16_t)qvalues[i];
     if (bytes != NULL)
         nd_experiment_add_digest(e, nd_digest_bytes(bytes, n * sizeof *bytes));
     else
         nd_experiment_check(e, nd_fail_memory(e->err));
-    free(bytes);
 }
 
 /* ---- confirming ---- */

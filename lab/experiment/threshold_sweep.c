@@ -249,8 +249,7 @@ enum nd_status nd_threshold_sweep_solve(const struct nd_threshold_sweep *stairca
     struct search search = {
         .staircases = staircases, .n = n, .out = &findings, .candidates = ND_CANDIDATES(&findings)};
     search.intervals = nd_calloc(n, sizeof *search.intervals);
-    if (search.intervals == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(search.intervals != NULL, err);
     count(staircases, n, &findings);
     try_all(&search, false);
     try_fixed(&search);
@@ -259,10 +258,9 @@ enum nd_status nd_threshold_sweep_solve(const struct nd_threshold_sweep *stairca
     if (findings.n_arithmetics == 0)
         find_nearest(&search);
     free(search.intervals);
-    enum nd_status status = nd_candidates_end(&search.candidates, err);
-    if (status == ND_OK)
-        *out = findings;
-    return status;
+    ND_TRY(nd_candidates_end(&search.candidates, err));
+    *out = findings;
+    return ND_OK;
 }
 
 /* ---- which multipliers to ask a device about ---- */

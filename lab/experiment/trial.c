@@ -18,17 +18,15 @@ static enum nd_status input_bytes(const struct nd_bench_trial *trial, size_t i, 
                                   size_t *all_bytes, struct nd_error *err)
 {
     const struct nd_trial_input *input = &trial->inputs[i];
-    enum nd_status status = nd_shape_size_bytes(&input->shape, input->dtype, sample_bytes, err);
-    if (status == ND_OK && !nd_size_mul(*sample_bytes, trial->n_samples, all_bytes))
-        status = nd_fail_memory(err);
-    return status;
+    ND_TRY(nd_shape_size_bytes(&input->shape, input->dtype, sample_bytes, err));
+    return nd_size_mul(*sample_bytes, trial->n_samples, all_bytes) ? ND_OK : nd_fail_memory(err);
 }
 
 /* What a trial is known by: model, inputs, device, runtime. */
 static enum nd_status name_trial(const struct nd_bench *bench, const struct nd_bench_trial *trial,
                                  const char *model_path, char key[ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     enum nd_status status = nd_sha256_file(model_path, key, err);
     nd_strbuf_printf(&text, "%s\n%s\n%s\n%s\n%zu\n", key, bench->device->uri, bench->device->runtime.id,
                      trial->output, trial->n_samples);
@@ -43,29 +41,23 @@ static enum nd_status name_trial(const struct nd_bench *bench, const struct nd_b
         status = nd_fail_memory(err);
     if (status == ND_OK)
         nd_sha256_bytes(text.text, text.len, key);
-    nd_strbuf_deinit(&text);
     return status;
 }
 
 static enum nd_status fill_probe(const struct nd_bench_trial *trial, struct nd_probe_input inputs[MAX_INPUTS],
                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < trial->n_inputs; i++) {
+    for (size_t i = 0; i < trial->n_inputs; i++) {
         size_t all_bytes;
         inputs[i] = (struct nd_probe_input){.name = nd_strdup(trial->inputs[i].name),
                                             .dtype = trial->inputs[i].dtype,
                                             .shape = trial->inputs[i].shape};
-        status = input_bytes(trial, i, &inputs[i].sample_bytes, &all_bytes, err);
-        if (status != ND_OK)
-            break;
+        ND_TRY(input_bytes(trial, i, &inputs[i].sample_bytes, &all_bytes, err));
         inputs[i].data = nd_tensor_alloc(all_bytes);
-        if (inputs[i].name == NULL || inputs[i].data == NULL)
-            status = nd_fail_memory(err);
-        else
-            memcpy(inputs[i].data, trial->inputs[i].data, all_bytes);
+        ND_TRY_MEMORY(inputs[i].name != NULL && inputs[i].data != NULL, err);
+        memcpy(inputs[i].data, trial->inputs[i].data, all_bytes);
     }
-    return status;
+    return ND_OK;
 }
 
 /* A device that is evaluated here is for one kind of models: to be asked about others is no error. */
@@ -97,7 +89,7 @@ static enum nd_status run_model(const struct nd_bench *bench, const struct nd_be
     const struct nd_probe *const probes[] = {&probe};
     struct nd_capture_options options = bench->options;
     struct nd_capture_outcome outcome;
-    struct nd_model *model = NULL;
+    ND_CLEANUP(nd_model_destroy) struct nd_model *model = NULL;
     options.tensors = "all";
     options.n_repeats = 2;         /* a device that answers otherwise the second time has no arithmetic */
     options.allow_fallback = true; /* where it ran is read back */
@@ -112,7 +104,6 @@ static enum nd_status run_model(const struct nd_bench *bench, const struct nd_be
         free(inputs[i].name);
         free(inputs[i].data);
     }
-    nd_model_destroy(&model);
     return status;
 }
 
@@ -138,23 +129,15 @@ static enum nd_status read_output(const struct nd_bench *bench, const struct nd_
     snprintf(out->provider, sizeof out->provider, "%s", nd_capture_tensor_provider(capture, tensor));
     out->is_on_npu =
         !nd_device_is_npu(bench->device->kind) || strcmp(out->provider, "QNNExecutionProvider") == 0;
-    enum nd_status status = nd_shape_size_bytes(&e->shape, e->dtype, &sample_bytes, err);
-    if (status != ND_OK)
-        return status;
-    if (!nd_size_mul(sample_bytes, n_samples, &all_bytes))
-        return nd_fail_memory(err);
+    ND_TRY(nd_shape_size_bytes(&e->shape, e->dtype, &sample_bytes, err));
+    ND_TRY_MEMORY(nd_size_mul(sample_bytes, n_samples, &all_bytes), err);
     out->n = all_bytes / nd_dtype_size_bytes(e->dtype);
-    void *bytes = nd_tensor_alloc(all_bytes);
+    ND_FREED void *bytes = nd_tensor_alloc(all_bytes);
     out->x = nd_calloc(out->n, sizeof *out->x);
-    if (bytes == NULL || out->x == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status =
-            nd_capture_read_verified(&(struct nd_probe_values){capture, 0, tensor}, 0, n_samples, bytes, err);
-    if (status == ND_OK)
-        nd_array_load(e->dtype, bytes, out->n, out->x);
-    free(bytes);
-    return status;
+    ND_TRY_MEMORY(bytes != NULL && out->x != NULL, err);
+    ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, 0, tensor}, 0, n_samples, bytes, err));
+    nd_array_load(e->dtype, bytes, out->n, out->x);
+    return ND_OK;
 }
 
 /* Whether a sample that was run again came out otherwise. */
@@ -172,22 +155,19 @@ static bool is_unstable(const struct nd_capture *capture, size_t tensor)
 static enum nd_status read_capture(const struct nd_bench *bench, const struct nd_bench_trial *trial,
                                    const char *path, struct nd_trial_result *out, struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
-    enum nd_status status = nd_capture_open(path, &capture, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *capture = NULL;
+    ND_TRY(nd_capture_open(path, &capture, err));
     size_t tensor = nd_capture_find_tensor(capture, trial->output);
     if (nd_capture_state(capture) != ND_CAPTURE_COMPLETE)
         read_failure(capture, out);
     else if (tensor == SIZE_MAX)
-        status =
-            nd_fail(err, ND_E_MODEL_NO_TENSOR, trial->output, "'%s' has no tensor '%s'", path, trial->output);
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, trial->output, "'%s' has no tensor '%s'", path,
+                       trial->output);
     else
-        status = read_output(bench, capture, tensor, out, err);
-    if (status == ND_OK && out->x != NULL)
+        ND_TRY(read_output(bench, capture, tensor, out, err));
+    if (out->x != NULL)
         out->is_unstable = is_unstable(capture, tensor);
-    nd_capture_close(&capture);
-    return status;
+    return ND_OK;
 }
 
 /* Whether a trial that was kept can be used: a damaged one is run again. */

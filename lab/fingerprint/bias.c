@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/memory.h"
 #include "core/random.h"
 #include "lab/experiment/candidates.h"
 #include "lab/fingerprint/bias.h"
@@ -184,10 +185,9 @@ enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, b
                                                            .is_f32 = (form & 1) != 0,
                                                            .has_largest_bias_scale = (form & 2) != 0,
                                                            .has_largest_weight_scale = (form & 4) != 0});
-    enum nd_status status = nd_candidates_end(&search.candidates, err);
-    if (status == ND_OK)
-        *out = found;
-    return status;
+    ND_TRY(nd_candidates_end(&search.candidates, err));
+    *out = found;
+    return ND_OK;
 }
 
 /* ---- how biases enter products of uint8 codes: asking a device ---- */
@@ -586,12 +586,13 @@ static void tell_unknown(struct nd_experiment *e, json_t *entries)
 enum nd_status nd_section_bias(struct nd_bench *bench, json_t *entries, struct nd_error *err)
 {
     static const char *const types[] = {"u8 x u8 + i32 -> u8", "u8 x i8 per channel + i32 -> u8"};
+    ND_CLEANUP(nd_experiment_end)
     struct nd_experiment of_weights = nd_experiment_begin(bench, "Conv", types[0], err);
     struct nd_weights weights;
     nd_weights_take(&of_weights, &weights);
     bool is_known = nd_weights_are_known(&of_weights, &weights);
-    enum nd_status status = of_weights.status;
-    for (int i = 0; status == ND_OK && i < 2; i++) {
+    ND_TRY(of_weights.status);
+    for (int i = 0; i < 2; i++) {
         struct nd_experiment e = nd_experiment_begin(bench, "Conv", types[i], err);
         struct nd_bias bias = {.weights = &weights, .is_per_channel = i == 1};
         of_weights.types = types[i];
@@ -602,8 +603,7 @@ enum nd_status nd_section_bias(struct nd_bench *bench, json_t *entries, struct n
             tell_unknown(&of_weights, entries);
             e.status = of_weights.status;
         }
-        status = nd_experiment_end(&e);
+        ND_TRY(nd_experiment_end(&e));
     }
-    nd_experiment_end(&of_weights);
-    return status;
+    return ND_OK;
 }

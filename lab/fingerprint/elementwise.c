@@ -447,17 +447,15 @@ enum nd_status nd_elementwise_solve(const struct nd_elementwise_grid *grids, siz
     struct nd_elementwise_findings findings = {.n_nearest_wrong = UINT64_MAX};
     struct search search = {.grids = grids, .n = n, .out = &findings, .candidates = ND_CANDIDATES(&findings)};
     search.ranges = nd_calloc(n, sizeof *search.ranges);
-    if (search.ranges == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(search.ranges != NULL, err);
     for (size_t g = 0; g < n; g++)
         solve_grid(&search, g);
     try_plain(&search);
     try_fixed(&search);
     free(search.ranges);
-    enum nd_status status = nd_candidates_end(&search.candidates, err);
-    if (status == ND_OK)
-        *out = findings;
-    return status;
+    ND_TRY(nd_candidates_end(&search.candidates, err));
+    *out = findings;
+    return ND_OK;
 }
 
 /* ---- which scales to ask a device about ---- */

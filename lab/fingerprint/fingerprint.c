@@ -19,46 +19,40 @@ static enum nd_status check_digest(const json_t *sheet, const char *name, struct
 {
     char hex[ND_SHA256_HEX_BYTES];
     const char *stated = nd_sheet_text(sheet, "digest");
-    enum nd_status status = nd_json_digest(sheet, hex, err);
-    if (status == ND_OK && strcmp(stated, hex) != 0)
-        status =
-            nd_fail(err, ND_E_RESULT_FORMAT, name,
-                    "'%s' is damaged: the digest of its content is %s, and it states '%s'", name, hex, stated);
-    return status;
+    ND_TRY(nd_json_digest(sheet, hex, err));
+    if (strcmp(stated, hex) != 0)
+        return nd_fail(err, ND_E_RESULT_FORMAT, name,
+                       "'%s' is damaged: the digest of its content is %s, and it states '%s'", name, hex,
+                       stated);
+    return ND_OK;
 }
 
 enum nd_status nd_sheet_read(const struct nd_datasheet *from, json_t **out, struct nd_error *err)
 {
     const char *name = from->name;
     json_error_t where;
-    json_t *sheet = json_loads(from->text, JSON_REJECT_DUPLICATES, &where);
+    json_auto_t *sheet = json_loads(from->text, JSON_REJECT_DUPLICATES, &where);
     if (sheet == NULL)
         return nd_fail(err, ND_E_RESULT_FORMAT, name, "'%s' is no JSON: %s (line %d)", name, where.text,
                        where.line);
     json_int_t version = json_integer_value(json_object_get(sheet, "npudiff_datasheet"));
     if (version < 1 || version > ND_DATASHEET_VERSION || !json_is_object(json_object_get(sheet, "sections")) ||
-        !json_is_object(json_object_get(sheet, "device"))) {
-        json_decref(sheet);
+        !json_is_object(json_object_get(sheet, "device")))
         return nd_fail(err, ND_E_RESULT_FORMAT, name, "'%s' is not a datasheet of version 1 to %d", name,
                        ND_DATASHEET_VERSION);
-    }
     /* One that has a digest is not of an older version, whatever its version says. */
     bool has_digest = version >= ND_DATASHEET_WITH_DIGEST || json_object_get(sheet, "digest") != NULL;
-    enum nd_status status = has_digest ? check_digest(sheet, name, err) : ND_OK;
-    if (status == ND_OK)
-        *out = sheet;
-    else
-        json_decref(sheet);
-    return status;
+    ND_TRY(has_digest ? check_digest(sheet, name, err) : ND_OK);
+    *out = sheet;
+    sheet = NULL;
+    return ND_OK;
 }
 
 /* The text of a datasheet's file, in new memory; the sheet gets its digest. ND_ERR_MEMORY. */
 static enum nd_status nd_sheet_format(json_t *sheet, char **out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    enum nd_status status = nd_json_stamp(sheet, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_json_stamp(sheet, err));
     char *json = nd_json_dumps(sheet, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     nd_strbuf_printf(&text, "%s\n", json != NULL ? json : "");
     char *taken = nd_strbuf_take(&text);
@@ -130,7 +124,7 @@ struct diff {
 
 static void compare_entries(struct diff *diff, const char *section, const json_t *a, const json_t *b)
 {
-    json_t *claim_a = nd_sheet_claim(a), *claim_b = nd_sheet_claim(b);
+    json_auto_t *claim_a = nd_sheet_claim(a), *claim_b = nd_sheet_claim(b);
     bool is_same = claim_a != NULL && claim_b != NULL && json_equal(claim_a, claim_b) == 1;
     const char *digest_a = nd_sheet_answers(a), *digest_b = nd_sheet_answers(b);
     bool has_digests = digest_a[0] != '\0' && digest_b[0] != '\0';
@@ -147,8 +141,6 @@ static void compare_entries(struct diff *diff, const char *section, const json_t
         diff->is_whole &= json_array_append_new(is_same ? diff->unknown : diff->differences, row) == 0;
     else
         diff->is_whole &= is_same && !is_unknown;
-    json_decref(claim_a);
-    json_decref(claim_b);
 }
 
 static void compare_sections(struct diff *diff, const json_t *a, const json_t *b)
@@ -281,8 +273,7 @@ static enum nd_status copy_section(const struct merge *merge, const char *sectio
                            "'%s' has the section '%s', and so has a part before it: parts of one datasheet are "
                            "made with the same --section",
                            merge->names[i], section);
-        if (json_object_set(sections, section, entries) != 0)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(json_object_set(sections, section, entries) == 0, err);
     }
     return ND_OK;
 }
@@ -290,23 +281,19 @@ static enum nd_status copy_section(const struct merge *merge, const char *sectio
 /* The first part without what makes it one, with the sections of all. */
 static enum nd_status join(const struct merge *merge, char **json, struct nd_error *err)
 {
-    json_t *whole = json_copy(merge->sheets[0]), *sections = json_object();
+    json_auto_t *whole = json_copy(merge->sheets[0]), *sections = json_object();
     json_int_t n_trials = 0;
     bool is_made = whole != NULL && sections != NULL && json_object_del(whole, "part") == 0 &&
                    json_object_del(whole, "parts") == 0;
-    enum nd_status status = is_made ? ND_OK : nd_fail_memory(err);
-    for (size_t s = 0; status == ND_OK && nd_fingerprint_section(s) != NULL; s++)
-        status = copy_section(merge, nd_fingerprint_section(s), sections, err);
+    ND_TRY_MEMORY(is_made, err);
+    for (size_t s = 0; nd_fingerprint_section(s) != NULL; s++)
+        ND_TRY(copy_section(merge, nd_fingerprint_section(s), sections, err));
     for (size_t i = 0; i < merge->n; i++)
         n_trials += json_integer_value(json_object_get(merge->sheets[i], "trials"));
-    if (status == ND_OK && (json_object_set(whole, "sections", sections) != 0 ||
-                            json_object_set_new(whole, "trials", json_integer(n_trials)) != 0))
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_sheet_format(whole, json, err);
-    json_decref(sections);
-    json_decref(whole);
-    return status;
+    ND_TRY_MEMORY(json_object_set(whole, "sections", sections) == 0 &&
+                      json_object_set_new(whole, "trials", json_integer(n_trials)) == 0,
+                  err);
+    return nd_sheet_format(whole, json, err);
 }
 
 enum nd_status nd_fingerprint_merge(const struct nd_datasheet *parts, size_t n, char **json,
@@ -438,11 +425,10 @@ static enum nd_status take_section(struct nd_bench *bench, size_t section, json_
                                    struct nd_error *err)
 {
     size_t n_before = bench->n_unstable;
-    enum nd_status status = sections[section].take(bench, entries, err);
-    if (status == ND_OK && bench->n_unstable > n_before &&
-        !tell_unstable(entries, bench->n_unstable - n_before))
-        status = nd_fail_memory(err);
-    return status;
+    ND_TRY(sections[section].take(bench, entries, err));
+    if (bench->n_unstable > n_before && !tell_unstable(entries, bench->n_unstable - n_before))
+        return nd_fail_memory(err);
+    return ND_OK;
 }
 
 static enum nd_status take_sections(struct nd_bench *bench, const struct nd_fingerprint_options *options,
@@ -450,39 +436,33 @@ static enum nd_status take_sections(struct nd_bench *bench, const struct nd_fing
 {
     json_t *list = json_object();
     size_t n_wanted = 0;
-    enum nd_status status = set(sheet, "sections", list) ? ND_OK : nd_fail_memory(err);
-    for (size_t s = 0; status == ND_OK && s < N_SECTIONS; s++) {
+    ND_TRY_MEMORY(set(sheet, "sections", list), err);
+    for (size_t s = 0; s < N_SECTIONS; s++) {
         if (!is_wanted(options, sections[s].name) || !is_in_part(options, n_wanted++))
             continue;
         json_t *entries = json_array();
         report(options, bench, s);
-        if (!set(list, sections[s].name, entries))
-            status = nd_fail_memory(err);
-        if (status == ND_OK)
-            status = take_section(bench, s, entries, err);
-        if (status == ND_OK && options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
-            status = nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request");
+        ND_TRY_MEMORY(set(list, sections[s].name, entries), err);
+        ND_TRY(take_section(bench, s, entries, err));
+        if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
+            return nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request");
     }
-    if (status == ND_OK && !set(sheet, "trials", json_integer((json_int_t)(bench->n_run + bench->n_kept))))
-        status = nd_fail_memory(err);
-    return status;
+    return set(sheet, "trials", json_integer((json_int_t)(bench->n_run + bench->n_kept))) ? ND_OK
+                                                                                          : nd_fail_memory(err);
 }
 
 static enum nd_status make_sheet(struct nd_bench *bench, const struct nd_fingerprint_options *options,
                                  char **json, struct nd_error *err)
 {
-    json_t *sheet = nd_json_document(ND_DOCUMENT_DATASHEET,
-                                     json_pack("{s:i, s:o?}", "npudiff_datasheet", ND_DATASHEET_VERSION,
-                                               "device", describe_device(bench->device)));
+    json_auto_t *sheet = nd_json_document(ND_DOCUMENT_DATASHEET,
+                                          json_pack("{s:i, s:o?}", "npudiff_datasheet", ND_DATASHEET_VERSION,
+                                                    "device", describe_device(bench->device)));
     bool is_made = sheet != NULL;
     if (is_made && options->n_parts > 0)
         is_made = set(sheet, "part", json_integer((json_int_t)options->part)) &&
                   set(sheet, "parts", json_integer((json_int_t)options->n_parts));
-    enum nd_status status = is_made ? take_sections(bench, options, sheet, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_sheet_format(sheet, json, err);
-    json_decref(sheet);
-    return status;
+    ND_TRY(is_made ? take_sections(bench, options, sheet, err) : nd_fail_memory(err));
+    return nd_sheet_format(sheet, json, err);
 }
 
 /* What stands in for a folder of the user's. */
@@ -491,10 +471,8 @@ static enum nd_status choose_folder(const struct nd_fingerprint_options *options
 {
     if (options->folder == NULL)
         return nd_dir_make_temporary(folder, err);
-    enum nd_status status = nd_dir_make(options->folder, err);
-    if (status == ND_OK && (*folder = nd_strdup(options->folder)) == NULL)
-        status = nd_fail_memory(err);
-    return status;
+    ND_TRY(nd_dir_make(options->folder, err));
+    return (*folder = nd_strdup(options->folder)) != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 enum nd_status nd_fingerprint_take(const struct nd_device *device, const struct nd_fingerprint_options *options,
@@ -502,27 +480,21 @@ enum nd_status nd_fingerprint_take(const struct nd_device *device, const struct 
 {
     struct nd_fingerprint_options own;
     nd_fingerprint_options_init(&own);
-    char *folder = NULL;
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_FREED char *folder = NULL;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
     if (own.n_parts > 0 && own.part >= own.n_parts)
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "there is no part %zu of %zu", own.part + 1, own.n_parts);
-    status = check_sections(options, err);
-    if (status == ND_OK)
-        status = choose_folder(options, &folder, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_sections(options, err));
+    ND_TRY(choose_folder(options, &folder, err));
     struct nd_bench bench = {.device = device, .folder = folder};
     nd_capture_options_init(&bench.options);
     bench.options.agent = options->agent;
     bench.options.time_limit_s = options->time_limit_s > 0 ? options->time_limit_s : 600;
     bench.options.is_cancelled = options->is_cancelled;
     bench.options.cancel_context = options->cancel_context;
-    status = make_sheet(&bench, options, json, err);
+    enum nd_status status = make_sheet(&bench, options, json, err);
     if (options->folder == NULL)
         nd_dir_remove(folder);
-    free(folder);
     return status;
 }

@@ -103,7 +103,7 @@ static bool add_operator(const struct nd_sheet_grid *c, const struct nd_campaign
  */
 static bool add_step(const struct nd_sheet_grid *c, const struct step *step, json_t *steps)
 {
-    json_t *changed = json_array();
+    json_auto_t *changed = json_array();
     size_t n_same = 0;
     bool is_whole = changed != NULL;
     for (size_t o = 0; is_whole && o < c->n_operators; o++)
@@ -120,7 +120,6 @@ static bool add_step(const struct nd_sheet_grid *c, const struct step *step, jso
                           (json_int_t)n_same, "n_not_known", (json_int_t)(c->n_operators - n_same - n_changed),
                           "changed", changed)) == 0;
     }
-    json_decref(changed);
     return is_whole;
 }
 
@@ -249,8 +248,7 @@ static enum nd_status make_axes(struct reading *r, struct nd_error *err)
     for (size_t i = 0; is_whole && i < r->n; i++)
         is_whole = add_name(c->devices, &c->n_devices, r->sheets[i].device) &&
                    add_name(c->runtimes, &c->n_runtimes, r->sheets[i].runtime);
-    if (!is_whole)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_whole, err);
     qsort(c->runtimes, c->n_runtimes, sizeof *c->runtimes, by_version);
     for (size_t d = 0; d < c->n_devices; d++)
         c->titles[d] = title_of(r, d);
@@ -268,8 +266,7 @@ static enum nd_status make_grid(struct reading *r, struct nd_error *err)
     struct nd_sheet_grid *c = &r->campaign;
     size_t n = c->n_devices * c->n_runtimes;
     c->sheet_of = nd_calloc(n, sizeof *c->sheet_of);
-    if (c->sheet_of == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(c->sheet_of != NULL, err);
     for (size_t i = 0; i < n; i++)
         c->sheet_of[i] = SIZE_MAX;
     for (size_t i = 0; i < r->n; i++) {
@@ -409,13 +406,12 @@ static json_t *tell_operator(const struct nd_sheet_grid *c, const struct nd_camp
 {
     bool is_known, is_same = nd_campaign_is_same(c, operator, & is_known);
     json_t *letters = json_object();
-    char *line = nd_calloc(c->n_runtimes + 1, 1);
+    ND_FREED char *line = nd_calloc(c->n_runtimes + 1, 1);
     for (size_t d = 0; line != NULL && d < c->n_devices; d++) {
         for (size_t i = 0; i < c->n_runtimes; i++)
             line[i] = letter_of(operator->cells[d * c->n_runtimes + i]);
         nd_tree_set(letters, c->titles[d], json_string(line));
     }
-    free(line);
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "section", operator->section, "operator",
                      nd_sheet_text(operator->entry, "operator"), "types",
                      nd_sheet_text(operator->entry, "types"), "verdict",
@@ -443,9 +439,8 @@ static enum nd_status write_document(const struct reading *r, char **json, bool 
                   texts(c->titles, c->n_devices), "uris", texts((const char *const *)c->devices, c->n_devices),
                   "runtimes", texts((const char *const *)c->runtimes, c->n_runtimes), "datasheets",
                   tell_cells(r), "steps", nd_campaign_steps(c), "operators", operators);
-    json_t *document = nd_json_document(ND_DOCUMENT_DATASHEET_CAMPAIGN, members);
+    json_auto_t *document = nd_json_document(ND_DOCUMENT_DATASHEET_CAMPAIGN, members);
     *json = document != NULL ? nd_json_dump(document, 1) : NULL;
-    json_decref(document);
     return *json != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -477,23 +472,19 @@ static void deinit(struct reading *r)
 static enum nd_status read_sheets(struct reading *r, const struct nd_datasheet *from, size_t n,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     r->sheets = nd_calloc(n, sizeof *r->sheets);
-    if (r->sheets == NULL)
-        return nd_fail_memory(err);
-    while (status == ND_OK && r->n < n) {
+    ND_TRY_MEMORY(r->sheets != NULL, err);
+    while (r->n < n) {
         struct sheet *sheet = &r->sheets[r->n];
-        status = nd_sheet_read(&from[r->n++], &sheet->tree, err);
-        if (status != ND_OK)
-            break;
+        ND_TRY(nd_sheet_read(&from[r->n++], &sheet->tree, err));
         const json_t *device = json_object_get(sheet->tree, "device");
         sheet->name = from[r->n - 1].name;
         sheet->arch = nd_sheet_text(device, "arch");
         sheet->runtime = nd_sheet_text(device, "runtime");
         sheet->device = name_device(device);
-        status = sheet->device != NULL ? ND_OK : nd_fail_memory(err);
+        ND_TRY_MEMORY(sheet->device != NULL, err);
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_fingerprint_campaign(const struct nd_datasheet *sheets, size_t n, char **json, bool *is_same,

@@ -116,10 +116,9 @@ enum nd_status nd_word_solve(const struct nd_requantise *rests, size_t n_rests,
     for (size_t r = 0; r < n_rests; r++)
         for (int f32 = 0; f32 < 2; f32++)
             try_drops(&search, (struct nd_word_arithmetic){.rest = rests[r], .is_multiplier_f32 = f32 != 0});
-    enum nd_status status = nd_candidates_end(&search.candidates, err);
-    if (status == ND_OK)
-        *out = findings;
-    return status;
+    ND_TRY(nd_candidates_end(&search.candidates, err));
+    *out = findings;
+    return ND_OK;
 }
 
 /* ---- sums of products of uint16 activations and uint8 weights, requantised to uint16 ---- */

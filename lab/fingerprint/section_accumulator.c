@@ -29,7 +29,7 @@ static void run(struct nd_experiment *e, enum nd_accumulator_form form, const st
                                        .n_terms = p->n_terms,
                                        .n_columns = 1,
                                        .weights = p->w};
-    double *fed = nd_calloc(p->n_rows * p->n_terms, sizeof *fed);
+    ND_FREED double *fed = nd_calloc(p->n_rows * p->n_terms, sizeof *fed);
     if (fed == NULL)
         nd_experiment_check(e, nd_fail_memory(e->err));
     for (size_t i = 0; fed != NULL && i < p->n_rows * p->n_terms; i++)
@@ -37,7 +37,6 @@ static void run(struct nd_experiment *e, enum nd_accumulator_form form, const st
     const double *answers = nd_product_ask(e, &product, fed, 1);
     for (size_t i = 0; answers != NULL && i < p->n_rows; i++)
         y[i] = (float)answers[i];
-    free(fed);
 }
 
 /* ---- the battery ---- */
@@ -240,13 +239,11 @@ static enum nd_status take(struct nd_bench *bench, uint64_t n_vectors, struct nd
 enum nd_status nd_accumulator_fingerprint_take(struct nd_bench *bench, uint64_t n_vectors,
                                                struct nd_accumulator_fingerprint *out, struct nd_error *err)
 {
-    struct nd_accumulator_fingerprint f = {.n_sheets = 0};
-    enum nd_status status = take(bench, n_vectors, &f, err);
-    if (status == ND_OK)
-        *out = f;
-    else
-        nd_accumulator_fingerprint_deinit(&f);
-    return status;
+    ND_CLEANUP(nd_accumulator_fingerprint_deinit) struct nd_accumulator_fingerprint f = {.n_sheets = 0};
+    ND_TRY(take(bench, n_vectors, &f, err));
+    *out = f;
+    f = (struct nd_accumulator_fingerprint){0};
+    return ND_OK;
 }
 
 void nd_accumulator_fingerprint_deinit(struct nd_accumulator_fingerprint *f)

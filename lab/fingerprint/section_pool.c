@@ -244,14 +244,13 @@ static void try_stages(struct search *search, struct nd_mean_arithmetic p, size_
 static bool is_of_sum(const struct nd_mean_sample *s, bool *out)
 {
     size_t n_sums = s->n_rows * s->n_columns * 255 + 1;
-    double *qvalues = nd_calloc(n_sums, sizeof *qvalues);
+    ND_FREED double *qvalues = nd_calloc(n_sums, sizeof *qvalues);
     for (size_t i = 0; qvalues != NULL && i < s->n && *out; i++) {
         size_t sum =
             (size_t)(gather(s, s->windows + i * s->n_rows * s->n_columns) + (double)elems_of(s) * s->zero_x);
         *out = qvalues[sum] == 0 || qvalues[sum] == s->qvalues[i] + 1;
         qvalues[sum] = s->qvalues[i] + 1;
     }
-    free(qvalues);
     return qvalues != NULL;
 }
 
@@ -283,10 +282,9 @@ enum nd_status nd_mean_solve(const struct nd_mean_sample *samples, size_t n, boo
         try_stages(&search, (struct nd_mean_arithmetic){0}, samples[0].n_rows);
     if (findings.n_arithmetics == 0)
         find_nearest(&search);
-    enum nd_status status = nd_candidates_end(&search.candidates, err);
-    if (status == ND_OK)
-        *out = findings;
-    return status;
+    ND_TRY(nd_candidates_end(&search.candidates, err));
+    *out = findings;
+    return ND_OK;
 }
 
 /* ---- means and largest quantised values of windows ---- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/random.h"
 #include "lab/experiment/experiment.h"
 #include "lab/fingerprint/scalar.h"
@@ -297,10 +298,8 @@ static enum nd_status find_device(const struct nd_device *device, struct nd_devi
     if (nd_device_is_npu(device->kind))
         nd_strbuf_printf(&uri, "%coffload_graph_io_quantization=0",
                          strchr(device->uri, '?') == NULL ? '?' : '&');
-    char *text = nd_strbuf_take(&uri);
-    enum nd_status status = text != NULL ? nd_device_parse(text, out, err) : nd_fail_memory(err);
-    free(text);
-    return status;
+    ND_FREED char *text = nd_strbuf_take(&uri);
+    return text != NULL ? nd_device_parse(text, out, err) : nd_fail_memory(err);
 }
 
 enum { QUANTIZE_U8, QUANTIZE_U16, DEQUANTIZE_U8, DEQUANTIZE_U16 };
@@ -326,12 +325,10 @@ enum nd_status nd_section_quantise(struct nd_bench *bench, json_t *entries, stru
                                                  {"DequantizeLinear", "u16 -> f32", DEQUANTIZE_U16}};
     const struct nd_device *usual = bench->device;
     struct nd_device device;
-    enum nd_status status = find_device(usual, &device, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_device(usual, &device, err));
     bench->device = &device;
-    status = nd_experiment_take_all(bench, subjects, sizeof subjects / sizeof subjects[0], take_subject,
-                                    entries, err);
+    enum nd_status status = nd_experiment_take_all(bench, subjects, sizeof subjects / sizeof subjects[0],
+                                                   take_subject, entries, err);
     bench->device = usual;
     nd_device_deinit(&device);
     return status;

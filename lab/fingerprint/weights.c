@@ -205,10 +205,9 @@ enum nd_status nd_weight_solve_ratio(const struct nd_requantise *rest, const str
     for (size_t i = 0; sweeps != NULL && i < n_answers; i++)
         deinit_sweep(&sweeps[i]);
     free(sweeps);
-    enum nd_status status = nd_candidates_end(&search.candidates, err);
-    if (status == ND_OK)
-        *out = found;
-    return status;
+    ND_TRY(nd_candidates_end(&search.candidates, err));
+    *out = found;
+    return ND_OK;
 }
 
 /* ---- the table ---- */
@@ -359,9 +358,7 @@ enum nd_status nd_weight_solve_table(const struct nd_requantise *rest, const str
             try_factors(*p, readings, read_all(rest, p, answers, n_answers, split, readings), &candidates);
     }
     free(readings);
-    enum nd_status status = nd_candidates_end(&candidates, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_candidates_end(&candidates, err));
     free(found->arithmetics);
     *found = whole;
     return ND_OK;

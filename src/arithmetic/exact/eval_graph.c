@@ -64,10 +64,9 @@ enum nd_status nd_exact_graph_scale_node(struct nd_exact_graph *g, size_t node, 
                                          struct nd_error *err)
 {
     double *copy = NULL;
-    enum nd_status status = copy_factors(factors, n, &copy, err);
-    if (status == ND_OK)
-        g->scaled_nodes[node] = (struct nd_exact_scaled_node){n, copy};
-    return status;
+    ND_TRY(copy_factors(factors, n, &copy, err));
+    g->scaled_nodes[node] = (struct nd_exact_scaled_node){n, copy};
+    return ND_OK;
 }
 
 /* ---- how long tensors are read ---- */
@@ -112,9 +111,8 @@ static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *fe
 static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
-    bool *feeds_layer = nd_calloc(graph->n_tensors, sizeof *feeds_layer);
-    if (feeds_layer == NULL)
-        return nd_fail_memory(err);
+    ND_FREED bool *feeds_layer = nd_calloc(graph->n_tensors, sizeof *feeds_layer);
+    ND_TRY_MEMORY(feeds_layer != NULL, err);
     note_last_uses(g);
     /* A DequantizeLinear is run in its turn, but a layer behind it looks at the quantised values before it:
      * they live as long as what it makes. An operator that feeds several layers may be run again by a later
@@ -136,7 +134,6 @@ static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *
                 g->last_use[t] = until;
         }
     }
-    free(feeds_layer);
     return ND_OK;
 }
 
@@ -145,8 +142,7 @@ static enum nd_status list_last_uses(struct nd_exact_graph *g, struct nd_error *
     const struct nd_graph *graph = &g->model->graph;
     g->first_done = nd_calloc(graph->n_nodes, sizeof *g->first_done);
     g->next_done = nd_calloc(graph->n_tensors, sizeof *g->next_done);
-    if (g->first_done == NULL || g->next_done == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(g->first_done != NULL && g->next_done != NULL, err);
     for (size_t n = 0; n < graph->n_nodes; n++)
         g->first_done[n] = ND_NO_INDEX;
     for (size_t t = 0; t < graph->n_tensors; t++) {
@@ -163,11 +159,10 @@ static enum nd_status list_last_uses(struct nd_exact_graph *g, struct nd_error *
 static enum nd_status read_quants(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++)
+    for (size_t n = 0; n < graph->n_nodes; n++)
         if (graph->nodes[n].kind != ND_NODE_OTHER && graph->nodes[n].is_alive)
-            status = nd_node_quant_read(graph, n, g->model->path, &g->quants[n], err);
-    return status;
+            ND_TRY(nd_node_quant_read(graph, n, g->model->path, &g->quants[n], err));
+    return ND_OK;
 }
 
 /* What reading the model leaves open: a zero point of 4 bits, which no tensor can have, but weights do. */
@@ -187,8 +182,7 @@ static enum nd_status read_nibble_quant(const struct nd_exact_graph *g, size_t n
         return ND_OK;
     quant->scale = nd_calloc(scale->n, sizeof *quant->scale);
     quant->zero_point = nd_calloc(scale->n, sizeof *quant->zero_point);
-    if (quant->scale == NULL || quant->zero_point == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(quant->scale != NULL && quant->zero_point != NULL, err);
     const struct nd_array *const both[] = {scale, zero};
     enum nd_status status[] = {nd_exact_hold(g, both[0], err), nd_exact_hold(g, both[1], err)};
     bool has_both = status[0] == ND_OK && status[1] == ND_OK;
@@ -207,11 +201,10 @@ static enum nd_status read_nibble_quant(const struct nd_exact_graph *g, size_t n
 static enum nd_status read_nibble_quants(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++)
+    for (size_t n = 0; n < graph->n_nodes; n++)
         if (graph->nodes[n].kind == ND_NODE_DEQUANTIZE && graph->nodes[n].is_alive)
-            status = read_nibble_quant(g, n, err);
-    return status;
+            ND_TRY(read_nibble_quant(g, n, err));
+    return ND_OK;
 }
 
 /* ---- the graph ---- */
@@ -245,8 +238,7 @@ enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t
     if (status != ND_OK)
         return status;
     struct nd_exact_graph *g = nd_calloc(1, sizeof *g);
-    if (g == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(g != NULL, err);
     const struct nd_graph *graph = &model->graph;
     g->model = model;
     g->constants = nd_calloc(graph->n_tensors, sizeof *g->constants);

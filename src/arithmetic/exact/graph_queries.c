@@ -253,8 +253,7 @@ enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *g, size_t
             "the layer of '%s' is no Conv, Gemm or MatMul of quantised values: it has no integer accumulator",
             name);
     struct nd_wide *steps = nd_calloc(right->n, sizeof *steps);
-    if (steps == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(steps != NULL, err);
     for (size_t i = 0; i < right->n; i++)
         steps[i] = nd_wide_product((double)left->scale[0], (double)right->scale[i]);
     *out = steps;

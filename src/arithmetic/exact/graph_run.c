@@ -53,9 +53,7 @@ static enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t value
     struct nd_array qvalues = {0};
     size_t tensor = run->g->model->tensor_of_value[value];
     const struct nd_array *given = given_for(run, tensor);
-    enum nd_status status = nd_array_make_room(&qvalues, given->dtype, &given->shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_make_room(&qvalues, given->dtype, &given->shape, err));
     copy_given(run, tensor, qvalues.x);
     run->values[value] = qvalues;
     return ND_OK;
@@ -130,11 +128,10 @@ static bool is_spared(const struct nd_exact_run *run, size_t node, bool *is_take
 
 static enum nd_status take_all(struct nd_exact_run *run, size_t node, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < run->graph->nodes[node].n_made && status == ND_OK; i++)
+    for (size_t i = 0; i < run->graph->nodes[node].n_made; i++)
         if (nd_graph_made(run->graph, node, i) != ND_NO_INDEX)
-            status = nd_exact_take_given(run, nd_graph_made(run->graph, node, i), err);
-    return status;
+            ND_TRY(nd_exact_take_given(run, nd_graph_made(run->graph, node, i), err));
+    return ND_OK;
 }
 
 static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct nd_error *err)
@@ -153,16 +150,15 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
     bool is_taken;
     if (n->n_made > 0 && is_spared(run, node, &is_taken))
         return is_taken ? take_all(run, node, err) : ND_OK;
-    enum nd_status status = ND_OK;
     bool is_made = n->n_made > 0;
     for (size_t i = 0; i < n->n_made; i++)
         is_made = is_made && (nd_graph_made(run->graph, node, i) == ND_NO_INDEX ||
                               nd_exact_value(run, nd_graph_made(run->graph, node, i)) != NULL);
     if (!is_made)
-        status = nd_exact_run_node(run, node, err);
-    for (size_t i = 0; i < n->n_made && status == ND_OK; i++)
-        status = nd_exact_tell(run, nd_graph_made(run->graph, node, i), ND_EXACT_AS_DOUBLE, err);
-    return status;
+        ND_TRY(nd_exact_run_node(run, node, err));
+    for (size_t i = 0; i < n->n_made; i++)
+        ND_TRY(nd_exact_tell(run, nd_graph_made(run->graph, node, i), ND_EXACT_AS_DOUBLE, err));
+    return ND_OK;
 }
 
 /* The same, where what cannot be evaluated is told of and costs nothing else. */
@@ -530,12 +526,10 @@ static enum nd_status round_ratios(struct nd_exact_run *run, size_t quantize,
                                            .quant = &quant->quant,
                                            .dtype = quant->dtype,
                                            .method = method};
-    enum nd_status status = nd_array_make_room(qvalues, quant->dtype, &result->shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_make_room(qvalues, quant->dtype, &result->shape, err));
     if (run->options->round == NULL)
         return round_plainly(run, &values, qvalues);
-    status = run->options->round(run->context, &values, qvalues, err);
+    enum nd_status status = run->options->round(run->context, &values, qvalues, err);
     run->is_ended = status != ND_OK;
     return status;
 }
@@ -546,19 +540,19 @@ static enum nd_status in_steps(const struct nd_exact_run *run, const struct nd_a
                                struct nd_error *err)
 {
     bool is_quick = takes_quick(run) && quant->n == 1 && quant->scale[0] > 0 && isfinite(quant->scale[0]);
-    enum nd_status status = is_quick ? nd_linear_make_quick(result, &real->shape, ND_QUICK_QUOTIENT, err)
-                                     : nd_linear_make(result, &real->shape, err);
-    if (status == ND_OK && is_quick) {
+    ND_TRY(is_quick ? nd_linear_make_quick(result, &real->shape, ND_QUICK_QUOTIENT, err)
+                    : nd_linear_make(result, &real->shape, err));
+    if (is_quick) {
         result->quick->x = real->x;
         result->quick->low = -HUGE_VAL;
         result->quick->high = HUGE_VAL;
         result->quick->scale = (double)quant->scale[0];
     }
-    for (size_t i = 0; i < result->n && status == ND_OK && !is_quick; i++) {
+    for (size_t i = 0; i < result->n && !is_quick; i++) {
         size_t channel = nd_exact_channel(quant, &real->shape, i);
         result->v[i] = nd_ratio_of(real->x[i], (double)quant->scale[channel]);
     }
-    return status;
+    return ND_OK;
 }
 
 /* Section "else": everything in double, and the quotient by the scale rounded by the arithmetic. */
@@ -569,15 +563,10 @@ static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, st
     size_t input = nd_graph_used(run->graph, quantize, 0);
     if (quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
         return nd_exact_run_node(run, quantize, err); /* scales computed at run time, blocks */
-    enum nd_status status = nd_exact_ensure(run, input, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_linear_result result = {0};
-    status = in_steps(run, nd_exact_value(run, input), &quant->quant, &result, err);
-    if (status == ND_OK)
-        status = round_ratios(run, quantize, &result, ND_EXACT_AS_DOUBLE, qvalues, err);
-    nd_linear_deinit(&result);
-    return status;
+    ND_TRY(nd_exact_ensure(run, input, err));
+    ND_CLEANUP(nd_linear_deinit) struct nd_linear_result result = {0};
+    ND_TRY(in_steps(run, nd_exact_value(run, input), &quant->quant, &result, err));
+    return round_ratios(run, quantize, &result, ND_EXACT_AS_DOUBLE, qvalues, err);
 }
 
 /* The quantisation of a graph input is no layer of a device: it is ONNX's operator on float32, with its
@@ -589,15 +578,15 @@ static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, stru
     const struct nd_array *real = nd_exact_value(run, nd_graph_used(run->graph, node, 0));
     if (real == NULL || real->dtype != ND_DTYPE_F32 || quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
         return ND_ERR_UNSUPPORTED;
-    enum nd_status status = nd_array_make(qvalues, quant->dtype, &real->shape, err);
-    for (size_t i = 0; i < qvalues->n && status == ND_OK; i++) {
+    ND_TRY(nd_array_make(qvalues, quant->dtype, &real->shape, err));
+    for (size_t i = 0; i < qvalues->n; i++) {
         size_t channel = nd_exact_channel(&quant->quant, &real->shape, i);
         float quotient = (float)real->x[i] / quant->quant.scale[channel];
         const struct nd_ratio ratio = nd_ratio_of((double)quotient, 1);
         qvalues->x[i] = nd_qvalue_of_ratio(&ratio, (double)quant->quant.zero_point[channel], quant->dtype,
                                            ND_ROUND_HALF_EVEN);
     }
-    return status;
+    return ND_OK;
 }
 
 /* By exact values, or in doubles where there are none. */

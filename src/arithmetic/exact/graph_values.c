@@ -89,21 +89,17 @@ static enum nd_status run_operator(const struct nd_exact_graph *g, size_t node, 
     const struct nd_array *input = call->inputs[0];
     if (scaled->n == 0 || input->shape.rank < 2 || (size_t)input->shape.dims[1] != scaled->n)
         return nd_op_run(call, err);
-    struct nd_array copy = {0};
-    enum nd_status status = nd_array_copy(input, &copy, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_array_deinit) struct nd_array copy = {0};
+    ND_TRY(nd_array_copy(input, &copy, err));
     scale_channels(scaled, true, &copy);
     const struct nd_array *inputs[ND_EXACT_MAX_OPERANDS] = {&copy};
     for (size_t i = 1; i < call->n_inputs; i++)
         inputs[i] = call->inputs[i];
     struct nd_op_call smaller = *call;
     smaller.inputs = inputs;
-    status = nd_op_run(&smaller, err);
-    if (status == ND_OK)
-        scale_channels(scaled, false, call->outputs[0]);
-    nd_array_deinit(&copy);
-    return status;
+    ND_TRY(nd_op_run(&smaller, err));
+    scale_channels(scaled, false, call->outputs[0]);
+    return ND_OK;
 }
 
 /* ---- weights as products take them, made once for a graph ---- */
@@ -145,8 +141,7 @@ static enum nd_status prepare_shorts(const struct nd_exact_graph *g, size_t qval
     if (g->largest[qvalues] > INT16_MAX)
         return ND_OK;
     int16_t *shorts = nd_tensor_room((packed_weights->n + 1) * sizeof *shorts);
-    if (shorts == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(shorts != NULL, err);
     for (size_t i = 0; i < packed_weights->n; i++)
         shorts[i] = (int16_t)packed_weights->x[i];
     shorts[packed_weights->n] = 0;
@@ -189,8 +184,7 @@ static enum nd_status make_packed_weights(const struct nd_exact_graph *g, size_t
         return prepare_shorts(g, qvalues, err);
     }
     enum nd_status status = nd_linear_packed_weights(&call, 0, &packed_weights, &g->largest[qvalues], &ignored);
-    if (status == ND_ERR_MEMORY)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(status != ND_ERR_MEMORY, err);
     if (status != ND_OK) {
         nd_array_deinit(&packed_weights);
         return ND_OK;
@@ -208,8 +202,7 @@ static enum nd_status widen_shorts(const struct nd_exact_graph *g, size_t qvalue
     bool is_shared = is_without_zero(g, qvalues);
     values->x = nd_tensor_room(values->n * sizeof *values->x);
     packed_weights->x = is_shared ? values->x : nd_tensor_room(values->n * sizeof *packed_weights->x);
-    if (values->x == NULL || packed_weights->x == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(values->x != NULL && packed_weights->x != NULL, err);
     for (size_t i = 0; i < values->n; i++)
         packed_weights->x[i] = (double)shorts[i];
     size_t inner = nd_exact_inner(quant, &values->shape, values->n), channel = 0;
@@ -321,9 +314,7 @@ static bool is_full(const struct nd_exact_store *store)
 static enum nd_status read_model(const struct nd_exact_graph *g, size_t t, struct nd_error *err)
 {
     struct nd_array values = {0};
-    enum nd_status status = read_constant(g, t, &values, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_constant(g, t, &values, err));
     if (values.n != g->constants[t].n) {
         nd_array_deinit(&values);
         return nd_fail(err, ND_E_FILE_READ, g->model->path, "'%s' changed while it was read", g->model->path);
@@ -576,22 +567,17 @@ static enum nd_status make_table(struct nd_exact_run *run, size_t node, size_t d
 {
     size_t n_qvalues = n_qvalues_of(dtype), n_inputs = run->graph->nodes[dequantiser].n_inputs;
     const struct nd_shape shape = {.rank = 1, .dims = {(int64_t)n_qvalues}};
-    struct nd_array qvalues = {0}, real = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array qvalues = {0}, real = {0};
     const struct nd_array *inputs[3] = {&qvalues, NULL, NULL}, *operand[] = {&real};
-    enum nd_status status = nd_array_make_room(&qvalues, dtype, &shape, err);
-    for (size_t i = 0; i < qvalues.n && status == ND_OK; i++)
+    ND_TRY(nd_array_make_room(&qvalues, dtype, &shape, err));
+    for (size_t i = 0; i < qvalues.n; i++)
         qvalues.x[i] = min_qvalue(dtype, n_qvalues) + (double)i;
-    for (size_t i = 1; i < n_inputs && i < 3 && status == ND_OK; i++) {
-        status = nd_exact_ensure(run, nd_graph_used(run->graph, dequantiser, i), err);
+    for (size_t i = 1; i < n_inputs && i < 3; i++) {
+        ND_TRY(nd_exact_ensure(run, nd_graph_used(run->graph, dequantiser, i), err));
         inputs[i] = nd_exact_value(run, nd_graph_used(run->graph, dequantiser, i));
     }
-    if (status == ND_OK)
-        status = run_on(run, dequantiser, inputs, &real, err);
-    if (status == ND_OK)
-        status = run_on(run, node, operand, table, err);
-    nd_array_deinit(&qvalues);
-    nd_array_deinit(&real);
-    return status;
+    ND_TRY(run_on(run, dequantiser, inputs, &real, err));
+    return run_on(run, node, operand, table, err);
 }
 
 /* The table of the node, made by who asks first; NULL: there is no room for it, or the operator refuses. */
@@ -599,15 +585,14 @@ static const struct nd_array *table_of(struct nd_exact_run *run, size_t node, si
                                        enum nd_dtype dtype)
 {
     struct nd_exact_store *store = run->g->store;
-    struct nd_array *kept = &store->tables[node], made = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array made = {0};
+    struct nd_array *kept = &store->tables[node];
     size_t bytes = n_qvalues_of(dtype) * sizeof *kept->x;
     pthread_mutex_lock(&store->lock);
     bool is_there = kept->n > 0, has_room = store->table_bytes + bytes <= MAX_TABLE_BYTES;
     pthread_mutex_unlock(&store->lock);
-    if (!is_there && (!has_room || make_table(run, node, dequantiser, dtype, &made, NULL) != ND_OK)) {
-        nd_array_deinit(&made);
+    if (!is_there && (!has_room || make_table(run, node, dequantiser, dtype, &made, NULL) != ND_OK))
         return NULL;
-    }
     pthread_mutex_lock(&store->lock);
     if (kept->n == 0) {
         *kept = made;
@@ -615,7 +600,6 @@ static const struct nd_array *table_of(struct nd_exact_run *run, size_t node, si
         store->table_bytes += bytes;
     }
     pthread_mutex_unlock(&store->lock);
-    nd_array_deinit(&made);
     return kept;
 }
 
@@ -641,9 +625,7 @@ static enum nd_status look_up(struct nd_exact_run *run, size_t node, bool *is_ma
     if (dequantiser == ND_NO_INDEX || made == ND_NO_INDEX || run->values[made].shape.rank >= 0)
         return ND_OK;
     size_t tensor = nd_graph_used(run->graph, dequantiser, 0);
-    enum nd_status status = nd_exact_ensure(run, tensor, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_exact_ensure(run, tensor, err));
     const struct nd_array *qvalues = nd_exact_value(run, tensor);
     size_t n_qvalues = n_qvalues_of(qvalues->dtype);
     if (n_qvalues == 0 || qvalues->n < n_qvalues / SHARE_OF_QVALUES)
@@ -652,7 +634,7 @@ static enum nd_status look_up(struct nd_exact_run *run, size_t node, bool *is_ma
     struct nd_array values = {0};
     if (table == NULL)
         return ND_OK;
-    status = nd_array_make_room(&values, table->dtype, &qvalues->shape, err);
+    enum nd_status status = nd_array_make_room(&values, table->dtype, &qvalues->shape, err);
     *is_made = status == ND_OK && gather(table, min_qvalue(qvalues->dtype, n_qvalues), qvalues, values.x);
     if (*is_made)
         run->values[made] = values;
@@ -728,9 +710,7 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
     if (found != ND_OK || is_made)
         return found;
     for (size_t i = 0; i < n->n_inputs; i++) {
-        enum nd_status status = nd_exact_ensure(run, nd_graph_used(run->graph, node, i), err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_exact_ensure(run, nd_graph_used(run->graph, node, i), err));
         inputs[i] = nd_exact_value(run, nd_graph_used(run->graph, node, i));
     }
     struct nd_array unwanted[ND_EXACT_MAX_OPERANDS];
@@ -804,21 +784,22 @@ static enum nd_status fold_constants(struct nd_exact_graph *g, struct nd_error *
 
 enum nd_status nd_exact_load_constants(struct nd_exact_graph *g, struct nd_error *err)
 {
-    enum nd_status status = load_initializers(g, err);
-    return status == ND_OK ? fold_constants(g, err) : status;
+    ND_TRY(load_initializers(g, err));
+    return fold_constants(g, err);
 }
 
 /* Quantised values that two DequantizeLinear read, with zero points each, are nobody's. */
 enum nd_status nd_exact_prepare_packed_weights(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
-    size_t *readers = nd_calloc(graph->n_tensors, sizeof *readers), *found = g->store->dequantiser;
-    enum nd_status status = readers != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t n = 0; status == ND_OK && n < graph->n_nodes; n++)
+    ND_FREED size_t *readers = nd_calloc(graph->n_tensors, sizeof *readers);
+    size_t *found = g->store->dequantiser;
+    ND_TRY_MEMORY(readers != NULL, err);
+    for (size_t n = 0; n < graph->n_nodes; n++)
         if (graph->nodes[n].is_alive && graph->nodes[n].kind == ND_NODE_DEQUANTIZE &&
             nd_graph_used(graph, n, 0) != ND_NO_INDEX)
             readers[nd_graph_used(graph, n, 0)]++;
-    for (size_t n = 0; status == ND_OK && n < graph->n_nodes; n++) {
+    for (size_t n = 0; n < graph->n_nodes; n++) {
         if (!graph->nodes[n].is_alive || !is_product(graph->nodes[n].proto))
             continue;
         size_t dequantize = find_weights(g, n);
@@ -826,8 +807,7 @@ enum nd_status nd_exact_prepare_packed_weights(struct nd_exact_graph *g, struct 
         if (qvalues == ND_NO_INDEX || readers[qvalues] != 1 || found[qvalues] != ND_NO_INDEX)
             continue;
         found[qvalues] = dequantize;
-        status = pack_stored_weights(g, qvalues, err);
+        ND_TRY(pack_stored_weights(g, qvalues, err));
     }
-    free(readers);
-    return status;
+    return ND_OK;
 }

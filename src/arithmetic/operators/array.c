@@ -23,9 +23,7 @@ static enum nd_status make(struct nd_array *array, enum nd_dtype dtype, const st
                            bool is_zeroed, struct nd_error *err)
 {
     size_t n;
-    enum nd_status status = nd_shape_n_elems(shape, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(shape, &n, err));
     if (!has_strides(shape))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "a tensor's size does not fit");
     double *x = NULL;
@@ -52,10 +50,10 @@ enum nd_status nd_array_make_room(struct nd_array *array, enum nd_dtype dtype, c
 
 enum nd_status nd_array_copy(const struct nd_array *from, struct nd_array *to, struct nd_error *err)
 {
-    enum nd_status status = nd_array_make_room(to, from->dtype, &from->shape, err);
-    if (status == ND_OK && from->n > 0)
+    ND_TRY(nd_array_make_room(to, from->dtype, &from->shape, err));
+    if (from->n > 0)
         memcpy(to->x, from->x, from->n * sizeof *to->x);
-    return status;
+    return ND_OK;
 }
 
 void nd_array_deinit(struct nd_array *array)

@@ -91,8 +91,7 @@ static enum nd_status find_largest(const struct nd_array *x, const bool *is_redu
                                    struct nd_error *err)
 {
     double *m = nd_calloc(n, sizeof *m);
-    if (m == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(m != NULL, err);
     reduce(x, is_reduced, step_max, -(double)INFINITY, m, NULL);
     for (size_t i = 0; i < n; i++)
         if (isinf(m[i]))
@@ -106,18 +105,15 @@ static enum nd_status run_reduction(const struct nd_op_call *call, const bool *i
     const struct nd_array *x = call->inputs[0];
     const struct reduction *reduction = find_reduction(call->node->op_type);
     struct nd_array *y = call->outputs[0];
-    double *m = NULL, n = 1;
-    if (reduction->step == step_exp) {
-        enum nd_status status = find_largest(x, is_reduced, y->n, &m, err);
-        if (status != ND_OK)
-            return status;
-    }
+    ND_FREED double *m = NULL;
+    double n = 1;
+    if (reduction->step == step_exp)
+        ND_TRY(find_largest(x, is_reduced, y->n, &m, err));
     for (int axis = 0; axis < x->shape.rank; axis++)
         n *= is_reduced[axis] ? (double)x->shape.dims[axis] : 1;
     reduce(x, is_reduced, reduction->step, reduction->start, y->x, m);
     for (size_t i = 0; i < y->n && reduction->last != NULL; i++)
         y->x[i] = reduction->last(y->x[i], n, m != NULL ? m[i] : 0);
-    free(m);
     return nd_op_wrap(call, y, err);
 }
 
@@ -129,11 +125,8 @@ static enum nd_status nd_op_reduce(const struct nd_op_call *call, struct nd_erro
     const struct nd_array *x = call->inputs[0];
     bool is_reduced[ND_MAX_RANK];
     struct nd_op_list axes;
-    enum nd_status status = nd_op_list(call, 1, "axes", &axes, err);
-    if (status == ND_OK)
-        status = nd_op_axes(call, &axes, x->shape.rank, is_reduced, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, 1, "axes", &axes, err));
+    ND_TRY(nd_op_axes(call, &axes, x->shape.rank, is_reduced, err));
     bool keeps = nd_op_i(call, "keepdims", 1) != 0;
     bool is_all = axes.n == 0 && nd_op_i(call, "noop_with_empty_axes", 0) == 0;
     struct nd_shape shape = {0};
@@ -145,8 +138,8 @@ static enum nd_status nd_op_reduce(const struct nd_op_call *call, struct nd_erro
         else if (keeps)
             shape.dims[shape.rank++] = 1;
     }
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
-    return status == ND_OK ? run_reduction(call, is_reduced, err) : status;
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
+    return run_reduction(call, is_reduced, err);
 }
 
 /* ---- along one axis ---- */
@@ -219,13 +212,11 @@ static enum nd_status nd_op_softmax(const struct nd_op_call *call, struct nd_err
     bool coerces = call->opset < 13;
     int64_t named = nd_op_i(call, "axis", coerces ? 1 : -1);
     int axis = x->shape.rank; /* opset < 13 may name the end: lines of one element */
-    enum nd_status status = ND_OK;
     if (!coerces || named != axis)
-        status = nd_op_axis(call, named, x->shape.rank, &axis, err);
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, x->dtype, &x->shape, err);
-    if (status != ND_OK || x->n == 0)
-        return status;
+        ND_TRY(nd_op_axis(call, named, x->shape.rank, &axis, err));
+    ND_TRY(nd_op_make(call, 0, x->dtype, &x->shape, err));
+    if (x->n == 0)
+        return ND_OK;
     struct lines lines = {.n = nd_dims_product(&x->shape, axis, x->shape.rank), .step = 1};
     lines.n_lines = x->n / lines.n;
     if (!coerces)
@@ -243,23 +234,21 @@ static enum nd_status nd_op_arg(const struct nd_op_call *call, struct nd_error *
 {
     const struct nd_array *x = call->inputs[0];
     int axis = 0;
-    enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err));
     bool keeps = nd_op_i(call, "keepdims", 1) != 0;
     struct nd_shape shape = {0};
     for (int i = 0; i < x->shape.rank; i++)
         if (i != axis || keeps)
             shape.dims[shape.rank++] = i == axis ? 1 : x->shape.dims[i];
     struct lines lines = lines_along(&x->shape, axis);
-    status = nd_op_make(call, 0, ND_DTYPE_I64, &shape, err);
-    if (status == ND_OK && lines.n == 0 && call->outputs[0]->n > 0)
+    ND_TRY(nd_op_make(call, 0, ND_DTYPE_I64, &shape, err));
+    if (lines.n == 0 && call->outputs[0]->n > 0)
         return nd_op_misfit(call, err, "no element along axis %d", axis);
     bool is_min = nd_op_is(call, "ArgMin"), takes_last = nd_op_i(call, "select_last_index", 0) != 0;
-    for (size_t line = 0; status == ND_OK && line < call->outputs[0]->n; line++)
+    for (size_t line = 0; line < call->outputs[0]->n; line++)
         call->outputs[0]->x[line] =
             (double)find_extreme(x->x + line_base(&lines, line), &lines, is_min, takes_last);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_op_cumsum(const struct nd_op_call *call, struct nd_error *err)
@@ -268,11 +257,10 @@ static enum nd_status nd_op_cumsum(const struct nd_op_call *call, struct nd_erro
     int axis = 0;
     if (named->n != 1)
         return nd_op_misfit(call, err, "%zu axes", named->n);
-    enum nd_status status = nd_op_axis(call, nd_op_whole(named, 0), x->shape.rank, &axis, err);
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, x->dtype, &x->shape, err);
-    if (status != ND_OK || x->n == 0)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_whole(named, 0), x->shape.rank, &axis, err));
+    ND_TRY(nd_op_make(call, 0, x->dtype, &x->shape, err));
+    if (x->n == 0)
+        return ND_OK;
     struct lines lines = lines_along(&x->shape, axis);
     bool is_exclusive = nd_op_i(call, "exclusive", 0) != 0, is_reverse = nd_op_i(call, "reverse", 0) != 0;
     for (size_t line = 0; line < lines.n_lines; line++) {
@@ -339,26 +327,22 @@ static enum nd_status nd_op_topk(const struct nd_op_call *call, struct nd_error 
 {
     const struct nd_array *x = call->inputs[0], *wanted = call->inputs[1];
     int axis = 0;
-    enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", -1), x->shape.rank, &axis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", -1), x->shape.rank, &axis, err));
     int64_t k = wanted->n == 1 ? nd_op_whole(wanted, 0) : -1;
     if (k < 0 || k > x->shape.dims[axis])
         return nd_op_misfit(call, err, "k is %lld for an axis of %lld", (long long)k,
                             (long long)x->shape.dims[axis]);
     struct nd_shape shape = x->shape;
     shape.dims[axis] = k;
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
-    if (status == ND_OK && nd_op_out(call, 1) != NULL)
-        status = nd_op_make(call, 1, ND_DTYPE_I64, &shape, err);
-    if (status != ND_OK || call->outputs[0]->n == 0)
-        return status;
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
+    if (nd_op_out(call, 1) != NULL)
+        ND_TRY(nd_op_make(call, 1, ND_DTYPE_I64, &shape, err));
+    if (call->outputs[0]->n == 0)
+        return ND_OK;
     struct lines lines = lines_along(&x->shape, axis);
-    struct ranked *ranked = nd_calloc(lines.n, sizeof *ranked);
-    if (ranked == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct ranked *ranked = nd_calloc(lines.n, sizeof *ranked);
+    ND_TRY_MEMORY(ranked != NULL, err);
     topk_lines(call, &lines, (size_t)k, ranked);
-    free(ranked);
     return ND_OK;
 }
 
@@ -388,15 +372,14 @@ static enum nd_status make_moments(const struct nd_op_call *call, int axis, bool
                                    struct nd_array **mean, struct nd_array **inverse, struct nd_error *err)
 {
     struct nd_shape shape = call->inputs[0]->shape;
-    enum nd_status status = ND_OK;
     for (int i = axis; i < shape.rank; i++)
         shape.dims[i] = 1;
-    for (size_t i = 1; i <= 2 && status == ND_OK; i++)
+    for (size_t i = 1; i <= 2; i++)
         if (nd_op_out(call, i) != NULL)
-            status = nd_op_make(call, i, call->inputs[0]->dtype, &shape, err);
+            ND_TRY(nd_op_make(call, i, call->inputs[0]->dtype, &shape, err));
     *mean = has_mean ? nd_op_out(call, 1) : NULL;
     *inverse = nd_op_out(call, has_mean ? 2 : 1);
-    return status;
+    return ND_OK;
 }
 
 static void put(struct nd_array *array, size_t i, double value)
@@ -424,8 +407,8 @@ static enum nd_status normalize_lines(const struct nd_op_call *call, const struc
         nd_op_f(call, "epsilon", (double)(nd_op_is(call, "SkipLayerNormalization") ? 1e-12F : 1e-5F));
     if (scale->n != n || (bias != NULL && bias->n != n))
         return nd_op_unsupported(call, err, "a scale or bias that is not as large as what is normalised");
-    enum nd_status status = make_moments(call, layer->axis, layer->has_mean, &mean, &inverse, err);
-    for (size_t line = 0; status == ND_OK && x->n > 0 && line < x->n / n; line++) {
+    ND_TRY(make_moments(call, layer->axis, layer->has_mean, &mean, &inverse, err));
+    for (size_t line = 0; x->n > 0 && line < x->n / n; line++) {
         const double *from = x->x + line * n;
         double *to = y->x + line * n;
         struct moments m = moments_of(from, n, epsilon, layer->has_mean);
@@ -434,19 +417,18 @@ static enum nd_status normalize_lines(const struct nd_op_call *call, const struc
         put(mean, line, m.mean);
         put(inverse, line, m.inverse);
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_op_layer_norm(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
     int axis = 0;
-    enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", -1), x->shape.rank, &axis, err);
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, x->dtype, &x->shape, err);
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", -1), x->shape.rank, &axis, err));
+    ND_TRY(nd_op_make(call, 0, x->dtype, &x->shape, err));
     const struct layer layer = {x, call->inputs[1], nd_op_in(call, 2), axis,
                                 nd_op_is(call, "LayerNormalization")};
-    return status == ND_OK ? normalize_lines(call, &layer, err) : status;
+    return normalize_lines(call, &layer, err);
 }
 
 /* com.microsoft: input + skip (+ bias) is normalised over the last axis; output 3 is that sum. */
@@ -455,7 +437,8 @@ static enum nd_status nd_op_skip_norm(const struct nd_op_call *call, struct nd_e
     const struct nd_array *x = call->inputs[0], *skip = call->inputs[1];
     bool has_mean = nd_op_is(call, "SkipLayerNormalization");
     const struct nd_array *beta = has_mean ? nd_op_in(call, 3) : NULL, *bias = nd_op_in(call, has_mean ? 4 : 3);
-    struct nd_array *sum = nd_op_out(call, 3), own = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array own = {0};
+    struct nd_array *sum = nd_op_out(call, 3);
     int rank = x->shape.rank;
     if (rank == 0 || !nd_shape_equal(&x->shape, &skip->shape) ||
         (bias != NULL && (int64_t)bias->n != x->shape.dims[rank - 1]))
@@ -463,15 +446,11 @@ static enum nd_status nd_op_skip_norm(const struct nd_op_call *call, struct nd_e
     if (sum == NULL)
         sum = &own;
     const struct layer layer = {sum, call->inputs[2], beta, rank - 1, has_mean};
-    enum nd_status status = nd_array_copy(x, sum, err);
-    for (size_t i = 0; status == ND_OK && i < x->n; i++)
+    ND_TRY(nd_array_copy(x, sum, err));
+    for (size_t i = 0; i < x->n; i++)
         sum->x[i] += skip->x[i] + (bias != NULL ? bias->x[i % bias->n] : 0);
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, x->dtype, &x->shape, err);
-    if (status == ND_OK)
-        status = normalize_lines(call, &layer, err);
-    nd_array_deinit(&own);
-    return status;
+    ND_TRY(nd_op_make(call, 0, x->dtype, &x->shape, err));
+    return normalize_lines(call, &layer, err);
 }
 
 /* Instance: a group per channel. Group: num_groups of them; scale and bias are per group up to opset 20, per
@@ -488,9 +467,9 @@ static enum nd_status nd_op_group_norm(const struct nd_op_call *call, struct nd_
         (int64_t)bias->n != n_scales)
         return nd_op_misfit(call, err, "%lld channels in %lld groups with %zu scales and %zu biases",
                             (long long)n_channels, (long long)n_groups, scale->n, bias->n);
-    enum nd_status status = nd_op_make(call, 0, x->dtype, &x->shape, err);
-    if (status != ND_OK || x->n == 0)
-        return status;
+    ND_TRY(nd_op_make(call, 0, x->dtype, &x->shape, err));
+    if (x->n == 0)
+        return ND_OK;
     double epsilon = nd_op_f(call, "epsilon", (double)1e-5F);
     size_t plane = nd_dims_product(&x->shape, 2, x->shape.rank);
     size_t per_group = (size_t)(n_channels / n_groups), per_scale = (size_t)(n_channels / n_scales);
@@ -520,8 +499,8 @@ static enum nd_status nd_op_batch_norm(const struct nd_op_call *call, struct nd_
     const double *mean = call->inputs[3]->x, *variance = call->inputs[4]->x;
     double epsilon = nd_op_f(call, "epsilon", (double)1e-5F);
     size_t plane = nd_dims_product(&x->shape, 2, x->shape.rank);
-    enum nd_status status = nd_op_make_room(call, 0, x->dtype, &x->shape, err);
-    for (size_t first = 0; first < x->n && status == ND_OK; first += plane) {
+    ND_TRY(nd_op_make_room(call, 0, x->dtype, &x->shape, err));
+    for (size_t first = 0; first < x->n; first += plane) {
         size_t c = first / plane % n_channels;
         double centre = mean[c], deviation = sqrt(variance[c] + epsilon), factor = scale[c], added = bias[c];
         const double *in = x->x + first;
@@ -529,7 +508,7 @@ static enum nd_status nd_op_batch_norm(const struct nd_op_call *call, struct nd_
         for (size_t i = 0; i < plane; i++)
             out[i] = (in[i] - centre) / deviation * factor + added;
     }
-    return status;
+    return ND_OK;
 }
 
 /* A line of zeros stays one. */
@@ -540,11 +519,10 @@ static enum nd_status nd_op_lp_norm(const struct nd_op_call *call, struct nd_err
     int axis = 0;
     if (p != 1 && p != 2)
         return nd_op_unsupported(call, err, "p = %lld", (long long)p);
-    enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", -1), x->shape.rank, &axis, err);
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, x->dtype, &x->shape, err);
-    if (status != ND_OK || x->n == 0)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", -1), x->shape.rank, &axis, err));
+    ND_TRY(nd_op_make(call, 0, x->dtype, &x->shape, err));
+    if (x->n == 0)
+        return ND_OK;
     size_t n = (size_t)x->shape.dims[axis], step = nd_dims_product(&x->shape, axis + 1, x->shape.rank);
     for (size_t line = 0; line < x->n / n; line++) {
         size_t base = line / step * step * n + line % step;
@@ -571,8 +549,8 @@ static enum nd_status nd_op_lrn(const struct nd_op_call *call, struct nd_error *
     double bias = nd_op_f(call, "bias", 1);
     int64_t n_channels = x->shape.dims[1], before = (size - 1) / 2, after = size - 1 - before;
     size_t plane = nd_dims_product(&x->shape, 2, x->shape.rank);
-    enum nd_status status = nd_op_make(call, 0, x->dtype, &x->shape, err);
-    for (size_t i = 0; i < x->n && status == ND_OK; i++) {
+    ND_TRY(nd_op_make(call, 0, x->dtype, &x->shape, err));
+    for (size_t i = 0; i < x->n; i++) {
         int64_t c = (int64_t)(i / plane) % n_channels;
         int64_t from = c > before ? c - before : 0,
                 to = after < n_channels - 1 - c ? c + after : n_channels - 1;
@@ -583,7 +561,7 @@ static enum nd_status nd_op_lrn(const struct nd_op_call *call, struct nd_error *
         }
         call->outputs[0]->x[i] = x->x[i] / pow(bias + alpha / (double)size * squares, beta);
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- the operators ---- */

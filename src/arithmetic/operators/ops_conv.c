@@ -168,11 +168,10 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
 {
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
     int64_t n_out = weight->shape.dims[0] / n_groups, n_in = weight->shape.dims[1];
-    double *room = make_block_room();
+    ND_FREED double *room = make_block_room();
     struct nd_conv_planes planes;
-    struct nd_conv_shorts shorts = {.in = NULL};
-    if (room == NULL)
-        return nd_fail_memory(err);
+    ND_CLEANUP(nd_conv_shorts_end) struct nd_conv_shorts shorts = {.in = NULL};
+    ND_TRY_MEMORY(room != NULL, err);
     bool is_by_planes = n_in == 1 && n_out <= 2 && nd_conv_planes_begin(&planes, w);
     struct nd_short_range range = {.n_terms = 0};
     if (call->shorts != NULL && !is_by_planes)
@@ -201,8 +200,6 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
     }
     if (is_by_planes)
         nd_conv_planes_end(&planes);
-    nd_conv_shorts_end(&shorts);
-    free(room);
     return ND_OK;
 }
 
@@ -218,13 +215,9 @@ enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *bias = nd_op_in(call, 2);
     struct nd_window w;
-    enum nd_status status = check_weight(call, err);
-    if (status == ND_OK)
-        status = nd_window_read(call, &x->shape, &weight->shape.dims[2], &w, err);
-    if (status == ND_OK)
-        status = nd_window_fit(call, &w, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_weight(call, err));
+    ND_TRY(nd_window_read(call, &x->shape, &weight->shape.dims[2], &w, err));
+    ND_TRY(nd_window_fit(call, &w, err));
     int64_t n_groups = nd_op_i(call, "group", 1), n_out = weight->shape.dims[0], n_in = weight->shape.dims[1];
     if (x->shape.dims[1] % n_groups != 0 || x->shape.dims[1] / n_groups != n_in || n_out % n_groups != 0 ||
         (bias != NULL && (int64_t)bias->n != n_out))
@@ -233,17 +226,15 @@ enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
                             (long long)n_in);
     struct nd_shape shape = nd_window_shape(&w, x->shape.dims[0], n_out);
     struct nd_array *y = call->outputs[0];
-    status =
-        x->n > 0 ? nd_op_make_room(call, 0, x->dtype, &shape, err) : nd_op_make(call, 0, x->dtype, &shape, err);
-    if (status != ND_OK || y->n == 0 || x->n == 0)
-        return status;
+    ND_TRY(x->n > 0 ? nd_op_make_room(call, 0, x->dtype, &shape, err)
+                    : nd_op_make(call, 0, x->dtype, &shape, err));
+    if (y->n == 0 || x->n == 0)
+        return ND_OK;
     /* A weight that is no number makes sums that are none: where there are fewer of these, they are looked at.
      */
     bool asks_sums = call->shorts == NULL && y->n < weight->n;
     bool has_numbers = call->shorts != NULL || asks_sums || is_finite(weight);
-    status = has_numbers ? add_groups(call, &w, n_groups, err) : ND_OK;
-    if (status != ND_OK)
-        return status;
+    ND_TRY(has_numbers ? add_groups(call, &w, n_groups, err) : ND_OK);
     if (!has_numbers || (asks_sums && !is_finite(y) && !is_finite(weight)))
         add_taps(call, &w, n_groups);
     add_bias(bias, y);
@@ -288,13 +279,9 @@ static enum nd_status fit_transposed(const struct nd_op_call *call, struct nd_wi
 static enum nd_status transposed_window(const struct nd_op_call *call, struct nd_window *w,
                                         struct nd_error *err)
 {
-    enum nd_status status =
-        nd_window_read(call, &call->inputs[0]->shape, &call->inputs[1]->shape.dims[2], w, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_window_read(call, &call->inputs[0]->shape, &call->inputs[1]->shape.dims[2], w, err));
     memcpy(w->out, w->in, sizeof w->out);
-    status = fit_transposed(call, w, err);
-    return status;
+    return fit_transposed(call, w, err);
 }
 
 /* Whether every output belongs to one tap of one window: it is a sum over the channels alone. */
@@ -361,10 +348,10 @@ static enum nd_status add_tiles(const struct nd_op_call *call, const struct nd_w
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
     int64_t n_in = x->shape.dims[1] / n_groups, n_out = weight->shape.dims[1];
     size_t n_rows = (size_t)(n_out * w->n_kernel);
-    double *factors = nd_calloc(n_rows * (size_t)n_in, sizeof *factors);
-    double *sums = nd_calloc(n_rows * (size_t)w->out[2], sizeof *sums);
-    enum nd_status status = factors != NULL && sums != NULL ? ND_OK : nd_fail_memory(err);
-    for (int64_t i = 0; i < x->shape.dims[0] * n_groups && status == ND_OK; i++) {
+    ND_FREED double *factors = nd_calloc(n_rows * (size_t)n_in, sizeof *factors);
+    ND_FREED double *sums = nd_calloc(n_rows * (size_t)w->out[2], sizeof *sums);
+    ND_TRY_MEMORY(factors != NULL && sums != NULL, err);
+    for (int64_t i = 0; i < x->shape.dims[0] * n_groups; i++) {
         const struct tiles tiles = {.w = w,
                                     .n_in = (size_t)n_in,
                                     .n_out = (size_t)n_out,
@@ -375,20 +362,15 @@ static enum nd_status add_tiles(const struct nd_op_call *call, const struct nd_w
                                     .sums = sums};
         multiply_tiles(&tiles);
     }
-    free(factors);
-    free(sums);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_op_conv_transpose(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *bias = nd_op_in(call, 2);
     struct nd_window w, reversed;
-    enum nd_status status = check_weight(call, err);
-    if (status == ND_OK)
-        status = transposed_window(call, &w, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_weight(call, err));
+    ND_TRY(transposed_window(call, &w, err));
     int64_t n_groups = nd_op_i(call, "group", 1), n_in = x->shape.dims[1], n_out = weight->shape.dims[1];
     if (weight->shape.dims[0] != n_in || n_in % n_groups != 0 ||
         (bias != NULL && (int64_t)bias->n != n_out * n_groups))
@@ -398,7 +380,7 @@ static enum nd_status nd_op_conv_transpose(const struct nd_op_call *call, struct
     memcpy(reversed.out, w.in, sizeof w.in);
     struct nd_shape shape = nd_window_shape(&reversed, x->shape.dims[0], n_out * n_groups);
     struct nd_array *y = call->outputs[0];
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
+    enum nd_status status = nd_op_make(call, 0, x->dtype, &shape, err);
     if (status != ND_OK || y->n == 0 || x->n == 0)
         return status;
     nd_window_close(&w);

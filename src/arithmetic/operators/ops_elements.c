@@ -182,9 +182,7 @@ static enum nd_status nd_op_unary(const struct nd_op_call *call, struct nd_error
     for (int i = 0; i < MAX_ATTRIBUTES && unary->attributes[i].name != NULL; i++)
         a[i] = number_attribute(call, unary->attributes[i].name, unary->attributes[i].otherwise);
     bool is_test = nd_op_is(call, "IsInf") || nd_op_is(call, "IsNaN") || nd_op_is(call, "Not");
-    enum nd_status status = nd_op_make_room(call, 0, is_test ? ND_DTYPE_BOOL : x->dtype, &x->shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_make_room(call, 0, is_test ? ND_DTYPE_BOOL : x->dtype, &x->shape, err));
     bool is_of_floats = takes_float32(call);
     double *out = call->outputs[0]->x;
     for (size_t i = 0; i < x->n && is_of_floats; i++)
@@ -208,14 +206,12 @@ static enum nd_status nd_op_clip(const struct nd_op_call *call, struct nd_error 
 {
     const struct nd_array *x = call->inputs[0];
     double low = -(double)INFINITY, high = (double)INFINITY;
-    enum nd_status status = clip_bound(call, 1, "min", &low, err);
-    if (status == ND_OK)
-        status = clip_bound(call, 2, "max", &high, err);
-    if (status == ND_OK)
-        status = nd_op_make_room(call, 0, x->dtype, &x->shape, err);
-    for (size_t i = 0; i < x->n && status == ND_OK; i++)
+    ND_TRY(clip_bound(call, 1, "min", &low, err));
+    ND_TRY(clip_bound(call, 2, "max", &high, err));
+    ND_TRY(nd_op_make_room(call, 0, x->dtype, &x->shape, err));
+    for (size_t i = 0; i < x->n; i++)
         call->outputs[0]->x[i] = below(above(x->x[i], low), high);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_op_gelu(const struct nd_op_call *call, struct nd_error *err)
@@ -226,10 +222,10 @@ static enum nd_status nd_op_gelu(const struct nd_op_call *call, struct nd_error 
     if (!is_tanh && approximate[0] != '\0' && strcmp(approximate, "none") != 0)
         return nd_op_unsupported(call, err, "approximate '%s'", approximate);
     const struct nd_array *x = call->inputs[0];
-    enum nd_status status = nd_op_make_room(call, 0, x->dtype, &x->shape, err);
-    for (size_t i = 0; i < x->n && status == ND_OK; i++)
+    ND_TRY(nd_op_make_room(call, 0, x->dtype, &x->shape, err));
+    for (size_t i = 0; i < x->n; i++)
         call->outputs[0]->x[i] = is_tanh ? gelu_tanh(x->x[i]) : gelu(x->x[i]);
-    return status;
+    return ND_OK;
 }
 
 /* BiasGelu and FastGelu: a bias for the last axis is added first; the fast one is the formula with tanh. */
@@ -240,12 +236,12 @@ static enum nd_status nd_op_bias_gelu(const struct nd_op_call *call, struct nd_e
     if (bias != NULL && (x->shape.rank == 0 || (int64_t)n != x->shape.dims[x->shape.rank - 1]))
         return nd_op_misfit(call, err, "a bias of %zu elements", n);
     bool is_fast = nd_op_is(call, "FastGelu");
-    enum nd_status status = nd_op_make_room(call, 0, x->dtype, &x->shape, err);
-    for (size_t i = 0; i < x->n && status == ND_OK; i++) {
+    ND_TRY(nd_op_make_room(call, 0, x->dtype, &x->shape, err));
+    for (size_t i = 0; i < x->n; i++) {
         double sum = bias != NULL ? x->x[i] + bias->x[i % n] : x->x[i];
         call->outputs[0]->x[i] = is_fast ? gelu_tanh(sum) : gelu(sum);
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- two and more numbers in ---- */
@@ -377,11 +373,8 @@ static enum nd_status nd_op_binary(const struct nd_op_call *call, struct nd_erro
     if (has_old_broadcast(call))
         return nd_op_unsupported(call, err, "broadcasting along an axis");
     struct nd_shape shape = a->shape;
-    enum nd_status status = nd_op_broadcast(call, &b->shape, &shape, err);
-    if (status == ND_OK)
-        status = nd_op_make_room(call, 0, binary->is_test ? ND_DTYPE_BOOL : a->dtype, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_broadcast(call, &b->shape, &shape, err));
+    ND_TRY(nd_op_make_room(call, 0, binary->is_test ? ND_DTYPE_BOOL : a->dtype, &shape, err));
     apply(choose_row(call, binary), a, b, call->outputs[0]);
     return nd_op_wrap(call, call->outputs[0], err);
 }
@@ -391,14 +384,10 @@ static enum nd_status nd_op_variadic(const struct nd_op_call *call, struct nd_er
 {
     struct nd_array *y = call->outputs[0];
     struct nd_shape shape = call->inputs[0]->shape;
-    enum nd_status status = ND_OK;
-    for (size_t i = 1; i < call->n_inputs && status == ND_OK; i++)
-        status = nd_op_in(call, i) == NULL ? nd_op_misfit(call, err, "input %zu is missing", i)
-                                           : nd_op_broadcast(call, &call->inputs[i]->shape, &shape, err);
-    if (status == ND_OK)
-        status = nd_op_make_room(call, 0, call->inputs[0]->dtype, &shape, err);
-    if (status != ND_OK)
-        return status;
+    for (size_t i = 1; i < call->n_inputs; i++)
+        ND_TRY(nd_op_in(call, i) == NULL ? nd_op_misfit(call, err, "input %zu is missing", i)
+                                         : nd_op_broadcast(call, &call->inputs[i]->shape, &shape, err));
+    ND_TRY(nd_op_make_room(call, 0, call->inputs[0]->dtype, &shape, err));
     const struct nd_array zero = {.n = 1, .x = &(double){-0.0}}; /* -0 + x is x, -0 included */
     row_function *row = find_binary(call->node->op_type)->row;
     if (call->n_inputs == 1)
@@ -417,13 +406,9 @@ static enum nd_status nd_op_where(const struct nd_op_call *call, struct nd_error
     const struct nd_array *condition = call->inputs[0], *a = call->inputs[1], *b = call->inputs[2];
     struct nd_array *y = call->outputs[0];
     struct nd_shape shape = condition->shape;
-    enum nd_status status = nd_op_broadcast(call, &a->shape, &shape, err);
-    if (status == ND_OK)
-        status = nd_op_broadcast(call, &b->shape, &shape, err);
-    if (status == ND_OK)
-        status = nd_op_make_room(call, 0, a->dtype, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_broadcast(call, &a->shape, &shape, err));
+    ND_TRY(nd_op_broadcast(call, &b->shape, &shape, err));
+    ND_TRY(nd_op_make_room(call, 0, a->dtype, &shape, err));
     struct nd_walk walk = {0};
     for (int axis = 0; axis < shape.rank; axis++)
         nd_walk_axis(&walk, shape.dims[axis], nd_broadcast_stride(condition, &shape, axis),

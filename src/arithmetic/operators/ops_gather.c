@@ -27,9 +27,7 @@ static enum nd_status nd_op_gather(const struct nd_op_call *call, struct nd_erro
 {
     const struct nd_array *x = call->inputs[0], *indices = call->inputs[1];
     int axis = 0;
-    enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err));
     if (x->shape.rank - 1 + indices->shape.rank > ND_MAX_RANK)
         return nd_op_unsupported(call, err, "%d dimensions", x->shape.rank - 1 + indices->shape.rank);
     struct nd_shape shape = {.rank = axis};
@@ -38,18 +36,18 @@ static enum nd_status nd_op_gather(const struct nd_op_call *call, struct nd_erro
         shape.dims[shape.rank++] = indices->shape.dims[i];
     for (int i = axis + 1; i < x->shape.rank; i++)
         shape.dims[shape.rank++] = x->shape.dims[i];
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
     size_t n_outer = nd_dims_product(&x->shape, 0, axis),
            n = nd_dims_product(&x->shape, axis + 1, x->shape.rank);
     size_t dim = (size_t)x->shape.dims[axis];
-    for (size_t i = 0; i < indices->n && status == ND_OK; i++) {
+    for (size_t i = 0; i < indices->n; i++) {
         ptrdiff_t at = 0;
-        status = find_place(call, indices, i, x->shape.dims[axis], &at, err);
-        for (size_t outer = 0; outer < n_outer && n > 0 && status == ND_OK; outer++)
+        ND_TRY(find_place(call, indices, i, x->shape.dims[axis], &at, err));
+        for (size_t outer = 0; outer < n_outer && n > 0; outer++)
             copy_run(call->outputs[0]->x + (outer * indices->n + i) * n, x->x + (outer * dim + (size_t)at) * n,
                      n);
     }
-    return status;
+    return ND_OK;
 }
 
 /* GatherElements, ScatterElements: a walk over the indices (inputs[1]), at[0], and beside it over the data
@@ -76,26 +74,19 @@ static enum nd_status nd_op_gather_elements(const struct nd_op_call *call, struc
     ptrdiff_t x_strides[ND_MAX_RANK];
     struct nd_walk walk = {0};
     int axis = 0;
-    enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err));
     if (indices->shape.rank != x->shape.rank)
         return nd_op_misfit(call, err, "indices of %d dimensions", indices->shape.rank);
-    status = walk_indices(call, axis, &walk, x_strides, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_op_make(call, 0, x->dtype, &indices->shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(walk_indices(call, axis, &walk, x_strides, err));
+    ND_TRY(nd_op_make(call, 0, x->dtype, &indices->shape, err));
     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
-        for (ptrdiff_t i = 0; i < walk.n && status == ND_OK; i++) {
+        for (ptrdiff_t i = 0; i < walk.n; i++) {
             size_t to = (size_t)(walk.at[0] + i * walk.step[0]);
             ptrdiff_t at = 0;
-            status = find_place(call, indices, to, x->shape.dims[axis], &at, err);
-            if (status == ND_OK)
-                call->outputs[0]->x[to] = x->x[walk.at[1] + i * walk.step[1] + at * x_strides[axis]];
+            ND_TRY(find_place(call, indices, to, x->shape.dims[axis], &at, err));
+            call->outputs[0]->x[to] = x->x[walk.at[1] + i * walk.step[1] + at * x_strides[axis]];
         }
-    return status;
+    return ND_OK;
 }
 
 /* The output of GatherND: the indices without their last axis, then what is left of the data after `depth`
@@ -162,14 +153,12 @@ static enum nd_status nd_op_one_hot(const struct nd_op_call *call, struct nd_err
         return nd_op_misfit(call, err, "%zu depths and %zu values", depth->n, values->n);
     if (shape.rank > ND_MAX_RANK)
         return nd_op_unsupported(call, err, "%d dimensions", shape.rank);
-    enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", -1), shape.rank, &axis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", -1), shape.rank, &axis, err));
     for (int i = 0, from = 0; i < shape.rank; i++)
         shape.dims[i] = i == axis ? nd_op_whole(depth, 0) : indices->shape.dims[from++];
-    status = nd_op_make(call, 0, values->dtype, &shape, err);
-    if (status != ND_OK || call->outputs[0]->n == 0)
-        return status;
+    ND_TRY(nd_op_make(call, 0, values->dtype, &shape, err));
+    if (call->outputs[0]->n == 0)
+        return ND_OK;
     struct nd_array *y = call->outputs[0];
     size_t n_inner = nd_dims_product(&shape, axis + 1, shape.rank), dim = (size_t)shape.dims[axis];
     for (size_t i = 0; i < y->n; i++)
@@ -234,10 +223,10 @@ static enum nd_status begin(const struct nd_op_call *call, combine **function, s
     *function = find_combine(call);
     if (*function == NULL)
         return nd_op_unsupported(call, err, "this reduction");
-    enum nd_status status = nd_op_make(call, 0, x->dtype, &x->shape, err);
-    if (status == ND_OK && x->n > 0)
+    ND_TRY(nd_op_make(call, 0, x->dtype, &x->shape, err));
+    if (x->n > 0)
         memcpy(call->outputs[0]->x, x->x, x->n * sizeof *x->x);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_op_scatter_elements(const struct nd_op_call *call, struct nd_error *err)
@@ -247,15 +236,11 @@ static enum nd_status nd_op_scatter_elements(const struct nd_op_call *call, stru
     struct nd_walk walk = {0};
     combine *function;
     int axis = 0;
-    enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err));
     if (indices->shape.rank != x->shape.rank || !nd_shape_equal(&indices->shape, &updates->shape))
         return nd_op_misfit(call, err, "indices that do not fit to the data or to the updates");
-    status = walk_indices(call, axis, &walk, x_strides, err);
-    if (status != ND_OK)
-        return status;
-    status = begin(call, &function, err);
+    ND_TRY(walk_indices(call, axis, &walk, x_strides, err));
+    enum nd_status status = begin(call, &function, err);
     for (bool more = status == ND_OK && nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n && status == ND_OK; i++) {
             size_t from = (size_t)(walk.at[0] + i * walk.step[0]);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
+#include "core/memory.h"
 #include "model/graph/external.h"
 
 /* The type of that number, where it is one of ours. */
@@ -110,17 +111,15 @@ enum nd_status nd_op_tensor(const Onnx__TensorProto *tensor, struct nd_array *ou
         memcpy(shape.dims, tensor->dims, tensor->n_dims * sizeof shape.dims[0]);
     size_t n;
     bool is_raw;
-    enum nd_status status = nd_shape_n_elems(&shape, &n, err);
+    ND_TRY(nd_shape_n_elems(&shape, &n, err));
     size_t held = available(tensor, dtype, &is_raw);
     /* Before making room: a wild dimension must not make us allocate. */
-    if (status == ND_OK && n != held && !(is_4bit(dtype) && n + 1 == held))
+    if (n != held && !(is_4bit(dtype) && n + 1 == held))
         return nd_fail(err, ND_E_EXACT_SHAPE, name, "constant '%s' has %zu elements, its shape says %zu", name,
                        held, n);
-    if (status == ND_OK)
-        status = nd_array_make_room(out, dtype, &shape, err);
-    if (status == ND_OK)
-        decode(tensor, dtype, is_raw, n, out->x);
-    return status;
+    ND_TRY(nd_array_make_room(out, dtype, &shape, err));
+    decode(tensor, dtype, is_raw, n, out->x);
+    return ND_OK;
 }
 
 /* A scalar (n = 0) or a vector from an attribute. */
@@ -130,11 +129,11 @@ static enum nd_status make_numbers(const struct nd_op_call *call, const Onnx__At
     bool is_float = strncmp(value->name, "value_float", strlen("value_float")) == 0;
     size_t n = !is_vector ? 1 : is_float ? value->n_floats : value->n_ints;
     struct nd_shape shape = {.rank = is_vector ? 1 : 0, .dims = {(int64_t)n}};
-    enum nd_status status = nd_op_make(call, 0, is_float ? ND_DTYPE_F32 : ND_DTYPE_I64, &shape, err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
+    ND_TRY(nd_op_make(call, 0, is_float ? ND_DTYPE_F32 : ND_DTYPE_I64, &shape, err));
+    for (size_t i = 0; i < n; i++)
         call->outputs[0]->x[i] = is_float ? (double)(is_vector ? value->floats[i] : value->f)
                                           : (double)(is_vector ? value->ints[i] : value->i);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_op_constant(const struct nd_op_call *call, struct nd_error *err)
@@ -154,24 +153,21 @@ static enum nd_status nd_op_constant(const struct nd_op_call *call, struct nd_er
 static enum nd_status nd_op_constant_of_shape(const struct nd_op_call *call, struct nd_error *err)
 {
     const Onnx__AttributeProto *value = nd_onnx_attribute(call->node, "value");
-    struct nd_array one = {.dtype = ND_DTYPE_F32};
+    ND_CLEANUP(nd_array_deinit) struct nd_array one = {.dtype = ND_DTYPE_F32};
     struct nd_op_list dims;
-    enum nd_status status = nd_op_list(call, 0, NULL, &dims, err);
-    if (status == ND_OK && dims.n > ND_MAX_RANK)
+    ND_TRY(nd_op_list(call, 0, NULL, &dims, err));
+    if (dims.n > ND_MAX_RANK)
         return nd_op_unsupported(call, err, "%zu dimensions", dims.n);
-    if (status == ND_OK && value != NULL && value->t != NULL)
-        status = nd_op_tensor(value->t, &one, err);
-    if (status == ND_OK && value != NULL && one.n != 1)
-        status = nd_op_misfit(call, err, "a value of %zu elements", one.n);
-    if (status == ND_OK) {
-        struct nd_shape shape = {.rank = (int)dims.n};
-        memcpy(shape.dims, dims.v, dims.n * sizeof dims.v[0]);
-        status = nd_op_make(call, 0, one.dtype, &shape, err);
-    }
-    for (size_t i = 0; status == ND_OK && one.n == 1 && i < call->outputs[0]->n; i++)
+    if (value != NULL && value->t != NULL)
+        ND_TRY(nd_op_tensor(value->t, &one, err));
+    if (value != NULL && one.n != 1)
+        return nd_op_misfit(call, err, "a value of %zu elements", one.n);
+    struct nd_shape shape = {.rank = (int)dims.n};
+    memcpy(shape.dims, dims.v, dims.n * sizeof dims.v[0]);
+    ND_TRY(nd_op_make(call, 0, one.dtype, &shape, err));
+    for (size_t i = 0; one.n == 1 && i < call->outputs[0]->n; i++)
         call->outputs[0]->x[i] = one.x[0];
-    nd_array_deinit(&one);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_op_range(const struct nd_op_call *call, struct nd_error *err)
@@ -184,10 +180,10 @@ static enum nd_status nd_op_range(const struct nd_op_call *call, struct nd_error
     if (delta == 0 || isnan(n) || n > 0x1p40)
         return nd_op_misfit(call, err, "a range from %g to %g by %g", start, limit, delta);
     struct nd_shape shape = {.rank = 1, .dims = {n > 0 ? (int64_t)n : 0}};
-    enum nd_status status = nd_op_make(call, 0, call->inputs[0]->dtype, &shape, err);
-    for (size_t i = 0; status == ND_OK && i < call->outputs[0]->n; i++)
+    ND_TRY(nd_op_make(call, 0, call->inputs[0]->dtype, &shape, err));
+    for (size_t i = 0; i < call->outputs[0]->n; i++)
         call->outputs[0]->x[i] = start + (double)i * delta;
-    return status;
+    return ND_OK;
 }
 
 /* To a float type, the double stays as it is: the reference does not round. To an integer, the fraction is
@@ -200,9 +196,7 @@ static enum nd_status nd_op_cast(const struct nd_op_call *call, struct nd_error 
     enum nd_dtype dtype = is_like ? call->inputs[1]->dtype : dtype_of(nd_op_i(call, "to", 0));
     if (dtype == ND_DTYPE_NONE)
         return nd_op_unsupported(call, err, "a cast to type %lld", (long long)nd_op_i(call, "to", 0));
-    enum nd_status status = nd_array_copy(x, call->outputs[0], err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_copy(x, call->outputs[0], err));
     call->outputs[0]->dtype = dtype;
     for (size_t i = 0; i < x->n && x->dtype == ND_DTYPE_F32 && nd_dtype_is_integer(dtype); i++)
         call->outputs[0]->x[i] = (double)(float)x->x[i]; /* it jumps: ROW_OF_FLOATS of ops_elements.c */

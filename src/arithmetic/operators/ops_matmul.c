@@ -79,13 +79,9 @@ enum nd_status nd_op_matmul(const struct nd_op_call *call, struct nd_error *err)
         return nd_op_misfit(call, err, "matrices of %lld columns and %lld rows", (long long)inner,
                             (long long)b.shape.dims[b.shape.rank - 2]);
     struct nd_shape stack = a_stack.shape;
-    enum nd_status status = nd_op_broadcast(call, &b_stack.shape, &stack, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_broadcast(call, &b_stack.shape, &stack, err));
     struct nd_shape shape = product_shape(call, stack, n, m);
-    status = nd_op_make(call, 0, call->inputs[0]->dtype, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_make(call, 0, call->inputs[0]->dtype, &shape, err));
     struct nd_walk walk = {0};
     for (int axis = 0; axis < stack.rank; axis++)
         nd_walk_axis(&walk, stack.dims[axis], nd_broadcast_stride(&a_stack, &stack, axis) * n * inner,
@@ -114,8 +110,7 @@ static enum nd_status gemm_operand(const struct nd_op_call *call, size_t input, 
     if (nd_op_i(call, attribute, 0) == 0 || array->n == 0)
         return ND_OK;
     *scratch = nd_calloc(array->n, sizeof **scratch);
-    if (*scratch == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(*scratch != NULL, err);
     transpose(array->x, *scratch, (size_t)array->shape.dims[1], (size_t)array->shape.dims[0]);
     *out = *scratch;
     return ND_OK;
@@ -150,12 +145,12 @@ static enum nd_status gemm_shape(const struct nd_op_call *call, struct nd_shape 
     if (a->shape.dims[1 - rows] != b->shape.dims[1 - columns])
         return nd_op_misfit(call, err, "matrices of %lld columns and %lld rows",
                             (long long)a->shape.dims[1 - rows], (long long)b->shape.dims[1 - columns]);
-    enum nd_status status = c != NULL ? nd_op_broadcast(call, &c->shape, &sum, err) : ND_OK;
-    if (status == ND_OK && !nd_shape_equal(&sum, &made))
+    ND_TRY(c != NULL ? nd_op_broadcast(call, &c->shape, &sum, err) : ND_OK);
+    if (!nd_shape_equal(&sum, &made))
         return nd_op_misfit(call, err, "what is added is larger than the product");
     *shape = made;
     *inner = (size_t)a->shape.dims[1 - rows];
-    return status;
+    return ND_OK;
 }
 
 /* False: not that way. */
@@ -197,7 +192,7 @@ static bool multiply_few_rows(const struct nd_op_call *call, const struct nd_sha
 static enum nd_status nd_op_gemm(const struct nd_op_call *call, struct nd_error *err)
 {
     const double *a = NULL, *b = NULL;
-    double *a_scratch = NULL, *b_scratch = NULL;
+    ND_FREED double *a_scratch = NULL, *b_scratch = NULL;
     struct nd_array *y = call->outputs[0];
     struct nd_shape shape;
     size_t inner = 0;
@@ -216,8 +211,6 @@ static enum nd_status nd_op_gemm(const struct nd_op_call *call, struct nd_error 
         scale_and_add(call, nd_op_in(call, 2), y);
         status = nd_op_wrap(call, y, err);
     }
-    free(a_scratch);
-    free(b_scratch);
     return status;
 }
 
@@ -395,15 +388,11 @@ static enum nd_status nd_op_einsum(const struct nd_op_call *call, struct nd_erro
 {
     struct equation equation = {0};
     struct nd_walk walk = {0};
-    enum nd_status status = read_equation(call, &equation, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_equation(call, &equation, err));
     struct nd_shape shape = {.rank = equation.output.n};
     for (int axis = 0; axis < shape.rank; axis++)
         shape.dims[axis] = equation.dims[equation.output.labels[axis]];
-    status = nd_op_make(call, 0, call->inputs[0]->dtype, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_make(call, 0, call->inputs[0]->dtype, &shape, err));
     if (!plan(call, &equation, &walk))
         return nd_op_unsupported(call, err, "more than %d indices", ND_WALK_RANK);
     const double one = 1, *a = call->inputs[0]->x, *b = call->n_inputs > 1 ? call->inputs[1]->x : &one;

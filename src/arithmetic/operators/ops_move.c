@@ -34,11 +34,8 @@ static enum nd_status nd_op_transpose(const struct nd_op_call *call, struct nd_e
     struct nd_op_list given;
     bool marks[ND_MAX_RANK];
     int perm[ND_MAX_RANK];
-    enum nd_status status = nd_op_list(call, SIZE_MAX, "perm", &given, err);
-    if (status == ND_OK)
-        status = nd_op_axes(call, &given, x->shape.rank, marks, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, SIZE_MAX, "perm", &given, err));
+    ND_TRY(nd_op_axes(call, &given, x->shape.rank, marks, err));
     if (given.n != 0 && given.n != (size_t)x->shape.rank)
         return nd_op_misfit(call, err, "perm has %zu entries for %d dimensions", given.n, x->shape.rank);
     struct nd_shape shape = {.rank = x->shape.rank};
@@ -47,20 +44,18 @@ static enum nd_status nd_op_transpose(const struct nd_op_call *call, struct nd_e
         perm[axis] = (int)(from < 0 ? from + shape.rank : from);
         shape.dims[axis] = x->shape.dims[perm[axis]];
     }
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
-    if (status == ND_OK)
-        permute(x->x, shape.rank, x->shape.dims, perm, call->outputs[0]->x);
-    return status;
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
+    permute(x->x, shape.rank, x->shape.dims, perm, call->outputs[0]->x);
+    return ND_OK;
 }
 
 /* DepthToSpace and SpaceToDepth: N x C x H x W as six axes. */
 static enum nd_status move_blocks(const struct nd_op_call *call, const struct nd_shape *shape,
                                   const int64_t *dims, const int *perm, struct nd_error *err)
 {
-    enum nd_status status = nd_op_make(call, 0, call->inputs[0]->dtype, shape, err);
-    if (status == ND_OK)
-        permute(call->inputs[0]->x, 6, dims, perm, call->outputs[0]->x);
-    return status;
+    ND_TRY(nd_op_make(call, 0, call->inputs[0]->dtype, shape, err));
+    permute(call->inputs[0]->x, 6, dims, perm, call->outputs[0]->x);
+    return ND_OK;
 }
 
 static enum nd_status block_size(const struct nd_op_call *call, int64_t *b, struct nd_error *err)
@@ -77,9 +72,7 @@ static enum nd_status nd_op_depth_to_space(const struct nd_op_call *call, struct
     const int64_t *x = call->inputs[0]->shape.dims;
     char mode[8];
     int64_t b;
-    enum nd_status status = block_size(call, &b, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(block_size(call, &b, err));
     nd_op_text(call, "mode", mode, sizeof mode);
     bool is_crd = strcmp(mode, "CRD") == 0;
     if (!is_crd && mode[0] != '\0' && strcmp(mode, "DCR") != 0)
@@ -97,9 +90,7 @@ static enum nd_status nd_op_space_to_depth(const struct nd_op_call *call, struct
 {
     const int64_t *x = call->inputs[0]->shape.dims;
     int64_t b;
-    enum nd_status status = block_size(call, &b, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(block_size(call, &b, err));
     if (x[2] % b != 0 || x[3] % b != 0)
         return nd_op_misfit(call, err, "%lld x %lld in blocks of %lld", (long long)x[2], (long long)x[3],
                             (long long)b);
@@ -113,18 +104,13 @@ static enum nd_status nd_op_expand(const struct nd_op_call *call, struct nd_erro
 {
     const struct nd_array *x = call->inputs[0];
     struct nd_op_list wanted;
-    enum nd_status status = nd_op_list(call, 1, NULL, &wanted, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, 1, NULL, &wanted, err));
     if (wanted.n > ND_MAX_RANK)
         return nd_op_unsupported(call, err, "%zu dimensions", wanted.n);
     struct nd_shape shape = {.rank = (int)wanted.n};
     memcpy(shape.dims, wanted.v, wanted.n * sizeof wanted.v[0]);
-    status = nd_op_broadcast(call, &x->shape, &shape, err);
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, x->dtype, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_broadcast(call, &x->shape, &shape, err));
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
     struct nd_walk walk = {0};
     for (int axis = 0; axis < shape.rank; axis++)
         nd_walk_axis(&walk, shape.dims[axis], nd_broadcast_stride(x, &shape, axis), 0, 0);
@@ -136,9 +122,7 @@ static enum nd_status nd_op_tile(const struct nd_op_call *call, struct nd_error 
 {
     const struct nd_array *x = call->inputs[0];
     struct nd_op_list repeats;
-    enum nd_status status = nd_op_list(call, 1, NULL, &repeats, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, 1, NULL, &repeats, err));
     if (repeats.n != (size_t)x->shape.rank)
         return nd_op_misfit(call, err, "%zu repeats for %d dimensions", repeats.n, x->shape.rank);
     struct nd_shape shape = x->shape;
@@ -152,10 +136,9 @@ static enum nd_status nd_op_tile(const struct nd_op_call *call, struct nd_error 
         nd_walk_axis(&walk, repeats.v[axis], 0, 0, 0);
         nd_walk_axis(&walk, x->shape.dims[axis], strides[axis], 0, 0);
     }
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
-    if (status == ND_OK)
-        copy_out(&walk, x->x, call->outputs[0]->x);
-    return status;
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
+    copy_out(&walk, x->x, call->outputs[0]->x);
+    return ND_OK;
 }
 
 /* The shape of all inputs joined along an axis. */
@@ -182,14 +165,10 @@ static enum nd_status nd_op_concat(const struct nd_op_call *call, struct nd_erro
     const struct nd_array *first = call->inputs[0];
     struct nd_shape shape;
     int axis = 0;
-    enum nd_status status =
-        nd_op_axis(call, nd_op_i(call, "axis", call->opset < 4 ? 1 : INT64_MAX), first->shape.rank, &axis, err);
-    if (status == ND_OK)
-        status = join_shapes(call, axis, &shape, err);
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, first->dtype, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", call->opset < 4 ? 1 : INT64_MAX), first->shape.rank, &axis,
+                      err));
+    ND_TRY(join_shapes(call, axis, &shape, err));
+    ND_TRY(nd_op_make(call, 0, first->dtype, &shape, err));
     double *y = call->outputs[0]->x;
     size_t n_outer = nd_dims_product(&shape, 0, axis);
     for (size_t outer = 0; outer < n_outer; outer++)
@@ -238,9 +217,9 @@ static enum nd_status copy_part(const struct nd_op_call *call, size_t part, int 
     if (call->outputs[part] == NULL)
         return ND_OK;
     shape.dims[axis] = length;
-    enum nd_status status = nd_op_make(call, part, x->dtype, &shape, err);
-    if (status != ND_OK || call->outputs[part]->n == 0)
-        return status;
+    ND_TRY(nd_op_make(call, part, x->dtype, &shape, err));
+    if (call->outputs[part]->n == 0)
+        return ND_OK;
     size_t n_outer = nd_dims_product(&shape, 0, axis), n_inner = nd_dims_product(&shape, axis + 1, shape.rank);
     size_t n = n_inner * (size_t)length, stride = n_inner * (size_t)x->shape.dims[axis];
     for (size_t outer = 0; outer < n_outer; outer++)
@@ -252,19 +231,17 @@ static enum nd_status copy_part(const struct nd_op_call *call, size_t part, int 
 static enum nd_status nd_op_split(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
-    int64_t *lengths = nd_calloc(call->n_outputs, sizeof *lengths), from = 0;
+    ND_FREED int64_t *lengths = nd_calloc(call->n_outputs, sizeof *lengths);
+    int64_t from = 0;
     int axis = 0;
-    enum nd_status status = lengths != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err);
-    if (status == ND_OK)
-        status = split_lengths(call, x->shape.dims[axis], lengths, call->n_outputs, err);
-    for (size_t part = 0; part < call->n_outputs && status == ND_OK; part++) {
-        status = copy_part(call, part, axis, from, lengths[part], err);
+    ND_TRY_MEMORY(lengths != NULL, err);
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err));
+    ND_TRY(split_lengths(call, x->shape.dims[axis], lengths, call->n_outputs, err));
+    for (size_t part = 0; part < call->n_outputs; part++) {
+        ND_TRY(copy_part(call, part, axis, from, lengths[part], err));
         from += lengths[part];
     }
-    free(lengths);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_op_trilu(const struct nd_op_call *call, struct nd_error *err)
@@ -275,14 +252,14 @@ static enum nd_status nd_op_trilu(const struct nd_op_call *call, struct nd_error
         return nd_op_misfit(call, err, "a tensor of %d dimensions", rank);
     double diagonal = k != NULL ? k->x[0] : 0;
     bool is_upper = nd_op_i(call, "upper", 1) != 0;
-    enum nd_status status = nd_array_copy(x, call->outputs[0], err);
+    ND_TRY(nd_array_copy(x, call->outputs[0], err));
     size_t n_rows = (size_t)x->shape.dims[rank - 2], n_columns = (size_t)x->shape.dims[rank - 1];
-    for (size_t i = 0; i < x->n && status == ND_OK; i++) {
+    for (size_t i = 0; i < x->n; i++) {
         double right = (double)(i % n_columns) - (double)(i / n_columns % n_rows); /* of the main diagonal */
         if (is_upper ? right < diagonal : right > diagonal)
             call->outputs[0]->x[i] = 0;
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- Slice and Pad ---- */
@@ -316,15 +293,10 @@ static enum nd_status read_cuts(const struct nd_op_call *call, struct cut cuts[N
 {
     const struct nd_shape *x = &call->inputs[0]->shape;
     struct nd_op_list starts, ends, axes, steps;
-    enum nd_status status = nd_op_list(call, 1, "starts", &starts, err);
-    if (status == ND_OK)
-        status = nd_op_list(call, 2, "ends", &ends, err);
-    if (status == ND_OK)
-        status = nd_op_list(call, 3, "axes", &axes, err);
-    if (status == ND_OK)
-        status = nd_op_list(call, 4, NULL, &steps, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, 1, "starts", &starts, err));
+    ND_TRY(nd_op_list(call, 2, "ends", &ends, err));
+    ND_TRY(nd_op_list(call, 3, "axes", &axes, err));
+    ND_TRY(nd_op_list(call, 4, NULL, &steps, err));
     if (ends.n != starts.n || (axes.is_given && axes.n != starts.n) || (steps.is_given && steps.n != starts.n))
         return nd_op_misfit(call, err, "%zu starts and %zu ends", starts.n, ends.n);
     for (int axis = 0; axis < ND_MAX_RANK; axis++)
@@ -332,9 +304,7 @@ static enum nd_status read_cuts(const struct nd_op_call *call, struct cut cuts[N
     for (size_t i = 0; i < starts.n; i++) {
         int axis = 0;
         int64_t step = steps.is_given ? steps.v[i] : 1;
-        status = nd_op_axis(call, axes.is_given ? axes.v[i] : (int64_t)i, x->rank, &axis, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_op_axis(call, axes.is_given ? axes.v[i] : (int64_t)i, x->rank, &axis, err));
         if (step == 0)
             return nd_op_misfit(call, err, "a step of 0");
         cuts[axis] = cut_axis(x->dims[axis], starts.v[i], ends.v[i], step);
@@ -346,9 +316,7 @@ static enum nd_status nd_op_slice(const struct nd_op_call *call, struct nd_error
 {
     const struct nd_array *x = call->inputs[0];
     struct cut cuts[ND_MAX_RANK] = {0};
-    enum nd_status status = read_cuts(call, cuts, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_cuts(call, cuts, err));
     struct nd_shape shape = {.rank = x->shape.rank};
     struct nd_walk walk = {0};
     ptrdiff_t strides[ND_MAX_RANK];
@@ -358,7 +326,7 @@ static enum nd_status nd_op_slice(const struct nd_op_call *call, struct nd_error
         walk.at[0] += cuts[axis].n > 0 ? cuts[axis].start * strides[axis] : 0;
         nd_walk_axis(&walk, cuts[axis].n, cuts[axis].n > 1 ? cuts[axis].step * strides[axis] : 0, 0, 0);
     }
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
+    enum nd_status status = nd_op_make(call, 0, x->dtype, &shape, err);
     double *y = call->outputs[0]->x;
     for (bool more = status == ND_OK && nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n; i++)
@@ -404,20 +372,15 @@ static enum nd_status read_pads(const struct nd_op_call *call, int64_t pads[2 * 
 {
     int rank = call->inputs[0]->shape.rank;
     struct nd_op_list given, axes;
-    enum nd_status status = nd_op_list(call, 1, "pads", &given, err);
-    if (status == ND_OK)
-        status = nd_op_list(call, 3, NULL, &axes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, 1, "pads", &given, err));
+    ND_TRY(nd_op_list(call, 3, NULL, &axes, err));
     size_t n = axes.is_given ? axes.n : (size_t)rank;
     if (given.n != 2 * n)
         return nd_op_misfit(call, err, "%zu pads for %zu axes", given.n, n);
     memset(pads, 0, 2 * ND_MAX_RANK * sizeof pads[0]);
     for (size_t i = 0; i < n; i++) {
         int axis = 0;
-        status = nd_op_axis(call, axes.is_given ? axes.v[i] : (int64_t)i, rank, &axis, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_op_axis(call, axes.is_given ? axes.v[i] : (int64_t)i, rank, &axis, err));
         pads[axis] = given.v[i];
         pads[ND_MAX_RANK + axis] = given.v[n + i];
         if (llabs(clamp(given.v[i], -INT64_MAX, INT64_MAX)) > 1 << 30 ||
@@ -455,11 +418,8 @@ static enum nd_status nd_op_pad(const struct nd_op_call *call, struct nd_error *
     const struct nd_array *x = call->inputs[0], *value = nd_op_in(call, 2);
     int64_t pads[2 * ND_MAX_RANK];
     enum pad_mode mode = PAD_CONSTANT;
-    enum nd_status status = pad_mode_of(call, &mode, err);
-    if (status == ND_OK)
-        status = read_pads(call, pads, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(pad_mode_of(call, &mode, err));
+    ND_TRY(read_pads(call, pads, err));
     if (value != NULL && value->n != 1)
         return nd_op_misfit(call, err, "%zu values to pad with", value->n);
     struct nd_shape shape = x->shape;
@@ -468,10 +428,9 @@ static enum nd_status nd_op_pad(const struct nd_op_call *call, struct nd_error *
         if (shape.dims[axis] < 0 || (shape.dims[axis] > 0 && x->shape.dims[axis] == 0 && mode != PAD_CONSTANT))
             return nd_op_misfit(call, err, "dimension %d cannot be padded", axis);
     }
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
-    if (status == ND_OK)
-        pad(x, call->outputs[0], pads, mode, value != NULL ? value->x[0] : nd_op_f(call, "value", 0));
-    return status;
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
+    pad(x, call->outputs[0], pads, mode, value != NULL ? value->x[0] : nd_op_f(call, "value", 0));
+    return ND_OK;
 }
 
 /* ---- shapes ---- */
@@ -482,15 +441,14 @@ static enum nd_status give_shape(const struct nd_op_call *call, const struct nd_
     const struct nd_array *x = call->inputs[0];
     char from[128], to[128];
     size_t n;
-    enum nd_status status = nd_shape_n_elems(shape, &n, err);
-    if (status == ND_OK && n != x->n)
+    ND_TRY(nd_shape_n_elems(shape, &n, err));
+    if (n != x->n)
         return nd_op_misfit(call, err, "%s is reshaped to %s", nd_shape_format(&x->shape, from, sizeof from),
                             nd_shape_format(shape, to, sizeof to));
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, x->dtype, shape, err);
-    if (status == ND_OK && n > 0)
+    ND_TRY(nd_op_make(call, 0, x->dtype, shape, err));
+    if (n > 0)
         memcpy(call->outputs[0]->x, x->x, n * sizeof *x->x);
-    return status;
+    return ND_OK;
 }
 
 /* 0 takes the dimension of the input (unless allowzero), -1 what is left. */
@@ -498,9 +456,7 @@ static enum nd_status nd_op_reshape(const struct nd_op_call *call, struct nd_err
 {
     const struct nd_array *x = call->inputs[0];
     struct nd_op_list wanted;
-    enum nd_status status = nd_op_list(call, 1, "shape", &wanted, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, 1, "shape", &wanted, err));
     if (wanted.n > ND_MAX_RANK)
         return nd_op_unsupported(call, err, "%zu dimensions", wanted.n);
     bool allows_zero = nd_op_i(call, "allowzero", 0) != 0;
@@ -524,11 +480,9 @@ static enum nd_status nd_op_reshape(const struct nd_op_call *call, struct nd_err
     known = shape;
     known.dims[open] = 1;
     size_t n;
-    status = nd_shape_n_elems(&known, &n, err);
-    if (status == ND_OK && (n == 0 || x->n % n != 0))
+    ND_TRY(nd_shape_n_elems(&known, &n, err));
+    if (n == 0 || x->n % n != 0)
         return nd_op_misfit(call, err, "%zu elements cannot be reshaped", x->n);
-    if (status != ND_OK)
-        return status;
     shape.dims[open] = (int64_t)(x->n / n);
     return give_shape(call, &shape, err);
 }
@@ -538,9 +492,7 @@ static enum nd_status nd_op_flatten(const struct nd_op_call *call, struct nd_err
     const struct nd_shape *x = &call->inputs[0]->shape;
     int64_t named = nd_op_i(call, "axis", 1);
     int axis = x->rank;
-    enum nd_status status = named == x->rank ? ND_OK : nd_op_axis(call, named, x->rank, &axis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(named == x->rank ? ND_OK : nd_op_axis(call, named, x->rank, &axis, err));
     struct nd_shape shape = {.rank = 2};
     shape.dims[0] = (int64_t)nd_dims_product(x, 0, axis);
     shape.dims[1] = (int64_t)nd_dims_product(x, axis, x->rank);
@@ -552,11 +504,8 @@ static enum nd_status nd_op_squeeze(const struct nd_op_call *call, struct nd_err
     const struct nd_shape *x = &call->inputs[0]->shape;
     struct nd_op_list axes;
     bool marks[ND_MAX_RANK];
-    enum nd_status status = nd_op_list(call, 1, "axes", &axes, err);
-    if (status == ND_OK)
-        status = nd_op_axes(call, &axes, x->rank, marks, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, 1, "axes", &axes, err));
+    ND_TRY(nd_op_axes(call, &axes, x->rank, marks, err));
     struct nd_shape shape = {0};
     for (int axis = 0; axis < x->rank; axis++) {
         bool goes = axes.is_given ? marks[axis] : x->dims[axis] == 1;
@@ -573,15 +522,11 @@ static enum nd_status nd_op_unsqueeze(const struct nd_op_call *call, struct nd_e
     const struct nd_shape *x = &call->inputs[0]->shape;
     struct nd_op_list axes;
     bool marks[ND_MAX_RANK];
-    enum nd_status status = nd_op_list(call, 1, "axes", &axes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, 1, "axes", &axes, err));
     if (axes.n > (size_t)(ND_MAX_RANK - x->rank))
         return nd_op_unsupported(call, err, "%zu dimensions", axes.n + (size_t)x->rank);
     struct nd_shape shape = {.rank = x->rank + (int)axes.n};
-    status = nd_op_axes(call, &axes, shape.rank, marks, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_axes(call, &axes, shape.rank, marks, err));
     for (int axis = 0, from = 0; axis < shape.rank; axis++)
         shape.dims[axis] = marks[axis] ? 1 : x->dims[from++];
     return give_shape(call, &shape, err);
@@ -598,12 +543,12 @@ static enum nd_status nd_op_dropout(const struct nd_op_call *call, struct nd_err
     const struct nd_array *x = call->inputs[0], *training = nd_op_in(call, 2);
     if (training != NULL && training->n > 0 && training->x[0] != 0)
         return nd_op_unsupported(call, err, "training");
-    enum nd_status status = nd_array_copy(x, call->outputs[0], err);
-    if (status == ND_OK && nd_op_out(call, 1) != NULL)
-        status = nd_op_make(call, 1, ND_DTYPE_BOOL, &x->shape, err);
-    for (size_t i = 0; status == ND_OK && nd_op_out(call, 1) != NULL && i < x->n; i++)
+    ND_TRY(nd_array_copy(x, call->outputs[0], err));
+    if (nd_op_out(call, 1) != NULL)
+        ND_TRY(nd_op_make(call, 1, ND_DTYPE_BOOL, &x->shape, err));
+    for (size_t i = 0; nd_op_out(call, 1) != NULL && i < x->n; i++)
         call->outputs[1]->x[i] = 1;
-    return status;
+    return ND_OK;
 }
 
 /* An end of the range of axes: counted from the end if negative, and clipped. */
@@ -620,19 +565,18 @@ static enum nd_status nd_op_shape(const struct nd_op_call *call, struct nd_error
     int start = clip_axis(nd_op_i(call, "start", 0), x->rank);
     int end = clip_axis(nd_op_i(call, "end", x->rank), x->rank);
     struct nd_shape shape = {.rank = 1, .dims = {end > start ? end - start : 0}};
-    enum nd_status status = nd_op_make(call, 0, ND_DTYPE_I64, &shape, err);
-    for (int axis = start; axis < end && status == ND_OK; axis++)
+    ND_TRY(nd_op_make(call, 0, ND_DTYPE_I64, &shape, err));
+    for (int axis = start; axis < end; axis++)
         call->outputs[0]->x[axis - start] = (double)x->dims[axis];
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_op_size(const struct nd_op_call *call, struct nd_error *err)
 {
     struct nd_shape scalar = {0};
-    enum nd_status status = nd_op_make(call, 0, ND_DTYPE_I64, &scalar, err);
-    if (status == ND_OK)
-        call->outputs[0]->x[0] = (double)call->inputs[0]->n;
-    return status;
+    ND_TRY(nd_op_make(call, 0, ND_DTYPE_I64, &scalar, err));
+    call->outputs[0]->x[0] = (double)call->inputs[0]->n;
+    return ND_OK;
 }
 
 /* ---- the operators ---- */

@@ -191,17 +191,14 @@ static enum nd_status nd_op_pool(const struct nd_op_call *call, struct nd_error 
                             n_kernel);
     if (indices != NULL && nd_op_i(call, "storage_order", 0) != 0)
         return nd_op_unsupported(call, err, "storage_order");
-    enum nd_status status = nd_window_read(call, &x->shape, kernel, &w, err);
-    if (status == ND_OK)
-        status = nd_window_fit(call, &w, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_window_read(call, &x->shape, kernel, &w, err));
+    ND_TRY(nd_window_fit(call, &w, err));
     struct nd_shape shape = nd_window_shape(&w, x->shape.dims[0], x->shape.dims[1]);
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
-    if (status == ND_OK && indices != NULL)
-        status = nd_op_make(call, 1, ND_DTYPE_I64, &shape, err);
-    if (status != ND_OK || x->n == 0)
-        return status;
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
+    if (indices != NULL)
+        ND_TRY(nd_op_make(call, 1, ND_DTYPE_I64, &shape, err));
+    if (x->n == 0)
+        return ND_OK;
     struct pool pool = pool_of(call);
     size_t n_planes = (size_t)(x->shape.dims[0] * x->shape.dims[1]);
     if (indices == NULL && pool.kind != POOL_LP)
@@ -219,10 +216,10 @@ static enum nd_status nd_op_global_pool(const struct nd_op_call *call, struct nd
     struct nd_shape shape = x->shape;
     for (int axis = 2; axis < shape.rank; axis++)
         shape.dims[axis] = 1;
-    enum nd_status status = nd_op_make(call, 0, x->dtype, &shape, err);
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
     size_t n_planes = (size_t)(shape.dims[0] * shape.dims[1]);
-    if (status != ND_OK || x->n == 0)
-        return status;
+    if (x->n == 0)
+        return ND_OK;
     ptrdiff_t n = (ptrdiff_t)(x->n / n_planes); /* one window, as large as the plane */
     struct nd_window w = {.in = {1, 1, n},
                           .out = {1, 1, 1},

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "arithmetic/operators/ops_shared.h"
+#include "core/memory.h"
 #include "core/tensors/scales.h"
 
 /* ---- scales and zero points ---- */
@@ -24,9 +25,7 @@ static enum nd_status fit_axis(const struct nd_op_call *call, struct scales *out
     const struct nd_shape *x = &call->inputs[0]->shape, *scale = &out->scale->shape;
     int64_t block = nd_op_i(call, "block_size", 0);
     int axis = 0;
-    enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", 1), x->rank, &axis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_axis(call, nd_op_i(call, "axis", 1), x->rank, &axis, err));
     out->n_outer = nd_dims_product(x, 0, axis);
     out->n_axis = (size_t)x->dims[axis];
     out->n_inner = nd_dims_product(x, axis + 1, x->rank);
@@ -54,16 +53,14 @@ static enum nd_status fit_scales(const struct nd_op_call *call, struct scales *o
     struct scales made = {.scale = call->inputs[1], .zero_point = nd_op_in(call, 2)};
     if (made.zero_point != NULL && made.zero_point->n != made.scale->n)
         return nd_op_misfit(call, err, "%zu scales and %zu zero points", made.scale->n, made.zero_point->n);
-    enum nd_status status = ND_OK;
     if (made.scale->n == 1 && nd_op_i(call, "block_size", 0) <= 0) {
         made.n_outer = made.n_axis = made.block = 1;
         made.n_inner = call->inputs[0]->n;
     } else {
-        status = fit_axis(call, &made, err);
+        ND_TRY(fit_axis(call, &made, err));
     }
-    if (status == ND_OK)
-        *out = made;
-    return status;
+    *out = made;
+    return ND_OK;
 }
 
 /* The least and the greatest quantised value of an integer type. */
@@ -121,26 +118,21 @@ static enum nd_status nd_op_quantize(const struct nd_op_call *call, struct nd_er
     if (!nd_dtype_is_of_qvalues(dtype))
         return nd_op_unsupported(call, err, "quantised values of type %s", nd_dtype_name(dtype));
     struct scales scales;
-    enum nd_status status = fit_scales(call, &scales, err);
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, dtype, &x->shape, err);
-    if (status == ND_OK)
-        convert(&scales, dtype,
-                call->is_folded && x->dtype == ND_DTYPE_F32 && scales.scale->dtype == ND_DTYPE_F32, x->x,
-                call->outputs[0]->x);
-    return status;
+    ND_TRY(fit_scales(call, &scales, err));
+    ND_TRY(nd_op_make(call, 0, dtype, &x->shape, err));
+    convert(&scales, dtype, call->is_folded && x->dtype == ND_DTYPE_F32 && scales.scale->dtype == ND_DTYPE_F32,
+            x->x, call->outputs[0]->x);
+    return ND_OK;
 }
 
 static enum nd_status nd_op_dequantize(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0];
     struct scales scales;
-    enum nd_status status = fit_scales(call, &scales, err);
-    if (status == ND_OK)
-        status = nd_op_make(call, 0, scales.scale->dtype, &x->shape, err);
-    if (status == ND_OK)
-        convert(&scales, ND_DTYPE_NONE, false, x->x, call->outputs[0]->x);
-    return status;
+    ND_TRY(fit_scales(call, &scales, err));
+    ND_TRY(nd_op_make(call, 0, scales.scale->dtype, &x->shape, err));
+    convert(&scales, ND_DTYPE_NONE, false, x->x, call->outputs[0]->x);
+    return ND_OK;
 }
 
 /* ---- products of quantised values ---- */
@@ -173,10 +165,10 @@ static enum nd_status take_packed_weights(const struct nd_op_call *call, struct 
     size_t inner = rank > 0 ? nd_dims_product(&qvalues->shape, axis + 1, rank) : 1;
     if (zero != NULL && zero->n != 1 && zero->n != n_channels)
         return nd_op_misfit(call, err, "%zu zero points for %zu channels", zero->n, n_channels);
-    enum nd_status status = nd_array_make(&operand->packed_weights, ND_DTYPE_F64, &qvalues->shape, err);
-    for (size_t i = 0; status == ND_OK && i < qvalues->n; i++)
+    ND_TRY(nd_array_make(&operand->packed_weights, ND_DTYPE_F64, &qvalues->shape, err));
+    for (size_t i = 0; i < qvalues->n; i++)
         operand->packed_weights.x[i] = qvalues->x[i] - parameter(zero, i / inner % n_channels);
-    return status;
+    return ND_OK;
 }
 
 /* Half to even, then the zero point, then the type. */
@@ -211,7 +203,8 @@ static enum nd_status run_product(const struct nd_op_call *call, nd_op_function 
         operands[0] = (struct operand){.qvalues = 0, .scale = 1, .zero_point = 2, .axis = -1};
         operands[1] = (struct operand){.qvalues = 3, .scale = 4, .zero_point = 5, .axis = weights_axis};
     }
-    struct nd_array sums = {0}, *out = &sums;
+    ND_CLEANUP(nd_array_deinit) struct nd_array sums = {0};
+    struct nd_array *out = &sums;
     const struct nd_array *inputs[] = {&operands[0].packed_weights, &operands[1].packed_weights,
                                        is_rounded(call) ? nd_op_in(call, 8) : NULL};
     struct nd_op_call inner = *call;
@@ -234,7 +227,6 @@ static enum nd_status run_product(const struct nd_op_call *call, nd_op_function 
     }
     nd_array_deinit(&operands[0].packed_weights);
     nd_array_deinit(&operands[1].packed_weights);
-    nd_array_deinit(&sums);
     return status;
 }
 

@@ -134,11 +134,10 @@ static enum nd_status make_outputs(const struct recurrent *m, struct nd_error *e
         all = (struct nd_shape){.rank = 4, .dims = {b, s, d, n}};
         last = (struct nd_shape){.rank = 3, .dims = {b, d, n}};
     }
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < call->n_outputs && status == ND_OK; i++)
+    for (size_t i = 0; i < call->n_outputs; i++)
         if (call->outputs[i] != NULL)
-            status = nd_op_make(call, i, dtype, i == 0 ? &all : &last, err);
-    return status;
+            ND_TRY(nd_op_make(call, i, dtype, i == 0 ? &all : &last, err));
+    return ND_OK;
 }
 
 /* ---- a step ---- */
@@ -301,12 +300,10 @@ static enum nd_status nd_op_recurrent(const struct nd_op_call *call, struct nd_e
                           .is_linear_before_reset = nd_op_i(call, "linear_before_reset", 0) != 0,
                           .has_input_forget = nd_op_i(call, "input_forget", 0) != 0};
     m.n_functions = m.n_gates == 4 ? 3 : m.n_gates == 3 ? 2 : 1;
-    enum nd_status status = read_shapes(&m, err);
-    if (status == ND_OK)
-        status = read_functions(&m, err);
-    if (status == ND_OK)
-        status = make_outputs(&m, err);
-    return status == ND_OK ? run_all(&m, err) : status;
+    ND_TRY(read_shapes(&m, err));
+    ND_TRY(read_functions(&m, err));
+    ND_TRY(make_outputs(&m, err));
+    return run_all(&m, err);
 }
 
 /* ---- the operators ---- */

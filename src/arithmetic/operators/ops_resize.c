@@ -165,9 +165,7 @@ static enum nd_status resample(const struct resize *resize, const struct resized
     struct nd_array made = {0};
     struct nd_shape shape = array->shape;
     shape.dims[axis] = plan->out;
-    enum nd_status status = nd_array_make(&made, array->dtype, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_make(&made, array->dtype, &shape, err));
     size_t n_outer = nd_dims_product(&shape, 0, axis), n_inner = nd_dims_product(&shape, axis + 1, shape.rank);
     for (int64_t i = 0; i < plan->out && made.n > 0; i++) {
         struct taps taps = taps_of(resize, plan, i);
@@ -254,11 +252,8 @@ static enum nd_status read_axes(const struct nd_op_call *call, struct nd_op_list
 {
     int rank = call->inputs[0]->shape.rank;
     bool marks[ND_MAX_RANK];
-    enum nd_status status = nd_op_list(call, SIZE_MAX, "axes", out, err);
-    if (status == ND_OK)
-        status = nd_op_axes(call, out, rank, marks, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_list(call, SIZE_MAX, "axes", out, err));
+    ND_TRY(nd_op_axes(call, out, rank, marks, err));
     for (size_t i = 0; i < out->n; i++)
         out->v[i] += out->v[i] < 0 ? rank : 0;
     if (!out->is_given)
@@ -313,9 +308,7 @@ static enum nd_status read_plans(const struct nd_op_call *call, struct resized_a
     const Onnx__AttributeProto *attribute = nd_onnx_attribute(call->node, "scales");
     struct nd_op_list axes;
     double values[ND_MAX_RANK];
-    enum nd_status status = read_axes(call, &axes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_axes(call, &axes, err));
     bool has_attribute = sizes == NULL && scales == NULL && attribute != NULL;
     size_t n = sizes != NULL ? sizes->n : scales != NULL ? scales->n : has_attribute ? attribute->n_floats : 0;
     if (n != axes.n)
@@ -329,25 +322,19 @@ static enum nd_status nd_op_resize(const struct nd_op_call *call, struct nd_erro
 {
     struct resize resize = {0};
     struct resized_axis plans[ND_MAX_RANK] = {0};
-    struct nd_array now = {0};
-    enum nd_status status = read_modes(call, &resize, err);
-    if (status == ND_OK)
-        status = read_plans(call, plans, err);
-    if (status == ND_OK)
-        status = nd_array_copy(call->inputs[0], &now, err);
-    for (int axis = 0; axis < now.shape.rank && status == ND_OK; axis++) {
+    ND_CLEANUP(nd_array_deinit) struct nd_array now = {0};
+    ND_TRY(read_modes(call, &resize, err));
+    ND_TRY(read_plans(call, plans, err));
+    ND_TRY(nd_array_copy(call->inputs[0], &now, err));
+    for (int axis = 0; axis < now.shape.rank; axis++) {
         bool stays = plans[axis].scale == 1 && plans[axis].out == plans[axis].in && plans[axis].from == 0 &&
                      plans[axis].to == 1;
         if (!stays)
-            status = resample(&resize, &plans[axis], axis, &now, err);
+            ND_TRY(resample(&resize, &plans[axis], axis, &now, err));
     }
-    if (status == ND_OK) {
-        *call->outputs[0] = now;
-        now = (struct nd_array){0};
-        status = nd_op_wrap(call, call->outputs[0], err);
-    }
-    nd_array_deinit(&now);
-    return status;
+    *call->outputs[0] = now;
+    now = (struct nd_array){0};
+    return nd_op_wrap(call, call->outputs[0], err);
 }
 
 /* ---- GridSample of images ---- */
@@ -470,17 +457,15 @@ static enum nd_status nd_op_grid_sample(const struct nd_op_call *call, struct nd
     const struct nd_array *x = call->inputs[0], *grid = call->inputs[1];
     const struct nd_shape *in = &x->shape, *at = &grid->shape;
     struct sampler sampler;
-    enum nd_status status = read_sampler(call, &sampler, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_sampler(call, &sampler, err));
     if (in->rank != 4 || at->rank != 4)
         return nd_op_unsupported(call, err, "a tensor of %d dimensions", in->rank);
     if (at->dims[0] != in->dims[0] || at->dims[3] != 2)
         return nd_op_misfit(call, err, "a grid that does not fit to the images");
     struct nd_shape shape = {.rank = 4, .dims = {in->dims[0], in->dims[1], at->dims[1], at->dims[2]}};
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
-    if (status != ND_OK || call->outputs[0]->n == 0 || x->n == 0)
-        return status;
+    ND_TRY(nd_op_make(call, 0, x->dtype, &shape, err));
+    if (call->outputs[0]->n == 0 || x->n == 0)
+        return ND_OK;
     size_t n_places = (size_t)(at->dims[1] * at->dims[2]), n_pixels = (size_t)(in->dims[2] * in->dims[3]);
     for (size_t p = 0; p < (size_t)at->dims[0] * n_places; p++) {
         struct pixels xs = find_pixels(&sampler, grid->x[2 * p], in->dims[3]),

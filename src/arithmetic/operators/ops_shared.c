@@ -144,9 +144,7 @@ enum nd_status nd_op_axes(const struct nd_op_call *call, const struct nd_op_list
     memset(marks, 0, ND_MAX_RANK * sizeof marks[0]);
     for (size_t k = 0; k < list->n; k++) {
         int axis = 0;
-        enum nd_status status = nd_op_axis(call, list->v[k], rank, &axis, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_op_axis(call, list->v[k], rank, &axis, err));
         if (marks[axis])
             return nd_op_misfit(call, err, "axis %d is named twice", axis);
         marks[axis] = true;

@@ -31,13 +31,9 @@ enum nd_status nd_window_read(const struct nd_op_call *call, const struct nd_sha
         return nd_op_misfit(call, err, "a tensor of %d dimensions", x->rank);
     if (n > ND_WINDOW_AXES)
         return nd_op_unsupported(call, err, "%d spatial axes", n);
-    enum nd_status status = read_list(call, "strides", (size_t)n, strides, err);
-    if (status == ND_OK)
-        status = read_list(call, "dilations", (size_t)n, dilations, err);
-    if (status == ND_OK)
-        status = read_list(call, "pads", 2 * (size_t)n, pads, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_list(call, "strides", (size_t)n, strides, err));
+    ND_TRY(read_list(call, "dilations", (size_t)n, dilations, err));
+    ND_TRY(read_list(call, "pads", 2 * (size_t)n, pads, err));
     struct nd_window made = {.n_axes = n};
     for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
         int own = axis - (ND_WINDOW_AXES - n);

@@ -82,9 +82,9 @@ static void pairs_deinit(struct pairs *p)
 static enum nd_status make_block(struct block *block, struct nd_error *err)
 {
     size_t n_left, n_right;
-    if (!nd_size_mul(block->n_terms, block->n_rows, &n_left) ||
-        !nd_size_mul(block->n_terms, block->n_columns, &n_right))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(block->n_terms, block->n_rows, &n_left) &&
+                      nd_size_mul(block->n_terms, block->n_columns, &n_right),
+                  err);
     block->left = nd_calloc(n_left, sizeof *block->left);
     block->right = nd_calloc(n_right, sizeof *block->right);
     return block->left != NULL && block->right != NULL ? ND_OK : nd_fail_memory(err);
@@ -211,8 +211,8 @@ static enum nd_status read_conv(struct pairs *p, bool *is_covered, struct nd_err
     p->n_positions = (size_t)w.n_kernel;
     p->n_outputs = n_out * groups;
     p->n_inner = n_rows;
-    enum nd_status status = make_blocks(p, (size_t)x->shape.dims[0] * groups, err);
-    for (size_t b = 0; b < p->n_blocks && status == ND_OK; b++) {
+    ND_TRY(make_blocks(p, (size_t)x->shape.dims[0] * groups, err));
+    for (size_t b = 0; b < p->n_blocks; b++) {
         struct block *block = &p->blocks[b];
         *block = (struct block){.n_terms = n_terms,
                                 .n_rows = n_rows,
@@ -220,15 +220,13 @@ static enum nd_status read_conv(struct pairs *p, bool *is_covered, struct nd_err
                                 .first = b * n_out * n_rows,
                                 .row_step = 1,
                                 .column_step = n_rows};
-        status = make_block(block, err);
-        if (status != ND_OK)
-            break;
+        ND_TRY(make_block(block, err));
         copy_windows(&w, x->x + b * p->n_channels * (size_t)w.n_in,
                      (double)call->inputs[0].quant->zero_point[0], block);
         copy_matrix(weight->x + b % groups * n_out * n_terms, 1, n_terms, n_terms, n_out, block->right);
     }
     *is_covered = true;
-    return status;
+    return ND_OK;
 }
 
 static bool has_bytes(const struct nd_linear_input *input)
@@ -366,8 +364,7 @@ static enum nd_status find_exact(struct pairs *p, bool *is_covered, struct nd_er
     call.low = -HUGE_VAL;
     call.high = HUGE_VAL;
     enum nd_status status = nd_linear_layer(&call, &p->exact, &problem);
-    if (status == ND_ERR_MEMORY)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(status != ND_ERR_MEMORY, err);
     size_t n_scales = call.inputs[1].quant->n;
     *is_covered = status == ND_OK && p->exact.n % (p->n_outputs * p->n_inner) == 0 &&
                   (n_scales == 1 || n_scales == p->n_outputs);
@@ -379,35 +376,29 @@ static enum nd_status find_exact(struct pairs *p, bool *is_covered, struct nd_er
 static enum nd_status try_all(struct pairs *p, nd_pair_sum_found *found, void *context, struct nd_error *err)
 {
     const struct nd_pair_sum *sums = pair_sums;
-    struct nd_array qvalues = {0}, plain = {0};
-    enum nd_status status = nd_array_make(&plain, p->layer->dtype, &p->exact.shape, err);
-    if (status == ND_OK)
-        status = nd_array_make(&qvalues, p->layer->dtype, &p->exact.shape, err);
-    for (size_t i = 0; status == ND_OK && i < plain.n; i++)
+    ND_CLEANUP(nd_array_deinit) struct nd_array qvalues = {0}, plain = {0};
+    ND_TRY(nd_array_make(&plain, p->layer->dtype, &p->exact.shape, err));
+    ND_TRY(nd_array_make(&qvalues, p->layer->dtype, &p->exact.shape, err));
+    for (size_t i = 0; i < plain.n; i++)
         plain.x[i] = qvalue_of(p, i);
-    for (size_t s = 0; s < ND_N_PAIR_SUMS && status == ND_OK; s++) {
+    for (size_t s = 0; s < ND_N_PAIR_SUMS; s++) {
         if (p->n_positions == 1 && sums[s].order != ND_PAIR_CHANNELS_FASTEST)
             continue;
         bool is_over = add_overflows(p, &sums[s]);
         for (size_t i = 0; i < qvalues.n; i++)
             qvalues.x[i] = p->added[i] != 0 ? qvalue_of(p, i) : plain.x[i];
-        status = found(context, s, is_over ? &qvalues : &plain, err);
+        ND_TRY(found(context, s, is_over ? &qvalues : &plain, err));
     }
-    nd_array_deinit(&qvalues);
-    nd_array_deinit(&plain);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_layer_in_pairs(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
                                  nd_pair_sum_found *found, void *context, struct nd_error *err)
 {
-    struct pairs p = {.layer = layer, .usual = usual};
+    ND_CLEANUP(pairs_deinit) struct pairs p = {.layer = layer, .usual = usual};
     bool is_covered = false;
-    enum nd_status status = read_operands(&p, &is_covered, err);
-    if (status == ND_OK && is_covered)
-        status = find_exact(&p, &is_covered, err);
-    if (status == ND_OK && is_covered)
-        status = try_all(&p, found, context, err);
-    pairs_deinit(&p);
-    return status;
+    ND_TRY(read_operands(&p, &is_covered, err));
+    if (is_covered)
+        ND_TRY(find_exact(&p, &is_covered, err));
+    return is_covered ? try_all(&p, found, context, err) : ND_OK;
 }

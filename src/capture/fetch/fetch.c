@@ -271,9 +271,7 @@ enum nd_status nd_fetch_answer_check(const struct nd_fetch_answer *answer, const
                                      struct nd_error *err)
 {
     const struct nd_fetch_range *range = answer->range;
-    enum nd_status status = check_status(answer, place, is_first, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_status(answer, place, is_first, err));
     if (!answer->has_range)
         return fail_answer(place, "the answer does not say which range it is", err);
     if (answer->is_encoded)
@@ -375,21 +373,16 @@ static bool set_up(struct nd_fetch_link *link)
 static enum nd_status nd_fetch_link_open(const struct nd_fetch_place *place, struct nd_fetch_link **out,
                                          struct nd_error *err)
 {
-    struct nd_fetch_link *link = nd_calloc(1, sizeof *link);
-    if (link == NULL)
-        return nd_fail_memory(err);
+    ND_CLEANUP(nd_fetch_link_close) struct nd_fetch_link *link = nd_calloc(1, sizeof *link);
+    ND_TRY_MEMORY(link != NULL, err);
     link->place = place;
     link->limit_s = limit_s();
-    enum nd_status status = nd_libcurl(&link->curl, place->shown, err);
-    if (status == ND_OK && (link->handle = link->curl->easy_init()) == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK && !set_up(link))
-        status = nd_fail(err, ND_E_FETCH_LIBRARY, place->shown, "this libcurl cannot do what is needed");
-    if (status != ND_OK) {
-        nd_fetch_link_close(&link);
-        return status;
-    }
+    ND_TRY(nd_libcurl(&link->curl, place->shown, err));
+    ND_TRY_MEMORY((link->handle = link->curl->easy_init()) != NULL, err);
+    if (!set_up(link))
+        return nd_fail(err, ND_E_FETCH_LIBRARY, place->shown, "this libcurl cannot do what is needed");
     *out = link;
+    link = NULL;
     return ND_OK;
 }
 
@@ -460,11 +453,11 @@ static enum nd_status ask_once(struct nd_fetch_link *link, struct nd_fetch_answe
              (unsigned long long)(range->offset + range->n_bytes - 1));
     link->said[0] = '\0';
     long all_s = 2 * link->limit_s + (long)(range->n_bytes / LINE_BYTES_PER_S);
-    if (!set_text(link, CURLOPT_RANGE, text) || !set_long(link, CURLOPT_TIMEOUT, all_s) ||
-        link->curl->easy_setopt(link->handle, CURLOPT_HTTPHEADER, headers) != CURLE_OK ||
-        link->curl->easy_setopt(link->handle, CURLOPT_HEADERDATA, answer) != CURLE_OK ||
-        link->curl->easy_setopt(link->handle, CURLOPT_WRITEDATA, answer) != CURLE_OK)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(set_text(link, CURLOPT_RANGE, text) && set_long(link, CURLOPT_TIMEOUT, all_s) &&
+                      link->curl->easy_setopt(link->handle, CURLOPT_HTTPHEADER, headers) == CURLE_OK &&
+                      link->curl->easy_setopt(link->handle, CURLOPT_HEADERDATA, answer) == CURLE_OK &&
+                      link->curl->easy_setopt(link->handle, CURLOPT_WRITEDATA, answer) == CURLE_OK,
+                  err);
     *code = perform_without_sigpipe(link);
     /* The list is the caller's and goes with it. */
     link->curl->easy_setopt(link->handle, CURLOPT_HTTPHEADER, NULL);
@@ -650,11 +643,11 @@ static enum nd_status fetch_blocks(struct nd_fetch *fetch, uint64_t first, uint6
     size_t n_got = 0;
     for (uint64_t i = 0; i < n; i++)
         range.n_bytes += block_bytes(fetch, first + i);
-    enum nd_status status = nd_fetch_request(fetch->link, &range, false, &fetch->version, &n_got, err);
-    for (uint64_t i = 0; status == ND_OK && i < n; i++)
-        status = keep_of_fetch(fetch, first + i, fetch->incoming + i * BLOCK_BYTES, err);
+    ND_TRY(nd_fetch_request(fetch->link, &range, false, &fetch->version, &n_got, err));
+    for (uint64_t i = 0; i < n; i++)
+        ND_TRY(keep_of_fetch(fetch, first + i, fetch->incoming + i * BLOCK_BYTES, err));
     fetch->next_block = first + n;
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_fetch_read(struct nd_fetch *fetch, uint64_t offset, void *buf, size_t n_bytes,
@@ -694,8 +687,7 @@ static enum nd_status begin(struct nd_fetch *fetch, struct nd_error *err)
 enum nd_status nd_fetch_open(const char *url, struct nd_fetch **out, struct nd_error *err)
 {
     struct nd_fetch *fetch = nd_calloc(1, sizeof *fetch);
-    if (fetch == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(fetch != NULL, err);
     if (pthread_mutex_init(&fetch->mutex, NULL) != 0) {
         free(fetch);
         return nd_fail_memory(err);

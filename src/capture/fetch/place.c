@@ -139,8 +139,7 @@ static enum nd_status find_object(const char *name, struct nd_fetch_place *place
 enum nd_status nd_fetch_place_find(const char *name, struct nd_fetch_place *place, struct nd_error *err)
 {
     *place = (struct nd_fetch_place){.shown = nd_fetch_shown(name)};
-    if (place->shown == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(place->shown != NULL, err);
     for (const char *at = name; *at != '\0'; at++)
         if (iscntrl((unsigned char)*at))
             return fail_name(place, "it has control characters", err);

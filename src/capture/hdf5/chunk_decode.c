@@ -129,10 +129,8 @@ enum nd_status nd_chunk_decode(struct nd_chunk_decoder *decoder, const struct nd
         return ND_OK;
     if (!is_moved)
         return inflate_exactly(decoder, stored, raw, chunk_bytes, err);
-    if (!make_room(decoder, chunk_bytes))
-        return nd_fail_memory(err);
-    enum nd_status status = inflate_exactly(decoder, stored, decoder->shuffled, chunk_bytes, err);
-    if (status == ND_OK)
-        nd_unshuffle(decoder->shuffled, chunk_bytes, stored->elem_bytes, raw);
-    return status;
+    ND_TRY_MEMORY(make_room(decoder, chunk_bytes), err);
+    ND_TRY(inflate_exactly(decoder, stored, decoder->shuffled, chunk_bytes, err));
+    nd_unshuffle(decoder->shuffled, chunk_bytes, stored->elem_bytes, raw);
+    return ND_OK;
 }

@@ -261,10 +261,9 @@ static enum nd_status send_attr(const struct nd_index_attr *attr, struct nd_read
                                    .is_scalar = attr->is_scalar,
                                    .n = attr->n,
                                    .n_bytes = attr->n_bytes};
-    enum nd_status status = nd_reading_send(child, &sent, sizeof sent, err);
-    if (status == ND_OK)
-        status = nd_reading_send(child, attr->name, sent.name_bytes, err);
-    return status == ND_OK ? nd_reading_send(child, attr->bytes, attr->n_bytes, err) : status;
+    ND_TRY(nd_reading_send(child, &sent, sizeof sent, err));
+    ND_TRY(nd_reading_send(child, attr->name, sent.name_bytes, err));
+    return nd_reading_send(child, attr->bytes, attr->n_bytes, err);
 }
 
 static enum nd_status send_chunk(const struct nd_index_chunk *chunk, struct nd_reading_child *child,
@@ -290,26 +289,23 @@ static enum nd_status send_object(const struct nd_index_object *object, struct n
                                      .chunk = nd_sent_shape(&object->layout.chunk),
                                      .stored_bytes = object->stored_bytes,
                                      .offset = object->offset};
-    enum nd_status status = nd_reading_send_record(child, err);
-    if (status == ND_OK)
-        status = nd_reading_send(child, &sent, sizeof sent, err);
-    if (status == ND_OK)
-        status = nd_reading_send(child, object->path, sent.path_bytes, err);
-    for (size_t i = 0; status == ND_OK && i < object->n_attrs; i++)
-        status = send_attr(&object->attrs[i], child, err);
-    for (size_t i = 0; status == ND_OK && object->chunks != NULL && i < object->layout.n_chunks; i++)
-        status = send_chunk(&object->chunks[i], child, err);
-    return status;
+    ND_TRY(nd_reading_send_record(child, err));
+    ND_TRY(nd_reading_send(child, &sent, sizeof sent, err));
+    ND_TRY(nd_reading_send(child, object->path, sent.path_bytes, err));
+    for (size_t i = 0; i < object->n_attrs; i++)
+        ND_TRY(send_attr(&object->attrs[i], child, err));
+    for (size_t i = 0; object->chunks != NULL && i < object->layout.n_chunks; i++)
+        ND_TRY(send_chunk(&object->chunks[i], child, err));
+    return ND_OK;
 }
 
 /* In the child: sends all objects, one record each. */
 static enum nd_status nd_index_send(const struct nd_index *index, struct nd_reading_child *child,
                                     struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < index->n_objects; i++)
-        status = send_object(&index->objects[i], child, err);
-    return status;
+    for (size_t i = 0; i < index->n_objects; i++)
+        ND_TRY(send_object(&index->objects[i], child, err));
+    return ND_OK;
 }
 
 /* ---- receiving ---- */
@@ -318,9 +314,7 @@ static enum nd_status receive_attr(struct nd_index_attr *attr, struct nd_reading
 {
     struct sent_attr sent;
     size_t n_bytes;
-    enum nd_status status = nd_reading_take(reading, &sent, sizeof sent, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_reading_take(reading, &sent, sizeof sent, err));
     enum nd_dtype dtype = (enum nd_dtype)sent.dtype;
     bool is_text = dtype == ND_DTYPE_NONE;
     if (sent.n_bytes > MAX_ATTR_BYTES_of_index_transfer || (is_text && sent.n != 1) ||
@@ -330,25 +324,23 @@ static enum nd_status receive_attr(struct nd_index_attr *attr, struct nd_reading
     attr->is_scalar = sent.is_scalar;
     attr->n = sent.n;
     attr->n_bytes = sent.n_bytes;
-    status = nd_reading_take_text(reading, sent.name_bytes, &attr->name, err);
-    if (status == ND_OK && (attr->bytes = nd_calloc(sent.n_bytes + 1, 1)) == NULL)
-        status = nd_fail_memory(err);
-    return status == ND_OK ? nd_reading_take(reading, attr->bytes, sent.n_bytes, err) : status;
+    ND_TRY(nd_reading_take_text(reading, sent.name_bytes, &attr->name, err));
+    ND_TRY_MEMORY((attr->bytes = nd_calloc(sent.n_bytes + 1, 1)) != NULL, err);
+    return nd_reading_take(reading, attr->bytes, sent.n_bytes, err);
 }
 
 static enum nd_status receive_attrs(struct nd_index_object *object, size_t n, struct nd_reading *reading,
                                     struct nd_error *err)
 {
     size_t capacity = 0;
-    enum nd_status status = ND_OK;
-    while (status == ND_OK && object->n_attrs < n) {
-        if (!nd_grow((void **)&object->attrs, &capacity, object->n_attrs + 1, sizeof *object->attrs))
-            return nd_fail_memory(err);
+    while (object->n_attrs < n) {
+        ND_TRY_MEMORY(nd_grow((void **)&object->attrs, &capacity, object->n_attrs + 1, sizeof *object->attrs),
+                      err);
         struct nd_index_attr *attr = &object->attrs[object->n_attrs++];
         *attr = (struct nd_index_attr){0};
-        status = receive_attr(attr, reading, err);
+        ND_TRY(receive_attr(attr, reading, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status receive_chunks(const struct nd_index *index, struct nd_index_object *object,
@@ -363,19 +355,16 @@ static enum nd_status receive_chunks(const struct nd_index *index, struct nd_ind
         return nd_reading_fail(reading, err);
     size_t n = object->layout.n_chunks;
     object->chunks = nd_calloc(n, sizeof *object->chunks);
-    if (object->chunks == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_TRY_MEMORY(object->chunks != NULL, err);
+    for (size_t i = 0; i < n; i++) {
         struct sent_chunk taken;
-        status = nd_reading_take(reading, &taken, sizeof taken, err);
-        if (status == ND_OK && !is_in_file(index, taken.offset, taken.stored_bytes))
-            status = nd_reading_fail(reading, err);
-        if (status == ND_OK)
-            object->chunks[i] = (struct nd_index_chunk){taken.offset, taken.stored_bytes,
-                                                        taken.is_shuffled != 0, taken.is_deflated != 0};
+        ND_TRY(nd_reading_take(reading, &taken, sizeof taken, err));
+        if (!is_in_file(index, taken.offset, taken.stored_bytes))
+            return nd_reading_fail(reading, err);
+        object->chunks[i] = (struct nd_index_chunk){taken.offset, taken.stored_bytes, taken.is_shuffled != 0,
+                                                    taken.is_deflated != 0};
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status receive_dataset(const struct nd_index *index, struct nd_index_object *object,
@@ -420,13 +409,12 @@ static enum nd_status receive_object(struct nd_index *index, struct nd_reading *
 static enum nd_status nd_index_receive(struct nd_index *index, struct nd_reading *reading, struct nd_error *err)
 {
     bool has_record = true;
-    enum nd_status status = ND_OK;
-    while (status == ND_OK && has_record) {
-        status = nd_reading_next(reading, &has_record, err);
-        if (status == ND_OK && has_record)
-            status = receive_object(index, reading, err);
+    while (has_record) {
+        ND_TRY(nd_reading_next(reading, &has_record, err));
+        if (has_record)
+            ND_TRY(receive_object(index, reading, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- one dataset (in the child) ---- */
@@ -539,9 +527,7 @@ static enum nd_status place_chunks(const struct nd_index *index, hid_t dataset, 
     struct nd_shape chunk = {.rank = object->shape.rank};
     struct pipeline pipeline = {0};
     hsize_t dims[ND_MAX_RANK] = {0};
-    enum nd_status status = read_pipeline(creation, object, &pipeline, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_pipeline(creation, object, &pipeline, err));
     if (object->dtype == ND_DTYPE_NONE || object->shape.rank < 1)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is chunked; only tensors may be",
                        object->path);
@@ -550,7 +536,8 @@ static enum nd_status place_chunks(const struct nd_index *index, hid_t dataset, 
                             object->path);
     for (int i = 0; i < chunk.rank; i++)
         chunk.dims[i] = (int64_t)dims[i];
-    status = nd_chunk_layout_from_dims(&object->shape, &chunk, object->elem_bytes, &object->layout, err);
+    enum nd_status status =
+        nd_chunk_layout_from_dims(&object->shape, &chunk, object->elem_bytes, &object->layout, err);
     if (status != ND_OK) {
         nd_error_context(err, "'%s'", object->path);
         return status;
@@ -561,8 +548,7 @@ static enum nd_status place_chunks(const struct nd_index *index, hid_t dataset, 
                        "the file is too small for the %zu chunks of '%s'", object->layout.n_chunks,
                        object->path);
     object->chunks = nd_calloc(object->layout.n_chunks, sizeof *object->chunks);
-    if (object->chunks == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(object->chunks != NULL, err);
     for (size_t i = 0; i < object->layout.n_chunks && status == ND_OK; i++)
         status = place_chunk(index, dataset, &pipeline, object, i, err);
     return status;
@@ -605,11 +591,9 @@ static enum nd_status nd_index_add_dataset(struct nd_index *index, hid_t dataset
     struct nd_index_object *object = nd_index_add(index, path, false, err);
     if (object == NULL)
         return ND_ERR_MEMORY;
-    enum nd_status status = describe(dataset, object, err);
-    if (status == ND_OK)
-        status = nd_index_add_attrs(index, object, dataset, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(describe(dataset, object, err));
+    ND_TRY(nd_index_add_attrs(index, object, dataset, err));
+    enum nd_status status = ND_OK;
     hid_t creation = H5Dget_create_plist(dataset);
     H5D_layout_t layout = H5Pget_layout(creation);
     if (layout == H5D_CONTIGUOUS)
@@ -650,7 +634,7 @@ static enum nd_status walk_child(struct nd_index *index, hid_t group, const char
 
 static enum nd_status walk_links(struct nd_index *index, hid_t group, const char *path, struct nd_error *err)
 {
-    struct nd_index_names names = {0};
+    ND_CLEANUP(nd_index_names_deinit) struct nd_index_names names = {0};
     enum nd_status status = nd_index_list_links(group, path, &names, err);
     for (size_t i = 0; i < names.n && status == ND_OK; i++) {
         struct nd_strbuf child = {0};
@@ -660,7 +644,6 @@ static enum nd_status walk_links(struct nd_index *index, hid_t group, const char
                                     : walk_child(index, group, names.items[i], child_path, err);
         free(child_path);
     }
-    nd_index_names_deinit(&names);
     return status;
 }
 
@@ -669,12 +652,10 @@ static enum nd_status walk_group(struct nd_index *index, hid_t group, const char
     size_t at = index->n_objects;
     if (nd_index_add(index, path, true, err) == NULL)
         return ND_ERR_MEMORY;
-    enum nd_status status = nd_index_add_attrs(index, &index->objects[at], group, err);
-    if (status == ND_OK && path[1] == '\0')
-        status = index->schema->check_root(&index->objects[at], err);
-    if (status == ND_OK)
-        status = walk_links(index, group, path, err);
-    return status;
+    ND_TRY(nd_index_add_attrs(index, &index->objects[at], group, err));
+    if (path[1] == '\0')
+        ND_TRY(index->schema->check_root(&index->objects[at], err));
+    return walk_links(index, group, path, err);
 }
 
 static int compare_objects(const void *a, const void *b)
@@ -781,10 +762,9 @@ static enum nd_status open_readable(const char *path, struct nd_index *index, st
 static enum nd_status open_on_server(const char *url, struct nd_index *index, struct nd_error *err)
 {
     index->fd = -1;
-    enum nd_status status = nd_fetch_open(url, &index->fetch, err);
-    if (status == ND_OK)
-        index->file_bytes = nd_fetch_bytes(index->fetch);
-    return status;
+    ND_TRY(nd_fetch_open(url, &index->fetch, err));
+    index->file_bytes = nd_fetch_bytes(index->fetch);
+    return ND_OK;
 }
 
 static enum nd_status fetch(void *context, uint64_t offset, void *buf, size_t n_bytes, struct nd_error *err)
@@ -799,10 +779,8 @@ static enum nd_status fill(const char *path, struct nd_index *index, struct nd_e
                                  .damaged = ND_E_CAPTURE_FORMAT,
                                  .fetch = index->fetch != NULL ? fetch : NULL,
                                  .fetch_context = index->fetch};
-    enum nd_status status = nd_reading_begin(&reading, build, index, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_index_receive(index, &reading, err);
+    ND_TRY(nd_reading_begin(&reading, build, index, err));
+    enum nd_status status = nd_index_receive(index, &reading, err);
     nd_reading_end(&reading);
     if (status == ND_OK)
         qsort(index->objects, index->n_objects, sizeof *index->objects, compare_objects);
@@ -813,8 +791,7 @@ enum nd_status nd_index_open(const char *path, const struct nd_index_schema *sch
                              struct nd_error *err)
 {
     struct nd_index *index = nd_calloc(1, sizeof *index);
-    if (index == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(index != NULL, err);
     static atomic_uint_fast64_t n_opened;
     index->schema = schema;
     index->serial = atomic_fetch_add(&n_opened, 1) + 1;

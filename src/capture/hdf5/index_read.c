@@ -127,8 +127,7 @@ static enum nd_status decode_chunk(const struct nd_index *index, const struct nd
                                    struct scratch *scratch, void *raw, struct nd_error *err)
 {
     const struct nd_index_chunk *chunk = &object->chunks[i];
-    if (!nd_grow((void **)&scratch->stored, &scratch->stored_capacity, chunk->stored_bytes, 1))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&scratch->stored, &scratch->stored_capacity, chunk->stored_bytes, 1), err);
     enum nd_status status =
         nd_index_read_at(index, object->path, chunk->offset, scratch->stored, chunk->stored_bytes, err);
     if (status != ND_OK)
@@ -172,10 +171,9 @@ static enum nd_status read_chunk(const struct nd_index *index, const struct rows
         return decode_chunk(index, object, i, scratch, to, err);
     if (scratch->raw == NULL && (scratch->raw = nd_calloc(layout->chunk_bytes, 1)) == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = decode_chunk(index, object, i, scratch, scratch->raw, err);
-    if (status == ND_OK)
-        memcpy(to, scratch->raw + skipped * layout->sample_bytes, n_bytes);
-    return status;
+    ND_TRY(decode_chunk(index, object, i, scratch, scratch->raw, err));
+    memcpy(to, scratch->raw + skipped * layout->sample_bytes, n_bytes);
+    return ND_OK;
 }
 
 enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index_object *object, size_t first,

@@ -7,13 +7,22 @@
 
 #include <hdf5.h>
 
-#include "core/error.h"
+#include "core/memory.h"
 #include "npudiff/core/tensor.h"
 
 /* libhdf5 as distributions ship it is not thread safe: every call is made between these two. Not recursive.
  * While held, libhdf5 does not print its errors; the program's own setting is restored. */
 void nd_hdf5_lock(void);
 void nd_hdf5_unlock(void);
+
+static inline void nd_hdf5_leave(const char *is_held)
+{
+    (void)is_held;
+    nd_hdf5_unlock();
+}
+
+/* The lock is held from here to the end of the function, after what was declared below it is cleaned up. */
+#define ND_HDF5_LOCKED ND_CLEANUP(nd_hdf5_leave) char hdf5_is_held = (nd_hdf5_lock(), 1)
 
 /* nd_fail with ": " and the innermost message of libhdf5's error stack appended; empties that stack. */
 enum nd_status nd_hdf5_fail(struct nd_error *err, enum nd_error_id id, const char *object, const char *fmt, ...)

@@ -110,21 +110,19 @@ enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, v
 static enum nd_status nd_reading_answer(struct nd_reading *reading, struct nd_error *err)
 {
     struct question question;
-    enum nd_status status = nd_reading_take(reading, &question, sizeof question, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_reading_take(reading, &question, sizeof question, err));
     if (reading->fetch == NULL || question.n_bytes == 0 || question.n_bytes > ND_SHARED_BUFFER_BYTES ||
         question.offset > reading->file_bytes || question.n_bytes > reading->file_bytes - question.offset)
         return nd_reading_fail(reading, err);
     reading->n_fetched += question.n_bytes < QUESTION_BYTES ? QUESTION_BYTES : question.n_bytes;
     if (reading->n_fetched / MAX_TIMES_READ > reading->file_bytes && reading->n_fetched > MIN_FETCHED_BYTES)
         return nd_reading_fail(reading, err);
-    status =
-        reading->fetch(reading->fetch_context, question.offset, reading->shared_buffer, question.n_bytes, err);
+    ND_TRY(
+        reading->fetch(reading->fetch_context, question.offset, reading->shared_buffer, question.n_bytes, err));
     const uint64_t one = 1;
-    if (status == ND_OK && write(reading->answers, &one, sizeof one) != sizeof one)
+    if (write(reading->answers, &one, sizeof one) != sizeof one)
         return nd_reading_fail(reading, err);
-    return status;
+    return ND_OK;
 }
 
 /* Chosen. Opening a small file takes some milliseconds, and seconds under valgrind; decoding gives some 200
@@ -162,16 +160,14 @@ static enum nd_status nd_reading_flush(struct nd_reading_child *child, struct nd
 enum nd_status nd_reading_send(struct nd_reading_child *child, const void *bytes, size_t n_bytes,
                                struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (n_bytes > BUFFER_BYTES - child->n_buffered)
-        status = nd_reading_flush(child, err);
-    if (status == ND_OK && n_bytes > BUFFER_BYTES)
+        ND_TRY(nd_reading_flush(child, err));
+    if (n_bytes > BUFFER_BYTES)
         return nd_file_write_all(child->pipe, bytes, n_bytes, child->path, err);
-    if (status == ND_OK && n_bytes > 0)
+    if (n_bytes > 0)
         memcpy(child->buffer + child->n_buffered, bytes, n_bytes);
-    if (status == ND_OK)
-        child->n_buffered += n_bytes;
-    return status;
+    child->n_buffered += n_bytes;
+    return ND_OK;
 }
 
 static enum nd_status send_mark(struct nd_reading_child *child, enum mark mark, struct nd_error *err)
@@ -419,23 +415,18 @@ enum nd_status nd_reading_take_text(struct nd_reading *reading, size_t n_bytes, 
 {
     if (n_bytes > ND_MAX_PATH_BYTES)
         return nd_reading_fail(reading, err);
-    char *taken = nd_calloc(n_bytes + 1, 1);
-    if (taken == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_reading_take(reading, taken, n_bytes, err);
-    if (status == ND_OK)
-        *text = taken;
-    else
-        free(taken);
-    return status;
+    ND_FREED char *taken = nd_calloc(n_bytes + 1, 1);
+    ND_TRY_MEMORY(taken != NULL, err);
+    ND_TRY(nd_reading_take(reading, taken, n_bytes, err));
+    *text = taken;
+    taken = NULL;
+    return ND_OK;
 }
 
 static enum nd_status take_error(struct nd_reading *reading, struct nd_error *err)
 {
     struct nd_error said;
-    enum nd_status status = nd_reading_take(reading, &said, sizeof said, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_reading_take(reading, &said, sizeof said, err));
     said.message[sizeof said.message - 1] = said.object[sizeof said.object - 1] = '\0';
     if (said.status <= ND_OK || said.status > ND_ERR_MEMORY)
         return nd_reading_fail(reading, err);

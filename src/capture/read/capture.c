@@ -76,9 +76,9 @@ static enum nd_status check_tensor(const struct subject *subject, const struct n
     n_batch = n_batch < n ? n_batch : n;
     size_t batch_bytes;
     enum nd_status status = ND_OK;
-    unsigned char *data = nd_size_mul(n_batch, row_bytes, &batch_bytes) ? nd_tensor_alloc(batch_bytes) : NULL;
-    if (data == NULL)
-        return nd_fail_memory(err);
+    ND_FREED unsigned char *data =
+        nd_size_mul(n_batch, row_bytes, &batch_bytes) ? nd_tensor_alloc(batch_bytes) : NULL;
+    ND_TRY_MEMORY(data != NULL, err);
     for (size_t first = 0; first < n && status == ND_OK; first += n_batch) {
         size_t n_rows = n - first < n_batch ? n - first : n_batch;
         status = nd_index_read(subject->capture->index, object, first, n_rows, data, err);
@@ -88,7 +88,6 @@ static enum nd_status check_tensor(const struct subject *subject, const struct n
         for (size_t i = 0; i < n_rows && status == ND_OK; i++)
             check_row(subject, expected, first + i, is_read ? data + i * row_bytes : NULL, row_bytes);
     }
-    free(data);
     return status;
 }
 
@@ -97,8 +96,8 @@ static enum nd_status check_repeats(const struct subject *subject, size_t probe,
                                     struct nd_error *err)
 {
     const struct nd_probe_tensor *part = &subject->capture->probes[probe].tensors[tensor];
-    struct nd_repeat_row *rows = nd_calloc(part->n_repeat_rows, sizeof *rows);
-    struct nd_digest *digests = nd_calloc(part->n_repeat_rows, sizeof *digests);
+    ND_FREED struct nd_repeat_row *rows = nd_calloc(part->n_repeat_rows, sizeof *rows);
+    ND_FREED struct nd_digest *digests = nd_calloc(part->n_repeat_rows, sizeof *digests);
     for (size_t i = 0; rows != NULL && digests != NULL && i < part->n_repeat_rows; i++) {
         const struct nd_repeat_row *row = &part->repeat_rows[i];
         rows[row->row] = *row;
@@ -106,37 +105,32 @@ static enum nd_status check_repeats(const struct subject *subject, size_t probe,
             nd_capture_digest(subject->capture, probe, tensor, (size_t)row->sample, (size_t)row->repeat);
     }
     struct expectation expected = {digests, 1, rows};
-    enum nd_status status = rows != NULL && digests != NULL
-                                ? check_tensor(subject, part->repeats, &expected, err)
-                                : nd_fail_memory(err);
-    free(rows);
-    free(digests);
-    return status;
+    return rows != NULL && digests != NULL ? check_tensor(subject, part->repeats, &expected, err)
+                                           : nd_fail_memory(err);
 }
 
 static enum nd_status check_probe(const struct nd_capture *capture, size_t p,
                                   struct nd_capture_verification *out, struct nd_error *err)
 {
     const struct nd_probe_data *data = &capture->probes[p];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < data->probe.n_inputs && status == ND_OK; i++) {
+    for (size_t i = 0; i < data->probe.n_inputs; i++) {
         struct subject subject = {
             capture, data->probe.name, "input", data->probe.inputs[i].name, data->probe.inputs[i].dtype, out};
         struct expectation expected = {data->inputs[i].digests, 1, NULL};
-        status = check_tensor(&subject, data->inputs[i].object, &expected, err);
+        ND_TRY(check_tensor(&subject, data->inputs[i].object, &expected, err));
     }
-    for (size_t i = 0; i < capture->n_tensors && status == ND_OK; i++) {
+    for (size_t i = 0; i < capture->n_tensors; i++) {
         const struct nd_probe_tensor *part = &data->tensors[i];
         struct subject subject = {
             capture, data->probe.name, "tensor", capture->tensors[i].name, capture->tensors[i].dtype, out};
-        status = nd_probe_need_digests(capture, p, i, err);
+        ND_TRY(nd_probe_need_digests(capture, p, i, err));
         struct expectation expected = {part->digests, data->probe.n_repeats, NULL};
-        if (status == ND_OK && part->outputs != NULL)
-            status = check_tensor(&subject, part->outputs, &expected, err);
-        if (status == ND_OK && part->repeats != NULL)
-            status = check_repeats(&subject, p, i, err);
+        if (part->outputs != NULL)
+            ND_TRY(check_tensor(&subject, part->outputs, &expected, err));
+        if (part->repeats != NULL)
+            ND_TRY(check_repeats(&subject, p, i, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Whether those that are stated are what the digests say. */
@@ -158,18 +152,15 @@ static enum nd_status content_of(const struct nd_capture *capture, char hex[stat
     if (capture->deferred == NULL)
         return nd_content_digest(capture->index, NULL, hex, err);
     const struct nd_index *index = capture->index;
-    const struct nd_digest **stated = nd_calloc(index->n_objects, sizeof(const struct nd_digest *));
-    if (stated == NULL)
-        return nd_fail_memory(err);
+    ND_FREED const struct nd_digest **stated = nd_calloc(index->n_objects, sizeof(const struct nd_digest *));
+    ND_TRY_MEMORY(stated != NULL, err);
     for (size_t p = 0; p < capture->n_probes; p++)
         for (size_t e = 0; e < capture->n_tensors; e++) {
             const struct nd_index_object *object = capture->probes[p].tensors[e].digests_object;
             if (object != NULL)
                 stated[object - index->objects] = nd_capture_tensor_digest(capture, p, e);
         }
-    enum nd_status status = nd_content_digest(index, stated, hex, err);
-    free(stated);
-    return status;
+    return nd_content_digest(index, stated, hex, err);
 }
 
 enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct nd_error *err)
@@ -277,8 +268,9 @@ static enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct n
         snprintf(path, sizeof path, "/%s", nd_capture_groups[g]);
         const struct nd_index_object *object = nd_index_find(capture->index, path);
         for (size_t i = 0; object != NULL && i < object->n_attrs && status == ND_OK; i++) {
-            if (!nd_grow((void **)&capture->attrs, &capacity, capture->n_attrs + 1, sizeof *capture->attrs))
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(
+                nd_grow((void **)&capture->attrs, &capacity, capture->n_attrs + 1, sizeof *capture->attrs),
+                err);
             struct nd_attr *attr = &capture->attrs[capture->n_attrs++];
             *attr = (struct nd_attr){0};
             status = set_attr(attr, nd_capture_groups[g], path, &object->attrs[i], err);
@@ -295,8 +287,7 @@ static enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd
     enum nd_status status = ND_OK;
     nd_index_range(capture->index, "/logs", &first, &end);
     capture->logs = nd_calloc(end - first, sizeof *capture->logs);
-    if (capture->logs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(capture->logs != NULL, err);
     for (size_t i = first; i < end && status == ND_OK; i++) {
         const char *path = capture->index->objects[i].path;
         struct nd_capture_log *log = &capture->logs[capture->n_logs++];
@@ -313,8 +304,7 @@ static enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd
 static enum nd_status list_objects(struct nd_capture *capture, struct nd_error *err)
 {
     capture->objects = nd_calloc(capture->index->n_objects, sizeof *capture->objects);
-    if (capture->objects == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(capture->objects != NULL, err);
     for (size_t i = 0; i < capture->index->n_objects; i++) {
         const struct nd_index_object *found = &capture->index->objects[i];
         if (found->is_group)
@@ -329,9 +319,7 @@ static enum nd_status list_objects(struct nd_capture *capture, struct nd_error *
         };
         if (nd_index_attr(found, "dtype") == NULL)
             continue;
-        enum nd_status status = nd_capture_tensor_dtype(found, &object->dtype, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_capture_tensor_dtype(found, &object->dtype, err));
     }
     return ND_OK;
 }
@@ -351,8 +339,7 @@ static enum nd_status open_capture(const char *path, bool is_deferred, struct nd
                                    struct nd_error *err)
 {
     struct nd_capture *capture = nd_calloc(1, sizeof *capture);
-    if (capture == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(capture != NULL, err);
     enum nd_status status = ND_OK;
     capture->path = nd_fetch_shown(path);
     capture->deferred = is_deferred ? deferred_create() : NULL;
@@ -391,16 +378,12 @@ enum nd_status nd_capture_open_unchecked(const char *path, struct nd_capture **o
 static enum nd_status open_checked(const char *path, bool is_deferred, struct nd_capture **out,
                                    struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
-    enum nd_status status = open_capture(path, is_deferred, &capture, err);
-    if (status == ND_OK)
-        status = nd_capture_check_content(capture, err);
-    if (status != ND_OK) {
-        nd_capture_close(&capture);
-        return status;
-    }
+    ND_CLEANUP(nd_capture_close) struct nd_capture *capture = NULL;
+    ND_TRY(open_capture(path, is_deferred, &capture, err));
+    ND_TRY(nd_capture_check_content(capture, err));
     capture->is_checked = true;
     *out = capture;
+    capture = NULL;
     return ND_OK;
 }
 

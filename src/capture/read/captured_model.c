@@ -34,8 +34,7 @@ static enum nd_status try_model(const char *path, const char *sha256, struct nd_
     struct nd_error problem = {0};
     struct nd_model *model = NULL;
     enum nd_status status = access(path, F_OK) == 0 ? nd_model_load(path, &model, &problem) : ND_ERR_NOT_FOUND;
-    if (status == ND_ERR_MEMORY)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(status != ND_ERR_MEMORY, err);
     if (status == ND_OK && strcmp(nd_model_sha256(model), sha256) == 0) {
         *out = model;
         return ND_OK;
@@ -55,9 +54,8 @@ static char *path_beside(const struct nd_capture *capture, const char *file)
     const char *path = nd_capture_path(capture);
     if (file[0] == '\0' || nd_capture_is_url(path))
         return NULL;
-    char *folder = nd_path_dir(path), *beside = folder != NULL ? nd_path_join(folder, file) : NULL;
-    free(folder);
-    return beside;
+    ND_FREED char *folder = nd_path_dir(path);
+    return folder != NULL ? nd_path_join(folder, file) : NULL;
 }
 
 enum nd_status nd_capture_load_model(const struct nd_capture *capture, struct nd_model **out,

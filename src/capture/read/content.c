@@ -69,22 +69,18 @@ static void put_attrs(struct nd_strbuf *stream, const struct nd_index_object *ob
 static enum nd_status put_data(struct nd_strbuf *stream, const struct nd_index *index,
                                const struct nd_index_object *object, struct nd_error *err)
 {
-    void *data = nd_calloc(object->n_bytes, 1);
-    if (data == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_index_read(index, object, 0, (size_t)object->shape.dims[0], data, err);
-    if (status == ND_OK)
-        put_digest(stream, nd_digest_bytes(data, object->n_bytes));
-    free(data);
-    return status;
+    ND_FREED void *data = nd_calloc(object->n_bytes, 1);
+    ND_TRY_MEMORY(data != NULL, err);
+    ND_TRY(nd_index_read(index, object, 0, (size_t)object->shape.dims[0], data, err));
+    put_digest(stream, nd_digest_bytes(data, object->n_bytes));
+    return ND_OK;
 }
 
 enum nd_status nd_content_digest(const struct nd_index *index, const struct nd_digest *const *known,
                                  char hex[static ND_CONTENT_DIGEST_BYTES], struct nd_error *err)
 {
-    struct nd_strbuf stream = {0};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < index->n_objects && status == ND_OK; i++) {
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf stream = {0};
+    for (size_t i = 0; i < index->n_objects; i++) {
         const struct nd_index_object *object = &index->objects[i];
         char text[256];
         if (is_derived(object))
@@ -99,12 +95,9 @@ enum nd_status nd_content_digest(const struct nd_index *index, const struct nd_d
         if (known != NULL && known[i] != NULL)
             put_digest(&stream, *known[i]);
         else if (!object->is_group && !is_tensor(object))
-            status = put_data(&stream, index, object, err);
+            ND_TRY(put_data(&stream, index, object, err));
     }
-    if (status == ND_OK && stream.failed)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        format_digest(nd_digest_bytes(stream.text, stream.len), hex);
-    nd_strbuf_deinit(&stream);
-    return status;
+    ND_TRY_MEMORY(!stream.failed, err);
+    format_digest(nd_digest_bytes(stream.text, stream.len), hex);
+    return ND_OK;
 }

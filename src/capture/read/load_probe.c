@@ -143,21 +143,15 @@ static enum nd_status load(const struct nd_capture *capture, const struct nd_pro
                            struct nd_digest **out, struct nd_error *err)
 {
     const struct nd_index_object *object = data->tensors[tensor].digests_object;
-    struct nd_digest *loaded = nd_calloc(object->n_bytes, 1);
-    if (loaded == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status =
-        nd_index_read(capture->index, object, 0, (size_t)object->shape.dims[0], loaded, err);
-    if (status == ND_OK && !capture->is_trusted &&
-        !nd_digest_equal(digest_of(data, loaded), data->tensor_digests[tensor]))
-        status =
-            nd_fail(err, ND_E_CAPTURE_DIGEST, capture->path,
-                    "'%s' is damaged: '%s' is not what its digest was made of", capture->path, object->path);
-    if (status == ND_OK)
-        *out = loaded;
-    else
-        free(loaded);
-    return status;
+    ND_FREED struct nd_digest *loaded = nd_calloc(object->n_bytes, 1);
+    ND_TRY_MEMORY(loaded != NULL, err);
+    ND_TRY(nd_index_read(capture->index, object, 0, (size_t)object->shape.dims[0], loaded, err));
+    if (!capture->is_trusted && !nd_digest_equal(digest_of(data, loaded), data->tensor_digests[tensor]))
+        return nd_fail(err, ND_E_CAPTURE_DIGEST, capture->path,
+                       "'%s' is damaged: '%s' is not what its digest was made of", capture->path, object->path);
+    *out = loaded;
+    loaded = NULL;
+    return ND_OK;
 }
 
 enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t tensor,
@@ -357,13 +351,9 @@ static enum nd_status get_count(const struct nd_index_object *object, const char
 static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_capture_probe *probe,
                                  struct nd_error *err)
 {
-    enum nd_status status = get_count(group, "n_samples", &probe->n_samples, err);
-    if (status == ND_OK)
-        status = get_count(group, "n_samples_expected", &probe->n_samples_expected, err);
-    if (status == ND_OK)
-        status = get_count(group, "n_repeats", &probe->n_repeats, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(get_count(group, "n_samples", &probe->n_samples, err));
+    ND_TRY(get_count(group, "n_samples_expected", &probe->n_samples_expected, err));
+    ND_TRY(get_count(group, "n_repeats", &probe->n_repeats, err));
     if (probe->n_samples > probe->n_samples_expected || (probe->n_samples > 0 && probe->n_repeats == 0))
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path, "'%s' has %zu of %zu samples in %zu repeats",
                        group->path, probe->n_samples, probe->n_samples_expected, probe->n_repeats);
@@ -371,9 +361,7 @@ static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_
     if (source == NULL || source->dtype != ND_DTYPE_NONE)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
                        "attribute 'source' of '%s' is missing or not text", group->path);
-    status = nd_name_unescape(group->path + strlen("/probes/"), group->path, &probe->name, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_name_unescape(group->path + strlen("/probes/"), group->path, &probe->name, err));
     probe->source = strndup((const char *)source->bytes, source->n_bytes);
     return probe->source != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -383,8 +371,7 @@ static enum nd_status nd_capture_load_part(const struct nd_capture *capture, cha
                                            const struct nd_wanted *wanted, void **out, size_t *n_rows,
                                            struct nd_error *err)
 {
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     enum nd_status status = nd_capture_load(capture, path, wanted, out, n_rows, err);
     free(path);
     return status;
@@ -415,9 +402,7 @@ static enum nd_status check_tensor(const struct nd_index_object *object, size_t 
     struct nd_shape wanted = {.rank = sample->rank + 1, .dims = {(int64_t)n}};
     enum nd_dtype found;
     char found_text[256], wanted_text[256];
-    enum nd_status status = nd_capture_tensor_dtype(object, &found, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_capture_tensor_dtype(object, &found, err));
     if (sample->rank < 0 || dtype == ND_DTYPE_NONE)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
                        "'%s' is stored, but its tensor has no type or shape", object->path);
@@ -435,41 +420,32 @@ static enum nd_status load_input(const struct nd_capture *capture, struct nd_pro
 {
     struct nd_capture_probe *probe = &data->probe;
     size_t at;
-    enum nd_status status = get_count(object, "index", &at, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(get_count(object, "index", &at, err));
     if (at >= probe->n_inputs || probe->inputs[at].name != NULL)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
                        "'%s' has index %zu, which is taken or too large", object->path, at);
     struct nd_capture_input *input = &probe->inputs[at];
-    status = nd_name_unescape(strrchr(object->path, '/') + 1, object->path, &input->name, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_capture_tensor_dtype(object, &input->dtype, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_name_unescape(strrchr(object->path, '/') + 1, object->path, &input->name, err));
+    ND_TRY(nd_capture_tensor_dtype(object, &input->dtype, err));
     input->shape.rank = object->shape.rank - 1;
     memcpy(input->shape.dims, object->shape.dims + 1, (size_t)input->shape.rank * sizeof input->shape.dims[0]);
-    status = check_tensor(object, probe->n_samples_expected, &input->shape, input->dtype, err);
+    ND_TRY(check_tensor(object, probe->n_samples_expected, &input->shape, input->dtype, err));
     const struct nd_wanted digests = {
         ND_DTYPE_U64, {.rank = 2, .dims = {(int64_t)probe->n_samples_expected, 2}}, false};
     void *loaded = NULL;
-    if (status == ND_OK)
-        status = nd_capture_load_part(capture, nd_name_probe_path(probe->name, "input_digests", input->name),
-                                      &digests, &loaded, NULL, err);
+    ND_TRY(nd_capture_load_part(capture, nd_name_probe_path(probe->name, "input_digests", input->name),
+                                &digests, &loaded, NULL, err));
     data->inputs[at] = (struct nd_probe_input_data){.object = object, .digests = loaded};
-    return status;
+    return ND_OK;
 }
 
 /* The datasets in /probes/<probe>/<part>. */
 static enum nd_status count_part(const struct nd_capture *capture, const struct nd_capture_probe *probe,
                                  const char *part, size_t *first, size_t *end, struct nd_error *err)
 {
-    char *path = nd_name_probe_path(probe->name, part, NULL);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *path = nd_name_probe_path(probe->name, part, NULL);
+    ND_TRY_MEMORY(path != NULL, err);
     nd_index_range(capture->index, path, first, end);
-    free(path);
     return ND_OK;
 }
 
@@ -477,13 +453,9 @@ static enum nd_status load_inputs(const struct nd_capture *capture, const struct
                                   struct nd_probe_data *data, struct nd_error *err)
 {
     size_t first, end, n, n_digests_first, n_digests_end;
-    enum nd_status status = get_count(group, "n_inputs", &n, err);
-    if (status == ND_OK)
-        status = count_part(capture, &data->probe, "inputs", &first, &end, err);
-    if (status == ND_OK)
-        status = count_part(capture, &data->probe, "input_digests", &n_digests_first, &n_digests_end, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(get_count(group, "n_inputs", &n, err));
+    ND_TRY(count_part(capture, &data->probe, "inputs", &first, &end, err));
+    ND_TRY(count_part(capture, &data->probe, "input_digests", &n_digests_first, &n_digests_end, err));
     if (end - first != n || n_digests_end - n_digests_first != n)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
                        "'%s' stores %zu inputs and digests of %zu instead of %zu", group->path, end - first,
@@ -491,11 +463,10 @@ static enum nd_status load_inputs(const struct nd_capture *capture, const struct
     data->probe.inputs = nd_calloc(n, sizeof *data->probe.inputs);
     data->inputs = nd_calloc(n, sizeof *data->inputs);
     data->probe.n_inputs = n;
-    if (data->probe.inputs == NULL || data->inputs == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = first; i < end && status == ND_OK; i++)
-        status = load_input(capture, data, &capture->index->objects[i], err);
-    return status;
+    ND_TRY_MEMORY(data->probe.inputs != NULL && data->inputs != NULL, err);
+    for (size_t i = first; i < end; i++)
+        ND_TRY(load_input(capture, data, &capture->index->objects[i], err));
+    return ND_OK;
 }
 
 static bool is_attr_equal(const struct nd_index_object *object, const char *name, const void *bytes,
@@ -530,16 +501,14 @@ static enum nd_status load_digests(const struct nd_capture *capture, size_t p, s
         ND_DTYPE_U64,
         {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}},
         probe->n_samples == 0};
-    char *path = nd_name_probe_path(probe->name, "digests", capture->tensors[e].name);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *path = nd_name_probe_path(probe->name, "digests", capture->tensors[e].name);
+    ND_TRY_MEMORY(path != NULL, err);
     void *loaded = NULL;
     enum nd_status status = nd_capture_find(capture, path, &wanted, &part->digests_object, err);
     bool is_read_now = capture->deferred == NULL || nd_capture_tensor_digest(capture, p, e) == NULL;
     if (status == ND_OK && is_read_now)
         status = nd_capture_load(capture, path, &wanted, &loaded, NULL, err);
     atomic_store(&part->digests, loaded);
-    free(path);
     return status;
 }
 
@@ -549,31 +518,24 @@ static enum nd_status load_tensor(const struct nd_capture *capture, size_t p, si
     const struct nd_capture_probe *probe = &data->probe;
     const struct nd_tensor *tensor = &capture->tensors[e];
     struct nd_probe_tensor *part = &data->tensors[e];
-    char *outputs = nd_name_probe_path(probe->name, "outputs", tensor->name);
-    char *repeats = nd_name_probe_path(probe->name, nd_probe_repeats_part(data, false), tensor->name);
-    enum nd_status status = outputs == NULL || repeats == NULL ? nd_fail_memory(err) : ND_OK;
-    if (status == ND_OK)
-        status = load_digests(capture, p, e, err);
-    if (status == ND_OK)
-        status = nd_probe_load_repeat_rows(capture, data, e, err);
-    if (status == ND_OK) {
-        part->outputs = nd_index_find(capture->index, outputs);
-        part->repeats = nd_index_find(capture->index, repeats);
-    }
-    if (status == ND_OK && part->outputs != NULL)
-        status = check_tensor(part->outputs, probe->n_samples, &tensor->shape, tensor->dtype, err);
-    if (status == ND_OK && part->outputs != NULL)
-        status = check_quant_attrs(part->outputs, tensor, err);
-    if (status == ND_OK && part->repeats != NULL)
-        status = check_tensor(part->repeats, part->n_repeat_rows, &tensor->shape, tensor->dtype, err);
-    if (status == ND_OK)
-        status = nd_probe_check_repeats(capture, p, e, err);
-    if (status == ND_OK && probe->n_samples > 0 && (tensor->dtype == ND_DTYPE_NONE || tensor->shape.rank < 0))
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
-                         "tensor '%s' has samples, but no type or shape", tensor->name);
-    free(outputs);
-    free(repeats);
-    return status;
+    ND_FREED char *outputs = nd_name_probe_path(probe->name, "outputs", tensor->name);
+    ND_FREED char *repeats = nd_name_probe_path(probe->name, nd_probe_repeats_part(data, false), tensor->name);
+    ND_TRY_MEMORY(outputs != NULL && repeats != NULL, err);
+    ND_TRY(load_digests(capture, p, e, err));
+    ND_TRY(nd_probe_load_repeat_rows(capture, data, e, err));
+    part->outputs = nd_index_find(capture->index, outputs);
+    part->repeats = nd_index_find(capture->index, repeats);
+    if (part->outputs != NULL)
+        ND_TRY(check_tensor(part->outputs, probe->n_samples, &tensor->shape, tensor->dtype, err));
+    if (part->outputs != NULL)
+        ND_TRY(check_quant_attrs(part->outputs, tensor, err));
+    if (part->repeats != NULL)
+        ND_TRY(check_tensor(part->repeats, part->n_repeat_rows, &tensor->shape, tensor->dtype, err));
+    ND_TRY(nd_probe_check_repeats(capture, p, e, err));
+    if (probe->n_samples > 0 && (tensor->dtype == ND_DTYPE_NONE || tensor->shape.rank < 0))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "tensor '%s' has samples, but no type or shape",
+                       tensor->name);
+    return ND_OK;
 }
 
 /* Every dataset of these groups must be one that load_edge has looked up: none may be of a tensor that does not
@@ -591,9 +553,7 @@ static enum nd_status check_no_strangers(const struct nd_capture *capture, const
         n_used[at + 1] += data->tensors[i].n_repeat_rows > 0;
     }
     for (size_t i = 0; i < 6; i++) {
-        enum nd_status status = count_part(capture, &data->probe, parts[i], &first, &end, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(count_part(capture, &data->probe, parts[i], &first, &end, err));
         if (end - first != n_used[i])
             return nd_fail(err, ND_E_CAPTURE_SCHEMA, data->probe.name,
                            "probe '%s' has %zu datasets in '%s', but only %zu belong to tensors of the table",
@@ -606,49 +566,39 @@ static enum nd_status load_probe(const struct nd_capture *capture, const struct 
                                  size_t at, struct nd_error *err)
 {
     struct nd_probe_data *data = &capture->probes[at];
-    enum nd_status status = load_sizes(group, &data->probe, err);
-    if (status == ND_OK)
-        status = load_series(capture, &data->probe, err);
-    if (status == ND_OK)
-        status = nd_probe_load_reruns(capture, data, err);
-    if (status == ND_OK)
-        status = nd_probe_load_tensor_digests(capture, data, err);
-    if (status == ND_OK)
-        status = load_inputs(capture, group, data, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(load_sizes(group, &data->probe, err));
+    ND_TRY(load_series(capture, &data->probe, err));
+    ND_TRY(nd_probe_load_reruns(capture, data, err));
+    ND_TRY(nd_probe_load_tensor_digests(capture, data, err));
+    ND_TRY(load_inputs(capture, group, data, err));
     data->tensors = nd_calloc(capture->n_tensors, sizeof *data->tensors);
-    if (data->tensors == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < capture->n_tensors && status == ND_OK; i++)
-        status = load_tensor(capture, at, i, err);
-    return status == ND_OK ? check_no_strangers(capture, data, err) : status;
+    ND_TRY_MEMORY(data->tensors != NULL, err);
+    for (size_t i = 0; i < capture->n_tensors; i++)
+        ND_TRY(load_tensor(capture, at, i, err));
+    return check_no_strangers(capture, data, err);
 }
 
 enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err)
 {
     size_t first, end, n = 0;
-    enum nd_status status = ND_OK;
     if (nd_index_find(capture->index, "/probes") == NULL)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/probes", "group '/probes' is missing");
     nd_index_range(capture->index, "/probes", &first, &end);
     for (size_t i = first; i < end; i++)
         n += nd_index_is_child(&capture->index->objects[i], "/probes");
     capture->probes = nd_calloc(n, sizeof *capture->probes);
-    if (capture->probes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(capture->probes != NULL, err);
     capture->n_probes = n;
-    for (size_t i = first; i < end && status == ND_OK; i++) {
+    for (size_t i = first; i < end; i++) {
         const struct nd_index_object *group = &capture->index->objects[i];
         size_t at;
         if (!nd_index_is_child(group, "/probes"))
             continue;
-        status = get_count(group, "index", &at, err);
-        if (status == ND_OK && (at >= n || capture->probes[at].probe.name != NULL))
-            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
-                             "'%s' has index %zu, which is taken or too large", group->path, at);
-        if (status == ND_OK)
-            status = load_probe(capture, group, at, err);
+        ND_TRY(get_count(group, "index", &at, err));
+        if (at >= n || capture->probes[at].probe.name != NULL)
+            return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
+                           "'%s' has index %zu, which is taken or too large", group->path, at);
+        ND_TRY(load_probe(capture, group, at, err));
     }
-    return status;
+    return ND_OK;
 }

@@ -52,8 +52,7 @@ enum nd_status nd_capture_load(const struct nd_capture *capture, const char *pat
         return status;
     size_t n = (size_t)object->shape.dims[0];
     void *data = nd_calloc(object->n_bytes + 1, 1);
-    if (data == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(data != NULL, err);
     status = nd_index_read(capture->index, object, 0, n, data, err);
     if (status != ND_OK) {
         free(data);
@@ -68,32 +67,26 @@ enum nd_status nd_capture_load(const struct nd_capture *capture, const char *pat
 static enum nd_status load_texts(const struct nd_capture *capture, const struct nd_stored_column *column,
                                  struct nd_error *err)
 {
-    void *texts = NULL;
+    ND_FREED void *texts = NULL;
     const struct nd_wanted wanted = {ND_DTYPE_NONE, column->shape, false};
-    enum nd_status status = nd_capture_load(capture, column->path, &wanted, &texts, NULL, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_capture_load(capture, column->path, &wanted, &texts, NULL, err));
     size_t width = nd_index_find(capture->index, column->path)->elem_bytes;
-    for (size_t i = 0; i < column->n && status == ND_OK; i++) {
+    for (size_t i = 0; i < column->n; i++) {
         char *text = strndup((const char *)texts + i * width, width);
-        if (text == NULL)
-            status = nd_fail_memory(err);
-        else
-            memcpy(nd_stored_cell(column, i), &text, sizeof text);
+        ND_TRY_MEMORY(text != NULL, err);
+        memcpy(nd_stored_cell(column, i), &text, sizeof text);
     }
-    free(texts);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status load_numbers(const struct nd_capture *capture, const struct nd_stored_column *column,
                                    struct nd_error *err)
 {
-    void *numbers = NULL;
+    ND_FREED void *numbers = NULL;
     const struct nd_wanted wanted = {column->column->dtype, column->shape, column->column->is_optional};
     enum nd_status status = nd_capture_load(capture, column->path, &wanted, &numbers, NULL, err);
     for (size_t i = 0; i < column->n && numbers != NULL; i++)
         memcpy(nd_stored_cell(column, i), (const char *)numbers + i * column->cell_bytes, column->cell_bytes);
-    free(numbers);
     return status;
 }
 
@@ -172,8 +165,7 @@ static enum nd_status set_quant(struct nd_tensor *tensor, const struct nd_tensor
     tensor->quant.axis = (int)axis;
     tensor->quant.scale = nd_calloc(tensor->quant.n, sizeof *tensor->quant.scale);
     tensor->quant.zero_point = nd_calloc(tensor->quant.n, sizeof *tensor->quant.zero_point);
-    if (tensor->quant.scale == NULL || tensor->quant.zero_point == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(tensor->quant.scale != NULL && tensor->quant.zero_point != NULL, err);
     for (size_t q = 0; q < tensor->quant.n; q++, scales->used++) {
         tensor->quant.scale[q] = scales->rows[scales->used].scale;
         tensor->quant.zero_point[q] = scales->rows[scales->used].zero_point;
@@ -200,8 +192,8 @@ static enum nd_status set_tensor(struct nd_tensor *tensor, char **provider, stru
                        tensor->name);
     tensor->is_model_input = row->is_model_input == 1;
     tensor->is_model_output = row->is_model_output == 1;
-    enum nd_status status = set_shape(tensor, row->rank, row->dims, err);
-    return status == ND_OK ? set_quant(tensor, row, scales, err) : status;
+    ND_TRY(set_shape(tensor, row->rank, row->dims, err));
+    return set_quant(tensor, row, scales, err);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -212,8 +204,7 @@ static int compare_keys(const void *a, const void *b)
 static enum nd_status sort_keys(struct nd_capture *capture, struct nd_error *err)
 {
     capture->tensor_keys = nd_calloc(capture->n_tensors, sizeof *capture->tensor_keys);
-    if (capture->tensor_keys == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(capture->tensor_keys != NULL, err);
     for (size_t i = 0; i < capture->n_tensors; i++)
         capture->tensor_keys[i] = (struct nd_tensor_key){capture->tensors[i].name, i};
     qsort(capture->tensor_keys, capture->n_tensors, sizeof *capture->tensor_keys, compare_keys);
@@ -226,9 +217,7 @@ static enum nd_status sort_keys(struct nd_capture *capture, struct nd_error *err
 
 static enum nd_status load_scales(struct nd_capture *capture, struct scales *scales, struct nd_error *err)
 {
-    enum nd_status status = count_rows(capture, &nd_scale_table, SIZE_MAX, &scales->n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(count_rows(capture, &nd_scale_table, SIZE_MAX, &scales->n, err));
     scales->rows = nd_calloc(scales->n, sizeof *scales->rows);
     return scales->rows != NULL ? load_table(capture, &nd_scale_table, scales->rows, scales->n, err)
                                 : nd_fail_memory(err);
@@ -237,13 +226,12 @@ static enum nd_status load_scales(struct nd_capture *capture, struct scales *sca
 static enum nd_status set_tensors(struct nd_capture *capture, struct nd_tensor_row *rows, struct scales *scales,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < capture->n_tensors && status == ND_OK; i++)
-        status = set_tensor(&capture->tensors[i], &capture->providers[i], &rows[i], scales, err);
-    if (status == ND_OK && scales->used != scales->n)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/scale",
-                         "'/edges/scale' has %zu entries; the tensors need %zu", scales->n, scales->used);
-    return status == ND_OK ? sort_keys(capture, err) : status;
+    for (size_t i = 0; i < capture->n_tensors; i++)
+        ND_TRY(set_tensor(&capture->tensors[i], &capture->providers[i], &rows[i], scales, err));
+    if (scales->used != scales->n)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/scale",
+                       "'/edges/scale' has %zu entries; the tensors need %zu", scales->n, scales->used);
+    return sort_keys(capture, err);
 }
 
 enum nd_status nd_capture_load_tensors(struct nd_capture *capture, struct nd_error *err)
@@ -279,18 +267,15 @@ out:
 
 enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error *err)
 {
-    enum nd_status status = count_rows(capture, &nd_node_table, MAX_ROWS, &capture->n_nodes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(count_rows(capture, &nd_node_table, MAX_ROWS, &capture->n_nodes, err));
     capture->nodes = nd_calloc(capture->n_nodes, sizeof *capture->nodes);
-    if (capture->nodes == NULL)
-        return nd_fail_memory(err);
-    status = load_table(capture, &nd_node_table, capture->nodes, capture->n_nodes, err);
-    for (size_t i = 0; i < capture->n_nodes && status == ND_OK; i++)
+    ND_TRY_MEMORY(capture->nodes != NULL, err);
+    ND_TRY(load_table(capture, &nd_node_table, capture->nodes, capture->n_nodes, err));
+    for (size_t i = 0; i < capture->n_nodes; i++)
         if (capture->nodes[i].subgraph < 0 || capture->nodes[i].subgraph > INT32_MAX)
-            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, "/nodes/subgraph", "node '%s' is of subgraph %lld",
-                             capture->nodes[i].name, (long long)capture->nodes[i].subgraph);
-    return status;
+            return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/nodes/subgraph", "node '%s' is of subgraph %lld",
+                           capture->nodes[i].name, (long long)capture->nodes[i].subgraph);
+    return ND_OK;
 }
 
 /* A finding is of a line of a stored log; what npudiff itself says is of line 0. */
@@ -317,14 +302,11 @@ enum nd_status nd_capture_load_findings(struct nd_capture *capture, struct nd_er
 {
     if (nd_index_find(capture->index, nd_finding_table.path) == NULL)
         return ND_OK;
-    enum nd_status status = count_rows(capture, &nd_finding_table, MAX_ROWS, &capture->n_findings, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(count_rows(capture, &nd_finding_table, MAX_ROWS, &capture->n_findings, err));
     capture->findings = nd_calloc(capture->n_findings, sizeof *capture->findings);
-    if (capture->findings == NULL)
-        return nd_fail_memory(err);
-    status = load_table(capture, &nd_finding_table, capture->findings, capture->n_findings, err);
-    for (size_t i = 0; i < capture->n_findings && status == ND_OK; i++)
-        status = check_finding(capture, &capture->findings[i], err);
-    return status;
+    ND_TRY_MEMORY(capture->findings != NULL, err);
+    ND_TRY(load_table(capture, &nd_finding_table, capture->findings, capture->n_findings, err));
+    for (size_t i = 0; i < capture->n_findings; i++)
+        ND_TRY(check_finding(capture, &capture->findings[i], err));
+    return ND_OK;
 }

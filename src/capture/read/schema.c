@@ -177,8 +177,7 @@ enum nd_status nd_stored_table_visit(const struct nd_stored_table *table, void *
     for (size_t c = 0; c < table->n_columns && status == ND_OK; c++) {
         const struct nd_column *column = &table->columns[c];
         char *path = nd_name_path(table->path, column->name);
-        if (path == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(path != NULL, err);
         const struct nd_stored_column stored = {
             .table = table,
             .column = column,

@@ -90,14 +90,14 @@ enum nd_status nd_capture_read_inputs(const struct nd_probe_values *input, size_
     const struct nd_probe_data *data = &capture->probes[input->probe];
     assert(input->tensor < data->probe.n_inputs);
     const struct rows rows = {data->inputs[input->tensor].object, data->probe.n_samples_expected, first, n};
-    enum nd_status status = read_rows(capture, rows, buf, err);
+    ND_TRY(read_rows(capture, rows, buf, err));
     size_t sample_bytes = rows.n_rows > 0 ? rows.object->n_bytes / rows.n_rows : 0;
-    for (size_t i = 0; status == ND_OK && !capture->is_trusted && i < n; i++)
+    for (size_t i = 0; !capture->is_trusted && i < n; i++)
         if (!nd_digest_equal(nd_digest_bytes((const unsigned char *)buf + i * sample_bytes, sample_bytes),
                              data->inputs[input->tensor].digests[first + i]))
-            status = fail_damaged(&(struct nd_probe_values){capture, input->probe, 0}, "input",
-                                  data->probe.inputs[input->tensor].name, first + i, err);
-    return status;
+            return fail_damaged(&(struct nd_probe_values){capture, input->probe, 0}, "input",
+                                data->probe.inputs[input->tensor].name, first + i, err);
+    return ND_OK;
 }
 
 /* ---- held against digests ---- */
@@ -121,9 +121,7 @@ static enum nd_status check_sample(const struct nd_probe_values *tensor, size_t 
     const struct nd_capture *capture = tensor->capture;
     if (capture->is_trusted)
         return ND_OK;
-    enum nd_status status = nd_probe_need_digests(capture, tensor->probe, tensor->tensor, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_probe_need_digests(capture, tensor->probe, tensor->tensor, err));
     if (nd_digest_equal(nd_digest_bytes(bytes, sample_bytes_of(tensor)),
                         nd_capture_digest(capture, tensor->probe, tensor->tensor, sample, repeat)))
         return ND_OK;
@@ -150,8 +148,8 @@ enum nd_status nd_capture_read_verified(const struct nd_probe_values *tensor, si
 enum nd_status nd_capture_read_repeat_verified(const struct nd_probe_values *tensor, size_t sample,
                                                size_t repeat, void *buf, struct nd_error *err)
 {
-    enum nd_status status = nd_capture_read_repeat(tensor, sample, repeat, buf, err);
-    return status == ND_OK ? check_sample(tensor, sample, repeat, buf, err) : status;
+    ND_TRY(nd_capture_read_repeat(tensor, sample, repeat, buf, err));
+    return check_sample(tensor, sample, repeat, buf, err);
 }
 
 void nd_view_scratch_deinit(struct nd_view_scratch *scratch)
@@ -242,19 +240,14 @@ static enum nd_status decode(const struct source *source, size_t i, unsigned cha
                                      .elem_bytes = object->elem_bytes,
                                      .is_shuffled = chunk->is_shuffled,
                                      .is_deflated = chunk->is_deflated};
-    enum nd_status status = ND_OK;
     if (index->map != NULL) {
         stored.bytes = index->map + chunk->offset;
     } else {
-        status = make_room(&scratch->stored, &scratch->stored_capacity, chunk->stored_bytes, err);
-        if (status == ND_OK)
-            status =
-                nd_index_read_at(index, object->path, chunk->offset, scratch->stored, chunk->stored_bytes, err);
+        ND_TRY(make_room(&scratch->stored, &scratch->stored_capacity, chunk->stored_bytes, err));
+        ND_TRY(nd_index_read_at(index, object->path, chunk->offset, scratch->stored, chunk->stored_bytes, err));
         stored.bytes = scratch->stored;
     }
-    if (status != ND_OK)
-        return status;
-    status = nd_chunk_decode(&scratch->decoder, &stored, raw, object->layout.chunk_bytes, err);
+    enum nd_status status = nd_chunk_decode(&scratch->decoder, &stored, raw, object->layout.chunk_bytes, err);
     if (status != ND_OK)
         nd_error_context(err, "chunk %zu of '%s'", i, object->path);
     return status;
@@ -268,12 +261,8 @@ static enum nd_status keep_chunk(const struct source *source, size_t chunk, stru
         scratch->chunk_index == chunk)
         return ND_OK;
     scratch->chunk_serial = 0;
-    enum nd_status status =
-        make_room(&scratch->chunk, &scratch->chunk_capacity, source->object->layout.chunk_bytes, err);
-    if (status == ND_OK)
-        status = decode(source, chunk, scratch->chunk, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(make_room(&scratch->chunk, &scratch->chunk_capacity, source->object->layout.chunk_bytes, err));
+    ND_TRY(decode(source, chunk, scratch->chunk, err));
     scratch->chunk_serial = source->index->serial;
     scratch->chunk_object = source->object;
     scratch->chunk_index = chunk;
@@ -288,10 +277,9 @@ static enum nd_status view_piece(const struct source *source, const struct piece
         *out = source->index->map + source->object->chunks[piece->chunk].offset + piece->in_chunk;
         return ND_OK;
     }
-    enum nd_status status = keep_chunk(source, piece->chunk, err);
-    if (status == ND_OK)
-        *out = source->scratch->chunk + piece->in_chunk;
-    return status;
+    ND_TRY(keep_chunk(source, piece->chunk, err));
+    *out = source->scratch->chunk + piece->in_chunk;
+    return ND_OK;
 }
 
 /* Ranges over several chunks are put together in scratch->bytes. */
@@ -300,20 +288,20 @@ static enum nd_status gather(const struct source *source, size_t first_chunk, si
 {
     const struct nd_chunk_layout *layout = &source->object->layout;
     struct nd_view_scratch *scratch = source->scratch;
-    enum nd_status status = make_room(&scratch->bytes, &scratch->bytes_capacity, n_bytes, err);
+    ND_TRY(make_room(&scratch->bytes, &scratch->bytes_capacity, n_bytes, err));
     size_t n_done = 0;
-    for (size_t i = first_chunk; n_done < n_bytes && status == ND_OK; i++) {
+    for (size_t i = first_chunk; n_done < n_bytes; i++) {
         const struct piece piece = find_piece(layout, i, first_byte, n_bytes);
         const unsigned char *part = NULL;
         if (piece.n_bytes == layout->chunk_bytes)
-            status = decode(source, i, scratch->bytes + piece.in_range, err);
+            ND_TRY(decode(source, i, scratch->bytes + piece.in_range, err));
         else
-            status = view_piece(source, &piece, &part, err);
-        if (status == ND_OK && part != NULL)
+            ND_TRY(view_piece(source, &piece, &part, err));
+        if (part != NULL)
             memcpy(scratch->bytes + piece.in_range, part, piece.n_bytes);
         n_done = piece.in_range + piece.n_bytes;
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status view_chunks(const struct source *source, size_t first_byte, size_t n_bytes,
@@ -323,10 +311,9 @@ static enum nd_status view_chunks(const struct source *source, size_t first_byte
     const struct piece piece = find_piece(&source->object->layout, chunk, first_byte, n_bytes);
     if (piece.n_bytes == n_bytes)
         return view_piece(source, &piece, out, err);
-    enum nd_status status = gather(source, chunk, first_byte, n_bytes, err);
-    if (status == ND_OK)
-        *out = source->scratch->bytes;
-    return status;
+    ND_TRY(gather(source, chunk, first_byte, n_bytes, err));
+    *out = source->scratch->bytes;
+    return ND_OK;
 }
 
 static bool is_shown_in_place(const struct source *source, size_t n_bytes)
@@ -343,13 +330,11 @@ static enum nd_status view_contiguous(const struct source *source, size_t first_
         *out = source->index->map + object->offset + first_byte;
         return ND_OK;
     }
-    enum nd_status status = make_room(&scratch->bytes, &scratch->bytes_capacity, n_bytes, err);
-    if (status == ND_OK)
-        status = nd_index_read_at(source->index, object->path, object->offset + first_byte, scratch->bytes,
-                                  n_bytes, err);
-    if (status == ND_OK)
-        *out = scratch->bytes;
-    return status;
+    ND_TRY(make_room(&scratch->bytes, &scratch->bytes_capacity, n_bytes, err));
+    ND_TRY(nd_index_read_at(source->index, object->path, object->offset + first_byte, scratch->bytes, n_bytes,
+                            err));
+    *out = scratch->bytes;
+    return ND_OK;
 }
 
 static const struct nd_index_object *find_outputs(const struct nd_probe_values *tensor)

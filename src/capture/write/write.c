@@ -77,9 +77,8 @@ enum nd_status nd_writer_reserve(struct nd_capture_writer *writer, size_t n_byte
 
 enum nd_status nd_writer_group(struct nd_capture_writer *writer, const char *path, struct nd_error *err)
 {
-    enum nd_status status = nd_writer_reserve(writer, 0, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_writer_reserve(writer, 0, err));
+    enum nd_status status = ND_OK;
     char *partial = nd_strdup(path);
     hid_t creation = H5Pcreate(H5P_GROUP_CREATE);
     if (partial == NULL || creation < 0 || H5Pset_obj_track_times(creation, false) < 0) {
@@ -113,13 +112,10 @@ enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path
     const struct nd_shape *shape = extent->shape, *chunk = extent->chunk;
     hsize_t dims[ND_MAX_RANK], max_dims[ND_MAX_RANK], chunk_dims[ND_MAX_RANK];
     size_t n_elems, n_bytes = 0;
-    enum nd_status status = nd_shape_n_elems(shape, &n_elems, err);
-    if (status == ND_OK && chunk == NULL && !nd_size_mul(n_elems, H5Tget_size(type), &n_bytes))
-        status = nd_fail(err, ND_E_SIZE_OVERFLOW, path, "the size of '%s' does not fit", path);
-    if (status == ND_OK)
-        status = nd_writer_reserve(writer, n_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(shape, &n_elems, err));
+    if (chunk == NULL && !nd_size_mul(n_elems, H5Tget_size(type), &n_bytes))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "the size of '%s' does not fit", path);
+    ND_TRY(nd_writer_reserve(writer, n_bytes, err));
     for (int i = 0; i < shape->rank; i++) {
         dims[i] = max_dims[i] = (hsize_t)shape->dims[i];
         chunk_dims[i] = chunk != NULL ? (hsize_t)chunk->dims[i] : 1;
@@ -150,8 +146,7 @@ enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path
 enum nd_status nd_writer_put(struct nd_capture_writer *writer, char *path, enum nd_dtype dtype,
                              const struct nd_shape *shape, const void *data, struct nd_error *err)
 {
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(path != NULL, err);
     size_t n_bytes;
     hid_t type = nd_hdf5_type_make(dtype), dataset = H5I_INVALID_HID;
     enum nd_status status = nd_shape_size_bytes(shape, dtype, &n_bytes, err);
@@ -218,11 +213,9 @@ static bool is_reserved(const struct nd_attr *attr)
 static enum nd_status put_public_attr(struct nd_capture_writer *writer, const char *path,
                                       const struct nd_attr *attr, struct nd_error *err)
 {
-    enum nd_status status = nd_writer_reserve(writer, MAX_ATTR_BYTES, err);
-    if (status == ND_OK && path[1] != '\0')
-        status = nd_writer_group(writer, path, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_writer_reserve(writer, MAX_ATTR_BYTES, err));
+    if (path[1] != '\0')
+        ND_TRY(nd_writer_group(writer, path, err));
     hid_t group = H5Gopen2(writer->file, path, H5P_DEFAULT);
     if (group < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot open group '%s'", path);
@@ -241,11 +234,10 @@ static enum nd_status put_public_attr(struct nd_capture_writer *writer, const ch
         made.data = &attr->f64;
         break;
     }
-    if (H5Aexists(group, attr->key) > 0)
-        status =
-            nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' is given twice", attr->key, path);
-    else
-        status = nd_writer_put_attr(group, path, &made, err);
+    enum nd_status status =
+        H5Aexists(group, attr->key) <= 0
+            ? nd_writer_put_attr(group, path, &made, err)
+            : nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' is given twice", attr->key, path);
     H5Gclose(group);
     return status;
 }
@@ -259,10 +251,8 @@ enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const st
     char path[64];
     if (snprintf(path, sizeof path, "/%s", attr->group) >= (int)sizeof path)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, attr->group, "no group '%s' in a capture", attr->group);
-    nd_hdf5_lock();
-    enum nd_status status = put_public_attr(writer, path, attr, err);
-    nd_hdf5_unlock();
-    return status;
+    ND_HDF5_LOCKED;
+    return put_public_attr(writer, path, attr, err);
 }
 
 /* ---- tables ---- */
@@ -313,19 +303,15 @@ static enum nd_status put_numbers(struct nd_capture_writer *writer, const struct
                                   struct nd_error *err)
 {
     bool is_wanted = !column->column->is_optional;
-    char *numbers = nd_calloc(column->n, column->cell_bytes);
-    if (numbers == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *numbers = nd_calloc(column->n, column->cell_bytes);
+    ND_TRY_MEMORY(numbers != NULL, err);
     for (size_t i = 0; i < column->n; i++)
         memcpy(numbers + i * column->cell_bytes, nd_stored_cell(column, i), column->cell_bytes);
     for (size_t k = 0; k < column->n * column->cell_bytes && !is_wanted; k++)
         is_wanted = numbers[k] != 0;
-    enum nd_status status = ND_OK;
-    if (is_wanted)
-        status =
-            nd_writer_put(writer, nd_strdup(column->path), column->column->dtype, &column->shape, numbers, err);
-    free(numbers);
-    return status;
+    if (!is_wanted)
+        return ND_OK;
+    return nd_writer_put(writer, nd_strdup(column->path), column->column->dtype, &column->shape, numbers, err);
 }
 
 static enum nd_status put_column(void *writer, const struct nd_stored_column *column, struct nd_error *err)
@@ -337,9 +323,8 @@ static enum nd_status put_column(void *writer, const struct nd_stored_column *co
 static enum nd_status put_table(struct nd_capture_writer *writer, const struct nd_stored_table *table,
                                 const void *rows, size_t n, struct nd_error *err)
 {
-    enum nd_status status = nd_writer_group(writer, table->path, err);
-    return status == ND_OK ? nd_stored_table_visit(table, (void *)(uintptr_t)rows, n, put_column, writer, err)
-                           : status;
+    ND_TRY(nd_writer_group(writer, table->path, err));
+    return nd_stored_table_visit(table, (void *)(uintptr_t)rows, n, put_column, writer, err);
 }
 
 /* The row only shows the tensor's texts; nobody writes to them. */
@@ -400,50 +385,39 @@ static enum nd_status put_nodes(struct nd_capture_writer *writer, const struct n
 /* Writes the tables that were not given, empty. */
 static enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err)
 {
-    enum nd_status status = writer->has_tensors ? ND_OK : put_tensors(writer, NULL, NULL, 0, err);
-    if (status == ND_OK && !writer->has_nodes)
-        status = put_nodes(writer, NULL, 0, err);
-    return status;
+    ND_TRY(writer->has_tensors ? ND_OK : put_tensors(writer, NULL, NULL, 0, err));
+    return writer->has_nodes ? ND_OK : put_nodes(writer, NULL, 0, err);
 }
 
 enum nd_status nd_capture_writer_tensors(struct nd_capture_writer *writer, const struct nd_tensor *tensors,
                                          const char *const *providers, size_t n_tensors, struct nd_error *err)
 {
-    nd_hdf5_lock();
-    enum nd_status status = put_tensors(writer, tensors, providers, n_tensors, err);
-    nd_hdf5_unlock();
-    return status;
+    ND_HDF5_LOCKED;
+    return put_tensors(writer, tensors, providers, n_tensors, err);
 }
 
 enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes,
                                        size_t n_nodes, struct nd_error *err)
 {
-    nd_hdf5_lock();
-    enum nd_status status = put_nodes(writer, nodes, n_nodes, err);
-    nd_hdf5_unlock();
-    return status;
+    ND_HDF5_LOCKED;
+    return put_nodes(writer, nodes, n_nodes, err);
 }
 
 enum nd_status nd_capture_writer_findings(struct nd_capture_writer *writer,
                                           const struct nd_capture_finding *rows, size_t n_rows,
                                           struct nd_error *err)
 {
-    nd_hdf5_lock();
-    enum nd_status status = put_table(writer, &nd_finding_table, rows, n_rows, err);
-    nd_hdf5_unlock();
-    return status;
+    ND_HDF5_LOCKED;
+    return put_table(writer, &nd_finding_table, rows, n_rows, err);
 }
 
 enum nd_status nd_capture_writer_log(struct nd_capture_writer *writer, const char *name, const char *text,
                                      size_t text_bytes, struct nd_error *err)
 {
     struct nd_shape shape = {.rank = 1, .dims = {(int64_t)text_bytes}};
-    nd_hdf5_lock();
-    enum nd_status status = nd_writer_group(writer, "/logs", err);
-    if (status == ND_OK)
-        status = nd_writer_put(writer, nd_name_path("/logs", name), ND_DTYPE_U8, &shape, text, err);
-    nd_hdf5_unlock();
-    return status;
+    ND_HDF5_LOCKED;
+    ND_TRY(nd_writer_group(writer, "/logs", err));
+    return nd_writer_put(writer, nd_name_path("/logs", name), ND_DTYPE_U8, &shape, text, err);
 }
 
 /* ---- the file ---- */
@@ -537,8 +511,7 @@ enum nd_status nd_capture_writer_create_large(const char *final_path, bool repla
                                               struct nd_capture_writer **out, struct nd_error *err)
 {
     struct nd_capture_writer *writer = nd_calloc(1, sizeof *writer);
-    if (writer == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(writer != NULL, err);
     *writer = (struct nd_capture_writer){.file = H5I_INVALID_HID, .value_bytes = value_bytes};
     enum nd_status status = nd_new_file_create(final_path, replace, &writer->place, err);
     nd_write_target_init(&writer->target, writer->place.fd);
@@ -591,14 +564,10 @@ static enum nd_status close_checked(struct nd_capture_writer *writer, struct nd_
 static enum nd_status finish_content(struct nd_capture_writer *writer, enum nd_capture_status state,
                                      struct nd_error *err)
 {
-    nd_hdf5_lock();
-    enum nd_status status = nd_writer_put_missing_tables(writer, err);
-    if (status == ND_OK)
-        status = nd_writer_put_text(writer->file, "/", "status", nd_capture_state_name(state), err);
-    if (status == ND_OK)
-        status = close_checked(writer, err);
-    nd_hdf5_unlock();
-    return status;
+    ND_HDF5_LOCKED;
+    ND_TRY(nd_writer_put_missing_tables(writer, err));
+    ND_TRY(nd_writer_put_text(writer->file, "/", "status", nd_capture_state_name(state), err));
+    return close_checked(writer, err);
 }
 
 /* What is stated of the digests of each tensor, in the place that is reserved for it. */
@@ -607,7 +576,7 @@ static herr_t store_tensor_digests(struct nd_capture_writer *writer, const struc
     const struct nd_probe_data *data = &capture->probes[p];
     if (data->tensor_digests == NULL)
         return 0;
-    char *path = nd_name_probe_path(data->probe.name, ND_TENSOR_DIGESTS, NULL);
+    ND_FREED char *path = nd_name_probe_path(data->probe.name, ND_TENSOR_DIGESTS, NULL);
     for (size_t e = 0; e < capture->n_tensors; e++)
         data->tensor_digests[e] = nd_capture_make_tensor_digest(capture, p, e);
     hid_t type = nd_hdf5_type_make(ND_DTYPE_U64), dataset = H5I_INVALID_HID;
@@ -619,7 +588,6 @@ static herr_t store_tensor_digests(struct nd_capture_writer *writer, const struc
     if (dataset >= 0 && H5Dclose(dataset) < 0)
         rc = -1;
     H5Tclose(type);
-    free(path);
     return rc;
 }
 

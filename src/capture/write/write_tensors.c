@@ -24,9 +24,8 @@ static void nd_writer_dataset_destroy(struct nd_capture_dataset **dataset_at)
 
 void nd_capture_dataset_destroy(struct nd_capture_dataset **dataset)
 {
-    nd_hdf5_lock();
+    ND_HDF5_LOCKED;
     nd_writer_dataset_destroy(dataset);
-    nd_hdf5_unlock();
 }
 
 static enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer,
@@ -34,37 +33,28 @@ static enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer,
                                               const struct nd_chunk_layout *layout,
                                               struct nd_capture_dataset **out, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    char *group = nd_name_probe_path(tensor->probe, tensor->part, NULL);
+    ND_FREED char *group = nd_name_probe_path(tensor->probe, tensor->part, NULL);
+    ND_TRY_MEMORY(group != NULL, err);
+    ND_CLEANUP(nd_writer_dataset_destroy)
     struct nd_capture_dataset *dataset = nd_calloc(1, sizeof *dataset);
-    if (dataset == NULL || group == NULL) {
-        free(dataset);
-        free(group);
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(dataset != NULL, err);
     *dataset = (struct nd_capture_dataset){
         .writer = writer, .id = H5I_INVALID_HID, .layout = *layout, .level = writer->level};
     dataset->path = nd_name_probe_path(tensor->probe, tensor->part, tensor->name);
     dataset->is_stored = nd_calloc(layout->n_chunks, 1);
     dataset->type = nd_hdf5_type_make(tensor->dtype);
-    if (dataset->path == NULL || dataset->is_stored == NULL)
-        status = nd_fail_memory(err);
-    else if (dataset->type < 0)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, dataset->path, "'%s' has no element type", dataset->path);
-    if (status == ND_OK)
-        status = nd_writer_group(writer, group, err);
+    ND_TRY_MEMORY(dataset->path != NULL && dataset->is_stored != NULL, err);
+    if (dataset->type < 0)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, dataset->path, "'%s' has no element type", dataset->path);
+    ND_TRY(nd_writer_group(writer, group, err));
     bool is_chunked = writer->level > 0 && layout->n_chunks > 0;
     const struct nd_writer_extent extent = {&layout->dataset, is_chunked ? &layout->chunk : NULL};
-    if (status == ND_OK)
-        status = nd_writer_make(writer, dataset->path, dataset->type, &extent, &dataset->id, err);
-    if (status == ND_OK && nd_index_stored_dtype(tensor->dtype) != tensor->dtype)
-        status = nd_writer_put_text(dataset->id, dataset->path, "dtype", nd_dtype_name(tensor->dtype), err);
-    free(group);
-    if (status == ND_OK)
-        *out = dataset;
-    else
-        nd_writer_dataset_destroy(&dataset);
-    return status;
+    ND_TRY(nd_writer_make(writer, dataset->path, dataset->type, &extent, &dataset->id, err));
+    if (nd_index_stored_dtype(tensor->dtype) != tensor->dtype)
+        ND_TRY(nd_writer_put_text(dataset->id, dataset->path, "dtype", nd_dtype_name(tensor->dtype), err));
+    *out = dataset;
+    dataset = NULL;
+    return ND_OK;
 }
 
 /* Without filters the chunks are only a way to deliver the data: a contiguous dataset takes them as blocks. */
@@ -100,13 +90,11 @@ static enum nd_status dataset_chunk(struct nd_capture_dataset *dataset, size_t i
     if (dataset->level == 0 && stored_bytes != span.n_bytes)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' has %zu bytes instead of %zu", index,
                        path, stored_bytes, span.n_bytes);
-    enum nd_status status = nd_writer_reserve(dataset->writer, dataset->level > 0 ? stored_bytes : 0, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_writer_reserve(dataset->writer, dataset->level > 0 ? stored_bytes : 0, err));
     herr_t rc;
-    if (dataset->level == 0)
+    if (dataset->level == 0) {
         rc = write_block(dataset, &span, stored);
-    else {
+    } else {
         hsize_t start[ND_MAX_RANK];
         for (int i = 0; i < dataset->layout.dataset.rank; i++)
             start[i] = (hsize_t)span.start[i];
@@ -138,12 +126,10 @@ static enum nd_status nd_writer_dataset_fill(struct nd_capture_dataset *dataset,
                                              struct nd_error *err)
 {
     const struct nd_chunk_layout *layout = &dataset->layout;
-    enum nd_status status = ND_OK;
-    unsigned char *padded = nd_calloc(layout->chunk_bytes, 1);
-    unsigned char *stored = nd_calloc(nd_chunk_bound(layout->chunk_bytes), 1);
-    if (padded == NULL || stored == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; i < layout->n_chunks && status == ND_OK; i++) {
+    ND_FREED unsigned char *padded = nd_calloc(layout->chunk_bytes, 1);
+    ND_FREED unsigned char *stored = nd_calloc(nd_chunk_bound(layout->chunk_bytes), 1);
+    ND_TRY_MEMORY(padded != NULL && stored != NULL, err);
+    for (size_t i = 0; i < layout->n_chunks; i++) {
         struct nd_chunk_span span;
         nd_chunk_span(layout, i, &span);
         const unsigned char *raw = data + span.first_sample * layout->sample_bytes + span.offset_bytes;
@@ -151,31 +137,24 @@ static enum nd_status nd_writer_dataset_fill(struct nd_capture_dataset *dataset,
         if (dataset->level > 0) {
             memcpy(padded, raw, span.n_bytes);
             memset(padded + span.n_bytes, 0, layout->chunk_bytes - span.n_bytes);
-            status = nd_chunk_encode(layout, padded, dataset->level, stored, &stored_bytes, err);
+            ND_TRY(nd_chunk_encode(layout, padded, dataset->level, stored, &stored_bytes, err));
         }
-        if (status == ND_OK)
-            status = dataset_chunk(dataset, i, dataset->level > 0 ? stored : raw, stored_bytes, err);
+        ND_TRY(dataset_chunk(dataset, i, dataset->level > 0 ? stored : raw, stored_bytes, err));
     }
-    free(padded);
-    free(stored);
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_capture_writer_chunk(struct nd_capture_dataset *dataset, size_t index, const void *stored,
                                        size_t stored_bytes, struct nd_error *err)
 {
-    nd_hdf5_lock();
-    enum nd_status status = dataset_chunk(dataset, index, stored, stored_bytes, err);
-    nd_hdf5_unlock();
-    return status;
+    ND_HDF5_LOCKED;
+    return dataset_chunk(dataset, index, stored, stored_bytes, err);
 }
 
 enum nd_status nd_capture_writer_outputs_end(struct nd_capture_dataset **dataset, struct nd_error *err)
 {
-    nd_hdf5_lock();
-    enum nd_status status = nd_writer_dataset_end(dataset, err);
-    nd_hdf5_unlock();
-    return status;
+    ND_HDF5_LOCKED;
+    return nd_writer_dataset_end(dataset, err);
 }
 
 /* Larger tables of quantisation parameters are in /edges only. */
@@ -208,22 +187,17 @@ static enum nd_status put_latency(struct nd_capture_writer *writer, const struct
 {
     struct nd_shape shape = {.rank = 2, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats}};
     size_t n;
-    enum nd_status status = nd_shape_n_elems(&shape, &n, err);
-    if (status != ND_OK)
-        return status;
-    double *unknown = NULL;
+    ND_TRY(nd_shape_n_elems(&shape, &n, err));
+    ND_FREED double *unknown = NULL;
     if (probe->latency_us == NULL) {
         const uint64_t nan_bits = UINT64_C(0x7ff8000000000000);
         unknown = nd_calloc(n, sizeof *unknown);
-        if (unknown == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(unknown != NULL, err);
         for (size_t i = 0; i < n; i++)
             memcpy(&unknown[i], &nan_bits, sizeof nan_bits);
     }
-    status = nd_writer_put(writer, nd_name_probe_path(probe->name, "latency_us", NULL), ND_DTYPE_F64, &shape,
-                           unknown != NULL ? unknown : probe->latency_us, err);
-    free(unknown);
-    return status;
+    return nd_writer_put(writer, nd_name_probe_path(probe->name, "latency_us", NULL), ND_DTYPE_F64, &shape,
+                         unknown != NULL ? unknown : probe->latency_us, err);
 }
 
 /* Zeros, which commit overwrites: then all digests are there. */
@@ -231,121 +205,69 @@ static enum nd_status reserve_tensor_digests(struct nd_capture_writer *writer,
                                              const struct nd_capture_probe *probe, struct nd_error *err)
 {
     const struct nd_shape shape = {.rank = 2, .dims = {(int64_t)writer->n_tensors, 2}};
-    struct nd_digest *zeros = nd_calloc(writer->n_tensors, sizeof *zeros);
-    if (zeros == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_writer_put(writer, nd_name_probe_path(probe->name, ND_TENSOR_DIGESTS, NULL),
-                                          ND_DTYPE_U64, &shape, zeros, err);
-    free(zeros);
-    return status;
+    ND_FREED struct nd_digest *zeros = nd_calloc(writer->n_tensors, sizeof *zeros);
+    ND_TRY_MEMORY(zeros != NULL, err);
+    return nd_writer_put(writer, nd_name_probe_path(probe->name, ND_TENSOR_DIGESTS, NULL), ND_DTYPE_U64, &shape,
+                         zeros, err);
 }
 
 enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                        struct nd_error *err)
 {
-    char *path = nd_name_path("/probes", probe->name);
-    if (path == NULL)
-        return nd_fail_memory(err);
-    nd_hdf5_lock();
-    enum nd_status status = ND_OK;
-    if (H5Lexists(writer->file, path, H5P_DEFAULT) > 0)
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "probe '%s' is given twice", probe->name);
-    if (status == ND_OK)
-        status = nd_writer_group(writer, path, err);
-    if (status == ND_OK)
-        status = put_probe_attrs(writer, path, probe, err);
-    if (status == ND_OK)
-        status = put_latency(writer, probe, err);
+    ND_FREED char *path = nd_name_path("/probes", probe->name);
     struct nd_shape labels = {.rank = 1, .dims = {(int64_t)probe->n_samples_expected}};
-    if (status == ND_OK && probe->labels != NULL)
-        status = nd_writer_put(writer, nd_name_probe_path(probe->name, "labels", NULL), ND_DTYPE_I64, &labels,
-                               probe->labels, err);
-    if (status == ND_OK && writer->n_tensors > 0 &&
-        probe->n_samples > 1) /* one sample: nothing would be stated */
-        status = reserve_tensor_digests(writer, probe, err);
-    if (status == ND_OK)
-        writer->n_probes++;
-    nd_hdf5_unlock();
-    free(path);
-    return status;
-}
-
-static enum nd_status put_input(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                size_t input, const void *data, struct nd_error *err)
-{
-    const struct nd_capture_input *of = &probe->inputs[input];
-    struct nd_capture_dataset *dataset = NULL;
-    struct nd_chunk_layout layout;
-    struct nd_digest *digests = NULL;
-    char *group = NULL;
-    enum nd_status status =
-        nd_chunk_layout_make(&of->shape, of->dtype, probe->n_samples_expected, &layout, err);
-    if (status != ND_OK)
-        goto out;
-    const struct nd_writer_tensor tensor = {probe->name, "inputs", of->name, of->dtype};
-    status = nd_writer_dataset_begin(writer, &tensor, &layout, &dataset, err);
-    if (status == ND_OK)
-        status = nd_writer_put_i64(dataset->id, dataset->path, "index", (int64_t)input, err);
-    if (status == ND_OK)
-        status = nd_writer_dataset_fill(dataset, data, err);
-    if (status == ND_OK)
-        status = nd_writer_dataset_end(&dataset, err);
-    if (status != ND_OK)
-        goto out;
-    digests = nd_calloc(probe->n_samples_expected, sizeof *digests);
-    group = nd_name_probe_path(probe->name, "input_digests", NULL);
-    if (digests == NULL || group == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
-    for (size_t i = 0; i < probe->n_samples_expected; i++)
-        digests[i] =
-            nd_digest_bytes((const unsigned char *)data + i * layout.sample_bytes, layout.sample_bytes);
-    struct nd_shape shape = {.rank = 2, .dims = {(int64_t)probe->n_samples_expected, 2}};
-    status = nd_writer_group(writer, group, err);
-    if (status == ND_OK)
-        status = nd_writer_put(writer, nd_name_probe_path(probe->name, "input_digests", of->name), ND_DTYPE_U64,
-                               &shape, digests, err);
-out:
-    nd_writer_dataset_destroy(&dataset);
-    free(digests);
-    free(group);
-    return status;
+    ND_TRY_MEMORY(path != NULL, err);
+    ND_HDF5_LOCKED;
+    if (H5Lexists(writer->file, path, H5P_DEFAULT) > 0)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "probe '%s' is given twice", probe->name);
+    ND_TRY(nd_writer_group(writer, path, err));
+    ND_TRY(put_probe_attrs(writer, path, probe, err));
+    ND_TRY(put_latency(writer, probe, err));
+    if (probe->labels != NULL)
+        ND_TRY(nd_writer_put(writer, nd_name_probe_path(probe->name, "labels", NULL), ND_DTYPE_I64, &labels,
+                             probe->labels, err));
+    if (writer->n_tensors > 0 && probe->n_samples > 1) /* one sample: nothing would be stated */
+        ND_TRY(reserve_tensor_digests(writer, probe, err));
+    writer->n_probes++;
+    return ND_OK;
 }
 
 enum nd_status nd_capture_writer_input(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                        size_t input, const void *data, struct nd_error *err)
 {
-    nd_hdf5_lock();
-    enum nd_status status = put_input(writer, probe, input, data, err);
-    nd_hdf5_unlock();
-    return status;
-}
-
-static enum nd_status put_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                  const struct nd_tensor *tensor, const struct nd_digest *digests,
-                                  struct nd_error *err)
-{
-    struct nd_shape shape = {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}};
-    char *group = nd_name_probe_path(probe->name, "digests", NULL);
-    if (group == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_writer_group(writer, group, err);
-    if (status == ND_OK)
-        status = nd_writer_put(writer, nd_name_probe_path(probe->name, "digests", tensor->name), ND_DTYPE_U64,
-                               &shape, digests, err);
-    free(group);
-    return status;
+    const struct nd_capture_input *of = &probe->inputs[input];
+    const struct nd_writer_tensor tensor = {probe->name, "inputs", of->name, of->dtype};
+    struct nd_chunk_layout layout;
+    ND_HDF5_LOCKED;
+    ND_CLEANUP(nd_writer_dataset_destroy) struct nd_capture_dataset *dataset = NULL;
+    ND_TRY(nd_chunk_layout_make(&of->shape, of->dtype, probe->n_samples_expected, &layout, err));
+    ND_TRY(nd_writer_dataset_begin(writer, &tensor, &layout, &dataset, err));
+    ND_TRY(nd_writer_put_i64(dataset->id, dataset->path, "index", (int64_t)input, err));
+    ND_TRY(nd_writer_dataset_fill(dataset, data, err));
+    ND_TRY(nd_writer_dataset_end(&dataset, err));
+    ND_FREED struct nd_digest *digests = nd_calloc(probe->n_samples_expected, sizeof *digests);
+    ND_FREED char *group = nd_name_probe_path(probe->name, "input_digests", NULL);
+    ND_TRY_MEMORY(digests != NULL && group != NULL, err);
+    for (size_t i = 0; i < probe->n_samples_expected; i++)
+        digests[i] =
+            nd_digest_bytes((const unsigned char *)data + i * layout.sample_bytes, layout.sample_bytes);
+    struct nd_shape shape = {.rank = 2, .dims = {(int64_t)probe->n_samples_expected, 2}};
+    ND_TRY(nd_writer_group(writer, group, err));
+    return nd_writer_put(writer, nd_name_probe_path(probe->name, "input_digests", of->name), ND_DTYPE_U64,
+                         &shape, digests, err);
 }
 
 enum nd_status nd_capture_writer_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                          const struct nd_tensor *tensor, const struct nd_digest *digests,
                                          struct nd_error *err)
 {
-    nd_hdf5_lock();
-    enum nd_status status = put_digests(writer, probe, tensor, digests, err);
-    nd_hdf5_unlock();
-    return status;
+    ND_HDF5_LOCKED;
+    struct nd_shape shape = {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}};
+    ND_FREED char *group = nd_name_probe_path(probe->name, "digests", NULL);
+    ND_TRY_MEMORY(group != NULL, err);
+    ND_TRY(nd_writer_group(writer, group, err));
+    return nd_writer_put(writer, nd_name_probe_path(probe->name, "digests", tensor->name), ND_DTYPE_U64, &shape,
+                         digests, err);
 }
 
 /* What a person with h5py needs to turn quantised values into numbers, on the spot. */
@@ -353,28 +275,24 @@ static enum nd_status put_quant(struct nd_capture_dataset *dataset, const struct
                                 const char *provider, struct nd_error *err)
 {
     const struct nd_quant *quant = &tensor->quant;
-    enum nd_status status = nd_writer_put_text(dataset->id, dataset->path, "provider", provider, err);
-    if (status != ND_OK || quant->n == 0)
-        return status;
-    status = nd_writer_put_i64(dataset->id, dataset->path, "axis", quant->axis, err);
-    if (status != ND_OK || quant->n > MAX_QUANT_ATTR)
-        return status;
+    ND_TRY(nd_writer_put_text(dataset->id, dataset->path, "provider", provider, err));
+    if (quant->n == 0)
+        return ND_OK;
+    ND_TRY(nd_writer_put_i64(dataset->id, dataset->path, "axis", quant->axis, err));
+    if (quant->n > MAX_QUANT_ATTR)
+        return ND_OK;
     struct nd_writer_attr scale = {"scale", ND_DTYPE_F32, false, quant->n, quant->scale};
     struct nd_writer_attr zero_point = {"zero_point", ND_DTYPE_I64, false, quant->n, quant->zero_point};
-    status = nd_writer_put_attr(dataset->id, dataset->path, &scale, err);
-    if (status == ND_OK)
-        status = nd_writer_put_attr(dataset->id, dataset->path, &zero_point, err);
-    return status;
+    ND_TRY(nd_writer_put_attr(dataset->id, dataset->path, &scale, err));
+    return nd_writer_put_attr(dataset->id, dataset->path, &zero_point, err);
 }
 
 enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, const struct nd_tensor *tensor,
                                         struct nd_chunk_layout *out, struct nd_error *err)
 {
-    enum nd_status status =
-        nd_chunk_layout_make(&tensor->shape, tensor->dtype, probe->n_samples_expected, out, err);
-    if (status == ND_OK)
-        nd_chunk_layout_shorten(out, probe->n_samples);
-    return status;
+    ND_TRY(nd_chunk_layout_make(&tensor->shape, tensor->dtype, probe->n_samples_expected, out, err));
+    nd_chunk_layout_shorten(out, probe->n_samples);
+    return ND_OK;
 }
 
 static enum nd_status begin_outputs(struct nd_capture_writer *writer, const struct nd_capture_output *output,
@@ -402,106 +320,52 @@ enum nd_status nd_capture_writer_outputs_begin(struct nd_capture_writer *writer,
                                                struct nd_capture_dataset **out, struct nd_error *err)
 {
     struct nd_capture_dataset *dataset = NULL;
-    nd_hdf5_lock();
-    enum nd_status status = begin_outputs(writer, output, &dataset, err);
-    nd_hdf5_unlock();
-    if (status == ND_OK)
-        *out = dataset;
-    return status;
+    ND_HDF5_LOCKED;
+    ND_TRY(begin_outputs(writer, output, &dataset, err));
+    *out = dataset;
+    return ND_OK;
 }
 
 enum nd_status nd_capture_writer_outputs(struct nd_capture_writer *writer,
                                          const struct nd_capture_output *output, const void *data,
                                          struct nd_error *err)
 {
-    struct nd_capture_dataset *dataset = NULL;
-    nd_hdf5_lock();
-    enum nd_status status = begin_outputs(writer, output, &dataset, err);
-    if (status == ND_OK)
-        status = nd_writer_dataset_fill(dataset, data, err);
-    if (status == ND_OK)
-        status = nd_writer_dataset_end(&dataset, err);
-    nd_writer_dataset_destroy(&dataset);
-    nd_hdf5_unlock();
-    return status;
-}
-
-static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                  const struct nd_tensor *tensor, const struct nd_capture_repeats *repeats,
-                                  struct nd_error *err)
-{
-    bool is_rerun = probe->n_repeats < 2;
-    const char *index_name = is_rerun ? "rerun_index" : "repeat_index";
-    const struct nd_writer_tensor item = {probe->name, is_rerun ? "reruns" : "repeats", tensor->name,
-                                          tensor->dtype};
-    size_t n = repeats->n;
-    struct nd_capture_dataset *dataset = NULL;
-    struct nd_chunk_layout layout;
-    int64_t(*index)[2] = NULL;
-    char *group = NULL;
-    enum nd_status status = nd_chunk_layout_make(&tensor->shape, tensor->dtype, n, &layout, err);
-    if (status != ND_OK)
-        goto out;
-    status = nd_writer_dataset_begin(writer, &item, &layout, &dataset, err);
-    if (status == ND_OK)
-        status = nd_writer_dataset_fill(dataset, repeats->data, err);
-    if (status == ND_OK)
-        status = nd_writer_dataset_end(&dataset, err);
-    if (status != ND_OK)
-        goto out;
-    index = nd_calloc(n, sizeof *index);
-    group = nd_name_probe_path(probe->name, index_name, NULL);
-    if (index == NULL || group == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
-    for (size_t i = 0; i < n; i++) {
-        index[i][0] = (int64_t)repeats->sample_repeat[i][0];
-        index[i][1] = (int64_t)repeats->sample_repeat[i][1];
-    }
-    struct nd_shape shape = {.rank = 2, .dims = {(int64_t)n, 2}};
-    status = nd_writer_group(writer, group, err);
-    if (status == ND_OK)
-        status = nd_writer_put(writer, nd_name_probe_path(probe->name, index_name, tensor->name), ND_DTYPE_I64,
-                               &shape, index, err);
-out:
-    nd_writer_dataset_destroy(&dataset);
-    free(index);
-    free(group);
-    return status;
+    ND_HDF5_LOCKED;
+    ND_CLEANUP(nd_writer_dataset_destroy) struct nd_capture_dataset *dataset = NULL;
+    ND_TRY(begin_outputs(writer, output, &dataset, err));
+    ND_TRY(nd_writer_dataset_fill(dataset, data, err));
+    return nd_writer_dataset_end(&dataset, err);
 }
 
 enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                          const struct nd_tensor *tensor,
                                          const struct nd_capture_repeats *repeats, struct nd_error *err)
 {
-    if (repeats->n == 0)
+    bool is_rerun = probe->n_repeats < 2;
+    const char *index_name = is_rerun ? "rerun_index" : "repeat_index";
+    const struct nd_writer_tensor item = {probe->name, is_rerun ? "reruns" : "repeats", tensor->name,
+                                          tensor->dtype};
+    size_t n = repeats->n;
+    struct nd_chunk_layout layout;
+    if (n == 0)
         return ND_OK;
-    nd_hdf5_lock();
-    enum nd_status status = put_repeats(writer, probe, tensor, repeats, err);
-    nd_hdf5_unlock();
-    return status;
-}
-
-static enum nd_status put_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                 const struct nd_capture_reruns *reruns, struct nd_error *err)
-{
-    struct nd_shape shape = {.rank = 2, .dims = {(int64_t)reruns->n, 2}};
-    struct nd_shape digests = {.rank = 3, .dims = {(int64_t)reruns->n, (int64_t)reruns->n_tensors, 2}};
-    int64_t(*runs)[2] = nd_calloc(reruns->n, sizeof *runs);
-    if (runs == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < reruns->n; i++) {
-        runs[i][0] = (int64_t)reruns->sample_repeat[i][0];
-        runs[i][1] = (int64_t)reruns->sample_repeat[i][1];
+    ND_HDF5_LOCKED;
+    ND_CLEANUP(nd_writer_dataset_destroy) struct nd_capture_dataset *dataset = NULL;
+    ND_TRY(nd_chunk_layout_make(&tensor->shape, tensor->dtype, n, &layout, err));
+    ND_TRY(nd_writer_dataset_begin(writer, &item, &layout, &dataset, err));
+    ND_TRY(nd_writer_dataset_fill(dataset, repeats->data, err));
+    ND_TRY(nd_writer_dataset_end(&dataset, err));
+    ND_FREED int64_t(*index)[2] = nd_calloc(n, sizeof *index);
+    ND_FREED char *group = nd_name_probe_path(probe->name, index_name, NULL);
+    ND_TRY_MEMORY(index != NULL && group != NULL, err);
+    for (size_t i = 0; i < n; i++) {
+        index[i][0] = (int64_t)repeats->sample_repeat[i][0];
+        index[i][1] = (int64_t)repeats->sample_repeat[i][1];
     }
-    enum nd_status status = nd_writer_put(writer, nd_name_probe_path(probe->name, "rerun_samples", NULL),
-                                          ND_DTYPE_I64, &shape, runs, err);
-    if (status == ND_OK)
-        status = nd_writer_put(writer, nd_name_probe_path(probe->name, "rerun_digests", NULL), ND_DTYPE_U64,
-                               &digests, reruns->digests, err);
-    free(runs);
-    return status;
+    struct nd_shape shape = {.rank = 2, .dims = {(int64_t)n, 2}};
+    ND_TRY(nd_writer_group(writer, group, err));
+    return nd_writer_put(writer, nd_name_probe_path(probe->name, index_name, tensor->name), ND_DTYPE_I64,
+                         &shape, index, err);
 }
 
 enum nd_status nd_capture_writer_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
@@ -509,8 +373,17 @@ enum nd_status nd_capture_writer_reruns(struct nd_capture_writer *writer, const 
 {
     if (reruns->n == 0)
         return ND_OK;
-    nd_hdf5_lock();
-    enum nd_status status = put_reruns(writer, probe, reruns, err);
-    nd_hdf5_unlock();
-    return status;
+    struct nd_shape shape = {.rank = 2, .dims = {(int64_t)reruns->n, 2}};
+    struct nd_shape digests = {.rank = 3, .dims = {(int64_t)reruns->n, (int64_t)reruns->n_tensors, 2}};
+    ND_HDF5_LOCKED;
+    ND_FREED int64_t(*runs)[2] = nd_calloc(reruns->n, sizeof *runs);
+    ND_TRY_MEMORY(runs != NULL, err);
+    for (size_t i = 0; i < reruns->n; i++) {
+        runs[i][0] = (int64_t)reruns->sample_repeat[i][0];
+        runs[i][1] = (int64_t)reruns->sample_repeat[i][1];
+    }
+    ND_TRY(nd_writer_put(writer, nd_name_probe_path(probe->name, "rerun_samples", NULL), ND_DTYPE_I64, &shape,
+                         runs, err));
+    return nd_writer_put(writer, nd_name_probe_path(probe->name, "rerun_digests", NULL), ND_DTYPE_U64, &digests,
+                         reruns->digests, err);
 }

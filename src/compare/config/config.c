@@ -160,17 +160,16 @@ static int by_effect(const void *a, const void *b)
 static enum nd_status merge(const struct nd_config *ref, const struct nd_config *test,
                             struct nd_config_diff *diff, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t r = 0, t = 0; status == ND_OK && (r < ref->n || t < test->n);) {
+    for (size_t r = 0, t = 0; r < ref->n || t < test->n;) {
         int order = r == ref->n ? 1 : t == test->n ? -1 : strcmp(ref->items[r].key, test->items[t].key);
         const struct nd_config_item *left = order <= 0 ? &ref->items[r] : NULL;
         const struct nd_config_item *right = order >= 0 ? &test->items[t] : NULL;
         if (order != 0 || strcmp(left->value, right->value) != 0)
-            status = add_change(diff, left, right, err);
+            ND_TRY(add_change(diff, left, right, err));
         r += order <= 0;
         t += order >= 0;
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_config_diff(const struct nd_capture *ref, const struct nd_capture *test,
@@ -280,45 +279,36 @@ static enum nd_status flatten(struct nd_config_list *list, const char *prefix, c
 enum nd_status nd_config_flatten(struct nd_config_list *list, const char *prefix, const char *text,
                                  const char *path, struct nd_error *err)
 {
-    json_t *root = NULL;
-    enum nd_status status = parse(text, path, &root, err);
-    if (status == ND_OK)
-        status = flatten(list, prefix, root, err);
-    json_decref(root);
-    return status;
+    json_auto_t *root = NULL;
+    ND_TRY(parse(text, path, &root, err));
+    return flatten(list, prefix, root, err);
 }
 
 /* ---- reading ---- */
 
 static enum nd_status read_text(const char *path, char **out, json_t **root, struct nd_error *err)
 {
-    void *text = NULL;
+    ND_FREED void *text = NULL;
     size_t n;
-    enum nd_status status = nd_file_read(path, MAX_FILE_BYTES, &text, &n, err);
-    if (status == ND_OK && strlen(text) != n)
-        status = nd_fail(err, ND_E_CONFIG_FORMAT, path, "HTP configuration '%s' holds a NUL", path);
-    if (status == ND_OK)
-        status = parse(text, path, root, err);
-    if (status == ND_OK)
-        *out = text;
-    else
-        free(text);
-    return status;
+    ND_TRY(nd_file_read(path, MAX_FILE_BYTES, &text, &n, err));
+    if (strlen(text) != n)
+        return nd_fail(err, ND_E_CONFIG_FORMAT, path, "HTP configuration '%s' holds a NUL", path);
+    ND_TRY(parse(text, path, root, err));
+    *out = text;
+    text = NULL;
+    return ND_OK;
 }
 
 static enum nd_status read_inner(const char *outer_path, const char *name, char **out, struct nd_error *err)
 {
-    char *dir = nd_path_dir(outer_path);
-    char *beside = dir != NULL ? nd_path_join(dir, name) : NULL;
-    json_t *root = NULL;
+    ND_FREED char *dir = nd_path_dir(outer_path);
+    ND_FREED char *beside = dir != NULL ? nd_path_join(dir, name) : NULL;
+    json_auto_t *root = NULL;
     enum nd_status status = beside == NULL ? nd_fail_memory(err) : ND_OK;
     if (status == ND_OK)
         status = read_text(nd_path_exists(beside) || !nd_path_exists(name) ? beside : name, out, &root, err);
     if (status != ND_OK)
         nd_error_context(err, "'%s' names '%s'", outer_path, name);
-    json_decref(root);
-    free(beside);
-    free(dir);
     return status;
 }
 

@@ -100,21 +100,15 @@ static enum nd_status look_at_probe(struct tally *tally, const struct nd_capture
                                     size_t tensor, struct nd_error *err)
 {
     size_t n, sample_bytes, n_samples = nd_capture_probe(capture, probe)->n_samples;
-    enum nd_status status = nd_shape_n_elems(&tally->tensor->shape, &n, err);
-    if (status == ND_OK)
-        status = nd_shape_size_bytes(&tally->tensor->shape, tally->tensor->dtype, &sample_bytes, err);
-    if (status != ND_OK)
-        return status;
-    void *buf = nd_tensor_alloc(sample_bytes);
-    if (buf == NULL)
-        return nd_fail_memory(err);
-    for (size_t s = 0; s < n_samples && status == ND_OK; s++) {
-        status = nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, s, 1, buf, err);
-        if (status == ND_OK)
-            look(tally, buf, n);
+    ND_TRY(nd_shape_n_elems(&tally->tensor->shape, &n, err));
+    ND_TRY(nd_shape_size_bytes(&tally->tensor->shape, tally->tensor->dtype, &sample_bytes, err));
+    ND_FREED void *buf = nd_tensor_alloc(sample_bytes);
+    ND_TRY_MEMORY(buf != NULL, err);
+    for (size_t s = 0; s < n_samples; s++) {
+        ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, s, 1, buf, err));
+        look(tally, buf, n);
     }
-    free(buf);
-    return status;
+    return ND_OK;
 }
 
 /* Which elements belong to which scale. */
@@ -177,8 +171,7 @@ static enum nd_status look_at_tensor(const struct nd_capture *capture, struct nd
     if (status != ND_OK)
         return status;
     tally.seen = nd_calloc(tally.n_channels, sizeof *tally.seen);
-    if (tally.seen == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(tally.seen != NULL, err);
     for (size_t c = 0; c < tally.n_channels; c++) {
         double scale = (double)use->encoding->quant.scale[c];
         double low = qvalue_low(use->encoding) - (double)use->encoding->quant.zero_point[c];
@@ -200,33 +193,24 @@ static enum nd_status look_at_tensor(const struct nd_capture *capture, struct nd
 static enum nd_status is_stated_same(const struct nd_encoding *encoding, const struct nd_tensor *tensor,
                                      bool *out, struct nd_error *err)
 {
-    struct nd_encodings *stated = NULL, *wanted = NULL;
-    struct nd_encodings_diff diff = {0};
+    ND_CLEANUP(nd_encodings_destroy) struct nd_encodings *stated = NULL, *wanted = NULL;
+    ND_CLEANUP(nd_encodings_diff_deinit) struct nd_encodings_diff diff = {0};
     struct nd_tensor copy = {.name = encoding->name, .dtype = encoding->dtype, .quant = encoding->quant};
     struct nd_tensor own = {.name = encoding->name, .dtype = tensor->dtype, .quant = tensor->quant};
-    enum nd_status status = nd_encodings_create("", "", &stated, err);
+    ND_TRY(nd_encodings_create("", "", &stated, err));
     *out = false;
-    if (status == ND_OK)
-        status = nd_encodings_create("", "", &wanted, err);
-    if (status == ND_OK)
-        status = nd_encodings_add_tensor(stated, &own, err);
-    if (status == ND_OK)
-        status = nd_encodings_add_tensor(wanted, &copy, err);
-    if (status == ND_OK)
-        status = nd_encodings_compare(wanted, stated, 0, &diff, err);
-    if (status == ND_OK)
-        *out = diff.n_same == 1 && encoding->bits == nd_encodings_at(wanted, 0)->bits;
-    nd_encodings_diff_deinit(&diff);
-    nd_encodings_destroy(&stated);
-    nd_encodings_destroy(&wanted);
-    return status;
+    ND_TRY(nd_encodings_create("", "", &wanted, err));
+    ND_TRY(nd_encodings_add_tensor(stated, &own, err));
+    ND_TRY(nd_encodings_add_tensor(wanted, &copy, err));
+    ND_TRY(nd_encodings_compare(wanted, stated, 0, &diff, err));
+    *out = diff.n_same == 1 && encoding->bits == nd_encodings_at(wanted, 0)->bits;
+    return ND_OK;
 }
 
 static enum nd_status use_encodings(const struct nd_encodings *encodings, const struct nd_capture *capture,
                                     struct nd_encodings_check *check, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < nd_encodings_n(encodings) && status == ND_OK; i++) {
+    for (size_t i = 0; i < nd_encodings_n(encodings); i++) {
         const struct nd_encoding *encoding = nd_encodings_at(encodings, i);
         size_t tensor = nd_capture_find_tensor(capture, encoding->name);
         /* Constants are not captured; where the role is unstated only the name can tell. */
@@ -237,34 +221,32 @@ static enum nd_status use_encodings(const struct nd_encodings *encodings, const 
         *use = (struct nd_encoding_use){.encoding = encoding, .tensor = tensor};
         if (tensor == SIZE_MAX)
             continue;
-        status = is_stated_same(encoding, nd_capture_tensor(capture, tensor), &use->is_stated_same, err);
+        ND_TRY(is_stated_same(encoding, nd_capture_tensor(capture, tensor), &use->is_stated_same, err));
         const struct nd_tensor *captured = nd_capture_tensor(capture, tensor);
         bool has_meaning = !nd_dtype_is_integer(captured->dtype) || captured->quant.n > 0;
-        if (status == ND_OK && has_meaning && can_be_read(captured->dtype))
-            status = look_at_tensor(capture, use, err);
+        if (has_meaning && can_be_read(captured->dtype))
+            ND_TRY(look_at_tensor(capture, use, err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_encodings_check(const struct nd_encodings *encodings, const struct nd_capture *capture,
                                   struct nd_encodings_check *out, struct nd_error *err)
 {
     size_t n_tensors = nd_capture_n_tensors(capture);
+    ND_CLEANUP(nd_encodings_check_deinit)
     struct nd_encodings_check check = {.uses = nd_calloc(nd_encodings_n(encodings), sizeof *check.uses),
                                        .without = nd_calloc(n_tensors, sizeof *check.without)};
-    enum nd_status status = check.uses != NULL && check.without != NULL
-                                ? use_encodings(encodings, capture, &check, err)
-                                : nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < n_tensors; e++) {
+    ND_TRY(check.uses != NULL && check.without != NULL ? use_encodings(encodings, capture, &check, err)
+                                                       : nd_fail_memory(err));
+    for (size_t e = 0; e < n_tensors; e++) {
         const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
         if (tensor->quant.n > 0 && nd_encodings_find(encodings, tensor->name) == SIZE_MAX)
             check.without[check.n_without++] = e;
     }
-    if (status == ND_OK)
-        *out = check;
-    else
-        nd_encodings_check_deinit(&check);
-    return status;
+    *out = check;
+    check = (struct nd_encodings_check){0};
+    return ND_OK;
 }
 
 void nd_encodings_check_deinit(struct nd_encodings_check *check)

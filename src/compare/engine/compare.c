@@ -60,9 +60,7 @@ static enum nd_status has_equal_digests(const struct nd_aligned_captures *alignm
             continue;
         size_t n_common;
         char *reason;
-        enum nd_status status = nd_align_samples(alignment, p, a, b, &n_common, &reason, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_align_samples(alignment, p, a, b, &n_common, &reason, err));
         free(reason);
         bool is_unlike = n_common == 0 && (in_a != in_b || (nd_aligned_probe(alignment, p, a)->n_samples > 0 &&
                                                             nd_aligned_probe(alignment, p, b)->n_samples > 0));
@@ -82,9 +80,9 @@ static enum nd_status compare_digests(const struct nd_aligned_captures *alignmen
 {
     bool is_alike;
     *equal = false;
-    enum nd_status status = nd_align_is_alike(nd_aligned_tensor(alignment, tensor, a),
-                                              nd_aligned_tensor(alignment, tensor, b), &is_alike, err);
-    return status == ND_OK && is_alike ? has_equal_digests(alignment, tensor, a, b, equal, err) : status;
+    ND_TRY(nd_align_is_alike(nd_aligned_tensor(alignment, tensor, a), nd_aligned_tensor(alignment, tensor, b),
+                             &is_alike, err));
+    return is_alike ? has_equal_digests(alignment, tensor, a, b, equal, err) : ND_OK;
 }
 
 static bool has_samples(const struct nd_aligned_captures *alignment, size_t tensor, size_t capture)
@@ -103,8 +101,8 @@ static enum nd_status find_classes_of_tensor(const struct nd_aligned_captures *a
 {
     size_t n = alignment->n_captures;
     struct tensor_equality equality = {.n = n, .agrees = nd_calloc(n * n, sizeof(bool))};
-    bool *has_data = nd_calloc(n, sizeof *has_data);
-    int *classes = nd_calloc(n, sizeof *classes);
+    ND_FREED bool *has_data = nd_calloc(n, sizeof *has_data);
+    ND_FREED int *classes = nd_calloc(n, sizeof *classes);
     enum nd_status status = ND_OK;
     if (equality.agrees == NULL || has_data == NULL || classes == NULL)
         status = nd_fail_memory(err);
@@ -120,8 +118,6 @@ static enum nd_status find_classes_of_tensor(const struct nd_aligned_captures *a
             compared->devices[i].class_id = classes[i];
     }
     free(equality.agrees);
-    free(has_data);
-    free(classes);
     return status;
 }
 
@@ -167,7 +163,7 @@ static bool has_overall_data(const struct overall *overall, size_t device)
  */
 static char *render(const struct nd_comparison *comparison, const int *classes)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     const char *bar = "";
     for (int k = 0; k < (int)comparison->n_devices; k++) {
         const char *separator = bar;
@@ -187,19 +183,17 @@ static char *render(const struct nd_comparison *comparison, const int *classes)
         nd_strbuf_printf(&text, "%s(%s: no data)", bar, comparison->devices[i].label);
         bar = " | ";
     }
-    char *taken = nd_strbuf_take(&text);
-    nd_strbuf_deinit(&text);
-    return taken;
+    return nd_strbuf_take(&text);
 }
 
 /* Fills class_id and output_class_id of the devices and the two texts from the tensors' classes. */
 static enum nd_status find_overall_classes(struct nd_comparison *comparison, struct nd_error *err)
 {
     size_t n = comparison->n_devices;
-    bool *has_data = nd_calloc(n, sizeof *has_data);
-    int *classes = nd_calloc(n, sizeof *classes);
-    enum nd_status status = has_data != NULL && classes != NULL ? ND_OK : nd_fail_memory(err);
-    for (int outputs_only = 0; outputs_only < 2 && status == ND_OK; outputs_only++) {
+    ND_FREED bool *has_data = nd_calloc(n, sizeof *has_data);
+    ND_FREED int *classes = nd_calloc(n, sizeof *classes);
+    ND_TRY_MEMORY(has_data != NULL && classes != NULL, err);
+    for (int outputs_only = 0; outputs_only < 2; outputs_only++) {
         struct overall overall = {comparison, outputs_only != 0};
         for (size_t i = 0; i < n; i++)
             has_data[i] = has_overall_data(&overall, i);
@@ -212,12 +206,9 @@ static enum nd_status find_overall_classes(struct nd_comparison *comparison, str
         }
         char **text = outputs_only ? &comparison->output_classes_text : &comparison->classes_text;
         *text = render(comparison, classes);
-        if (*text == NULL)
-            status = nd_fail_memory(err);
+        ND_TRY_MEMORY(*text != NULL, err);
     }
-    free(has_data);
-    free(classes);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_result_conclude(struct nd_comparison *comparison, const struct nd_gates *gates,
@@ -267,17 +258,16 @@ static enum nd_status prepare_tensors(const struct nd_aligned_captures *alignmen
                                       const struct nd_compare_options *options,
                                       struct nd_comparison *comparison, struct nd_error *err)
 {
-    enum nd_status status = nd_gates_check(options->gates, comparison->tensors, comparison->n_tensors, err);
-    for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
+    ND_TRY(nd_gates_check(options->gates, comparison->tensors, comparison->n_tensors, err));
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
         struct nd_compared_tensor *tensor = &comparison->tensors[e];
         struct nd_gate_values gate =
             nd_gates_resolve(options->gates, tensor->name, nd_dtype_is_float(tensor->dtype));
         tensor->gate = nd_gate_describe(&gate);
-        if (tensor->gate == NULL)
-            return nd_fail_memory(err);
-        status = find_classes_of_tensor(alignment, e, tensor, err);
+        ND_TRY_MEMORY(tensor->gate != NULL, err);
+        ND_TRY(find_classes_of_tensor(alignment, e, tensor, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Nothing was compared at all, and no failed device explains it: the files do not belong together. */
@@ -337,18 +327,15 @@ static enum nd_status compare_values(const struct nd_aligned_captures *alignment
                                      struct nd_error *err)
 {
     const struct nd_kernels *kernels;
-    enum nd_status status = nd_kernels_choose(options->cpu_cap, &kernels, err);
-    if (status == ND_OK && options->merge != NULL)
-        status = nd_parts_check(options->merge, comparison, err);
-    if (status == ND_OK)
-        status = nd_engine_run(alignment, options, kernels, comparison, err);
-    if (status == ND_OK && options->cut == ND_CUT_NONE)
-        status = nd_repeats_measure(alignment, options, kernels, comparison, err);
-    if (status == ND_OK && options->cut == ND_CUT_NONE)
-        status = nd_labels_find(alignment, comparison, err);
-    if (status == ND_OK && options->per_channel)
-        status = nd_channels_compare(alignment, options, kernels, comparison, err);
-    return status;
+    ND_TRY(nd_kernels_choose(options->cpu_cap, &kernels, err));
+    if (options->merge != NULL)
+        ND_TRY(nd_parts_check(options->merge, comparison, err));
+    ND_TRY(nd_engine_run(alignment, options, kernels, comparison, err));
+    if (options->cut == ND_CUT_NONE)
+        ND_TRY(nd_repeats_measure(alignment, options, kernels, comparison, err));
+    if (options->cut == ND_CUT_NONE)
+        ND_TRY(nd_labels_find(alignment, comparison, err));
+    return options->per_channel ? nd_channels_compare(alignment, options, kernels, comparison, err) : ND_OK;
 }
 
 enum nd_status nd_compare_captures(const struct nd_capture *const *captures, size_t n,
@@ -356,50 +343,33 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
                                    struct nd_error *err)
 {
     struct nd_compare_options own = nd_compare_options_default();
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
-    struct nd_aligned_captures alignment = {0};
-    status = check_options(options, n, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_comparison *comparison = nd_calloc(1, sizeof *comparison);
-    if (comparison == NULL)
-        return nd_fail_memory(err);
+    ND_CLEANUP(nd_matching_deinit) struct nd_aligned_captures alignment = {0};
+    ND_TRY(check_options(options, n, err));
+    ND_CLEANUP(nd_comparison_destroy) struct nd_comparison *comparison = nd_calloc(1, sizeof *comparison);
+    ND_TRY_MEMORY(comparison != NULL, err);
     note_options(options, comparison);
-    status = nd_matching_make(captures, n, options->allow_different_models, &alignment,
-                              &comparison->different_models, err);
-    for (size_t c = 0; status == ND_OK && c < n && !options->trust_digests; c++)
-        status = nd_capture_check_content(captures[c], err);
-    if (status == ND_OK)
-        status = nd_matching_select(&alignment, options->tensors, err);
-    if (status == ND_OK)
-        status = nd_matching_select_probes(&alignment, options->probes, options->n_probes, err);
+    ND_TRY(nd_matching_make(captures, n, options->allow_different_models, &alignment,
+                            &comparison->different_models, err));
+    for (size_t c = 0; c < n && !options->trust_digests; c++)
+        ND_TRY(nd_capture_check_content(captures[c], err));
+    ND_TRY(nd_matching_select(&alignment, options->tensors, err));
+    ND_TRY(nd_matching_select_probes(&alignment, options->probes, options->n_probes, err));
     comparison->n_tensors_left_out = alignment.n_left_out;
     comparison->unknown_models = alignment.unknown_models;
     comparison->unknown_inputs = alignment.unknown_inputs;
-    if (status == ND_OK)
-        status = nd_result_describe(&alignment, options->all_pairs, comparison, err);
-    if (status == ND_OK)
-        status = prepare_tensors(&alignment, options, comparison, err);
-    if (status == ND_OK)
-        status = compare_values(&alignment, options, comparison, err);
-    if (status == ND_OK)
-        status = find_overall_classes(comparison, err);
-    if (status == ND_OK)
-        status = nd_result_conclude(comparison, options->gates, err);
-    if (status == ND_OK)
-        status = check_common(comparison, err);
-    if (status == ND_OK && options->cut == ND_CUT_NONE)
-        status = nd_predicates_find(&alignment, options, comparison, err);
-    if (status == ND_OK) {
-        *out = comparison;
-        comparison = NULL;
-    }
-    nd_matching_deinit(&alignment);
-    nd_comparison_destroy(&comparison);
-    return status;
+    ND_TRY(nd_result_describe(&alignment, options->all_pairs, comparison, err));
+    ND_TRY(prepare_tensors(&alignment, options, comparison, err));
+    ND_TRY(compare_values(&alignment, options, comparison, err));
+    ND_TRY(find_overall_classes(comparison, err));
+    ND_TRY(nd_result_conclude(comparison, options->gates, err));
+    ND_TRY(check_common(comparison, err));
+    if (options->cut == ND_CUT_NONE)
+        ND_TRY(nd_predicates_find(&alignment, options, comparison, err));
+    *out = comparison;
+    comparison = NULL;
+    return ND_OK;
 }
 
 /* The pair as a whole: worst coverage of its probes, but some samples are never NONE. */
@@ -410,11 +380,8 @@ static enum nd_status sum_up_coverage(struct nd_compared_pair *pair, size_t n_pr
     for (size_t p = 0; p < n_probes; p++) {
         const struct nd_compared_part *part = &pair->probes[p];
         has_some = has_some || part->coverage != ND_COVERAGE_NONE;
-        if (part->reason != NULL && total->reason == NULL) {
-            enum nd_status status = nd_text_set(&total->reason, err, "%s", part->reason);
-            if (status != ND_OK)
-                return status;
-        }
+        if (part->reason != NULL && total->reason == NULL)
+            ND_TRY(nd_text_set(&total->reason, err, "%s", part->reason));
     }
     total->coverage = !has_some               ? ND_COVERAGE_NONE
                       : total->reason != NULL ? ND_COVERAGE_PART
@@ -572,8 +539,7 @@ static enum nd_status find_partings(struct nd_comparison *comparison, struct nd_
             comparison->devices[c].class_id >= n_classes ? comparison->devices[c].class_id + 1 : n_classes;
     size_t n = (size_t)n_classes;
     comparison->partings = nd_calloc(n * (n > 0 ? n - 1 : 0) / 2, sizeof *comparison->partings);
-    if (comparison->partings == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(comparison->partings != NULL, err);
     for (int a = 0; a < n_classes; a++)
         for (int b = a + 1; b < n_classes; b++) {
             struct nd_parting *parting = &comparison->partings[comparison->n_partings++];

@@ -78,18 +78,18 @@ static enum nd_status check_whole(const json_t *root, const char *path, struct n
         return nd_fail(err, ND_E_COMPARE_PART, path,
                        "'%s' is not a part of a comparison that this version reads", path);
     const char *stated = json_string_value(json_object_get(root, "digest"));
-    enum nd_status status = nd_json_digest(root, hex, err);
-    if (status == ND_OK && (stated == NULL || strcmp(stated, hex) != 0))
-        status = nd_fail(err, ND_E_COMPARE_PART, path,
-                         "'%s' is damaged: the digest of its content is %s, and it states '%s'", path, hex,
-                         stated != NULL ? stated : "");
-    return status;
+    ND_TRY(nd_json_digest(root, hex, err));
+    if (stated == NULL || strcmp(stated, hex) != 0)
+        return nd_fail(err, ND_E_COMPARE_PART, path,
+                       "'%s' is damaged: the digest of its content is %s, and it states '%s'", path, hex,
+                       stated != NULL ? stated : "");
+    return ND_OK;
 }
 
 static enum nd_status read_one(struct nd_parts *parts, const char *path, struct nd_error *err)
 {
     json_error_t where;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+    json_auto_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
     if (root == NULL && json_error_code(&where) == json_error_cannot_open_file)
         return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s'", path);
     if (root == NULL)
@@ -107,7 +107,6 @@ static enum nd_status read_one(struct nd_parts *parts, const char *path, struct 
         status = nd_fail_memory(err);
     if (status == ND_OK)
         parts->roots[part] = json_incref(root);
-    json_decref(root);
     return status;
 }
 
@@ -115,20 +114,17 @@ enum nd_status nd_parts_read(const char *const *paths, size_t n, struct nd_parts
 {
     if (n == 0)
         return nd_fail(err, ND_E_COMPARE_PART, NULL, "there are no parts");
-    struct nd_parts *parts = nd_calloc(1, sizeof *parts);
-    if (parts == NULL)
-        return nd_fail_memory(err);
+    ND_CLEANUP(nd_parts_destroy) struct nd_parts *parts = nd_calloc(1, sizeof *parts);
+    ND_TRY_MEMORY(parts != NULL, err);
     parts->n = n;
     parts->roots = nd_calloc(n, sizeof(json_t *));
     parts->paths = nd_calloc(n, sizeof(char *));
-    enum nd_status status = parts->roots != NULL && parts->paths != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = read_one(parts, paths[i], err); /* n of n without a repetition: none is missing */
-    if (status == ND_OK)
-        *out = parts;
-    else
-        nd_parts_destroy(&parts);
-    return status;
+    ND_TRY_MEMORY(parts->roots != NULL && parts->paths != NULL, err);
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(read_one(parts, paths[i], err)); /* n of n without a repetition: none is missing */
+    *out = parts;
+    parts = NULL;
+    return ND_OK;
 }
 
 static bool is_text(const json_t *value, const char *text)
@@ -214,7 +210,7 @@ static enum nd_status load_state(const struct nd_parts *parts, size_t part, cons
     const json_t *state = json_array_get(json_array_get(json_object_get(tensor, "pairs"), p), job->probe);
     if (json_is_null(state))
         return ND_OK;
-    struct nd_pair_state *read = nd_pair_state_create(&pair->context, err);
+    ND_CLEANUP(nd_pair_state_destroy) struct nd_pair_state *read = nd_pair_state_create(&pair->context, err);
     if (read == NULL)
         return ND_ERR_MEMORY;
     enum nd_status status = json_is_string(state) ? nd_pair_state_parse(read, json_string_value(state), err)
@@ -225,7 +221,6 @@ static enum nd_status load_state(const struct nd_parts *parts, size_t part, cons
         status = nd_pair_state_merge(pair->state, read, err);
     else
         nd_error_context(err, "reading '%s'", parts->paths[part]);
-    nd_pair_state_destroy(&read);
     return status;
 }
 
@@ -233,15 +228,14 @@ static enum nd_status load_state(const struct nd_parts *parts, size_t part, cons
 static enum nd_status nd_parts_load(const struct nd_parts *parts, struct nd_compare_job *job, size_t n_pairs,
                                     struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (size_t i = 0; i < job->n_pairs; i++) {
         size_t p = 0; /* any pair of captures that this one stands for: they all have the same state */
         while (p < n_pairs && job->pair_of[p] != i)
             p++;
-        for (size_t part = 0; part < parts->n && status == ND_OK; part++)
-            status = load_state(parts, part, job, p, &job->pairs[i], err);
+        for (size_t part = 0; part < parts->n; part++)
+            ND_TRY(load_state(parts, part, job, p, &job->pairs[i], err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* No count may exceed the samples there are. */
@@ -304,8 +298,7 @@ static enum nd_status nd_delivery_init(struct nd_delivery *delivery, struct nd_c
     struct nd_comparison *comparison = delivery->comparison;
     delivery->tensors = nd_calloc(comparison->n_tensors, sizeof *delivery->tensors);
     delivery->rows.n_captures = delivery->alignment->n_captures;
-    if (delivery->tensors == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(delivery->tensors != NULL, err);
     for (size_t i = 0; i < n_jobs; i++)
         delivery->tensors[jobs[i]->tensor].n_jobs_left++;
     enum nd_status status = ND_OK;
@@ -445,8 +438,7 @@ static enum nd_status add_total(struct nd_tensor_work *work, size_t n_pairs, siz
         work->totals = nd_calloc(n_pairs, sizeof *work->totals);
         work->contexts = nd_calloc(n_pairs, sizeof *work->contexts);
     }
-    if (work->totals == NULL || work->contexts == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(work->totals != NULL && work->contexts != NULL, err);
     work->contexts[p] = &pair->context;
     if (work->totals[p] == NULL && (work->totals[p] = nd_pair_state_create(&pair->context, err)) == NULL)
         return ND_ERR_MEMORY;
@@ -461,12 +453,10 @@ static enum nd_status deliver_pair(struct nd_delivery *delivery, struct nd_compa
     struct nd_compared_part *part = &comparison->tensors[job->tensor].pairs[p].probes[job->probe];
     if (comparison->cut != ND_CUT_NONE) {
         part->state = nd_pair_state_format(pair->state);
-        if (part->state == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(part->state != NULL, err);
     }
-    enum nd_status status = nd_pair_state_finish(pair->state, &pair->context, &part->difference, err);
-    return status == ND_OK ? add_total(&delivery->tensors[job->tensor], comparison->n_pairs, p, pair, err)
-                           : status;
+    ND_TRY(nd_pair_state_finish(pair->state, &pair->context, &part->difference, err));
+    return add_total(&delivery->tensors[job->tensor], comparison->n_pairs, p, pair, err);
 }
 
 static enum nd_status finish_tensor(struct nd_delivery *delivery, size_t e, struct nd_error *err)
@@ -500,8 +490,7 @@ static enum nd_status deliver_classes(struct nd_delivery *delivery, const struct
         if (job->stream_of[c] == SIZE_MAX)
             continue;
         row->classes[c] = nd_calloc(n_samples, sizeof *row->classes[c]);
-        if (row->classes[c] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(row->classes[c] != NULL, err);
         for (size_t s = 0; s < n_samples; s++)
             row->classes[c][s] = job->best[job->stream_of[c] * n_samples + s].index;
     }
@@ -550,19 +539,18 @@ static enum nd_status plan_tensor(struct engine *engine, const struct nd_job_opt
                                   struct nd_error *err)
 {
     struct nd_compared_tensor *tensor = &engine->comparison->tensors[e];
-    bool *is_mixed = nd_calloc(engine->comparison->n_pairs, sizeof *is_mixed);
-    enum nd_status status = is_mixed != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t p = 0; p < engine->comparison->n_pairs && status == ND_OK; p++) {
+    ND_FREED bool *is_mixed = nd_calloc(engine->comparison->n_pairs, sizeof *is_mixed);
+    ND_TRY_MEMORY(is_mixed != NULL, err);
+    for (size_t p = 0; p < engine->comparison->n_pairs; p++) {
         struct nd_compared_pair *pair = &tensor->pairs[p];
-        status = nd_align_tensors(nd_aligned_tensor(engine->alignment, e, pair->ref),
-                                  nd_aligned_tensor(engine->alignment, e, pair->test), &is_mixed[p],
-                                  &pair->total.reason, err);
+        ND_TRY(nd_align_tensors(nd_aligned_tensor(engine->alignment, e, pair->ref),
+                                nd_aligned_tensor(engine->alignment, e, pair->test), &is_mixed[p],
+                                &pair->total.reason, err));
     }
-    for (size_t probe = 0; probe < engine->comparison->n_probes && status == ND_OK; probe++)
-        status = nd_jobs_plan(engine->alignment, e, probe, job_options, tensor, is_mixed, &engine->jobs,
-                              &engine->n_jobs, &engine->jobs_capacity, err);
-    free(is_mixed);
-    return status;
+    for (size_t probe = 0; probe < engine->comparison->n_probes; probe++)
+        ND_TRY(nd_jobs_plan(engine->alignment, e, probe, job_options, tensor, is_mixed, &engine->jobs,
+                            &engine->n_jobs, &engine->jobs_capacity, err));
+    return ND_OK;
 }
 
 static enum nd_status plan(struct engine *engine, const struct nd_kernels *kernels, struct nd_error *err)
@@ -572,18 +560,14 @@ static enum nd_status plan(struct engine *engine, const struct nd_kernels *kerne
                                          .kernels = kernels,
                                          .n_pairs = comparison->n_pairs,
                                          .n_workers = engine->n_workers};
-    enum nd_status status = ND_OK;
     for (size_t e = 0; e < comparison->n_tensors; e++)
         job_options.has_outputs = job_options.has_outputs || comparison->tensors[e].is_model_output;
-    for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
         job_options.pairs = comparison->tensors[e].pairs;
-        status = plan_tensor(engine, &job_options, e, err);
+        ND_TRY(plan_tensor(engine, &job_options, e, err));
     }
-    if (status != ND_OK)
-        return status;
     engine->first_tile = nd_calloc(engine->n_jobs + 1, sizeof *engine->first_tile);
-    if (engine->first_tile == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(engine->first_tile != NULL, err);
     for (size_t i = 0; i < engine->n_jobs; i++)
         engine->first_tile[i + 1] = engine->first_tile[i] + engine->jobs[i]->n_tiles;
     return ND_OK;
@@ -620,8 +604,7 @@ static enum nd_status make_workers(struct engine *engine, struct nd_error *err)
         n_pairs = engine->jobs[i]->n_pairs > n_pairs ? engine->jobs[i]->n_pairs : n_pairs;
     }
     engine->workers = nd_calloc(engine->n_workers, sizeof(struct nd_worker *));
-    if (engine->workers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(engine->workers != NULL, err);
     for (size_t w = 0; w < engine->n_workers; w++)
         if ((engine->workers[w] = nd_worker_create(w, n_streams, n_pairs, err)) == NULL)
             return ND_ERR_MEMORY;

@@ -50,12 +50,11 @@ static enum nd_status is_same_stream(const struct nd_compare_job *job, const str
     if (stream->capture == wanted->capture || job->verify_digests || stream->is_real || wanted->is_real ||
         stream->n_samples != wanted->n_samples || stream->has_values != wanted->has_values)
         return ND_OK;
-    enum nd_status status =
-        nd_align_is_alike(nd_aligned_tensor(al, job->tensor, stream->capture),
-                          nd_aligned_tensor(al, job->tensor, wanted->capture), is_same, err);
+    ND_TRY(nd_align_is_alike(nd_aligned_tensor(al, job->tensor, stream->capture),
+                             nd_aligned_tensor(al, job->tensor, wanted->capture), is_same, err));
     for (size_t s = 0; s < wanted->n_samples && *is_same; s++)
         *is_same = nd_aligned_is_equal(al, job->tensor, job->probe, stream->capture, wanted->capture, s);
-    return status;
+    return ND_OK;
 }
 
 /* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
@@ -69,21 +68,19 @@ static enum nd_status nd_job_find_stream(struct nd_compare_job *job, size_t capt
     struct nd_stream wanted = {.capture = capture,
                                .tensor = nd_aligned_values(al, job->tensor, job->probe, capture),
                                .n_samples = nd_aligned_probe(al, job->probe, capture)->n_samples};
-    enum nd_status status = nd_layout_make(tensor, &wanted.layout, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_layout_make(tensor, &wanted.layout, err));
     wanted.is_real = is_real && !wanted.layout.is_float && !wanted.layout.is_real;
     if (wanted.is_real)
         nd_layout_make_real(&wanted.layout);
     wanted.has_values = nd_aligned_has_values(al, job->tensor, job->probe, capture);
     wanted.chunk_bytes = nd_capture_outputs_chunk_bytes(&wanted.tensor);
     bool is_found = false;
-    for (size_t i = 0; i < job->n_streams && status == ND_OK && !is_found; i++) {
-        status = is_same_stream(job, &job->streams[i], &wanted, &is_found, err);
+    for (size_t i = 0; i < job->n_streams && !is_found; i++) {
+        ND_TRY(is_same_stream(job, &job->streams[i], &wanted, &is_found, err));
         *out = i;
     }
-    if (status != ND_OK || is_found)
-        return status;
+    if (is_found)
+        return ND_OK;
     *out = job->n_streams;
     job->streams[job->n_streams++] = wanted; /* there is room for two of each capture */
     return ND_OK;
@@ -94,11 +91,8 @@ static enum nd_status nd_job_add_pair(struct nd_compare_job *job, const struct n
 {
     const struct nd_compared_pair *captures = &options->pairs[p];
     size_t ref, test;
-    enum nd_status status = nd_job_find_stream(job, captures->ref, is_mixed, &ref, err);
-    if (status == ND_OK)
-        status = nd_job_find_stream(job, captures->test, is_mixed, &test, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_job_find_stream(job, captures->ref, is_mixed, &ref, err));
+    ND_TRY(nd_job_find_stream(job, captures->test, is_mixed, &test, err));
     for (size_t i = 0; i < job->n_pairs; i++)
         if (job->pairs[i].ref == ref && job->pairs[i].test == test) {
             job->pair_of[p] = i;
@@ -112,11 +106,11 @@ static enum nd_status nd_job_add_pair(struct nd_compare_job *job, const struct n
         .has_values = job->streams[ref].has_values && job->streams[test].has_values,
         .first_differing = SIZE_MAX,
     };
-    status = nd_pair_context_make(nd_aligned_tensor(job->alignment, job->tensor, captures->ref),
-                                  nd_aligned_tensor(job->alignment, job->tensor, captures->test),
-                                  options->compare, options->kernels, &pair->context, err);
+    ND_TRY(nd_pair_context_make(nd_aligned_tensor(job->alignment, job->tensor, captures->ref),
+                                nd_aligned_tensor(job->alignment, job->tensor, captures->test),
+                                options->compare, options->kernels, &pair->context, err));
     job->pair_of[p] = job->n_pairs++;
-    return status;
+    return ND_OK;
 }
 
 /* What digests say about the pair's samples. Those of mixed pairs say nothing: they are counted when read. */
@@ -124,8 +118,7 @@ static enum nd_status count_samples(struct nd_compare_job *job, struct nd_compar
                                     struct nd_error *err)
 {
     pair->seen = nd_calloc(n_job_samples(job), sizeof *pair->seen);
-    if (pair->seen == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(pair->seen != NULL, err);
     size_t end = pair->n_common < job->end_sample ? pair->n_common : job->end_sample;
     for (size_t s = job->first_sample; s < end; s++) {
         bool differs =
@@ -241,8 +234,7 @@ static enum nd_status nd_job_prepare(struct nd_compare_job *job, const struct nd
     nd_cut_samples(job->alignment, job->probe, options, &job->first_sample, &job->end_sample);
     size_t n_samples = n_job_samples(job), n_cells;
     job->alike = nd_calloc(job->n_streams * job->n_streams, sizeof *job->alike);
-    if (job->alike == NULL || !nd_size_mul(job->n_streams, n_samples, &n_cells))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->alike != NULL && nd_size_mul(job->n_streams, n_samples, &n_cells), err);
     enum nd_status status = ND_OK;
     for (size_t a = 0; a < job->n_streams && status == ND_OK; a++)
         for (size_t b = 0; b < job->n_streams && status == ND_OK; b++) {
@@ -376,10 +368,8 @@ static enum nd_status cover(const struct plan *plan, const struct nd_compared_pa
         part->coverage = ND_COVERAGE_NONE;
         return nd_text_set(&part->reason, err, "%s", reason);
     }
-    enum nd_status status = nd_align_samples(plan->alignment, plan->probe, captures->ref, captures->test,
-                                             n_common, &part->reason, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_align_samples(plan->alignment, plan->probe, captures->ref, captures->test, n_common,
+                            &part->reason, err));
     part->coverage = *n_common == 0         ? ND_COVERAGE_NONE
                      : part->reason != NULL ? ND_COVERAGE_PART
                                             : ND_COVERAGE_FULL;
@@ -398,12 +388,10 @@ static enum nd_status find_job(struct plan *plan, const struct nd_shape *shape, 
             *out = (*plan->jobs)[i];
             return ND_OK;
         }
-    if (!nd_grow((void **)plan->jobs, plan->capacity, *plan->n_jobs + 1, sizeof **plan->jobs))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)plan->jobs, plan->capacity, *plan->n_jobs + 1, sizeof **plan->jobs), err);
     struct nd_compare_job *job =
         nd_job_create(plan->alignment, plan->tensor, plan->probe, plan->options, shape);
-    if (job == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job != NULL, err);
     (*plan->jobs)[(*plan->n_jobs)++] = job;
     *out = job;
     enum nd_status status = nd_shape_n_elems(shape, &job->n_elems, err);
@@ -417,8 +405,8 @@ static enum nd_status add_pair(struct plan *plan, size_t p, size_t n_common, boo
 {
     const struct nd_tensor *ref = nd_aligned_tensor(plan->alignment, plan->tensor, plan->options->pairs[p].ref);
     struct nd_compare_job *job;
-    enum nd_status status = find_job(plan, &ref->shape, &job, err);
-    return status == ND_OK ? nd_job_add_pair(job, plan->options, p, n_common, is_mixed, err) : status;
+    ND_TRY(find_job(plan, &ref->shape, &job, err));
+    return nd_job_add_pair(job, plan->options, p, n_common, is_mixed, err);
 }
 
 /* Outputs are looked at on every device that has them, whether or not there is anything beside them. */
@@ -431,13 +419,11 @@ static enum nd_status add_scanned(struct plan *plan, size_t capture, struct nd_e
         tensor->shape.rank < 0 || !nd_aligned_has_values(a, plan->tensor, plan->probe, capture))
         return ND_OK;
     struct nd_compare_job *job;
-    enum nd_status status = find_job(plan, &tensor->shape, &job, err);
-    if (status != ND_OK || !job->is_scanned)
-        return status;
+    ND_TRY(find_job(plan, &tensor->shape, &job, err));
+    if (!job->is_scanned)
+        return ND_OK;
     size_t stream;
-    status = nd_job_find_stream(job, capture, false, &stream, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_job_find_stream(job, capture, false, &stream, err));
     job->streams[stream].is_scanned = true;
     job->stream_of[capture] = stream;
     return ND_OK;
@@ -461,18 +447,17 @@ enum nd_status nd_jobs_plan(const struct nd_aligned_captures *alignment, size_t 
                         .first_job = *n_jobs};
     const struct nd_compare_options *compare = options->compare;
     bool is_elsewhere = compare->cut == ND_CUT_TENSORS && tensor % compare->n_parts != compare->part;
-    enum nd_status status = ND_OK;
-    for (size_t p = 0; p < options->n_pairs && status == ND_OK; p++) {
+    for (size_t p = 0; p < options->n_pairs; p++) {
         struct nd_compared_pair *pair = &compared->pairs[p];
         size_t n_common = 0;
-        status = cover(&plan, pair, pair->total.reason == NULL, pair->total.reason, &pair->probes[probe],
-                       &n_common, err);
-        if (status == ND_OK && n_common > 0 && !is_elsewhere)
-            status = add_pair(&plan, p, n_common, is_mixed[p], err);
+        ND_TRY(cover(&plan, pair, pair->total.reason == NULL, pair->total.reason, &pair->probes[probe],
+                     &n_common, err));
+        if (n_common > 0 && !is_elsewhere)
+            ND_TRY(add_pair(&plan, p, n_common, is_mixed[p], err));
     }
-    for (size_t c = 0; c < alignment->n_captures && status == ND_OK && plan.is_scanned && !is_elsewhere; c++)
-        status = add_scanned(&plan, c, err);
-    for (size_t i = plan.first_job; i < *n_jobs && status == ND_OK; i++)
-        status = nd_job_prepare((*jobs)[i], compare, err);
-    return status;
+    for (size_t c = 0; c < alignment->n_captures && plan.is_scanned && !is_elsewhere; c++)
+        ND_TRY(add_scanned(&plan, c, err));
+    for (size_t i = plan.first_job; i < *n_jobs; i++)
+        ND_TRY(nd_job_prepare((*jobs)[i], compare, err));
+    return ND_OK;
 }

@@ -110,8 +110,7 @@ enum nd_status nd_compare_part_format(const struct nd_comparison *comparison, ch
     put(&w, root, "top1", top1);
     char *text = !w.failed && nd_json_stamp(root, NULL) == ND_OK ? nd_json_dump(root, 1) : NULL;
     json_decref(root);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     *out = text;
     return ND_OK;
 }

@@ -40,8 +40,7 @@ static enum nd_status nd_devices_describe_configuration(const struct nd_aligned_
                                                         struct nd_compared_device *devices,
                                                         struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < alignment->n_captures; i++) {
+    for (size_t i = 0; i < alignment->n_captures; i++) {
         struct nd_strbuf text = {0};
         size_t other = 0;
         devices[i].configured_as = SIZE_MAX;
@@ -58,10 +57,9 @@ static enum nd_status nd_devices_describe_configuration(const struct nd_aligned_
             }
         }
         devices[i].configuration = nd_strbuf_take(&text);
-        if (devices[i].configuration == NULL)
-            status = nd_fail_memory(err);
+        ND_TRY_MEMORY(devices[i].configuration != NULL, err);
     }
-    return status;
+    return ND_OK;
 }
 
 static const char *first_of(const char *a, const char *b)
@@ -75,7 +73,7 @@ static enum nd_status describe_failure(const struct nd_capture *capture, char **
     const char *stage = nd_capture_string(capture, "failure", "stage");
     const char *op = nd_capture_string(capture, "failure", "operator");
     const char *message = nd_capture_string(capture, "failure", "message");
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     const char *separator = "";
     if (stage != NULL && stage[0] != '\0') {
         nd_strbuf_printf(&text, "stage '%s'", stage);
@@ -88,20 +86,16 @@ static enum nd_status describe_failure(const struct nd_capture *capture, char **
     if (message != NULL && message[0] != '\0')
         nd_strbuf_printf(&text, "%s%s", separator[0] != '\0' ? ": " : "", message);
     *out = nd_strbuf_take(&text);
-    nd_strbuf_deinit(&text);
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status describe_placement(const struct nd_capture *capture, struct nd_compared_device *device,
                                          struct nd_error *err)
 {
-    struct nd_placement_report *report = NULL;
-    enum nd_status status = nd_placement_examine(NULL, capture, &report, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_placement_destroy) struct nd_placement_report *report = NULL;
+    ND_TRY(nd_placement_examine(NULL, capture, &report, err));
     device->is_npu = report->is_npu;
     device->npu_share = report->share;
-    nd_placement_destroy(&report);
     return ND_OK;
 }
 
@@ -134,8 +128,7 @@ static enum nd_status nd_device_describe(const struct nd_capture *capture, struc
         }
     }
     device->environment = environment;
-    if (environment == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(environment != NULL, err);
     device->status = nd_capture_state(capture);
     device->first_tensor = SIZE_MAX;
     for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {
@@ -207,30 +200,24 @@ static enum nd_status describe_devices(const struct nd_aligned_captures *alignme
                                        struct nd_comparison *comparison, struct nd_error *err)
 {
     comparison->devices = nd_calloc(alignment->n_captures, sizeof *comparison->devices);
-    if (comparison->devices == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t c = 0; c < alignment->n_captures && status == ND_OK; c++) {
+    ND_TRY_MEMORY(comparison->devices != NULL, err);
+    for (size_t c = 0; c < alignment->n_captures; c++) {
         comparison->n_devices = c + 1;
-        status = nd_device_describe(alignment->captures[c], &comparison->devices[c], err);
+        ND_TRY(nd_device_describe(alignment->captures[c], &comparison->devices[c], err));
     }
-    if (status == ND_OK)
-        status = nd_devices_describe_configuration(alignment, comparison->devices, err);
-    return status == ND_OK ? nd_devices_number_labels(comparison->devices, comparison->n_devices, err) : status;
+    ND_TRY(nd_devices_describe_configuration(alignment, comparison->devices, err));
+    return nd_devices_number_labels(comparison->devices, comparison->n_devices, err);
 }
 
 static enum nd_status describe_probes(const struct nd_aligned_captures *alignment,
                                       struct nd_comparison *comparison, struct nd_error *err)
 {
     comparison->probes = nd_calloc(alignment->n_probes, sizeof *comparison->probes);
-    if (comparison->probes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(comparison->probes != NULL, err);
     comparison->n_probes = alignment->n_probes;
     for (size_t p = 0; p < alignment->n_probes; p++) {
         struct nd_compared_probe *probe = &comparison->probes[p];
-        enum nd_status status = nd_text_set(&probe->name, err, "%s", alignment->probe_names[p]);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_text_set(&probe->name, err, "%s", alignment->probe_names[p]));
         for (size_t c = 0; c < alignment->n_captures; c++) {
             const struct nd_capture_probe *described = nd_aligned_probe(alignment, p, c);
             if (described != NULL && described->n_samples > probe->n_samples)
@@ -250,9 +237,7 @@ static enum nd_status describe_on_devices(const struct nd_aligned_captures *alig
         const struct nd_capture *capture = alignment->captures[c];
         size_t index = alignment->tensors[e * alignment->n_captures + c];
         const char *provider = described != NULL ? nd_capture_tensor_provider(capture, index) : "";
-        enum nd_status status = nd_text_set(&on->provider, err, "%s", provider);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_text_set(&on->provider, err, "%s", provider));
         on->class_id = -1;
         on->exists = described != NULL;
         if (described == NULL)
@@ -290,22 +275,18 @@ static enum nd_status describe_tensor(const struct nd_aligned_captures *alignmen
     tensor->is_model_output = described->is_model_output;
     tensor->devices = nd_calloc(n, sizeof *tensor->devices);
     tensor->pairs = nd_calloc(comparison->n_pairs, sizeof *tensor->pairs);
-    if (tensor->devices == NULL || tensor->pairs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(tensor->devices != NULL && tensor->pairs != NULL, err);
     size_t p = 0;
     for (size_t ref = 0; ref < n; ref++)
         for (size_t test = ref + 1; test < n && p < comparison->n_pairs; test++, p++) {
             tensor->pairs[p].ref = ref;
             tensor->pairs[p].test = test;
             tensor->pairs[p].probes = nd_calloc(alignment->n_probes, sizeof *tensor->pairs[p].probes);
-            if (tensor->pairs[p].probes == NULL)
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(tensor->pairs[p].probes != NULL, err);
         }
-    enum nd_status status = nd_text_set(&tensor->name, err, "%s", alignment->tensor_names[e]);
-    if (status == ND_OK)
-        status =
-            nd_text_set(&tensor->op_types, err, "%s", described->op_types != NULL ? described->op_types : "");
-    return status == ND_OK ? describe_on_devices(alignment, e, comparison, err) : status;
+    ND_TRY(nd_text_set(&tensor->name, err, "%s", alignment->tensor_names[e]));
+    ND_TRY(nd_text_set(&tensor->op_types, err, "%s", described->op_types != NULL ? described->op_types : ""));
+    return describe_on_devices(alignment, e, comparison, err);
 }
 
 enum nd_status nd_result_describe(const struct nd_aligned_captures *alignment, bool all_pairs,
@@ -313,19 +294,15 @@ enum nd_status nd_result_describe(const struct nd_aligned_captures *alignment, b
 {
     size_t n = alignment->n_captures;
     comparison->n_pairs = all_pairs ? n * (n - 1) / 2 : n - 1;
-    enum nd_status status = describe_devices(alignment, comparison, err);
-    if (status == ND_OK)
-        status = describe_probes(alignment, comparison, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(describe_devices(alignment, comparison, err));
+    ND_TRY(describe_probes(alignment, comparison, err));
     comparison->tensors = nd_calloc(alignment->n_tensors, sizeof *comparison->tensors);
-    if (comparison->tensors == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < alignment->n_tensors && status == ND_OK; e++) {
+    ND_TRY_MEMORY(comparison->tensors != NULL, err);
+    for (size_t e = 0; e < alignment->n_tensors; e++) {
         comparison->n_tensors = e + 1;
-        status = describe_tensor(alignment, e, comparison, err);
+        ND_TRY(describe_tensor(alignment, e, comparison, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static void part_deinit(struct nd_compared_part *part)

@@ -59,7 +59,8 @@ static const unsigned char *tile_bytes(const struct nd_worker *w, const struct n
 
 /* What is no number in a sample, or in the part of it that is here; of a model output also its largest value.
  */
-static void find_best(struct nd_worker *w, struct nd_compare_job *job, const struct nd_tile_range *range, size_t sample)
+static void find_best(struct nd_worker *w, struct nd_compare_job *job, const struct nd_tile_range *range,
+                      size_t sample)
 {
     size_t n_samples = job->end_sample - job->first_sample;
     for (size_t i = 0; i < job->n_streams; i++) {
@@ -110,11 +111,10 @@ static enum nd_status compare_distributions(struct nd_worker *w, struct nd_compa
         }
         w->reals_capacity = job->n_elems;
     }
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < job->n_streams && status == ND_OK; i++)
+    for (size_t i = 0; i < job->n_streams; i++)
         if (w->of[i].is_needed && w->of[i].same == i)
-            status = load_reals(w, job, range, i, sample, err);
-    for (size_t p = 0; p < job->n_pairs && status == ND_OK; p++) {
+            ND_TRY(load_reals(w, job, range, i, sample, err));
+    for (size_t p = 0; p < job->n_pairs; p++) {
         const struct nd_compare_job_pair *pair = &job->pairs[p];
         if (pair->has_values && sample < pair->n_common && w->of[pair->ref].is_needed &&
             w->of[pair->test].is_needed)
@@ -122,7 +122,7 @@ static enum nd_status compare_distributions(struct nd_worker *w, struct nd_compa
                                 &w->of[w->of[pair->ref].same].probabilities,
                                 &w->of[w->of[pair->test].same].probabilities);
     }
-    return status;
+    return ND_OK;
 }
 
 /* One sample of a model output, whose streams are marked as needed. */
@@ -189,8 +189,7 @@ static enum nd_status nd_tile_check_digests(const struct nd_worker *w, struct nd
                                             struct nd_error *err)
 {
     size_t n_samples = job->end_sample - job->first_sample;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < job->n_streams && status == ND_OK; i++) {
+    for (size_t i = 0; i < job->n_streams; i++) {
         if (!w->of[i].is_needed || w->of[i].same != i)
             continue;
         const struct nd_stream *s = &job->streams[i];
@@ -201,14 +200,13 @@ static enum nd_status nd_tile_check_digests(const struct nd_worker *w, struct nd
         if (is_whole)
             digest = nd_digest_bytes(bytes, n_bytes);
         else
-            status = add_part(job, &job->digests->of[i * n_samples + sample - job->first_sample],
-                              range->first / job->tile_elems, bytes, n_bytes, &digest, &is_whole, err);
-        if (status == ND_OK && is_whole &&
-            !nd_digest_equal(digest,
-                             nd_aligned_digest(job->alignment, job->tensor, job->probe, s->capture, sample)))
-            status = nd_capture_fail_damaged(s->tensor.capture, s->tensor.probe, s->tensor.tensor, sample, err);
+            ND_TRY(add_part(job, &job->digests->of[i * n_samples + sample - job->first_sample],
+                            range->first / job->tile_elems, bytes, n_bytes, &digest, &is_whole, err));
+        if (is_whole && !nd_digest_equal(digest, nd_aligned_digest(job->alignment, job->tensor, job->probe,
+                                                                   s->capture, sample)))
+            ND_TRY(nd_capture_fail_damaged(s->tensor.capture, s->tensor.probe, s->tensor.tensor, sample, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Reading what digests say is equal. docs/reference/metrics.md#elements. */
@@ -246,28 +244,26 @@ static enum nd_status verify_sample(struct nd_worker *w, const struct nd_compare
     const unsigned char *ref, *test;
     if (nd_capture_is_stored_alike(&x->tensor, &y->tensor, first_byte, n_bytes))
         return ND_OK;
-    enum nd_status status = nd_stream_view(x, first_byte, n_bytes, &w->verify[0], &ref, err);
-    if (status == ND_OK)
-        status = nd_stream_view(y, first_byte, n_bytes, &w->verify[1], &test, err);
-    if (status == ND_OK && memcmp(ref, test, n_bytes) != 0)
-        status = fail_verification(job, a, b, sample, err);
-    return status;
+    ND_TRY(nd_stream_view(x, first_byte, n_bytes, &w->verify[0], &ref, err));
+    ND_TRY(nd_stream_view(y, first_byte, n_bytes, &w->verify[1], &test, err));
+    if (memcmp(ref, test, n_bytes) != 0)
+        return fail_verification(job, a, b, sample, err);
+    return ND_OK;
 }
 
 /* Reads what digests say is equal: ND_E_CAPTURE_DIGEST when it is not. */
 static enum nd_status nd_tile_verify(struct nd_worker *w, const struct nd_compare_job *job,
                                      const struct nd_tile_range *range, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (size_t i = 1; i < job->n_streams; i++)
-        for (size_t s = range->first_sample; s < range->end_sample && status == ND_OK; s++) {
+        for (size_t s = range->first_sample; s < range->end_sample; s++) {
             if (!job->streams[i].has_values || s >= job->streams[i].n_samples)
                 continue;
             size_t equal = first_equal(job, i, s);
             if (equal != i)
-                status = verify_sample(w, job, range, equal, i, s, err);
+                ND_TRY(verify_sample(w, job, range, equal, i, s, err));
         }
-    return status;
+    return ND_OK;
 }
 
 struct nd_worker *nd_worker_create(size_t index, size_t n_streams, size_t n_pairs, struct nd_error *err)
@@ -390,8 +386,8 @@ static enum nd_status view_stream(struct nd_worker *w, const struct nd_compare_j
     return nd_stream_view(s, first_byte, n_bytes, &w->of[i].view, &w->of[i].bytes, err);
 }
 
-static enum nd_status view_all(struct nd_worker *w, const struct nd_compare_job *job, const struct nd_tile_range *range,
-                               struct nd_error *err)
+static enum nd_status view_all(struct nd_worker *w, const struct nd_compare_job *job,
+                               const struct nd_tile_range *range, struct nd_error *err)
 {
     for (size_t i = 0; i < job->n_streams; i++) {
         w->of[i].first = w->of[i].end = 0;
@@ -405,11 +401,10 @@ static enum nd_status view_all(struct nd_worker *w, const struct nd_compare_job 
                 w->of[i].end = sample + 1;
             }
     }
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < job->n_streams && status == ND_OK; i++)
+    for (size_t i = 0; i < job->n_streams; i++)
         if (w->of[i].end > 0)
-            status = view_stream(w, job, range, i, err);
-    return status;
+            ND_TRY(view_stream(w, job, range, i, err));
+    return ND_OK;
 }
 
 /* Elements from `first` of the sample, of a stream that is read for it. */
@@ -425,8 +420,9 @@ static const unsigned char *tile_bytes(const struct nd_worker *w, const struct n
 
 /* The first stream that holds the same n elements: of streams that are equal in the sample that is known, else
  * bytes are compared with those of the streams that stand for themselves. */
-static size_t find_equal(const struct nd_worker *w, const struct nd_compare_job *job, const struct nd_tile_range *range,
-                         size_t i, size_t sample, size_t first, size_t n, enum level level)
+static size_t find_equal(const struct nd_worker *w, const struct nd_compare_job *job,
+                         const struct nd_tile_range *range, size_t i, size_t sample, size_t first, size_t n,
+                         enum level level)
 {
     if (w->of[i].same != i)
         return w->of[w->of[i].same].equal_in[level];
@@ -445,8 +441,8 @@ static size_t find_equal(const struct nd_worker *w, const struct nd_compare_job 
 enum { GROUP_ELEMS = 16 * ND_BLOCK };
 
 /* Most blocks are equal: several are compared at once, which also reads each file in longer runs. */
-static void compare_group(struct nd_worker *w, const struct nd_compare_job *job, const struct nd_tile_range *range,
-                          size_t sample, size_t first, size_t n)
+static void compare_group(struct nd_worker *w, const struct nd_compare_job *job,
+                          const struct nd_tile_range *range, size_t sample, size_t first, size_t n)
 {
     for (size_t i = 0; i < job->n_streams; i++)
         if (w->of[i].is_needed)
@@ -531,8 +527,8 @@ static void note_span(struct nd_worker *w, struct nd_compare_job *job, size_t st
 /* Samples of so many elements are never split, of whatever type they are. */
 enum { MAX_PERMUTED = 1 << 18 };
 
-static void look_for_permutation(struct nd_worker *w, struct nd_compare_job *job, const struct nd_tile_range *range,
-                                 size_t p, size_t sample)
+static void look_for_permutation(struct nd_worker *w, struct nd_compare_job *job,
+                                 const struct nd_tile_range *range, size_t p, size_t sample)
 {
     const struct nd_compare_job_pair *pair = &job->pairs[p];
     const struct nd_layout *layout = &pair->context.ref;
@@ -545,13 +541,11 @@ static void look_for_permutation(struct nd_worker *w, struct nd_compare_job *job
                   (struct nd_first){.is_set = true, .probe = job->probe, .sample = sample, .note = number});
 }
 
-static enum nd_status compare_sample(struct nd_worker *w, struct nd_compare_job *job, const struct nd_tile_range *range,
-                                     size_t sample, struct nd_error *err)
+static enum nd_status compare_sample(struct nd_worker *w, struct nd_compare_job *job,
+                                     const struct nd_tile_range *range, size_t sample, struct nd_error *err)
 {
     mark_sample(w, job, sample);
-    enum nd_status status = job->trust_digests ? ND_OK : nd_tile_check_digests(w, job, range, sample, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(job->trust_digests ? ND_OK : nd_tile_check_digests(w, job, range, sample, err));
     for (size_t i = 0; i < job->n_streams; i++)
         if (w->of[i].is_needed)
             nd_side_init(&w->of[i].side);
@@ -578,8 +572,7 @@ static enum nd_status make_states(const struct nd_worker *w, struct nd_compare_j
     if (job->states[w->index] != NULL)
         return ND_OK;
     struct nd_pair_state **states = nd_calloc(job->n_pairs, sizeof(struct nd_pair_state *));
-    if (states == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(states != NULL, err);
     job->states[w->index] = states;
     for (size_t p = 0; p < job->n_pairs; p++) {
         states[p] = nd_pair_state_create(&job->pairs[p].context, err);
@@ -589,7 +582,8 @@ static enum nd_status make_states(const struct nd_worker *w, struct nd_compare_j
     return ND_OK;
 }
 
-enum nd_status nd_tile_run(struct nd_worker *worker, struct nd_compare_job *job, size_t tile, struct nd_error *err)
+enum nd_status nd_tile_run(struct nd_worker *worker, struct nd_compare_job *job, size_t tile,
+                           struct nd_error *err)
 {
     struct nd_tile_range range = range_of(job, tile);
     enum nd_status status = make_states(worker, job, err);

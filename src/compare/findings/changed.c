@@ -33,21 +33,20 @@ static enum nd_status read_classes(const struct look *look, struct side *side, s
 {
     size_t bytes = side->layout.sample_bytes, n_block = bytes > 0 ? READ_BYTES / bytes : 1;
     n_block = n_block < 1 ? 1 : n_block > side->n_samples ? side->n_samples : n_block;
-    unsigned char *block = nd_calloc(n_block, bytes + 64);
+    ND_FREED unsigned char *block = nd_calloc(n_block, bytes + 64);
     side->classes = nd_calloc(side->n_samples, sizeof *side->classes);
-    enum nd_status status = block != NULL && side->classes != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t at = 0; status == ND_OK && at < side->n_samples; at += n_block) {
+    ND_TRY_MEMORY(block != NULL && side->classes != NULL, err);
+    for (size_t at = 0; at < side->n_samples; at += n_block) {
         size_t n = side->n_samples - at < n_block ? side->n_samples - at : n_block;
-        status = nd_capture_read_verified(&(struct nd_probe_values){side->capture, side->probe, side->tensor},
-                                          at, n, block, err);
-        for (size_t i = 0; status == ND_OK && i < n; i++) {
+        ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){side->capture, side->probe, side->tensor}, at,
+                                        n, block, err));
+        for (size_t i = 0; i < n; i++) {
             struct nd_best best = {.index = -1};
             nd_best_offer(&best, &side->layout, look->kernels, block + i * bytes, 0, side->layout.n_elems);
             side->classes[at + i] = best.index;
         }
     }
-    free(block);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status open_side(const struct look *look, const struct nd_capture *capture, size_t device,
@@ -62,8 +61,8 @@ static enum nd_status open_side(const struct look *look, const struct nd_capture
         return ND_OK;
     side->capture = capture;
     side->n_samples = nd_capture_probe(capture, side->probe)->n_samples;
-    enum nd_status status = nd_layout_make(nd_capture_tensor(capture, side->tensor), &side->layout, err);
-    return status == ND_OK && side->n_samples > 0 ? read_classes(look, side, err) : status;
+    ND_TRY(nd_layout_make(nd_capture_tensor(capture, side->tensor), &side->layout, err));
+    return side->n_samples > 0 ? read_classes(look, side, err) : ND_OK;
 }
 
 static bool is_changed_on(const struct look *look, size_t test, size_t sample)
@@ -119,15 +118,13 @@ static enum nd_status read_values(const struct look *look, size_t device, struct
         values[i] = NAN;
     if (side->capture == NULL || kept->sample >= side->n_samples)
         return ND_OK;
-    unsigned char *bytes = nd_calloc(1, side->layout.sample_bytes + ND_BLOCK * 8);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_capture_read_verified(
-        &(struct nd_probe_values){side->capture, side->probe, side->tensor}, kept->sample, 1, bytes, err);
-    for (size_t i = 0; status == ND_OK && i < kept->n_shown; i++)
+    ND_FREED unsigned char *bytes = nd_calloc(1, side->layout.sample_bytes + ND_BLOCK * 8);
+    ND_TRY_MEMORY(bytes != NULL, err);
+    ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){side->capture, side->probe, side->tensor},
+                                    kept->sample, 1, bytes, err));
+    for (size_t i = 0; i < kept->n_shown; i++)
         values[i] = value_at(look, side, bytes, (size_t)kept->shown[i]);
-    free(bytes);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status keep(const struct look *look, size_t sample, struct nd_error *err)
@@ -137,8 +134,7 @@ static enum nd_status keep(const struct look *look, size_t sample, struct nd_err
     *kept =
         (struct nd_changed_sample){.sample = sample, .label = look->labels != NULL ? look->labels[sample] : -1};
     kept->classes = nd_calloc(n_devices, sizeof *kept->classes);
-    if (kept->classes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(kept->classes != NULL, err);
     show_class(kept, kept->label);
     for (size_t d = 0; d < n_devices; d++) {
         const struct side *side = &look->sides[d];
@@ -146,27 +142,25 @@ static enum nd_status keep(const struct look *look, size_t sample, struct nd_err
         show_class(kept, kept->classes[d]);
     }
     kept->values = nd_calloc(n_devices * kept->n_shown, sizeof *kept->values);
-    enum nd_status status = kept->values != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t d = 0; status == ND_OK && d < n_devices; d++)
-        status = read_values(look, d, kept, err);
-    return status;
+    ND_TRY_MEMORY(kept->values != NULL, err);
+    for (size_t d = 0; d < n_devices; d++)
+        ND_TRY(read_values(look, d, kept, err));
+    return ND_OK;
 }
 
 /* Those that the reference has right come first. */
 static enum nd_status keep_some(const struct look *look, size_t n_max, struct nd_error *err)
 {
     size_t n = look->sides[0].n_samples;
-    enum nd_status status = ND_OK;
     for (size_t i = 0; i < n; i++)
         look->row->n_changed += is_changed(look, i);
     look->row->changed = nd_calloc(n_max + 1, sizeof *look->row->changed);
-    if (look->row->changed == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(look->row->changed != NULL, err);
     for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; status == ND_OK && i < n && look->row->n_changed_kept < n_max; i++)
+        for (size_t i = 0; i < n && look->row->n_changed_kept < n_max; i++)
             if (is_changed(look, i) && is_lost(look, i) == (pass == 0))
-                status = keep(look, i, err);
-    return status;
+                ND_TRY(keep(look, i, err));
+    return ND_OK;
 }
 
 /* The comparison has seen that no two captures contradict each other, and that every sample has a label. */
@@ -189,8 +183,7 @@ static enum nd_status look_at_row(struct look *look, const struct nd_capture *co
     size_t n_devices = look->comparison->n_devices;
     enum nd_status status = ND_OK;
     look->sides = nd_calloc(n_devices, sizeof *look->sides);
-    if (look->sides == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(look->sides != NULL, err);
     for (size_t d = 0; status == ND_OK && d < n_devices; d++)
         status = open_side(look, captures[d], d, &look->sides[d], err);
     const struct side *ref = &look->sides[0];
@@ -210,11 +203,11 @@ enum nd_status nd_find_changed_samples(struct nd_comparison *comparison,
                                        struct nd_error *err)
 {
     struct look look = {.comparison = comparison};
-    enum nd_status status = nd_kernels_choose(NULL, &look.kernels, err);
-    for (size_t i = 0; status == ND_OK && i < comparison->n_top1; i++) {
+    ND_TRY(nd_kernels_choose(NULL, &look.kernels, err));
+    for (size_t i = 0; i < comparison->n_top1; i++) {
         look.row = &comparison->top1[i];
         if (!look.row->has_changed)
-            status = look_at_row(&look, captures, n_max, err);
+            ND_TRY(look_at_row(&look, captures, n_max, err));
     }
-    return status;
+    return ND_OK;
 }

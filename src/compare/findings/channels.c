@@ -52,17 +52,16 @@ static enum nd_status prepare(struct work *w, struct nd_error *err)
     w->test_sample = nd_tensor_alloc(n_elems * w->test_bytes);
     w->ref_channel = nd_tensor_alloc(n_slice * w->ref_bytes);
     w->test_channel = nd_tensor_alloc(n_slice * w->test_bytes);
-    if (w->contexts == NULL || w->states == NULL || w->ref_sample == NULL || w->test_sample == NULL ||
-        w->ref_channel == NULL || w->test_channel == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
+    ND_TRY_MEMORY(w->contexts != NULL && w->states != NULL && w->ref_sample != NULL && w->test_sample != NULL &&
+                      w->ref_channel != NULL && w->test_channel != NULL,
+                  err);
+    for (size_t c = 0; c < w->n_channels; c++) {
         struct nd_tensor ref_slice = slice_tensor(ref, w->axis, c), test_slice = slice_tensor(test, w->axis, c);
-        status = nd_pair_context_make(&ref_slice, &test_slice, w->options, w->kernels, &w->contexts[c], err);
-        if (status == ND_OK && (w->states[c] = nd_pair_state_create(&w->contexts[c], err)) == NULL)
-            status = ND_ERR_MEMORY;
+        ND_TRY(nd_pair_context_make(&ref_slice, &test_slice, w->options, w->kernels, &w->contexts[c], err));
+        if ((w->states[c] = nd_pair_state_create(&w->contexts[c], err)) == NULL)
+            return ND_ERR_MEMORY;
     }
-    return status;
+    return ND_OK;
 }
 
 static void gather(const struct work *w, const unsigned char *sample, size_t elem_bytes, size_t c,
@@ -80,12 +79,11 @@ static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, st
                                  test = nd_aligned_values(a, w->tensor, probe, w->test);
     bool is_mixed = w->contexts[0].is_mixed;
     bool differs = is_mixed || !nd_aligned_is_equal(a, w->tensor, probe, w->ref, w->test, sample);
-    enum nd_status status = ND_OK;
     if (differs)
-        status = nd_capture_read_verified(&ref, sample, 1, w->ref_sample, err);
-    if (differs && status == ND_OK)
-        status = nd_capture_read_verified(&test, sample, 1, w->test_sample, err);
-    for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
+        ND_TRY(nd_capture_read_verified(&ref, sample, 1, w->ref_sample, err));
+    if (differs)
+        ND_TRY(nd_capture_read_verified(&test, sample, 1, w->test_sample, err));
+    for (size_t c = 0; c < w->n_channels; c++) {
         bool channel_differs = differs;
         if (differs) {
             gather(w, w->ref_sample, w->ref_bytes, c, w->ref_channel);
@@ -93,10 +91,10 @@ static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, st
             channel_differs =
                 is_mixed || memcmp(w->ref_channel, w->test_channel, w->outer * w->inner * w->ref_bytes) != 0;
         }
-        status = nd_sample_compare(w->states[c], &w->contexts[c], channel_differs, w->ref_channel,
-                                   w->test_channel, probe, sample, err);
+        ND_TRY(nd_sample_compare(w->states[c], &w->contexts[c], channel_differs, w->ref_channel,
+                                 w->test_channel, probe, sample, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* A place in the channel's tensor, as a place in the whole one. */
@@ -123,8 +121,7 @@ static enum nd_status finish(struct work *w, struct nd_compared_pair *pair, stru
     for (size_t p = 0; p < w->alignment->n_probes; p++)
         n_differing += pair->probes[p].difference.n_samples_differing > 0;
     pair->channels = nd_calloc(w->n_channels, sizeof *pair->channels);
-    if (pair->channels == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(pair->channels != NULL, err);
     pair->n_channels = w->n_channels;
     for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
         struct nd_difference *d = &pair->channels[c];
@@ -189,8 +186,7 @@ static enum nd_status compare_tensor(void *context, size_t worker, size_t e, str
     (void)worker;
     const struct context *c = context;
     struct nd_compared_tensor *tensor = &c->comparison->tensors[e];
-    enum nd_status status = ND_OK;
-    for (size_t p = 0; p < c->comparison->n_pairs && status == ND_OK; p++) {
+    for (size_t p = 0; p < c->comparison->n_pairs; p++) {
         struct nd_compared_pair *pair = &tensor->pairs[p];
         const struct nd_difference *d = &pair->total.difference;
         struct work work = {.alignment = c->alignment,
@@ -207,9 +203,9 @@ static enum nd_status compare_tensor(void *context, size_t worker, size_t e, str
             return nd_fail(err, ND_E_COMPARE_MEMORY, tensor->name,
                            "the %zu channels of tensor '%s' need %zu MiB", work.n_channels, tensor->name,
                            (4 * work.n_channels * sizeof(struct nd_pair_state) >> 20) + 1);
-        status = compare_pair(&work, pair, err);
+        ND_TRY(compare_pair(&work, pair, err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_channels_compare(const struct nd_aligned_captures *alignment,

@@ -121,9 +121,9 @@ static enum nd_status try_condition(struct search *s, struct condition *c, size_
     s->n_all++;
     if (s->n_kept >= MAX_KEPT && !includes(s->scratch, s->wrong, s->n_words))
         return ND_OK;
-    if (!nd_grow((void **)&s->kept, &s->capacity, s->n_kept + 1, sizeof *s->kept) ||
-        (c->cells = nd_calloc(s->n_words, sizeof *c->cells)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&s->kept, &s->capacity, s->n_kept + 1, sizeof *s->kept) &&
+                      (c->cells = nd_calloc(s->n_words, sizeof *c->cells)) != NULL,
+                  err);
     memcpy(c->cells, s->scratch, s->n_words * sizeof *s->scratch);
     s->kept[s->n_kept++] = *c;
     return ND_OK;
@@ -131,48 +131,45 @@ static enum nd_status try_condition(struct search *s, struct condition *c, size_
 
 static enum nd_status try_moduli(struct search *s, struct condition *c, size_t n, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (size_t k = 0; k < sizeof moduli / sizeof moduli[0]; k++) {
         c->modulus = moduli[k];
         int64_t end = c->relation == REMAINDER && c->fact->kind == ND_FACT_SAMPLE ? c->modulus : 1;
-        for (c->value = 0; c->value < end && status == ND_OK; c->value++)
-            status = try_condition(s, c, n, err);
+        for (c->value = 0; c->value < end; c->value++)
+            ND_TRY(try_condition(s, c, n, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Every number but the one that makes the condition hold for all of them: that there is a number at all is no
  * condition on it, and a part of the name says that. */
 static enum nd_status try_numbers(struct search *s, struct condition *c, size_t n, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
+    for (size_t i = 0; i < n; i++) {
         c->value = c->fact[i].number;
         bool is_any = (c->relation == AT_LEAST && c->value == c->fact[0].number) ||
                       (c->relation == AT_MOST && c->value == c->fact[n - 1].number);
         if ((i == 0 || c->value != c->fact[i - 1].number) && !is_any)
-            status = try_condition(s, c, n, err);
+            ND_TRY(try_condition(s, c, n, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The conditions of some relations on the facts [0, n), which are of one kind and key and sorted by number. */
 static enum nd_status try_facts(struct search *s, const struct nd_fact *facts, size_t n, bool is_plain,
                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     bool is_number = is_numeric(facts->kind);
     enum relation first = is_plain ? HAS : REMAINDER, last = is_plain ? AT_MOST : NO_MULTIPLE;
     struct condition c = {.fact = facts};
-    for (c.relation = first; c.relation <= last && status == ND_OK; c.relation++) {
+    for (c.relation = first; c.relation <= last; c.relation++) {
         bool is_of_text = c.relation == HAS || c.relation == HAS_NOT;
         if (is_of_text == is_number)
             continue;
-        status = is_of_text              ? try_condition(s, &c, n, err)
-                 : c.relation <= AT_MOST ? try_numbers(s, &c, n, err)
-                                         : try_moduli(s, &c, n, err);
+        ND_TRY(is_of_text              ? try_condition(s, &c, n, err)
+               : c.relation <= AT_MOST ? try_numbers(s, &c, n, err)
+                                       : try_moduli(s, &c, n, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static int compare_keys(const struct nd_fact *x, const struct nd_fact *y)
@@ -196,16 +193,15 @@ static int compare_facts(const void *a, const void *b)
 
 static enum nd_status try_all(struct search *s, struct nd_cells *cells, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (cells->n_facts > 0)
         qsort(cells->facts, cells->n_facts, sizeof *cells->facts, compare_facts);
     for (int is_plain = 1; is_plain >= 0; is_plain--)
-        for (size_t i = 0, n; i < cells->n_facts && status == ND_OK; i += n) {
+        for (size_t i = 0, n; i < cells->n_facts; i += n) {
             for (n = 1; i + n < cells->n_facts && compare_keys(&cells->facts[i], &cells->facts[i + n]) == 0;)
                 n++;
-            status = try_facts(s, &cells->facts[i], n, is_plain, err);
+            ND_TRY(try_facts(s, &cells->facts[i], n, is_plain, err));
         }
-    return status;
+    return ND_OK;
 }
 
 /* ---- how likely a chance hit is ---- */
@@ -259,8 +255,8 @@ static enum nd_status note_set(struct search *s, size_t i, size_t j, struct hash
         s->scratch[w] = s->kept[i].cells[w] & s->kept[j].cells[w];
     if (count_bits(s->scratch, s->n_words) != s->n_wrong)
         return ND_OK;
-    if (!nd_grow((void **)&hashes->items, &hashes->capacity, hashes->n + 1, sizeof *hashes->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&hashes->items, &hashes->capacity, hashes->n + 1, sizeof *hashes->items),
+                  err);
     hashes->items[hashes->n++] = hash_bits(s->scratch, s->n_words);
     return ND_OK;
 }
@@ -358,10 +354,10 @@ static enum nd_status judge(struct search *s, struct nd_predicate *out, struct n
     double n_candidates = 0;
     if (n_conditions == 0)
         return ND_OK;
-    enum nd_status status = count_tried(s, hit, n_conditions, &n_candidates, err);
+    ND_TRY(count_tried(s, hit, n_conditions, &n_candidates, err));
     out->log2_chance = log2(n_candidates) + log2((double)s->cells->n_searches) - pattern_bits(s);
-    if (status != ND_OK || !(out->log2_chance < -margin_bits))
-        return status;
+    if (!(out->log2_chance < -margin_bits))
+        return ND_OK;
     for (size_t i = 0; i < n_conditions; i++)
         if ((out->conditions[i] = say(&s->kept[hit[i]])) == NULL)
             return nd_fail_memory(err);
@@ -378,8 +374,7 @@ enum nd_status nd_predicate_find(struct nd_cells *cells, struct nd_predicate *ou
     if (cells->n > ND_PREDICATE_MAX_CELLS || s.n_wrong == 0 || s.n_wrong == cells->n)
         return ND_OK;
     s.wrong = nd_calloc(2 * s.n_words, sizeof *s.wrong);
-    if (s.wrong == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(s.wrong != NULL, err);
     s.scratch = s.wrong + s.n_words;
     for (size_t i = 0; i < cells->n; i++)
         if (cells->is_wrong[i])

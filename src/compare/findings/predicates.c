@@ -37,12 +37,11 @@ struct reader {
 static enum nd_status read_block(struct reader *r, size_t first, size_t n, struct nd_error *err)
 {
     const size_t captures[2] = {0, r->test};
-    enum nd_status status = ND_OK;
-    for (size_t k = 0; k < 2 && status == ND_OK; k++) {
+    for (size_t k = 0; k < 2; k++) {
         const struct nd_probe_values tensor = nd_aligned_values(r->alignment, r->tensor, r->probe, captures[k]);
-        status = nd_capture_read_verified(&tensor, first, n, r->bytes[k], err);
+        ND_TRY(nd_capture_read_verified(&tensor, first, n, r->bytes[k], err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* The values of a sample of the block. */
@@ -77,19 +76,17 @@ static double measure(struct reader *r)
 static enum nd_status open_reader(struct reader *r, size_t n, struct nd_error *err)
 {
     const struct nd_tensor *tensor = nd_aligned_tensor(r->alignment, r->tensor, 0);
-    enum nd_status status = nd_shape_size_bytes(&tensor->shape, tensor->dtype, &r->sample_bytes, err);
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&tensor->shape, &r->n_elems, err);
+    ND_TRY(nd_shape_size_bytes(&tensor->shape, tensor->dtype, &r->sample_bytes, err));
+    ND_TRY(nd_shape_n_elems(&tensor->shape, &r->n_elems, err));
     r->block = r->sample_bytes < block_bytes && r->sample_bytes > 0 ? block_bytes / r->sample_bytes : 1;
     if (r->block > n)
         r->block = n > 0 ? n : 1;
-    for (size_t k = 0; k < 2 && status == ND_OK && r->n_elems > 0 && r->n_elems <= max_elems; k++) {
+    for (size_t k = 0; k < 2 && r->n_elems > 0 && r->n_elems <= max_elems; k++) {
         r->bytes[k] = nd_tensor_alloc(r->block * r->sample_bytes);
         r->values[k] = nd_calloc(r->n_elems, sizeof *r->values[k]);
-        if (r->bytes[k] == NULL || r->values[k] == NULL)
-            status = nd_fail_memory(err);
+        ND_TRY_MEMORY(r->bytes[k] != NULL && r->values[k] != NULL, err);
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *is_known, struct nd_error *err)
@@ -232,21 +229,20 @@ enum nd_status nd_cells_add_name(struct nd_cells *cells, size_t cell, const char
     enum { MAX_DIGITS = 18 }; /* that fit into the number */
     struct part parts[MAX_PARTS];
     size_t n = split(name, parts);
-    enum nd_status status = ND_OK;
-    for (size_t p = 0; p < n && status == ND_OK; p++) {
+    for (size_t p = 0; p < n; p++) {
         const struct part *part = &parts[p];
         if (!part->is_number)
-            status = nd_cells_add(cells, cell, ND_FACT_NAME_PART, part->text, part->n, 0, err);
+            ND_TRY(nd_cells_add(cells, cell, ND_FACT_NAME_PART, part->text, part->n, 0, err));
         else if (p > 0 && !parts[p - 1].is_number && part->n <= MAX_DIGITS && !is_used(parts, p - 1))
-            status = nd_cells_add(cells, cell, ND_FACT_NAME_NUMBER, parts[p - 1].text, parts[p - 1].n,
-                                  strtoll(part->text, NULL, 10), err);
-        if (status == ND_OK && p + 1 < n)
-            status = nd_cells_add(cells, cell, ND_FACT_NAME_BEGIN, name, (size_t)(part->text + part->n - name),
-                                  0, err);
-        if (status == ND_OK && p > 0)
-            status = nd_cells_add(cells, cell, ND_FACT_NAME_END, part->text, strlen(part->text), 0, err);
+            ND_TRY(nd_cells_add(cells, cell, ND_FACT_NAME_NUMBER, parts[p - 1].text, parts[p - 1].n,
+                                strtoll(part->text, NULL, 10), err));
+        if (p + 1 < n)
+            ND_TRY(nd_cells_add(cells, cell, ND_FACT_NAME_BEGIN, name, (size_t)(part->text + part->n - name), 0,
+                                err));
+        if (p > 0)
+            ND_TRY(nd_cells_add(cells, cell, ND_FACT_NAME_END, part->text, strlen(part->text), 0, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Without gates a tensor is wrong when it differs by more than a rounding. 20 dB is an error of a tenth of the
@@ -283,30 +279,27 @@ static enum nd_status add_shape(struct nd_cells *cells, size_t cell, const struc
                                 struct nd_error *err)
 {
     int64_t n_elems = 1;
-    enum nd_status status = ND_OK;
     if (shape->rank < 0)
         return ND_OK;
-    status = nd_cells_add(cells, cell, ND_FACT_RANK, "", 0, shape->rank, err);
-    for (int d = 0; d < shape->rank && status == ND_OK; d++) {
+    ND_TRY(nd_cells_add(cells, cell, ND_FACT_RANK, "", 0, shape->rank, err));
+    for (int d = 0; d < shape->rank; d++) {
         char key[16];
         int n = snprintf(key, sizeof key, "%d", d);
         n_elems *= shape->dims[d]; /* of a compared tensor, so it fits */
-        status = nd_cells_add(cells, cell, ND_FACT_DIMENSION, key, (size_t)n, shape->dims[d], err);
+        ND_TRY(nd_cells_add(cells, cell, ND_FACT_DIMENSION, key, (size_t)n, shape->dims[d], err));
     }
-    return status == ND_OK ? nd_cells_add(cells, cell, ND_FACT_ELEMENTS, "", 0, n_elems, err) : status;
+    return nd_cells_add(cells, cell, ND_FACT_ELEMENTS, "", 0, n_elems, err);
 }
 
 static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const struct nd_compared_tensor *tensor,
                                  struct nd_error *err)
 {
     const char *type = nd_dtype_name(tensor->dtype);
-    enum nd_status status = nd_cells_add(cells, cell, ND_FACT_TYPE, type, strlen(type), 0, err);
-    if (status == ND_OK && tensor->op_types[0] != '\0')
-        status =
-            nd_cells_add(cells, cell, ND_FACT_OPERATOR, tensor->op_types, strlen(tensor->op_types), 0, err);
-    if (status == ND_OK)
-        status = nd_cells_add_name(cells, cell, tensor->name, err);
-    return status == ND_OK ? add_shape(cells, cell, &tensor->shape, err) : status;
+    ND_TRY(nd_cells_add(cells, cell, ND_FACT_TYPE, type, strlen(type), 0, err));
+    if (tensor->op_types[0] != '\0')
+        ND_TRY(nd_cells_add(cells, cell, ND_FACT_OPERATOR, tensor->op_types, strlen(tensor->op_types), 0, err));
+    ND_TRY(nd_cells_add_name(cells, cell, tensor->name, err));
+    return add_shape(cells, cell, &tensor->shape, err);
 }
 
 /* What is asked: of the tensors of a device (tensor: SIZE_MAX), or of the samples of one. */
@@ -335,9 +328,9 @@ static enum nd_status note(struct nd_comparison *comparison, const struct questi
     size_t n_wrong = 0, capacity = comparison->n_predicates;
     if (found->n_conditions == 0)
         return ND_OK;
-    if (!nd_grow((void **)&comparison->predicates, &capacity, comparison->n_predicates + 1,
-                 sizeof *comparison->predicates))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&comparison->predicates, &capacity, comparison->n_predicates + 1,
+                          sizeof *comparison->predicates),
+                  err);
     for (size_t i = 0; i < cells->n; i++)
         n_wrong += cells->is_wrong[i];
     put_subject(comparison, q, n_wrong, cells->n, &text);
@@ -395,9 +388,9 @@ static enum nd_status search_tensors(const struct nd_aligned_captures *alignment
                                      struct nd_comparison *comparison, size_t test, bool *is_wrong,
                                      struct nd_error *err)
 {
+    ND_CLEANUP(nd_cells_deinit)
     struct nd_cells cells = {.is_wrong = is_wrong, .is_inherited = !alignment->unknown_models, .n_searches = 1};
     size_t n_wrong = 0;
-    enum nd_status status = ND_OK;
     for (size_t e = 0; e < comparison->n_tensors; e++) {
         const struct nd_compared_pair *pair = &comparison->tensors[e].pairs[test - 1];
         if (!is_cell(&comparison->tensors[e], pair))
@@ -407,13 +400,10 @@ static enum nd_status search_tensors(const struct nd_aligned_captures *alignment
     }
     if (n_wrong == 0 || n_wrong == cells.n || cells.n > ND_PREDICATE_MAX_CELLS)
         return ND_OK;
-    for (size_t e = 0, cell = 0; e < comparison->n_tensors && status == ND_OK; e++)
+    for (size_t e = 0, cell = 0; e < comparison->n_tensors; e++)
         if (is_cell(&comparison->tensors[e], &comparison->tensors[e].pairs[test - 1]))
-            status = add_tensor(&cells, cell++, &comparison->tensors[e], err);
-    if (status == ND_OK)
-        status = find_and_note(comparison, &(struct question){test, SIZE_MAX, false}, &cells, err);
-    nd_cells_deinit(&cells);
-    return status;
+            ND_TRY(add_tensor(&cells, cell++, &comparison->tensors[e], err));
+    return find_and_note(comparison, &(struct question){test, SIZE_MAX, false}, &cells, err);
 }
 
 /* ---- samples ---- */
@@ -423,8 +413,9 @@ static enum nd_status search_tensors(const struct nd_aligned_captures *alignment
 static enum nd_status part_by_size(const struct nd_aligned_captures *alignment, size_t test, size_t tensor,
                                    size_t n, bool *is_wrong, bool *is_of_size, struct nd_error *err)
 {
-    double *sizes = nd_calloc(n, sizeof *sizes);
-    bool *is_gross = nd_calloc(n, sizeof *is_gross), is_known = false;
+    ND_FREED double *sizes = nd_calloc(n, sizeof *sizes);
+    ND_FREED bool *is_gross = nd_calloc(n, sizeof *is_gross);
+    bool is_known = false;
     enum nd_status status = sizes != NULL && is_gross != NULL
                                 ? nd_sample_sizes_read(alignment, tensor, test, n, sizes, &is_known, err)
                                 : nd_fail_memory(err);
@@ -435,8 +426,6 @@ static enum nd_status part_by_size(const struct nd_aligned_captures *alignment, 
         *is_of_size = *is_of_size || (is_wrong[i] && !is_gross[i]);
     for (size_t i = 0; i < n && *is_of_size; i++)
         is_wrong[i] = is_gross[i];
-    free(sizes);
-    free(is_gross);
     return status;
 }
 
@@ -447,8 +436,8 @@ static enum nd_status search_samples(const struct nd_aligned_captures *alignment
                                      size_t n_searches, struct nd_error *err)
 {
     size_t n_samples = comparison->tensors[tensor].pairs[test - 1].total.difference.n_samples;
-    bool *is_wrong = nd_calloc(n_samples, sizeof *is_wrong);
-    struct nd_cells cells = {.is_wrong = is_wrong, .n_searches = n_searches};
+    ND_FREED bool *is_wrong = nd_calloc(n_samples, sizeof *is_wrong);
+    ND_CLEANUP(nd_cells_deinit) struct nd_cells cells = {.is_wrong = is_wrong, .n_searches = n_searches};
     enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t p = 0; p < alignment->n_probes && status == ND_OK; p++) {
         char *reason = NULL;
@@ -469,8 +458,6 @@ static enum nd_status search_samples(const struct nd_aligned_captures *alignment
         status = part_by_size(alignment, test, tensor, n_samples, is_wrong, &question.is_of_size, err);
     if (status == ND_OK)
         status = find_and_note(comparison, &question, &cells, err);
-    nd_cells_deinit(&cells);
-    free(is_wrong);
     return status;
 }
 
@@ -495,23 +482,22 @@ static enum nd_status search_all_samples(const struct nd_aligned_captures *align
 {
     size_t tensors[MAX_SAMPLE_SEARCHES], n = 0, n_before = comparison->n_predicates;
     size_t limit = alignment->unknown_models ? MAX_SAMPLE_SEARCHES : 1;
-    enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_tensors && n < limit && status == ND_OK; e++) {
+    for (size_t e = 0; e < comparison->n_tensors && n < limit; e++) {
         bool is_wanted;
-        status = is_searched(alignment, comparison, test, e, &is_wanted, err);
-        if (status == ND_OK && is_wanted)
+        ND_TRY(is_searched(alignment, comparison, test, e, &is_wanted, err));
+        if (is_wanted)
             tensors[n++] = e;
     }
-    for (size_t i = 0; i < n && status == ND_OK && comparison->n_predicates == n_before; i++)
-        status = search_samples(alignment, comparison, test, tensors[i], n, err);
-    return status;
+    for (size_t i = 0; i < n && comparison->n_predicates == n_before; i++)
+        ND_TRY(search_samples(alignment, comparison, test, tensors[i], n, err));
+    return ND_OK;
 }
 
 enum nd_status nd_predicates_find(const struct nd_aligned_captures *alignment,
                                   const struct nd_compare_options *options, struct nd_comparison *comparison,
                                   struct nd_error *err)
 {
-    bool *is_wrong = nd_calloc(comparison->n_tensors, sizeof *is_wrong);
+    ND_FREED bool *is_wrong = nd_calloc(comparison->n_tensors, sizeof *is_wrong);
     enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t t = 1; t < comparison->n_devices && status == ND_OK; t++) {
         size_t n_before = comparison->n_predicates;
@@ -525,6 +511,5 @@ enum nd_status nd_predicates_find(const struct nd_aligned_captures *alignment,
         if (status == ND_OK && comparison->n_predicates == n_before)
             status = search_all_samples(alignment, comparison, t, err);
     }
-    free(is_wrong);
     return status;
 }

@@ -85,18 +85,16 @@ static enum nd_status add_sample(struct work *w, size_t p, size_t sample, size_t
     const struct nd_aligned_captures *a = w->alignment;
     const struct nd_probe_values tensor = nd_aligned_values(a, w->tensor, p, w->capture);
     bool is_read = false;
-    enum nd_status status = ND_OK;
-    for (size_t r = 1; r < n_repeats && status == ND_OK; r++) {
+    for (size_t r = 1; r < n_repeats; r++) {
         bool differs = !is_repeat_equal(a, w->tensor, p, w->capture, sample, r);
         if (differs && !is_read)
-            status = nd_capture_read_verified(&tensor, sample, 1, w->first, err);
+            ND_TRY(nd_capture_read_verified(&tensor, sample, 1, w->first, err));
         is_read = is_read || differs;
-        if (differs && status == ND_OK)
-            status = nd_capture_read_repeat_verified(&tensor, sample, r, w->repeat, err);
-        if (status == ND_OK)
-            status = nd_sample_compare(w->state, &w->context, differs, w->first, w->repeat, p, sample, err);
+        if (differs)
+            ND_TRY(nd_capture_read_repeat_verified(&tensor, sample, r, w->repeat, err));
+        ND_TRY(nd_sample_compare(w->state, &w->context, differs, w->first, w->repeat, p, sample, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status measure(struct work *w, struct nd_difference *out, struct nd_error *err)

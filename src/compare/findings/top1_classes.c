@@ -127,10 +127,7 @@ static enum nd_status count_pair(const struct work *work, const int64_t *labels,
     const struct nd_output_row *row = work->row;
     char *reason;
     size_t n_common, first = row->first_sample;
-    enum nd_status status =
-        nd_align_samples(work->alignment, row->probe, 0, pair->test, &n_common, &reason, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_align_samples(work->alignment, row->probe, 0, pair->test, &n_common, &reason, err));
     free(reason);
     const struct nd_tensor *ref = nd_aligned_tensor(work->alignment, row->tensor, 0),
                            *test = nd_aligned_tensor(work->alignment, row->tensor, pair->test);
@@ -149,26 +146,23 @@ static enum nd_status fill_entry(const struct work *work, struct nd_top1 *entry,
     entry->has_labels = labels != NULL;
     entry->devices = nd_calloc(n_captures, sizeof *entry->devices);
     entry->pairs = nd_calloc(n_captures - 1, sizeof *entry->pairs);
-    if (entry->devices == NULL || entry->pairs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(entry->devices != NULL && entry->pairs != NULL, err);
     for (size_t c = 0; c < n_captures; c++)
         if (row->classes[c] != NULL)
             count_device(row->classes[c], labels != NULL ? labels + row->first_sample : NULL,
                          n_in_part(row, n_samples_of(work, c)), &entry->devices[c]);
-    enum nd_status status = ND_OK;
-    for (size_t t = 1; t < n_captures && status == ND_OK; t++) {
+    for (size_t t = 1; t < n_captures; t++) {
         entry->pairs[t - 1].test = t;
-        status = count_pair(work, labels, &entry->pairs[t - 1], err);
+        ND_TRY(count_pair(work, labels, &entry->pairs[t - 1], err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_accuracy_count(const struct nd_aligned_captures *alignment, const struct nd_output_rows *rows,
                                  struct nd_comparison *comparison, struct nd_error *err)
 {
     comparison->top1 = nd_calloc(rows->n, sizeof *comparison->top1);
-    if (comparison->top1 == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(comparison->top1 != NULL, err);
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < rows->n && status == ND_OK; i++) {
         struct work work = {alignment, &rows->rows[i]};

@@ -37,8 +37,7 @@ static enum nd_status nd_input_digests(const struct nd_capture *capture, size_t 
     if (described->n_inputs == 0 || described->n_samples == 0)
         return ND_OK;
     struct nd_digest *digests = nd_calloc(described->n_samples, sizeof *digests);
-    if (digests == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(digests != NULL, err);
     for (size_t i = 0; i < described->n_inputs; i++)
         for (size_t s = 0; s < described->n_samples; s++)
             digests[s] =
@@ -85,14 +84,13 @@ static enum nd_status align_items(const struct nd_aligned_captures *a, const str
             const char *name = kind->name(a->captures[c], i);
             if (is_in_earlier_capture(a, kind, c, name))
                 continue;
-            if (!nd_grow((void **)names, &capacity, n + 1, sizeof **names))
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(nd_grow((void **)names, &capacity, n + 1, sizeof **names), err);
             (*names)[n++] = name;
         }
     }
     size_t n_cells;
-    if (!nd_size_mul(n, a->n_captures, &n_cells) || (*table = nd_calloc(n_cells, sizeof **table)) == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(
+        nd_size_mul(n, a->n_captures, &n_cells) && (*table = nd_calloc(n_cells, sizeof **table)) != NULL, err);
     for (size_t i = 0; i < n; i++)
         for (size_t c = 0; c < a->n_captures; c++)
             (*table)[i * a->n_captures + c] = kind->find(a->captures[c], (*names)[i]);
@@ -132,8 +130,7 @@ static enum nd_status check_models(struct nd_aligned_captures *a, bool allow, bo
 static enum nd_status digest_inputs(struct nd_aligned_captures *a, struct nd_error *err)
 {
     a->inputs = nd_calloc(a->n_probes * a->n_captures, sizeof *a->inputs); /* the table of this size exists */
-    if (a->inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(a->inputs != NULL, err);
     for (size_t i = 0; i < a->n_probes * a->n_captures; i++) {
         const struct nd_capture *capture = a->captures[i % a->n_captures];
         if (a->probes[i] == SIZE_MAX)
@@ -169,21 +166,15 @@ static void note_unknown_inputs(struct nd_aligned_captures *a)
 enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t n, bool allow_different_models,
                                 struct nd_aligned_captures *out, bool *different_models, struct nd_error *err)
 {
-    struct nd_aligned_captures a = {.captures = captures, .n_captures = n};
-    enum nd_status status = check_models(&a, allow_different_models, different_models, err);
-    if (status == ND_OK)
-        status = align_items(&a, &tensor_kind, &a.tensor_names, &a.tensors, &a.n_tensors, err);
-    if (status == ND_OK)
-        status = align_items(&a, &probe_kind, &a.probe_names, &a.probes, &a.n_probes, err);
-    if (status == ND_OK)
-        status = digest_inputs(&a, err);
-    if (status == ND_OK)
-        note_unknown_inputs(&a);
-    if (status == ND_OK)
-        *out = a;
-    else
-        nd_matching_deinit(&a);
-    return status;
+    ND_CLEANUP(nd_matching_deinit) struct nd_aligned_captures a = {.captures = captures, .n_captures = n};
+    ND_TRY(check_models(&a, allow_different_models, different_models, err));
+    ND_TRY(align_items(&a, &tensor_kind, &a.tensor_names, &a.tensors, &a.n_tensors, err));
+    ND_TRY(align_items(&a, &probe_kind, &a.probe_names, &a.probes, &a.n_probes, err));
+    ND_TRY(digest_inputs(&a, err));
+    note_unknown_inputs(&a);
+    *out = a;
+    a = (struct nd_aligned_captures){0};
+    return ND_OK;
 }
 
 void nd_matching_deinit(struct nd_aligned_captures *alignment)
@@ -369,31 +360,25 @@ static enum nd_status fail_no_match(const struct nd_aligned_captures *a, const c
                        "no capture says which tensors are the model's outputs; name them instead");
     for (size_t e = 0; e < a->n_tensors && e < 5; e++)
         nd_strbuf_printf(&examples, "%s'%s'", e > 0 ? ", " : "", a->tensor_names[e]);
-    char *list = nd_strbuf_take(&examples);
-    enum nd_status status =
-        list == NULL
-            ? nd_fail_memory(err)
-            : nd_fail(err, ND_E_OPTION_VALUE, pattern,
-                      "no tensor of the captures matches '%s'; examples of their tensors: %.400s%s", pattern,
-                      list,
-                      nd_did_you_mean(pattern, a->tensor_names, a->n_tensors, sizeof *a->tensor_names, meant));
-    free(list);
-    return status;
+    ND_FREED char *list = nd_strbuf_take(&examples);
+    return list == NULL ? nd_fail_memory(err)
+                        : nd_fail(err, ND_E_OPTION_VALUE, pattern,
+                                  "no tensor of the captures matches '%s'; examples of their tensors: %.400s%s",
+                                  pattern, list,
+                                  nd_did_you_mean(pattern, a->tensor_names, a->n_tensors,
+                                                  sizeof *a->tensor_names, meant));
 }
 
 /* Every pattern has to match: a misspelt name would otherwise pass as nothing to complain of. */
 static enum nd_status mark_all(const struct nd_aligned_captures *a, const char *spec, bool *chosen,
                                struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    char *text = nd_strdup(spec);
-    if (text == NULL)
-        return nd_fail_memory(err);
-    for (char *rest = text, *pattern; status == ND_OK && (pattern = strsep(&rest, ",")) != NULL;)
+    ND_FREED char *text = nd_strdup(spec);
+    ND_TRY_MEMORY(text != NULL, err);
+    for (char *rest = text, *pattern; (pattern = strsep(&rest, ",")) != NULL;)
         if (mark(a, pattern, chosen) == 0)
-            status = fail_no_match(a, pattern, err);
-    free(text);
-    return status;
+            return fail_no_match(a, pattern, err);
+    return ND_OK;
 }
 
 enum nd_status nd_matching_select(struct nd_aligned_captures *a, const char *spec, struct nd_error *err)
@@ -436,13 +421,10 @@ static enum nd_status fail_no_probe(const struct nd_aligned_captures *a, const c
     struct nd_strbuf names = {0};
     for (size_t p = 0; p < a->n_probes && p < 5; p++)
         nd_strbuf_printf(&names, "%s'%s'", p > 0 ? ", " : "", a->probe_names[p]);
-    char *list = nd_strbuf_take(&names);
-    enum nd_status status =
-        list == NULL ? nd_fail_memory(err)
-                     : nd_fail(err, ND_E_OPTION_VALUE, pattern,
-                               "no probe of the captures matches '%s'; their probes: %.400s", pattern, list);
-    free(list);
-    return status;
+    ND_FREED char *list = nd_strbuf_take(&names);
+    return list == NULL ? nd_fail_memory(err)
+                        : nd_fail(err, ND_E_OPTION_VALUE, pattern,
+                                  "no probe of the captures matches '%s'; their probes: %.400s", pattern, list);
 }
 
 /* Of the tables of probes only the rows that are chosen. */
@@ -467,15 +449,13 @@ enum nd_status nd_matching_select_probes(struct nd_aligned_captures *a, const ch
 {
     if (n == 0)
         return ND_OK;
-    bool *chosen = nd_calloc(a->n_probes, sizeof *chosen);
-    enum nd_status status = chosen != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
+    ND_FREED bool *chosen = nd_calloc(a->n_probes, sizeof *chosen);
+    ND_TRY_MEMORY(chosen != NULL, err);
+    for (size_t i = 0; i < n; i++)
         if (mark_probes(a, patterns[i], chosen) == 0)
-            status = fail_no_probe(a, patterns[i], err);
-    if (status == ND_OK)
-        keep_probes(a, chosen);
-    free(chosen);
-    return status;
+            return fail_no_probe(a, patterns[i], err);
+    keep_probes(a, chosen);
+    return ND_OK;
 }
 
 enum nd_status nd_text_set(char **text, struct nd_error *err, const char *fmt, ...)

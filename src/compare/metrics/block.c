@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compare/metrics/kernels/float_format.h"
+#include "core/error.h"
 
 static const struct nd_float_format *narrower(const struct nd_layout *a, const struct nd_layout *b)
 {
@@ -21,11 +22,8 @@ enum nd_status nd_pair_context_make(const struct nd_tensor *ref, const struct nd
                                     struct nd_pair_context *out, struct nd_error *err)
 {
     struct nd_pair_context made = {.kernels = kernels, .is_mixed = ref->dtype != test->dtype};
-    enum nd_status status = nd_layout_make(ref, &made.ref, err);
-    if (status == ND_OK)
-        status = nd_layout_make(test, &made.test, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_layout_make(ref, &made.ref, err));
+    ND_TRY(nd_layout_make(test, &made.test, err));
     if (made.is_mixed) {
         nd_layout_make_real(&made.ref);
         nd_layout_make_real(&made.test);

@@ -138,8 +138,7 @@ static enum nd_status finish_error(const struct nd_pair_state *state, const stru
                                    struct nd_difference *out, struct nd_error *err)
 {
     const struct nd_error_state *error = &state->error;
-    if (error->absolute.failed || error->relative.failed)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(!error->absolute.failed && !error->relative.failed, err);
     double unit = fabs(context->ref.unit);
     uint64_t n = state->bits.n_elems - (state->bits.n_differing - error->n_absolute);
     out->has_errors = state->bits.n_elems == 0 || n > count_equal_nan(state);

@@ -211,8 +211,8 @@ enum nd_status nd_fields_merge(const struct nd_metric_field *fields, size_t n, v
     for (size_t f = 0; f < n; f++)
         for (size_t i = 0; i < field_count(&fields[f]); i++) {
             size_t offset = field_offset(&fields[f], i);
-            if (!merge_field(fields[f].kind, (char *)state + offset, (const char *)other + offset))
-                return nd_fail_memory(err);
+            ND_TRY_MEMORY(merge_field(fields[f].kind, (char *)state + offset, (const char *)other + offset),
+                          err);
         }
     return ND_OK;
 }
@@ -335,10 +335,8 @@ static char *next_word(const char **text)
 
 static bool get_count(const char **text, uint64_t *out)
 {
-    char *word = next_word(text);
-    bool is_read = word != NULL && nd_parse_u64(word, out);
-    free(word);
-    return is_read;
+    ND_FREED char *word = next_word(text);
+    return word != NULL && nd_parse_u64(word, out);
 }
 
 static bool get_flag(const char **text, bool *out)
@@ -352,14 +350,14 @@ static bool get_flag(const char **text, bool *out)
 
 static bool get_real(const char **text, double *out)
 {
-    char *word = next_word(text), *end = NULL;
+    ND_FREED char *word = next_word(text);
+    char *end = NULL;
     uint64_t bits = 0;
     bool is_read = word != NULL && strlen(word) == 16 && strspn(word, "0123456789abcdef") == 16;
     if (is_read) {
         bits = strtoull(word, &end, 16);
         memcpy(out, &bits, sizeof *out);
     }
-    free(word);
     return is_read;
 }
 
@@ -384,7 +382,7 @@ static bool parse_ranges(const char *at, struct nd_bitset *set)
 
 static bool get_bitset(const char **text, struct nd_bitset *set)
 {
-    char *word = next_word(text);
+    ND_FREED char *word = next_word(text);
     char *colon = word != NULL ? strchr(word, ':') : NULL;
     uint64_t n_bits = 0;
     char empty[] = "";
@@ -397,7 +395,6 @@ static bool get_bitset(const char **text, struct nd_bitset *set)
         /* A state is made for its tensor before it is read: of another size, it is of another tensor. */
         is_read = nd_parse_u64(number, &n_bits) && n_bits == set->n_bits && parse_ranges(ranges, set);
     }
-    free(word);
     return is_read;
 }
 

@@ -30,8 +30,7 @@ static const char *kind_name(enum nd_gate_kind kind)
 enum nd_status nd_gates_create(struct nd_gates **out, struct nd_error *err)
 {
     struct nd_gates *gates = nd_calloc(1, sizeof *gates);
-    if (gates == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(gates != NULL, err);
     *out = gates;
     return ND_OK;
 }
@@ -97,8 +96,8 @@ enum nd_status nd_gates_parse(struct nd_gates *gates, enum nd_gate_kind kind, co
                               struct nd_error *err)
 {
     if (kind == ND_GATE_BITWISE && (text == NULL || text[0] == '\0')) {
-        if (!nd_grow((void **)&gates->rules, &gates->capacity, gates->n + 1, sizeof *gates->rules))
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(nd_grow((void **)&gates->rules, &gates->capacity, gates->n + 1, sizeof *gates->rules),
+                      err);
         gates->rules[gates->n++] = (struct rule){.kind = kind};
         return ND_OK;
     }
@@ -191,17 +190,14 @@ static enum nd_status check_rule(const struct rule *rule, const struct nd_compar
 enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_compared_tensor *tensors,
                               size_t n_tensors, struct nd_error *err)
 {
-    for (size_t i = 0; gates != NULL && i < gates->n; i++) {
-        enum nd_status status = check_rule(&gates->rules[i], tensors, n_tensors, err);
-        if (status != ND_OK)
-            return status;
-    }
+    for (size_t i = 0; gates != NULL && i < gates->n; i++)
+        ND_TRY(check_rule(&gates->rules[i], tensors, n_tensors, err));
     return ND_OK;
 }
 
 char *nd_gate_describe(const struct nd_gate_values *gate)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     const char *separator = "";
     char number[32];
     if (gate->bitwise) {
@@ -220,7 +216,5 @@ char *nd_gate_describe(const struct nd_gate_values *gate)
         nd_strbuf_printf(&text, "%s|d| <= %s", separator, nd_format_double(gate->atol, number));
         nd_strbuf_printf(&text, " + %s |ref|", nd_format_double(gate->rtol, number));
     }
-    char *taken = nd_strbuf_take(&text);
-    nd_strbuf_deinit(&text);
-    return taken;
+    return nd_strbuf_take(&text);
 }

@@ -55,11 +55,9 @@ static void set_range(struct nd_layout *layout)
 enum nd_status nd_layout_make(const struct nd_tensor *tensor, struct nd_layout *layout, struct nd_error *err)
 {
     struct nd_layout made = {.dtype = tensor->dtype, .shape = tensor->shape, .inner = 1, .unit = 1};
-    enum nd_status status = nd_shape_size_bytes(&tensor->shape, tensor->dtype, &made.sample_bytes, err);
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&tensor->shape, &made.n_elems, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&tensor->shape, tensor->dtype, &made.sample_bytes, err));
+    ND_TRY(nd_shape_n_elems(&tensor->shape, &made.n_elems, err));
+    enum nd_status status = ND_OK;
     made.kind = nd_elem_kind_of(tensor->dtype);
     made.elem_bytes = nd_dtype_size_bytes(tensor->dtype);
     made.is_float = nd_dtype_is_float(tensor->dtype);

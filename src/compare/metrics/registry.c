@@ -59,12 +59,11 @@ void nd_pair_state_destroy(struct nd_pair_state **state)
 enum nd_status nd_pair_state_merge(struct nd_pair_state *state, const struct nd_pair_state *other,
                                    struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     assert(state->joint == NULL && other->joint == NULL);
-    for (size_t m = 0; m < N_METRICS && status == ND_OK; m++)
-        status = nd_fields_merge(metrics[m]->fields, metrics[m]->n_fields, state_of(state, m),
-                                 const_state_of(other, m), err);
-    return status;
+    for (size_t m = 0; m < N_METRICS; m++)
+        ND_TRY(nd_fields_merge(metrics[m]->fields, metrics[m]->n_fields, state_of(state, m),
+                               const_state_of(other, m), err));
+    return ND_OK;
 }
 
 void nd_pair_state_update(struct nd_pair_state *state, const struct nd_pair_context *context,
@@ -85,14 +84,12 @@ static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *
 
 char *nd_pair_state_format(const struct nd_pair_state *state)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     for (size_t m = 0; m < N_METRICS; m++) {
         nd_strbuf_printf(&text, "%s%s", m > 0 ? " " : "", metrics[m]->name);
         nd_fields_format(metrics[m]->fields, metrics[m]->n_fields, const_state_of(state, m), &text);
     }
-    char *taken = nd_strbuf_take(&text);
-    nd_strbuf_deinit(&text);
-    return taken;
+    return nd_strbuf_take(&text);
 }
 
 enum nd_status nd_pair_state_parse(struct nd_pair_state *state, const char *text, struct nd_error *err)
@@ -178,7 +175,7 @@ struct nd_joint *nd_joint_of(struct nd_pair_state *state, const struct nd_pair_c
 
 void nd_joint_settle(struct nd_pair_state *state, const struct nd_pair_context *context)
 {
-    struct nd_joint *joint = state->joint;
+    ND_FREED struct nd_joint *joint = state->joint;
     if (joint == NULL)
         return;
     state->joint = NULL;
@@ -189,7 +186,6 @@ void nd_joint_settle(struct nd_pair_state *state, const struct nd_pair_context *
         if (cell.n > 0 && cell.ref != cell.test)
             add_cell(state, context, &cell);
     }
-    free(joint);
 }
 
 struct buffers {
@@ -226,9 +222,8 @@ enum nd_status nd_sample_compare(struct nd_pair_state *state, const struct nd_pa
     nd_bits_add_sample(&state->bits, n_elems, differs && !context->is_mixed, true, probe, sample);
     if (!differs)
         return ND_OK;
-    struct buffers *b = nd_calloc(1, sizeof *b);
-    if (b == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct buffers *b = nd_calloc(1, sizeof *b);
+    ND_TRY_MEMORY(b != NULL, err);
     bool is_found = false;
     nd_side_init(&b->ref_side);
     nd_side_init(&b->test_side);
@@ -254,7 +249,6 @@ enum nd_status nd_sample_compare(struct nd_pair_state *state, const struct nd_pa
     b->test_side.n_stuck_samples = is_stuck(&b->test_side);
     nd_side_merge(&state->account.ref, &b->ref_side);
     nd_side_merge(&state->account.test, &b->test_side);
-    free(b);
     return ND_OK;
 }
 

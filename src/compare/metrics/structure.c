@@ -318,8 +318,7 @@ static enum nd_status finish_worst(const struct nd_pair_state *state, const stru
     if (list->n == 0)
         return ND_OK;
     out->worst = nd_calloc(list->n, sizeof *out->worst);
-    if (out->worst == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->worst != NULL, err);
     memcpy(out->worst, list->items, list->n * sizeof *out->worst);
     out->n_worst = list->n;
     return ND_OK;

@@ -54,8 +54,7 @@ static enum nd_status find_kernel(struct nd_ort_profile *profile, const char *pr
 {
     size_t provider_len = strlen(provider);
     char *key = malloc(provider_len + name_len + 2);
-    if (key == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(key != NULL, err);
     memcpy(key, provider, provider_len);
     key[provider_len] = '\x1f';
     memcpy(key + provider_len + 1, name, name_len);
@@ -91,9 +90,7 @@ static enum nd_status take_kernel(struct reader *reader, const json_t *event, co
     if (!(us >= 0) || !isfinite(us))
         return fail(reader, "a kernel whose 'dur' is not a number of microseconds", err);
     struct nd_kernel *kernel = NULL;
-    enum nd_status status = find_kernel(reader->profile, provider, name, name_len, &kernel, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_kernel(reader->profile, provider, name, name_len, &kernel, err));
     reader->profile->n_unfinished++;
     if (reader->profile->n_runs == 0) {
         kernel->first_us += us;
@@ -171,14 +168,11 @@ static enum nd_status read_array(struct reader *reader, struct nd_error *err)
 enum nd_status nd_ort_profile_read(const char *name, const char *text, size_t n_bytes,
                                    struct nd_ort_profile *out, struct nd_error *err)
 {
-    struct nd_ort_profile profile = {0};
+    ND_CLEANUP(nd_ort_profile_deinit) struct nd_ort_profile profile = {0};
     struct reader reader = {.log = name, .at = text, .end = text + n_bytes, .profile = &profile};
-    enum nd_status status = read_array(&reader, err);
-    if (status != ND_OK) {
-        nd_ort_profile_deinit(&profile);
-        return status;
-    }
+    ND_TRY(read_array(&reader, err));
     *out = profile;
+    profile = (struct nd_ort_profile){0};
     return ND_OK;
 }
 

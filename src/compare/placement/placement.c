@@ -79,8 +79,7 @@ static enum nd_status list_events(struct nd_placing *placing, struct nd_error *e
         is_whole =
             is_whole && nd_placing_problem(placing, "profile 'qnn-profile': not known: %s", csv->unknown);
     placing->events = nd_calloc(csv->n_events, sizeof *placing->events);
-    if (!is_whole || placing->events == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(is_whole && placing->events != NULL, err);
     for (size_t i = 0; i < csv->n_events; i++) {
         const struct nd_qnn_event *event = &csv->events[i];
         placing->events[i] =
@@ -94,8 +93,7 @@ static enum nd_status list_tensors(struct nd_placing *placing, struct nd_error *
 {
     size_t n = nd_capture_n_tensors(placing->capture);
     placing->tensors = nd_calloc(n, sizeof *placing->tensors);
-    if (placing->tensors == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(placing->tensors != NULL, err);
     for (size_t e = 0; e < n; e++) {
         const char *provider = nd_capture_tensor_provider(placing->capture, e);
         placing->tensors[e] = (struct nd_placed_tensor){nd_capture_tensor(placing->capture, e)->name, provider,
@@ -110,8 +108,7 @@ static enum nd_status weigh_nodes(struct nd_placing *placing, struct nd_error *e
 {
     const struct nd_graph *graph = placing->graph;
     placing->infos = nd_calloc(graph->n_tensors, sizeof *placing->infos);
-    if (placing->infos == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(placing->infos != NULL, err);
     nd_infer_declared(placing->model, placing->infos);
     for (size_t e = 0; e < nd_capture_n_tensors(placing->capture); e++) {
         const struct nd_tensor *tensor = nd_capture_tensor(placing->capture, e);
@@ -205,30 +202,24 @@ static enum nd_status check_model(const struct nd_placing *placing, struct nd_er
 
 static enum nd_status examine(struct nd_placing *placing, struct nd_error *err)
 {
-    enum nd_status status = check_model(placing, err);
-    if (status == ND_OK)
-        status = read_profiles(placing, err);
-    if (status == ND_OK)
-        status = nd_placing_match(placing, err);
-    if (status == ND_OK)
-        status = list_tensors(placing, err);
-    if (status == ND_OK)
-        status = list_events(placing, err);
-    if (status == ND_OK && placing->model != NULL)
-        status = weigh_nodes(placing, err);
-    if (status == ND_OK && placing->model != NULL)
-        status = nd_placing_cut(placing, err);
-    if (status == ND_OK)
-        share_out(placing);
-    return status;
+    ND_TRY(check_model(placing, err));
+    ND_TRY(read_profiles(placing, err));
+    ND_TRY(nd_placing_match(placing, err));
+    ND_TRY(list_tensors(placing, err));
+    ND_TRY(list_events(placing, err));
+    if (placing->model != NULL)
+        ND_TRY(weigh_nodes(placing, err));
+    if (placing->model != NULL)
+        ND_TRY(nd_placing_cut(placing, err));
+    share_out(placing);
+    return ND_OK;
 }
 
 enum nd_status nd_placement_examine(const struct nd_model *model, const struct nd_capture *capture,
                                     struct nd_placement_report **out, struct nd_error *err)
 {
     struct nd_placing *placing = nd_calloc(1, sizeof *placing);
-    if (placing == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(placing != NULL, err);
     const char *provider = nd_capture_string(capture, "runtime", "provider");
     placing->model = model;
     placing->graph = model != NULL ? &model->graph : NULL;

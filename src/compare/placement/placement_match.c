@@ -242,7 +242,7 @@ static void infer_renamed(struct nd_placing *placing, size_t at)
 static enum nd_status infer_between(struct nd_placing *placing, struct nd_error *err)
 {
     size_t n = placing->n_model_nodes;
-    int64_t *before = nd_calloc(n, sizeof *before), *after = nd_calloc(n, sizeof *after);
+    ND_FREED int64_t *before = nd_calloc(n, sizeof *before), *after = nd_calloc(n, sizeof *after);
     bool is_whole = before != NULL && after != NULL;
     for (size_t i = 0; is_whole && i < n; i++)
         before[i] = near_maker(placing, before, i);
@@ -257,8 +257,6 @@ static enum nd_status infer_between(struct nd_placing *placing, struct nd_error 
         node->where = ND_WHERE_NPU;
         placing->subgraphs[i] = before[i];
     }
-    free(before);
-    free(after);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
@@ -302,8 +300,7 @@ static enum nd_status hear_kernels(struct nd_placing *placing, struct nd_error *
         size_t at = nd_names_find(&placing->run_names, kernel->name);
         if (at == SIZE_MAX)
             continue; /* a fused one */
-        if (!hear(placing, at, kernel->provider, "profile"))
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(hear(placing, at, kernel->provider, "profile"), err);
         if (profile->n_runs > 1) {
             double us = kernel->total_us / (double)(profile->n_runs - 1);
             double *sum = &placing->nodes[at].profile_us;
@@ -324,8 +321,7 @@ static enum nd_status hear_provider(struct nd_placing *placing, struct nd_error 
         if (at != SIZE_MAX)
             is_whole = hear(placing, at, placing->report.wanted_provider, "qnn-profile");
         free(name);
-        if (!is_whole)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(is_whole, err);
     }
     return ND_OK;
 }
@@ -334,17 +330,13 @@ static enum nd_status hear_provider(struct nd_placing *placing, struct nd_error 
 enum nd_status nd_placing_match(struct nd_placing *placing, struct nd_error *err)
 {
     placing->n_model_nodes = placing->model != NULL ? nd_model_n_nodes(placing->model) : 0;
-    enum nd_status status = match_assignment(placing, err);
-    if (status == ND_OK && placing->report.is_npu)
-        status = infer_between(placing, err);
-    for (size_t i = 0; status == ND_OK && placing->report.is_npu && i < placing->n_model_nodes; i++)
+    ND_TRY(match_assignment(placing, err));
+    if (placing->report.is_npu)
+        ND_TRY(infer_between(placing, err));
+    for (size_t i = 0; placing->report.is_npu && i < placing->n_model_nodes; i++)
         if (placing->nodes[i].where == ND_WHERE_UNKNOWN && !placing->nodes[i].is_constant)
             infer_renamed(placing, i);
-    if (status == ND_OK)
-        status = index_run_names(placing, err);
-    if (status == ND_OK)
-        status = hear_kernels(placing, err);
-    if (status == ND_OK)
-        status = hear_provider(placing, err);
-    return status;
+    ND_TRY(index_run_names(placing, err));
+    ND_TRY(hear_kernels(placing, err));
+    return hear_provider(placing, err);
 }

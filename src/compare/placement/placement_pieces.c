@@ -227,7 +227,7 @@ static int compare_cuts(const void *a, const void *b)
 static bool order_pieces(const struct nd_placing *placing, size_t *place)
 {
     size_t n = placing->report.n_pieces, n_done = 0;
-    size_t *waits = nd_calloc(n, sizeof *waits);
+    ND_FREED size_t *waits = nd_calloc(n, sizeof *waits);
     if (waits == NULL)
         return false;
     for (size_t i = 0; i < placing->report.n_cuts; i++)
@@ -246,15 +246,14 @@ static bool order_pieces(const struct nd_placing *placing, size_t *place)
             if (placing->cuts[i].from == next && waits[placing->cuts[i].to] > 0)
                 waits[placing->cuts[i].to]--;
     }
-    free(waits);
     return true;
 }
 
 static bool sort_pieces(struct nd_placing *placing)
 {
     size_t n = placing->report.n_pieces;
-    size_t *place = nd_calloc(n, sizeof *place);
-    struct nd_placed_piece *sorted = nd_calloc(n, sizeof *sorted);
+    ND_FREED size_t *place = nd_calloc(n, sizeof *place);
+    ND_FREED struct nd_placed_piece *sorted = nd_calloc(n, sizeof *sorted);
     bool is_whole = place != NULL && sorted != NULL && order_pieces(placing, place);
     if (is_whole) {
         for (size_t i = 0; i < n; i++)
@@ -272,8 +271,6 @@ static bool sort_pieces(struct nd_placing *placing)
     }
     if (placing->report.n_cuts > 1)
         qsort(placing->cuts, placing->report.n_cuts, sizeof *placing->cuts, compare_cuts);
-    free(place);
-    free(sorted);
     return is_whole;
 }
 

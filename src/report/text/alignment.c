@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/memory.h"
 #include "core/statistics/evidence.h"
 #include "improve/align/certificate/outputs_json.h"
 #include "npudiff/improve/align.h"
@@ -185,7 +186,7 @@ static char *joined(char *const *texts, size_t n)
 
 static void say_headline(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
-    char *names = joined(alignment->arithmetics, alignment->n_arithmetics);
+    ND_FREED char *names = joined(alignment->arithmetics, alignment->n_arithmetics);
     if (names == NULL) {
         nd_report_screen_lose(screen);
         return;
@@ -216,7 +217,6 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_alignm
                              alignment->budget_db);
         break;
     }
-    free(names);
 }
 
 static const char *file_name(const char *path)
@@ -478,18 +478,15 @@ enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, ch
                                                       {"why", "WHY NOT PROVEN"}, {NULL, NULL}};
     struct nd_strbuf text = {0};
     char *brief = NULL;
-    enum nd_status status = nd_report_alignment_brief(alignment, 0, &brief, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_report_alignment_brief(alignment, 0, &brief, err));
     nd_strbuf_puts(&text, brief);
     free(brief);
-    json_t *rows = json_array();
+    json_auto_t *rows = json_array();
     for (size_t i = 0; i < alignment->n_layers; i++)
         nd_tree_append(rows, full_row(alignment, &alignment->layers[i]));
     nd_strbuf_puts(&text,
                    "\nAll layers. WEIGHTS and OUTPUT: how many times coarser their steps became. SUMS: sums of "
                    "products that a proof covers.\n");
     nd_rows_put(&text, rows, columns);
-    json_decref(rows);
     return nd_text_end(&text, out, err);
 }

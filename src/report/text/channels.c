@@ -60,8 +60,8 @@ static void put_pair(const struct nd_text_report *report, const struct nd_compar
                                          "max real", "mean real", "SQNR dB", "cosine"};
     const struct nd_comparison *c = report->comparison;
     struct nd_table table = {.n_columns = 8};
-    struct nd_strbuf title = {0};
-    struct ranked *ranked = nd_calloc(pair->n_channels, sizeof *ranked);
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf title = {0};
+    ND_FREED struct ranked *ranked = nd_calloc(pair->n_channels, sizeof *ranked);
     if (ranked == NULL) {
         report->out->failed = true;
         return;
@@ -79,8 +79,6 @@ static void put_pair(const struct nd_text_report *report, const struct nd_compar
     nd_strbuf_puts(&title, ":");
     report->out->failed = report->out->failed || title.failed;
     nd_text_put_table(report, &table, table.n_columns, 1, title.text != NULL ? title.text : "");
-    nd_strbuf_deinit(&title);
-    free(ranked);
 }
 
 void nd_text_channels(const struct nd_text_report *report)

@@ -1,6 +1,7 @@
 /* The text of a comparison: its sections in order, and those of devices, classes, sizes and top-1.
  * docs/reference/metrics.md. */
 #include "report/text/compare.h"
+#include "core/memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ static void put_classes(const struct nd_text_report *report, const char *title, 
 static void put_odd_ones(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_strbuf line = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
     for (size_t i = 0; i < c->n_devices; i++) {
         size_t n = 0;
         for (size_t e = 0; e < c->n_tensors; e++)
@@ -39,7 +40,6 @@ static void put_odd_ones(const struct nd_text_report *report)
     if (line.len > 0)
         put_classes(report, "odd one out:", line.text);
     report->out->failed = report->out->failed || line.failed;
-    nd_strbuf_deinit(&line);
 }
 
 /* Who agrees with whom, and where it starts. */
@@ -235,7 +235,7 @@ static void put_labelled(const struct nd_text_report *report, const struct nd_to
     const struct nd_comparison *c = report->comparison;
     struct nd_table table = {.n_columns = 9, .is_left = {true, [8] = true}, .max_width = {ND_TEXT_LABEL_MAX}};
     char text[ND_NUMBER_BYTES];
-    struct nd_strbuf title = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf title = {0};
     nd_strbuf_printf(&title,
                      "\ntop-1 at %s, probe '%s' (p: two-sided mid-p McNemar of right>wrong against "
                      "wrong>right):",
@@ -263,7 +263,6 @@ static void put_labelled(const struct nd_text_report *report, const struct nd_to
     }
     nd_text_put_table(report, &table, table.n_columns, 1, title.text != NULL ? title.text : "");
     report->out->failed = report->out->failed || title.failed;
-    nd_strbuf_deinit(&title);
 }
 
 /* "zeros", "ramp": of the probes without labels; which they are must be said, since others have theirs. */
@@ -312,7 +311,7 @@ static void put_unlabelled(const struct nd_text_report *report)
         }
     }
     bool has_lines = table.n_cells > table.n_columns;
-    struct nd_strbuf title = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf title = {0};
     put_unlabelled_title(report, &title);
     if (n_rows > 0 && !has_lines)
         nd_strbuf_puts(&title, " 100% everywhere");
@@ -323,7 +322,6 @@ static void put_unlabelled(const struct nd_text_report *report)
         nd_strbuf_puts(report->out, "\n");
     }
     report->out->failed = report->out->failed || title.failed;
-    nd_strbuf_deinit(&title);
 }
 
 /* Accuracy and agreement. */
@@ -615,7 +613,7 @@ static void put_verdict(const struct nd_text_report *report)
         {n_not_comparable, c->n_tensors, "tensors not or only partly comparable"},
         {n_unrecorded, c->n_tensors, "tensors are model inputs that not every capture has"},
     };
-    struct nd_strbuf line = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
     const char *separator = " (";
     nd_strbuf_printf(&line, "verdict: %s", nd_verdict_name(c->verdict));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -643,7 +641,6 @@ static void put_verdict(const struct nd_text_report *report)
                          c->n_tensors_left_out == 1 ? "" : "s");
     report->out->failed = report->out->failed || line.failed;
     nd_strbuf_printf(report->out, "\n%s)\n", line.text != NULL ? line.text : "");
-    nd_strbuf_deinit(&line);
 }
 
 /* All tables. */
@@ -675,9 +672,7 @@ enum nd_status nd_report_text(const struct nd_comparison *comparison, const stru
                               char **out, struct nd_error *err)
 {
     struct nd_report_options own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     struct nd_strbuf buf = {0};
     struct nd_text_report report = {.comparison = comparison,
                                     .is_brief = own.is_brief,
@@ -694,11 +689,8 @@ enum nd_status nd_report_text(const struct nd_comparison *comparison, const stru
         report.width = nd_summary_width(own.width);
     else if (own.width > 0)
         report.width = own.width > MIN_WIDTH ? own.width : MIN_WIDTH;
-    for (size_t i = 0; i < report.n_matrices; i++) {
-        status = nd_matrix_check(&report.matrices[i], comparison, err);
-        if (status != ND_OK)
-            return status;
-    }
+    for (size_t i = 0; i < report.n_matrices; i++)
+        ND_TRY(nd_matrix_check(&report.matrices[i], comparison, err));
     if (own.is_brief)
         nd_text_brief(&report);
     else

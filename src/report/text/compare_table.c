@@ -1,5 +1,6 @@
 /* What the sections of the text of a comparison are made of: lists with a limit, wrapped text, tables and their
  * cells. */
+#include "core/memory.h"
 #include "report/text/compare.h"
 
 #include <stdlib.h>
@@ -21,12 +22,11 @@ void nd_text_put_more(const struct nd_text_report *report, size_t n)
 
 void nd_text_put_wrapped(const struct nd_text_report *report, const char *text, size_t indent)
 {
-    char *clean = nd_clean_text(text);
+    ND_FREED char *clean = nd_clean_text(text);
     if (clean == NULL)
         report->out->failed = true;
     else
         nd_wrap_append(report->out, clean, indent, report->width);
-    free(clean);
 }
 
 /* Takes from the widest key until the keys leave enough of the line to the other columns. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/text/print.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
@@ -26,14 +27,13 @@ static void put_cell(struct nd_strbuf *out, const char *text, bool is_last)
  * it a text. */
 static void put_text(struct nd_strbuf *out, const char *text, bool is_last)
 {
-    struct nd_strbuf kept = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf kept = {0};
     bool is_formula = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL;
     char *clean = nd_clean_text(text);
     nd_strbuf_printf(&kept, "%s%s", is_formula ? "'" : "", clean != NULL ? clean : "");
     out->failed = out->failed || kept.failed || clean == NULL;
     free(clean);
     put_cell(out, kept.text != NULL ? kept.text : "", is_last);
-    nd_strbuf_deinit(&kept);
 }
 
 /* Every digit: arithmetics read it. Nothing where it is not known. */
@@ -61,12 +61,11 @@ static void put_patterns(struct nd_strbuf *out, const struct nd_qualified_texts 
     struct nd_strbuf joined = {0};
     for (size_t i = 0; i < patterns->n; i++)
         nd_strbuf_printf(&joined, "%s%s", i > 0 ? " " : "", patterns->items[i]);
-    char *text = nd_strbuf_take(&joined);
+    ND_FREED char *text = nd_strbuf_take(&joined);
     if (text == NULL)
         out->failed = true;
     else
         put_text(out, text[0] != '\0' ? text : "*", false);
-    free(text);
 }
 
 static void put_case(struct nd_strbuf *out, const struct nd_qualified *result,

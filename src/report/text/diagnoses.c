@@ -29,7 +29,7 @@ static void add_line(const struct nd_text_report *report, struct nd_table *table
 {
     const struct nd_comparison *c = report->comparison;
     const struct nd_compared_diagnosis *d = &c->diagnoses[i];
-    struct nd_strbuf labels = {0}, text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf labels = {0}, text = {0};
     for (size_t k = i; k < c->n_diagnoses; k++) {
         if (is_said[k] || !is_same_line(d, &c->diagnoses[k]))
             continue;
@@ -43,8 +43,6 @@ static void add_line(const struct nd_text_report *report, struct nd_table *table
     nd_table_add(table, labels.text != NULL ? labels.text : "");
     nd_table_add(table, text.text != NULL ? text.text : "");
     table->failed = table->failed || labels.failed || text.failed;
-    nd_strbuf_deinit(&labels);
-    nd_strbuf_deinit(&text);
 }
 
 static void put_lines(const struct nd_text_report *report, bool is_note, const char *title)
@@ -157,7 +155,7 @@ static const double chance_bits_shown = 20;
 
 static void put_predicate(const struct nd_text_report *report, const struct nd_compared_predicate *p)
 {
-    struct nd_strbuf line = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
     double bits = fmin(-p->log2_chance, chance_bits_shown);
     nd_strbuf_puts(report->out, "  ");
     nd_strbuf_puts(&line, p->text);
@@ -172,7 +170,6 @@ static void put_predicate(const struct nd_text_report *report, const struct nd_c
     nd_text_put_wrapped(report, line.text != NULL ? line.text : "", 4);
     nd_strbuf_puts(report->out, "\n");
     report->out->failed = report->out->failed || line.failed;
-    nd_strbuf_deinit(&line);
 }
 
 void nd_text_predicates(const struct nd_text_report *report)

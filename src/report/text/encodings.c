@@ -112,10 +112,9 @@ enum nd_status nd_report_encodings_text(const struct nd_encodings *encodings, ch
                                                       {"type", "TYPE"},
                                                       {"quantisation", "QUANTISATION"},
                                                       {NULL, NULL}};
-    json_t *rows = nd_encoding_rows(encodings, false);
+    json_auto_t *rows = nd_encoding_rows(encodings, false);
     struct nd_strbuf text = {0};
     nd_rows_put(&text, rows, columns);
-    json_decref(rows);
     return nd_text_end(&text, out, err);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
 #include "report/text/report_golden.h"
@@ -216,7 +217,7 @@ static enum nd_status end(struct nd_json *json, char **out, struct nd_error *err
 
 enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **out, struct nd_error *err)
 {
-    struct nd_strbuf buf = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_ENTRIES);
     enum nd_status status = ND_OK;
     nd_json_open(&json, "entries", '[');
@@ -231,7 +232,6 @@ enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **
     nd_report_put_problems(&json, store);
     if (status == ND_OK)
         return end(&json, out, err);
-    nd_strbuf_deinit(&buf);
     return status;
 }
 
@@ -471,7 +471,8 @@ static void nd_golden_put_axis(struct nd_strbuf *text, const char *axis, const s
                                size_t width)
 {
     size_t n_told = 0, n = 0;
-    struct nd_strbuf line = {0}, *out = &line;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
+    struct nd_strbuf *out = &line;
     nd_strbuf_printf(out, "%s changed: ", nd_golden_axis_name(axis));
     for (int rank = 0; rank < 4; rank++) {
         for (size_t i = 0; i < d->n_changes; i++) {
@@ -490,7 +491,6 @@ static void nd_golden_put_axis(struct nd_strbuf *text, const char *axis, const s
         nd_strbuf_printf(out, ", and %zu more (--json has all)", n - n_told);
     nd_summary_put(text, width, 2, 4, "%s", line.text != NULL ? line.text : "");
     text->failed = text->failed || line.failed;
-    nd_strbuf_deinit(&line);
 }
 
 struct layout {
@@ -686,12 +686,11 @@ enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **
         nd_table_add(&table, entry.note);
         nd_golden_entry_deinit(&entry);
     }
-    struct nd_strbuf buf = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf buf = {0};
     nd_table_render(&table, &buf);
     nd_table_deinit(&table);
     if (status == ND_OK)
         return nd_text_end(&buf, out, err);
-    nd_strbuf_deinit(&buf);
     return status;
 }
 
@@ -779,7 +778,7 @@ static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *
 {
     static const char *const titles[] = {"chipset", "before", "verdict", "differ", "top-1", "first tensor"};
     enum { N_COLUMNS = sizeof titles / sizeof titles[0] };
-    struct nd_table table = {.n_columns = N_COLUMNS, .line_width = width};
+    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.n_columns = N_COLUMNS, .line_width = width};
     size_t n_changed = 0;
     for (size_t i = 0; i < n; i++)
         n_changed += upgrades[i].check.exit_code != ND_EXIT_SAME;
@@ -802,7 +801,6 @@ static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *
     for (size_t i = 0; i < n; i++)
         put_upgrade(&table, &upgrades[i]);
     nd_table_render_panels(&table, 1, out);
-    nd_table_deinit(&table);
 }
 
 static bool has_same_names(const struct nd_golden_difference *a, const struct nd_golden_difference *b)

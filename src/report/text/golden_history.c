@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
 #include "report/text/report_golden.h"
@@ -185,7 +186,7 @@ static void put_wall(struct nd_strbuf *out, const struct nd_golden_chart *chart,
 static void put_step(struct nd_strbuf *out, const struct nd_golden_chart *chart,
                      const struct nd_golden_step *step, size_t width)
 {
-    struct nd_strbuf line = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
     nd_strbuf_printf(&line, "%s, %s to %s: %s", chart->chipsets.items[step->chipset],
                      chart->sdks.items[step->from], chart->sdks.items[step->to], step->verdict);
     if (step->first != SIZE_MAX)
@@ -200,7 +201,6 @@ static void put_step(struct nd_strbuf *out, const struct nd_golden_chart *chart,
         nd_strbuf_printf(&line, "%s%s", i == 0 ? "; also changed: " : ", ", nd_golden_axis_name(step->also[i]));
     nd_summary_put(out, width, 2, 4, "%s", line.text != NULL ? line.text : "");
     out->failed = out->failed || line.failed;
-    nd_strbuf_deinit(&line);
 }
 
 static void put_changed_steps(struct nd_strbuf *out, const struct nd_golden_chart *chart, size_t width,

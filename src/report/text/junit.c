@@ -27,7 +27,7 @@ static void put_text(struct nd_strbuf *out, const char *text)
 {
     static const char marks[] = "&<>\"";
     static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
-    char *clean = nd_clean_text(text);
+    ND_FREED char *clean = nd_clean_text(text);
     for (const char *at = clean; at != NULL && *at != '\0';) {
         size_t n_plain = strcspn(at, marks);
         nd_strbuf_append(out, at, n_plain);
@@ -36,7 +36,6 @@ static void put_text(struct nd_strbuf *out, const char *text)
             nd_strbuf_puts(out, entities[strchr(marks, *at++) - marks]);
     }
     out->failed = out->failed || clean == NULL;
-    free(clean);
 }
 
 static void put_attribute(struct nd_strbuf *out, const char *name, const char *text)
@@ -49,7 +48,7 @@ static void put_attribute(struct nd_strbuf *out, const char *name, const char *t
 /* The end of an element that holds tests, from its counts on. Takes the content. */
 static void put_tests(struct nd_strbuf *out, const struct counts *n, struct nd_strbuf *content, const char *end)
 {
-    char *text = nd_strbuf_take(content);
+    ND_FREED char *text = nd_strbuf_take(content);
     nd_strbuf_printf(out, " tests=\"%zu\" failures=\"%zu\" errors=\"%zu\" skipped=\"%zu\" time=\"0\"", n->tests,
                      n->failures, n->errors, n->skipped);
     if (text != NULL && text[0] != '\0')
@@ -57,7 +56,6 @@ static void put_tests(struct nd_strbuf *out, const struct counts *n, struct nd_s
     else
         nd_strbuf_puts(out, "/>\n");
     out->failed = out->failed || text == NULL;
-    free(text);
 }
 
 static void put_outcome(struct writing *w, const char *verdict, const char *message)

@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 #include "core/documents/json_out.h"
+#include "core/memory.h"
 #include "report/text/summary.h"
 #include "report/text/table.h"
 #include "report/text/tree.h"
@@ -271,7 +272,7 @@ static void put_table(struct nd_strbuf *out, const struct nd_latency_series *ser
     static const struct nd_report_column columns[] = {
         {"file", "FILE"}, {"probe", "PROBE"}, {"timed", "TIMED"},     {"median", "MEDIAN"}, {"p99", "P99"},
         {"cv", "CV"},     {"modes", "MODES"}, {"verdict", "VERDICT"}, {NULL, NULL}};
-    json_t *rows = json_array();
+    json_auto_t *rows = json_array();
     for (size_t i = 0; i < n; i++) {
         const struct nd_latency_series *e = &series[i];
         const struct nd_latency *l = &e->latency;
@@ -283,7 +284,6 @@ static void put_table(struct nd_strbuf *out, const struct nd_latency_series *ser
                                  l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
     }
     nd_rows_put(out, rows, columns);
-    json_decref(rows);
 }
 
 enum nd_status nd_report_latency_text(const struct nd_latency_series *series, size_t n,
@@ -361,6 +361,7 @@ static void put_answer_table(struct nd_strbuf *out, const struct nd_latency_seri
 {
     enum { MAX_ROWS = 10 };
     static const char *const titles[] = {"file", "runs", "median", "99 %", "varies", "verdict"};
+    ND_CLEANUP(nd_table_deinit)
     struct nd_table table = {.n_columns = 6, .is_left = {true, [5] = true}, .line_width = width};
     table.max_width[0] = width > 56 ? width - 54 : 12;
     for (size_t i = 0; i < table.n_columns; i++)
@@ -381,7 +382,6 @@ static void put_answer_table(struct nd_strbuf *out, const struct nd_latency_seri
     nd_table_render(&table, out);
     if (n > MAX_ROWS)
         nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - MAX_ROWS);
-    nd_table_deinit(&table);
 }
 
 enum nd_status nd_report_latency_brief(const struct nd_latency_series *series, size_t n,
@@ -389,7 +389,8 @@ enum nd_status nd_report_latency_brief(const struct nd_latency_series *series, s
                                        struct nd_error *err)
 {
     enum { MAX_ODD = 2 };
-    struct nd_strbuf buf = {0}, odd = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf odd = {0};
+    struct nd_strbuf buf = {0};
     size_t n_odd = 0;
     width = nd_summary_width(width);
     put_headline(&buf, series, n, width);
@@ -405,6 +406,5 @@ enum nd_status nd_report_latency_brief(const struct nd_latency_series *series, s
         nd_summary_put_lines(&buf, width, "%s", odd.text != NULL ? odd.text : "");
     }
     buf.failed = buf.failed || odd.failed;
-    nd_strbuf_deinit(&odd);
     return nd_text_end(&buf, out, err);
 }

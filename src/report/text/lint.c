@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/memory.h"
 #include "npudiff/npudiff.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
@@ -151,7 +152,7 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_lint *
     size_t n_rules, n_mended = 0;
     nd_lint_rules(&n_rules);
     put_counts(&counts, lint);
-    char *text = nd_strbuf_take(&counts);
+    ND_FREED char *text = nd_strbuf_take(&counts);
     for (size_t i = 0; i < lint->n_findings; i++)
         n_mended += lint->findings[i].is_mended;
     const char *state = lint->n_left > 0                        ? "FAULTS"
@@ -169,7 +170,6 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_lint *
                          plural(lint->n_layers));
     if (lint->output != NULL)
         nd_report_screen_put(screen, "Written to '%s'.\n", lint->output);
-    free(text);
 }
 
 /* One row for all findings of a rule. */
@@ -280,9 +280,7 @@ enum nd_status nd_report_lint_text(const struct nd_lint *lint, size_t width, cha
 {
     struct nd_strbuf text = {0};
     char *brief = NULL;
-    enum nd_status status = nd_report_lint_brief(lint, width, &brief, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_report_lint_brief(lint, width, &brief, err));
     nd_strbuf_puts(&text, brief);
     free(brief);
     for (size_t i = 0; i < lint->n_findings; i++) {

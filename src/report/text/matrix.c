@@ -2,22 +2,20 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "report/text/compare.h"
 #include "report/text/table.h"
 
 static enum nd_status fail_metric(const char *text, struct nd_error *err)
 {
-    struct nd_strbuf names = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
     for (size_t i = 0; i < nd_n_measures(); i++)
         if (nd_measure(i)->option != NULL)
             nd_strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "", nd_measure(i)->option);
-    enum nd_status status =
-        names.failed
-            ? nd_fail_memory(err)
-            : nd_fail(err, ND_E_OPTION_VALUE, text,
-                      "a matrix is METRIC or METRIC:NAME, METRIC one of %s; not '%s'", names.text, text);
-    nd_strbuf_deinit(&names);
-    return status;
+    return names.failed
+               ? nd_fail_memory(err)
+               : nd_fail(err, ND_E_OPTION_VALUE, text,
+                         "a matrix is METRIC or METRIC:NAME, METRIC one of %s; not '%s'", names.text, text);
 }
 
 enum nd_status nd_matrix_parse(const char *text, struct nd_matrix *out, struct nd_error *err)
@@ -100,7 +98,7 @@ static void put_matrix(const struct nd_text_report *report, const struct nd_comp
                        const struct nd_matrix *matrix)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_strbuf title = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf title = {0};
     bool is_marked = false;
     bool is_signal = matrix->measure->need == ND_NEEDS_SIGNAL;
     nd_strbuf_printf(&title, "\n%s%s at %s%s (row: reference, column: test):", matrix->measure->title,
@@ -128,7 +126,6 @@ static void put_matrix(const struct nd_text_report *report, const struct nd_comp
         nd_strbuf_puts(report->out,
                        "  *  leaves out samples or values: NaN, infinite, or missing on one side\n");
     report->out->failed = report->out->failed || title.failed;
-    nd_strbuf_deinit(&title);
 }
 
 void nd_text_matrices(const struct nd_text_report *report)

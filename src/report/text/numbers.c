@@ -1,5 +1,6 @@
 /* What is not a number: before anything else is said, since nothing can be compared there.
  * docs/reference/metrics.md#accounting and #verdicts. */
+#include "core/memory.h"
 #include "report/text/compare.h"
 
 /* The NaNs of one device at one tensor. */
@@ -112,7 +113,7 @@ static void put_broken(const struct nd_text_report *report)
     if (c->broken_top1 == SIZE_MAX)
         return;
     const struct nd_top1 *row = &c->top1[c->broken_top1];
-    struct nd_strbuf line = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
     nd_strbuf_printf(
         &line,
         "THE REFERENCE IS BROKEN: every capture, '%s' too, is right no more often than by chance at "
@@ -125,7 +126,6 @@ static void put_broken(const struct nd_text_report *report)
         nd_text_put_wrapped(report, line.text, 2);
     nd_strbuf_puts(report->out, "\n");
     report->out->failed = report->out->failed || line.failed;
-    nd_strbuf_deinit(&line);
 }
 
 void nd_text_numbers(const struct nd_text_report *report)

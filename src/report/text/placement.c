@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/memory.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
 
@@ -227,7 +228,7 @@ static void put_columns(struct nd_strbuf *out, const struct nd_placed_device *de
 {
     static const char *const keys[DEVICES_AT_ONCE] = {"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"};
     struct nd_report_column columns[DEVICES_AT_ONCE + 3] = {{"op_type", "OPERATOR"}, {"count", "NODES"}};
-    json_t *rows = json_array();
+    json_auto_t *rows = json_array();
     const json_t *row;
     size_t i;
     for (size_t d = 0; d < n; d++)
@@ -242,18 +243,16 @@ static void put_columns(struct nd_strbuf *out, const struct nd_placed_device *de
         nd_tree_append(rows, line);
     }
     nd_rows_put(out, rows, columns);
-    json_decref(rows);
 }
 
 static void put_matrix(struct nd_strbuf *out, const struct nd_placed_device *devices, size_t n_devices)
 {
-    json_t *matrix = matrix_json(devices, n_devices);
+    json_auto_t *matrix = matrix_json(devices, n_devices);
     for (size_t first = 0; first < n_devices; first += DEVICES_AT_ONCE) {
         size_t n = n_devices - first;
         put_columns(out, devices, matrix, first, n < DEVICES_AT_ONCE ? n : DEVICES_AT_ONCE);
         nd_strbuf_puts(out, "\n");
     }
-    json_decref(matrix);
 }
 
 /* ---- one device ---- */
@@ -479,14 +478,13 @@ static void put_device(struct nd_strbuf *out, const struct nd_placed_device *dev
 static void put_all_on_npu(struct nd_strbuf *out, const struct nd_placed_device *devices, size_t n,
                            size_t width)
 {
-    struct nd_strbuf names = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
     size_t n_npu = 0;
     for (size_t d = 0; d < n; d++)
         if (devices[d].report->is_npu)
             nd_strbuf_printf(&names, "%s%s", n_npu++ > 0 ? ", " : "", devices[d].label);
     nd_summary_put(out, width, 0, 2, "OK: the whole model runs on the NPU, on %s", names.text);
     out->failed = out->failed || names.failed;
-    nd_strbuf_deinit(&names);
 }
 
 /* Whether the headline has said it: of all NPUs that everything runs there, or that no device is one. */
@@ -553,7 +551,8 @@ static void put_answer(struct nd_strbuf *out, const struct nd_placed_device *dev
 enum nd_status nd_report_placement_brief(const struct nd_placed_device *devices, size_t n, size_t width,
                                          char **out, struct nd_error *err)
 {
-    struct nd_strbuf buf = {0}, *answers = calloc(n + 1, sizeof *answers);
+    ND_FREED struct nd_strbuf *answers = calloc(n + 1, sizeof *answers);
+    struct nd_strbuf buf = {0};
     width = nd_summary_width(width);
     buf.failed = answers == NULL;
     put_headline(&buf, devices, n, width);
@@ -580,7 +579,6 @@ enum nd_status nd_report_placement_brief(const struct nd_placed_device *devices,
     }
     for (size_t d = 0; d < n && answers != NULL; d++)
         nd_strbuf_deinit(&answers[d]);
-    free(answers);
     return nd_text_end(&buf, out, err);
 }
 

@@ -244,12 +244,10 @@ enum nd_status nd_report_promotion_text(const struct nd_promoted *promoted, size
                                                       {NULL, NULL}};
     struct nd_strbuf text = {0};
     char *brief = NULL;
-    enum nd_status status = nd_report_promotion_brief(promoted, width, &brief, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_report_promotion_brief(promoted, width, &brief, err));
     nd_strbuf_puts(&text, brief);
     free(brief);
-    json_t *rows = json_array();
+    json_auto_t *rows = json_array();
     for (size_t i = 0; i < promoted->n_layers; i++) {
         const struct nd_promoted_layer *layer = &promoted->layers[i];
         json_t *row = json_pack("{s:o, s:o, s:s, s:s, s:o}", "layer", nd_json_string(layer->name), "operators",
@@ -267,6 +265,5 @@ enum nd_status nd_report_promotion_text(const struct nd_promoted *promoted, size
                    "\nAll proposals, in the order in which they are tried. EFFECT: of the layer's error, of "
                    "the effects of all layers on the outputs.\n");
     nd_rows_put(&text, rows, columns);
-    json_decref(rows);
     return nd_text_end(&text, out, err);
 }

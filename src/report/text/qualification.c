@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/text/print.h"
 #include "npudiff/report/report.h"
 #include "report/text/qualification.h"
@@ -30,7 +31,7 @@ enum { WIDTH = 120 };
 
 static void put_line(struct nd_strbuf *out, size_t indent, const char *text)
 {
-    char *clean = nd_clean_text(text);
+    ND_FREED char *clean = nd_clean_text(text);
     if (clean == NULL) {
         out->failed = true;
         return;
@@ -38,7 +39,6 @@ static void put_line(struct nd_strbuf *out, size_t indent, const char *text)
     nd_strbuf_printf(out, "%*s", (int)indent, "");
     nd_wrap_append(out, clean, indent + 2, WIDTH);
     nd_strbuf_puts(out, "\n");
-    free(clean);
 }
 
 static void put_linef(struct nd_strbuf *out, size_t indent, const char *fmt, ...) ND_PRINTF(3, 4);
@@ -76,6 +76,7 @@ static void count_cases(const struct nd_qualified *result, const struct nd_quali
 static void put_devices(struct nd_strbuf *out, const struct nd_qualified *result,
                         const struct nd_qualified_model *model)
 {
+    ND_CLEANUP(nd_table_deinit)
     struct nd_table table = {.n_columns = 5, .is_left = {true, true, false, false, true}, .line_width = WIDTH};
     static const char *const titles[] = {"DEVICE", "STATUS", "GATES", "TENSORS DIFFERING", "FIRST DIFFERENCE"};
     for (size_t i = 0; i < 5; i++)
@@ -97,7 +98,6 @@ static void put_devices(struct nd_strbuf *out, const struct nd_qualified *result
             nd_table_add(&table, "-");
     }
     nd_table_render(&table, out);
-    nd_table_deinit(&table);
 }
 
 /* ---- accuracy ---- */
@@ -122,6 +122,7 @@ static void add_pair(struct nd_table *table, const char *device, const struct nd
 
 static void put_accuracy_table(struct nd_strbuf *out, const struct nd_qualified_study *study)
 {
+    ND_CLEANUP(nd_table_deinit)
     struct nd_table table = {.n_columns = 10,
                              .is_left = {true, true, false, false, false, false, false, false, true, true},
                              .line_width = WIDTH};
@@ -135,7 +136,6 @@ static void put_accuracy_table(struct nd_strbuf *out, const struct nd_qualified_
             add_pair(&table, pairs->device, &pairs->against.items[r]);
     }
     nd_table_render(&table, out);
-    nd_table_deinit(&table);
 }
 
 /* Where the samples in order were enough to stop early: evidence, not a verdict. */
@@ -206,6 +206,7 @@ static void put_accuracy(struct nd_strbuf *out, const struct nd_qualified_model 
 
 static void put_target_table(struct nd_strbuf *out, const struct nd_qualified_target *target)
 {
+    ND_CLEANUP(nd_table_deinit)
     struct nd_table table = {.n_columns = 7, .is_left = {true, true}, .line_width = WIDTH};
     static const char *const titles[] = {"DEVICE",   "AGAINST", "MEAN ERROR", "CHANGE",
                                          "INTERVAL", "SQNR dB", "CHANGE dB"};
@@ -223,7 +224,6 @@ static void put_target_table(struct nd_strbuf *out, const struct nd_qualified_ta
         nd_table_addf(&table, "%+.3f", pair->sqnr_db_change.value);
     }
     nd_table_render(&table, out);
-    nd_table_deinit(&table);
 }
 
 static void put_targets(struct nd_strbuf *out, const struct nd_qualified_model *model)
@@ -291,10 +291,9 @@ static void put_verdict(struct nd_strbuf *out, const struct nd_qualified *result
         if (result->counts[v].n > 0)
             nd_strbuf_printf(&text, "%s%zu %s", text.len > 0 ? ", " : "", result->counts[v].n,
                              result->counts[v].verdict);
-    char *taken = nd_strbuf_take(&text);
+    ND_FREED char *taken = nd_strbuf_take(&text);
     put_linef(out, 0, "campaign '%s': %s (gates: %s)", result->campaign, result->verdict,
               taken != NULL && taken[0] != '\0' ? taken : "none");
-    free(taken);
 }
 
 enum nd_status nd_report_qualification_text(const struct nd_qualified *result, char **out, struct nd_error *err)

@@ -205,7 +205,7 @@ static void fit_columns(struct nd_table *table)
 /* The first n_rows of the table. */
 static void lay_out(const struct part *part, size_t n_rows, size_t width, struct nd_strbuf *out)
 {
-    struct nd_table table = {.line_width = width};
+    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.line_width = width};
     const json_t *row;
     size_t i;
     while (table.n_columns < ND_TABLE_MAX_COLUMNS && part->columns[table.n_columns].key != NULL) {
@@ -224,14 +224,13 @@ static void lay_out(const struct part *part, size_t n_rows, size_t width, struct
         nd_table_render_panels(&table, 1, out);
     else
         nd_table_render(&table, out);
-    nd_table_deinit(&table);
 }
 
 /* As many rows as the lines hold, and how many there are besides. */
 static void put_table(struct part *part, size_t width, size_t max_lines, struct nd_strbuf *out)
 {
     size_t n = json_array_size(part->rows), n_rows = n, fewest = 0;
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     lay_out(part, n, width, &text);
     if (max_lines < SIZE_MAX && nd_summary_count_lines(&text) > max_lines) {
         size_t too_many = n;
@@ -252,7 +251,6 @@ static void put_table(struct part *part, size_t width, size_t max_lines, struct 
     if (n_rows < n)
         nd_summary_put(out, width, 2, 4, "and %zu more (%s)", n - n_rows, part->more);
     out->failed = out->failed || text.failed;
-    nd_strbuf_deinit(&text);
 }
 
 static void free_screen(struct nd_report_screen *screen)
@@ -268,7 +266,7 @@ static void free_screen(struct nd_report_screen *screen)
 enum nd_status nd_report_screen_end(struct nd_report_screen **screen_ptr, char **out, struct nd_error *err)
 {
     struct nd_report_screen *screen = *screen_ptr;
-    struct nd_strbuf text = {.failed = screen == NULL || screen->failed};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {.failed = screen == NULL || screen->failed};
     size_t used = 0, n_tables = 0;
     *screen_ptr = NULL;
     for (size_t i = 0; !text.failed && i < screen->n_parts; i++) {
@@ -290,7 +288,6 @@ enum nd_status nd_report_screen_end(struct nd_report_screen **screen_ptr, char *
     free_screen(screen);
     if (!text.failed)
         return nd_text_end(&text, out, err);
-    nd_strbuf_deinit(&text);
     return nd_fail_memory(err);
 }
 

@@ -1,5 +1,6 @@
 /* What repeats of a device say: own noise, outputs that do not depend on the input.
  * docs/reference/metrics.md#repeats. */
+#include "core/memory.h"
 #include "report/text/compare.h"
 
 #include <math.h>
@@ -110,7 +111,7 @@ void nd_text_stuck(const struct nd_text_report *report)
 static void put_unknown(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_strbuf names = {0}, text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0}, text = {0};
     size_t n = 0;
     for (size_t i = 0; i < c->n_devices && c->verdict == ND_VERDICT_DIFFERS; i++) {
         bool has_any = false;
@@ -130,8 +131,6 @@ static void put_unknown(const struct nd_text_report *report)
         nd_strbuf_puts(report->out, "\n");
     }
     report->out->failed = report->out->failed || names.failed || text.failed;
-    nd_strbuf_deinit(&names);
-    nd_strbuf_deinit(&text);
 }
 
 void nd_text_repeats(const struct nd_text_report *report)

@@ -183,9 +183,7 @@ enum nd_status nd_report_sweep_text(const struct nd_sweep *sweep, size_t width, 
                                                       {"uri", "DEVICE"},      {NULL, NULL}};
     struct nd_strbuf text = {0};
     char *brief = NULL;
-    enum nd_status status = nd_report_sweep_brief(sweep, width, &brief, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_report_sweep_brief(sweep, width, &brief, err));
     nd_strbuf_puts(&text, brief);
     free(brief);
     json_t *rows = json_array();

@@ -27,7 +27,7 @@ void nd_table_add(struct nd_table *table, const char *text)
 
 void nd_table_addf(struct nd_table *table, const char *fmt, ...)
 {
-    char *text = NULL;
+    ND_FREED char *text = NULL;
     va_list args;
     va_start(args, fmt);
     if (vasprintf(&text, fmt, args) < 0) {
@@ -37,7 +37,6 @@ void nd_table_addf(struct nd_table *table, const char *fmt, ...)
     va_end(args);
     if (text != NULL)
         nd_table_add(table, text);
-    free(text);
 }
 
 static size_t shown_columns(const struct nd_table *table, size_t cell)

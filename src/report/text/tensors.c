@@ -1,6 +1,7 @@
 /* One row for each tensor, one column for each test device. docs/guides/reading-the-output.md. */
 #include <stdio.h>
 
+#include "core/memory.h"
 #include "report/text/compare.h"
 #include "report/text/table.h"
 
@@ -71,7 +72,7 @@ static void add_cell(struct nd_table *table, const struct nd_comparison *c,
 static void add_classes(struct nd_table *table, const struct nd_comparison *c,
                         const struct nd_compared_tensor *tensor)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     for (size_t i = 0; i < c->n_devices; i++) {
         nd_strbuf_puts(&text, i > 0 ? " " : "");
         if (tensor->devices[i].class_id < 0)
@@ -81,7 +82,6 @@ static void add_classes(struct nd_table *table, const struct nd_comparison *c,
     }
     nd_table_add(table, text.text != NULL ? text.text : "");
     table->failed = table->failed || text.failed;
-    nd_strbuf_deinit(&text);
 }
 
 /* No difference was seen on any device. What a failed device could not deliver is said about the device, once.
@@ -155,7 +155,7 @@ static size_t name_width(const struct nd_text_report *report, const struct nd_ta
 static size_t put_panel(const struct nd_text_report *report, const size_t *tests, size_t n_tests, bool is_first,
                         struct marks *marks)
 {
-    struct nd_table table = {0};
+    ND_CLEANUP(nd_table_deinit) struct nd_table table = {0};
     size_t limit = ND_TABLE_MAX_COLUMNS - FIXED_COLUMNS, n = n_tests < limit ? n_tests : limit, width = 0;
     for (;; n--) {
         fill_panel(report, tests, n, &table, marks);
@@ -175,7 +175,6 @@ static size_t put_panel(const struct nd_text_report *report, const size_t *tests
     if (!is_first)
         nd_strbuf_puts(report->out, "\n");
     nd_table_render(&table, report->out);
-    nd_table_deinit(&table);
     return n;
 }
 

@@ -24,17 +24,15 @@ static char *whole(char *text)
 static enum nd_status end(char *text, char **out, struct nd_error *err)
 {
     text = whole(text);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     *out = text;
     return ND_OK;
 }
 
 enum nd_status nd_tree_end(enum nd_document kind, json_t *members, char **out, struct nd_error *err)
 {
-    json_t *tree = nd_json_document(kind, members);
+    json_auto_t *tree = nd_json_document(kind, members);
     char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
-    json_decref(tree);
     return end(text, out, err);
 }
 
@@ -98,17 +96,15 @@ void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_repo
 
 char *nd_report_document(enum nd_document kind, const char *json)
 {
-    json_t *tree = nd_json_document(kind, json_loads(json, 0, NULL));
+    json_auto_t *tree = nd_json_document(kind, json_loads(json, 0, NULL));
     char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
-    json_decref(tree);
     return whole(text);
 }
 
 char *nd_report_rows(const char *json, const struct nd_report_column *columns)
 {
-    json_t *rows = json_loads(json, 0, NULL);
+    json_auto_t *rows = json_loads(json, 0, NULL);
     struct nd_strbuf out = {.failed = rows == NULL};
     nd_rows_put(&out, rows, columns);
-    json_decref(rows);
     return whole(nd_strbuf_take(&out));
 }

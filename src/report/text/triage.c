@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "npudiff/report/report.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
@@ -18,7 +19,7 @@ static void put_standing(struct nd_strbuf *out, size_t width, const char *what,
                          const struct nd_triage_standing *standing)
 {
     const struct nd_golden_difference *d = &standing->difference;
-    struct nd_strbuf line = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
     put_entry(out, width, what, &standing->entry);
     nd_strbuf_printf(&line, "%zu of %zu tensor%s equal", d->n_equal, d->n_tensors,
                      d->n_tensors == 1 ? " is" : "s are");
@@ -29,7 +30,6 @@ static void put_standing(struct nd_strbuf *out, size_t width, const char *what,
         nd_strbuf_printf(&line, "; %.3g %% of all values differ", 100 * standing->share);
     nd_summary_put(out, width, 4, 6, "%s", line.text != NULL ? line.text : "");
     out->failed = out->failed || line.failed;
-    nd_strbuf_deinit(&line);
 }
 
 static void put_next(struct nd_strbuf *out, size_t width, const struct nd_triage *triage, const char *field)

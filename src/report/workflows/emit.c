@@ -42,11 +42,10 @@ void nd_shell_put(struct nd_strbuf *out, const char *word)
 /* A file or folder that begins with a dash would be read as an option. */
 static void put_path(struct nd_strbuf *out, const char *path)
 {
-    struct nd_strbuf safe = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf safe = {0};
     nd_strbuf_printf(&safe, "%s%s", path[0] == '-' ? "./" : "", path);
     nd_shell_put(out, safe.text != NULL ? safe.text : "");
     out->failed = out->failed || safe.failed;
-    nd_strbuf_deinit(&safe);
 }
 
 /* The command that does the task, quoted for a shell: one line. */
@@ -67,12 +66,10 @@ static void nd_emit_command(struct nd_strbuf *out, const struct nd_plan_of_campa
 /* Appends the text as JSON, Python and YAML all read it: in double quotes. It is UTF-8. */
 static void nd_emit_literal(struct nd_strbuf *out, const char *text)
 {
-    json_t *value = json_string(text);
-    char *literal = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    json_auto_t *value = json_string(text);
+    ND_FREED char *literal = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
     out->failed = out->failed || literal == NULL;
     nd_strbuf_puts(out, literal != NULL ? literal : "");
-    free(literal);
-    json_decref(value);
 }
 
 /* A comment of one line: what was made of what; "how" says how it is run. */
@@ -181,8 +178,7 @@ static bool has_control(const char *text)
 
 static bool is_utf8(const char *text)
 {
-    json_t *value = json_string(text); /* takes nothing else */
-    json_decref(value);
+    json_auto_t *value = json_string(text); /* takes nothing else */
     return value != NULL;
 }
 
@@ -234,9 +230,7 @@ enum nd_status nd_report_plan_script(const struct nd_plan_of_campaign *plan, con
             found = &engines[i];
     if (found == NULL)
         return nd_fail(err, ND_E_OPTION_VALUE, engine, "no scripts are made for '%s'", engine);
-    enum nd_status status = check_names(plan, found->needs_utf8, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_names(plan, found->needs_utf8, err));
     if (found->max_captures > 0 && count_captures(plan) > found->max_captures)
         return nd_fail(err, ND_E_OPTION_VALUE, engine, "%s runs at most %zu captures of one campaign, not %zu",
                        engine, found->max_captures, count_captures(plan));
@@ -249,7 +243,7 @@ enum nd_status nd_report_plan_script(const struct nd_plan_of_campaign *plan, con
 static void put_task(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan, size_t i)
 {
     const struct nd_task *task = &plan->tasks[i];
-    struct nd_strbuf command = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf command = {0};
     nd_strbuf_printf(out, "    (%zu, \"%s\", ", i, nd_task_kind_name(task->kind));
     nd_emit_literal(out, task->file);
     nd_strbuf_puts(out, ", [");
@@ -264,7 +258,6 @@ static void put_task(struct nd_strbuf *out, const struct nd_plan_of_campaign *pl
     nd_emit_literal(out, command.text != NULL ? command.text : "");
     nd_strbuf_puts(out, "),\n");
     out->failed = out->failed || command.failed;
-    nd_strbuf_deinit(&command);
 }
 
 /* A task's file ends with the digest beside it, which is written last. The verdict has no output for Snakemake:
@@ -321,7 +314,7 @@ static size_t count(const struct nd_plan_of_campaign *plan, enum nd_task_kind ki
 static void put_entry(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan, size_t i)
 {
     const struct nd_task *task = &plan->tasks[i];
-    struct nd_strbuf command = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf command = {0};
     nd_emit_command(&command, plan, task);
     nd_strbuf_printf(out, "          - {number: %zu, minutes: %llu, command: ", i + 1,
                      nd_emit_minutes(task) + INSTALL_MINUTES);
@@ -335,7 +328,6 @@ static void put_entry(struct nd_strbuf *out, const struct nd_plan_of_campaign *p
         nd_strbuf_puts(out, "ubuntu-latest}\n");
     }
     out->failed = out->failed || command.failed;
-    nd_strbuf_deinit(&command);
 }
 
 static void put_install(struct nd_strbuf *out)
@@ -392,7 +384,7 @@ static void put_matrix(struct nd_strbuf *out, const struct nd_plan_of_campaign *
 
 static void nd_emit_github(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan)
 {
-    struct nd_strbuf before = {0}, command = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf before = {0}, command = {0};
     nd_emit_head(out, plan, "A workflow for GitHub Actions",
                  "Keep it as .github/workflows/NAME.yml. It calls .github/npudiff-install of your repository.");
     nd_strbuf_puts(out, "name: npudiff\non: workflow_dispatch\nenv:\n  FOLDER: ");
@@ -419,8 +411,6 @@ static void nd_emit_github(struct nd_strbuf *out, const struct nd_plan_of_campai
                         "        if: always()\n"
                         "        with: {name: result, path: \"${{ env.FOLDER }}/*.*\"}\n");
     out->failed = out->failed || before.failed || command.failed;
-    nd_strbuf_deinit(&before);
-    nd_strbuf_deinit(&command);
 }
 
 /* Tasks as jobs of Slurm: an array of the captures of each model that ask for the same, one job for each
@@ -444,8 +434,8 @@ static bool is_alike(const struct nd_task *a, const struct nd_task *b)
 /* groups[i]: of task i, from 1; 0: it is no capture, or done. Returns how many there are. */
 static size_t group_captures(const struct nd_plan_of_campaign *plan, size_t *groups)
 {
-    size_t n_groups = 0, *first = nd_calloc(plan->n, sizeof *first),
-           *n_members = nd_calloc(plan->n, sizeof *first);
+    ND_FREED size_t *first = nd_calloc(plan->n, sizeof *first), *n_members = nd_calloc(plan->n, sizeof *first);
+    size_t n_groups = 0;
     for (size_t i = 0; first != NULL && n_members != NULL && i < plan->n; i++) {
         if (plan->tasks[i].kind != ND_TASK_CAPTURE || plan->tasks[i].is_done)
             continue;
@@ -459,8 +449,6 @@ static size_t group_captures(const struct nd_plan_of_campaign *plan, size_t *gro
         groups[i] = g + 1;
     }
     bool is_whole = first != NULL && n_members != NULL;
-    free(first);
-    free(n_members);
     return is_whole ? n_groups : SIZE_MAX;
 }
 
@@ -469,13 +457,12 @@ static size_t group_captures(const struct nd_plan_of_campaign *plan, size_t *gro
 /* A file name in which '%' means itself. */
 static void put_log_folder(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan)
 {
-    struct nd_strbuf name = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf name = {0};
     for (const char *at = plan->folder; *at != '\0'; at++)
         nd_strbuf_append(&name, *at == '%' ? "%%" : at, *at == '%' ? 2 : 1);
     nd_strbuf_puts(&name, "/logs/%x-%A-%a.txt");
     nd_shell_put(out, name.text != NULL ? name.text : "");
     out->failed = out->failed || name.failed;
-    nd_strbuf_deinit(&name);
 }
 
 /* Tasks that ask for the same; `asks` is the largest of each. */
@@ -524,7 +511,7 @@ static void close_script(struct nd_strbuf *out, const struct nd_plan_of_campaign
 static void put_array(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan, const size_t *groups,
                       size_t g)
 {
-    struct nd_strbuf cases = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf cases = {0};
     struct nd_task asks = {0};
     size_t n = 0;
     for (size_t i = 0; i < plan->n; i++) {
@@ -549,7 +536,6 @@ static void put_array(struct nd_strbuf *out, const struct nd_plan_of_campaign *p
     close_script(out, plan);
     nd_strbuf_puts(out, ")\n");
     out->failed = out->failed || cases.failed;
-    nd_strbuf_deinit(&cases);
 }
 
 /* ---- what comes after ---- */
@@ -600,8 +586,8 @@ static void put_single(struct nd_strbuf *out, const struct nd_plan_of_campaign *
 
 static void nd_emit_slurm(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan)
 {
-    size_t *groups = nd_calloc(plan->n, sizeof *groups);
-    bool *is_in = nd_calloc(plan->n + 1, sizeof *is_in);
+    ND_FREED size_t *groups = nd_calloc(plan->n, sizeof *groups);
+    ND_FREED bool *is_in = nd_calloc(plan->n + 1, sizeof *is_in);
     size_t n_groups = groups != NULL && is_in != NULL ? group_captures(plan, groups) : SIZE_MAX;
     if (n_groups == SIZE_MAX) {
         out->failed = true;
@@ -621,6 +607,4 @@ static void nd_emit_slurm(struct nd_strbuf *out, const struct nd_plan_of_campaig
             if (plan->tasks[i].kind != ND_TASK_CAPTURE && !plan->tasks[i].is_done)
                 put_single(out, plan, i, groups, is_in);
     }
-    free(groups);
-    free(is_in);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/memory.h"
 #include "npudiff/judge/campaign.h"
 #include "report/text/tree.h"
 
@@ -91,19 +92,14 @@ enum nd_status nd_report_plan_text(const struct nd_plan_of_campaign *plan, char 
                                                       {"source", "ESTIMATED FROM"},
                                                       {NULL, NULL}};
     struct nd_strbuf text = {0};
-    char *brief = NULL;
-    json_t *rows = json_array();
-    enum nd_status status = nd_report_plan_brief(plan, 0, &brief, err);
-    if (status == ND_OK) {
-        for (size_t i = 0; i < plan->n; i++)
-            nd_tree_append(rows, row_of_task(&plan->tasks[i]));
-        nd_strbuf_printf(&text, "%s\n", brief);
-        nd_rows_put(&text, rows, columns);
-        status = nd_text_end(&text, out, err);
-    }
-    free(brief);
-    json_decref(rows);
-    return status;
+    ND_FREED char *brief = NULL;
+    json_auto_t *rows = json_array();
+    ND_TRY(nd_report_plan_brief(plan, 0, &brief, err));
+    for (size_t i = 0; i < plan->n; i++)
+        nd_tree_append(rows, row_of_task(&plan->tasks[i]));
+    nd_strbuf_printf(&text, "%s\n", brief);
+    nd_rows_put(&text, rows, columns);
+    return nd_text_end(&text, out, err);
 }
 
 enum nd_status nd_report_plan_brief(const struct nd_plan_of_campaign *plan, size_t width, char **out,

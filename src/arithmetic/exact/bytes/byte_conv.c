@@ -52,7 +52,7 @@ static bool run_groups(struct rounding *r, const struct nd_byte_conv *conv, cons
 {
     const struct nd_window *w = &conv->window;
     struct nd_conv_planes planes;
-    struct nd_conv_shorts room = {.in = NULL};
+    ND_CLEANUP(nd_conv_shorts_end) struct nd_conv_shorts room = {.in = NULL};
     struct nd_conv_group group = {
         .w = w, .n_in = conv->n_in, .n_out = conv->n_out, .short_weight = shorts, .range = conv->range};
     bool is_by_planes = conv->floats != NULL, is_made = false;
@@ -70,7 +70,6 @@ static bool run_groups(struct rounding *r, const struct nd_byte_conv *conv, cons
     }
     if (is_by_planes)
         nd_conv_planes_end(&planes);
-    nd_conv_shorts_end(&room);
     return is_made;
 }
 

@@ -59,20 +59,19 @@ static enum nd_status look_back(const struct nd_exact_graph *g, size_t value, st
     if (node->kind == ND_NODE_QUANTIZE) {
         size_t n = layer->n_inputs, tensor = tensor_of_qvalues(g, value);
         *is_known = tensor != ND_NO_INDEX;
-        if (!append(&layer->leaves, &n, value) || !append(&layer->tensors, &layer->n_inputs, tensor))
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(append(&layer->leaves, &n, value) && append(&layer->tensors, &layer->n_inputs, tensor),
+                      err);
         *is_known = *is_known && n == layer->n_inputs;
         return ND_OK;
     }
-    enum nd_status status = ND_OK;
     size_t n_before = layer->n_touched;
     for (size_t i = 0; i < node->n_made; i++)
         if (nd_graph_made(graph, producer, i) != ND_NO_INDEX &&
             !append(&layer->touched, &layer->n_touched, nd_graph_made(graph, producer, i)))
             return nd_fail_memory(err);
-    for (size_t i = 0; i < node->n_inputs && status == ND_OK && layer->n_touched > n_before; i++)
-        status = look_back(g, nd_graph_used(graph, producer, i), layer, is_known, err);
-    return status;
+    for (size_t i = 0; i < node->n_inputs && layer->n_touched > n_before; i++)
+        ND_TRY(look_back(g, nd_graph_used(graph, producer, i), layer, is_known, err));
+    return ND_OK;
 }
 
 static enum nd_status find_layers(struct nd_byte_layers *layers, bool *are_known, struct nd_error *err)
@@ -82,8 +81,7 @@ static enum nd_status find_layers(struct nd_byte_layers *layers, bool *are_known
     enum nd_status status = ND_OK;
     *are_known = nd_exact_graph_is_pure(g);
     layers->layers = nd_calloc(graph->n_nodes, sizeof *layers->layers);
-    if (layers->layers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(layers->layers != NULL, err);
     for (size_t n = 0; n < graph->n_nodes && status == ND_OK && *are_known; n++) {
         if (!graph->nodes[n].is_alive || graph->nodes[n].is_constant || g->layer_of_node[n] != n)
             continue;
@@ -113,8 +111,7 @@ enum nd_status nd_byte_layers_create(const struct nd_exact_graph *graph, const s
     struct nd_byte_runner *runner = NULL;
     bool are_known = false;
     *out = NULL;
-    if (layers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(layers != NULL, err);
     layers->graph = graph;
     layers->shapes = nd_calloc(graph->model->n_tensors, sizeof *shapes);
     if (layers->shapes != NULL)
@@ -182,8 +179,7 @@ enum nd_status nd_byte_runner_create(const struct nd_byte_layers *layers, struct
                                      struct nd_error *err)
 {
     struct nd_byte_runner *runner = nd_calloc(1, sizeof *runner);
-    if (runner == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(runner != NULL, err);
     runner->layers = layers;
     enum nd_status status = nd_exact_run_init(&runner->run, layers->graph, err);
     *out = runner;
@@ -355,8 +351,8 @@ static enum nd_status move_numbers(const struct nd_exact_call *call, const doubl
                                    struct nd_error *err)
 {
     size_t n = call->call.n_inputs;
-    struct nd_array *own = nd_calloc(n, sizeof *own);
-    const struct nd_array **inputs = nd_calloc(n, sizeof(struct nd_array *));
+    ND_FREED struct nd_array *own = nd_calloc(n, sizeof *own);
+    ND_FREED const struct nd_array **inputs = nd_calloc(n, sizeof(struct nd_array *));
     enum nd_status status = own != NULL && inputs != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; i < n && status == ND_OK; i++) {
         inputs[i] = call->inputs[i].values;
@@ -371,8 +367,6 @@ static enum nd_status move_numbers(const struct nd_exact_call *call, const doubl
         status = nd_linear_run(&call->call, call->call.node, inputs, n, out, err);
     for (size_t i = 0; i < n && own != NULL; i++)
         nd_array_deinit(&own[i]);
-    free(own);
-    free(inputs);
     return status;
 }
 
@@ -383,13 +377,13 @@ static enum nd_status fill_table(const struct nd_exact_graph *g, const struct nd
 {
     const struct nd_shape shape = {.rank = 1, .dims = {N_QVALUES}};
     const struct nd_node_quant *quant = &g->quants[layer->quantize];
-    struct nd_array all = {.n = 0};
-    struct nd_linear_result result = {.n = 0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array all = {.n = 0};
+    ND_CLEANUP(nd_linear_deinit) struct nd_linear_result result = {.n = 0};
     double low, high, least, qvalues[N_QVALUES];
     enum nd_dtype dtype = call->inputs[input].values->dtype;
     nd_qvalue_range(dtype, &least, &high);
     nd_qvalue_range(quant->dtype, &low, &high);
-    enum nd_status status = nd_array_make_room(&all, dtype, &shape, err);
+    ND_TRY(nd_array_make_room(&all, dtype, &shape, err));
     for (size_t i = 0; i < all.n; i++)
         all.x[i] = least + (double)i;
     const struct nd_linear_input of_all = {.values = &all, .quant = call->inputs[input].quant};
@@ -399,16 +393,12 @@ static enum nd_status fill_table(const struct nd_exact_graph *g, const struct nd
                                          .low = call->call.low,
                                          .high = call->call.high,
                                          .out_quant = call->call.out_quant};
-    if (status == ND_OK)
-        status = nd_linear_layer(&moved, &result, err);
-    for (size_t i = 0; i < N_QVALUES && status == ND_OK; i++)
+    ND_TRY(nd_linear_layer(&moved, &result, err));
+    for (size_t i = 0; i < N_QVALUES; i++)
         qvalues[i] = nd_qvalue_of_ratio(&result.v[i], (double)quant->quant.zero_point[0], quant->dtype,
                                         ND_ROUND_HALF_EVEN);
-    if (status == ND_OK)
-        nd_gemm_kernels()->narrow(qvalues, low, N_QVALUES, table);
-    nd_linear_deinit(&result);
-    nd_array_deinit(&all);
-    return status;
+    nd_gemm_kernels()->narrow(qvalues, low, N_QVALUES, table);
+    return ND_OK;
 }
 
 /* Which of the inputs has that element; n: none. */
@@ -447,16 +437,14 @@ static enum nd_status fill_tables(const struct nd_exact_graph *g, const size_t *
                                   const struct nd_exact_call *call, struct nd_byte_layer *layer,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     layer->table = nd_calloc(layer->n_inputs, N_QVALUES);
-    if (layer->table == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < call->call.n_inputs && status == ND_OK; i++)
+    ND_TRY_MEMORY(layer->table != NULL, err);
+    for (size_t i = 0; i < call->call.n_inputs; i++)
         if (places[i] < layer->n_inputs)
-            status = fill_table(g, layer, call, i, layer->table + places[i] * N_QVALUES, err);
+            ND_TRY(fill_table(g, layer, call, i, layer->table + places[i] * N_QVALUES, err));
     for (size_t r = 0; r < layer->n_runs; r++)
         layer->runs[r].input = (uint32_t)places[layer->runs[r].input];
-    return status;
+    return ND_OK;
 }
 
 /* The same of a layer that only moves quantised values about, and is described; nothing of
@@ -580,23 +568,23 @@ static enum nd_status make_qvalues(const struct nd_byte_layers *layers, const st
                                    struct nd_array *inputs, struct nd_error *err)
 {
     const struct nd_shape shape = {.rank = (int)layer->n_inputs, .dims = {N_QVALUES, N_QVALUES}};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < layer->n_inputs && status == ND_OK; i++) {
+    for (size_t i = 0; i < layer->n_inputs; i++) {
         double low, high;
         enum nd_dtype dtype = tensor_of(layers, layer->tensors[i])->dtype;
         nd_qvalue_range(dtype, &low, &high);
-        status = nd_array_make_room(&inputs[i], dtype, &shape, err);
+        ND_TRY(nd_array_make_room(&inputs[i], dtype, &shape, err));
         for (size_t k = 0; k < inputs[i].n; k++)
             inputs[i].x[k] = low + (double)(i + 1 == layer->n_inputs ? k % N_QVALUES : k / N_QVALUES);
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status make_table(struct nd_byte_runner *runner, struct nd_byte_layer *layer, size_t place,
                                  struct nd_error *err)
 {
     const struct nd_byte_layers *layers = runner->layers;
-    struct nd_array inputs[2] = {{.n = 0}, {.n = 0}}, qvalues = {.n = 0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array qvalues = {.n = 0};
+    struct nd_array inputs[2] = {{.n = 0}, {.n = 0}};
     size_t n = layer->n_inputs == 1 ? N_QVALUES : N_QVALUES * N_QVALUES;
     enum nd_status status = make_qvalues(layers, layer, inputs, err);
     if (status == ND_OK)
@@ -610,7 +598,6 @@ static enum nd_status make_table(struct nd_byte_runner *runner, struct nd_byte_l
         nd_gemm_kernels()->narrow(qvalues.x, low, n, layer->table);
         layer->kind = ND_BYTE_TABLE;
     }
-    nd_array_deinit(&qvalues);
     return status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ? ND_OK : status;
 }
 
@@ -622,14 +609,13 @@ static enum nd_status describe_window(const struct nd_byte_layers *layers, const
     const struct nd_shape *x = &layers->shapes[layer->tensors[0]], *weight = &call->inputs[1].values->shape;
     const struct nd_op_call op_call = {.node = call->call.node, .opset = call->call.opset};
     struct nd_byte_conv *conv = &layer->conv;
-    enum nd_status status = nd_window_read(&op_call, x, &weight->dims[2], &conv->window, err);
-    if (status == ND_OK)
-        status = nd_window_fit(&op_call, &conv->window, err);
+    ND_TRY(nd_window_read(&op_call, x, &weight->dims[2], &conv->window, err));
+    ND_TRY(nd_window_fit(&op_call, &conv->window, err));
     conv->n_groups = (size_t)nd_op_i(&op_call, "group", 1);
     conv->n_samples = (size_t)x->dims[0];
     conv->n_in = (size_t)weight->dims[1];
     conv->n_out = (size_t)weight->dims[0] / conv->n_groups;
-    return status;
+    return ND_OK;
 }
 
 /* Of convolutions of one plane each: as floats, where all sums are exact. */
@@ -676,7 +662,7 @@ static bool make_bytes(struct nd_byte_runner *runner, struct nd_byte_conv *conv,
 static enum nd_status take_lines(const struct nd_exact_call *call, struct nd_byte_conv *conv,
                                  struct nd_error *err)
 {
-    struct nd_linear_result result = {.n = 0};
+    ND_CLEANUP(nd_linear_deinit) struct nd_linear_result result = {.n = 0};
     enum nd_status status = nd_linear_layer_quick(&call->call, &result, err);
     struct nd_quick *quick = status == ND_OK ? result.quick : NULL;
     if (quick != NULL && quick->kind == ND_QUICK_LINE && quick->n_lines == conv->n_groups * conv->n_out) {
@@ -685,7 +671,6 @@ static enum nd_status take_lines(const struct nd_exact_call *call, struct nd_byt
         conv->lines = *quick;
         *quick = (struct nd_quick){.n = 0};
     }
-    nd_linear_deinit(&result);
     return status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ? ND_OK : status;
 }
 

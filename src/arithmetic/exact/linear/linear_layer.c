@@ -21,11 +21,8 @@ typedef enum nd_status nd_linear_family(const struct nd_linear_call *call, struc
 static enum nd_status make_plain_line(struct nd_linear_result *result, struct nd_array *x, double factor,
                                       struct nd_error *err)
 {
-    enum nd_status status = nd_linear_make_quick(result, &x->shape, ND_QUICK_LINE, err);
-    if (status == ND_OK)
-        status = nd_quick_make_lines(result->quick, 1, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_linear_make_quick(result, &x->shape, ND_QUICK_LINE, err));
+    ND_TRY(nd_quick_make_lines(result->quick, 1, err));
     result->quick->lines[0].factor = nd_wide_from(factor);
     result->quick->x = result->quick->own_x = x->x;
     *x = (struct nd_array){0};
@@ -46,35 +43,29 @@ static enum nd_status read_packed_weights(const struct nd_linear_call *call, str
         return nd_linear_unsupported(call, err, "an operand that is missing");
     if (nd_linear_n_scales(&call->inputs[0]) != 1)
         return nd_linear_unsupported(call, err, "scales per channel");
-    enum nd_status status = nd_linear_packed_weights(call, 0, x, largest, err);
-    if (status == ND_OK && *largest * (double)x->n > largest_sum)
+    ND_TRY(nd_linear_packed_weights(call, 0, x, largest, err));
+    if (*largest * (double)x->n > largest_sum)
         return nd_linear_unsupported(call, err, "sums that do not fit 48 bits");
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status make_mean(const struct nd_linear_call *call, struct nd_linear_result *result,
                                 struct nd_error *err)
 {
-    struct nd_array x = {0}, mean = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array x = {0}, mean = {0};
     double largest;
-    enum nd_status status = read_packed_weights(call, &x, &largest, err);
-    if (status == ND_OK && (call->n_inputs > 2 || x.n == 0))
-        status = nd_linear_unsupported(call, err, "nothing to add up, or too many inputs");
+    ND_TRY(read_packed_weights(call, &x, &largest, err));
+    if (call->n_inputs > 2 || x.n == 0)
+        return nd_linear_unsupported(call, err, "nothing to add up, or too many inputs");
     const struct nd_array *inputs[] = {&x, call->n_inputs > 1 ? call->inputs[1].values : NULL};
-    if (status == ND_OK)
-        status = nd_linear_run(call, call->node, inputs, call->n_inputs, &mean, err);
-    if (status == ND_OK) {
-        bool is_sum = strcmp(call->node->op_type, "ReduceSum") == 0;
-        double count = is_sum ? 1 : (double)(x.n / mean.n), scale = nd_linear_scale(&call->inputs[0], 0);
-        for (size_t i = 0; i < mean.n; i++)
-            mean.x[i] = rint(mean.x[i] * count);
-        status = make_plain_line(result, &mean, scale, err);
-        if (status == ND_OK)
-            result->quick->divisor = count;
-    }
-    nd_array_deinit(&x);
-    nd_array_deinit(&mean);
-    return status;
+    ND_TRY(nd_linear_run(call, call->node, inputs, call->n_inputs, &mean, err));
+    bool is_sum = strcmp(call->node->op_type, "ReduceSum") == 0;
+    double count = is_sum ? 1 : (double)(x.n / mean.n), scale = nd_linear_scale(&call->inputs[0], 0);
+    for (size_t i = 0; i < mean.n; i++)
+        mean.x[i] = rint(mean.x[i] * count);
+    ND_TRY(make_plain_line(result, &mean, scale, err));
+    result->quick->divisor = count;
+    return ND_OK;
 }
 
 /* How many elements of the input each window of the pool covers: LpPool of ones with p = 1. */
@@ -107,50 +98,40 @@ static enum nd_status count_covered(const struct nd_linear_call *call, const str
 static enum nd_status find_divisors(const struct nd_linear_call *call, struct nd_array *divisors,
                                     struct nd_error *err)
 {
-    struct nd_array ones = {0}, shares = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array ones = {0}, shares = {0};
     const struct nd_array *input = &ones;
     struct nd_shape shape = call->inputs[0].values->shape;
     for (int axis = 0; axis < 2 && axis < shape.rank; axis++)
         shape.dims[axis] = 1;
-    enum nd_status status = nd_array_make(&ones, ND_DTYPE_F32, &shape, err);
-    for (size_t i = 0; status == ND_OK && i < ones.n; i++)
+    ND_TRY(nd_array_make(&ones, ND_DTYPE_F32, &shape, err));
+    for (size_t i = 0; i < ones.n; i++)
         ones.x[i] = 1;
-    if (status == ND_OK)
-        status = nd_linear_run(call, call->node, &input, 1, &shares, err);
-    if (status == ND_OK)
-        status = count_covered(call, &ones, divisors, err);
-    if (status == ND_OK && divisors->n != shares.n)
-        status = nd_linear_unsupported(call, err, "this pooling");
-    for (size_t i = 0; status == ND_OK && i < shares.n; i++)
+    ND_TRY(nd_linear_run(call, call->node, &input, 1, &shares, err));
+    ND_TRY(count_covered(call, &ones, divisors, err));
+    if (divisors->n != shares.n)
+        return nd_linear_unsupported(call, err, "this pooling");
+    for (size_t i = 0; i < shares.n; i++)
         divisors->x[i] = shares.x[i] > 0 ? rint(divisors->x[i] / shares.x[i]) : 1;
-    nd_array_deinit(&ones);
-    nd_array_deinit(&shares);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status make_pool(const struct nd_linear_call *call, struct nd_linear_result *result,
                                 struct nd_error *err)
 {
-    struct nd_array x = {0}, mean = {0}, divisors = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array x = {0}, mean = {0}, divisors = {0};
     const struct nd_array *input = &x;
     double largest;
-    enum nd_status status = read_packed_weights(call, &x, &largest, err);
-    if (status == ND_OK)
-        status = nd_linear_run(call, call->node, &input, 1, &mean, err);
-    if (status == ND_OK)
-        status = find_divisors(call, &divisors, err);
-    if (status == ND_OK)
-        status = nd_linear_make(result, &mean.shape, err);
+    ND_TRY(read_packed_weights(call, &x, &largest, err));
+    ND_TRY(nd_linear_run(call, call->node, &input, 1, &mean, err));
+    ND_TRY(find_divisors(call, &divisors, err));
+    ND_TRY(nd_linear_make(result, &mean.shape, err));
     double scale = nd_linear_scale(&call->inputs[0], 0);
-    for (size_t i = 0; status == ND_OK && i < mean.n; i++) {
+    for (size_t i = 0; i < mean.n; i++) {
         double divisor = divisors.x[i % divisors.n];
         result->v[i].numerator = nd_wide_product(rint(mean.x[i] * divisor), scale);
         result->v[i].denominator = nd_wide_from(divisor);
     }
-    nd_array_deinit(&x);
-    nd_array_deinit(&mean);
-    nd_array_deinit(&divisors);
-    return status;
+    return ND_OK;
 }
 
 /* ---- element by element ----
@@ -167,15 +148,13 @@ static enum nd_status common_shape(const struct nd_linear_call *call, struct nd_
                                    struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
-    enum nd_status status = ND_OK;
     if (call->opset < 7)
         return nd_linear_unsupported(call, err, "broadcasting before opset 7");
     *shape = call->inputs[0].values->shape;
-    for (size_t i = 1; i < call->n_inputs && status == ND_OK; i++)
-        status = !nd_linear_has(call, i)
-                     ? nd_linear_unsupported(call, err, "an operand that is missing")
-                     : nd_op_broadcast(&op_call, &call->inputs[i].values->shape, shape, err);
-    return status;
+    for (size_t i = 1; i < call->n_inputs; i++)
+        ND_TRY(!nd_linear_has(call, i) ? nd_linear_unsupported(call, err, "an operand that is missing")
+                                       : nd_op_broadcast(&op_call, &call->inputs[i].values->shape, shape, err));
+    return ND_OK;
 }
 
 static void add_operand(const struct nd_array *operand, double sign, struct nd_linear_result *result)
@@ -196,9 +175,7 @@ static enum nd_status expand(struct nd_array *operand, const struct nd_shape *sh
     struct nd_array whole = {0};
     if (nd_shape_equal(&operand->shape, shape))
         return ND_OK;
-    enum nd_status status = nd_array_make(&whole, operand->dtype, shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_make(&whole, operand->dtype, shape, err));
     struct nd_walk walk = {0};
     for (int axis = 0; axis < shape->rank; axis++)
         nd_walk_axis(&walk, shape->dims[axis], nd_broadcast_stride(operand, shape, axis), 0, 0);
@@ -223,9 +200,7 @@ static double largest_of(const struct nd_array *array)
 static enum nd_status make_line(struct nd_linear_result *result, enum nd_quick_kind kind, struct nd_array *x,
                                 double number, struct nd_error *err)
 {
-    enum nd_status status = make_plain_line(result, x, kind == ND_QUICK_PRODUCT ? number : 1, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(make_plain_line(result, x, kind == ND_QUICK_PRODUCT ? number : 1, err));
     struct nd_quick_line *line = &result->quick->lines[0];
     if (kind == ND_QUICK_SUM)
         line->bias = nd_wide_from(number);
@@ -251,13 +226,9 @@ static enum nd_status make_pair(struct nd_linear_result *result, enum nd_quick_k
         return make_line(result, kind, a, b->x[0], err);
     if (is_number(a, b, shape) && kind != ND_QUICK_QUOTIENT)
         return make_line(result, kind, b, a->x[0], err);
-    enum nd_status status = expand(a, shape, err);
-    if (status == ND_OK)
-        status = expand(b, shape, err);
-    if (status == ND_OK)
-        status = nd_linear_make_quick(result, shape, kind, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(expand(a, shape, err));
+    ND_TRY(expand(b, shape, err));
+    ND_TRY(nd_linear_make_quick(result, shape, kind, err));
     if (kind == ND_QUICK_SUM)
         result->quick->largest = largest_of(a) + largest_of(b);
     result->quick->x = result->quick->own_x = a->x;
@@ -280,49 +251,38 @@ static void take_away(struct nd_quick *quick, bool is_from_number)
 static enum nd_status sum_of_two(const struct nd_linear_call *call, const struct nd_shape *shape,
                                  struct nd_linear_result *result, struct nd_error *err)
 {
-    struct nd_array a = {0}, b = {0};
-    enum nd_status status = nd_linear_reals(call, 0, &a, err);
-    if (status == ND_OK)
-        status = nd_linear_reals(call, 1, &b, err);
-    if (status == ND_OK)
-        status = make_pair(result, ND_QUICK_SUM, &a, &b, shape, err);
-    if (status == ND_OK && is_op(call, "Sub"))
+    ND_CLEANUP(nd_array_deinit) struct nd_array a = {0}, b = {0};
+    ND_TRY(nd_linear_reals(call, 0, &a, err));
+    ND_TRY(nd_linear_reals(call, 1, &b, err));
+    ND_TRY(make_pair(result, ND_QUICK_SUM, &a, &b, shape, err));
+    if (is_op(call, "Sub"))
         take_away(result->quick, a.x != NULL);
-    nd_array_deinit(&a);
-    nd_array_deinit(&b);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status make_sum(const struct nd_linear_call *call, struct nd_linear_result *result,
                                struct nd_error *err)
 {
     struct nd_shape shape;
-    struct nd_array operand = {0};
-    enum nd_status status = common_shape(call, &shape, err);
-    if (status == ND_OK && call->n_inputs == 2)
+    ND_CLEANUP(nd_array_deinit) struct nd_array operand = {0};
+    ND_TRY(common_shape(call, &shape, err));
+    if (call->n_inputs == 2)
         return sum_of_two(call, &shape, result, err);
-    if (status == ND_OK)
-        status = nd_linear_make(result, &shape, err);
-    for (size_t i = 0; i < call->n_inputs && status == ND_OK; i++) {
-        status = nd_linear_reals(call, i, &operand, err);
-        if (status == ND_OK)
-            add_operand(&operand, i > 0 && is_op(call, "Sub") ? -1 : 1, result);
+    ND_TRY(nd_linear_make(result, &shape, err));
+    for (size_t i = 0; i < call->n_inputs; i++) {
+        ND_TRY(nd_linear_reals(call, i, &operand, err));
+        add_operand(&operand, i > 0 && is_op(call, "Sub") ? -1 : 1, result);
     }
-    nd_array_deinit(&operand);
-    return status;
+    return ND_OK;
 }
 
 /* A product with the slope left of 0, and with 1 elsewhere. Arrays go over to the result. */
 static enum nd_status follow_slopes(struct nd_linear_result *result, struct nd_array *x,
                                     struct nd_array *slopes, const struct nd_shape *shape, struct nd_error *err)
 {
-    enum nd_status status = expand(x, shape, err);
-    if (status == ND_OK)
-        status = expand(slopes, shape, err);
-    if (status == ND_OK)
-        status = nd_linear_make_quick(result, shape, ND_QUICK_PRODUCT, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(expand(x, shape, err));
+    ND_TRY(expand(slopes, shape, err));
+    ND_TRY(nd_linear_make_quick(result, shape, ND_QUICK_PRODUCT, err));
     for (size_t i = 0; i < x->n; i++)
         slopes->x[i] = x->x[i] < 0 ? slopes->x[i] : 1;
     result->quick->x = result->quick->own_x = x->x;
@@ -335,7 +295,7 @@ static enum nd_status make_operands(const struct nd_linear_call *call, struct nd
                                     struct nd_error *err)
 {
     struct nd_shape shape;
-    struct nd_array a = {0}, b = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array a = {0}, b = {0};
     if (call->n_inputs != 2)
         return nd_linear_unsupported(call, err, "another number of inputs than two");
     enum nd_status status = common_shape(call, &shape, err);
@@ -349,8 +309,6 @@ static enum nd_status make_operands(const struct nd_linear_call *call, struct nd
         status =
             make_pair(result, is_op(call, "Mul") ? ND_QUICK_PRODUCT : ND_QUICK_QUOTIENT, &a, &b, &shape, err);
     }
-    nd_array_deinit(&a);
-    nd_array_deinit(&b);
     return status;
 }
 
@@ -381,9 +339,9 @@ static enum nd_status look_up(const struct nd_linear_call *call, struct nd_linea
                               struct nd_error *err)
 {
     const struct nd_shape shape = {.rank = 1, .dims = {N_QVALUES}};
-    struct nd_array all = {0}, qvalues = {0};
-    struct nd_linear_result table = {0};
-    enum nd_status status = nd_array_make(&all, ND_DTYPE_U8, &shape, err);
+    ND_CLEANUP(nd_array_deinit) struct nd_array all = {0}, qvalues = {0};
+    ND_CLEANUP(nd_linear_deinit) struct nd_linear_result table = {0};
+    ND_TRY(nd_array_make(&all, ND_DTYPE_U8, &shape, err));
     for (size_t i = 0; i < all.n; i++)
         all.x[i] = (double)i;
     const struct nd_linear_input input = {.values = &all, .quant = call->inputs[0].quant};
@@ -391,25 +349,16 @@ static enum nd_status look_up(const struct nd_linear_call *call, struct nd_linea
     of_all.inputs = &input;
     of_all.n_inputs = 1;
     of_all.shared = NULL;
-    if (status == ND_OK)
-        status = make_unary(&of_all, &table, err);
-    if (status == ND_OK)
-        status = nd_array_copy(call->inputs[0].values, &qvalues, err);
-    if (status == ND_OK)
-        status = nd_linear_make_quick(result, &qvalues.shape, ND_QUICK_TABLE, err);
-    if (status == ND_OK) {
-        result->quick->x = result->quick->own_x = qvalues.x;
-        qvalues = (struct nd_array){0};
-        result->quick->table = table.v;
-        table.v = NULL;
-        result->quick->n_table = N_QVALUES;
-        result->quick->near_table = nd_calloc(N_QVALUES, sizeof *result->quick->near_table);
-        status = result->quick->near_table != NULL ? ND_OK : nd_fail_memory(err);
-    }
-    nd_array_deinit(&all);
-    nd_array_deinit(&qvalues);
-    nd_linear_deinit(&table);
-    return status;
+    ND_TRY(make_unary(&of_all, &table, err));
+    ND_TRY(nd_array_copy(call->inputs[0].values, &qvalues, err));
+    ND_TRY(nd_linear_make_quick(result, &qvalues.shape, ND_QUICK_TABLE, err));
+    result->quick->x = result->quick->own_x = qvalues.x;
+    qvalues = (struct nd_array){0};
+    result->quick->table = table.v;
+    table.v = NULL;
+    result->quick->n_table = N_QVALUES;
+    result->quick->near_table = nd_calloc(N_QVALUES, sizeof *result->quick->near_table);
+    return result->quick->near_table != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* alpha x left of 0. */
@@ -417,23 +366,18 @@ static enum nd_status leaky_relu(struct nd_linear_result *result, struct nd_arra
                                  struct nd_error *err)
 {
     const struct nd_shape shape = x->shape;
-    struct nd_array slopes = {0};
-    enum nd_status status = nd_array_make_room(&slopes, ND_DTYPE_F32, &shape, err);
-    for (size_t i = 0; i < slopes.n && status == ND_OK; i++)
+    ND_CLEANUP(nd_array_deinit) struct nd_array slopes = {0};
+    ND_TRY(nd_array_make_room(&slopes, ND_DTYPE_F32, &shape, err));
+    for (size_t i = 0; i < slopes.n; i++)
         slopes.x[i] = alpha;
-    if (status == ND_OK)
-        status = follow_slopes(result, x, &slopes, &shape, err);
-    nd_array_deinit(&slopes);
-    return status;
+    return follow_slopes(result, x, &slopes, &shape, err);
 }
 
 /* alpha x + beta between 0 and 1. */
 static enum nd_status hard_sigmoid(struct nd_linear_result *result, struct nd_array *x, double alpha,
                                    double beta, struct nd_error *err)
 {
-    enum nd_status status = make_plain_line(result, x, alpha, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(make_plain_line(result, x, alpha, err));
     result->quick->lines[0].bias = nd_wide_from(beta);
     result->quick->low = 0;
     result->quick->high = 1;
@@ -443,10 +387,10 @@ static enum nd_status hard_sigmoid(struct nd_linear_result *result, struct nd_ar
 static enum nd_status hard_swish(struct nd_linear_result *result, const struct nd_array *x,
                                  struct nd_error *err)
 {
-    enum nd_status status = nd_linear_make(result, &x->shape, err);
-    for (size_t i = 0; status == ND_OK && i < x->n; i++)
+    ND_TRY(nd_linear_make(result, &x->shape, err));
+    for (size_t i = 0; i < x->n; i++)
         result->v[i] = hard_swish_of(x->x[i]);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status make_unary(const struct nd_linear_call *call, struct nd_linear_result *result,
@@ -455,7 +399,7 @@ static enum nd_status make_unary(const struct nd_linear_call *call, struct nd_li
     const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
     bool is_sigmoid = is_op(call, "HardSigmoid"), is_swish = is_op(call, "HardSwish");
     double alpha = nd_op_f(&op_call, "alpha", (double)(is_sigmoid ? 0.2f : 0.01f));
-    struct nd_array x = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array x = {0};
     const struct nd_linear_input *input = &call->inputs[0];
     if (is_swish && call->n_inputs == 1 && input->quant != NULL && input->quant->n == 1 &&
         has_entries(input->values))
@@ -467,7 +411,6 @@ static enum nd_status make_unary(const struct nd_linear_call *call, struct nd_li
         status = hard_swish(result, &x, err);
     else if (status == ND_OK)
         status = leaky_relu(result, &x, alpha, err);
-    nd_array_deinit(&x);
     return status;
 }
 
@@ -506,30 +449,25 @@ static bool only_moves(const struct nd_linear_call *call)
 static enum nd_status run_on_qvalues(const struct nd_linear_call *call, struct nd_array *out,
                                      struct nd_error *err)
 {
-    struct nd_array moved = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array moved = {0};
     const struct nd_linear_input input = {.values = &moved, .quant = call->inputs[0].quant};
     struct nd_linear_call of_moved = *call;
     of_moved.inputs = &input;
     of_moved.n_inputs = 1;
-    const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);
-    enum nd_status status = inputs != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < call->n_inputs && status == ND_OK; i++)
+    ND_FREED const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);
+    ND_TRY_MEMORY(inputs != NULL, err);
+    for (size_t i = 0; i < call->n_inputs; i++)
         inputs[i] = call->inputs[i].values;
-    if (status == ND_OK)
-        status = nd_linear_run(call, call->node, inputs, call->n_inputs, &moved, err);
-    if (status == ND_OK)
-        status = nd_linear_reals(&of_moved, 0, out, err);
-    nd_array_deinit(&moved);
-    free(inputs);
-    return status;
+    ND_TRY(nd_linear_run(call, call->node, inputs, call->n_inputs, &moved, err));
+    return nd_linear_reals(&of_moved, 0, out, err);
 }
 
 static enum nd_status run_on_reals(const struct nd_linear_call *call, struct nd_array *out,
                                    struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    struct nd_array *reals = nd_calloc(call->n_inputs, sizeof *reals);
-    const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);
+    ND_FREED struct nd_array *reals = nd_calloc(call->n_inputs, sizeof *reals);
+    ND_FREED const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);
     if (reals == NULL || inputs == NULL)
         status = nd_fail_memory(err);
     for (size_t i = 0; i < call->n_inputs && status == ND_OK; i++) {
@@ -545,28 +483,22 @@ static enum nd_status run_on_reals(const struct nd_linear_call *call, struct nd_
         status = nd_linear_run(call, call->node, inputs, call->n_inputs, out, err);
     for (size_t i = 0; i < call->n_inputs && reals != NULL; i++)
         nd_array_deinit(&reals[i]);
-    free(reals);
-    free(inputs);
     return status;
 }
 
 static enum nd_status make_choice(const struct nd_linear_call *call, struct nd_linear_result *result,
                                   struct nd_error *err)
 {
-    struct nd_array real = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_array_deinit) struct nd_array real = {0};
     if (call->node == NULL)
-        status = nd_linear_reals(call, 0, &real, err);
+        ND_TRY(nd_linear_reals(call, 0, &real, err));
     else if (only_moves(call))
-        status = run_on_qvalues(call, &real, err);
+        ND_TRY(run_on_qvalues(call, &real, err));
     else if (only_chooses(call))
-        status = run_on_reals(call, &real, err);
+        ND_TRY(run_on_reals(call, &real, err));
     else
-        status = nd_linear_unsupported(call, err, "interpolation");
-    if (status == ND_OK)
-        status = make_plain_line(result, &real, 1, err);
-    nd_array_deinit(&real);
-    return status;
+        return nd_linear_unsupported(call, err, "interpolation");
+    return make_plain_line(result, &real, 1, err);
 }
 
 /* ---- the layer ---- */
@@ -631,9 +563,7 @@ static const struct {
 static enum nd_status spread(struct nd_linear_result *result, struct nd_error *err)
 {
     struct nd_linear_result made;
-    enum nd_status status = nd_linear_make(&made, &result->shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_linear_make(&made, &result->shape, err));
     for (size_t i = 0; i < made.n; i++)
         made.v[i] = nd_quick_exact(result->quick, i);
     nd_linear_deinit(result);
@@ -699,9 +629,7 @@ static enum nd_status finish_all(const struct nd_linear_call *call, struct nd_li
     int axis;
     size_t n_inner, channel = 0;
     const struct nd_quant *quant = call->out_quant;
-    enum nd_status status = nd_linear_layout(quant, &result->shape, &axis, &n_inner, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_linear_layout(quant, &result->shape, &axis, &n_inner, err));
     if (result->quick != NULL) {
         const double own_bounds[] = {result->quick->low, result->quick->high};
         result->quick->low = clip(own_bounds[0], call->low, call->high);
@@ -711,9 +639,7 @@ static enum nd_status finish_all(const struct nd_linear_call *call, struct nd_li
             finish(call, &result->quick->table[i], (double)quant->scale[0]);
         if (quant->n == 1 && nd_quick_finish(result->quick))
             return ND_OK;
-        status = spread_reals(result, own_bounds, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(spread_reals(result, own_bounds, err));
     }
     for (size_t start = 0; start < result->n; start += n_inner, channel = (channel + 1) % quant->n)
         for (size_t i = start; i < start + n_inner; i++)
@@ -724,34 +650,27 @@ static enum nd_status finish_all(const struct nd_linear_call *call, struct nd_li
 enum nd_status nd_linear_layer(const struct nd_linear_call *call, struct nd_linear_result *result,
                                struct nd_error *err)
 {
-    struct nd_linear_result made = {0};
-    enum nd_status status = nd_linear_layer_quick(call, &made, err);
-    if (status == ND_OK && made.quick != NULL)
-        status = spread(&made, err);
-    if (status == ND_OK)
-        *result = made;
-    else
-        nd_linear_deinit(&made);
-    return status;
+    ND_CLEANUP(nd_linear_deinit) struct nd_linear_result made = {0};
+    ND_TRY(nd_linear_layer_quick(call, &made, err));
+    if (made.quick != NULL)
+        ND_TRY(spread(&made, err));
+    *result = made;
+    made = (struct nd_linear_result){0};
+    return ND_OK;
 }
 
 enum nd_status nd_linear_layer_quick(const struct nd_linear_call *call, struct nd_linear_result *result,
                                      struct nd_error *err)
 {
     nd_linear_family *family = find_family(call->node);
-    struct nd_linear_result made = {0};
+    ND_CLEANUP(nd_linear_deinit) struct nd_linear_result made = {0};
     if (family == NULL)
         return nd_linear_unsupported(call, err, "not linear in quantised values");
-    enum nd_status status = check_call(call, err);
-    if (status == ND_OK)
-        status = family(call, &made, err);
-    if (status == ND_OK)
-        status = finish_all(call, &made, err);
-    if (status != ND_OK) {
-        nd_linear_deinit(&made);
-        return status;
-    }
+    ND_TRY(check_call(call, err));
+    ND_TRY(family(call, &made, err));
+    ND_TRY(finish_all(call, &made, err));
     *result = made;
+    made = (struct nd_linear_result){0};
     return ND_OK;
 }
 

@@ -53,14 +53,9 @@ static enum nd_status read_operands(const struct nd_linear_call *call, struct pr
     double left = 0, right = 0;
     int axis;
     size_t n_inner;
-    enum nd_status status =
-        nd_linear_borrow_packed_weights(call, 0, &product->own[0], &product->left, &left, err);
-    if (status == ND_OK)
-        status = nd_linear_borrow_packed_weights(call, 1, &product->own[1], &product->right, &right, err);
-    if (status == ND_OK)
-        status = nd_linear_layout(call->inputs[1].quant, &call->inputs[1].values->shape, &axis, &n_inner, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_linear_borrow_packed_weights(call, 0, &product->own[0], &product->left, &left, err));
+    ND_TRY(nd_linear_borrow_packed_weights(call, 1, &product->own[1], &product->right, &right, err));
+    ND_TRY(nd_linear_layout(call->inputs[1].quant, &call->inputs[1].values->shape, &axis, &n_inner, err));
     if (nd_linear_n_scales(&call->inputs[0]) != 1 || (axis >= 0 && axis != product->channel_axis))
         return nd_linear_unsupported(call, err, "scales along an axis that is summed over");
     if (left * right * (double)product->n_terms >= ND_LINEAR_LARGEST)
@@ -92,8 +87,7 @@ static enum nd_status make_factors(const struct nd_linear_call *call, struct pro
 {
     product->n_factors = nd_linear_n_scales(&call->inputs[1]);
     product->factors = nd_calloc(product->n_factors, sizeof *product->factors);
-    if (product->factors == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(product->factors != NULL, err);
     for (size_t c = 0; c < product->n_factors; c++) {
         double left = nd_linear_scale(&call->inputs[0], 0), right = nd_linear_scale(&call->inputs[1], c);
         product->factors[c] = nd_wide_scale(nd_wide_product(left, right), product->alpha);
@@ -111,13 +105,10 @@ static enum nd_status make_bias(const struct nd_linear_call *call, struct produc
     const struct nd_array *values = input->values;
     int axis;
     size_t n_inner;
-    enum nd_status status = nd_linear_layout(input->quant, &values->shape, &axis, &n_inner, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_linear_layout(input->quant, &values->shape, &axis, &n_inner, err));
     product->n_bias = values->n;
     product->bias = nd_calloc(values->n, sizeof *product->bias);
-    if (product->bias == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(product->bias != NULL, err);
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = i / n_inner % nd_linear_n_scales(input);
         double zero = input->quant != NULL ? (double)input->quant->zero_point[channel] : 0;
@@ -145,11 +136,9 @@ static enum nd_status describe_output(const struct nd_linear_call *call, struct 
                    ? ND_OK
                    : nd_op_misfit(&op_call, err, "a bias per channel is needed");
     struct nd_shape repeated = *shape;
-    enum nd_status status = nd_op_broadcast(&op_call, &call->inputs[2].values->shape, &repeated, err);
-    if (status == ND_OK && !nd_shape_equal(&repeated, shape))
-        status = nd_op_misfit(&op_call, err, "a bias larger than the output");
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_broadcast(&op_call, &call->inputs[2].values->shape, &repeated, err));
+    if (!nd_shape_equal(&repeated, shape))
+        return nd_op_misfit(&op_call, err, "a bias larger than the output");
     product->bias_row = nd_broadcast_stride(call->inputs[2].values, shape, 0);
     product->bias_channel = nd_broadcast_stride(call->inputs[2].values, shape, 1);
     return ND_OK;
@@ -171,11 +160,8 @@ static void fill(const struct product *product, struct nd_ratio *v)
 /* One line for each channel. */
 static enum nd_status fill_lines(struct product *product, struct nd_linear_result *result, struct nd_error *err)
 {
-    enum nd_status status = nd_linear_make_quick(result, &product->sums->shape, ND_QUICK_LINE, err);
-    if (status == ND_OK)
-        status = nd_quick_make_lines(result->quick, product->n_channels, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_linear_make_quick(result, &product->sums->shape, ND_QUICK_LINE, err));
+    ND_TRY(nd_quick_make_lines(result->quick, product->n_channels, err));
     for (size_t c = 0; c < product->n_channels; c++) {
         result->quick->lines[c].factor = product->factors[c % product->n_factors];
         if (product->bias != NULL)

@@ -64,11 +64,8 @@ static enum nd_status take_zeros(const struct nd_linear_input *input, struct nd_
     const struct nd_array *values = input->values;
     int axis;
     size_t n_inner;
-    enum nd_status status = nd_linear_layout(input->quant, &values->shape, &axis, &n_inner, err);
-    if (status == ND_OK)
-        status = nd_array_make_room(out, ND_DTYPE_F32, &values->shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_linear_layout(input->quant, &values->shape, &axis, &n_inner, err));
+    ND_TRY(nd_array_make_room(out, ND_DTYPE_F32, &values->shape, err));
     size_t n_scales = nd_linear_n_scales(input), channel = 0;
     for (size_t start = 0; start < values->n; start += n_inner, channel = (channel + 1) % n_scales) {
         double zero = (double)input->quant->zero_point[channel];
@@ -110,10 +107,7 @@ enum nd_status nd_linear_packed_weights(const struct nd_linear_call *call, size_
                    ? ND_OK
                    : nd_linear_unsupported(call, err, broken_text);
     }
-    enum nd_status status =
-        input->quant != NULL ? take_zeros(input, out, err) : nd_array_copy(input->values, out, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(input->quant != NULL ? take_zeros(input, out, err) : nd_array_copy(input->values, out, err));
     if (!is_whole(out))
         return nd_linear_unsupported(call, err, broken_text);
     out->dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
@@ -136,15 +130,15 @@ enum nd_status nd_linear_borrow_packed_weights(const struct nd_linear_call *call
         *largest = shared->largest;
         return ND_OK;
     }
-    enum nd_status status = nd_linear_packed_weights(call, i, own, largest, err);
+    ND_TRY(nd_linear_packed_weights(call, i, own, largest, err));
     *out = own;
-    if (status == ND_OK && shared != NULL) {
+    if (shared != NULL) {
         shared->x = *own;
         shared->largest = *largest;
         *own = (struct nd_array){0};
         *out = &shared->x;
     }
-    return status;
+    return ND_OK;
 }
 
 /* One output of the operator, whatever else it makes. */
@@ -153,16 +147,14 @@ static enum nd_status run(const struct nd_linear_call *call, struct nd_op_call *
 {
     enum { MAX_OUTPUTS = 64 };
     const Onnx__NodeProto *node = op_call->node;
-    struct nd_array first = {0}; /* is always made */
+    ND_CLEANUP(nd_array_deinit) struct nd_array first = {0}; /* is always made */
     struct nd_array *outputs[MAX_OUTPUTS] = {&first};
     if (call->output >= node->n_output || node->n_output > MAX_OUTPUTS)
         return nd_linear_unsupported(call, err, "too many outputs");
     outputs[call->output] = out;
     op_call->n_outputs = node->n_output;
     op_call->outputs = outputs;
-    enum nd_status status = nd_op_run(op_call, err);
-    nd_array_deinit(&first);
-    return status;
+    return nd_op_run(op_call, err);
 }
 
 enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__NodeProto *node,
@@ -197,9 +189,7 @@ static enum nd_status take_scaled(const struct nd_linear_call *call, size_t i, s
     const struct nd_scaled_qvalues qvalues = {input->values->x, (double)input->quant->zero_point[0],
                                               nd_linear_scale(input, 0)};
     double largest;
-    enum nd_status status = nd_array_make_room(out, ND_DTYPE_F32, &input->values->shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_make_room(out, ND_DTYPE_F32, &input->values->shape, err));
     if (!nd_gemm_kernels()->take_scaled(&qvalues, out->n, out->x, &largest))
         return nd_linear_unsupported(call, err, broken_text);
     return largest > largest_qvalue ? nd_linear_unsupported(call, err, large_text) : ND_OK;
@@ -216,11 +206,8 @@ enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, stru
     size_t n_inner, channel = 0;
     if (input->quant->n == 1)
         return take_scaled(call, i, out, err);
-    enum nd_status status = nd_linear_packed_weights(call, i, out, &largest, err);
-    if (status == ND_OK)
-        status = nd_linear_layout(input->quant, &out->shape, &axis, &n_inner, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_linear_packed_weights(call, i, out, &largest, err));
+    ND_TRY(nd_linear_layout(input->quant, &out->shape, &axis, &n_inner, err));
     if (largest > largest_qvalue)
         return nd_linear_unsupported(call, err, large_text);
     for (size_t start = 0; start < out->n; start += n_inner, channel = (channel + 1) % input->quant->n)
@@ -242,12 +229,9 @@ enum nd_status nd_linear_make(struct nd_linear_result *result, const struct nd_s
                               struct nd_error *err)
 {
     size_t n;
-    enum nd_status status = nd_shape_n_elems(shape, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(shape, &n, err));
     struct nd_ratio *v = nd_calloc(n, sizeof *v);
-    if (v == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(v != NULL, err);
     for (size_t i = 0; i < n; i++)
         v[i].denominator.parts[0] = 1;
     *result = (struct nd_linear_result){.shape = *shape, .n = n, .v = v};
@@ -258,12 +242,9 @@ enum nd_status nd_linear_make_quick(struct nd_linear_result *result, const struc
                                     enum nd_quick_kind kind, struct nd_error *err)
 {
     size_t n;
-    enum nd_status status = nd_shape_n_elems(shape, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(shape, &n, err));
     struct nd_quick *quick = nd_calloc(1, sizeof *quick);
-    if (quick == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(quick != NULL, err);
     *quick = (struct nd_quick){.kind = kind,
                                .n = n,
                                .n_inner = n > 0 ? n : 1,

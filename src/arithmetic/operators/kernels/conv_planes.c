@@ -120,7 +120,7 @@ bool nd_conv_planes_each(struct nd_conv_planes *planes, const struct nd_conv_gro
 {
     const struct nd_window *w = planes->w;
     size_t n_room = (size_t)(w->stride[1] * w->stride[2] * part_of(w, 1) * part_of(w, 2)) + SLACK;
-    double *sums = nd_tensor_room((size_t)w->n_out * sizeof *sums);
+    ND_FREED double *sums = nd_tensor_room((size_t)w->n_out * sizeof *sums);
     if (planes->float_room == NULL)
         planes->float_room = nd_calloc(n_room, sizeof *planes->float_room);
     if (planes->float_room != NULL && sums != NULL)
@@ -139,6 +139,5 @@ bool nd_conv_planes_each(struct nd_conv_planes *planes, const struct nd_conv_gro
         nd_gemm_kernels()->add_float_plane(&taps);
         bytes->take(bytes->context, &made);
     }
-    free(sums);
     return planes->float_room != NULL && sums != NULL;
 }

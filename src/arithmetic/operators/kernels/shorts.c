@@ -112,8 +112,9 @@ bool nd_short_product(const struct nd_short_factors *f, double *c)
     if ((are_few && !f->is_transposed) || f->inner < MIN_TERMS || f->a->n != f->n * f->inner)
         return false;
     struct nd_short_range range = nd_short_range_of(f->a, f->b);
-    int16_t *left = range.n_terms > 0 ? nd_calloc(f->a->n + 1, sizeof *left) : NULL;
-    int16_t *pairs = left != NULL ? nd_calloc(are_few ? 1 : MAX_TERMS * MAX_COLUMNS, sizeof *pairs) : NULL;
+    ND_FREED int16_t *left = range.n_terms > 0 ? nd_calloc(f->a->n + 1, sizeof *left) : NULL;
+    ND_FREED int16_t *pairs =
+        left != NULL ? nd_calloc(are_few ? 1 : MAX_TERMS * MAX_COLUMNS, sizeof *pairs) : NULL;
     for (size_t i = 0; i < f->a->n && pairs != NULL; i++)
         left[i] = (int16_t)(f->a->x[i] - range.offset);
     if (pairs != NULL) {
@@ -123,8 +124,6 @@ bool nd_short_product(const struct nd_short_factors *f, double *c)
         else
             multiply(f, left, range.n_terms, pairs, c);
     }
-    free(left);
-    free(pairs);
     return pairs != NULL;
 }
 
@@ -244,7 +243,7 @@ void nd_conv_shorts_add(const struct nd_conv_shorts *shorts, const struct nd_con
 bool nd_conv_shorts_each(const struct nd_conv_shorts *shorts, const struct nd_conv_group *g,
                          const struct nd_byte_sums *bytes)
 {
-    double *sums = nd_tensor_room(g->n_out * MAX_COLUMNS * sizeof *sums);
+    ND_FREED double *sums = nd_tensor_room(g->n_out * MAX_COLUMNS * sizeof *sums);
     if (sums == NULL)
         return false;
     nd_gemm_kernels()->widen(bytes->in, bytes->zero, n_inputs(g), shorts->in);
@@ -256,6 +255,5 @@ bool nd_conv_shorts_each(const struct nd_conv_shorts *shorts, const struct nd_co
             .sums = sums, .n_channels = g->n_out, .from = from, .n = (size_t)block.n, .row = (size_t)block.n};
         bytes->take(bytes->context, &made);
     }
-    free(sums);
     return true;
 }

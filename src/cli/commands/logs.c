@@ -16,6 +16,8 @@
 
 struct logs_shown {
     const struct nd_log_findings *findings;
+    const struct nd_log_verdict *verdict;
+    const char *silent; /* a log of which no line is known; NULL: none */
     const json_t *logs, *cascade;
     const char *kind; /* only findings of this one; NULL: all but notes */
 };
@@ -45,34 +47,60 @@ static void say_logs(struct nd_report_screen *screen, const json_t *logs, size_t
                          n > MOST ? ", ..." : "", n_lines, plural(n_lines), n_warnings, plural(n_warnings));
 }
 
+/* What an NPU did not do: "470 of 476 nodes run on the CPU", or the operators that it refused; "": nothing. */
+static const char *fallback_text(const struct nd_log_verdict *verdict, char out[128])
+{
+    size_t n = verdict->n_fallbacks;
+    bool is_failed = verdict->outcome == ND_LOG_FAILED;
+    if (verdict->on_cpu > 0 && verdict->total > 0)
+        snprintf(out, 128, "%.0f of %.0f nodes run on the CPU", verdict->on_cpu, verdict->total);
+    else if (verdict->on_cpu > 0)
+        snprintf(out, 128, "%.0f node%s on the CPU", verdict->on_cpu, verdict->on_cpu == 1 ? " runs" : "s run");
+    else if (verdict->n_refused == 1)
+        snprintf(out, 128, "the NPU refused '%.60s'%s", verdict->refused,
+                 is_failed ? "" : ", so it runs on the CPU");
+    else if (verdict->n_refused > 1)
+        snprintf(out, 128, "the NPU refused %zu operators%s", verdict->n_refused,
+                 is_failed ? "" : ", so they run on the CPU");
+    else
+        snprintf(out, n > 0 ? 128 : 1, "%zu line%s that nodes ran on the CPU", n, n == 1 ? " says" : "s say");
+    return out;
+}
+
 static void say_verdict(struct nd_report_screen *screen, const struct logs_shown *shown)
 {
-    size_t n_logs = json_array_size(shown->logs), n_fallback = 0, n_failures = 0, n_warnings = 0, n_lines = 0,
-           i;
+    const struct nd_log_verdict *verdict = shown->verdict;
+    size_t n_logs = json_array_size(shown->logs), n_lines = 0, n_unknown = verdict->n_unknown_errors, i;
+    char text[128];
+    const char *fallback = fallback_text(verdict, text);
     const json_t *log;
     json_array_foreach(shown->logs, i, log)
     {
         n_lines += (size_t)json_integer_value(json_object_get(log, "lines"));
     }
-    for (i = 0; i < shown->findings->n; i++) {
-        const struct nd_log_finding *finding = &shown->findings->items[i];
-        n_fallback += finding->severity == ND_LOG_BAD && finding->kind == ND_LOG_FALLBACK;
-        n_failures += finding->severity == ND_LOG_BAD && finding->kind != ND_LOG_FALLBACK;
-        n_warnings += finding->severity == ND_LOG_WARNING;
-    }
-    if (n_logs == 0)
-        nd_report_screen_put(screen, "OK: no log is stored\n");
-    else if (n_failures > 0)
-        nd_report_screen_put(screen, "FAILED: %zu line%s report%s a failure%s\n", n_failures,
-                             plural(n_failures), n_failures == 1 ? "s" : "",
-                             n_fallback > 0 ? ", others a fallback to the CPU" : "");
-    else if (n_fallback > 0)
-        nd_report_screen_put(screen, "FALLBACK: %zu line%s that nodes ran on the CPU\n", n_fallback,
-                             n_fallback == 1 ? " says" : "s say");
+    if (verdict->outcome == ND_LOG_FAILED)
+        nd_report_screen_put(screen, "FAILED: %zu line%s report%s a failure%s%s\n", verdict->n_failures,
+                             plural(verdict->n_failures), verdict->n_failures == 1 ? "s" : "",
+                             *fallback != '\0' ? "; " : "", fallback);
+    else if (verdict->outcome == ND_LOG_FELL_BACK)
+        nd_report_screen_put(screen, "FALLBACK: %s\n", fallback);
+    else if (verdict->outcome == ND_LOG_UNKNOWN_ERRORS)
+        nd_report_screen_put(screen,
+                             "UNKNOWN ERRORS: npudiff does not know %zu line%s that speak%s of errors\n",
+                             n_unknown, plural(n_unknown), n_unknown == 1 ? "s" : "");
+    else if (verdict->outcome == ND_LOG_ON_CPU)
+        nd_report_screen_put(screen, "ON THE CPU: %s; no line tells whether that was wanted\n", fallback);
+    else if (n_logs == 0)
+        nd_report_screen_put(screen, "NO LOG: no log is stored\n");
+    else if (shown->silent != NULL)
+        nd_report_screen_put(screen,
+                             n_lines == 0 ? "EMPTY: '%s' has no line\n"
+                                          : "NOT UNDERSTOOD: npudiff knows no line of '%s'\n",
+                             cli_file_name(shown->silent));
     else
         nd_report_screen_put(screen, "OK: the logs tell of no failure and no fallback\n");
     if (n_logs > 0)
-        say_logs(screen, shown->logs, n_lines, n_warnings);
+        say_logs(screen, shown->logs, n_lines, verdict->n_warnings);
 }
 
 /* Of operators that could not be constructed those that failed first. */
@@ -229,8 +257,9 @@ struct reading {
     json_t *logs;                    /* one object per log */
     json_t *unknown;                 /* lines, of the log that is read */
     const char *name;
-    enum nd_log_severity worst;
-    bool is_placed; /* the capture that is read says of every node where it ran, and none fell back */
+    struct nd_log_verdict verdict;
+    const char *silent; /* the first file of which no line is known */
+    bool is_placed;     /* the capture that is read says of every node where it ran, and none fell back */
 };
 
 /* ---- reading ---- */
@@ -264,8 +293,6 @@ static void add_log(struct reading *reading, const struct nd_log_summary *summar
     if (reading->values->unknown && reading->values->answer.json)
         json_object_set(log, "unknown_lines", reading->unknown);
     json_array_append_new(reading->logs, log);
-    if (summary->n_findings > 0 && summary->worst > reading->worst)
-        reading->worst = summary->worst;
 }
 
 static struct nd_log_options options_of(struct reading *reading)
@@ -283,15 +310,19 @@ static bool visit(void *context, const struct nd_log_finding *finding)
 {
     struct reading *reading = context;
     struct nd_log_finding seen = *finding;
-    /* "Some nodes were not assigned" is of the quantisation of inputs and outputs then. */
-    if (reading->is_placed && seen.kind == ND_LOG_PLACEMENT && seen.severity == ND_LOG_WARNING)
+    /* "Some nodes were not assigned" is of the quantisation of inputs and outputs then, and what was refused at
+     * first was taken later. */
+    if (reading->is_placed && (seen.kind == ND_LOG_PLACEMENT || seen.kind == ND_LOG_VALIDATION))
         seen.severity = ND_LOG_NOTE;
     return nd_log_findings_add(&reading->findings, &seen);
 }
 
-/* Whether a capture tells of all its nodes that they ran where they were asked to. */
+/* Whether a capture is of the CPU, or tells of all its nodes that they ran where they were asked to. */
 static bool is_placed_well(const struct nd_capture *capture)
 {
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    if (kind != NULL && strcmp(kind, "cpu") == 0)
+        return true;
     for (size_t i = 0; i < nd_capture_n_nodes(capture); i++) {
         const struct nd_capture_node *node = nd_capture_node(capture, i);
         bool is_quantisation =
@@ -316,6 +347,8 @@ static enum nd_status read_text(struct reading *reading, const char *name, const
                                           : nd_log_read_file(name, &options, &summary, err);
     if (status == ND_OK)
         add_log(reading, &summary);
+    if (status == ND_OK && bytes == NULL && summary.n_findings == 0 && reading->silent == NULL)
+        reading->silent = name;
     return status;
 }
 
@@ -473,13 +506,41 @@ static void print_summary(const struct reading *reading)
     }
 }
 
+static bool is_silent(const struct reading *reading)
+{
+    return reading->verdict.outcome == ND_LOG_OK && reading->silent != NULL;
+}
+
+static const char *outcome_name(const struct reading *reading)
+{
+    return is_silent(reading) ? "not-understood" : nd_log_outcome_name(reading->verdict.outcome);
+}
+
+static int exit_code_of(const struct reading *reading)
+{
+    switch (reading->verdict.outcome) {
+    case ND_LOG_FAILED:
+    case ND_LOG_FELL_BACK:
+        return ND_EXIT_DIFFERS;
+    case ND_LOG_OK:
+        return is_silent(reading) ? ND_EXIT_INCONCLUSIVE : 0;
+    default:
+        return ND_EXIT_INCONCLUSIVE;
+    }
+}
+
 /* An exit code. */
 static int print_all(struct reading *reading, const json_t *cascade)
 {
     const struct values *values = reading->values;
     int exit_code = 0;
     if (!values->answer.json && !values->verbose && !values->unknown) {
-        const struct logs_shown shown = {&reading->findings, reading->logs, cascade, values->kind};
+        const struct logs_shown shown = {.findings = &reading->findings,
+                                         .verdict = &reading->verdict,
+                                         .silent = reading->silent,
+                                         .logs = reading->logs,
+                                         .cascade = cascade,
+                                         .kind = values->kind};
         return values->answer.quiet ? 0 : logs_print_brief(&shown);
     }
     json_t *rows = json_array();
@@ -492,8 +553,9 @@ static int print_all(struct reading *reading, const json_t *cascade)
     }
     if (reading->values->answer.json) {
         json_t *all =
-            json_pack("{s:O, s:O, s:I, s:O}", "logs", reading->logs, "findings", rows, "left_out",
-                      (json_int_t)reading->findings.n_left_out, "cascade", (json_t *)(uintptr_t)cascade);
+            json_pack("{s:s, s:O, s:O, s:I, s:O}", "outcome", outcome_name(reading), "logs", reading->logs,
+                      "findings", rows, "left_out", (json_int_t)reading->findings.n_left_out, "cascade",
+                      (json_t *)(uintptr_t)cascade);
         cli_print_json(ND_DOCUMENT_LOGS, all);
         json_decref(all);
     } else {
@@ -511,8 +573,7 @@ static int print_all(struct reading *reading, const json_t *cascade)
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
-    struct reading reading = {
-        .values = values, .findings = {.max = MAX_KEPT}, .logs = json_array(), .worst = ND_LOG_NOTE};
+    struct reading reading = {.values = values, .findings = {.max = MAX_KEPT}, .logs = json_array()};
     struct nd_error err = {0};
     enum nd_log_kind kind;
     enum nd_status status = ND_OK;
@@ -526,9 +587,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                           : read_text(&reading, operands[i], NULL, 0, &err);
     if (status == ND_OK)
         status = find_cascade(&reading, &cascade, &err);
+    nd_log_judge(reading.findings.items, reading.findings.n, &reading.verdict);
     int exit_code = status != ND_OK ? cli_report_error(&err) : print_all(&reading, cascade);
-    if (reading.worst == ND_LOG_BAD)
-        exit_code = cli_worse(exit_code, ND_EXIT_DIFFERS);
+    if (status == ND_OK)
+        exit_code = cli_worse(exit_code, exit_code_of(&reading));
     if (reading.findings.failed)
         exit_code = cli_fail_memory();
     nd_log_findings_deinit(&reading.findings);
@@ -564,14 +626,18 @@ const struct cli_command cmd_logs = {
     .role = CLI_FIND,
     .summary = "explain the logs of a runtime or phone",
     .synopsis = "LOG|CAPTURE.h5 ...",
-    .details = "Reads logs of ONNX Runtime and QNN, the output of qnn-net-run and Android's logcat, or the "
-               "logs in captures. It prints what matters: fallback to the CPU, operators that were refused or "
-               "failed, graphs that failed with their error codes, versions, libraries, memory.\n"
-               "A line with an error code that npudiff does not know is printed as an unknown error.\n"
-               "When operators could not be made, npudiff separates the one that failed first from those that "
-               "failed because of it. It uses the operators' ids in the log and, with --model, the graph.\n"
-               "Exit code 0: no failure and no fallback, though there may be warnings; 1: at least one; 2: "
-               "wrong usage or a file problem.",
+    .details =
+        "Reads logs of ONNX Runtime, QNN and qnn-net-run, LiteRT, ExecuTorch, RKNN, OpenVINO, NeuroPilot and "
+        "llama.cpp, of Android's logcat and the kernel, or the logs in captures. It prints what matters: "
+        "fallback to the CPU, operators that were refused or failed, graphs that failed with their error "
+        "codes, versions, libraries, memory, crashes.\n"
+        "A line that speaks of an error, and that npudiff does not know, is printed as an unknown error: then "
+        "the logs are never OK. Nor is a log OK of which npudiff knows no line.\n"
+        "When operators could not be made, npudiff separates the one that failed first from those that "
+        "failed because of it. It uses the operators' ids in the log and, with --model, the graph.\n"
+        "Exit code 0: no failure and no fallback, though there may be warnings; 1: at least one, also an "
+        "operator that the NPU refused; 2: wrong usage or a file problem; 4: inconclusive: only unknown "
+        "errors, no known line, or nodes on the CPU where nothing tells whether an NPU was wanted.",
     .examples = examples,
     .options = options,
     .operand = CLI_VALUE_CAPTURE,

@@ -153,7 +153,7 @@ static enum nd_status match_side(struct side *side, struct nd_matched *out, stru
         struct nd_import_matching m = begin(side, i);
         if (m.item != NULL)
             m.item->is_used = true;
-        if (m.item != NULL && m.item->is_skipped)
+        if (m.tensor->is_left_out || (m.item != NULL && m.item->is_skipped))
             continue;
         struct nd_matched_tensor *made = &tensors[out->n[side->side]++];
         made->order = i;
@@ -203,17 +203,60 @@ static enum nd_status check_inputs(const struct nd_matched *matched, const struc
     return ND_OK;
 }
 
+static bool have_equal_data(const struct nd_imported_tensor *a, const struct nd_imported_tensor *b)
+{
+    return a->dtype == b->dtype && nd_shape_equal(&a->shape, &b->shape) && a->n_samples == b->n_samples &&
+           a->sample_bytes == b->sample_bytes && memcmp(a->data, b->data, a->n_samples * a->sample_bytes) == 0;
+}
+
+/* Tools that save all values of a graph also save its constants, values inside of layers, floats before a
+ * quantiser beside what is dequantised of them, and that once for each reader. A capture has one place for each
+ * tensor. first: for each tensor of the model the first of the file that has it behind its quantiser. */
+static enum nd_status leave_out(struct nd_imported *imported, struct nd_map *map,
+                                const struct nd_import_options *options, struct nd_error *err)
+{
+    struct nd_imported_list *outputs = &imported->sides[ND_IMPORTED_OUTPUT];
+    const struct nd_model *model = options->model;
+    if (model == NULL || imported->has_sanitised_names || imported->keeps_unknown)
+        return ND_OK;
+    struct nd_imported_tensor **first = nd_calloc(nd_model_n_tensors(model), sizeof *first);
+    enum nd_status status = first != NULL ? ND_OK : nd_fail_memory(err);
+    for (int pass = 0; pass < 2 && status == ND_OK; pass++)
+        for (size_t i = 0; i < outputs->n && status == ND_OK; i++) {
+            struct nd_imported_tensor *tensor = &outputs->items[i];
+            size_t k = SIZE_MAX;
+            enum nd_value_role role = nd_map_find(map, ND_IMPORTED_OUTPUT, tensor->name) == NULL
+                                          ? nd_value_role_of(model, tensor->name, &k)
+                                          : ND_VALUE_NONE;
+            if (pass == 0 && role == ND_VALUE_AFTER && first[k] == NULL)
+                first[k] = tensor;
+            const char *why = pass == 0                 ? NULL
+                              : role == ND_VALUE_CONSTANT ? "a constant of the model"
+                              : role == ND_VALUE_INSIDE   ? "a value inside of a layer"
+                              : role == ND_VALUE_BEFORE && first[k] != NULL
+                                  ? "floats before the quantiser; the file has the values after it, too"
+                              : role == ND_VALUE_AFTER && first[k] != tensor && have_equal_data(first[k], tensor)
+                                  ? "the file has the same values by a different name"
+                                  : NULL;
+            tensor->is_left_out = why != NULL;
+            if (why != NULL)
+                status = nd_imported_fact(imported, "left out", tensor->name, why, err);
+        }
+    free(first);
+    return status;
+}
+
 /* Decides for every tensor which dimension the samples are, and moves channels: what must be done before the
  * runs of several repeats can be joined. Errors as nd_match. */
 static enum nd_status nd_match_samples(struct nd_imported *imported, struct nd_map *map,
                                        const struct nd_import_options *options, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
+    enum nd_status status = leave_out(imported, map, options, err);
     for (int s = ND_IMPORTED_OUTPUT; s <= ND_IMPORTED_INPUT; s++) {
         const struct side side = {imported, map, options, (enum nd_imported_side)s, 0, NULL};
         for (size_t i = 0; status == ND_OK && i < imported->sides[s].n; i++) {
             struct nd_import_matching m = begin(&side, i);
-            if (m.item == NULL || !m.item->is_skipped)
+            if (!m.tensor->is_left_out && (m.item == NULL || !m.item->is_skipped))
                 status = nd_match_layout(&m, err);
         }
     }

@@ -12,6 +12,7 @@ struct nd_list {
     double *us;
     size_t n, capacity;
     const char *format;
+    struct nd_latency_list profile; /* what a profile says beside its times */
 };
 
 #endif

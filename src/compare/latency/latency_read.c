@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compare/latency/latency_list.h"
+#include "compare/placement/ort_profile.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
@@ -14,6 +15,8 @@
 
 static enum nd_status nd_list_read_json(struct nd_list *list, const char *text, size_t n_bytes,
                                         struct nd_error *err);
+static enum nd_status read_profile(struct nd_list *list, const char *text, size_t n_bytes,
+                                   struct nd_error *err);
 
 enum { MAX_FILE_BYTES = 512 << 20, MAX_COLUMNS = 1024 };
 
@@ -204,7 +207,10 @@ static enum nd_status read_text(struct nd_list *list, struct nd_error *err)
     } else {
         size_t mark = strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
         size_t blank = mark + strspn(text + mark, " \t\r\n");
-        if (text[blank] == '[' || text[blank] == '{')
+        size_t second = blank + (text[blank] == '[') + strspn(text + blank + (text[blank] == '['), " \t\r\n");
+        if (text[blank] == '[' && text[second] == '{' && list->column == NULL)
+            status = read_profile(list, text + mark, n - mark, err);
+        else if (text[blank] == '[' || text[blank] == '{')
             status = nd_list_read_json(list, text + mark, n - mark, err);
         else
             status = read_lines(list, text + mark, err);
@@ -340,17 +346,77 @@ enum nd_status nd_latency_read(const char *path, const char *column, const char 
     if (status == ND_OK && list.n == 0)
         status = nd_fail(err, ND_E_LATENCY_FORMAT, path, "'%s' has no latencies", path);
     if (status == ND_OK)
-        *out = (struct nd_latency_list){list.us, list.n, list.format};
-    else
+        *out = (struct nd_latency_list){list.us,
+                                        list.n,
+                                        list.format,
+                                        list.profile.n_kernels,
+                                        list.profile.n_on_cpu,
+                                        list.profile.has_others,
+                                        list.profile.where};
+    else {
         free(list.us);
+        free(list.profile.where);
+    }
     return status;
 }
 
 void nd_latency_list_deinit(struct nd_latency_list *list)
 {
     free(list->us);
+    free(list->where);
     *list = (struct nd_latency_list){0};
 }
+
+/* ---- ONNX Runtime's profile ---- */
+
+/* "2 of 40 kernels ran on the CPU, beside QNNExecutionProvider: 'erf', 'norm'". */
+static char *where_text(const struct nd_ort_profile *profile, struct nd_latency_list *out)
+{
+    enum { MOST = 3 };
+    struct nd_strbuf text = {0}, names = {0};
+    const char *other = "";
+    for (size_t i = 0; i < profile->n_kernels; i++) {
+        bool is_on_cpu = strcmp(profile->kernels[i].provider, "CPUExecutionProvider") == 0;
+        out->has_others = out->has_others || !is_on_cpu;
+        other = is_on_cpu ? other : profile->kernels[i].provider;
+    }
+    for (size_t i = 0; i < profile->n_kernels; i++) {
+        const struct nd_kernel *kernel = &profile->kernels[i];
+        if (strcmp(kernel->provider, "CPUExecutionProvider") != 0 || (kernel->is_quantiser && out->has_others))
+            continue;
+        if (out->n_on_cpu++ < MOST)
+            nd_strbuf_printf(&names, "%s'%s'", names.len > 0 ? ", " : "", kernel->name);
+    }
+    out->n_kernels = profile->n_kernels;
+    if (!out->has_others)
+        nd_strbuf_printf(&text, "all kernels (%zu) ran on the CPU", out->n_kernels);
+    else if (out->n_on_cpu == 0)
+        nd_strbuf_printf(&text, "no kernel ran on the CPU, but for quantisers; the others ran on %s", other);
+    else
+        nd_strbuf_printf(&text, "fallback: %zu of %zu kernels ran on the CPU, beside %s: %s%s", out->n_on_cpu,
+                         out->n_kernels, other, names.text, out->n_on_cpu > MOST ? ", ..." : "");
+    text.failed = text.failed || names.failed;
+    nd_strbuf_deinit(&names);
+    return nd_strbuf_take(&text);
+}
+
+static enum nd_status read_profile(struct nd_list *list, const char *text, size_t n_bytes, struct nd_error *err)
+{
+    struct nd_ort_profile profile = {0};
+    enum nd_status status = nd_ort_profile_read(list->path, text, n_bytes, &profile, err);
+    list->format = "ort-profile";
+    list->unit_us = 1;
+    for (size_t i = 0; status == ND_OK && i < profile.n_runs; i++)
+        status = nd_list_add(list, profile.run_us[i], "run", i, err);
+    if (status == ND_OK && profile.n_kernels > 0) {
+        list->profile.where = where_text(&profile, &list->profile);
+        status = list->profile.where != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    nd_ort_profile_deinit(&profile);
+    return status;
+}
+
+/* ---- JSON ---- */
 
 static const char ai_hub_path[] = "execution_summary.all_inference_times";
 

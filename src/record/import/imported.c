@@ -112,7 +112,9 @@ enum nd_value_role nd_value_role_of(const struct nd_model *model, const char *na
         }
     }
     *tensor = model->tensor_of_value[qvalues];
-    return *tensor != ND_NO_INDEX ? role : graph->tensors[qvalues].is_constant ? ND_VALUE_CONSTANT : ND_VALUE_INSIDE;
+    return *tensor != ND_NO_INDEX                ? role
+           : graph->tensors[qvalues].is_constant ? ND_VALUE_CONSTANT
+                                                 : ND_VALUE_INSIDE;
 }
 
 enum nd_status nd_name_find_tensor(const struct nd_model *model, const char *name, bool is_sanitised,

@@ -177,8 +177,8 @@ enum nd_status nd_name_find_tensor(const struct nd_model *model, const char *nam
                                    size_t *tensor, enum nd_name_method *method, struct nd_error *err);
 
 /* The same among the inputs that have to be fed. */
-/* What a value of the ONNX file is to a tensor of the model: the quantised values or what is dequantised of them, the
- * floats before the quantiser, a constant, something inside of a layer. */
+/* What a value of the ONNX file is to a tensor of the model: the quantised values or what is dequantised of
+ * them, the floats before the quantiser, a constant, something inside of a layer. */
 enum nd_value_role { ND_VALUE_NONE, ND_VALUE_AFTER, ND_VALUE_BEFORE, ND_VALUE_CONSTANT, ND_VALUE_INSIDE };
 
 /* *tensor: set for ND_VALUE_AFTER and ND_VALUE_BEFORE. ND_VALUE_NONE: the file has no value of this name. */

@@ -469,7 +469,8 @@ static bool fits_channels_last(const struct nd_shape *array, const struct nd_sha
 }
 
 /* Whether each sample lies flat in a row, as ONNX Runtime's qdq_loss_debug saves it. */
-static bool split_flat(const struct nd_shape *array, const struct nd_shape *expected, struct nd_shape *sample, size_t *n)
+static bool split_flat(const struct nd_shape *array, const struct nd_shape *expected, struct nd_shape *sample,
+                       size_t *n)
 {
     int64_t n_elems = 1;
     for (int d = 0; d < expected->rank; d++)

@@ -230,14 +230,15 @@ static enum nd_status leave_out(struct nd_imported *imported, struct nd_map *map
                                           : ND_VALUE_NONE;
             if (pass == 0 && role == ND_VALUE_AFTER && first[k] == NULL)
                 first[k] = tensor;
-            const char *why = pass == 0                 ? NULL
-                              : role == ND_VALUE_CONSTANT ? "a constant of the model"
-                              : role == ND_VALUE_INSIDE   ? "a value inside of a layer"
-                              : role == ND_VALUE_BEFORE && first[k] != NULL
-                                  ? "floats before the quantiser; the file has the values after it, too"
-                              : role == ND_VALUE_AFTER && first[k] != tensor && have_equal_data(first[k], tensor)
-                                  ? "the file has the same values by a different name"
-                                  : NULL;
+            const char *why =
+                pass == 0                   ? NULL
+                : role == ND_VALUE_CONSTANT ? "a constant of the model"
+                : role == ND_VALUE_INSIDE   ? "a value inside of a layer"
+                : role == ND_VALUE_BEFORE && first[k] != NULL
+                    ? "floats before the quantiser; the file has the values after it, too"
+                : role == ND_VALUE_AFTER && first[k] != tensor && have_equal_data(first[k], tensor)
+                    ? "the file has the same values by a different name"
+                    : NULL;
             tensor->is_left_out = why != NULL;
             if (why != NULL)
                 status = nd_imported_fact(imported, "left out", tensor->name, why, err);

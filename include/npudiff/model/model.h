@@ -135,7 +135,7 @@ ND_PUBLIC const struct nd_model_node *nd_model_tensor_operator(const struct nd_m
  * inputs of a layer are tensors, quantised or not. The QuantizeLinear of a graph input is not a layer. */
 ND_PUBLIC size_t nd_model_n_layers(const struct nd_model *model);
 
-/* How many nodes are in ONNX Runtime's QOperator format (QLinearConv, MatMulInteger, ...): they take quantised
+/* How many nodes are in ONNX Runtime's QOperator format (QLinearConv, QLinearMatMul, ...): they take quantised
  * values themselves, so that no QuantizeLinear or DequantizeLinear tells the scales of what is between them.
  * *first: the type of the first, borrowed from the model; "" if there is none. */
 ND_PUBLIC size_t nd_model_n_qoperators(const struct nd_model *model, const char **first);

@@ -313,7 +313,7 @@ static bool take_words(struct nd_log_reader *reader, struct nd_log_piece line, s
 {
     struct nd_log_pattern found;
     struct nd_log_match match = {0};
-    if (!nd_log_read_words(line.text, line.n, level, &found, &match, &reader->names_npu))
+    if (!nd_log_read_words(line.text, line.n, level, &found, &match))
         return false;
     struct nd_log_finding finding = describe(reader, &found, &match, whole);
     hand_out(reader, &finding);
@@ -330,13 +330,13 @@ static void take_line(struct nd_log_reader *reader)
     const struct nd_log_piece line = skip_logcat(whole, &level);
     reader->n_line = 0;
     reader->is_cut = false;
+    reader->names_npu = reader->names_npu || nd_log_names_npu(line.text, line.n);
     if (is_about_refused(reader, line))
         return;
     hand_out_refused(reader);
     struct nd_log_match match;
     size_t i = find_pattern(reader, line, &match);
     if (i < nd_log_n_patterns) {
-        reader->names_npu = reader->names_npu || nd_log_names_npu(line.text, line.n);
         struct nd_log_finding finding = describe(reader, &nd_log_patterns[i], &match, whole);
         judge_placement(reader, &finding);
         reader->has_refused = finding.text == reader->pieces[1][4];

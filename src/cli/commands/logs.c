@@ -15,12 +15,25 @@
 #include "npudiff/compare/latency.h"
 #include "npudiff/model/model.h"
 
-struct logs_shown {
-    const struct nd_log_findings *findings;
-    const struct nd_log_verdict *verdict;
-    const char *silent; /* a log of which no line is known; NULL: none */
-    const json_t *logs, *cascade;
-    const char *kind; /* only findings of this one; NULL: all but notes */
+enum { MAX_KEPT = 100000 };
+
+struct values {
+    const char *kind;
+    const char *model;
+    bool unknown;
+    struct cli_answer answer;
+    bool verbose;
+};
+
+struct reading {
+    const struct values *values;
+    struct nd_log_findings findings; /* of all logs */
+    json_t *logs;                    /* one object per log */
+    json_t *unknown;                 /* lines, of the log that is read */
+    const char *name;
+    struct nd_log_verdict verdict;
+    const char *silent; /* the first file of which no line is known */
+    bool is_placed;     /* the capture that is read says of every node where it ran, and none fell back */
 };
 
 /* ---- the text of one screen ---- */
@@ -68,14 +81,14 @@ static const char *fallback_text(const struct nd_log_verdict *verdict, char out[
     return out;
 }
 
-static void say_verdict(struct nd_report_screen *screen, const struct logs_shown *shown)
+static void say_verdict(struct nd_report_screen *screen, const struct reading *reading)
 {
-    const struct nd_log_verdict *verdict = shown->verdict;
-    size_t n_logs = json_array_size(shown->logs), n_lines = 0, n_unknown = verdict->n_unknown_errors, i;
+    const struct nd_log_verdict *verdict = &reading->verdict;
+    size_t n_logs = json_array_size(reading->logs), n_lines = 0, n_unknown = verdict->n_unknown_errors, i;
     char text[128];
     const char *fallback = fallback_text(verdict, text);
     const json_t *log;
-    json_array_foreach(shown->logs, i, log)
+    json_array_foreach(reading->logs, i, log)
     {
         n_lines += (size_t)json_integer_value(json_object_get(log, "lines"));
     }
@@ -93,15 +106,15 @@ static void say_verdict(struct nd_report_screen *screen, const struct logs_shown
         nd_report_screen_put(screen, "ON THE CPU: %s; no line tells whether that was wanted\n", fallback);
     else if (n_logs == 0)
         nd_report_screen_put(screen, "NO LOG: no log is stored\n");
-    else if (shown->silent != NULL)
+    else if (reading->silent != NULL)
         nd_report_screen_put(screen,
                              n_lines == 0 ? "EMPTY: '%s' has no line\n"
                                           : "NOT UNDERSTOOD: npudiff knows no line of '%s'\n",
-                             cli_file_name(shown->silent));
+                             cli_file_name(reading->silent));
     else
         nd_report_screen_put(screen, "OK: the logs tell of no failure and no fallback\n");
     if (n_logs > 0)
-        say_logs(screen, shown->logs, n_lines, verdict->n_warnings);
+        say_logs(screen, reading->logs, n_lines, verdict->n_warnings);
 }
 
 /* Of operators that could not be constructed those that failed first. */
@@ -134,10 +147,10 @@ static void say_roots(struct nd_report_screen *screen, const json_t *cascade)
         nd_report_screen_put(screen, "%zu more operators failed by themselves\n", n - MOST);
 }
 
-static bool is_shown_finding(const struct logs_shown *shown, const struct nd_log_finding *finding)
+static bool is_shown_finding(const struct reading *reading, const struct nd_log_finding *finding)
 {
-    if (shown->kind != NULL)
-        return strcmp(nd_log_kind_name(finding->kind), shown->kind) == 0;
+    if (reading->values->kind != NULL)
+        return strcmp(nd_log_kind_name(finding->kind), reading->values->kind) == 0;
     return finding->severity != ND_LOG_NOTE;
 }
 
@@ -167,19 +180,19 @@ static json_t *make_row(const struct nd_log_finding *finding, bool has_logs)
 }
 
 /* One row for equal lines, with the place of the first; failures come before warnings. */
-static json_t *make_rows(const struct logs_shown *shown)
+static json_t *make_rows(const struct reading *reading)
 {
     json_t *rows = json_array(), *seen = json_object();
     for (int severity = ND_LOG_BAD; severity >= (int)ND_LOG_NOTE; severity--) {
-        for (size_t i = 0; i < shown->findings->n; i++) {
-            const struct nd_log_finding *finding = &shown->findings->items[i];
-            if ((int)finding->severity != severity || !is_shown_finding(shown, finding))
+        for (size_t i = 0; i < reading->findings.n; i++) {
+            const struct nd_log_finding *finding = &reading->findings.items[i];
+            if ((int)finding->severity != severity || !is_shown_finding(reading, finding))
                 continue;
             json_t *text = cli_text(finding->text);
             const char *words = json_string_value(text) != NULL ? json_string_value(text) : "";
             json_t *row = json_object_get(seen, words);
             if (row == NULL) {
-                row = make_row(finding, json_array_size(shown->logs) > 1);
+                row = make_row(finding, json_array_size(reading->logs) > 1);
                 json_array_append_new(rows, row);
                 json_object_set(seen, words, row);
             }
@@ -192,16 +205,16 @@ static json_t *make_rows(const struct logs_shown *shown)
 }
 
 /* An exit code. */
-static int logs_print_brief(const struct logs_shown *shown)
+static int logs_print_brief(const struct reading *reading, const json_t *cascade)
 {
     static const struct nd_report_column columns[] = {
         {"place", "LINE"}, {"kind", "KIND"}, {"n", "TIMES"}, {"text", "TEXT"}, {NULL, NULL}};
     struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
-    json_t *rows = make_rows(shown);
-    say_verdict(screen, shown);
-    say_roots(screen, shown->cascade);
-    if (shown->findings->n_left_out > 0)
-        nd_report_screen_put(screen, "%zu more findings are not kept\n", shown->findings->n_left_out);
+    json_t *rows = make_rows(reading);
+    say_verdict(screen, reading);
+    say_roots(screen, cascade);
+    if (reading->findings.n_left_out > 0)
+        nd_report_screen_put(screen, "%zu more findings are not kept\n", reading->findings.n_left_out);
     if (json_array_size(rows) > 0) {
         nd_report_screen_put(screen, "\n");
         cli_screen_rows(screen, rows, columns, "-v lists all, and notes");
@@ -239,29 +252,6 @@ static void logs_print_cascade(const json_t *cascade)
     if (n_said > MAX_REASONS)
         printf("  and %zu more\n", n_said - MAX_REASONS);
 }
-
-/* ---- the command ---- */
-
-enum { MAX_KEPT = 100000 };
-
-struct values {
-    const char *kind;
-    const char *model;
-    bool unknown;
-    struct cli_answer answer;
-    bool verbose;
-};
-
-struct reading {
-    const struct values *values;
-    struct nd_log_findings findings; /* of all logs */
-    json_t *logs;                    /* one object per log */
-    json_t *unknown;                 /* lines, of the log that is read */
-    const char *name;
-    struct nd_log_verdict verdict;
-    const char *silent; /* the first file of which no line is known */
-    bool is_placed;     /* the capture that is read says of every node where it ran, and none fell back */
-};
 
 /* ---- reading ---- */
 
@@ -576,13 +566,7 @@ static int print_all(struct reading *reading, const json_t *cascade)
     const struct values *values = reading->values;
     int exit_code = 0;
     if (!values->answer.json && !values->verbose && !values->unknown) {
-        const struct logs_shown shown = {.findings = &reading->findings,
-                                         .verdict = &reading->verdict,
-                                         .silent = reading->silent,
-                                         .logs = reading->logs,
-                                         .cascade = cascade,
-                                         .kind = values->kind};
-        return values->answer.quiet ? 0 : logs_print_brief(&shown);
+        return values->answer.quiet ? 0 : logs_print_brief(reading, cascade);
     }
     json_t *rows = json_array();
     for (size_t i = 0; i < reading->findings.n; i++) {

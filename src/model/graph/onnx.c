@@ -362,8 +362,7 @@ const char *nd_onnx_domain(const char *domain)
 bool nd_onnx_is_qoperator(const char *op_type)
 {
     return strncmp(op_type, "QLinear", 7) == 0 || strcmp(op_type, "QGemm") == 0 ||
-           strcmp(op_type, "QAttention") == 0 || strncmp(op_type, "ConvInteger", 11) == 0 ||
-           strncmp(op_type, "MatMulInteger", 13) == 0;
+           strcmp(op_type, "QAttention") == 0;
 }
 
 bool nd_onnx_is_mover(const Onnx__NodeProto *node)

@@ -162,6 +162,7 @@ ND_PUBLIC void nd_log_findings_deinit(struct nd_log_findings *findings);
 
 enum nd_log_outcome {
     ND_LOG_OK,             /* known lines, none of a failure or fallback */
+    ND_LOG_NOT_UNDERSTOOD, /* no line of a log is known */
     ND_LOG_ON_CPU,         /* nodes ran on a CPU, and nothing tells whether an NPU was wanted */
     ND_LOG_UNKNOWN_ERRORS, /* lines speak of errors that no pattern knows */
     ND_LOG_FELL_BACK,
@@ -176,9 +177,11 @@ struct nd_log_verdict {
     const char *refused;  /* one of them, borrowed; "" */
 };
 
-/* The most severe outcome counts. A refused operator is a fallback, unless lines say where all nodes ran. */
-ND_PUBLIC void nd_log_judge(const struct nd_log_finding *findings, size_t n, struct nd_log_verdict *out);
-/* "ok", "on-cpu", "unknown-errors", "fallback", "failed". */
+/* The most severe outcome counts. A refused operator is a fallback, unless lines say where all nodes ran.
+ * is_understood: every log has a line that is known. */
+ND_PUBLIC void nd_log_judge(const struct nd_log_finding *findings, size_t n, bool is_understood,
+                            struct nd_log_verdict *out);
+/* "ok", "not-understood", "on-cpu", "unknown-errors", "fallback", "failed". */
 ND_PUBLIC const char *nd_log_outcome_name(enum nd_log_outcome outcome);
 
 /* ---- why a graph failed ----

@@ -128,7 +128,8 @@ static size_t count_names(const struct nd_log_finding *findings, size_t n, enum 
     return n_names;
 }
 
-void nd_log_judge(const struct nd_log_finding *findings, size_t n, struct nd_log_verdict *out)
+void nd_log_judge(const struct nd_log_finding *findings, size_t n, bool is_understood,
+                  struct nd_log_verdict *out)
 {
     bool is_on_cpu = false, is_placed = false;
     *out = (struct nd_log_verdict){.refused = ""};
@@ -156,12 +157,14 @@ void nd_log_judge(const struct nd_log_finding *findings, size_t n, struct nd_log
                    : out->n_fallbacks > 0 || out->n_refused > 0 ? ND_LOG_FELL_BACK
                    : out->n_unknown_errors > 0                  ? ND_LOG_UNKNOWN_ERRORS
                    : is_on_cpu                                  ? ND_LOG_ON_CPU
-                                                                : ND_LOG_OK;
+                   : is_understood                              ? ND_LOG_OK
+                                                                : ND_LOG_NOT_UNDERSTOOD;
 }
 
 const char *nd_log_outcome_name(enum nd_log_outcome outcome)
 {
-    static const char *const names[] = {"ok", "on-cpu", "unknown-errors", "fallback", "failed"};
+    static const char *const names[] = {"ok",       "not-understood", "on-cpu", "unknown-errors",
+                                        "fallback", "failed"};
     return names[outcome];
 }
 

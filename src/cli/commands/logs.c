@@ -354,7 +354,7 @@ static bool read_profile(struct reading *reading, const char *path)
         return false;
     bool is_fallback = list.has_others && list.n_on_cpu > 0;
     char text[512], name[] = "";
-    snprintf(text, sizeof text, "%s: %.300s; 'npudiff latency' judges its times", "a profile of ONNX Runtime",
+    snprintf(text, sizeof text, "a profile of ONNX Runtime: %.300s; 'npudiff latency' judges its times",
              list.where != NULL ? list.where : "it has no kernels");
     const struct nd_log_finding finding = {
         .kind = is_fallback ? ND_LOG_FALLBACK : ND_LOG_PLACEMENT,
@@ -537,37 +537,13 @@ static void print_summary(const struct reading *reading)
     }
 }
 
-static bool is_silent(const struct reading *reading)
-{
-    return reading->verdict.outcome == ND_LOG_OK && reading->silent != NULL;
-}
-
-static const char *outcome_name(const struct reading *reading)
-{
-    return is_silent(reading) ? "not-understood" : nd_log_outcome_name(reading->verdict.outcome);
-}
-
-static int exit_code_of(const struct reading *reading)
-{
-    switch (reading->verdict.outcome) {
-    case ND_LOG_FAILED:
-    case ND_LOG_FELL_BACK:
-        return ND_EXIT_DIFFERS;
-    case ND_LOG_OK:
-        return is_silent(reading) ? ND_EXIT_INCONCLUSIVE : 0;
-    default:
-        return ND_EXIT_INCONCLUSIVE;
-    }
-}
-
 /* An exit code. */
 static int print_all(struct reading *reading, const json_t *cascade)
 {
     const struct values *values = reading->values;
     int exit_code = 0;
-    if (!values->answer.json && !values->verbose && !values->unknown) {
+    if (!values->answer.json && !values->verbose && !values->unknown)
         return values->answer.quiet ? 0 : logs_print_brief(reading, cascade);
-    }
     json_t *rows = json_array();
     for (size_t i = 0; i < reading->findings.n; i++) {
         const struct nd_log_finding *finding = &reading->findings.items[i];
@@ -578,9 +554,9 @@ static int print_all(struct reading *reading, const json_t *cascade)
     }
     if (reading->values->answer.json) {
         json_t *all =
-            json_pack("{s:s, s:O, s:O, s:I, s:O}", "outcome", outcome_name(reading), "logs", reading->logs,
-                      "findings", rows, "left_out", (json_int_t)reading->findings.n_left_out, "cascade",
-                      (json_t *)(uintptr_t)cascade);
+            json_pack("{s:s, s:O, s:O, s:I, s:O}", "outcome", nd_log_outcome_name(reading->verdict.outcome),
+                      "logs", reading->logs, "findings", rows, "left_out",
+                      (json_int_t)reading->findings.n_left_out, "cascade", (json_t *)(uintptr_t)cascade);
         cli_print_json(ND_DOCUMENT_LOGS, all);
         json_decref(all);
     } else {
@@ -613,10 +589,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                                        : read_text(&reading, operands[i], NULL, 0, &err);
     if (status == ND_OK)
         status = find_cascade(&reading, &cascade, &err);
-    nd_log_judge(reading.findings.items, reading.findings.n, &reading.verdict);
+    nd_log_judge(reading.findings.items, reading.findings.n, reading.silent == NULL, &reading.verdict);
     int exit_code = status != ND_OK ? cli_report_error(&err) : print_all(&reading, cascade);
-    if (status == ND_OK)
-        exit_code = cli_worse(exit_code, exit_code_of(&reading));
+    if (status == ND_OK && reading.verdict.outcome != ND_LOG_OK)
+        exit_code = cli_worse(exit_code, reading.verdict.outcome >= ND_LOG_FELL_BACK ? ND_EXIT_DIFFERS
+                                                                                     : ND_EXIT_INCONCLUSIVE);
     if (reading.findings.failed)
         exit_code = cli_fail_memory();
     nd_log_findings_deinit(&reading.findings);

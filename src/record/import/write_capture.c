@@ -203,15 +203,8 @@ static enum nd_status check_inputs(const struct nd_matched *matched, const struc
     return ND_OK;
 }
 
-static bool have_equal_data(const struct nd_imported_tensor *a, const struct nd_imported_tensor *b)
-{
-    return a->dtype == b->dtype && nd_shape_equal(&a->shape, &b->shape) && a->n_samples == b->n_samples &&
-           a->sample_bytes == b->sample_bytes && memcmp(a->data, b->data, a->n_samples * a->sample_bytes) == 0;
-}
-
-/* Tools that save all values of a graph also save its constants, values inside of layers, floats before a
- * quantiser beside what is dequantised of them, and that once for each reader. A capture has one place for each
- * tensor. first: for each tensor of the model the first of the file that has it behind its quantiser. */
+/* Tools that save all values of a graph also save its constants, values inside of layers, and floats before a
+ * quantiser beside what is dequantised of them. None of these has a place in a capture. */
 static enum nd_status leave_out(struct nd_imported *imported, struct nd_map *map,
                                 const struct nd_import_options *options, struct nd_error *err)
 {
@@ -219,31 +212,26 @@ static enum nd_status leave_out(struct nd_imported *imported, struct nd_map *map
     const struct nd_model *model = options->model;
     if (model == NULL || imported->has_sanitised_names || imported->keeps_unknown)
         return ND_OK;
-    struct nd_imported_tensor **first = nd_calloc(nd_model_n_tensors(model), sizeof *first);
-    enum nd_status status = first != NULL ? ND_OK : nd_fail_memory(err);
-    for (int pass = 0; pass < 2 && status == ND_OK; pass++)
-        for (size_t i = 0; i < outputs->n && status == ND_OK; i++) {
-            struct nd_imported_tensor *tensor = &outputs->items[i];
-            size_t k = SIZE_MAX;
-            enum nd_value_role role = nd_map_find(map, ND_IMPORTED_OUTPUT, tensor->name) == NULL
-                                          ? nd_value_role_of(model, tensor->name, &k)
-                                          : ND_VALUE_NONE;
-            if (pass == 0 && role == ND_VALUE_AFTER && first[k] == NULL)
-                first[k] = tensor;
-            const char *why =
-                pass == 0                   ? NULL
-                : role == ND_VALUE_CONSTANT ? "a constant of the model"
-                : role == ND_VALUE_INSIDE   ? "a value inside of a layer"
-                : role == ND_VALUE_BEFORE && first[k] != NULL
-                    ? "floats before the quantiser; the file has the values after it, too"
-                : role == ND_VALUE_AFTER && first[k] != tensor && have_equal_data(first[k], tensor)
-                    ? "the file has the same values by a different name"
-                    : NULL;
-            tensor->is_left_out = why != NULL;
-            if (why != NULL)
-                status = nd_imported_fact(imported, "left out", tensor->name, why, err);
-        }
-    free(first);
+    bool *has_after = nd_calloc(nd_model_n_tensors(model), sizeof *has_after);
+    enum nd_status status = has_after != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < 2 * outputs->n && status == ND_OK; i++) { /* twice: first for has_after */
+        struct nd_imported_tensor *tensor = &outputs->items[i % outputs->n];
+        size_t k = SIZE_MAX;
+        enum nd_value_role role = nd_map_find(map, ND_IMPORTED_OUTPUT, tensor->name) == NULL
+                                      ? nd_value_role_of(model, tensor->name, &k)
+                                      : ND_VALUE_NONE;
+        const char *why = role == ND_VALUE_CONSTANT ? "a constant of the model"
+                          : role == ND_VALUE_INSIDE ? "a value inside of a layer"
+                          : role == ND_VALUE_BEFORE && has_after[k]
+                              ? "floats before the quantiser; the file has the values after it, too"
+                              : NULL;
+        if (role == ND_VALUE_AFTER)
+            has_after[k] = true;
+        tensor->is_left_out = why != NULL;
+        if (why != NULL)
+            status = nd_imported_fact(imported, "left out", tensor->name, why, err);
+    }
+    free(has_after);
     return status;
 }
 
@@ -322,10 +310,6 @@ static enum nd_status nd_match(struct nd_imported *imported, struct nd_map *map,
     return status;
 }
 
-/* Decides everything else that is to be decided, changes imported's tensors accordingly (transposed, retyped)
- * and adds the facts to it. ND_ERR_NOT_FOUND (ND_E_IMPORT_NOTHING): no tensors, no samples, or a tensor that
- * the model lacks; ND_E_IMPORT_MISMATCH: tensor, found, expected; ND_E_IMPORT_MAP: the map names what is not
- * there. The caller frees *out, before imported. */
 static void nd_matched_deinit(struct nd_matched *matched)
 {
     for (size_t s = 0; s < 2; s++) {

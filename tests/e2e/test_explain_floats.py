@@ -152,5 +152,36 @@ class Overflow(Scratch):
         self.assertEqual(device["verdict"], "healthy", text)
 
 
+class InnerShapes(Scratch):
+    """Dumps of inner tensors that the model declares no shape of: the shape follows from the nodes before."""
+
+    def explained(self, n, inner_shape=(-1, 6, 4), **arrays):
+        x = np.random.default_rng(n).normal(size=(n, 2, 3, 4)).astype(np.float32)
+        a, r = x + np.float32(0.5), np.maximum((x + np.float32(0.5)).reshape(n, 6, 4), 0)
+        nodes = [ow.node("Add", ["x", "half"], ["a"]), ow.node("Reshape", ["a", "shape"], ["m"]), ow.node("Relu", ["m"], ["r"]),
+                 ow.node("Transpose", ["r"], ["y"], perm=[0, 2, 1])]
+        model = self.folder / "float.onnx"
+        model.write_bytes(ow.model(nodes, [ow.value_info("x", ow.FLOAT, (1, 2, 3, 4))], [ow.value_info("y", ow.FLOAT, (1, 4, 6))],
+                                   {"half": np.float32([0.5]), "shape": np.int64([1, 6, 4])}))
+        np.savez(self.folder / "in.npz", x=x)
+        np.savez(self.folder / "npu.npz", a=a, m=a.reshape(n, 6, 4), r=r.reshape(inner_shape), y=r.transpose(0, 2, 1))
+        npudiff("import", "numpy", self.folder / "npu.npz", "--model", model, "--inputs", self.folder / "in.npz", "-p", "in",
+                "-o", self.folder / "npu.h5", "-f", "-q")
+        done = npudiff("explain", "--float", model, self.folder / "npu.h5", "--json", expect=None)
+        with h5py.File(self.folder / "npu.h5") as f:
+            shapes = {name: f["probes/in/outputs"][name].shape for name in ("a", "r", "y")}
+        return json.loads(done.stdout)["devices"][0], shapes
+
+    def test_one_run_and_several(self):
+        for n in (1, 3):
+            device, shapes = self.explained(n)
+            self.assertEqual(shapes, {"a": (n, 1, 2, 3, 4), "r": (n, 1, 6, 4), "y": (n, 1, 4, 6)})
+            self.assertEqual((device["verdict"], device["follow"], device["not_examined"]), ("healthy", 4, 0), device)
+
+    def test_what_has_a_shape_of_its_own_is_taken_as_it_lies(self):
+        _, shapes = self.explained(2, (2, 24))
+        self.assertEqual(shapes["r"], (2, 24))
+
+
 if __name__ == "__main__":
     main()

@@ -288,7 +288,8 @@ def capture(npudiff, group, device, folder):
     codes = {k: v[None] for k, v in group.codes.items()}
     case = types.SimpleNamespace(name=group.name, model=group.model(), codes=codes)
     outputs = make_htp_oracle.capture_all(npudiff, case, device, folder)
-    return b"".join(outputs[y.name].astype(group.type).tobytes() for y in group.outputs)
+    numpy_types = {onnx_type: numpy_type for numpy_type, onnx_type in TYPES.values()}
+    return b"".join(outputs[y.name].astype(numpy_types[y.type.tensor_type.elem_type]).tobytes() for y in group.outputs)
 
 
 DEVICES = {"v69": "htp-sim:gen1", "v73": "htp-sim:gen3", "v81": "htp-sim:gen5"}

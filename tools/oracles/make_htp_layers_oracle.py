@@ -944,10 +944,40 @@ def scaled(g):
             g.add(op, [g.input(shape, (scale, zeros[0]))], shape, (np.float32(y), zeros[1]))
 
 
+def requantised(g):
+    """Another encoding without an operator, of the same type and of the other, of a graph input and of a Conv; and what moves that to a
+    third encoding, which is one operation with it."""
+    shape = [1, 4, 12, 12]
+
+    def of_type(bits):
+        g.bits, (g.type, g.onnx_type) = bits, concat.TYPES[bits]
+
+    for before, after in ((8, 8), (8, 16), (16, 8), (16, 16)):
+        for kind in ("given", "made", *(["moved"] if before > after else [])):
+            of_type(before)
+            x = g.encoding()
+            if kind == "given":
+                real = g.input(shape, x)
+            else:
+                near = (np.float32(x[0] * g.rng.uniform(0.5, 1)), int(g.rng.integers(0, 2 ** g.bits)))
+                real = g.add("Conv", [g.input(shape, near), g.weights([4, 4, 1, 1], 1 / 150)], shape, x)
+            of_type(after)
+            ratio = 2.0 ** (before - after) * np.exp(g.rng.uniform(-0.6, 0.6))
+            y = (np.float32(x[0] * ratio), int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits * 3 // 4)))
+            if kind == "moved":
+                real = g.quantise(real, shape, y)
+                y = (np.float32(y[0] / 3), y[1])
+                g.add("DepthToSpace", [real], [1, 1, 24, 24], y, blocksize=2, mode="CRD")
+            elif kind == "given":
+                g.quantise(real, shape, y)
+            else:  # a function behind it: as the last of a graph it is not recorded
+                g.add("Sigmoid", [g.quantise(real, shape, y)], shape, (2.0 ** -g.bits, 0))
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("16", requantised)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -52,14 +52,16 @@ static int64_t rescale_qvalue(const void *parameters, int64_t x)
     return nd_htp_follow_line16(parameters, x);
 }
 
-/* Relu and Clip: the line between the bounds of the operator. Where these are those of the quantised values the
- * provider leaves it out, and what remains is a change of the encoding, which depends on the layout. */
+/* Relu, Clip, and a change of the encoding alone: the line between the bounds of the operator. Where these are
+ * those of the quantised values the provider leaves it out, and what remains is a change of the encoding, which
+ * depends on the layout. */
 static enum nd_status narrow(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_linear_call *call = job->call;
     struct nd_htp_line16 line;
     double low = call->low, high = call->high;
-    if (!nd_htp_has_words(job) || !nd_linear_fold(call->node, call->n_inputs, call->inputs, &low, &high) ||
+    if (!nd_htp_has_words(job) ||
+        (call->node != NULL && !nd_linear_fold(call->node, call->n_inputs, call->inputs, &low, &high)) ||
         !nd_htp_line16_init(&line, call->inputs[0].quant, call->out_quant, false))
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_between(job, low, high);
@@ -653,6 +655,8 @@ static enum nd_status make_hard_swish(const struct nd_htp_job *job, struct nd_er
 }
 
 const struct nd_htp_operator nd_htp_functions16[] = {
+    {"", narrow, true},
+    {"", nd_htp_requantise, false},
     {"Relu", narrow, true},
     {"Clip", narrow, true},
     {"Neg", negate_words, true},

@@ -45,7 +45,7 @@ static nd_htp_family *family_of(const char *op_type, bool is_of_words)
 /* Asks the family that has the operator of the layer. */
 static enum nd_status ask(const struct nd_htp_job *job, bool is_of_words, struct nd_error *err)
 {
-    nd_htp_family *family = family_of(nd_onnx_text(job->call->node->op_type), is_of_words);
+    nd_htp_family *family = family_of(nd_htp_op_type(job->layer), is_of_words);
     struct nd_error why;
     enum nd_status status = family != NULL ? family(job, &why) : ND_OK;
     if (status == ND_ERR_UNSUPPORTED) { /* its operator is not evaluated */
@@ -57,10 +57,10 @@ static enum nd_status ask(const struct nd_htp_job *job, bool is_of_words, struct
     return status;
 }
 
-/* ONNX, or the Gelu that ONNX Runtime makes of its parts, which the HTP computes as ONNX's. */
+/* No operator, ONNX's, or the Gelu that ONNX Runtime makes of its parts, which the HTP computes as ONNX's. */
 static bool has_known_domain(const Onnx__NodeProto *node)
 {
-    const char *domain = nd_onnx_domain(node->domain);
+    const char *domain = node != NULL ? nd_onnx_domain(node->domain) : "";
     return domain[0] == '\0' ||
            (strcmp(domain, "com.microsoft") == 0 && strcmp(nd_onnx_text(node->op_type), "Gelu") == 0);
 }
@@ -75,16 +75,14 @@ static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const st
                                    .memory = memory,
                                    .qvalues = qvalues,
                                    .is_covered = is_covered};
-    const Onnx__NodeProto *node = layer->call->node;
     *is_covered = false;
-    if (node == NULL || !has_known_domain(node) ||
-        (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16))
+    if (!has_known_domain(layer->call->node) || (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16))
         return ND_OK;
     nd_htp_note_tensor(memory, layer);
     enum nd_status status = ND_OK;
     if (layer->dtype == ND_DTYPE_U16)
         status = ask(&job, true, err);
-    if (status == ND_OK && !*is_covered && nd_htp_reads_floats(layer))
+    if (status == ND_OK && !*is_covered && layer->call->node != NULL && nd_htp_reads_floats(layer))
         status = nd_htp_halves(&job, err);
     if (status == ND_OK && !*is_covered)
         status = ask(&job, false, err);

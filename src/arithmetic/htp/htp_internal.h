@@ -254,6 +254,9 @@ int64_t nd_htp_follow_line16(const struct nd_htp_line16 *line, int64_t d);
 /* Input 0 in the encoding of the output, in that way. */
 enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method,
                                     struct nd_error *err);
+/* A layer without an operator: another scale and zero point, and for uint8 and uint16 perhaps the other type.
+ */
+nd_htp_family nd_htp_requantise;
 /* Input i times a number that is not zero. */
 enum nd_status nd_htp_multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method,
                                   double factor, struct nd_error *err);

@@ -226,7 +226,7 @@ enum { SIGNED_ZERO = 128, FARTHEST_ZERO = 16 };
 
 static bool makes_signed(const struct nd_exact_layer *layer)
 {
-    const char *op_type = nd_onnx_text(layer->call->node->op_type);
+    const char *op_type = nd_htp_op_type(layer);
     const struct nd_quant *y = layer->call->out_quant, *w = NULL;
     if (layer->call->n_inputs > 1)
         w = layer->call->inputs[1].quant;
@@ -261,8 +261,10 @@ static bool shuffles_channels(const struct nd_exact_layer *layer, const char *op
 {
     char mode[8];
     const struct nd_op_call op_call = {.node = layer->call->node, .opset = layer->call->opset};
+    if (strcmp(op_type, "DepthToSpace") != 0)
+        return false;
     nd_op_text(&op_call, "mode", mode, sizeof mode);
-    return strcmp(op_type, "DepthToSpace") == 0 && strcmp(mode, "CRD") == 0;
+    return strcmp(mode, "CRD") == 0;
 }
 
 /* In which layout the layer's output is, after its inputs were noted. */
@@ -296,7 +298,7 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
 {
     if (memory == NULL || layer->tensor >= memory->n_tensors || layer->call->n_inputs == 0)
         return;
-    const char *op_type = nd_onnx_text(layer->call->node->op_type);
+    const char *op_type = nd_htp_op_type(layer);
     bool keeps = nd_htp_keeps_memory(op_type);
     size_t from = keeps ? layer->input_tensors[0] : SIZE_MAX;
     memory->is_share[layer->tensor] =

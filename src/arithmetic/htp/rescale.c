@@ -144,3 +144,85 @@ enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_me
 {
     return nd_htp_multiply_by(job, 0, method, 1, err);
 }
+
+/* ---- to the other type: docs/science/htp-arithmetic.md#requantise ---- */
+
+/* uint16 to uint8: shares of a quantised value of the output that have 16 bits with a sign, as the offset has.
+ */
+struct to_bytes {
+    int64_t m, offset;
+    int shift;
+};
+
+/* A quantised value of uint16 less 32767, times the multiplier. */
+static int64_t multiply_short(const struct to_bytes *t, int64_t x)
+{
+    return (x * t->m + (1 << 14)) >> 15;
+}
+
+static bool to_bytes_init(struct to_bytes *t, const struct nd_quant *x, const struct nd_quant *y)
+{
+    enum {
+        MOST_BITS = 22,
+        FEW_BITS = 15,
+        BITS = 14,
+        FIRST_OF_FEW = -4
+    }; /* of the multiplier, and from which ratio on */
+    double ratio = (double)(x->scale[0] / y->scale[0]);
+    int log = nd_htp_floor_log2(ratio), bits = log >= FIRST_OF_FEW ? FEW_BITS : BITS - 1 - log;
+    if (!(ratio > 0 && ratio < 1) || (log >= FIRST_OF_FEW && x->zero_point[0] == UINT16_MAX))
+        return false;
+    bits = bits < MOST_BITS ? bits : MOST_BITS;
+    *t = (struct to_bytes){.m = llrint(ldexp(ratio, bits)), .shift = bits - FEW_BITS};
+    t->offset = (y->zero_point[0] << t->shift) - multiply_short(t, x->zero_point[0] - INT16_MAX);
+    t->offset = t->offset > INT16_MAX ? INT16_MAX : t->offset < INT16_MIN ? INT16_MIN : t->offset;
+    return t->m <= INT16_MAX;
+}
+
+static bool to_words_init(const struct nd_quant *x, const struct nd_quant *y, double *m)
+{
+    enum { BITS = 15 };                         /* behind the leading one of the multiplier */
+    static const double least = 2, most = 8192; /* ratios that were looked at */
+    double ratio = (double)(x->scale[0] / y->scale[0]);
+    if (!(ratio >= least && ratio < most))
+        return false;
+    *m = nd_multiplier_round(ratio, BITS, ND_ROUND_HALF_EVEN);
+    return true;
+}
+
+static enum nd_status change_width(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_array *values = job->call->inputs[0].values;
+    const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    struct to_bytes bytes;
+    double m = 0;
+    bool narrows = job->layer->dtype == ND_DTYPE_U8;
+    if (values->dtype != (narrows ? ND_DTYPE_U16 : ND_DTYPE_U8) || !nd_htp_are_within(values, UINT16_MAX) ||
+        !(narrows ? to_bytes_init(&bytes, x, y) : to_words_init(x, y, &m)))
+        return ND_OK;
+    enum nd_status status = nd_array_copy(values, job->qvalues, err);
+    for (size_t i = 0; status == ND_OK && i < values->n; i++) {
+        double made = floor((values->x[i] - (double)x->zero_point[0]) * m + 0.5) + (double)y->zero_point[0];
+        if (narrows) {
+            int64_t less = (int64_t)values->x[i] - INT16_MAX;
+            int64_t sum = multiply_short(&bytes, less < INT16_MAX ? less : INT16_MAX) + bytes.offset;
+            made = (double)((sum + ((1 << bytes.shift) >> 1)) >> bytes.shift);
+        }
+        job->qvalues->x[i] = nd_within(made, bounds.low, bounds.high);
+    }
+    job->qvalues->dtype = job->layer->dtype;
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_htp_requantise(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (nd_htp_plain(job, 0) == NULL || nd_htp_plain_output(job) == NULL)
+        return ND_OK;
+    if (job->layer->dtype != job->call->inputs[0].values->dtype)
+        return change_width(job, err);
+    return job->layer->dtype == ND_DTYPE_U8
+               ? nd_htp_rescale_input(job, nd_htp_is_laid_out(job, 0) ? ND_HTP_LAYOUT : ND_HTP_FIXED, err)
+               : ND_OK;
+}

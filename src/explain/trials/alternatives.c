@@ -200,6 +200,10 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     if (maker != NULL && (narrows(layer->op_types) || bends(layer, maker))) {
         a->fused_from[layer->tensor] = layer->inputs[0];
         find_moved(a, model, layer->inputs[0], layer->tensor);
+    } else if (maker != NULL && strcmp(maker->op_types, "requantise") == 0 && nd_layer_carries(layer) &&
+               !keeps_encoding(model, layer, layer->tensor)) {
+        a->fused_from[layer->tensor] = layer->inputs[0];
+        add_part(a, layer->inputs[0], layer->tensor);
     }
     if (nd_layer_is_table(model, layer) && nd_divided_from(model, layer->inputs[0]) != NULL)
         add_part(a, layer->inputs[0], layer->tensor);

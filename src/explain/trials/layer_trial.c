@@ -245,8 +245,9 @@ static enum nd_status settle_made(enum nd_status status, const struct nd_error *
 }
 
 /* A Div by the sum of what it divides: a Softmax in parts. Devices may make one operation of it, whose sum is
- * not rounded, nor clipped, to the quantised values that the model has for it. Seen: Magika W8A8 of tools/studies/zoo,
- * gen1, gen3 and gen5, QAIRT 2.51.0: values as if the sum were 3 times its greatest quantised value. */
+ * not rounded, nor clipped, to the quantised values that the model has for it. Seen: Magika W8A8 of
+ * tools/studies/zoo, gen1, gen3 and gen5, QAIRT 2.51.0: values as if the sum were 3 times its greatest
+ * quantised value. */
 static bool is_share_of_sum(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     static const char *const movers[] = {"Reshape", "Unsqueeze", "Squeeze", "Expand"};
@@ -402,6 +403,14 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
     const struct nd_array *kept = nd_layer_trial_kept(trial, a->fused_from[layer->tensor], layer->tensor, p);
     if (is_open(trial, a->fused_from[layer->tensor], layer->tensor, p))
         trial->is_covered[p] = false;
+    const struct nd_model_layer *own = nd_model_layer_of_tensor(trial->model, layer->tensor);
+    if (kept != NULL && own != NULL && nd_layer_carries(own)) {
+        const struct nd_layer_encodings moved = {
+            .inputs = {&nd_model_tensor(trial->model, layer->tensor)->quant}, .qvalues = {kept}};
+        return settle_made(
+            nd_layer_run_with(&nd_layer_arithmetics(&n)[p], layer, &moved, qvalues, is_covered, &why), &why,
+            qvalues, is_covered, err);
+    }
     if (kept != NULL) {
         enum nd_status copied = nd_array_copy(kept, qvalues, err);
         *is_covered = copied == ND_OK;

@@ -94,6 +94,11 @@ struct nd_recoded_node {
 enum nd_status nd_model_write_recoded(const struct nd_model *model, const struct nd_recoded_node *nodes,
                                       size_t n_nodes, const char *path, struct nd_error *err);
 
+/* (*out)[n_tensors]: the shape of each tensor, inferred where the model does not declare it; rank -1 where it
+ * does not follow. The caller frees it. ND_ERR_MEMORY. */
+enum nd_status nd_tensors_infer_shapes(const struct nd_model *model, struct nd_shape **out,
+                                       struct nd_error *err);
+
 /* Whether the graph has a tensor of that name: an input, a constant, or what a node makes. */
 bool nd_model_has_tensor(const struct nd_model *model, const char *name);
 

@@ -12,6 +12,7 @@
 #include "core/text/strbuf.h"
 #include "model/graph/constants.h"
 #include "model/graph/graph.h"
+#include "model/graph/infer.h"
 #include "npudiff/core/parse.h"
 
 /* Whether tensor is a tensor read by a live node, or an output of the graph. */
@@ -392,6 +393,30 @@ enum nd_status nd_model_select_tensors(const struct nd_model *model, const char 
     }
     *selected = indices;
     *n_selected = n;
+    return ND_OK;
+}
+
+/* ---- shapes that are not declared ---- */
+
+enum nd_status nd_tensors_infer_shapes(const struct nd_model *model, struct nd_shape **out,
+                                       struct nd_error *err)
+{
+    struct nd_tensor_info *infos = nd_calloc(model->graph.n_tensors, sizeof *infos);
+    *out = nd_calloc(model->n_tensors, sizeof **out);
+    if (infos == NULL || *out == NULL) {
+        free(infos);
+        return nd_fail_memory(err);
+    }
+    for (size_t t = 0; t < model->n_tensors; t++)
+        (*out)[t] = model->tensors[t].shape;
+    nd_infer_declared(model, infos);
+    nd_infer_propagate(model, infos);
+    for (size_t v = 0; v < model->graph.n_tensors; v++) {
+        size_t t = model->tensor_of_value[v];
+        if (t != ND_NO_INDEX && (*out)[t].rank < 0)
+            (*out)[t] = infos[v].shape;
+    }
+    free(infos);
     return ND_OK;
 }
 

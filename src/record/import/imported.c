@@ -188,6 +188,7 @@ void nd_imported_deinit(struct nd_imported *imported)
     }
     nd_statements_deinit(&imported->stated);
     free(imported->latency_us);
+    free(imported->shapes);
     free(imported->kind);
     free(imported->parts);
     free(imported->chipset);

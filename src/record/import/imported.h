@@ -95,12 +95,13 @@ struct nd_imported {
     size_t n_repeats;            /* runs of every sample, whole runs one behind the other; 0: one */
     double *latency_us;          /* [n_latencies], as the files state them: one for each sample; or NULL */
     size_t n_latencies, latencies_capacity;
-    char *kind;         /* of device, as the files state it ("npu"); NULL: they do not */
-    char *chipset;      /* likewise */
-    char *model_sha256; /* the same of the model's digest, as nd_model_sha256 */
-    char *model_file;   /* and of its name */
-    char *cut_short;    /* why there is less than was asked for; NULL: all is there */
-    bool is_failed;     /* and that is because the tool failed */
+    struct nd_shape *shapes; /* of the model's tensors, also inferred ones; NULL: there is no model */
+    char *kind;              /* of device, as the files state it ("npu"); NULL: they do not */
+    char *chipset;           /* likewise */
+    char *model_sha256;      /* the same of the model's digest, as nd_model_sha256 */
+    char *model_file;        /* and of its name */
+    char *cut_short;         /* why there is less than was asked for; NULL: all is there */
+    bool is_failed;          /* and that is because the tool failed */
 };
 
 struct nd_import_reader {

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
+#include "model/graph/parts.h"
 #include "record/import/imported.h"
 #include "record/import/map.h"
 #include "record/import/match_tensor.h"
@@ -617,6 +618,10 @@ static enum nd_status find_in_model(struct nd_import_matching *m, const char *na
         status = nd_name_find_tensor(model, name, is_sanitised, order, method, err);
         if (status == ND_OK)
             m->model = nd_model_tensor(model, *order);
+        if (status == ND_OK && m->model->shape.rank < 0 && m->imported->shapes == NULL)
+            status = nd_tensors_infer_shapes(model, &m->imported->shapes, err);
+        if (status == ND_OK && m->model->shape.rank < 0 && m->imported->shapes[*order].rank >= 0)
+            m->inferred = &m->imported->shapes[*order];
         bool is_kept = m->imported->keeps_unknown && !m->options->strict && m->item == NULL;
         if (status != ND_ERR_NOT_FOUND || !is_kept)
             return status;
@@ -731,9 +736,15 @@ static enum nd_status match_shape(const struct nd_import_matching *m, struct nd_
     if (t->is_laid_out)
         return check_shape(m, err);
     enum nd_status status = find_layout(m, &layout_rank, err);
-    struct nd_shape expected = {.rank = -1};
-    if (m->model != NULL && m->model->shape.rank >= 0)
-        expected = layout_rank > 0 ? nd_layout_channels_last(&m->model->shape) : m->model->shape;
+    struct nd_shape expected = {.rank = -1}, sample;
+    size_t n;
+    const struct nd_shape *known = m->inferred != NULL ? m->inferred
+                                   : m->model != NULL  ? &m->model->shape
+                                                       : NULL;
+    if (known != NULL && known->rank >= 0)
+        expected = layout_rank > 0 ? nd_layout_channels_last(known) : *known;
+    if (m->inferred != NULL && !split_as_expected(&t->shape, &expected, &sample, &n))
+        expected.rank = -1; /* a runtime may keep it in a shape of its own */
     if (status == ND_OK && t->is_array)
         status = find_samples(m, expected.rank >= 0 ? &expected : NULL, err);
     if (status != ND_OK || layout_rank == 0)

@@ -27,8 +27,9 @@ struct nd_import_matching {
     const struct nd_import_options *options;
     enum nd_imported_side side;
     struct nd_imported_tensor *tensor;
-    struct nd_map_item *item;      /* NULL: the map says nothing of it */
-    const struct nd_tensor *model; /* what the model says, or NULL; of an input only name, type and shape */
+    struct nd_map_item *item;        /* NULL: the map says nothing of it */
+    const struct nd_tensor *model;   /* what the model says, or NULL; of an input only name, type and shape */
+    const struct nd_shape *inferred; /* the shape of an output that the model does not declare, or NULL */
 };
 
 /* Decides which dimension the samples are, and moves channels. Errors as nd_match. */

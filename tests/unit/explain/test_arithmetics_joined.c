@@ -246,6 +246,13 @@ static void resize_by_two_is_made_of_float16(void **state)
     expect_layers("16-enlarged", 0);
 }
 
+/* To the same type and to the other; and what is moved to a third encoding behind it. */
+static void encodings_change_without_an_operator(void **state)
+{
+    (void)state;
+    expect_fused("16-requantised", 1, 1);
+}
+
 /* Scales of a hostile model, whose products are infinite. */
 static void gate_of_infinite_scales_is_not_known(void **state)
 {
@@ -522,6 +529,7 @@ int main(void)
         cmocka_unit_test(gate_of_infinite_scales_is_not_known),
         cmocka_unit_test(resize_by_two_is_made_of_float16),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
+        cmocka_unit_test(encodings_change_without_an_operator),
         cmocka_unit_test(means_of_planes_follow_the_layout),
         cmocka_unit_test(words_are_narrowed_as_the_layout_has_it),
         cmocka_unit_test(floats_of_the_graph_are_halves),

@@ -319,7 +319,7 @@ bool nd_log_read_words(const char *line, size_t n, char level, struct nd_log_pat
     *out = (struct nd_log_pattern){.kind = phrase < N_PHRASES ? phrases[phrase].kind : ND_LOG_ERROR,
                                    .stage = phrase < N_PHRASES ? phrases[phrase].stage : ND_LOG_STAGE_NONE,
                                    .severity = ND_LOG_BAD};
-    if (out->kind == ND_LOG_ERROR && level != ' ' && !is_error_level)
+    if (out->kind == ND_LOG_ERROR && (!match->has_code || (level != ' ' && !is_error_level)))
         out->severity = ND_LOG_WARNING;
     return phrase < N_PHRASES || has_name || is_error_level || match->has_code;
 }

@@ -152,10 +152,7 @@ struct nd_latency_list {
     double *us;
     size_t n;
     const char *format; /* "text", "csv", "json", "ai-hub", "ort-profile", "npy", "npz"; static storage */
-    size_t n_kernels;   /* of a profile; else 0 */
-    size_t n_on_cpu; /* those on ONNX Runtime's own CPU provider; quantisers only where no other provider ran */
-    bool has_others; /* a different provider ran kernels */
-    char *where;     /* a sentence on that; NULL: no profile */
+    char *where;        /* a sentence on that; NULL: no profile */
 };
 
 /* Reads a list in any of these forms, told by the content (.npy and .npz by the name):

@@ -267,14 +267,16 @@ static char find_level(const struct words *words, char level)
 
 bool nd_log_names_npu(const char *line, size_t n)
 {
-    static const char *const names[] = {"npu",   "qnn",  "htp",   "hexagon", "nnapi", "neuron",   "rknn",
-                                        "rkllm", "vpux", "ethos", "edgetpu", "cdsp",  "dispatch", "apu"};
+    static const char *const names[] = {"npu",      "qnn",    "htp",   "hexagon", "nnapi", "neuron",   "rknn",
+                                        "rkllm",    "vpux",   "ethos", "edgetpu", "cdsp",  "dispatch", "apu",
+                                        "openvino", "coreml", "dml",   "vitisai", "snpe",  "cann"};
     struct words words;
     cut_words(line, n, &words);
     for (size_t i = 0; i < words.n; i++) {
         const char *at = words.tokens[i].at + (strncmp(words.tokens[i].at, "lib", 3) == 0 ? 3 : 0);
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
-            if ((*at | 0x20) == names[k][0] && strncasecmp(at, names[k], strlen(names[k])) == 0)
+            if ((*at | 0x20) == names[k][0] && strncasecmp(at, names[k], strlen(names[k])) == 0 &&
+                strncasecmp(at, "npudiff", 7) != 0)
                 return true;
     }
     return false;

@@ -343,44 +343,23 @@ static enum nd_status read_text(struct reading *reading, const char *name, const
     return status;
 }
 
-/* A profile of ONNX Runtime says where the nodes ran, and no more. */
-static bool read_profile(struct reading *reading, const char *path)
+/* A profile of ONNX Runtime says where the nodes ran, and no more. false: the file is none. */
+static bool read_profile(struct reading *reading, const char *path, enum nd_status *status,
+                         struct nd_error *err)
 {
     struct nd_latency_list list = {0};
     struct nd_error ignored = {0};
-    char start[8 + 1] = "", first = '\0';
+    char start[8 + 1] = "", first = '\0', text[512];
     if (cli_peek(path, start, 8) != 8 || sscanf(start, " [ %c", &first) != 1 || first != '{' ||
         nd_latency_read(path, NULL, NULL, &list, &ignored) != ND_OK)
         return false;
-    bool is_fallback = list.has_others && list.n_on_cpu > 0;
-    char text[512], name[] = "";
-    snprintf(text, sizeof text, "a profile of ONNX Runtime: %.300s; 'npudiff latency' judges its times",
-             list.where != NULL ? list.where : "it has no kernels");
-    const struct nd_log_finding finding = {
-        .kind = is_fallback ? ND_LOG_FALLBACK : ND_LOG_PLACEMENT,
-        .severity = is_fallback         ? ND_LOG_BAD
-                    : list.n_on_cpu > 0 ? ND_LOG_WARNING
-                                        : ND_LOG_NOTE,
-        .log = (char *)(uintptr_t)path,
-        .op = name,
-        .node = name,
-        .op_id = name,
-        .tensor = name,
-        .symbol = name,
-        .n_amounts = list.n_on_cpu > 0 ? 2 : 0,
-        .amounts = {{"on_cpu", (double)list.n_on_cpu}, {"total", (double)list.n_kernels}},
-        .text = text};
-    struct nd_log_summary summary = {.n_findings = 1, .worst = finding.severity, .encoding = "bytes"};
-    summary.n_by_kind[finding.kind] = 1;
-    bool is_profile = strcmp(list.format, "ort-profile") == 0;
-    if (is_profile) {
-        reading->name = path;
-        options_of(reading);
-        nd_log_findings_add(&reading->findings, &finding);
-        add_log(reading, &summary);
-    }
+    bool has_kernels = list.where != NULL;
+    snprintf(text, sizeof text, "a profile of ONNX Runtime, which 'npudiff latency' reads: %.400s",
+             has_kernels ? list.where : "");
+    if (has_kernels)
+        *status = read_text(reading, path, text, strlen(text), err);
     nd_latency_list_deinit(&list);
-    return is_profile;
+    return has_kernels;
 }
 
 /* A stored log may hold NUL bytes: its length is that of its dataset. */
@@ -584,9 +563,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("logs", "there is no kind of finding '%s'", values->kind);
     }
     for (size_t i = 0; i < n_operands && status == ND_OK; i++)
-        status = cli_is_hdf5(operands[i])              ? read_capture(&reading, operands[i], &err)
-                 : read_profile(&reading, operands[i]) ? ND_OK
-                                                       : read_text(&reading, operands[i], NULL, 0, &err);
+        if (cli_is_hdf5(operands[i]))
+            status = read_capture(&reading, operands[i], &err);
+        else if (!read_profile(&reading, operands[i], &status, &err))
+            status = read_text(&reading, operands[i], NULL, 0, &err);
     if (status == ND_OK)
         status = find_cascade(&reading, &cascade, &err);
     nd_log_judge(reading.findings.items, reading.findings.n, reading.silent == NULL, &reading.verdict);

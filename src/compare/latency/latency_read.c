@@ -371,32 +371,27 @@ void nd_latency_list_deinit(struct nd_latency_list *list)
 
 /* ---- ONNX Runtime's profile ---- */
 
-/* "2 of 40 kernels ran on the CPU, beside QNNExecutionProvider: 'erf', 'norm'". */
-static char *where_text(const struct nd_ort_profile *profile, struct nd_latency_list *out)
+/* "fallback of kernels: 2 of 40 ran on CPUExecutionProvider, beside QNNExecutionProvider: 'erf', 'norm'".
+ * Quantisers on the CPU are no fallback where a different provider ran kernels. */
+static char *where_text(const struct nd_ort_profile *profile)
 {
     enum { MOST = 3 };
     struct nd_strbuf text = {0}, names = {0};
-    const char *other = "";
-    for (size_t i = 0; i < profile->n_kernels; i++) {
-        bool is_on_cpu = strcmp(profile->kernels[i].provider, "CPUExecutionProvider") == 0;
-        out->has_others = out->has_others || !is_on_cpu;
-        other = is_on_cpu ? other : profile->kernels[i].provider;
-    }
+    const char *other = NULL, *cpu = "CPUExecutionProvider";
+    size_t n_on_cpu = 0;
+    for (size_t i = 0; i < profile->n_kernels && other == NULL; i++)
+        if (strcmp(profile->kernels[i].provider, cpu) != 0)
+            other = profile->kernels[i].provider;
     for (size_t i = 0; i < profile->n_kernels; i++) {
         const struct nd_kernel *kernel = &profile->kernels[i];
-        if (strcmp(kernel->provider, "CPUExecutionProvider") != 0 || (kernel->is_quantiser && out->has_others))
-            continue;
-        if (out->n_on_cpu++ < MOST)
-            nd_strbuf_printf(&names, "%s'%s'", names.len > 0 ? ", " : "", kernel->name);
+        if (strcmp(kernel->provider, cpu) == 0 && (other == NULL || !kernel->is_quantiser) && n_on_cpu++ < MOST)
+            nd_strbuf_printf(&names, "%s '%s'", names.len > 0 ? "," : ":", kernel->name);
     }
-    out->n_kernels = profile->n_kernels;
-    if (!out->has_others)
-        nd_strbuf_printf(&text, "all kernels (%zu) ran on the CPU", out->n_kernels);
-    else if (out->n_on_cpu == 0)
-        nd_strbuf_printf(&text, "no kernel ran on the CPU, but for quantisers; the others ran on %s", other);
-    else
-        nd_strbuf_printf(&text, "fallback: %zu of %zu kernels ran on the CPU, beside %s: %s%s", out->n_on_cpu,
-                         out->n_kernels, other, names.text, out->n_on_cpu > MOST ? ", ..." : "");
+    nd_strbuf_printf(&text, "%skernels: %zu of %zu ran on %s",
+                     n_on_cpu > 0 && other != NULL ? "fallback of " : "", n_on_cpu, profile->n_kernels, cpu);
+    if (other != NULL)
+        nd_strbuf_printf(&text, ", beside %s%s%s", other, names.len > 0 ? names.text : "",
+                         n_on_cpu > MOST ? ", ..." : "");
     text.failed = text.failed || names.failed;
     nd_strbuf_deinit(&names);
     return nd_strbuf_take(&text);
@@ -411,7 +406,7 @@ static enum nd_status read_profile(struct nd_list *list, const char *text, size_
     for (size_t i = 0; status == ND_OK && i < profile.n_runs; i++)
         status = nd_list_add(list, profile.run_us[i], "run", i, err);
     if (status == ND_OK && profile.n_kernels > 0) {
-        list->out.where = where_text(&profile, &list->out);
+        list->out.where = where_text(&profile);
         status = list->out.where != NULL ? ND_OK : nd_fail_memory(err);
     }
     nd_ort_profile_deinit(&profile);

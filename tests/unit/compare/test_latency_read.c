@@ -66,15 +66,13 @@ static void profiles_give_the_times_of_runs_and_say_where_kernels_ran(void **sta
     (void)state;
     static const struct {
         const char *kernels, *where;
-        size_t n_on_cpu;
-        bool has_others;
     } cases[] = {
         {KERNEL("x_Q", "QuantizeLinear", "CPU") KERNEL("c", "QLinearConv", "CPU"),
-         "all kernels (2) ran on the CPU", 2, false},
+         "kernels: 2 of 2 ran on CPUExecutionProvider"},
         {KERNEL("x_Q", "QuantizeLinear", "CPU") KERNEL("f_1_0", "f_1", "QNN"),
-         "no kernel ran on the CPU, but for quantisers; the others ran on QNNExecutionProvider", 0, true},
+         "kernels: 0 of 2 ran on CPUExecutionProvider, beside QNNExecutionProvider"},
         {KERNEL("x_Q", "QuantizeLinear", "CPU") KERNEL("f_1_0", "f_1", "QNN") KERNEL("erf", "Erf", "CPU"),
-         "fallback: 1 of 3 kernels ran on the CPU, beside QNNExecutionProvider: 'erf'", 1, true},
+         "fallback of kernels: 1 of 3 ran on CPUExecutionProvider, beside QNNExecutionProvider: 'erf'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct nd_latency_list list = {0};
@@ -86,8 +84,6 @@ static void profiles_give_the_times_of_runs_and_say_where_kernels_ran(void **sta
         assert_int_equal(list.n, 2);
         assert_f64_bits(list.us[1], 12.5);
         assert_string_equal(list.where, cases[i].where);
-        assert_int_equal(list.n_on_cpu, cases[i].n_on_cpu);
-        assert_int_equal(list.has_others, cases[i].has_others);
         nd_latency_list_deinit(&list);
     }
 }

@@ -371,24 +371,27 @@ void nd_latency_list_deinit(struct nd_latency_list *list)
 
 /* ---- ONNX Runtime's profile ---- */
 
-/* "fallback of kernels: 2 of 40 ran on CPUExecutionProvider, beside QNNExecutionProvider: 'erf', 'norm'".
- * Quantisers on the CPU are no fallback where a different provider ran kernels. */
+/* "fallback of kernels but quantisers: 2 of 40 ran on CPUExecutionProvider, beside QNNExecutionProvider: 'erf',
+ * 'norm'". Quantisers on the CPU are no fallback where a different provider ran kernels. */
 static char *where_text(const struct nd_ort_profile *profile)
 {
     enum { MOST = 3 };
     struct nd_strbuf text = {0}, names = {0};
     const char *other = NULL, *cpu = "CPUExecutionProvider";
-    size_t n_on_cpu = 0;
+    size_t n_on_cpu = 0, n = 0;
     for (size_t i = 0; i < profile->n_kernels && other == NULL; i++)
         if (strcmp(profile->kernels[i].provider, cpu) != 0)
             other = profile->kernels[i].provider;
     for (size_t i = 0; i < profile->n_kernels; i++) {
         const struct nd_kernel *kernel = &profile->kernels[i];
-        if (strcmp(kernel->provider, cpu) == 0 && (other == NULL || !kernel->is_quantiser) && n_on_cpu++ < MOST)
+        bool is_counted = other == NULL || !kernel->is_quantiser;
+        n += is_counted;
+        if (is_counted && strcmp(kernel->provider, cpu) == 0 && n_on_cpu++ < MOST)
             nd_strbuf_printf(&names, "%s '%s'", names.len > 0 ? "," : ":", kernel->name);
     }
-    nd_strbuf_printf(&text, "%skernels: %zu of %zu ran on %s",
-                     n_on_cpu > 0 && other != NULL ? "fallback of " : "", n_on_cpu, profile->n_kernels, cpu);
+    nd_strbuf_printf(&text, "%skernels%s: %zu of %zu ran on %s",
+                     n_on_cpu > 0 && other != NULL ? "fallback of " : "",
+                     other != NULL ? " but quantisers" : "", n_on_cpu, n, cpu);
     if (other != NULL)
         nd_strbuf_printf(&text, ", beside %s%s%s", other, names.len > 0 ? names.text : "",
                          n_on_cpu > MOST ? ", ..." : "");

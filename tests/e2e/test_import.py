@@ -307,6 +307,31 @@ class RealOutputs(Case):
         self.refuse("numpy", self.save({"logits": self.codes["logits"].astype(np.int32)}), "--model", CNN,
                     says=["'logits'", "found int32", "is uint8"])
 
+    def real_values(self, name):
+        scale, zero = self.quant[name]
+        return ((self.codes[name].astype(np.int64) - zero) * np.float32(scale)).astype(np.float32)
+
+    def test_values_of_the_graph_that_onnx_runtime_saves(self):
+        """As qdq_loss_debug.collect_activations names and saves them: flat, floats before quantisers, constants."""
+        values = {f"{n}_DequantizeLinear_Output" if n != "logits" else n: self.real_values(n).reshape(5, -1) for n in self.codes}
+        beside = {"stem/relu": values["stem/relu_DequantizeLinear_Output"] + np.float32(1e-4),
+                  "logits_QuantizeLinear_Input": values["logits"] + np.float32(1e-4),
+                  "head.weight_DequantizeLinear_Output": np.zeros((5, 7), np.float32)}
+        inputs = self.save(self.inputs, "inputs.npz")
+        self.assertEqual(self.judge("--model", CNN, "--inputs", inputs, code=0, **values, **beside)["verdict"], "same")
+        facts = support.info(self.out)["attributes"]["import"]
+        self.assertIn("flat in a row", facts["samples"])
+        for name in beside:
+            self.assertIn(f"{name}: ", facts["left out"])
+        # Floats before a quantiser, and nothing else of the tensor: as if they had the tensor's name.
+        self.make("numpy", self.save({"logits_QuantizeLinear_Input": beside["logits_QuantizeLinear_Input"]}), "--model", CNN)
+        self.assertEqual({n: t for n, (_, t) in outputs_of(self.out).items()}, {"logits": "float32"})
+        # Near misses: a name of nothing, two arrays that contradict each other, a flat sample of another length.
+        self.refuse("numpy", self.save({"stem/relu_Dequantised": values["logits"]}), "--model", CNN, says=["no tensor"])
+        other = {"stem/relu_QuantizeLinear_Output": self.codes["stem/relu"] ^ 1}
+        self.refuse("numpy", self.save({**values, **other}), "--model", CNN, says=["two tensors are 'stem/relu'"])
+        self.refuse("numpy", self.save({"stem/relu": beside["stem/relu"][:, 1:]}), "--model", CNN, says=["has shape"])
+
     def test_outputs_alone_are_compared_on_request(self):
         report = self.judge("--model", CNN, code=3, logits=self.codes["logits"])
         self.assertEqual((report["verdict"], report["tensors_left_out"]), ("not comparable", 0))

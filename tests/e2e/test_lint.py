@@ -45,6 +45,20 @@ class Lint(Scratch):
                     self.assertLessEqual(before[npu], finding["effect_lsb"] + left + 1)
                     self.assertLessEqual(after[npu], left)
 
+    def test_a_model_in_qoperator_format_is_not_called_clean(self):
+        model, out = LINT / "qoperator.u8.onnx", self.folder / "cpu.h5"
+        says = npudiff("lint", model, expect=4)
+        self.assertTrue(says.startswith("NOT EXAMINED"), says)
+        self.assertIn("2 operators (QLinearConv...) in QOperator format", says)
+        document = json.loads(npudiff("lint", model, "--json", expect=4))
+        self.assertEqual((document["result"], document["counts"]["qoperators"]), ("not-examined", 2))
+        done = npudiff("capture", model, "-d", "cpu", "-p", "uniform:2", "-o", out, expect=None)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("QuantFormat.QDQ", done.stderr)
+        self.assertIn("in QOperator format", " ".join(npudiff("explain", out, expect=4).split()))
+        # A neighbour in QDQ form has layers.
+        self.assertIn("CLEAN", npudiff("lint", LINT / "quantised.u8.onnx"))
+
     def test_an_encoding_is_mended_past_a_reshape(self):
         model = LINT / "sigmoid-moved.u16.onnx"
         mended = self.mended(model)

@@ -105,6 +105,31 @@ def missing(name, bits, has_quantiser):
     g.write(name)
 
 
+def ranges(name, scale):
+    """Scores from 0 to 1 and boxes in one encoding; a step of uint16 is 1/256 of it, that of the scores too."""
+    g = Graph(16 if name.endswith("u16") else 8)
+    a = g.input("scores", (1, 4, 8), 1 / 256, 0)
+    b = g.input("boxes", (1, 4, 8), scale, 0)
+    g.nodes.append(h.make_node("Concat", [a, b], ["y_made"], name="join", axis=1))
+    g.output("y", (1, 8, 8), scale, 0)
+    g.write(name)
+
+
+def qoperator():
+    """ONNX Runtime's QOperator format: no quantiser stands between the operators."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    g.input("x", (1, 2, 4, 4), STEP, 128)
+    one = [g.constant("w_codes", rng.integers(-127, 128, (2, 2, 1, 1)).astype(np.int8)), g.constant("w_scale", np.float32(0.01)),
+           g.constant("w_zero_point", np.int8(0))]
+    pair = [g.constant("c_scale", np.float32(STEP)), g.constant("c_zero_point", np.uint8(128))]
+    g.nodes = g.nodes[:1]
+    g.nodes.append(h.make_node("QLinearConv", ["x_codes", "x_scale", "x_zero_point", *one, *pair], ["c_codes"], name="first"))
+    g.nodes.append(h.make_node("QLinearConv", ["c_codes", *pair, *one, *pair], ["d_codes"], name="second"))
+    g.nodes.append(h.make_node("DequantizeLinear", ["d_codes", *pair], ["y"], name="y_dequantise"))
+    g.outputs.append(h.make_tensor_value_info("y", make_found.T.FLOAT, (1, 2, 4, 4)))
+    g.write("qoperator.u8")
+
+
 def matmul_add():
     """No quantiser between MatMul and the Add of a constant: the provider makes a quantised Gemm of them."""
     g, rng = Graph(16), np.random.default_rng(SEED)
@@ -216,6 +241,10 @@ if __name__ == "__main__":
     make_found.concat("concat-two.u8", pools="a")
     make_found.concat("concat-wide.u8", channels=9)
     make_found.concat("concat-same.u8", scale=1 / 64, zero_point=100)
+    ranges("concat-ranges.u8", 2.647)
+    ranges("concat-ranges-few.u16", 40.0)
+    ranges("concat-ranges-4.u8", 4 / 256)
+    qoperator()
     make_found.reciprocal(2.0**-8)
     unary("leaky-wraps.u16", "LeakyRelu", 16, (1 / 64, 20), (1 / 60, 60), alpha=0.1)
     unary("leaky.u16", "LeakyRelu", 16, (1 / 64, 20), (1 / 40, 20), alpha=0.1)

@@ -1,9 +1,10 @@
-/* Reads logs of ONNX Runtime, QNN, qnn-net-run and Android's logcat, and finds the lines about fallback,
- * failures and versions.
+/* Reads logs of runtimes and phones (ONNX Runtime, QNN, LiteRT, ExecuTorch, RKNN, OpenVINO, NeuroPilot,
+ * llama.cpp, Android's logcat, the kernel), and finds the lines about fallback, failures and versions.
  *
- * Each line is matched by its text, never by its tag, with the table in src/capture/logs/log_read.c. A line
- * that matches gives a finding. Other lines are counted, and passed to a callback on request. No content of a
- * log makes a function fail: any bytes, lines of any length and files of any size are read in bounded memory.
+ * Each line is matched by its text, never by its tag, with the table in src/capture/logs/patterns.def. A line
+ * that matches gives a finding. So does any other line that has an error level, a word for an error or an error
+ * code, unless it denies the error. Other lines are counted, and passed to a callback on request. No content of
+ * a log makes a function fail: any bytes, lines of any length and files of any size are read in bounded memory.
  *
  * Example:
  *
@@ -52,19 +53,21 @@ enum nd_log_kind {
     ND_LOG_LIBRARY,      /* a library that is missing or cannot be loaded */
     ND_LOG_DEVICE,       /* the chipset, its driver or the transport */
     ND_LOG_MEMORY,       /* not enough of it */
-    ND_LOG_ERROR,        /* an error code in a line that no pattern knows */
+    ND_LOG_ERROR,        /* a line that no pattern knows speaks of an error */
     ND_LOG_LIMIT,        /* from npudiff itself: findings were left out */
 };
 enum { ND_LOG_N_KINDS = ND_LOG_LIMIT + 1 };
 
-/* note: harmless; warning: may matter; bad: something does not run, or runs elsewhere than asked. */
+/* note: harmless; warning: may matter, also an unknown error without a code; bad: something does not run, or runs
+ * elsewhere than asked. */
 enum nd_log_severity { ND_LOG_NOTE, ND_LOG_WARNING, ND_LOG_BAD };
 
 /* Where a graph was when it failed. */
 enum nd_log_stage { ND_LOG_STAGE_NONE, ND_LOG_STAGE_COMPOSE, ND_LOG_STAGE_FINALIZE, ND_LOG_STAGE_EXECUTE };
 
 /* A number in a line, with its meaning: "needed", "available", "found", "used", "soc", "value",
- * "expected", "count", "scale", "offset", "status". */
+ * "expected", "count", "scale", "offset", "status", "total", "index"; "on_cpu": how many of "total" nodes an
+ * NPU did not take. */
 struct nd_log_amount {
     char name[12];
     double value;
@@ -155,6 +158,32 @@ struct nd_log_findings {
 /* An nd_log_visit whose context is a struct nd_log_findings. */
 ND_PUBLIC bool nd_log_findings_add(void *findings, const struct nd_log_finding *finding);
 ND_PUBLIC void nd_log_findings_deinit(struct nd_log_findings *findings);
+
+/* ---- what logs say altogether ---- */
+
+enum nd_log_outcome {
+    ND_LOG_OK,             /* known lines, none of a failure or fallback */
+    ND_LOG_NOT_UNDERSTOOD, /* no line of a log is known */
+    ND_LOG_ON_CPU,         /* nodes ran on a CPU, and nothing tells whether an NPU was wanted */
+    ND_LOG_UNKNOWN_ERRORS, /* lines speak of errors that no pattern knows */
+    ND_LOG_FELL_BACK,
+    ND_LOG_FAILED,
+};
+
+struct nd_log_verdict {
+    enum nd_log_outcome outcome;
+    size_t n_failures, n_fallbacks, n_unknown_errors, n_warnings; /* findings */
+    double on_cpu, total; /* the line with the most nodes that an NPU did not take; 0: no line has numbers */
+    size_t n_refused;     /* operators that an NPU refused; 0 if other lines say where the nodes ran */
+    const char *refused;  /* one of them, borrowed; "" */
+};
+
+/* The most severe outcome counts. A refused operator is a fallback, unless lines say where all nodes ran.
+ * is_understood: every log has a line that is known. */
+ND_PUBLIC void nd_log_judge(const struct nd_log_finding *findings, size_t n, bool is_understood,
+                            struct nd_log_verdict *out);
+/* "ok", "not-understood", "on-cpu", "unknown-errors", "fallback", "failed". */
+ND_PUBLIC const char *nd_log_outcome_name(enum nd_log_outcome outcome);
 
 /* ---- why a graph failed ----
  *

@@ -151,7 +151,8 @@ ND_PUBLIC enum nd_status nd_latency_of_capture(const struct nd_capture *capture,
 struct nd_latency_list {
     double *us;
     size_t n;
-    const char *format; /* "text", "csv", "json", "ai-hub", "npy", "npz"; static storage */
+    const char *format; /* "text", "csv", "json", "ai-hub", "ort-profile", "npy", "npz"; static storage */
+    char *where;        /* a sentence on that; NULL: no profile */
 };
 
 /* Reads a list in any of these forms, told by the content (.npy and .npz by the name):
@@ -159,12 +160,13 @@ struct nd_latency_list {
  *   CSV      a header, then rows; `column` chooses, NULL takes the only one
  *   JSON     an array of numbers, or an object with `column` (a dotted path) as such an array
  *   AI Hub   a profile job: execution_summary.all_inference_times
+ *   profile  of ONNX Runtime (SessionOptions.enable_profiling): the times of its runs, always in microseconds
  *   .npy     one array of floats or integers, any shape; .npz: its only array, or the one named `column`
  * unit: "ns", "us", "ms" or "s", or NULL for microseconds. Text is UTF-8, with or without a byte order mark.
  * ND_ERR_IO: cannot be read; ND_ERR_FORMAT: no number (the message has the line), zero, negative or infinite,
  * empty, another encoding; ND_ERR_NOT_FOUND: no such column (the message lists those that there are);
  * ND_ERR_USAGE: an unknown unit; ND_ERR_MEMORY: more than ND_LATENCY_MAX_RUNS numbers. The caller frees
- * out->us by nd_latency_list_deinit. */
+ * *out by nd_latency_list_deinit. */
 ND_PUBLIC enum nd_status nd_latency_read(const char *path, const char *column, const char *unit,
                                          struct nd_latency_list *out, struct nd_error *err);
 ND_PUBLIC void nd_latency_list_deinit(struct nd_latency_list *list);

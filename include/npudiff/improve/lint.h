@@ -84,6 +84,8 @@ struct nd_lint {
     char *model;  /* path */
     char *output; /* path; NULL: none was written */
     size_t n_layers;
+    size_t n_qoperators;   /* nodes in QOperator format, which no rule examines */
+    const char *qoperator; /* the type of the first, borrowed from the model; "" */
     size_t n_findings;
     struct nd_lint_finding *findings; /* errors first, then in the order of the graph */
     size_t n_errors, n_warnings, n_notes;
@@ -97,6 +99,9 @@ struct nd_lint {
  * constants that contradict themselves; ND_ERR_MEMORY. Nothing is left half-written. Thread-safe. */
 ND_PUBLIC enum nd_status nd_lint_model(const struct nd_model *model, const struct nd_lint_options *options,
                                        struct nd_lint **out, struct nd_error *err);
+
+/* Whether there was a layer to examine: without one a model without findings is not clean. */
+ND_PUBLIC bool nd_lint_has_examined(const struct nd_lint *lint);
 
 /* NULL in *lint is accepted. */
 ND_PUBLIC void nd_lint_destroy(struct nd_lint **lint);

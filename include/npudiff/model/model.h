@@ -134,6 +134,11 @@ ND_PUBLIC const struct nd_model_node *nd_model_tensor_operator(const struct nd_m
  * belongs to the layer, so an operator with several quantised outputs (Split) belongs to several layers. The
  * inputs of a layer are tensors, quantised or not. The QuantizeLinear of a graph input is not a layer. */
 ND_PUBLIC size_t nd_model_n_layers(const struct nd_model *model);
+
+/* How many nodes are in ONNX Runtime's QOperator format (QLinearConv, QLinearMatMul, ...): they take quantised
+ * values themselves, so that no QuantizeLinear or DequantizeLinear tells the scales of what is between them.
+ * *first: the type of the first, borrowed from the model; "" if there is none. */
+ND_PUBLIC size_t nd_model_n_qoperators(const struct nd_model *model, const char **first);
 ND_PUBLIC const struct nd_model_layer *nd_model_layer(const struct nd_model *model, size_t i);
 /* The layer that makes the tensor, or NULL. tensor < nd_model_n_tensors (asserted). */
 ND_PUBLIC const struct nd_model_layer *nd_model_layer_of_tensor(const struct nd_model *model, size_t tensor);

@@ -198,6 +198,7 @@ struct nd_latency_series {
     const char *probe;      /* NULL: of a list */
     const char *first_tied; /* name of the first tensor that slow runs change; NULL: none */
     const char *format;     /* "capture", or that of nd_latency_list */
+    const char *where;      /* of a profile: where its kernels ran; NULL */
     struct nd_latency latency;
     const double
         *us; /* [n_us]: the runs in their order, for the JSON; NULL: not to be there. NaN: not recorded */

@@ -91,6 +91,83 @@ void nd_log_findings_deinit(struct nd_log_findings *findings)
     *findings = (struct nd_log_findings){0};
 }
 
+/* ---- what logs say altogether ---- */
+
+static double amount_of(const struct nd_log_finding *finding, const char *name)
+{
+    for (size_t i = 0; i < finding->n_amounts; i++)
+        if (strcmp(finding->amounts[i].name, name) == 0)
+            return finding->amounts[i].value;
+    return 0;
+}
+
+/* A node, or an operator, that an NPU refused, or that fell back; "" for other findings. */
+static const char *name_of(const struct nd_log_finding *finding, enum nd_log_kind kind, bool by_node)
+{
+    return finding->kind != kind || finding->severity == ND_LOG_NOTE ? ""
+           : by_node                                                 ? finding->node
+                                                                     : finding->op;
+}
+
+/* How many different names there are; *first is one of them. */
+static size_t count_names(const struct nd_log_finding *findings, size_t n, enum nd_log_kind kind, bool by_node,
+                          const char **first)
+{
+    enum { MOST = 1000 }; /* of which each is compared with all others */
+    const char *names[MOST];
+    size_t n_names = 0;
+    for (size_t i = 0; i < n && n_names < MOST; i++) {
+        const char *name = name_of(&findings[i], kind, by_node);
+        size_t k = 0;
+        while (k < n_names && strcmp(names[k], name) != 0)
+            k++;
+        if (*name != '\0' && k == n_names)
+            names[n_names++] = name;
+    }
+    *first = n_names > 0 ? names[0] : "";
+    return n_names;
+}
+
+void nd_log_judge(const struct nd_log_finding *findings, size_t n, bool is_understood,
+                  struct nd_log_verdict *out)
+{
+    bool is_on_cpu = false, is_placed = false;
+    *out = (struct nd_log_verdict){.refused = ""};
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_log_finding *finding = &findings[i];
+        bool is_bad = finding->severity == ND_LOG_BAD, is_fallback = finding->kind == ND_LOG_FALLBACK;
+        double on_cpu = finding->severity != ND_LOG_NOTE ? amount_of(finding, "on_cpu") : 0;
+        out->n_unknown_errors += finding->kind == ND_LOG_ERROR;
+        out->n_fallbacks += is_bad && is_fallback;
+        out->n_failures += is_bad && !is_fallback && finding->kind != ND_LOG_ERROR;
+        out->n_warnings += finding->severity == ND_LOG_WARNING;
+        is_on_cpu = is_on_cpu || on_cpu > 0;
+        is_placed = is_placed || is_fallback || (finding->kind == ND_LOG_PLACEMENT && finding->n_amounts > 0);
+        if (on_cpu > out->on_cpu) {
+            out->on_cpu = on_cpu;
+            out->total = amount_of(finding, "total");
+        }
+    }
+    if (out->on_cpu == 0)
+        out->on_cpu = (double)count_names(findings, n, ND_LOG_FALLBACK, true, &out->refused);
+    out->refused = "";
+    for (int by_node = 1; !is_placed && by_node >= 0 && out->n_refused == 0; by_node--)
+        out->n_refused = count_names(findings, n, ND_LOG_VALIDATION, by_node != 0, &out->refused);
+    out->outcome = out->n_failures > 0                          ? ND_LOG_FAILED
+                   : out->n_fallbacks > 0 || out->n_refused > 0 ? ND_LOG_FELL_BACK
+                   : out->n_unknown_errors > 0                  ? ND_LOG_UNKNOWN_ERRORS
+                   : is_on_cpu                                  ? ND_LOG_ON_CPU
+                   : is_understood                              ? ND_LOG_OK
+                                                                : ND_LOG_NOT_UNDERSTOOD;
+}
+
+const char *nd_log_outcome_name(enum nd_log_outcome outcome)
+{
+    static const char *const names[] = {"ok",       "not-understood", "on-cpu", "unknown-errors",
+                                        "fallback", "failed"};
+    return names[outcome];
+}
+
 /* ---- QNN's error codes ---- */
 
 static const struct {

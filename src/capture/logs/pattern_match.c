@@ -82,6 +82,12 @@ static bool parse_number(const char *at, size_t n, double *out)
     return true;
 }
 
+size_t nd_log_number(const char *at, const char *end, double *value)
+{
+    size_t n = number_bytes(at, end);
+    return parse_number(at, n, value) ? n : 0;
+}
+
 static bool is_name(const char *name, size_t n, const char *wanted)
 {
     return strlen(wanted) == n && memcmp(name, wanted, n) == 0;
@@ -110,8 +116,8 @@ static size_t word_bytes(const char *at, const char *end)
 static bool capture_number(struct nd_log_match *match, const char *name, size_t n, struct cursor *line)
 {
     double value;
-    size_t taken = number_bytes(line->at, line->end);
-    if (!parse_number(line->at, taken, &value))
+    size_t taken = nd_log_number(line->at, line->end, &value);
+    if (taken == 0)
         return false;
     line->at += taken;
     if (is_name(name, n, "code")) {

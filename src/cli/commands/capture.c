@@ -140,6 +140,14 @@ static int capture_model(const struct values *values, struct nd_model *model, co
     fleet.n_probes = probes.n;
     if (status == ND_OK && values->resume)
         status = cli_resume(&fleet, &err);
+    const char *qoperator;
+    size_t n_qoperators = status == ND_OK ? nd_model_n_qoperators(model, &qoperator) : 0;
+    if (n_qoperators > 0)
+        fprintf(stderr,
+                "npudiff: the model is in QOperator format (%zu operators such as %s): npudiff knows no scales "
+                "between "
+                "them, and an NPU may refuse them; quantise with QuantFormat.QDQ\n",
+                n_qoperators, qoperator);
     if (status != ND_OK) {
         exit_code = usage != 0 ? usage : cli_report_error(&err);
     } else if (cli_ends_with(values->output, ".h5")) {

@@ -139,6 +139,8 @@ static int examine_list(const struct values *values, const char *path, const str
     int exit_code = entry != NULL ? 0 : cli_fail_memory();
     if (exit_code == 0) {
         entry->format = list.format;
+        entry->where = list.where;
+        list.where = NULL;
         if (nd_latency_examine(list.us, list.n, options, &entry->latency, &err) != ND_OK)
             exit_code = cli_report_error(&err);
         else
@@ -213,6 +215,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     for (size_t i = 0; i < entries.n; i++) {
         free((char *)(uintptr_t)entries.items[i].probe);
         free((char *)(uintptr_t)entries.items[i].first_tied);
+        free((char *)(uintptr_t)entries.items[i].where);
         free((double *)(uintptr_t)entries.items[i].us);
     }
     free(entries.items);
@@ -259,7 +262,8 @@ const struct cli_command cmd_latency = {
     .details =
         "Examines the latencies of captures, or lists that other tools measured: text with one number per line "
         "('#' begins a comment), CSV with a header, a JSON array, an AI Hub profile job "
-        "(execution_summary.all_inference_times), .npy or .npz. The warm-up is left out.\n"
+        "(execution_summary.all_inference_times), a profile of ONNX Runtime (enable_profiling; it also says which "
+        "kernels ran on the CPU), .npy or .npz. The warm-up is left out.\n"
         "Verdicts: unimodal (one kind of run); two modes (fallback in some runs); regimes in time (the level "
         "changes: clock, throttling); not steady (the coefficient of variation may be above 15 %); too few "
         "runs. docs/science/latency.md says how often each verdict is wrong.\n"

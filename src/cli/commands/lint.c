@@ -44,7 +44,9 @@ static int report(const struct values *values, const struct nd_lint *lint)
     struct nd_error err = {0};
     char *text = NULL;
     enum nd_status status = ND_OK;
-    int exit_code = lint->n_left > 0 ? ND_EXIT_DIFFERS : ND_EXIT_SAME;
+    int exit_code = lint->n_left > 0             ? ND_EXIT_DIFFERS
+                    : nd_lint_has_examined(lint) ? ND_EXIT_SAME
+                                                 : ND_EXIT_INCONCLUSIVE;
     if (values->sarif != NULL)
         exit_code = cli_worse(exit_code, write_sarif(values, lint));
     if (cli_is_silent(&values->answer))
@@ -118,23 +120,25 @@ const struct cli_command cmd_lint = {
     .role = CLI_MEND,
     .summary = "find faults of a quantised model that an NPU punishes",
     .synopsis = "MODEL.onnx [--fix -o OUT.onnx] [--sarif FILE] | --rules",
-    .details = "Reads a model in QDQ form and applies rules. Each rule was measured in Qualcomm's simulator, "
-               "or is cited; --rules "
-               "prints them, with what they cost and on which chipsets and SDKs they were seen.\n"
-               "error: the NPU gives wrong values, or refuses the model. warning: it loses precision, or "
-               "computes in another "
-               "way. note: worth knowing; values are right, or off by a step. UP TO LSB: how far values of the "
-               "layer can be "
-               "off, in steps of its "
-               "output; ?: not known without a run.\n"
-               "--fix changes scales, zero points and biases only where no value changes by more than "
-               "rounding, or where the NPU "
-               "reads another value than the model says. What it does not mend, it says with the reason (-v). "
-               "Without anything to "
-               "mend no file is written.\n"
-               "Exit code 0: no errors and no warnings, or all are mended (notes do not count); 1: errors or "
-               "warnings are left; "
-               "2: wrong usage, a file problem, or a model that is not quantised.",
+    .details =
+        "Reads a model in QDQ form and applies rules. Each rule was measured in Qualcomm's simulator, "
+        "or is cited; --rules "
+        "prints them, with what they cost and on which chipsets and SDKs they were seen.\n"
+        "error: the NPU gives wrong values, or refuses the model. warning: it loses precision, or "
+        "computes in another "
+        "way. note: worth knowing; values are right, or off by a step. UP TO LSB: how far values of the "
+        "layer can be "
+        "off, in steps of its "
+        "output; ?: not known without a run.\n"
+        "--fix changes scales, zero points and biases only where no value changes by more than "
+        "rounding, or where the NPU "
+        "reads another value than the model says. What it does not mend, it says with the reason (-v). "
+        "Without anything to "
+        "mend no file is written.\n"
+        "Exit code 0: no errors and no warnings, or all are mended (notes do not count); 1: errors or "
+        "warnings are left; "
+        "2: wrong usage, a file problem, or a model that is not quantised; 4: no layer was examined, for "
+        "instance because the model is in QOperator format (QLinearConv) and not in QDQ form.",
     .examples = examples,
     .options = options,
     .operand = CLI_VALUE_MODEL,

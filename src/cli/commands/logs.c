@@ -12,12 +12,28 @@
 #include "cli/terminal/terminal.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/logs.h"
+#include "npudiff/compare/latency.h"
 #include "npudiff/model/model.h"
 
-struct logs_shown {
-    const struct nd_log_findings *findings;
-    const json_t *logs, *cascade;
-    const char *kind; /* only findings of this one; NULL: all but notes */
+enum { MAX_KEPT = 100000 };
+
+struct values {
+    const char *kind;
+    const char *model;
+    bool unknown;
+    struct cli_answer answer;
+    bool verbose;
+};
+
+struct reading {
+    const struct values *values;
+    struct nd_log_findings findings; /* of all logs */
+    json_t *logs;                    /* one object per log */
+    json_t *unknown;                 /* lines, of the log that is read */
+    const char *name;
+    struct nd_log_verdict verdict;
+    const char *silent; /* the first file of which no line is known */
+    bool is_placed;     /* the capture that is read says of every node where it ran, and none fell back */
 };
 
 /* ---- the text of one screen ---- */
@@ -45,34 +61,60 @@ static void say_logs(struct nd_report_screen *screen, const json_t *logs, size_t
                          n > MOST ? ", ..." : "", n_lines, plural(n_lines), n_warnings, plural(n_warnings));
 }
 
-static void say_verdict(struct nd_report_screen *screen, const struct logs_shown *shown)
+/* What an NPU did not do: "470 of 476 nodes run on the CPU", or the operators that it refused; "": nothing. */
+static const char *fallback_text(const struct nd_log_verdict *verdict, char out[128])
 {
-    size_t n_logs = json_array_size(shown->logs), n_fallback = 0, n_failures = 0, n_warnings = 0, n_lines = 0,
-           i;
+    size_t n = verdict->n_fallbacks;
+    bool is_failed = verdict->outcome == ND_LOG_FAILED;
+    if (verdict->on_cpu > 0 && verdict->total > 0)
+        snprintf(out, 128, "%.0f of %.0f nodes run on the CPU", verdict->on_cpu, verdict->total);
+    else if (verdict->on_cpu > 0)
+        snprintf(out, 128, "%.0f node%s on the CPU", verdict->on_cpu, verdict->on_cpu == 1 ? " runs" : "s run");
+    else if (verdict->n_refused == 1)
+        snprintf(out, 128, "the NPU refused '%.60s'%s", verdict->refused,
+                 is_failed ? "" : ", so it runs on the CPU");
+    else if (verdict->n_refused > 1)
+        snprintf(out, 128, "the NPU refused %zu operators%s", verdict->n_refused,
+                 is_failed ? "" : ", so they run on the CPU");
+    else
+        snprintf(out, n > 0 ? 128 : 1, "%zu line%s that nodes ran on the CPU", n, n == 1 ? " says" : "s say");
+    return out;
+}
+
+static void say_verdict(struct nd_report_screen *screen, const struct reading *reading)
+{
+    const struct nd_log_verdict *verdict = &reading->verdict;
+    size_t n_logs = json_array_size(reading->logs), n_lines = 0, n_unknown = verdict->n_unknown_errors, i;
+    char text[128];
+    const char *fallback = fallback_text(verdict, text);
     const json_t *log;
-    json_array_foreach(shown->logs, i, log)
+    json_array_foreach(reading->logs, i, log)
     {
         n_lines += (size_t)json_integer_value(json_object_get(log, "lines"));
     }
-    for (i = 0; i < shown->findings->n; i++) {
-        const struct nd_log_finding *finding = &shown->findings->items[i];
-        n_fallback += finding->severity == ND_LOG_BAD && finding->kind == ND_LOG_FALLBACK;
-        n_failures += finding->severity == ND_LOG_BAD && finding->kind != ND_LOG_FALLBACK;
-        n_warnings += finding->severity == ND_LOG_WARNING;
-    }
-    if (n_logs == 0)
-        nd_report_screen_put(screen, "OK: no log is stored\n");
-    else if (n_failures > 0)
-        nd_report_screen_put(screen, "FAILED: %zu line%s report%s a failure%s\n", n_failures,
-                             plural(n_failures), n_failures == 1 ? "s" : "",
-                             n_fallback > 0 ? ", others a fallback to the CPU" : "");
-    else if (n_fallback > 0)
-        nd_report_screen_put(screen, "FALLBACK: %zu line%s that nodes ran on the CPU\n", n_fallback,
-                             n_fallback == 1 ? " says" : "s say");
+    if (verdict->outcome == ND_LOG_FAILED)
+        nd_report_screen_put(screen, "FAILED: %zu line%s report%s a failure%s%s\n", verdict->n_failures,
+                             plural(verdict->n_failures), verdict->n_failures == 1 ? "s" : "",
+                             *fallback != '\0' ? "; " : "", fallback);
+    else if (verdict->outcome == ND_LOG_FELL_BACK)
+        nd_report_screen_put(screen, "FALLBACK: %s\n", fallback);
+    else if (verdict->outcome == ND_LOG_UNKNOWN_ERRORS)
+        nd_report_screen_put(screen,
+                             "UNKNOWN ERRORS: npudiff does not know %zu line%s that speak%s of errors\n",
+                             n_unknown, plural(n_unknown), n_unknown == 1 ? "s" : "");
+    else if (verdict->outcome == ND_LOG_ON_CPU)
+        nd_report_screen_put(screen, "ON THE CPU: %s; no line tells whether that was wanted\n", fallback);
+    else if (n_logs == 0)
+        nd_report_screen_put(screen, "NO LOG: no log is stored\n");
+    else if (reading->silent != NULL)
+        nd_report_screen_put(screen,
+                             n_lines == 0 ? "EMPTY: '%s' has no line\n"
+                                          : "NOT UNDERSTOOD: npudiff knows no line of '%s'\n",
+                             cli_file_name(reading->silent));
     else
         nd_report_screen_put(screen, "OK: the logs tell of no failure and no fallback\n");
     if (n_logs > 0)
-        say_logs(screen, shown->logs, n_lines, n_warnings);
+        say_logs(screen, reading->logs, n_lines, verdict->n_warnings);
 }
 
 /* Of operators that could not be constructed those that failed first. */
@@ -105,10 +147,10 @@ static void say_roots(struct nd_report_screen *screen, const json_t *cascade)
         nd_report_screen_put(screen, "%zu more operators failed by themselves\n", n - MOST);
 }
 
-static bool is_shown_finding(const struct logs_shown *shown, const struct nd_log_finding *finding)
+static bool is_shown_finding(const struct reading *reading, const struct nd_log_finding *finding)
 {
-    if (shown->kind != NULL)
-        return strcmp(nd_log_kind_name(finding->kind), shown->kind) == 0;
+    if (reading->values->kind != NULL)
+        return strcmp(nd_log_kind_name(finding->kind), reading->values->kind) == 0;
     return finding->severity != ND_LOG_NOTE;
 }
 
@@ -138,19 +180,19 @@ static json_t *make_row(const struct nd_log_finding *finding, bool has_logs)
 }
 
 /* One row for equal lines, with the place of the first; failures come before warnings. */
-static json_t *make_rows(const struct logs_shown *shown)
+static json_t *make_rows(const struct reading *reading)
 {
     json_t *rows = json_array(), *seen = json_object();
     for (int severity = ND_LOG_BAD; severity >= (int)ND_LOG_NOTE; severity--) {
-        for (size_t i = 0; i < shown->findings->n; i++) {
-            const struct nd_log_finding *finding = &shown->findings->items[i];
-            if ((int)finding->severity != severity || !is_shown_finding(shown, finding))
+        for (size_t i = 0; i < reading->findings.n; i++) {
+            const struct nd_log_finding *finding = &reading->findings.items[i];
+            if ((int)finding->severity != severity || !is_shown_finding(reading, finding))
                 continue;
             json_t *text = cli_text(finding->text);
             const char *words = json_string_value(text) != NULL ? json_string_value(text) : "";
             json_t *row = json_object_get(seen, words);
             if (row == NULL) {
-                row = make_row(finding, json_array_size(shown->logs) > 1);
+                row = make_row(finding, json_array_size(reading->logs) > 1);
                 json_array_append_new(rows, row);
                 json_object_set(seen, words, row);
             }
@@ -163,16 +205,16 @@ static json_t *make_rows(const struct logs_shown *shown)
 }
 
 /* An exit code. */
-static int logs_print_brief(const struct logs_shown *shown)
+static int logs_print_brief(const struct reading *reading, const json_t *cascade)
 {
     static const struct nd_report_column columns[] = {
         {"place", "LINE"}, {"kind", "KIND"}, {"n", "TIMES"}, {"text", "TEXT"}, {NULL, NULL}};
     struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
-    json_t *rows = make_rows(shown);
-    say_verdict(screen, shown);
-    say_roots(screen, shown->cascade);
-    if (shown->findings->n_left_out > 0)
-        nd_report_screen_put(screen, "%zu more findings are not kept\n", shown->findings->n_left_out);
+    json_t *rows = make_rows(reading);
+    say_verdict(screen, reading);
+    say_roots(screen, cascade);
+    if (reading->findings.n_left_out > 0)
+        nd_report_screen_put(screen, "%zu more findings are not kept\n", reading->findings.n_left_out);
     if (json_array_size(rows) > 0) {
         nd_report_screen_put(screen, "\n");
         cli_screen_rows(screen, rows, columns, "-v lists all, and notes");
@@ -211,28 +253,6 @@ static void logs_print_cascade(const json_t *cascade)
         printf("  and %zu more\n", n_said - MAX_REASONS);
 }
 
-/* ---- the command ---- */
-
-enum { MAX_KEPT = 100000 };
-
-struct values {
-    const char *kind;
-    const char *model;
-    bool unknown;
-    struct cli_answer answer;
-    bool verbose;
-};
-
-struct reading {
-    const struct values *values;
-    struct nd_log_findings findings; /* of all logs */
-    json_t *logs;                    /* one object per log */
-    json_t *unknown;                 /* lines, of the log that is read */
-    const char *name;
-    enum nd_log_severity worst;
-    bool is_placed; /* the capture that is read says of every node where it ran, and none fell back */
-};
-
 /* ---- reading ---- */
 
 static void take_unknown(void *context, size_t line, const char *text, size_t text_bytes)
@@ -264,8 +284,6 @@ static void add_log(struct reading *reading, const struct nd_log_summary *summar
     if (reading->values->unknown && reading->values->answer.json)
         json_object_set(log, "unknown_lines", reading->unknown);
     json_array_append_new(reading->logs, log);
-    if (summary->n_findings > 0 && summary->worst > reading->worst)
-        reading->worst = summary->worst;
 }
 
 static struct nd_log_options options_of(struct reading *reading)
@@ -283,15 +301,19 @@ static bool visit(void *context, const struct nd_log_finding *finding)
 {
     struct reading *reading = context;
     struct nd_log_finding seen = *finding;
-    /* "Some nodes were not assigned" is of the quantisation of inputs and outputs then. */
-    if (reading->is_placed && seen.kind == ND_LOG_PLACEMENT && seen.severity == ND_LOG_WARNING)
+    /* "Some nodes were not assigned" is of the quantisation of inputs and outputs then, and what was refused at
+     * first was taken later. */
+    if (reading->is_placed && (seen.kind == ND_LOG_PLACEMENT || seen.kind == ND_LOG_VALIDATION))
         seen.severity = ND_LOG_NOTE;
     return nd_log_findings_add(&reading->findings, &seen);
 }
 
-/* Whether a capture tells of all its nodes that they ran where they were asked to. */
+/* Whether a capture is of the CPU, or tells of all its nodes that they ran where they were asked to. */
 static bool is_placed_well(const struct nd_capture *capture)
 {
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    if (kind != NULL && strcmp(kind, "cpu") == 0)
+        return true;
     for (size_t i = 0; i < nd_capture_n_nodes(capture); i++) {
         const struct nd_capture_node *node = nd_capture_node(capture, i);
         bool is_quantisation =
@@ -316,7 +338,28 @@ static enum nd_status read_text(struct reading *reading, const char *name, const
                                           : nd_log_read_file(name, &options, &summary, err);
     if (status == ND_OK)
         add_log(reading, &summary);
+    if (status == ND_OK && bytes == NULL && summary.n_findings == 0 && reading->silent == NULL)
+        reading->silent = name;
     return status;
+}
+
+/* A profile of ONNX Runtime says where the nodes ran, and no more. false: the file is none. */
+static bool read_profile(struct reading *reading, const char *path, enum nd_status *status,
+                         struct nd_error *err)
+{
+    struct nd_latency_list list = {0};
+    struct nd_error ignored = {0};
+    char start[8 + 1] = "", first = '\0', text[512];
+    if (cli_peek(path, start, 8) != 8 || sscanf(start, " [ %c", &first) != 1 || first != '{' ||
+        nd_latency_read(path, NULL, NULL, &list, &ignored) != ND_OK)
+        return false;
+    bool has_kernels = list.where != NULL;
+    snprintf(text, sizeof text, "a profile of ONNX Runtime, which 'npudiff latency' reads: %.400s",
+             has_kernels ? list.where : "");
+    if (has_kernels)
+        *status = read_text(reading, path, text, strlen(text), err);
+    nd_latency_list_deinit(&list);
+    return has_kernels;
 }
 
 /* A stored log may hold NUL bytes: its length is that of its dataset. */
@@ -478,10 +521,8 @@ static int print_all(struct reading *reading, const json_t *cascade)
 {
     const struct values *values = reading->values;
     int exit_code = 0;
-    if (!values->answer.json && !values->verbose && !values->unknown) {
-        const struct logs_shown shown = {&reading->findings, reading->logs, cascade, values->kind};
-        return values->answer.quiet ? 0 : logs_print_brief(&shown);
-    }
+    if (!values->answer.json && !values->verbose && !values->unknown)
+        return values->answer.quiet ? 0 : logs_print_brief(reading, cascade);
     json_t *rows = json_array();
     for (size_t i = 0; i < reading->findings.n; i++) {
         const struct nd_log_finding *finding = &reading->findings.items[i];
@@ -492,7 +533,8 @@ static int print_all(struct reading *reading, const json_t *cascade)
     }
     if (reading->values->answer.json) {
         json_t *all =
-            json_pack("{s:O, s:O, s:I, s:O}", "logs", reading->logs, "findings", rows, "left_out",
+            json_pack("{s:s, s:O, s:O, s:I, s:O}", "outcome", nd_log_outcome_name(reading->verdict.outcome),
+                      "logs", reading->logs, "findings", rows, "left_out",
                       (json_int_t)reading->findings.n_left_out, "cascade", (json_t *)(uintptr_t)cascade);
         cli_print_json(ND_DOCUMENT_LOGS, all);
         json_decref(all);
@@ -511,8 +553,7 @@ static int print_all(struct reading *reading, const json_t *cascade)
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
-    struct reading reading = {
-        .values = values, .findings = {.max = MAX_KEPT}, .logs = json_array(), .worst = ND_LOG_NOTE};
+    struct reading reading = {.values = values, .findings = {.max = MAX_KEPT}, .logs = json_array()};
     struct nd_error err = {0};
     enum nd_log_kind kind;
     enum nd_status status = ND_OK;
@@ -522,13 +563,17 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("logs", "there is no kind of finding '%s'", values->kind);
     }
     for (size_t i = 0; i < n_operands && status == ND_OK; i++)
-        status = cli_is_hdf5(operands[i]) ? read_capture(&reading, operands[i], &err)
-                                          : read_text(&reading, operands[i], NULL, 0, &err);
+        if (cli_is_hdf5(operands[i]))
+            status = read_capture(&reading, operands[i], &err);
+        else if (!read_profile(&reading, operands[i], &status, &err))
+            status = read_text(&reading, operands[i], NULL, 0, &err);
     if (status == ND_OK)
         status = find_cascade(&reading, &cascade, &err);
+    nd_log_judge(reading.findings.items, reading.findings.n, reading.silent == NULL, &reading.verdict);
     int exit_code = status != ND_OK ? cli_report_error(&err) : print_all(&reading, cascade);
-    if (reading.worst == ND_LOG_BAD)
-        exit_code = cli_worse(exit_code, ND_EXIT_DIFFERS);
+    if (status == ND_OK && reading.verdict.outcome != ND_LOG_OK)
+        exit_code = cli_worse(exit_code, reading.verdict.outcome >= ND_LOG_FELL_BACK ? ND_EXIT_DIFFERS
+                                                                                     : ND_EXIT_INCONCLUSIVE);
     if (reading.findings.failed)
         exit_code = cli_fail_memory();
     nd_log_findings_deinit(&reading.findings);
@@ -564,14 +609,18 @@ const struct cli_command cmd_logs = {
     .role = CLI_FIND,
     .summary = "explain the logs of a runtime or phone",
     .synopsis = "LOG|CAPTURE.h5 ...",
-    .details = "Reads logs of ONNX Runtime and QNN, the output of qnn-net-run and Android's logcat, or the "
-               "logs in captures. It prints what matters: fallback to the CPU, operators that were refused or "
-               "failed, graphs that failed with their error codes, versions, libraries, memory.\n"
-               "A line with an error code that npudiff does not know is printed as an unknown error.\n"
-               "When operators could not be made, npudiff separates the one that failed first from those that "
-               "failed because of it. It uses the operators' ids in the log and, with --model, the graph.\n"
-               "Exit code 0: no failure and no fallback, though there may be warnings; 1: at least one; 2: "
-               "wrong usage or a file problem.",
+    .details =
+        "Reads logs of ONNX Runtime, QNN and qnn-net-run, LiteRT, ExecuTorch, RKNN, OpenVINO, NeuroPilot and "
+        "llama.cpp, of Android's logcat and the kernel, or the logs in captures. It prints what matters: "
+        "fallback to the CPU, operators that were refused or failed, graphs that failed with their error "
+        "codes, versions, libraries, memory, crashes.\n"
+        "A line that speaks of an error, and that npudiff does not know, is printed as an unknown error: then "
+        "the logs are never OK. Nor is a log OK of which npudiff knows no line.\n"
+        "When operators could not be made, npudiff separates the one that failed first from those that "
+        "failed because of it. It uses the operators' ids in the log and, with --model, the graph.\n"
+        "Exit code 0: no failure and no fallback, though there may be warnings; 1: at least one, also an "
+        "operator that the NPU refused; 2: wrong usage or a file problem; 4: inconclusive: only unknown "
+        "errors, no known line, or nodes on the CPU where nothing tells whether an NPU was wanted.",
     .examples = examples,
     .options = options,
     .operand = CLI_VALUE_CAPTURE,

@@ -4,16 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/latency/latency_list.h"
+#include "compare/placement/ort_profile.h"
+#include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "npudiff/compare/latency.h"
 #include "npudiff/core/parse.h"
 #include "record/probes/npy.h"
 #include "record/probes/npz.h"
 
+/* A list of latencies while it is read. */
+struct nd_list {
+    const char *path;
+    const char *column; /* or NULL */
+    double unit_us;
+    size_t capacity;
+    struct nd_latency_list out;
+};
+
 static enum nd_status nd_list_read_json(struct nd_list *list, const char *text, size_t n_bytes,
                                         struct nd_error *err);
+static enum nd_status read_profile(struct nd_list *list, const char *text, size_t n_bytes,
+                                   struct nd_error *err);
 
 enum { MAX_FILE_BYTES = 512 << 20, MAX_COLUMNS = 1024 };
 
@@ -28,12 +41,12 @@ static enum nd_status nd_list_add(struct nd_list *list, double value, const char
         return nd_fail(err, ND_E_LATENCY_VALUE, list->path, "'%s', %s %zu: %s is not a positive time",
                        list->path, place, number, nd_format_double(value, text));
     }
-    if (list->n == ND_LATENCY_MAX_RUNS)
+    if (list->out.n == ND_LATENCY_MAX_RUNS)
         return nd_fail(err, ND_E_SIZE_OVERFLOW, list->path, "'%s' has more than %d latencies", list->path,
                        ND_LATENCY_MAX_RUNS);
-    if (!nd_grow((void **)&list->us, &list->capacity, list->n + 1, sizeof *list->us))
+    if (!nd_grow((void **)&list->out.us, &list->capacity, list->out.n + 1, sizeof *list->out.us))
         return nd_fail_memory(err);
-    list->us[list->n++] = us;
+    list->out.us[list->out.n++] = us;
     return ND_OK;
 }
 
@@ -139,7 +152,7 @@ static enum nd_status read_csv(struct nd_list *list, char *header, struct lines 
         return nd_fail_memory(err);
     size_t column, n = cut_row(header, separator, cells);
     enum nd_status status = choose_column(list, cells, n, &column, err);
-    list->format = "csv";
+    list->out.format = "csv";
     while (status == ND_OK && (row = take_line(lines)) != NULL) {
         size_t n_cells = cut_row(row, separator, cells);
         if (n_cells <= column)
@@ -204,7 +217,10 @@ static enum nd_status read_text(struct nd_list *list, struct nd_error *err)
     } else {
         size_t mark = strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
         size_t blank = mark + strspn(text + mark, " \t\r\n");
-        if (text[blank] == '[' || text[blank] == '{')
+        size_t second = blank + (text[blank] == '[') + strspn(text + blank + (text[blank] == '['), " \t\r\n");
+        if (text[blank] == '[' && text[second] == '{' && list->column == NULL)
+            status = read_profile(list, text + mark, n - mark, err);
+        else if (text[blank] == '[' || text[blank] == '{')
             status = nd_list_read_json(list, text + mark, n - mark, err);
         else
             status = read_lines(list, text + mark, err);
@@ -268,7 +284,7 @@ static enum nd_status read_array(struct nd_list *list, struct nd_source *source,
 static enum nd_status read_npy(struct nd_list *list, struct nd_error *err)
 {
     struct nd_source source = {0};
-    list->format = "npy";
+    list->out.format = "npy";
     if (list->column != NULL)
         return nd_fail(err, ND_E_LATENCY_COLUMN, list->path, "'%s' is a plain array: it has no '%s'",
                        list->path, list->column);
@@ -283,7 +299,7 @@ static enum nd_status read_npz(struct nd_list *list, struct nd_error *err)
 {
     struct nd_npz *npz = NULL;
     struct nd_strbuf names = {0};
-    list->format = "npz";
+    list->out.format = "npz";
     enum nd_status status = nd_npz_open(list->path, &npz, err);
     if (status != ND_OK)
         return status;
@@ -331,26 +347,76 @@ static enum nd_status set_unit(struct nd_list *list, const char *unit, struct nd
 enum nd_status nd_latency_read(const char *path, const char *column, const char *unit,
                                struct nd_latency_list *out, struct nd_error *err)
 {
-    struct nd_list list = {.path = path, .column = column, .format = "text"};
+    struct nd_list list = {.path = path, .column = column, .out.format = "text"};
     enum nd_status status = set_unit(&list, unit, err);
     if (status == ND_OK)
         status = has_extension(path, ".npy")   ? read_npy(&list, err)
                  : has_extension(path, ".npz") ? read_npz(&list, err)
                                                : read_text(&list, err);
-    if (status == ND_OK && list.n == 0)
+    if (status == ND_OK && list.out.n == 0)
         status = nd_fail(err, ND_E_LATENCY_FORMAT, path, "'%s' has no latencies", path);
     if (status == ND_OK)
-        *out = (struct nd_latency_list){list.us, list.n, list.format};
+        *out = list.out;
     else
-        free(list.us);
+        nd_latency_list_deinit(&list.out);
     return status;
 }
 
 void nd_latency_list_deinit(struct nd_latency_list *list)
 {
     free(list->us);
+    free(list->where);
     *list = (struct nd_latency_list){0};
 }
+
+/* ---- ONNX Runtime's profile ---- */
+
+/* "fallback of kernels but quantisers: 2 of 40 ran on CPUExecutionProvider, beside QNNExecutionProvider: 'erf',
+ * 'norm'". Quantisers on the CPU are no fallback where a different provider ran kernels. */
+static char *where_text(const struct nd_ort_profile *profile)
+{
+    enum { MOST = 3 };
+    struct nd_strbuf text = {0}, names = {0};
+    const char *other = NULL, *cpu = "CPUExecutionProvider";
+    size_t n_on_cpu = 0, n = 0;
+    for (size_t i = 0; i < profile->n_kernels && other == NULL; i++)
+        if (strcmp(profile->kernels[i].provider, cpu) != 0)
+            other = profile->kernels[i].provider;
+    for (size_t i = 0; i < profile->n_kernels; i++) {
+        const struct nd_kernel *kernel = &profile->kernels[i];
+        bool is_counted = other == NULL || !kernel->is_quantiser;
+        n += is_counted;
+        if (is_counted && strcmp(kernel->provider, cpu) == 0 && n_on_cpu++ < MOST)
+            nd_strbuf_printf(&names, "%s '%s'", names.len > 0 ? "," : ":", kernel->name);
+    }
+    nd_strbuf_printf(&text, "%skernels%s: %zu of %zu ran on %s",
+                     n_on_cpu > 0 && other != NULL ? "fallback of " : "",
+                     other != NULL ? " but quantisers" : "", n_on_cpu, n, cpu);
+    if (other != NULL)
+        nd_strbuf_printf(&text, ", beside %s%s%s", other, names.len > 0 ? names.text : "",
+                         n_on_cpu > MOST ? ", ..." : "");
+    text.failed = text.failed || names.failed;
+    nd_strbuf_deinit(&names);
+    return nd_strbuf_take(&text);
+}
+
+static enum nd_status read_profile(struct nd_list *list, const char *text, size_t n_bytes, struct nd_error *err)
+{
+    struct nd_ort_profile profile = {0};
+    enum nd_status status = nd_ort_profile_read(list->path, text, n_bytes, &profile, err);
+    list->out.format = "ort-profile";
+    list->unit_us = 1;
+    for (size_t i = 0; status == ND_OK && i < profile.n_runs; i++)
+        status = nd_list_add(list, profile.run_us[i], "run", i, err);
+    if (status == ND_OK && profile.n_kernels > 0) {
+        list->out.where = where_text(&profile);
+        status = list->out.where != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    nd_ort_profile_deinit(&profile);
+    return status;
+}
+
+/* ---- JSON ---- */
 
 static const char ai_hub_path[] = "execution_summary.all_inference_times";
 
@@ -410,7 +476,7 @@ static enum nd_status read_array_of_latency_json(struct nd_list *list, const jso
 
 static enum nd_status read_root(struct nd_list *list, const json_t *root, struct nd_error *err)
 {
-    list->format = "json";
+    list->out.format = "json";
     if (json_is_array(root) && list->column == NULL)
         return read_array_of_latency_json(list, root, err);
     if (json_is_array(root))
@@ -420,7 +486,7 @@ static enum nd_status read_root(struct nd_list *list, const json_t *root, struct
     if (!json_is_array(array))
         return no_array(list, root, err);
     if (find(root, ai_hub_path) == array)
-        list->format = "ai-hub";
+        list->out.format = "ai-hub";
     return read_array_of_latency_json(list, array, err);
 }
 

@@ -79,19 +79,41 @@ static enum nd_status find_kernel(struct nd_ort_profile *profile, const char *pr
     return ND_OK;
 }
 
+static bool read_duration(const json_t *event, double *us)
+{
+    const json_t *dur = json_object_get(event, "dur");
+    *us = json_is_number(dur) ? json_number_value(dur) : -1;
+    return *us >= 0 && isfinite(*us);
+}
+
+static enum nd_status take_run(struct nd_ort_profile *profile, const json_t *event, struct nd_error *err)
+{
+    double us;
+    bool has_time = read_duration(event, &us);
+    if (!nd_grow((void **)&profile->run_us, &profile->runs_capacity, profile->n_runs + 1,
+                 sizeof *profile->run_us))
+        return nd_fail_memory(err);
+    profile->run_us[profile->n_runs++] = has_time ? us : NAN;
+    profile->n_unfinished = 0;
+    return ND_OK;
+}
+
 static enum nd_status take_kernel(struct reader *reader, const json_t *event, const char *name, size_t name_len,
                                   struct nd_error *err)
 {
-    const char *provider = json_string_value(json_object_get(json_object_get(event, "args"), "provider"));
-    const json_t *dur = json_object_get(event, "dur");
-    double us = json_is_number(dur) ? json_number_value(dur) : -1;
+    const json_t *args = json_object_get(event, "args");
+    const char *provider = json_string_value(json_object_get(args, "provider"));
+    const char *op = json_string_value(json_object_get(args, "op_name"));
+    double us = 0;
     if (provider == NULL)
         return fail(reader, "a kernel without 'args.provider'", err);
-    if (!(us >= 0) || !isfinite(us))
+    if (!read_duration(event, &us))
         return fail(reader, "a kernel whose 'dur' is not a number of microseconds", err);
     struct nd_kernel *kernel = NULL;
     ND_TRY(find_kernel(reader->profile, provider, name, name_len, &kernel, err));
     reader->profile->n_unfinished++;
+    kernel->is_quantiser =
+        op != NULL && (strcmp(op, "QuantizeLinear") == 0 || strcmp(op, "DequantizeLinear") == 0);
     if (reader->profile->n_runs == 0) {
         kernel->first_us += us;
     } else {
@@ -109,10 +131,8 @@ static enum nd_status take_event(struct reader *reader, const json_t *event, str
     size_t n = name != NULL ? json_string_length(text) : 0, n_suffix = sizeof suffix - 1;
     if (category == NULL || name == NULL)
         return fail(reader, "no 'cat' and 'name'", err);
-    if (strcmp(category, "Session") == 0 && strcmp(name, "model_run") == 0) {
-        reader->profile->n_runs++;
-        reader->profile->n_unfinished = 0;
-    }
+    if (strcmp(category, "Session") == 0 && strcmp(name, "model_run") == 0)
+        return take_run(reader->profile, event, err);
     if (strcmp(category, "Node") != 0 || n <= n_suffix || strcmp(name + n - n_suffix, suffix) != 0)
         return ND_OK;
     return take_kernel(reader, event, name, n - n_suffix, err);
@@ -183,6 +203,7 @@ void nd_ort_profile_deinit(struct nd_ort_profile *profile)
         free(profile->kernels[i].provider);
     }
     free(profile->kernels);
+    free(profile->run_us);
     nd_names_deinit(&profile->keys);
     *profile = (struct nd_ort_profile){0};
 }

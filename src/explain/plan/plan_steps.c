@@ -8,6 +8,7 @@
 #include "core/text/strbuf.h"
 #include "explain/plan/plan.h"
 #include "explain/plan/survey.h"
+#include "model/graph/onnx.h"
 
 /* ---- what of the model can be evaluated ---- */
 
@@ -245,6 +246,11 @@ static enum nd_status find_tensor(struct nd_plan *plan, size_t device, size_t st
                     (wanted->dtype == ND_DTYPE_NONE || nd_dtype_is_float(wanted->dtype));
     if ((tensor->dtype != wanted->dtype && !is_float) || !nd_shape_equal(&tensor->shape, &plan->shapes[step])) {
         char shape[256];
+        if (nd_onnx_is_qoperator(wanted->op_types)) {
+            nd_strbuf_puts(why,
+                           "in QOperator format, in which no scale is known; quantise with QuantFormat.QDQ");
+            return ND_OK;
+        }
         nd_strbuf_printf(why, "captured as %s %s", nd_dtype_name(tensor->dtype),
                          nd_shape_format(&tensor->shape, shape, sizeof shape));
         return ND_OK;

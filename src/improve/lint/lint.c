@@ -1,5 +1,6 @@
 /* Rules about operators that the NPU computes wrongly, whatever their precision. docs/results/found.md. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "improve/lint/lint_job.h"
 #include "npudiff/improve/lint.h"
 #include "quantisation/weights.h"
+#include "record/probes/probe.h"
 
 /* ---- cast-bytes ---- */
 
@@ -252,6 +254,49 @@ static double beyond(const struct nd_quant *made, const struct nd_quant *read)
 
 /* Whether the quantised values, or what a DequantizeLinear makes of them, are an output of the model: then not
  * the NPU but somebody else gives them their meaning. */
+/* ---- concat-range ---- */
+
+/* Fewer are less than 3 bits, of which weight-channels says that they matter. Chosen. */
+static const double min_levels = 8;
+
+/* How many quantised values of y all quantised values of x become; *low, *high: the range of x. */
+static double levels_left(const struct nd_quant *x, const struct nd_qvalue_range *range,
+                          const struct nd_quant *y, double *low, double *high)
+{
+    *low = (double)(range->min - x->zero_point[0]) * (double)x->scale[0];
+    *high = ((double)range->max - (double)x->zero_point[0]) * (double)x->scale[0];
+    return nearbyint(*high / (double)y->scale[0]) - nearbyint(*low / (double)y->scale[0]) + 1;
+}
+
+enum nd_status nd_lint_concat_range(struct nd_lint_job *job, size_t node, struct nd_error *err)
+{
+    const struct nd_quant *y = nd_lint_one(job, nd_lint_quantise(job, node));
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; nd_lint_is(job, node, "Concat") && y != NULL && status == ND_OK &&
+                       i < job->graph->nodes[node].n_inputs;
+         i++) {
+        size_t dequantise = nd_lint_dequantise(job, node, i);
+        const struct nd_quant *x = nd_lint_one(job, dequantise);
+        const struct nd_qvalue_range range = nd_qvalue_range_of(nd_lint_dtype(job, dequantise));
+        double low, high, n_values = (double)range.max - (double)range.min + 1;
+        double n_left = x != NULL ? levels_left(x, &range, y, &low, &high) : min_levels;
+        if (n_left >= min_levels || n_left >= n_values || !nd_dtype_is_integer(nd_lint_dtype(job, dequantise)))
+            continue;
+        size_t tensor = job->model->tensor_of_value[nd_lint_input(job, dequantise, 0)];
+        double step = (double)y->scale[0];
+        char left[64];
+        if (n_left > 1)
+            snprintf(left, sizeof left, "%.0f of its %.0f quantised values are left", n_left, n_values);
+        else
+            snprintf(left, sizeof left, "all its values become %.4g", nearbyint(high / step) * step + 0);
+        status =
+            nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+                         "input %zu, '%s', is from %.4g to %.4g, and a step of the output is %.4g: %s", i,
+                         tensor != ND_NO_INDEX ? job->model->tensors[tensor].name : "", low, high, step, left);
+    }
+    return status;
+}
+
 static bool is_handed_out(const struct nd_lint_job *job, size_t quantise)
 {
     const struct nd_graph *graph = job->graph;
@@ -618,6 +663,7 @@ static enum nd_status init_job(struct nd_lint_job *job, size_t *n_quantisers, st
         return nd_fail_memory(err);
     job->result->struct_size = sizeof *job->result;
     job->result->n_layers = job->model->n_layers;
+    job->result->n_qoperators = nd_model_n_qoperators(job->model, &job->result->qoperator);
     job->result->model = nd_strdup(job->model->path);
     if (job->result->model == NULL)
         return nd_fail_memory(err);
@@ -713,6 +759,11 @@ enum nd_status nd_lint_model(const struct nd_model *model, const struct nd_lint_
     }
     deinit_job(&job);
     return status;
+}
+
+bool nd_lint_has_examined(const struct nd_lint *lint)
+{
+    return lint->n_layers > 0 || lint->n_findings > 0;
 }
 
 void nd_lint_destroy(struct nd_lint **lint_ptr)

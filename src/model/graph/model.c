@@ -705,6 +705,18 @@ const struct nd_model_layer *nd_model_layer_of_tensor(const struct nd_model *mod
     return layer != ND_NO_INDEX ? &model->layers[layer] : NULL;
 }
 
+size_t nd_model_n_qoperators(const struct nd_model *model, const char **first)
+{
+    size_t n_found = 0;
+    *first = "";
+    for (size_t n = 0; n < model->graph.n_nodes; n++) {
+        const char *op_type = nd_onnx_text(model->graph.nodes[n].proto->op_type);
+        if (nd_onnx_is_qoperator(op_type) && n_found++ == 0)
+            *first = op_type;
+    }
+    return n_found;
+}
+
 size_t nd_model_n_layers(const struct nd_model *model)
 {
     return model->n_layers;

@@ -358,6 +358,12 @@ const char *nd_onnx_domain(const char *domain)
     return strcmp(text, "ai.onnx") == 0 ? "" : text;
 }
 
+bool nd_onnx_is_qoperator(const char *op_type)
+{
+    return strncmp(op_type, "QLinear", 7) == 0 || strcmp(op_type, "QGemm") == 0 ||
+           strcmp(op_type, "QAttention") == 0;
+}
+
 bool nd_onnx_is_mover(const Onnx__NodeProto *node)
 {
     static const char *const movers[] = {"DepthToSpace", "Expand",    "Flatten", "Gather",   "Identity",

@@ -63,6 +63,9 @@ bool nd_onnx_is_integer(const Onnx__AttributeProto *attribute);
  * values can only be the same. */
 bool nd_onnx_is_mover(const Onnx__NodeProto *node);
 
+/* Whether operators of this type take quantised values themselves (ONNX Runtime's QOperator format). */
+bool nd_onnx_is_qoperator(const char *op_type);
+
 /* The domain with the two spellings of the default one made equal: "ai.onnx" is "". Never NULL. */
 const char *nd_onnx_domain(const char *domain);
 

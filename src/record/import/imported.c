@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
+#include "model/graph/loaded.h"
 #include "record/import/imported.h"
 
 /* Whether a converter may have written `name` for `original`. */
@@ -91,11 +92,43 @@ static enum nd_status find(const struct named *named, const char *name, bool is_
     return status;
 }
 
+enum nd_value_role nd_value_role_of(const struct nd_model *model, const char *name, size_t *tensor)
+{
+    const struct nd_graph *graph = &model->graph;
+    size_t value = nd_names_find(&graph->names, name), qvalues = value;
+    if (value == SIZE_MAX)
+        return ND_VALUE_NONE;
+    const struct nd_graph_tensor *found = &graph->tensors[value];
+    enum nd_value_role role = ND_VALUE_AFTER;
+    if (found->is_constant)
+        return ND_VALUE_CONSTANT;
+    if (found->producer != ND_NO_INDEX && graph->nodes[found->producer].kind == ND_NODE_DEQUANTIZE)
+        qvalues = nd_graph_used(graph, found->producer, 0);
+    for (size_t r = 0; r < found->n_readers && qvalues == value; r++) {
+        size_t reader = graph->readers[found->first_reader + r];
+        if (graph->nodes[reader].kind == ND_NODE_QUANTIZE) {
+            qvalues = nd_graph_made(graph, reader, 0);
+            role = ND_VALUE_BEFORE;
+        }
+    }
+    *tensor = model->tensor_of_value[qvalues];
+    return *tensor != ND_NO_INDEX                ? role
+           : graph->tensors[qvalues].is_constant ? ND_VALUE_CONSTANT
+                                                 : ND_VALUE_INSIDE;
+}
+
 enum nd_status nd_name_find_tensor(const struct nd_model *model, const char *name, bool is_sanitised,
                                    size_t *tensor, enum nd_name_method *method, struct nd_error *err)
 {
     const struct named tensors = {model, nd_model_n_tensors(model), tensor_name, tensor_onnx_name, "tensor"};
-    return find(&tensors, name, is_sanitised, tensor, method, err);
+    enum nd_status status = find(&tensors, name, is_sanitised, tensor, method, err);
+    enum nd_value_role role =
+        status == ND_ERR_NOT_FOUND ? nd_value_role_of(model, name, tensor) : ND_VALUE_NONE;
+    if (role != ND_VALUE_AFTER && role != ND_VALUE_BEFORE)
+        return status;
+    *method = ND_NAME_VALUE;
+    *err = (struct nd_error){0};
+    return ND_OK;
 }
 
 enum nd_status nd_name_find_input(const struct nd_model *model, const char *name, bool is_sanitised,

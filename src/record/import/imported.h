@@ -40,6 +40,7 @@ struct nd_imported_tensor {
         qvalues; /* of floats: the type of the quantised values that the file says they stand for; else NONE */
     bool is_channel_last; /* the file says that channels are the last dimension */
     bool is_laid_out;     /* samples and channels are where they belong: nd_match_samples did it */
+    bool is_left_out;     /* no tensor of the model, or a worse one of two: a fact says why */
 };
 
 /* Where one fact is from. */
@@ -166,7 +167,7 @@ enum nd_status nd_npy_add(struct nd_imported *imported, enum nd_imported_side si
 /* ---- which tensor of a model a foreign name means ---- */
 
 /* How a name was understood. */
-enum nd_name_method { ND_NAME_AS_IT_IS, ND_NAME_ONNX, ND_NAME_SANITISED };
+enum nd_name_method { ND_NAME_AS_IT_IS, ND_NAME_ONNX, ND_NAME_SANITISED, ND_NAME_VALUE };
 
 /* The tensor of the model that `name` is: a tensor's own name first, then an onnx_name, then the name or
  * onnx_name that sanitising (every byte but letters and digits becomes '_', with or without a '_' put before a
@@ -177,6 +178,13 @@ enum nd_status nd_name_find_tensor(const struct nd_model *model, const char *nam
                                    size_t *tensor, enum nd_name_method *method, struct nd_error *err);
 
 /* The same among the inputs that have to be fed. */
+/* What a value of the ONNX file is to a tensor of the model: the quantised values or what is dequantised of
+ * them, the floats before the quantiser, a constant, something inside of a layer. */
+enum nd_value_role { ND_VALUE_NONE, ND_VALUE_AFTER, ND_VALUE_BEFORE, ND_VALUE_CONSTANT, ND_VALUE_INSIDE };
+
+/* *tensor: set for ND_VALUE_AFTER and ND_VALUE_BEFORE. ND_VALUE_NONE: the file has no value of this name. */
+enum nd_value_role nd_value_role_of(const struct nd_model *model, const char *name, size_t *tensor);
+
 enum nd_status nd_name_find_input(const struct nd_model *model, const char *name, bool is_sanitised,
                                   size_t *input, enum nd_name_method *method, struct nd_error *err);
 

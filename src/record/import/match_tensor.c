@@ -469,6 +469,20 @@ static bool fits_channels_last(const struct nd_shape *array, const struct nd_sha
     return expected->rank > 2 && split_as_expected(array, &last, &sample, &n);
 }
 
+/* Whether each sample lies flat in a row, as ONNX Runtime's qdq_loss_debug saves it. */
+static bool split_flat(const struct nd_shape *array, const struct nd_shape *expected, struct nd_shape *sample,
+                       size_t *n)
+{
+    int64_t n_elems = 1;
+    for (int d = 0; d < expected->rank; d++)
+        n_elems *= expected->dims[d]; /* of a tensor that exists */
+    if (array->rank != 2 || array->dims[1] != n_elems)
+        return false;
+    *sample = *expected;
+    *n = (size_t)array->dims[0];
+    return true;
+}
+
 /* The array is n samples of that shape. */
 static void part(struct nd_imported_tensor *tensor, struct nd_shape sample, size_t n)
 {
@@ -487,7 +501,8 @@ enum nd_status nd_layout_find_samples(struct nd_imported_tensor *tensor, enum nd
     size_t n = 0;
     bool is_auto = samples == ND_IMPORT_SAMPLES_AUTO;
     if (is_auto && expected != NULL) {
-        if (!split_as_expected(&tensor->shape, expected, &sample, &n))
+        if (!split_as_expected(&tensor->shape, expected, &sample, &n) &&
+            !split_flat(&tensor->shape, expected, &sample, &n))
             return nd_fail(err, ND_E_IMPORT_MISMATCH, tensor->name,
                            "%s has shape %s; the model has samples of shape %s in this layout%s", tensor->where,
                            nd_shape_format(&tensor->shape, found, sizeof found),
@@ -649,7 +664,9 @@ static enum nd_status match_name(struct nd_import_matching *m, struct nd_tensor 
         status = fact(m, "names", err, "%s", m->item->where);
     else if (status == ND_OK && method != ND_NAME_AS_IT_IS)
         status = fact(m, "names", err, "the model's '%s', by its %s name", out->tensor.name,
-                      method == ND_NAME_ONNX ? "ONNX" : "sanitised");
+                      method == ND_NAME_ONNX    ? "ONNX"
+                      : method == ND_NAME_VALUE ? "float value's"
+                                                : "sanitised");
     return status;
 }
 
@@ -694,6 +711,7 @@ static enum nd_status find_samples(const struct nd_import_matching *m, const str
     enum nd_import_samples samples =
         m->options->samples == ND_IMPORT_SAMPLES_FILE ? ND_IMPORT_SAMPLES_AUTO : m->options->samples;
     bool is_said = m->item != NULL && (m->item->batch_axis >= 0 || m->item->n_samples > 0);
+    bool is_flat = expected != NULL && expected->rank > 2 && t->shape.rank == 2;
     enum nd_status status = ND_OK;
     if (is_said && m->item->batch_axis >= 0)
         status = nd_layout_batch_axis(t, m->item->batch_axis, expected, m->item->where, err);
@@ -706,6 +724,7 @@ static enum nd_status find_samples(const struct nd_import_matching *m, const str
     return fact(m, "samples", err, "%s",
                 is_said                             ? m->item->where
                 : samples != ND_IMPORT_SAMPLES_AUTO ? "--samples-axis"
+                : is_flat                           ? "flat in a row; the model's shape"
                 : expected != NULL                  ? "the model's shape"
                                                     : "taken to be the first dimension");
 }

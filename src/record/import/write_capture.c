@@ -153,7 +153,7 @@ static enum nd_status match_side(struct side *side, struct nd_matched *out, stru
         struct nd_import_matching m = begin(side, i);
         if (m.item != NULL)
             m.item->is_used = true;
-        if (m.item != NULL && m.item->is_skipped)
+        if (m.tensor->is_left_out || (m.item != NULL && m.item->is_skipped))
             continue;
         struct nd_matched_tensor *made = &tensors[out->n[side->side]++];
         made->order = i;
@@ -203,17 +203,49 @@ static enum nd_status check_inputs(const struct nd_matched *matched, const struc
     return ND_OK;
 }
 
+/* Tools that save all values of a graph also save its constants, values inside of layers, and floats before a
+ * quantiser beside what is dequantised of them. None of these has a place in a capture. */
+static enum nd_status leave_out(struct nd_imported *imported, struct nd_map *map,
+                                const struct nd_import_options *options, struct nd_error *err)
+{
+    struct nd_imported_list *outputs = &imported->sides[ND_IMPORTED_OUTPUT];
+    const struct nd_model *model = options->model;
+    if (model == NULL || imported->has_sanitised_names || imported->keeps_unknown)
+        return ND_OK;
+    bool *has_after = nd_calloc(nd_model_n_tensors(model), sizeof *has_after);
+    enum nd_status status = has_after != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < 2 * outputs->n && status == ND_OK; i++) { /* twice: first for has_after */
+        struct nd_imported_tensor *tensor = &outputs->items[i % outputs->n];
+        size_t k = SIZE_MAX;
+        enum nd_value_role role = nd_map_find(map, ND_IMPORTED_OUTPUT, tensor->name) == NULL
+                                      ? nd_value_role_of(model, tensor->name, &k)
+                                      : ND_VALUE_NONE;
+        const char *why = role == ND_VALUE_CONSTANT ? "a constant of the model"
+                          : role == ND_VALUE_INSIDE ? "a value inside of a layer"
+                          : role == ND_VALUE_BEFORE && has_after[k]
+                              ? "floats before the quantiser; the file has the values after it, too"
+                              : NULL;
+        if (role == ND_VALUE_AFTER)
+            has_after[k] = true;
+        tensor->is_left_out = why != NULL;
+        if (why != NULL)
+            status = nd_imported_fact(imported, "left out", tensor->name, why, err);
+    }
+    free(has_after);
+    return status;
+}
+
 /* Decides for every tensor which dimension the samples are, and moves channels: what must be done before the
  * runs of several repeats can be joined. Errors as nd_match. */
 static enum nd_status nd_match_samples(struct nd_imported *imported, struct nd_map *map,
                                        const struct nd_import_options *options, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
+    enum nd_status status = leave_out(imported, map, options, err);
     for (int s = ND_IMPORTED_OUTPUT; s <= ND_IMPORTED_INPUT; s++) {
         const struct side side = {imported, map, options, (enum nd_imported_side)s, 0, NULL};
         for (size_t i = 0; status == ND_OK && i < imported->sides[s].n; i++) {
             struct nd_import_matching m = begin(&side, i);
-            if (m.item == NULL || !m.item->is_skipped)
+            if (!m.tensor->is_left_out && (m.item == NULL || !m.item->is_skipped))
                 status = nd_match_layout(&m, err);
         }
     }
@@ -278,10 +310,6 @@ static enum nd_status nd_match(struct nd_imported *imported, struct nd_map *map,
     return status;
 }
 
-/* Decides everything else that is to be decided, changes imported's tensors accordingly (transposed, retyped)
- * and adds the facts to it. ND_ERR_NOT_FOUND (ND_E_IMPORT_NOTHING): no tensors, no samples, or a tensor that
- * the model lacks; ND_E_IMPORT_MISMATCH: tensor, found, expected; ND_E_IMPORT_MAP: the map names what is not
- * there. The caller frees *out, before imported. */
 static void nd_matched_deinit(struct nd_matched *matched)
 {
     for (size_t s = 0; s < 2; s++) {

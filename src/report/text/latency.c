@@ -81,14 +81,14 @@ static json_t *series_json(const struct nd_latency_series *entry)
 {
     const struct nd_latency *l = &entry->latency;
     json_t *probe = entry->probe != NULL ? nd_json_string(entry->probe) : json_null();
-    json_t *row = json_pack("{s:o, s:o, s:s, s:s, s:b, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}",
-                            "file", nd_json_string(entry->file), "probe", probe, "format", entry->format,
-                            "verdict", nd_latency_verdict_name(l->verdict), "is_suspect", l->is_suspect, "runs",
-                            (json_int_t)l->n, "not_recorded", (json_int_t)l->n_not_recorded, "first_us",
-                            nd_json_known(l->first_us), "warm_up_runs", (json_int_t)l->n_warm_up,
-                            "warm_up_median_us", nd_json_known(l->warm_up_median_us), "timed_runs",
-                            (json_int_t)l->n_timed, "timed", summary(l), "evidence", evidence(l), "modes",
-                            modes(l), "changes", changes(l), "join", join(entry));
+    json_t *row = json_pack(
+        "{s:o, s:o, s:s, s:s?, s:s, s:b, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "file",
+        nd_json_string(entry->file), "probe", probe, "format", entry->format, "where", entry->where, "verdict",
+        nd_latency_verdict_name(l->verdict), "is_suspect", l->is_suspect, "runs", (json_int_t)l->n,
+        "not_recorded", (json_int_t)l->n_not_recorded, "first_us", nd_json_known(l->first_us), "warm_up_runs",
+        (json_int_t)l->n_warm_up, "warm_up_median_us", nd_json_known(l->warm_up_median_us), "timed_runs",
+        (json_int_t)l->n_timed, "timed", summary(l), "evidence", evidence(l), "modes", modes(l), "changes",
+        changes(l), "join", join(entry));
     if (row != NULL)
         add_runs(row, entry);
     return row;
@@ -221,6 +221,8 @@ static void put_series(struct nd_strbuf *out, const struct nd_latency_series *en
     if (entry->probe != NULL)
         nd_strbuf_printf(out, ", probe '%s'", entry->probe);
     nd_strbuf_printf(out, ": %s\n", nd_latency_verdict_name(l->verdict));
+    if (entry->where != NULL)
+        nd_strbuf_printf(out, "  %s\n", entry->where);
     put_runs(out, l);
     if (l->n_timed > 0)
         put_summary(out, l, options);
@@ -382,6 +384,9 @@ static void put_answer_table(struct nd_strbuf *out, const struct nd_latency_seri
     nd_table_render(&table, out);
     if (n > MAX_ROWS)
         nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - MAX_ROWS);
+    for (size_t i = 0; i < n && i < MAX_ROWS; i++)
+        if (series[i].where != NULL)
+            nd_summary_put(out, width, 0, 2, "%s: %s", series[i].file, series[i].where);
 }
 
 enum nd_status nd_report_latency_brief(const struct nd_latency_series *series, size_t n,

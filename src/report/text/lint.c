@@ -54,10 +54,14 @@ enum nd_status nd_report_lint_json(const struct nd_lint *lint, char **out, struc
     json_t *findings = json_array();
     for (size_t i = 0; i < lint->n_findings; i++)
         nd_tree_append(findings, finding_json(&lint->findings[i]));
-    json_t *counts = json_pack("{s:o, s:o, s:o, s:o, s:o}", "layers", count(lint->n_layers), "errors",
-                               count(lint->n_errors), "warnings", count(lint->n_warnings), "notes",
-                               count(lint->n_notes), "left", count(lint->n_left));
-    json_t *members = json_pack("{s:s, s:o, s:o, s:o, s:o}", "result", lint->n_left > 0 ? "findings" : "clean",
+    json_t *counts =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(lint->n_layers), "qoperators",
+                  count(lint->n_qoperators), "errors", count(lint->n_errors), "warnings",
+                  count(lint->n_warnings), "notes", count(lint->n_notes), "left", count(lint->n_left));
+    json_t *members = json_pack("{s:s, s:o, s:o, s:o, s:o}", "result",
+                                lint->n_left > 0             ? "findings"
+                                : nd_lint_has_examined(lint) ? "clean"
+                                                             : "not-examined",
                                 "model", nd_json_string(lint->model), "output", text_or_null(lint->output),
                                 "counts", counts, "findings", findings);
     return nd_tree_end(ND_DOCUMENT_LINT, members, out, err);
@@ -158,7 +162,9 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_lint *
     const char *state = lint->n_left > 0                        ? "FAULTS"
                         : lint->n_errors + lint->n_warnings > 0 ? "MENDED"
                                                                 : "CLEAN";
-    if (lint->n_findings == 0)
+    if (!nd_lint_has_examined(lint))
+        nd_report_screen_put(screen, "NOT EXAMINED: no rule found a layer between quantisers\n");
+    else if (lint->n_findings == 0)
         nd_report_screen_put(screen, "CLEAN: none of %zu rules finds anything\n", n_rules);
     else if (text == NULL)
         nd_report_screen_lose(screen);
@@ -168,6 +174,12 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_lint *
         nd_report_screen_put(screen, "%s: %s\n", state, text);
     nd_report_screen_put(screen, "%s: %zu layer%s; nothing was run\n", file_name(lint->model), lint->n_layers,
                          plural(lint->n_layers));
+    if (lint->n_qoperators > 0)
+        nd_report_screen_put(
+            screen,
+            "%zu operator%s (%s...) in QOperator format, which lint does not examine: quantise with "
+            "QuantFormat.QDQ\n",
+            lint->n_qoperators, plural(lint->n_qoperators), lint->qoperator);
     if (lint->output != NULL)
         nd_report_screen_put(screen, "Written to '%s'.\n", lint->output);
 }

@@ -28,6 +28,7 @@ static void put_amounts(struct nd_strbuf *out, const struct nd_log_finding *find
     const double *needed = amount_of(finding, "needed"), *available = amount_of(finding, "available");
     const double *found = amount_of(finding, "found"), *used = amount_of(finding, "used");
     const double *soc = amount_of(finding, "soc");
+    const double *on_cpu = amount_of(finding, "on_cpu"), *total = amount_of(finding, "total");
     if (finding->kind == ND_LOG_MEMORY && needed != NULL) {
         put_bytes(out, " [needs ", needed);
         if (available != NULL)
@@ -36,6 +37,8 @@ static void put_amounts(struct nd_strbuf *out, const struct nd_log_finding *find
     }
     if (finding->kind == ND_LOG_ARCH && found != NULL && used != NULL && soc != NULL)
         nd_strbuf_printf(out, " [v%.0f was asked for; chipset %.0f is run as v%.0f]", *found, *soc, *used);
+    if (on_cpu != NULL && total != NULL)
+        nd_strbuf_printf(out, " [%.0f of %.0f on the CPU]", *on_cpu, *total);
     if (finding->kind == ND_LOG_ERROR)
         nd_strbuf_puts(out, " [an error that npudiff does not know]");
 }

@@ -34,26 +34,36 @@ static struct nd_log_summary read_text(const char *text, struct nd_log_findings 
 
 /* ---- the table ---- */
 
+static const struct {
+    const char *yes, *no;
+} lines[] = {
+#define ND_LOG_LINE(yes, no) {yes, no},
+#include "capture/log_lines.def"
+#undef ND_LOG_LINE
+};
+
 /* A line of the table is taken for the pattern that it stands beside, or for an earlier one of the same kind.
  */
 static void every_pattern_matches_its_line_and_not_the_other(void **state)
 {
     (void)state;
+    assert_int_equal(sizeof lines / sizeof lines[0], nd_log_n_patterns);
     for (size_t i = 0; i < nd_log_n_patterns; i++) {
+        const char *line = lines[i].yes, *other = lines[i].no;
         const struct nd_log_pattern *pattern = &nd_log_patterns[i];
         struct nd_log_match match;
         struct nd_log_findings findings;
-        bool yes = nd_log_matches(pattern->pattern, pattern->yes, strlen(pattern->yes), &match);
-        bool no = nd_log_matches(pattern->pattern, pattern->no, strlen(pattern->no), &match);
+        bool yes = nd_log_matches(pattern->pattern, line, strlen(line), &match);
+        bool no = nd_log_matches(pattern->pattern, other, strlen(other), &match);
         if (!yes || no || pattern->pattern[0] == '{')
             print_message("# pattern %zu: \"%s\"\n", i, pattern->pattern);
         assert_true(yes);
         assert_false(no);
         assert_true(pattern->pattern[0] != '{');
-        struct nd_log_summary summary = read_text(pattern->yes, &findings);
+        struct nd_log_summary summary = read_text(line, &findings);
         if (summary.n_findings != 1 || findings.items[0].kind != pattern->kind ||
             findings.items[0].severity != pattern->severity)
-            print_message("# \"%s\" is taken for another\n", pattern->yes);
+            print_message("# \"%s\" is taken for another\n", line);
         assert_int_equal(summary.n_findings, 1);
         assert_int_equal(findings.items[0].kind, pattern->kind);
         assert_int_equal(findings.items[0].severity, pattern->severity);
@@ -227,8 +237,9 @@ static void mutated_lines_are_read_alike_however_they_are_cut(void **state)
     print_message("# seed %llu\n", (unsigned long long)seed);
     struct nd_strbuf log = {0};
     for (size_t i = 0; i < N_LINES; i++) {
-        const struct nd_log_pattern *pattern = &nd_log_patterns[next_random(&random) % nd_log_n_patterns];
-        const char *line = next_random(&random) % 4 != 0 ? pattern->yes : pattern->pattern;
+        size_t pattern = next_random(&random) % nd_log_n_patterns;
+        const char *line =
+            next_random(&random) % 4 != 0 ? lines[pattern].yes : nd_log_patterns[pattern].pattern;
         size_t n = strlen(line), first = log.len;
         size_t from = next_random(&random) % 3 == 0 ? next_random(&random) % n : 0;
         nd_strbuf_append(&log, line + from, n - from);
@@ -508,14 +519,13 @@ static void unknown_lines_with_an_error_code_are_errors(void **state)
          ND_LOG_WARNING},
     };
     static const char *const harmless[] = {
-        "QnnDevice_getInfrastructure done. status 0x0",
+        "QnnDevice_getFuture done with status 0x0",
         "done, err: 0",
         "no error 404.5 found",
         "largest error 1e-07 of 3",
         "error 5 % of values",
         "HTTP status 200",
         "terror 1002",
-        "3 errors 1002x seen",
         "error 12ms late",
         "mean error: 0.25",
         "QNN_COMMON_NO_ERROR",
@@ -537,6 +547,108 @@ static void unknown_lines_with_an_error_code_are_errors(void **state)
         read_text(harmless[i], &findings);
         if (findings.n > 0)
             fail_msg("an error: %s", harmless[i]);
+        nd_log_findings_deinit(&findings);
+    }
+}
+
+/* What speaks of an error, and what only looks like it. */
+static void words_for_errors_count_unless_they_are_denied(void **state)
+{
+    (void)state;
+    static const char *const errors[] = {
+        "[acme] level=error graph 0: gave up",
+        "[acme] graph 0 could not be placed",
+        "E RKNN: [01:19:04.510] 6, 1",
+        "E0612 10:00:00.1 42 runner.cc:7] stuck",
+        "11-21 20:33:01.123  1234  1235 E acme  : no tiles left",
+        "[ ERROR ] 0 of 5 tiles placed",
+        "2026-01-01 10:00:00,1 - ERROR - tiles",
+        "ValueError: bad shape",
+        "java.lang.IllegalStateException: closed",
+        "load returned ACME_ERR_TILES",
+        "kAcmeStatusErrorNotFound returned",
+        "graph 0 failed",
+        "3 errors seen",
+        "load_error: no such model",
+        "error_code=5",
+        "ret=-22 from open",
+        "device does not support int4",
+    };
+    static const char *const harmless[] = {
+        "12 runs, 0 errors, 0 failed",
+        "errors: 0, failed=0, fail: none",
+        "no error, no failure",
+        "without any error",
+        "non-fatal notice",
+        "error_code=0",
+        "error code: 0x0",
+        "on_error=stop, error_handler=log",
+        "wrote /data/error/out.bin",
+        "see error_log.txt",
+        "errors.cc:30] ready",
+        "max error 3 LSB, mean error: 0.1",
+        "perplexity error +/- 0.04",
+        "Fallback to CPU: disabled",
+        "cpu fallback is off",
+        "may fall back to CPU if no NPU is there",
+        "ret=0",
+        "failsafe mode on, failover ready",
+        "I am fine: stderr is empty",
+    };
+    struct nd_log_findings findings;
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        read_text(errors[i], &findings);
+        if (findings.n != 1 || findings.items[0].kind != ND_LOG_ERROR)
+            fail_msg("no error: %s", errors[i]);
+        nd_log_findings_deinit(&findings);
+    }
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++) {
+        read_text(harmless[i], &findings);
+        if (findings.n > 0)
+            fail_msg("%s: %s", nd_log_kind_name(findings.items[0].kind), harmless[i]);
+    }
+}
+
+/* nodes, on_cpu and total: as the verdict has them. */
+static void logs_are_judged_altogether(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *log;
+        enum nd_log_outcome outcome;
+        double on_cpu, total;
+        size_t n_refused;
+    } rows[] = {
+        {"nothing known\n", ND_LOG_NOT_UNDERSTOOD, 0, 0, 0},
+        {"Replacing 9 out of 12 node(s) with delegate (TfLiteXNNPackDelegate)\n", ND_LOG_ON_CPU, 9, 12, 0},
+        {"loading libQnnHtp.so\nReplacing 9 out of 12 node(s) with delegate (TfLiteXNNPackDelegate)\n",
+         ND_LOG_FELL_BACK, 9, 12, 0},
+        {"Replacing 9 out of 12 node(s) with delegate (TfLiteQnnDelegate)\n", ND_LOG_FELL_BACK, 3, 12, 0},
+        {"Replacing 12 out of 12 node(s) with delegate (TfLiteQnnDelegate)\n", ND_LOG_OK, 0, 0, 0},
+        {"number of nodes in the graph: 60, number of nodes supported by QNN: 58\n", ND_LOG_ON_CPU, 2, 60, 0},
+        {"number of nodes in the graph: 60, number of nodes supported by QNN: 20\n", ND_LOG_FELL_BACK, 40, 60,
+         0},
+        {"op a will fall back to the CPU\n", ND_LOG_FELL_BACK, 0, 0, 0},
+        {"backendValidateOpConfig() failed for node `a` of type `Lrn` with error code 3110\n"
+         "Failed to validate op a with error 0xc26\n"
+         "backendValidateOpConfig() failed for node `b` of type `Lrn` with error code 3110\n",
+         ND_LOG_FELL_BACK, 0, 0, 2},
+        {"backendValidateOpConfig() failed for node `a` of type `Lrn` with error code 3110\n"
+         " All nodes placed on [QNNExecutionProvider]. Number of nodes: 1\n",
+         ND_LOG_OK, 0, 0, 0},
+        {"acme failed\n", ND_LOG_UNKNOWN_ERRORS, 0, 0, 0},
+        {"acme failed\nrknn_run fail! ret=-1\n", ND_LOG_FAILED, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct nd_log_findings findings;
+        struct nd_log_verdict verdict;
+        read_text(rows[i].log, &findings);
+        nd_log_judge(findings.items, findings.n, findings.n > 0, &verdict);
+        if (verdict.outcome != rows[i].outcome)
+            fail_msg("%s: %s", nd_log_outcome_name(verdict.outcome), rows[i].log);
+        assert_f64_bits(verdict.on_cpu, rows[i].on_cpu);
+        assert_f64_bits(verdict.total, rows[i].total);
+        assert_int_equal(verdict.n_refused, rows[i].n_refused);
         nd_log_findings_deinit(&findings);
     }
 }
@@ -575,6 +687,8 @@ int main(void)
         cmocka_unit_test(lines_of_one_operator_are_one_failure),
         cmocka_unit_test(nodes_are_found_only_where_their_name_is_certain),
         cmocka_unit_test(unknown_lines_with_an_error_code_are_errors),
+        cmocka_unit_test(words_for_errors_count_unless_they_are_denied),
+        cmocka_unit_test(logs_are_judged_altogether),
         cmocka_unit_test(codes_have_the_names_of_the_headers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,38 @@ static void every_form_is_read(void **state)
     }
 }
 
+#define KERNEL(name, op, provider)                                                                             \
+    "{\"cat\": \"Node\", \"name\": \"" name "_kernel_time\", \"dur\": 3, \"args\": {\"op_name\": \"" op        \
+    "\", \"provider\": \"" provider "ExecutionProvider\"}},"
+#define RUN(us) "{\"cat\": \"Session\", \"name\": \"model_run\", \"dur\": " us "}"
+
+static void profiles_give_the_times_of_runs_and_say_where_kernels_ran(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kernels, *where;
+    } cases[] = {
+        {KERNEL("x_Q", "QuantizeLinear", "CPU") KERNEL("c", "QLinearConv", "CPU"),
+         "kernels: 2 of 2 ran on CPUExecutionProvider"},
+        {KERNEL("x_Q", "QuantizeLinear", "CPU") KERNEL("f_1_0", "f_1", "QNN"),
+         "kernels but quantisers: 0 of 1 ran on CPUExecutionProvider, beside QNNExecutionProvider"},
+        {KERNEL("x_Q", "QuantizeLinear", "CPU") KERNEL("f_1_0", "f_1", "QNN") KERNEL("erf", "Erf", "CPU"),
+         "fallback of kernels but quantisers: 1 of 2 ran on CPUExecutionProvider, beside QNNExecutionProvider: 'erf'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct nd_latency_list list = {0};
+        struct nd_error err = {0};
+        char text[2048];
+        snprintf(text, sizeof text, "[%s" RUN("10") ",\n" RUN("12.5") "]", cases[i].kernels);
+        expect_ok(read_bytes("profile", text, strlen(text), NULL, "ms", &list, &err), &err);
+        assert_string_equal(list.format, "ort-profile");
+        assert_int_equal(list.n, 2);
+        assert_f64_bits(list.us[1], 12.5);
+        assert_string_equal(list.where, cases[i].where);
+        nd_latency_list_deinit(&list);
+    }
+}
+
 struct bad {
     const char *text, *column;
     enum nd_status status;
@@ -169,6 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_is_read),
+        cmocka_unit_test(profiles_give_the_times_of_runs_and_say_where_kernels_ran),
         cmocka_unit_test(bad_lists_are_refused_with_their_place),
         cmocka_unit_test(other_encodings_and_units_are_refused),
         cmocka_unit_test(npy_is_read),

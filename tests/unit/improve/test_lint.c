@@ -1,6 +1,6 @@
 /* Every rule of lint: a model with the fault, a near miss without it, and what --fix makes of it. The models
- * are made by tools/oracles/make_lint_models.py, tools/oracles/make_found.py and the scripts of golden/programs;
- * tests/e2e/test_lint.py shows on the NPU that the faults are there. */
+ * are made by tools/oracles/make_lint_models.py, tools/oracles/make_found.py and the scripts of
+ * golden/programs; tests/e2e/test_lint.py shows on the NPU that the faults are there. */
 #include "support/golden_models.h"
 
 #include <math.h>
@@ -42,6 +42,9 @@ static const struct expected all[] = {
     {"lint/concat-two.u8.onnx", NULL, 0, false},
     {"lint/concat-wide.u8.onnx", NULL, 0, false},
     {"lint/concat-same.u8.onnx", NULL, 0, false},
+    {"lint/concat-ranges.u8.onnx", "concat-range", 0, false},
+    {"lint/concat-ranges-few.u16.onnx", "concat-range", 0, false},
+    {"lint/concat-ranges-4.u8.onnx", NULL, 0, false},
     {"found/reciprocal.u16.onnx", "reciprocal-scale", 0, false},
     {"lint/reciprocal.u16.onnx", NULL, 0, false},
     {"found/cast.u8.onnx", "cast-bytes", 0, false},

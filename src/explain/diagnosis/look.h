@@ -180,9 +180,6 @@ struct nd_finding nd_finding_of(const struct nd_look *look, enum nd_fault_kind k
                                 double explained, double chance);
 bool nd_is_found(const struct nd_look *look);
 
-/* permuted.c. The axes that are longer than 1, in their order, into out: the others cannot be told apart.
- * Returns how many; none of a shape that is not known. */
-int nd_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK]);
 /* float_grids.c: numbers of the narrower type, or a unit in the last place of float32 beside one. */
 bool nd_is_bf16(float value);
 bool nd_is_fp16(float value);

@@ -917,6 +917,58 @@ static void permuted_axes_are_found_over_noise(void **state)
     close_field(&f);
 }
 
+enum { BLOCK = 4 };
+
+/* Channels in blocks of four, the block innermost: where element j of the one lies in the other. */
+static size_t blocked_place(size_t j)
+{
+    size_t channel = j / (SIDE * SIDE), at = j % (SIDE * SIDE);
+    return (channel / BLOCK * SIDE * SIDE + at) * BLOCK + channel % BLOCK;
+}
+
+static void blocked(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[s * N + blocked_place(j)] = rough(f, f->ref[i]);
+}
+
+static void unblocked(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[i] = rough(f, f->ref[s * N + blocked_place(j)]);
+}
+
+/* Channels in two halves: a permutation of channels, not of axes. */
+static void halves(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[i] = rough(f, f->ref[s * N + (j / (SIDE * SIDE) * 3 % CHANNELS) * SIDE * SIDE + j % (SIDE * SIDE)]);
+}
+
+static void assert_not_permuted(struct field *f)
+{
+    examine(f);
+    assert_null(find(f, ND_FAULT_AXIS_PERMUTATION));
+}
+
+static void blocked_layouts_are_found(void **state)
+{
+    (void)state;
+    check(blocked, ND_FAULT_AXIS_PERMUTATION, nothing, N_FORMS);
+    check(unblocked, ND_FAULT_AXIS_PERMUTATION, nothing, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_F16, 6);
+    lay(&f, blocked);
+    assert_text(
+        &f, "bytes in blocks of 4 along axis 1 (NC1HWC2), in the order 1, 2, 3, block, are read as unblocked");
+    lay(&f, unblocked);
+    assert_text(&f,
+                "unblocked bytes are read in blocks of 4 along axis 1 (NC1HWC2), in the order 1, 2, 3, block");
+    for (size_t i = 0; i < TOTAL; i++) /* channels last, put back as if they were first */
+        f.test[i] = f.ref[i / N * N + (i % (SIDE * SIDE) * CHANNELS + i % N / (SIDE * SIDE))];
+    assert_text(&f, "unpermuted bytes are read as axes in the order 2, 3, 1");
+    lay(&f, halves);
+    assert_not_permuted(&f);
+    close_field(&f);
+}
+
 /* Zero where the magnitude is large, and rows of which most are large: lines that are constant as well. */
 static void flat_rows_behind_a_cliff(struct field *f, size_t s, size_t j, size_t i)
 {
@@ -1151,6 +1203,7 @@ int main(void)
         cmocka_unit_test(argmax_amplifies),
         cmocka_unit_test(cliff_at_the_device_s_own_values_is_found),
         cmocka_unit_test(permuted_axes_are_found_over_noise),
+        cmocka_unit_test(blocked_layouts_are_found),
         cmocka_unit_test(fault_that_explains_most_is_named),
         cmocka_unit_test(low_byte_of_noisy_qvalues_is_a_wrap),
         cmocka_unit_test(relu_that_is_left_out_is_found),

@@ -153,6 +153,13 @@ static void assert_innocent(struct field *f)
             fail_msg("%s: accused: %s", form_names[f->form], f->found.items[k].text);
 }
 
+static void assert_text(struct field *f, const char *text)
+{
+    examine(f);
+    assert_int_equal(f->found.n_gross, 1);
+    assert_string_equal(f->found.items[0].text, text);
+}
+
 typedef void (*change)(struct field *f, size_t sample, size_t j, size_t i);
 
 static void lay(struct field *f, change fault)
@@ -398,6 +405,94 @@ static void gain_is_found(void **state)
     check(gain, ND_FAULT_SCALE, small_gain, N_FORMS);
 }
 
+static void turned(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, -f->ref[i]);
+}
+
+static void lower(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, f->ref[i] - 0.75);
+}
+
+static void affine(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, 0.75 * f->ref[i] - 0.5);
+}
+
+/* No line: a square root of what it was. */
+static void bent(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, copysign(sqrt(fabs(f->ref[i])), f->ref[i]) - 0.75);
+}
+
+/* Half of the values are lower: which half nobody knows. */
+static void half_lower(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, f->ref[i] - (uniform(f, 0, 1) < 0.5 ? 0.75 : 0));
+}
+
+static double of_channel(size_t j)
+{
+    return (double)(j / (SIDE * SIDE) * 5 % CHANNELS) / 4 - 0.8;
+}
+
+static void channels_lower(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = healthy(f, f->ref[i] + of_channel(j));
+}
+
+static void channels_larger(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = healthy(f, f->ref[i] * (0.4 + fabs(of_channel(j))));
+}
+
+/* Every value has an offset of its own. */
+static void values_lower(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, f->ref[i] + uniform(f, -0.8, 0.8));
+}
+
+static void lines_of_the_reference_are_found(void **state)
+{
+    (void)state;
+    check(turned, ND_FAULT_SIGN, bent, N_FORMS);
+    check(lower, ND_FAULT_ZERO_POINT, half_lower, N_FORMS);
+    check(affine, ND_FAULT_ENCODING, bent, N_FORMS);
+    check(channels_lower, ND_FAULT_CHANNEL_ZERO_POINT, values_lower, N_FORMS);
+    check(channels_larger, ND_FAULT_CHANNEL_SCALE, values_lower, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_F32, 5);
+    for (size_t i = 0; i < TOTAL; i++)
+        f.test[i] = f.ref[i] - (i % N / (SIDE * SIDE) == 3 ? 0.75 : 0);
+    assert_text(&f, "channel 3 (axis 1) is 0.75 lower, all others are right: 12288 of 12288");
+    for (size_t i = 0; i < TOTAL; i++) /* one value of 200 is nobody's */
+        f.test[i] = i % 200 == 7 ? 3 : -f.ref[i];
+    assert_text(&f, "all signs are turned: 12226 of 12288 values");
+    for (size_t i = 0; i < TOTAL; i++) { /* dequantised: of 8 bits, in steps of 1/64 and of 0.02 */
+        double qvalue = fmin(fmax(rint(f.ref[i] * 64) + 128, 0), 255);
+        f.ref[i] = 0.05 * rint(f.ref[i] / 0.05);
+        f.test[i] = (double)(float)(0.02 * (qvalue - 100));
+    }
+    examine(&f);
+    assert_int_equal(f.found.items[0].kind, ND_FAULT_ENCODING);
+    close_field(&f);
+    open_field(&f, FORM_U8, 5); /* where the type ends nothing goes on */
+    for (size_t i = 0; i < TOTAL; i++)
+        f.test[i] = store(&f, f.ref[i] + 3);
+    assert_text(
+        &f, "all values are 3 higher (96 steps of 0.03125, as a different zero point gives): 12288 of 12288");
+    close_field(&f);
+}
+
 /* Modulo 2^4 steps of 8-bit quantised values, 2^8 of 16-bit quantised values, of floats 2. */
 static double period_of(const struct field *f)
 {
@@ -628,13 +723,6 @@ static void nearly_rows_on(struct field *f, size_t s, size_t j, size_t i)
 {
     rows_on(f, s, j, i);
     f->test[i] = j % 10 == 3 ? store(f, uniform(f, -2, 2)) : f->test[i];
-}
-
-static void assert_text(struct field *f, const char *text)
-{
-    examine(f);
-    assert_int_equal(f->found.n_gross, 1);
-    assert_string_equal(f->found.items[0].text, text);
 }
 
 static void lines_further_on_are_found(void **state)
@@ -1187,6 +1275,7 @@ int main(void)
         cmocka_unit_test(operand_of_the_previous_sample_is_found),
         cmocka_unit_test(saturation_with_a_gain_is_found),
         cmocka_unit_test(gain_is_found),
+        cmocka_unit_test(lines_of_the_reference_are_found),
         cmocka_unit_test(wrap_around_is_found),
         cmocka_unit_test(cliff_is_found),
         cmocka_unit_test(overflow_explains_a_cliff),

@@ -191,8 +191,38 @@ class Dumps(Scratch):
                                        {f"l{k:02}": x + e for k, (x, e) in enumerate(zip(layers, errors))})
                 self.assertEqual(report["depth"][0]["growth"], growth)
                 self.assertEqual(report["diagnoses"], [])
+                self.assert_first(None if growth == "none" else "l00")
                 if growth == "constant-rate":
                     self.assertAlmostEqual(report["depth"][0]["factor"], 1.5, delta=0.05)
+
+    def assert_first(self, first):
+        """Of the two dumps that were loaded last: where the error begins, or that it is alike everywhere."""
+        said = npudiff("compare", self.folder / "ref.h5", self.folder / "test.h5", expect=1)
+        self.assertEqual("differs alike in every tensor" in said, first is None)
+        self.assertEqual(f"'{first}'" if first else None, next((x.split()[0] for x in said.splitlines() if "is the first tensor" in x), None))
+
+    def test_errors_of_codes_that_are_alike(self):
+        codes = [self.random.integers(20, 230, SHAPE).astype(np.uint8) for _ in range(9)]
+        moves = [self.random.choice([0, 0, 0, 0, 1, 255], SHAPE).astype(np.uint8) for _ in range(9)]
+        for first, most in ((0, 1), (4, 1), (0, 20)): # everywhere; from a layer on; ten times as large in one layer
+            self.diagnose({f"l{k}": x for k, x in enumerate(codes)},
+                          {f"l{k}": x + np.uint8(most if k == 6 else 1) * m * np.uint8(k >= first) for k, (x, m) in enumerate(zip(codes, moves))})
+            self.assert_first(None if (first, most) == (0, 1) else f"l{first}")
+        self.diagnose({f"l{k}": x for k, x in enumerate(codes)}, {f"l{k}": x + m for k, (x, m) in enumerate(zip(codes, moves))})
+        said = " ".join(npudiff("compare", self.folder / "ref.h5", self.folder / "test.h5", expect=1).split())
+        self.assertRegex(said, r"test differs alike in every tensor: at most ±1 LSB, 3[0-9.]+% to 3[0-9.]+% of the values, no growth over the depth\.")
+
+    def test_lines_of_the_reference(self):
+        y = self.normal()
+        channels = np.linspace(-1, 1, 8, dtype=np.float32)[None, None, :, None, None]
+        for broken, kind, says in ((-y, "sign", "all signs are turned: 6912 of 6912"), (y - np.float32(1.5), "zero-point", "all values are 1.5 lower"),
+                                   (np.float32(0.75) * y + np.float32(0.5), "scale-and-zero-point", "values are 0.75 x + 0.5"),
+                                   (y + channels, "channel-zero-point", "8 of 8 channels (axis 1) are off, each by a constant of its own"),
+                                   (y * (2 + channels), "channel-scale", "each by a factor of its own")):
+            for name, stored in self.forms(broken).items():
+                with self.subTest(kind=kind, type=name, seed=self.seed):
+                    self.assert_found({"y": y}, {"y": stored}, kind, says.split(":")[0] if name == "float32" else ())
+        self.assert_no_fault({"y": y}, {"y": y + np.float32(0.3) * self.normal()}) # noise is no line
 
     def test_signed_statistics(self):
         y = np.abs(self.normal()) + 1

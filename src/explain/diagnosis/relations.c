@@ -77,6 +77,8 @@ static void solve(const struct relation *r, struct group *g)
     }
     g->a = !has_factor ? 1 : r->has_offset ? (g->n * g->xy - g->x * g->y) / spread : g->xy / g->xx;
     g->b = r->has_offset ? (g->y - g->a * g->x) / g->n : 0;
+    if (fabs(g->a) < 1e-6) /* values that are all the same are lost: they are no line of anything */
+        g->a = NAN;
 }
 
 /* One pass: of the residuals, or of the sums of those that are within `off` of the line (all: of all). */

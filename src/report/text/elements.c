@@ -33,23 +33,28 @@ static void put_stride(struct nd_strbuf *line, const struct nd_structure *struct
         nd_strbuf_printf(line, "only elements %llu + %llu k, up to %llu", first, stride, last);
 }
 
-/* By axes where it is whole slices, else by the coordinates of its ends. */
+/* By axes where it is whole slices, else by its ends: of several axes their coordinates. */
 static void put_range(struct nd_strbuf *line, const struct nd_structure *structure,
                       const struct nd_shape *shape)
 {
     const size_t ends[2] = {(size_t)structure->first_index, (size_t)structure->last_index};
     char text[ND_RANGE_BYTES];
+    int n_long = 0;
     (void)nd_range_format(shape, ends[0], ends[1], text);
-    bool is_flat = strncmp(text, "element", strlen("element")) == 0;
-    if (!is_flat || shape->rank < 2) {
+    if (strncmp(text, "element", strlen("element")) != 0) {
         nd_strbuf_printf(line, "all of %s", text);
         return;
     }
+    for (int k = 0; k < shape->rank; k++)
+        n_long += shape->dims[k] > 1;
     for (size_t k = 0; k < 2; k++) {
         struct nd_difference_place place = {.index = ends[k]};
         nd_layout_coordinates(shape, ends[k], place.coordinates);
         nd_strbuf_puts(line, k == 0 ? "every element from" : " to");
-        nd_text_put_coordinates(line, shape, &place);
+        if (n_long > 1)
+            nd_text_put_coordinates(line, shape, &place);
+        else
+            nd_strbuf_printf(line, " %zu", ends[k]);
     }
 }
 

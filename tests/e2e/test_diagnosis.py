@@ -330,6 +330,24 @@ class Captures(Scratch):
         self.assertEqual(faulty["residual/relu"]["kind"], "stale-operand", device["faulty"])
         self.assertIn("'pool' of the previous sample", faulty["residual/relu"]["text"])
 
+    def test_runs_that_fell_back(self):
+        """Two of six runs have the CPU's bits: neither its own values nor noise. With the CPU's capture it is a fault, without it is not."""
+        model = MODELS / "cnn.w8a8.onnx"
+        for device in ("cpu", "gen3"):
+            with h5py.File(self.shared / f"cnn.w8a8/{device}.h5") as file:
+                outputs = file["probes/digits/outputs"]
+                np.savez(self.folder / f"{device}.npz", **{name.replace("%2F", "/"): outputs[name][()] for name in outputs})
+        np.savez(self.folder / "in.npz", image=np.load(self.shared / "digits.npz")["image"])
+        runs = [self.folder / f"{device}.npz" for device in ("gen3", "cpu", "gen3", "gen3", "cpu", "gen3")]
+        for name, files in (("phone", runs), ("cpu", runs[1:2]), ("steady", runs[:1] * 3)):
+            npudiff("import", "numpy", files[0], *(part for f in files[1:] for part in ("--repeat", f)), "--model", model, "--inputs", self.folder / "in.npz",
+                    "-p", "digits", "--kind", "cpu" if name == "cpu" else "npu", "--label", name, "-o", self.folder / f"{name}.h5", "-f", "-q")
+        for names, faulty in ((("cpu", "phone"), ["fallback"]), (("phone",), []), (("cpu", "steady"), [])):
+            report = json.loads(npudiff("explain", "--quantised", model, *(self.folder / f"{n}.h5" for n in names), "--json", expect=None).stdout)
+            self.assertEqual([f["kind"] for d in report["devices"] for f in d["faulty"]], faulty, names)
+            for found in (f for d in report["devices"] for f in d["faulty"]):
+                self.assertEqual(found["text"], "24 of 72 runs give, bit for bit, the values of 'cpu': a fallback to the CPU")
+
     def runs(self, path):
         """What is said of the runs of one device. Both sides are the same file."""
         report = json.loads(npudiff("compare", path, path, "--json", expect=None).stdout)

@@ -1,6 +1,6 @@
 /* What the values of a comparison show (npudiff/explain.h): reads a window of samples of every tensor that
- * differs, as real numbers, and has them diagnosed. The runs of each device are looked at in
- * symptoms.c. */
+ * differs, as real numbers, and has them diagnosed; looks at the runs of each device, and at errors over depth.
+ * What comes out is the comparison's `diagnoses` and `depths`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +12,6 @@
 #include "core/memory.h"
 #include "explain/diagnosis/values.h"
 #include "npudiff/explain/explain.h"
-
-/* What the values of a comparison show, without the model: symptoms.c looks at pairs of tensors,
- * symptoms.c for wrong types, symptoms.c at repeats of one device and at depth; symptoms.c
- * keeps what they find. What goes in is a finished comparison and its captures; what comes out is its
- * `diagnoses` and `depths`. */
 
 /* Samples [first, first + n) of the first run; with repeat > 0 that run of one sample. */
 struct nd_diagnose_range {

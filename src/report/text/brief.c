@@ -418,14 +418,6 @@ static const struct nd_top1 *choose_top1(const struct nd_comparison *c)
     return best;
 }
 
-static bool has_outputs_of_brief(const struct nd_comparison *c)
-{
-    size_t e = 0;
-    while (e < c->n_tensors && !c->tensors[e].is_model_output)
-        e++;
-    return e < c->n_tensors;
-}
-
 /* Values that are lost first, then the larger error for its signal, then the larger share. */
 static bool is_worse(const struct nd_difference *a, const struct nd_difference *b)
 {
@@ -441,7 +433,7 @@ static bool is_worse(const struct nd_difference *a, const struct nd_difference *
  * worst tensor; NULL when none was compared. */
 static const struct nd_difference *worst_output(const struct nd_comparison *c, size_t test)
 {
-    bool is_of_outputs = has_outputs_of_brief(c);
+    bool is_of_outputs = has_outputs(c);
     const struct nd_difference *worst = NULL;
     for (size_t e = 0; e < c->n_tensors; e++) {
         const struct nd_compared_part *part = &c->tensors[e].pairs[test - 1].total;
@@ -502,7 +494,7 @@ static void add_titles(struct nd_table *table, const struct nd_comparison *c, co
                             : i == 5 ? top1 != NULL && top1->has_labels
                             : i == 6 ? top1 != NULL
                                      : true;
-            bool is_of_tensor = !has_outputs_of_brief(c) && (i == 3 || (i == 4 && row == 1));
+            bool is_of_tensor = !has_outputs(c) && (i == 3 || (i == 4 && row == 1));
             if (is_shown)
                 nd_table_add(table, !is_of_tensor ? titles[row][i]
                                     : i == 4      ? "there"

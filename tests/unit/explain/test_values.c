@@ -476,7 +476,7 @@ static void lines_of_the_reference_are_found(void **state)
     assert_text(&f, "channel 3 (axis 1) is 0.75 lower, all others are right: 12288 of 12288");
     for (size_t i = 0; i < TOTAL; i++) /* one value of 200 is nobody's */
         f.test[i] = i % 200 == 7 ? 3 : -f.ref[i];
-    assert_text(&f, "all signs are turned: 12226 of 12288 values");
+    assert_text(&f, "all signs are turned: 12226 of 12288");
     for (size_t i = 0; i < TOTAL; i++) { /* dequantised: of 8 bits, in steps of 1/64 and of 0.02 */
         double qvalue = fmin(fmax(rint(f.ref[i] * 64) + 128, 0), 255);
         f.ref[i] = 0.05 * rint(f.ref[i] / 0.05);

@@ -124,6 +124,14 @@ size_t nd_channel_of(const struct nd_axis *axis, size_t j)
     return j / axis->inner % axis->n;
 }
 
+struct nd_axis nd_axis_at(const struct nd_shape *shape, int axis)
+{
+    struct nd_axis at = {axis, (size_t)shape->dims[axis], 1};
+    for (int k = axis + 1; k < shape->rank; k++)
+        at.inner *= (size_t)shape->dims[k];
+    return at;
+}
+
 size_t nd_channel_axes(const struct nd_look *look, struct nd_axis out[ND_CHANNEL_AXES])
 {
     const struct nd_shape *shape = &look->e->shape;
@@ -134,12 +142,8 @@ size_t nd_channel_axes(const struct nd_look *look, struct nd_axis out[ND_CHANNEL
         bool is_new = axes[a] >= 0 && axes[a] < shape->rank && shape->dims[axes[a]] > 1;
         for (size_t k = 0; k < n; k++)
             is_new = is_new && out[k].axis != axes[a];
-        if (!is_new)
-            continue;
-        out[n] = (struct nd_axis){axes[a], (size_t)shape->dims[axes[a]], 1};
-        for (int k = axes[a] + 1; k < shape->rank; k++)
-            out[n].inner *= (size_t)shape->dims[k];
-        n++;
+        if (is_new)
+            out[n++] = nd_axis_at(shape, axes[a]);
     }
     return n;
 }

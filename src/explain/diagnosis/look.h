@@ -98,6 +98,7 @@ struct nd_axis {
     int axis;
     size_t n, inner;
 };
+struct nd_axis nd_axis_at(const struct nd_shape *shape, int axis);
 /* The axes that may be the channels', likeliest first; returns how many. */
 enum { ND_CHANNEL_AXES = 3 };
 size_t nd_channel_axes(const struct nd_look *look, struct nd_axis out[ND_CHANNEL_AXES]);
@@ -180,9 +181,14 @@ struct nd_finding nd_finding_of(const struct nd_look *look, enum nd_fault_kind k
                                 double explained, double chance);
 bool nd_is_found(const struct nd_look *look);
 
-/* permuted.c. The axes that are longer than 1, in their order, into out: the others cannot be told apart.
- * Returns how many; none of a shape that is not known. */
-int nd_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK]);
+/* multiples.c. The step whose multiples all x [n_total] are; 0: none that they show. chance: base 10 logarithm
+ * that it is no step of its own; 0 where it is a power of ten, which text has, too. Overwrites scratch. */
+struct nd_own_step {
+    double step, chance;
+};
+struct nd_own_step nd_find_own_step(const struct nd_look *look, const double *x);
+/* clamp.c. Where the captured values' type ends, as real numbers; of floats infinite. */
+void nd_ends_of_type(const struct nd_evidence *e, double *low, double *high);
 /* float_grids.c: numbers of the narrower type, or a unit in the last place of float32 beside one. */
 bool nd_is_bf16(float value);
 bool nd_is_fp16(float value);
@@ -194,6 +200,9 @@ double nd_chance_of_grid(enum nd_fault_kind kind, size_t n);
 typedef void (*nd_recogniser)(const struct nd_look *look);
 void nd_try_scales(const struct nd_look *look);
 void nd_try_channels(const struct nd_look *look);
+/* The test is a line of the reference: its sign, a factor, an offset or both, of all values or of each channel.
+ */
+void nd_try_relations(const struct nd_look *look);
 void nd_try_constant(const struct nd_look *look);
 void nd_try_type(const struct nd_look *look);
 void nd_try_accumulators(const struct nd_look *look);
@@ -208,6 +217,9 @@ void nd_try_lost_clip(const struct nd_look *look);
 void nd_try_window(const struct nd_look *look);
 void nd_try_unwritten(const struct nd_look *look);
 void nd_try_lines(const struct nd_look *look);
+/* Every line (row, column, slice) along an axis holds the values of the line one or a few before or after it.
+ */
+void nd_try_lines_on(const struct nd_look *look);
 void nd_try_shifts(const struct nd_look *look);
 void nd_try_padded(const struct nd_look *look);
 void nd_try_axes(const struct nd_look *look);

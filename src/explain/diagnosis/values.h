@@ -4,12 +4,6 @@
 
 #include "explain/diagnosis/diagnosis.h"
 
-/* Whether the values of one side, own, are too far from those of the other one, x, for rounding, [n] each:
- * their bytes may be called by a wrong type. */
-bool nd_values_may_be_mislabelled(const double *x, const double *own, size_t n);
-/* Whether these bytes, read as another type, are what the other side has. */
-bool nd_values_is_reading(const double *x, const double *reading, size_t n);
-
 /* Indices of the largest of n values along an axis (the first of equal ones), and these values. */
 struct nd_values_argmax {
     const char *name;         /* of the values */

@@ -4,10 +4,12 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
+#include "compare/findings/repeats.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
@@ -357,6 +359,47 @@ static enum nd_status fault_verdict_noise(const struct nd_explain_job *job, size
     return status == ND_OK && is_known ? nd_explain_name_defect(job, device, defect, layer, err) : status;
 }
 
+/* ---- runs that are another capture's ---- */
+
+/* Some runs are those of a CPU that was captured, and others are not: says so, else nothing. Of few layers it
+ * may be chance. ND_ERR_MEMORY. */
+static enum nd_status say_runs_of_cpu(const struct nd_explain_job *job, size_t device, char text[160],
+                                      struct nd_error *err)
+{
+    enum { MIN_STEPS = 3 }; /* chosen */
+    const struct nd_plan *plan = job->plan;
+    const struct nd_plan_source *own = &plan->sources[device];
+    enum nd_status status = ND_OK;
+    text[0] = '\0';
+    for (size_t d = 0; d < plan->n_devices && text[0] == '\0' && status == ND_OK; d++) {
+        const struct nd_plan_source *other = &plan->sources[d];
+        const char *kind = nd_capture_string(other->capture, "device", "kind");
+        struct nd_runs_of runs = {.own = own->capture,
+                                  .other = other->capture,
+                                  .own_probe = own->probe,
+                                  .other_probe = other->probe,
+                                  .own_tensors = own->tensors,
+                                  .other_tensors = other->tensors,
+                                  .n_tensors = plan->n_steps};
+        if (d == device || other->is_failed || kind == NULL || strcmp(kind, "cpu") != 0)
+            continue;
+        status = nd_repeats_count_of(&runs, err);
+        if (runs.n_other > 0 && runs.n_differing >= MIN_STEPS)
+            snprintf(text, 160,
+                     "%zu of %zu runs give, bit for bit, the values of '%.40s': a fallback to the CPU",
+                     runs.n_other, runs.n, job->out->devices[d].label);
+    }
+    return status;
+}
+
+static enum nd_status fault_verdict_runs(struct nd_explained_layer *layer, char *said, struct nd_strbuf *text,
+                                         struct nd_error *err)
+{
+    const struct nd_explained_fault fault = {
+        .kind = nd_fault_name(ND_FAULT_FALLBACK), .text = said, .channel = SIZE_MAX, .explained = 1};
+    return nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, &fault, text, err);
+}
+
 /* Single steps are the device's own noise, and no difference. More than that is a fault by itself. */
 static enum nd_status settle_noise(const struct nd_explain_job *job, size_t device, size_t step,
                                    struct nd_error *err)
@@ -378,6 +421,14 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
         layer->judgement.is_noise = true;
         return nd_judge_evidence(layer, &text, err);
     }
+    char said[160];
+    status = say_runs_of_cpu(job, device, said, err);
+    if (status != ND_OK) {
+        nd_strbuf_deinit(&text);
+        return status;
+    }
+    if (said[0] != '\0')
+        return fault_verdict_runs(layer, said, &text, err);
     if (noise.max > between_runs)
         return fault_verdict_noise(job, device, step, &noise, &text, err);
     if (is_noise(job, device, step, &noise))

@@ -267,7 +267,8 @@ struct nd_explained_finding {
  * the exact value; the four relative numbers are root mean squares over that of the reference's values. */
 struct nd_explained_floats {
     uint64_t n;           /* values that were compared; 0: none, the rest means nothing */
-    int digits;           /* of the arithmetic: 11 half precision, 24 float32 */
+    int digits;           /* of the arithmetic: 8 bfloat16, 11 half precision, 24 float32; 0: whole numbers, which
+                             are the operator's or not (max_ulp: the largest difference) */
     uint64_t n_rounded;   /* the exact result, rounded once */
     uint64_t n_beyond;    /* further off than rounding explains (docs/science/theory.md#floats) */
     uint64_t n_flushed;   /* 0 in place of a number that the type can hold */
@@ -278,6 +279,9 @@ struct nd_explained_floats {
     double introduced, passed_on, total; /* relative; NaN without a reference */
     double effect; /* relative change of the outputs by this layer's own error alone; NaN when not measured */
 };
+
+/* "bfloat16", "float16", "float32", "integer". Static. */
+ND_PUBLIC const char *nd_float_type_name(int digits);
 
 /* What is said of a layer (docs/reference/verdicts.md). */
 struct nd_judgement {

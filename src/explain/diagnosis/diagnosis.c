@@ -60,6 +60,14 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_UNCLAMPED] = "activation-left-out",
     [ND_FAULT_STEP] = "step",
     [ND_FAULT_COMMON_STEP] = "common-step",
+    [ND_FAULT_SIGN] = "sign",
+    [ND_FAULT_OFFSET] = "offset",
+    [ND_FAULT_CHANNEL_OFFSET] = "channel-offset",
+    [ND_FAULT_LINE] = "scale-and-offset",
+    [ND_FAULT_OTHER_ATTRIBUTE] = "other-attribute",
+    [ND_FAULT_OTHER_CONSTANT] = "other-constant",
+    [ND_FAULT_FLAT_INDEX] = "flat-index",
+    [ND_FAULT_NARROW_TYPE] = "narrow-type",
 };
 
 const char *nd_fault_name(enum nd_fault_kind kind)

@@ -83,8 +83,18 @@ enum nd_fault_kind {
     ND_FAULT_STEP,          /* a step function amplifies a small difference; amount: the largest of these */
     ND_FAULT_COMMON_STEP, /* floats of both sides are multiples of one step; amount: the largest difference, in
                              steps */
+    /* Of floats and whole numbers. */
+    ND_FAULT_SIGN,            /* all have the other sign; amount -1 */
+    ND_FAULT_OFFSET,          /* amount: by how much values are too high */
+    ND_FAULT_CHANNEL_OFFSET,  /* the same of each channel, or of one; amount: the lowest */
+    ND_FAULT_LINE,            /* a factor and an offset; amount: the factor */
+    ND_FAULT_OTHER_ATTRIBUTE, /* an attribute is not the model's; amount: it, where it is a number */
+    ND_FAULT_OTHER_CONSTANT,  /* a constant is not the model's; amount: it, or how much it is too large */
+    ND_FAULT_FLAT_INDEX,      /* an operand is read by a flat index, and not repeated along its axes; amount: how
+                                 many elements at once */
+    ND_FAULT_NARROW_TYPE,     /* computed, or kept, in fewer bits; amount 0 */
 };
-enum { ND_N_FAULT_KINDS = ND_FAULT_COMMON_STEP + 1 };
+enum { ND_N_FAULT_KINDS = ND_FAULT_NARROW_TYPE + 1 };
 
 /* "axis-permutation", "channel-scale", ...: stable, for JSON and for the truth of a capture. Static. */
 const char *nd_fault_name(enum nd_fault_kind kind);

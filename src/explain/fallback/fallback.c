@@ -362,7 +362,8 @@ static bool nd_fallback_is_spoilt(const struct nd_fallback *f, size_t device, si
     const struct nd_explained_layer *layer = &f->out->devices[device].layers[step];
     bool is_place = layer->judgement.fault.kind == nd_fault_name(ND_FAULT_FALLBACK) ||
                     layer->judgement.fault.kind == nd_fault_name(ND_FAULT_ROUNDING);
-    if (layer->judgement.state == ND_LAYER_FAULTY && !is_place)
+    if ((layer->judgement.state == ND_LAYER_FAULTY && !is_place) ||
+        (layer->judgement.state == ND_LAYER_UNEXPLAINED && layer->floats.n > 0))
         return true;
     return layer->judgement.state == ND_LAYER_UNEXPLAINED &&
            layer->introduced.max > (f->counts[nd_fallback_at(f, device, step)].is_wide ? max_wide : most);
@@ -590,9 +591,12 @@ static enum nd_status judge_floats(struct nd_fallback *f, size_t device, size_t 
     const struct nd_fallback_floats *floats = &f->floats[nd_fallback_at(f, device, step)];
     struct nd_explained_execution *execution = nd_fallback_execution_of(f, device, step);
     double share = floats->n > 0 ? (double)floats->n_on_grid / (double)floats->n : 0, weight;
-    if (floats->n < FEWEST || (share > off_grid && share < on_grid))
+    bool is_off = share <= off_grid;
+    if (floats->n < FEWEST || (!is_off && share < on_grid) || nd_fallback_is_spoilt(f, device, step))
         return ND_OK;
-    if (share <= off_grid) {
+    if (is_off && !is_known_npu(f, device)) /* there are NPUs that compute in float32 */
+        return ND_OK;
+    if (is_off) {
         f->values[nd_fallback_at(f, device, step)] = log2(off_on_npu);
         return nd_fallback_add(execution, "off-fp16-grid", log2(off_on_npu), err,
                                "%zu of %zu floats have more bits than half precision",

@@ -19,6 +19,7 @@
 #include "core/memory.h"
 #include "core/random.h"
 #include "explain/evaluate/evaluator.h"
+#include "model/graph/onnx.h"
 
 static const double lambda = 6;        /* 2 exp(-18): 3e-8 of the values; chosen */
 static const double own_roundings = 2; /* layers u of the value itself: to float32, then to half precision */
@@ -47,15 +48,28 @@ static double nd_float_ulp(double x, int digits)
     return ldexp(1, exponent - digits);
 }
 
-/* floats.c: rounding. */
-static double nd_float_round(double x, int digits)
+double nd_float_round(double x, int digits)
 {
-    if (!isfinite(x))
+    if (!isfinite(x) || digits == ND_WHOLE_DIGITS)
         return x;
-    if (digits != ND_HALF_DIGITS)
+    if (digits == ND_SINGLE_DIGITS)
         return (double)(float)x;
     double ulp = nd_float_ulp(x, digits), y = rint(x / ulp) * ulp;
-    return fabs(y) > 65504 ? copysign((double)INFINITY, x) : y;
+    return digits == ND_HALF_DIGITS && fabs(y) > 65504 ? copysign((double)INFINITY, x) : y;
+}
+
+double nd_float_cut(double x, int digits)
+{
+    double ulp = nd_float_ulp(x, digits);
+    return isfinite(x) ? trunc(x / ulp) * ulp : x;
+}
+
+const char *nd_float_type_name(int digits)
+{
+    return digits == ND_WHOLE_DIGITS    ? "integer"
+           : digits == ND_BFLOAT_DIGITS ? "bfloat16"
+           : digits == ND_HALF_DIGITS   ? "float16"
+                                        : "float32";
 }
 
 /* ---- readings ---- */
@@ -118,6 +132,39 @@ struct method {
     uint64_t random;
 };
 
+static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct method *method,
+                                 struct nd_array *own, const struct nd_array **out, struct nd_error *err);
+
+static bool is_read_flat(const struct nd_float_case *c, size_t i)
+{
+    return c->way != NULL && c->way->run > 0 && c->way->operand == i;
+}
+
+/* A tensor that was not captured, and whose maker only moves values: what the maker reads tells. What is read by
+ * a flat index is what the maker repeats. */
+static enum nd_status make_input(const struct nd_float_case *c, size_t i, struct method *method,
+                                 struct nd_array *out, struct nd_error *err)
+{
+    const struct nd_float_evaluation *e = c->evaluation;
+    const struct nd_float_node *node = &e->nodes[c->step];
+    bool is_tensor = node->inputs[i].source == ND_FLOAT_TENSOR;
+    size_t step = is_tensor ? e->plan->step_of_tensor[node->inputs[i].index] : SIZE_MAX;
+    if (step == SIZE_MAX || !e->is_known[step] || !nd_onnx_is_mover(e->nodes[step].proto))
+        return nd_fail(err, ND_E_EXACT_UNKNOWN, NULL, "what it reads is not known");
+    struct nd_float_case maker = *c;
+    maker.step = step;
+    maker.way = NULL;
+    if (!is_read_flat(c, i))
+        return nd_float_run(&maker, method->reading, (unsigned)method->random, out, err);
+    struct nd_array own = {0};
+    const struct nd_array *read = NULL;
+    enum nd_status status = read_input(&maker, 0, method, &own, &read, err);
+    if (status == ND_OK)
+        status = nd_array_copy(read, out, err);
+    nd_array_deinit(&own);
+    return status;
+}
+
 /* Input i in that reading: values that are there already, or made of them in `own`. NULL: it is omitted. */
 static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct method *method,
                                  struct nd_array *own, const struct nd_array **out, struct nd_error *err)
@@ -127,12 +174,14 @@ static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct
     *out = find_values(c, i, reading);
     if (*out == NULL)
         return ND_OK;
-    if ((*out)->shape.rank < 0)
-        return nd_fail(err, ND_E_EXACT_UNKNOWN, NULL, "what it reads is not known");
+    if ((*out)->shape.rank < 0) {
+        *out = own;
+        return make_input(c, i, method, own, err);
+    }
     bool are_qvalues = node->inputs[i].source == ND_FLOAT_QVALUES;
     const struct nd_array *kept = &c->evaluation->constants[c->step * ND_FLOAT_OPERANDS + i];
     bool is_kept = node->inputs[i].source == ND_FLOAT_CONSTANT && reading == ND_FLOAT_ROUNDED &&
-                   (*out == kept || c->digits != ND_HALF_DIGITS);
+                   (*out == kept || c->digits == ND_SINGLE_DIGITS);
     bool is_read = !is_kept && is_changed(node, i, *out, reading);
     if (!are_qvalues && !is_read)
         return ND_OK;
@@ -145,27 +194,66 @@ static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct
     return status;
 }
 
-/* The step's values from a reading of its inputs. out is zeroed before and freed by the caller. */
-static enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading reading, unsigned seed,
-                                   struct nd_array *out, struct nd_error *err)
+/* The operand in the place of the model's. */
+static enum nd_status change_operand(const struct nd_float_way *way, const struct nd_array **inputs,
+                                     struct nd_array *own, struct nd_error *err)
 {
-    const struct nd_float_node *node = &c->evaluation->nodes[c->step];
-    const struct nd_array *inputs[ND_FLOAT_OPERANDS];
+    struct nd_array changed = {0};
+    const struct nd_array *from = inputs[way->operand], *other = inputs[way->run > 0 ? 1 - way->operand : 0];
+    if (from == NULL || other == NULL || from->n == 0)
+        return nd_fail(err, ND_E_EXACT_UNKNOWN, NULL, "it has no such operand");
+    const struct nd_array *like = way->run > 0 ? other : way->value != NULL ? way->value : from;
+    enum nd_status status = nd_array_copy(like, &changed, err);
+    changed.dtype = from->dtype;
+    for (size_t k = 0; status == ND_OK && way->value == NULL && k < changed.n; k++)
+        changed.x[k] = way->run > 0 ? from->x[k % from->n] : way->factor * from->x[k];
+    nd_array_deinit(own);
+    *own = changed;
+    inputs[way->operand] = own;
+    return status;
+}
+
+static enum nd_status change_read(const struct nd_float_way *way, size_t i, const struct nd_array **inputs,
+                                  struct nd_array *own, struct nd_error *err)
+{
+    if (inputs[i] == NULL || !nd_dtype_is_float(inputs[i]->dtype))
+        return ND_OK;
+    enum nd_status status = inputs[i] == own ? ND_OK : nd_array_copy(inputs[i], own, err);
+    for (size_t k = 0; status == ND_OK && k < own->n; k++)
+        own->x[k] = way->read(own->x[k]);
+    inputs[i] = own;
+    return status;
+}
+
+enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading reading, unsigned seed,
+                            struct nd_array *out, struct nd_error *err)
+{
+    struct nd_float_node node = c->evaluation->nodes[c->step];
+    const struct nd_array *inputs[ND_FLOAT_OPERANDS] = {NULL};
     struct nd_array own[ND_FLOAT_OPERANDS] = {0};
+    const struct nd_float_way *way = c->way;
     enum nd_status status = ND_OK;
     struct method method = {reading, (uint64_t)c->step * 1000 + seed};
     const struct nd_exact_graph *graph = c->evaluation->plan->graph;
     size_t n_held = 0;
-    for (; n_held < node->n_inputs && status == ND_OK; n_held += status == ND_OK)
-        status = nd_exact_hold(graph, node->inputs[n_held].constant, err);
-    for (size_t i = 0; i < node->n_inputs && status == ND_OK; i++)
+    for (; n_held < node.n_inputs && status == ND_OK; n_held += status == ND_OK)
+        status = nd_exact_hold(graph, node.inputs[n_held].constant, err);
+    for (size_t i = 0; i < node.n_inputs && status == ND_OK; i++) {
         status = read_input(c, i, &method, &own[i], &inputs[i], err);
+        if (status == ND_OK && way != NULL && way->read != NULL)
+            status = change_read(way, i, inputs, &own[i], err);
+    }
+    if (status == ND_OK && way != NULL && way->operand < node.n_inputs)
+        status = change_operand(way, inputs, &own[way->operand], err);
+    node.proto = way != NULL && way->proto != NULL ? way->proto : node.proto;
     if (status == ND_OK)
-        status = nd_float_node_run(node, inputs, out, err);
-    for (size_t i = 0; i < node->n_inputs; i++)
+        status = nd_float_node_run(&node, inputs, out, err);
+    for (size_t k = 0; status == ND_OK && way != NULL && way->convert != NULL && k < out->n; k++)
+        out->x[k] = way->convert(out->x[k]);
+    for (size_t i = 0; i < node.n_inputs; i++)
         nd_array_deinit(&own[i]);
     while (n_held > 0)
-        nd_exact_release(graph, node->inputs[--n_held].constant);
+        nd_exact_release(graph, node.inputs[--n_held].constant);
     return status;
 }
 
@@ -189,11 +277,11 @@ static enum nd_status bound_sums(const struct nd_float_case *c, size_t n_terms, 
     return status;
 }
 
-static enum nd_status bound_others(const struct nd_float_case *c, double factor, const struct nd_array *exact,
-                                   double *bound, struct nd_error *err)
+/* How far values move where what is read is off by a rounding. */
+static enum nd_status shake(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
+                            double *squares, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    double squares = 0;
     for (unsigned k = 0; k < N_PATTERNS && status == ND_OK; k++) {
         struct nd_array shaken = {0};
         status = nd_float_run(c, ND_FLOAT_SHAKEN, k + 1, &shaken, err);
@@ -201,11 +289,19 @@ static enum nd_status bound_others(const struct nd_float_case *c, double factor,
             double moved = fabs(shaken.x[i] - exact->x[i]);
             if (!isfinite(moved))
                 continue;
-            squares += moved * moved;
+            *squares += moved * moved;
             bound[i] = fmax(bound[i], moved);
         }
         nd_array_deinit(&shaken);
     }
+    return status;
+}
+
+static enum nd_status bound_others(const struct nd_float_case *c, double factor, const struct nd_array *exact,
+                                   double *bound, struct nd_error *err)
+{
+    double squares = 0;
+    enum nd_status status = shake(c, exact, bound, &squares, err);
     double usual = exact->n > 0 ? sqrt(squares / (double)exact->n / N_PATTERNS) : 0;
     for (size_t i = 0; i < exact->n; i++)
         bound[i] = factor * fmax(bound[i], usual);
@@ -236,8 +332,7 @@ static enum nd_status add_inside(const struct nd_float_case *c, const struct nd_
     return status;
 }
 
-/* How far each value may be off: bound[exact->n]. */
-static enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
+enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
                                      struct nd_error *err)
 {
     const struct nd_float_node *node = &c->evaluation->nodes[c->step];
@@ -245,9 +340,11 @@ static enum nd_status nd_float_bound(const struct nd_float_case *c, const struct
     size_t n_terms;
     for (size_t i = 0; i < node->n_inputs; i++)
         inputs[i] = find_values(c, i, ND_FLOAT_AS_THEY_ARE);
+    memset(bound, 0, exact->n * sizeof *bound);
+    if (c->is_whole)
+        return shake(c, exact, bound, &(double){0}, err);
     enum nd_float_growth growth = nd_float_node_growth(node, inputs, exact, &n_terms);
     double u = ldexp(1, -c->digits), own = growth == ND_FLOAT_OF_SUMS ? own_roundings : function_roundings;
-    memset(bound, 0, exact->n * sizeof *bound);
     enum nd_status status =
         growth == ND_FLOAT_OF_SUMS
             ? bound_sums(c, n_terms, exact, bound, err)
@@ -282,8 +379,7 @@ bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step)
     const struct nd_plan_source *source = &plan->sources[device];
     const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
     return !source->is_failed && source->tensors[step] != SIZE_MAX && tensor->quant.n == 0 &&
-           !tensor->is_model_input &&
-           nd_dtype_is_float(nd_capture_tensor(source->capture, source->tensors[step])->dtype);
+           !tensor->is_model_input;
 }
 
 bool nd_float_has_steps(const struct nd_plan *plan)
@@ -295,21 +391,32 @@ bool nd_float_has_steps(const struct nd_plan *plan)
     return false;
 }
 
-int nd_float_digits_of(const struct nd_float_evaluation *e, size_t device, size_t step)
+static enum nd_dtype dtype_of(const struct nd_float_evaluation *e, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &e->plan->sources[device];
-    return nd_capture_tensor(source->capture, source->tensors[step])->dtype == ND_DTYPE_F16 ? ND_HALF_DIGITS
-                                                                                            : e->digits[device];
+    return nd_capture_tensor(source->capture, source->tensors[step])->dtype;
 }
 
-static struct nd_float_case case_of(const struct nd_float_evaluation *e, const struct nd_reader *reader,
-                                    const struct nd_array *values, size_t step)
+int nd_float_digits_of(const struct nd_float_evaluation *e, size_t device, size_t step)
 {
+    enum nd_dtype dtype = dtype_of(e, device, step);
+    return !nd_dtype_is_float(dtype) ? ND_WHOLE_DIGITS
+           : dtype == ND_DTYPE_F16   ? ND_HALF_DIGITS
+           : dtype == ND_DTYPE_BF16  ? ND_BFLOAT_DIGITS
+                                     : e->digits[device];
+}
+
+struct nd_float_case nd_float_case_of(const struct nd_float_evaluation *e, const struct nd_reader *reader,
+                                      const struct nd_array *values, size_t step)
+{
+    int digits = nd_float_digits_of(e, reader->device, step);
+    bool is_whole = digits == ND_WHOLE_DIGITS;
     return (struct nd_float_case){.evaluation = e,
                                   .reader = reader,
                                   .values = values,
                                   .step = step,
-                                  .digits = nd_float_digits_of(e, reader->device, step)};
+                                  .digits = is_whole ? e->digits[reader->device] : digits,
+                                  .is_whole = is_whole};
 }
 
 /* ---- the reference: in double precision, from the inputs of the model ---- */
@@ -342,7 +449,7 @@ static enum nd_status run_reference(struct worker *w, struct nd_error *err)
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
-        const struct nd_float_case c = {w->evaluation, &w->reader, w->reference, s, ND_SINGLE_DIGITS};
+        const struct nd_float_case c = {w->evaluation, &w->reader, w->reference, s, .digits = ND_SINGLE_DIGITS};
         status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->reference[plan->steps[s].tensor], err);
     }
     return status;
@@ -357,6 +464,12 @@ static void count_value(struct nd_float_sums *sums, double given, double exact, 
 {
     double off = given - exact, ulp = nd_float_ulp(exact, digits), rounded = nd_float_round(exact, digits);
     sums->n++;
+    if (digits == ND_WHOLE_DIGITS) {
+        sums->n_rounded += off == 0;
+        sums->n_beyond += fabs(off) > bound;
+        sums->max_ulp = fmax(sums->max_ulp, fabs(off));
+        return;
+    }
     if (!isfinite(given) && isfinite(nd_float_round(exact, type_digits))) {
         sums->n_lost++;
         return;
@@ -375,6 +488,16 @@ static void count_value(struct nd_float_sums *sums, double given, double exact, 
     sums->sum_ulp += size;
     sums->n_beyond += !is_rounded && fabs(off) > bound;
     sums->worst = fmax(sums->worst, is_rounded ? 0 : fabs(off) / bound);
+}
+
+/* Of a value that rounding and cutting off tell apart: whether it is cut off. */
+static void count_cut(struct nd_float_sums *sums, size_t reading, double given, double exact, int digits)
+{
+    double cut = nd_float_cut(exact, digits), ulp = nd_float_ulp(exact, digits);
+    if (!isfinite(exact) || fabs(cut - nd_float_round(exact, digits)) < ulp / 2)
+        return;
+    sums->n_telling[reading]++;
+    sums->n_cut[reading] += fabs(given - cut) <= ulp * 0x1p-12;
 }
 
 /* own: from the constants as the model has them; reference: nullable. */
@@ -408,7 +531,11 @@ static enum nd_status count_values(const struct nd_float_case *c, const struct n
     if (status == ND_OK && !sums->is_missed)
         status = nd_float_bound(c, &exact, bound, err);
     for (size_t i = 0; status == ND_OK && !sums->is_missed && i < given->n; i++)
-        count_value(sums, given->x[i], exact.x[i], bound[i], c->digits, type_digits);
+        count_value(sums, given->x[i], exact.x[i], bound[i], c->is_whole ? ND_WHOLE_DIGITS : c->digits,
+                    type_digits);
+    bool may_be_cut = status == ND_OK && !sums->is_missed && !c->is_whole && c->digits < ND_SINGLE_DIGITS;
+    for (size_t i = 0; may_be_cut && i < given->n; i++)
+        count_cut(sums, 0, given->x[i], exact.x[i], c->digits);
     forget(&exact);
     free(bound);
     return status;
@@ -423,7 +550,7 @@ static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
     forget(&w->error[s]);
     if (!nd_float_is_step(plan, r->device, s))
         return ND_OK;
-    struct nd_float_case c = case_of(w->evaluation, r, r->given, s);
+    struct nd_float_case c = nd_float_case_of(w->evaluation, r, r->given, s);
     enum nd_status status = count_values(&c, given, sums, err);
     if (status != ND_OK || sums->is_missed)
         return status;
@@ -431,6 +558,8 @@ static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
     if (status != ND_OK || w->error[s].shape.rank < 0)
         return status;
     add_squares(sums, given, &w->error[s], &w->reference[plan->steps[s].tensor]);
+    for (size_t i = 0; !c.is_whole && c.digits < ND_SINGLE_DIGITS && i < given->n; i++)
+        count_cut(sums, 1, given->x[i], w->error[s].x[i], c.digits);
     for (size_t i = 0; i < given->n; i++)
         w->error[s].x[i] = given->x[i] - w->error[s].x[i];
     return ND_OK;
@@ -456,12 +585,13 @@ static enum nd_status change_behind(struct worker *w, size_t step, struct nd_flo
         size_t tensor = plan->steps[s].tensor;
         const struct nd_array *ref = &w->reference[tensor];
         if (s > step && reads_changed(w, s)) {
-            const struct nd_float_case c = {w->evaluation, &w->reader, w->changed, s, ND_SINGLE_DIGITS};
+            const struct nd_float_case c = {w->evaluation, &w->reader, w->changed, s, .digits = ND_SINGLE_DIGITS};
             w->changed[tensor] = nd_no_array();
             w->is_changed[tensor] = true;
             status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->changed[tensor], err);
         }
-        if (status != ND_OK || !plan->steps[s].is_model_output || ref->shape.rank < 0)
+        if (status != ND_OK || !plan->steps[s].is_model_output || ref->shape.rank < 0 ||
+            !nd_dtype_is_float(ref->dtype))
             continue;
         sums->has_effect = sums->has_effect && w->changed[tensor].n == ref->n;
         for (size_t i = 0; sums->has_effect && i < ref->n; i++) {
@@ -485,7 +615,8 @@ static enum nd_status measure_effect(struct worker *w, size_t step, struct nd_er
         size_t e = plan->steps[s].tensor;
         w->is_changed[e] = false;
         w->changed[e] = w->reference[e];
-        if (plan->steps[s].is_model_output && w->reference[e].shape.rank >= 0)
+        if (plan->steps[s].is_model_output && w->reference[e].shape.rank >= 0 &&
+            nd_dtype_is_float(w->reference[e].dtype))
             for (size_t i = 0; i < w->reference[e].n; i++)
                 sums->effect_signal +=
                     isfinite(w->reference[e].x[i]) ? w->reference[e].x[i] * w->reference[e].x[i] : 0;
@@ -565,21 +696,42 @@ static void end(void *state, void *context)
  * science/fallback.md has it. */
 static const double max_on_grid = 0.98;
 
-static bool is_on_half_grid(const struct nd_reader *r)
+/* Whether the floats of the sample at hand are numbers of so many digits, as far as there are any. */
+static bool is_on_grid(const struct nd_reader *r, int digits)
 {
     const struct nd_plan *plan = r->plan;
     size_t n = 0, n_on = 0;
     for (size_t s = 0; s < plan->n_steps; s++) {
         const struct nd_array *given = &r->given[plan->steps[s].tensor];
-        for (size_t i = 0; nd_float_is_step(plan, r->device, s) && i < given->n; i++) {
-            double x = given->x[i], rounded = nd_float_round(x, ND_HALF_DIGITS);
+        bool is_float = nd_float_is_step(plan, r->device, s) && nd_dtype_is_float(given->dtype);
+        for (size_t i = 0; is_float && i < given->n; i++) {
+            double x = given->x[i], rounded = nd_float_round(x, digits);
             if (!isfinite(rounded) || x == 0)
                 continue;
             n++;
-            n_on += fabs(x - rounded) <= nd_float_ulp(x, ND_HALF_DIGITS) * 0x1p-12;
+            n_on += fabs(x - rounded) <= nd_float_ulp(x, digits) * 0x1p-12;
         }
     }
-    return (double)n_on >= max_on_grid * (double)n;
+    return n > 0 && (double)n_on >= max_on_grid * (double)n;
+}
+
+/* Whether half precision is too fine for the sample at hand: numbers of bfloat16 are numbers of half precision,
+ * too. */
+static enum nd_status is_beyond_half(struct nd_float_evaluation *e, const struct nd_reader *r, bool *is_beyond,
+                                     struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    *is_beyond = false;
+    e->digits[r->device] = ND_HALF_DIGITS;
+    for (size_t s = 0; s < e->plan->n_steps && status == ND_OK && !*is_beyond; s++) {
+        struct nd_float_sums sums = {0};
+        if (!nd_float_is_step(e->plan, r->device, s))
+            continue;
+        const struct nd_float_case c = nd_float_case_of(e, r, r->given, s);
+        status = count_values(&c, &r->given[e->plan->steps[s].tensor], &sums, err);
+        *is_beyond = sums.n_beyond > 0;
+    }
+    return status;
 }
 
 /* What the capture says of its chipset decides, else the values of its first sample. */
@@ -591,12 +743,18 @@ static enum nd_status find_digits(struct nd_float_evaluation *e, struct nd_error
         status = nd_reader_load(&reader, 0, e->plan->n_samples, err);
     for (size_t d = 0; d < e->plan->n_devices && status == ND_OK; d++) {
         enum nd_expectation expected = e->plan->sources[d].expectation;
+        bool is_htp = expected == ND_EXPECT_V69 || expected == ND_EXPECT_V73, is_beyond = false;
         if (e->plan->sources[d].is_failed)
             continue;
         status = nd_reader_device(&reader, d, err);
-        bool is_half = expected == ND_EXPECT_V69 || expected == ND_EXPECT_V73 ||
-                       (expected != ND_EXPECT_FLOAT && status == ND_OK && is_on_half_grid(&reader));
-        e->digits[d] = is_half ? ND_HALF_DIGITS : ND_SINGLE_DIGITS;
+        bool is_open = status == ND_OK && !is_htp && expected != ND_EXPECT_FLOAT;
+        bool is_half = is_htp || (is_open && is_on_grid(&reader, ND_HALF_DIGITS));
+        bool may_be_bfloat = is_open && is_on_grid(&reader, ND_BFLOAT_DIGITS);
+        if (may_be_bfloat && is_half)
+            status = is_beyond_half(e, &reader, &is_beyond, err);
+        e->digits[d] = may_be_bfloat && (is_beyond || !is_half) ? ND_BFLOAT_DIGITS
+                       : is_half                                ? ND_HALF_DIGITS
+                                                                : ND_SINGLE_DIGITS;
     }
     nd_reader_deinit(&reader);
     return status;
@@ -699,12 +857,10 @@ void nd_float_evaluation_deinit(struct nd_float_evaluation *e)
     free(e->sums);
 }
 
-enum nd_status nd_float_expect(const struct nd_float_evaluation *e, const struct nd_reader *reader, size_t step,
-                               struct nd_array *out, struct nd_error *err)
+enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *out, struct nd_error *err)
 {
-    const struct nd_float_case c = case_of(e, reader, reader->given, step);
-    enum nd_status status = nd_float_run(&c, ND_FLOAT_ROUNDED, 0, out, err);
-    for (size_t i = 0; status == ND_OK && i < out->n; i++)
-        out->x[i] = nd_float_round(out->x[i], c.digits);
+    enum nd_status status = nd_float_run(c, ND_FLOAT_ROUNDED, 0, out, err);
+    for (size_t i = 0; status == ND_OK && !c->is_whole && i < out->n; i++)
+        out->x[i] = nd_float_round(out->x[i], c->digits);
     return status;
 }

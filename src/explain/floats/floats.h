@@ -7,14 +7,17 @@
 #include "arithmetic/exact/float_node.h"
 #include "explain/plan/replay.h"
 
-/* Binary digits of the arithmetic. */
-enum { ND_HALF_DIGITS = 11, ND_SINGLE_DIGITS = 24 };
+/* Binary digits of the arithmetic. Of whole numbers, which are the operator's or not: none. */
+enum { ND_WHOLE_DIGITS = 0, ND_BFLOAT_DIGITS = 8, ND_HALF_DIGITS = 11, ND_SINGLE_DIGITS = 24 };
 
 /* Of one step on one device in one sample. */
 struct nd_float_sums {
     bool is_missed; /* it could not be worked out */
     bool has_reference, has_effect;
     uint64_t n, n_rounded, n_beyond, n_flushed, n_lost, n_overflown;
+    /* Of inputs rounded to the type, and of inputs as they are: values that rounding and cutting off tell
+     * apart, and those of them that are cut off. */
+    uint64_t n_telling[2], n_cut[2];
     double max_ulp, sum_ulp, worst;              /* worst: the largest error, as a multiple of its bound */
     double signal, introduced, total, passed_on; /* sums of squares */
     double effect, effect_signal;                /* of the model's outputs */
@@ -40,16 +43,13 @@ void nd_float_evaluation_deinit(struct nd_float_evaluation *evaluation);
 struct nd_float_sums *nd_float_sums_of(const struct nd_float_evaluation *evaluation, size_t sample,
                                        size_t device, size_t step);
 
-/* Whether the step's values are floats that the device computes; whether any step of any device has such. */
+/* Whether the step's values are no quantised values, and the device computes them: floats, or whole numbers such
+ * as indices; whether any step of any device has such. */
 bool nd_float_has_steps(const struct nd_plan *plan);
 bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step);
-/* Digits of the step: a tensor of half precision is rounded to it whatever computed it. */
+/* Digits of the step: a tensor of half precision is rounded to it whatever computed it. Of whole numbers
+ * ND_WHOLE_DIGITS. */
 int nd_float_digits_of(const struct nd_float_evaluation *evaluation, size_t device, size_t step);
-
-/* Exact values of a step from the device's own inputs, rounded once, for the sample that the reader holds: into
- * out (zeroed before, freed by the caller). */
-enum nd_status nd_float_expect(const struct nd_float_evaluation *evaluation, const struct nd_reader *reader,
-                               size_t step, struct nd_array *out, struct nd_error *err);
 
 /* What is asked of one step: its inputs, in four readings. */
 enum nd_float_reading {
@@ -58,12 +58,45 @@ enum nd_float_reading {
     ND_FLOAT_MAGNITUDES, /* the same without signs */
     ND_FLOAT_SHAKEN,     /* the same, each off by a rounding, up or down at random */
 };
+
+/* What a layer may do in place of what the model says. */
+struct nd_float_way {
+    const void *proto;            /* the operator with another attribute; NULL: its own */
+    size_t operand;               /* that is another one; SIZE_MAX: none */
+    const struct nd_array *value; /* its values; NULL: its own, `factor` times as large */
+    double factor;
+    size_t run;                /* the operand is not broadcast, but read by a flat index in runs of so many
+                                  elements; 0: it is broadcast */
+    double (*read)(double);    /* what is done to each float that it reads, in place of rounding; NULL */
+    double (*convert)(double); /* and to each value that it gives; NULL */
+};
+
 struct nd_float_case {
     const struct nd_float_evaluation *evaluation;
     const struct nd_reader *reader;
     const struct nd_array *values; /* [n_edges] what the step reads */
     size_t step;
-    int digits;
+    int digits;                     /* of floats that it reads, or gives */
+    bool is_whole;                  /* it gives whole numbers */
+    const struct nd_float_way *way; /* NULL: the model's */
 };
+/* That of the device whose sample the reader holds. */
+struct nd_float_case nd_float_case_of(const struct nd_float_evaluation *evaluation,
+                                      const struct nd_reader *reader, const struct nd_array *values,
+                                      size_t step);
+
+/* The step's values in a reading of its inputs, which `seed` shakes; or from inputs rounded to its arithmetic, and
+ * rounded once. Into out: zeroed before, freed by the caller. */
+enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading reading, unsigned seed,
+                            struct nd_array *out, struct nd_error *err);
+enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *out, struct nd_error *err);
+/* How far each value may be off: bound[exact->n]; of whole numbers where rounding of what is read changes them.
+ */
+enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
+                              struct nd_error *err);
+
+/* To that many digits, half to even, or toward zero. Half precision overflows to infinity. */
+double nd_float_round(double x, int digits);
+double nd_float_cut(double x, int digits);
 
 #endif

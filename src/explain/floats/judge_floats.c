@@ -1,6 +1,7 @@
 /* Judges layers whose values are floats, by what rounding allows. docs/science/verdicts.md. */
 #include "explain/floats/judge_floats.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
-#include "explain/floats/floats.h"
+#include "explain/floats/float_ways.h"
 #include "explain/verdict/judgement.h"
 
 /* ---- sums ---- */
@@ -26,6 +27,10 @@ static void add_sample(const struct nd_float_sums *from, struct nd_float_sums *t
     to->n_flushed += from->n_flushed;
     to->n_lost += from->n_lost;
     to->n_overflown += from->n_overflown;
+    for (size_t k = 0; k < 2; k++) {
+        to->n_telling[k] += from->n_telling[k];
+        to->n_cut[k] += from->n_cut[k];
+    }
     to->max_ulp = fmax(to->max_ulp, from->max_ulp);
     to->worst = fmax(to->worst, from->worst);
     to->sum_ulp += from->sum_ulp;
@@ -72,9 +77,7 @@ static struct nd_explained_floats floats_of(const struct nd_float_sums *sums, in
     };
 }
 
-/* ---- what a layer that is too far off looks like ---- */
-
-enum { MAX_SAMPLES = 32, MAX_VALUES = 1 << 22 };
+/* ---- the judgement ---- */
 
 /* Faults that no arithmetic looks like. Scales, cliffs and grids may be arithmetic's own. */
 static bool is_no_arithmetic(enum nd_fault_kind kind)
@@ -96,57 +99,6 @@ static bool is_no_arithmetic(enum nd_fault_kind kind)
     }
 }
 
-/* Expected and captured values of the samples, one after the other. */
-static enum nd_status collect(const struct nd_float_evaluation *e, size_t device, size_t step, size_t n_samples,
-                              double *values, struct nd_error *err)
-{
-    struct nd_reader reader = {0};
-    size_t tensor = e->plan->steps[step].tensor, n = 0;
-    enum nd_status status = nd_reader_init(&reader, e->plan, err);
-    for (size_t i = 0; i < n_samples && status == ND_OK; i++) {
-        struct nd_array expected = {0};
-        status = nd_reader_sample(&reader, device, i, n_samples, err);
-        if (status == ND_OK)
-            status = nd_float_expect(e, &reader, step, &expected, err);
-        n = expected.n;
-        if (status == ND_OK && n > 0) {
-            memcpy(values + i * n, expected.x, n * sizeof *values);
-            memcpy(values + (n_samples + i) * n, reader.given[tensor].x, n * sizeof *values);
-        }
-        nd_array_deinit(&expected);
-    }
-    nd_reader_deinit(&reader);
-    return status;
-}
-
-static enum nd_status diagnose(const struct nd_float_evaluation *e, size_t device, size_t step,
-                               struct nd_findings *found, struct nd_error *err)
-{
-    const struct nd_plan *plan = e->plan;
-    const struct nd_plan_source *source = &plan->sources[device];
-    size_t n = 0, n_samples = plan->n_samples < MAX_SAMPLES ? plan->n_samples : MAX_SAMPLES;
-    enum nd_status status = nd_shape_n_elems(&plan->shapes[step], &n, err);
-    if (status != ND_OK || n == 0)
-        return status;
-    while (n_samples > 1 && n_samples * n > MAX_VALUES)
-        n_samples--;
-    double *values = nd_calloc(2 * n_samples * n, sizeof *values);
-    status = values != NULL ? collect(e, device, step, n_samples, values, err) : nd_fail_memory(err);
-    const struct nd_evidence evidence = {.n_samples = n_samples,
-                                         .n = n,
-                                         .shape = plan->shapes[step],
-                                         .dtype =
-                                             nd_capture_tensor(source->capture, source->tensors[step])->dtype,
-                                         .expected = values,
-                                         .captured = values + n_samples * n};
-    if (status == ND_OK)
-        status = nd_diagnose_tensor(&evidence, found, err);
-    free(values);
-    return status;
-}
-
-/* ---- the judgement ---- */
-
 /* Values beyond their bound, and the share of them that a fault must predict; as for quantised values
  * (verdict/fault_verdict.c).
  */
@@ -155,7 +107,7 @@ static const double min_explained = 0.99;
 
 static const char *precision_of(const struct nd_explained_floats *floats)
 {
-    return floats->digits == ND_HALF_DIGITS ? "half precision" : "float32";
+    return floats->digits == ND_HALF_DIGITS ? "half precision" : nd_float_type_name(floats->digits);
 }
 
 static enum nd_status set_text(struct nd_strbuf *text, char **out, struct nd_error *err)
@@ -174,7 +126,10 @@ static enum nd_status follow(struct nd_explained_layer *layer, struct nd_error *
 
 static void say_evidence(const struct nd_explained_floats *f, const char *fault, struct nd_strbuf *text)
 {
-    if (f->n_beyond > 0)
+    if (f->n_beyond > 0 && f->digits == ND_WHOLE_DIGITS)
+        nd_strbuf_printf(text, "%.3g%% of its values are not those that its inputs give, by up to %.6g",
+                         100 * (double)f->n_beyond / (double)f->n, f->max_ulp);
+    else if (f->n_beyond > 0)
         nd_strbuf_printf(
             text,
             "%.3g%% of its values are further off than rounding to %s explains, by up to %.3g ULP and %.3g "
@@ -195,28 +150,32 @@ static void say_evidence(const struct nd_explained_floats *f, const char *fault,
 static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t device, size_t step,
                                     struct nd_explained_layer *layer, struct nd_error *err)
 {
-    struct nd_findings found = {0};
+    struct nd_float_fault found;
     char said[256] = "";
     struct nd_strbuf evidence = {0};
-    enum nd_status status = diagnose(e, device, step, &found, err);
+    enum nd_status status = nd_float_find_fault(e, device, step, &found, err);
     if (status != ND_OK)
         return status;
-    struct nd_finding *best = found.n_gross > 0 ? &found.items[0] : NULL;
-    bool is_lost = layer->floats.n_lost > 0;
-    bool is_predicted = best != NULL && is_no_arithmetic(best->kind) && best->explained >= min_explained &&
-                        layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND;
+    const struct nd_finding *best = found.is_found ? &found.finding : NULL;
+    bool is_lost = layer->floats.n_lost > 0, is_whole = layer->floats.digits == ND_WHOLE_DIGITS;
+    bool may_be_arithmetic = best != NULL && best->kind == ND_FAULT_NARROW_TYPE && !is_whole;
+    bool is_predicted = best != NULL && best->explained >= min_explained && !may_be_arithmetic &&
+                        (found.is_exact || (is_no_arithmetic(best->kind) &&
+                                            layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND));
     nd_judge_open(layer);
     layer->judgement.certainty = best != NULL ? ND_CERTAINTY_GUESS : ND_CERTAINTY_UNKNOWN;
     if (best != NULL && (is_predicted || !is_lost)) {
         const struct nd_explained_fault fault = {.kind = nd_fault_name(best->kind),
-                                                 .text = best->text,
+                                                 .text = (char *)best->text,
                                                  .channel = best->channel,
                                                  .amount = best->amount,
                                                  .explained = best->explained};
         status = nd_judge_resembles(layer, &fault, err);
         snprintf(said, sizeof said,
-                 is_predicted ? "\"%s\" predicts %.3g%% of those far off" : "it looks like \"%s\"", best->text,
-                 100 * best->explained);
+                 best->explained == 1 && found.is_exact ? "\"%s\" predicts every value"
+                 : is_predicted || found.is_exact       ? "\"%s\" predicts %.3g%% of those far off"
+                                                        : "it looks like \"%s\"",
+                 best->text, 100 * best->explained);
     }
     if (status != ND_OK)
         return status;
@@ -225,6 +184,39 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
                ? nd_judge_faulty(layer, is_predicted ? ND_CERTAINTY_LIKELY : ND_CERTAINTY_PROVEN, NULL,
                                  &evidence, err)
                : nd_judge_evidence(layer, &evidence, err);
+}
+
+/* Values that rounding and cutting off tell apart, at least; chosen: by chance 2^-24. */
+enum { MIN_TELLING = 24 };
+
+/* The reading of the inputs by which the values are cut off toward zero; 2: there is none. An HTP's are its own. */
+static size_t find_cut(const struct nd_plan_source *source, const struct nd_float_sums *sums)
+{
+    bool is_htp = source->expectation == ND_EXPECT_V69 || source->expectation == ND_EXPECT_V73;
+    size_t k = 0;
+    while (k < 2 && (is_htp || sums->n_telling[k] < MIN_TELLING ||
+                     (double)sums->n_cut[k] < min_explained * (double)sums->n_telling[k]))
+        k++;
+    return k;
+}
+
+static enum nd_status judge_cut(const struct nd_float_sums *sums, size_t k, struct nd_explained_layer *layer,
+                                struct nd_error *err)
+{
+    char text[96];
+    struct nd_strbuf evidence = {0};
+    snprintf(text, sizeof text, "values are cut off toward zero to %s, and not rounded",
+             precision_of(&layer->floats));
+    nd_strbuf_printf(&evidence, "of %" PRIu64 " values that rounding and cutting off tell apart %" PRIu64
+                     " are cut off", sums->n_telling[k], sums->n_cut[k]);
+    const struct nd_explained_fault fault = {
+        .kind = nd_fault_name(ND_FAULT_TRUNCATION),
+        .text = text,
+        .channel = SIZE_MAX,
+        .amount = (double)sums->n_telling[k] / (double)sums->n,
+        .explained = (double)sums->n_cut[k] / (double)sums->n_telling[k]};
+    layer->n_unexplained = layer->n_unexplained > 0 ? layer->n_unexplained : sums->n_cut[k];
+    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, &fault, &evidence, err);
 }
 
 /* A tensor that it reads, and of which the capture need not show what it read. SIZE_MAX: none. */
@@ -285,6 +277,9 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     layer->n_qvalues = layer->floats.n;
     layer->n_unexplained = layer->floats.n_beyond + layer->floats.n_lost;
     layer->effect = layer->floats.effect * layer->floats.effect;
+    size_t cut = find_cut(&job->plan->sources[d], &sums);
+    if (cut < 2)
+        return judge_cut(&sums, cut, layer, err);
     if (layer->n_unexplained > 0)
         return fault_verdict(e, d, s, layer, err);
     return follow(layer, err);
@@ -296,7 +291,8 @@ static double error_of_outputs(const struct nd_explain_job *job, const struct nd
     double total = 0, signal = 0;
     bool is_known = false;
     for (size_t s = 0; s < job->plan->n_steps; s++) {
-        if (!job->plan->steps[s].is_model_output || !nd_float_is_step(job->plan, d, s))
+        if (!job->plan->steps[s].is_model_output || !nd_float_is_step(job->plan, d, s) ||
+            nd_float_digits_of(e, d, s) == ND_WHOLE_DIGITS)
             continue;
         const struct nd_float_sums sums = sum_up(e, d, s);
         if (sums.is_missed || !sums.has_reference)

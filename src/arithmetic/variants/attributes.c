@@ -52,10 +52,8 @@ static const struct nd_attribute_row rows[] = {
     {"Selu", "gamma", ND_ATTRIBUTE_REAL, "1.0507010", "1.0507"},
     {"HardSigmoid", "alpha", ND_ATTRIBUTE_REAL, "0.2", "0.2"},
     {"HardSigmoid", "beta", ND_ATTRIBUTE_REAL, "0.5", "0.5"},
-    {"Gemm", "beta", ND_ATTRIBUTE_REAL, "1", "1"},
     {"LRN", "alpha", ND_ATTRIBUTE_REAL, "0.0001", "0.0001"},
     {"LRN", "bias", ND_ATTRIBUTE_REAL, "1", "1"},
-    {"Clip", "max", ND_ATTRIBUTE_REAL, "6", NULL},
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 

@@ -17,7 +17,7 @@
 enum { MAX_SAMPLES = 32, MAX_VALUES = 1 << 22 };
 /* Values that are off and that a way must predict; chosen, as for quantised values (verdict/fault_verdict.c). Whole
  * numbers are right or wrong: no rounding makes one of them. */
-enum { MIN_FAR = 8, MIN_FAR_WHOLE = 3 };
+enum { MIN_FAR = 4, MIN_FAR_WHOLE = 3 };
 /* Chosen, as in diagnosis/look.c: the share that is predicted; of the squares what remains. */
 static const double min_explained = 0.99, max_rest = 1.0 / 16;
 

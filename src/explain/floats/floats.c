@@ -490,14 +490,38 @@ static void count_value(struct nd_float_sums *sums, double given, double exact, 
     sums->worst = fmax(sums->worst, is_rounded ? 0 : fabs(off) / bound);
 }
 
-/* Of a value that rounding and cutting off tell apart: whether it is cut off. */
-static void count_cut(struct nd_float_sums *sums, size_t reading, double given, double exact, int digits)
+static double as_cut_half(double x)
 {
-    double cut = nd_float_cut(exact, digits), ulp = nd_float_ulp(exact, digits);
-    if (!isfinite(exact) || fabs(cut - nd_float_round(exact, digits)) < ulp / 2)
-        return;
-    sums->n_telling[reading]++;
-    sums->n_cut[reading] += fabs(given - cut) <= ulp * 0x1p-12;
+    return nd_float_cut(x, ND_HALF_DIGITS);
+}
+
+static double as_cut_bfloat(double x)
+{
+    return nd_float_cut(x, ND_BFLOAT_DIGITS);
+}
+
+/* Values that rounding and cutting off tell apart, and those that are cut off: of inputs that are rounded, as they
+ * are, or cut off. */
+static enum nd_status count_cut(struct nd_float_case c, const struct nd_array *given, struct nd_float_sums *sums,
+                                struct nd_error *err)
+{
+    const struct nd_float_way cut = {.operand = SIZE_MAX,
+                                     .read = c.digits == ND_HALF_DIGITS ? as_cut_half : as_cut_bfloat};
+    enum nd_status status = ND_OK;
+    for (size_t k = 0; k < ND_FLOAT_CUTS && status == ND_OK; k++) {
+        struct nd_array exact = nd_no_array();
+        c.way = k == 2 ? &cut : NULL;
+        status = run_or_none(&c, k == 0 ? ND_FLOAT_ROUNDED : ND_FLOAT_AS_THEY_ARE, &exact, err);
+        for (size_t i = 0; status == ND_OK && i < exact.n && i < given->n; i++) {
+            double x = nd_float_cut(exact.x[i], c.digits), ulp = nd_float_ulp(exact.x[i], c.digits);
+            if (!isfinite(x) || fabs(x - nd_float_round(exact.x[i], c.digits)) < ulp / 2)
+                continue;
+            sums->n_telling[k]++;
+            sums->n_cut[k] += fabs(given->x[i] - x) <= ulp * 0x1p-12;
+        }
+        forget(&exact);
+    }
+    return status;
 }
 
 /* own: from the constants as the model has them; reference: nullable. */
@@ -533,12 +557,21 @@ static enum nd_status count_values(const struct nd_float_case *c, const struct n
     for (size_t i = 0; status == ND_OK && !sums->is_missed && i < given->n; i++)
         count_value(sums, given->x[i], exact.x[i], bound[i], c->is_whole ? ND_WHOLE_DIGITS : c->digits,
                     type_digits);
-    bool may_be_cut = status == ND_OK && !sums->is_missed && !c->is_whole && c->digits < ND_SINGLE_DIGITS;
-    for (size_t i = 0; may_be_cut && i < given->n; i++)
-        count_cut(sums, 0, given->x[i], exact.x[i], c->digits);
     forget(&exact);
     free(bound);
     return status;
+}
+
+/* Samples in which it is looked for; chosen: what a device does it does in all of them. */
+enum { MAX_CUT_SAMPLES = 4 };
+
+/* An HTP's arithmetic is known, and does not cut off. */
+static bool may_cut(const struct nd_float_evaluation *e, size_t device, size_t step)
+{
+    enum nd_expectation expected = e->plan->sources[device].expectation;
+    int digits = nd_float_digits_of(e, device, step);
+    return (digits == ND_BFLOAT_DIGITS || digits == ND_HALF_DIGITS) && expected != ND_EXPECT_V69 &&
+           expected != ND_EXPECT_V73;
 }
 
 static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
@@ -552,14 +585,15 @@ static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
         return ND_OK;
     struct nd_float_case c = nd_float_case_of(w->evaluation, r, r->given, s);
     enum nd_status status = count_values(&c, given, sums, err);
+    if (status == ND_OK && !sums->is_missed && may_cut(w->evaluation, r->device, s) &&
+        r->sample < MAX_CUT_SAMPLES)
+        status = count_cut(c, given, sums, err);
     if (status != ND_OK || sums->is_missed)
         return status;
     status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->error[s], err);
     if (status != ND_OK || w->error[s].shape.rank < 0)
         return status;
     add_squares(sums, given, &w->error[s], &w->reference[plan->steps[s].tensor]);
-    for (size_t i = 0; !c.is_whole && c.digits < ND_SINGLE_DIGITS && i < given->n; i++)
-        count_cut(sums, 1, given->x[i], w->error[s].x[i], c.digits);
     for (size_t i = 0; i < given->n; i++)
         w->error[s].x[i] = given->x[i] - w->error[s].x[i];
     return ND_OK;
@@ -715,22 +749,27 @@ static bool is_on_grid(const struct nd_reader *r, int digits)
     return n > 0 && (double)n_on >= max_on_grid * (double)n;
 }
 
-/* Whether half precision is too fine for the sample at hand: numbers of bfloat16 are numbers of half precision,
- * too. */
+/* Numbers of bfloat16 are numbers of half precision, too: whether half precision would have given others. */
 static enum nd_status is_beyond_half(struct nd_float_evaluation *e, const struct nd_reader *r, bool *is_beyond,
                                      struct nd_error *err)
 {
+    enum { MIN_OTHERS = 12 }; /* chosen: three more bits are 0 by chance in 8^-12 of all cases */
     enum nd_status status = ND_OK;
-    *is_beyond = false;
+    size_t n_others = 0;
     e->digits[r->device] = ND_HALF_DIGITS;
-    for (size_t s = 0; s < e->plan->n_steps && status == ND_OK && !*is_beyond; s++) {
-        struct nd_float_sums sums = {0};
+    for (size_t s = 0; s < e->plan->n_steps && status == ND_OK && n_others < MIN_OTHERS; s++) {
+        struct nd_array exact = nd_no_array();
         if (!nd_float_is_step(e->plan, r->device, s))
             continue;
         const struct nd_float_case c = nd_float_case_of(e, r, r->given, s);
-        status = count_values(&c, &r->given[e->plan->steps[s].tensor], &sums, err);
-        *is_beyond = sums.n_beyond > 0;
+        status = run_or_none(&c, ND_FLOAT_ROUNDED, &exact, err);
+        for (size_t i = 0; !c.is_whole && i < exact.n; i++) {
+            double half = nd_float_round(exact.x[i], ND_HALF_DIGITS);
+            n_others += isfinite(half) && half != nd_float_round(half, ND_BFLOAT_DIGITS);
+        }
+        forget(&exact);
     }
+    *is_beyond = n_others >= MIN_OTHERS;
     return status;
 }
 

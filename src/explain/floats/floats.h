@@ -10,14 +10,16 @@
 /* Binary digits of the arithmetic. Of whole numbers, which are the operator's or not: none. */
 enum { ND_WHOLE_DIGITS = 0, ND_BFLOAT_DIGITS = 8, ND_HALF_DIGITS = 11, ND_SINGLE_DIGITS = 24 };
 
+enum { ND_FLOAT_CUTS = 3 };
+
 /* Of one step on one device in one sample. */
 struct nd_float_sums {
     bool is_missed; /* it could not be worked out */
     bool has_reference, has_effect;
     uint64_t n, n_rounded, n_beyond, n_flushed, n_lost, n_overflown;
-    /* Of inputs rounded to the type, and of inputs as they are: values that rounding and cutting off tell
+    /* Of inputs that are rounded to the type, as they are, or cut off: values that rounding and cutting off tell
      * apart, and those of them that are cut off. */
-    uint64_t n_telling[2], n_cut[2];
+    uint64_t n_telling[ND_FLOAT_CUTS], n_cut[ND_FLOAT_CUTS];
     double max_ulp, sum_ulp, worst;              /* worst: the largest error, as a multiple of its bound */
     double signal, introduced, total, passed_on; /* sums of squares */
     double effect, effect_signal;                /* of the model's outputs */

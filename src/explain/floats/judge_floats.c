@@ -27,7 +27,7 @@ static void add_sample(const struct nd_float_sums *from, struct nd_float_sums *t
     to->n_flushed += from->n_flushed;
     to->n_lost += from->n_lost;
     to->n_overflown += from->n_overflown;
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < ND_FLOAT_CUTS; k++) {
         to->n_telling[k] += from->n_telling[k];
         to->n_cut[k] += from->n_cut[k];
     }
@@ -189,13 +189,12 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
 /* Values that rounding and cutting off tell apart, at least; chosen: by chance 2^-24. */
 enum { MIN_TELLING = 24 };
 
-/* The reading of the inputs by which the values are cut off toward zero; 2: there is none. An HTP's are its own. */
-static size_t find_cut(const struct nd_plan_source *source, const struct nd_float_sums *sums)
+/* The reading of the inputs by which the values are cut off toward zero; ND_FLOAT_CUTS: there is none. */
+static size_t find_cut(const struct nd_float_sums *sums)
 {
-    bool is_htp = source->expectation == ND_EXPECT_V69 || source->expectation == ND_EXPECT_V73;
     size_t k = 0;
-    while (k < 2 && (is_htp || sums->n_telling[k] < MIN_TELLING ||
-                     (double)sums->n_cut[k] < min_explained * (double)sums->n_telling[k]))
+    while (k < ND_FLOAT_CUTS && (sums->n_telling[k] < MIN_TELLING ||
+                                 (double)sums->n_cut[k] < min_explained * (double)sums->n_telling[k]))
         k++;
     return k;
 }
@@ -277,8 +276,8 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     layer->n_qvalues = layer->floats.n;
     layer->n_unexplained = layer->floats.n_beyond + layer->floats.n_lost;
     layer->effect = layer->floats.effect * layer->floats.effect;
-    size_t cut = find_cut(&job->plan->sources[d], &sums);
-    if (cut < 2)
+    size_t cut = find_cut(&sums);
+    if (cut < ND_FLOAT_CUTS)
         return judge_cut(&sums, cut, layer, err);
     if (layer->n_unexplained > 0)
         return fault_verdict(e, d, s, layer, err);

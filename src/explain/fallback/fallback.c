@@ -594,8 +594,8 @@ static enum nd_status judge_floats(struct nd_fallback *f, size_t device, size_t 
     bool is_off = share <= off_grid;
     if (floats->n < FEWEST || (!is_off && share < on_grid) || nd_fallback_is_spoilt(f, device, step))
         return ND_OK;
-    if (is_off && !is_known_npu(f, device)) /* there are NPUs that compute in float32 */
-        return ND_OK;
+    if (is_off && nd_capture_is_called_npu(f->plan->sources[device].capture) && !is_known_npu(f, device))
+        return ND_OK; /* there are NPUs that compute in float32 */
     if (is_off) {
         f->values[nd_fallback_at(f, device, step)] = log2(off_on_npu);
         return nd_fallback_add(execution, "off-fp16-grid", log2(off_on_npu), err,

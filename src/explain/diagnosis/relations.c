@@ -42,7 +42,7 @@ struct score {
 /* Values beside those that fix the free numbers of a channel; chosen: each fits by chance in one of thousands,
  * as the bound is to the spread. */
 enum { MIN_SURPLUS = 2, MAX_POINTS = 1 << 14 };
-/* Chosen, as elsewhere: the share that is predicted; and of the squares what the rest has, at most: gains are
+/* Chosen, as elsewhere: the share that is predicted, beside one value; and of the squares what the rest has, at most: gains are
  * then known to a part in 16. */
 static const double min_explained = 0.99, max_rest = 1.0 / 256;
 
@@ -145,8 +145,8 @@ static void count(const struct search *s, const struct nd_axis *axis, size_t cha
 
 static bool holds(const struct score *score)
 {
-    return !score->is_short && score->n_far >= ND_MIN_DECISIVE &&
-           (double)score->n_right >= min_explained * (double)score->n_far &&
+    return !score->is_short && score->n_right >= ND_MIN_DECISIVE &&
+           (double)(score->n_far - score->n_right) <= 1 + (1 - min_explained) * (double)score->n_far &&
            (double)score->n_broken <= (1 - min_explained) * (double)score->n &&
            score->after <= max_rest * score->before;
 }
@@ -164,7 +164,7 @@ static struct score try_form(const struct search *s, const struct nd_axis *axis,
         count(s, axis, c, &line, &score);
         score.is_short = score.n_far > n_far && (!is_fit || n < n_free[form] + MIN_SURPLUS);
         /* A form that fails early fails. */
-        if (score.n_far - score.n_right > (size_t)((1 - min_explained) * (double)(s->e->n_samples * s->e->n)))
+        if (score.n_far - score.n_right > 1 + (size_t)((1 - min_explained) * (double)(s->e->n_samples * s->e->n)))
             score.is_short = true;
     }
     return score;

@@ -28,6 +28,7 @@ struct search {
     struct nd_float_case model;                   /* the model's own way */
     double *expected, *captured, *bound, *scratch; /* [n_samples * n], and three times of a sample */
     size_t n_far, worst; /* values that are off; the sample with the most of them */
+    bool is_tight;
     struct nd_float_fault *out;
 };
 
@@ -44,6 +45,16 @@ static bool is_far(const struct search *s, size_t i)
     return isfinite(s->expected[i]) && !(fabs(s->captured[i] - s->expected[i]) <= s->bound[i]);
 }
 
+/* How far each value may be off: as far as rounding goes; or, where that tells nothing, by two units in the last place.
+ */
+static enum nd_status bound_values(const struct search *s, const struct nd_float_case *c,
+                                   const struct nd_array *made, double *bound, struct nd_error *err)
+{
+    for (size_t k = 0; k < made->n && s->is_tight; k++)
+        bound[k] = ldexp(fabs(made->x[k]), 2 - c->digits);
+    return s->is_tight || c->is_whole ? ND_OK : nd_float_bound(c, made, bound, err);
+}
+
 static enum nd_status collect_sample(struct search *s, size_t i, struct nd_error *err)
 {
     struct nd_array expected = {0};
@@ -52,8 +63,8 @@ static enum nd_status collect_sample(struct search *s, size_t i, struct nd_error
     s->model = nd_float_case_of(s->e, &s->reader, s->reader.given, s->step);
     if (status == ND_OK)
         status = nd_float_expect(&s->model, &expected, err);
-    if (status == ND_OK && expected.n == s->n && !s->model.is_whole)
-        status = nd_float_bound(&s->model, &expected, s->bound + i * s->n, err);
+    if (status == ND_OK && expected.n == s->n)
+        status = bound_values(s, &s->model, &expected, s->bound + i * s->n, err);
     if (status == ND_OK && expected.n == s->n) {
         memcpy(s->expected + i * s->n, expected.x, s->n * sizeof *expected.x);
         memcpy(s->captured + i * s->n, s->reader.given[tensor].x, s->n * sizeof *expected.x);
@@ -74,9 +85,10 @@ struct score {
     double before, after;
 };
 
+/* One value may be off beside the fault. */
 static bool is_hopeless(const struct search *s, const struct score *score)
 {
-    return (double)(score->n_far - score->n_right) > (1 - min_explained) * (double)s->n_far ||
+    return (double)(score->n_far - score->n_right) > 1 + (1 - min_explained) * (double)s->n_far ||
            (double)score->n_broken > (1 - min_explained) * (double)(s->n_samples * s->n);
 }
 
@@ -117,8 +129,7 @@ static bool try_sample(struct search *s, const struct nd_float_way *way, size_t 
     struct nd_array made;
     c.way = way;
     memset(s->scratch, 0, s->n * sizeof *s->scratch);
-    bool is_made = make(s, way, &made) &&
-                   (c.is_whole || nd_float_bound(&c, &made, s->scratch, &ignored) == ND_OK);
+    bool is_made = make(s, way, &made) && bound_values(s, &c, &made, s->scratch, &ignored) == ND_OK;
     if (is_made)
         count_sample(s, sample, made.x, s->scratch, score);
     nd_array_deinit(&made);
@@ -136,7 +147,7 @@ static enum nd_status try_way(struct search *s, const struct nd_float_way *way, 
         status = nd_reader_sample(&s->reader, s->device, i, s->n_samples, err);
         *holds = status == ND_OK && (i == s->worst || try_sample(s, way, i, score));
     }
-    *holds = *holds && score->n_far > 0 && score->after <= max_rest * score->before;
+    *holds = *holds && score->n_right >= (size_t)(s->model.is_whole ? MIN_FAR_WHOLE : MIN_FAR) && score->after <= max_rest * score->before;
     return status;
 }
 
@@ -540,7 +551,8 @@ static enum nd_status try_values(struct search *s, struct nd_error *err)
     s->out->is_found = s->out->is_exact = is_line;
     if (status != ND_OK || is_line)
         return status;
-    status = nd_diagnose_tensor(&evidence, &found, err);
+    if (!s->is_tight)
+        status = nd_diagnose_tensor(&evidence, &found, err);
     s->out->is_found = found.n_gross > 0;
     if (s->out->is_found)
         s->out->finding = found.items[0];
@@ -568,10 +580,10 @@ static enum nd_status search(struct search *s, struct nd_error *err)
     return status;
 }
 
-enum nd_status nd_float_find_fault(const struct nd_float_evaluation *e, size_t device, size_t step,
+enum nd_status nd_float_find_fault(const struct nd_float_evaluation *e, size_t device, size_t step, bool is_tight,
                                    struct nd_float_fault *out, struct nd_error *err)
 {
-    struct search s = {.e = e, .device = device, .step = step, .out = out};
+    struct search s = {.e = e, .device = device, .step = step, .is_tight = is_tight, .out = out};
     enum nd_status status = nd_shape_n_elems(&e->plan->shapes[step], &s.n, err);
     *out = (struct nd_float_fault){0};
     if (status != ND_OK || s.n == 0)

@@ -135,6 +135,9 @@ static void say_evidence(const struct nd_explained_floats *f, const char *fault,
             "%.3g%% of its values are further off than rounding to %s explains, by up to %.3g ULP and %.3g "
             "times the bound",
             100 * (double)f->n_beyond / (double)f->n, precision_of(f), f->max_ulp, f->worst);
+    if (f->n_beyond + f->n_lost == 0)
+        nd_strbuf_printf(text, "%.3g%% of its values are not the right ones, rounded to %s",
+                         100 * (double)(f->n - f->n_rounded) / (double)f->n, precision_of(f));
     if (f->n_lost > 0)
         nd_strbuf_printf(text,
                          "%s%.3g%% of its values are infinite or not a number, where the exact ones fit the "
@@ -145,23 +148,39 @@ static void say_evidence(const struct nd_explained_floats *f, const char *fault,
         nd_strbuf_printf(text, "; %s", fault);
 }
 
+/* Bounds of few digits, which add up, may hide an offset or a factor. Not of an HTP, whose functions are what they
+ * are. */
+static bool may_hide(const struct nd_float_evaluation *e, size_t device, const struct nd_explained_floats *f)
+{
+    return e->plan->sources[device].expectation == ND_EXPECT_ANY && f->digits != ND_SINGLE_DIGITS &&
+           f->digits != ND_WHOLE_DIGITS && (f->n_beyond > 0 || f->n_rounded < f->n - f->n / 8);
+}
+
 /* A layer is faulty where a fault that no arithmetic makes predicts what is far off, and where it gives
  * infinities or no numbers although the exact values are numbers of its type: no rounding does that. */
 static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t device, size_t step,
                                     struct nd_explained_layer *layer, struct nd_error *err)
 {
-    struct nd_float_fault found;
+    bool is_within = layer->n_unexplained == 0;
+    struct nd_float_fault found = {0}, tight = {0};
     char said[256] = "";
     struct nd_strbuf evidence = {0};
-    enum nd_status status = nd_float_find_fault(e, device, step, &found, err);
+    enum nd_status status = is_within ? ND_OK : nd_float_find_fault(e, device, step, false, &found, err);
+    if (status == ND_OK && !found.is_exact && may_hide(e, device, &layer->floats))
+        status = nd_float_find_fault(e, device, step, true, &tight, err);
     if (status != ND_OK)
         return status;
+    found = tight.is_exact ? tight : found;
+    if (is_within && !found.is_exact)
+        return follow(layer, err);
     const struct nd_finding *best = found.is_found ? &found.finding : NULL;
     bool is_lost = layer->floats.n_lost > 0, is_whole = layer->floats.digits == ND_WHOLE_DIGITS;
     bool may_be_arithmetic = best != NULL && best->kind == ND_FAULT_NARROW_TYPE && !is_whole;
-    bool is_predicted = best != NULL && best->explained >= min_explained && !may_be_arithmetic &&
-                        (found.is_exact || (is_no_arithmetic(best->kind) &&
+    bool is_predicted = best != NULL && !may_be_arithmetic &&
+                        (found.is_exact || (best->explained >= min_explained && is_no_arithmetic(best->kind) &&
                                             layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND));
+    if (is_within)
+        layer->n_unexplained = layer->floats.n - layer->floats.n_rounded;
     nd_judge_open(layer);
     layer->judgement.certainty = best != NULL ? ND_CERTAINTY_GUESS : ND_CERTAINTY_UNKNOWN;
     if (best != NULL && (is_predicted || !is_lost)) {
@@ -279,7 +298,7 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     size_t cut = find_cut(&sums);
     if (cut < ND_FLOAT_CUTS)
         return judge_cut(&sums, cut, layer, err);
-    if (layer->n_unexplained > 0)
+    if (layer->n_unexplained > 0 || may_hide(e, d, &layer->floats))
         return fault_verdict(e, d, s, layer, err);
     return follow(layer, err);
 }
@@ -319,9 +338,8 @@ static enum nd_verdict verdict_of(const struct nd_explained_device *device, size
     return is_within ? ND_VERDICT_WITHIN : ND_VERDICT_SAME;
 }
 
-/* Half precision is what an HTP computes floats in, and what a layer that follows was found to have: no
- * finding.
- */
+/* Few digits are what a layer that follows was found to have, and half precision is what an HTP computes in: no
+ * finding. */
 static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_explained_device *device)
 {
     enum nd_expectation expected = plan->sources[d].expectation;
@@ -331,7 +349,10 @@ static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_e
         struct nd_explained_finding *finding = &device->findings[i];
         const struct nd_explained_layer *layer = &device->layers[finding->step];
         bool is_expected = is_htp || (layer->floats.n > 0 && layer->judgement.state == ND_LAYER_FOLLOWS);
-        if (is_expected && strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
+        bool is_grid = strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0 ||
+                       (layer->floats.digits == ND_BFLOAT_DIGITS &&
+                        strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_BF16_GRID)) == 0);
+        if (is_expected && is_grid)
             free(finding->fault.text);
         else
             device->findings[n++] = *finding;

@@ -141,6 +141,31 @@ class Labels(unittest.TestCase):
         report = support.compare(self.ref, self.make("test", rough), expect=1)
         self.assertIn("the reference's are called bfloat16, but the bytes are float16", report["diagnoses"][0]["text"])
 
+    def test_bytes_of_another_width(self):
+        """Half precision in a buffer of floats that is twice as long, or half as many floats; what only looks like it is left alone."""
+        rng = np.random.default_rng(SEED)
+        values = np.float32(rng.normal(0, 2, (5, 64)))
+        half, codes = np.float16(values), np.uint8(rng.integers(0, 255, (5, 64)))
+        room = np.concatenate([half.view(np.float32), np.zeros((5, 32), np.float32)], 1)
+        for stored, text in ((room, "called float32, but the bytes are float16: the first half of the buffer holds all of the reference's values, 2 in each float32"),
+                             (np.float16(rng.normal(0, 2, (5, 64))), None)):
+            self.ref = self.make("ref", values)
+            report = support.compare(self.ref, self.make("test", stored), expect=1)
+            self.assertEqual([g["text"] for g in report["diagnoses"] if g["kind"] == "wrong-type"], [text] if text else [])
+        for right, stored, text in ((values, half.view(np.float32), "'test' calls the bytes 32 float32; read as 64 float16 they are the values of 'ref'"),
+                                    (half.view(np.float32), values, "'ref' calls the bytes 32 float32; read as 64 float16 they are the values of 'test'"),
+                                    (codes, codes.view(np.uint16), "'test' calls the bytes 32 uint16; read as 64 uint8 they are the values of 'ref'"),
+                                    (values, values.view(np.uint16), "'test' calls the bytes 128 uint16; read as 64 float32 they are the values of 'ref'"),
+                                    (values, np.float32(rng.normal(0, 2, (5, 32))), None), (codes, np.uint8(rng.integers(0, 255, (5, 32))), None)):
+            self.ref = self.make("ref", right)
+            pair = self.pair(stored, code=1 if text else 3)
+            self.assertEqual(pair["label"], text and text + ": the type is wrong")
+        self.ref = self.make("ref", values.reshape(5, 1, 4, 4, 4)[:, :, :, :, :3])
+        for shape, said in ((values.reshape(5, 1, 4, 4, 4)[:, :, :, :, :3].transpose(0, 1, 4, 2, 3), ", with the axes in the order 0, 3, 1, 2"),
+                            (values.reshape(5, 1, 4, 4, 4)[:, :, :, :, :3].reshape(5, 48), ", in the same order"), (values[:, :48], None)):
+            pair = self.pair(np.ascontiguousarray(shape), code=3)
+            self.assertEqual("the values are the reference's" + said in pair["reason"] if said else "values are" not in pair["reason"], True)
+
     def bfloat16(self, values):
         bits = np.float32(values).view(np.uint32).astype(np.uint64)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)

@@ -9,7 +9,9 @@
 
 #include "arithmetic/operators/array.h"
 #include "compare/matching/matching.h"
+#include "compare/metrics/permutation.h"
 #include "core/memory.h"
+#include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 
 /* What makes "the same bytes" a statement about labels and not chance. All chosen: a device that computes one
@@ -356,6 +358,197 @@ static bool is_candidate(const struct nd_tensor *ref, const struct nd_tensor *te
     return is_one_axis && nd_shape_equal(&ref->shape, &test->shape);
 }
 
+/* ---- bytes read as another type ---- */
+
+const enum nd_dtype nd_readings[ND_N_READINGS] = {
+    ND_DTYPE_F32, ND_DTYPE_F16, ND_DTYPE_BF16, ND_DTYPE_F8E4M3FN, ND_DTYPE_F8E5M2, ND_DTYPE_U8,
+    ND_DTYPE_I8,  ND_DTYPE_U16, ND_DTYPE_I16,  ND_DTYPE_U32,      ND_DTYPE_I32};
+
+/* All chosen. Read as it is called an eighth of the values is far off; read as the other type 99 % are within a
+ * sixteenth of the spread, to which chance comes in one of eight; of 12 distinct values at least. */
+enum { MIN_DISTINCT_FLOATS = 12 };
+static const double min_far = 1.0 / 8, near_of_spread = 1.0 / 16, min_near = 0.99;
+
+static double spread_of(const double *x, size_t n)
+{
+    double sum = 0, squares = 0, n_known = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_known += isfinite(x[i]) ? 1 : 0;
+        sum += isfinite(x[i]) ? x[i] : 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        squares += isfinite(x[i]) ? (x[i] - sum / n_known) * (x[i] - sum / n_known) : 0;
+    return n_known > 0 ? sqrt(squares / n_known) : 0;
+}
+
+/* Numbers that are not alike, counted up to the least number that is evidence. */
+static size_t count_distinct(const double *x, size_t n)
+{
+    double seen[MIN_DISTINCT_FLOATS];
+    size_t n_seen = 0;
+    for (size_t i = 0; i < n && n_seen < MIN_DISTINCT_FLOATS; i++) {
+        size_t k = 0;
+        while (k < n_seen && seen[k] != x[i])
+            k++;
+        if (k == n_seen && isfinite(x[i]))
+            seen[n_seen++] = x[i];
+    }
+    return n_seen;
+}
+
+/* The share of the finite x of which y is no further than that. */
+static double share_near(const double *x, const double *y, size_t n, double room)
+{
+    size_t n_known = 0, n_near = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_known += isfinite(x[i]) ? 1 : 0;
+        n_near += isfinite(x[i]) && fabs(y[i] - x[i]) <= room;
+    }
+    return n_known > 0 ? (double)n_near / (double)n_known : 0;
+}
+
+bool nd_values_may_be_mislabelled(const double *x, const double *own, size_t n)
+{
+    double spread = spread_of(x, n);
+    return spread > 0 && isfinite(spread) &&
+           1 - share_near(x, own, n, 2 * near_of_spread * spread) >= min_far &&
+           count_distinct(x, n) >= MIN_DISTINCT_FLOATS;
+}
+
+bool nd_values_is_reading(const double *x, const double *reading, size_t n)
+{
+    return share_near(x, reading, n, near_of_spread * spread_of(x, n)) >= min_near;
+}
+
+/* One tensor of the two captures, whose shapes are not the same. */
+struct side {
+    const struct nd_tensor *tensor;
+    const char *device;
+    size_t n_elems, n_bytes;
+    unsigned char *bytes; /* of the first sample */
+};
+
+/* The first sample of the first probe whose values both have; leaves bytes NULL where there is none. */
+static enum nd_status read_first(const struct nd_aligned_captures *alignment, size_t tensor,
+                                 const size_t captures[2], struct side sides[2], struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t p = 0; p < alignment->n_probes && status == ND_OK && sides[0].bytes == NULL; p++) {
+        char *reason = NULL;
+        size_t n = 0;
+        status = nd_align_samples(alignment, p, captures[0], captures[1], &n, &reason, err);
+        free(reason);
+        bool has_both = n > 0 && nd_aligned_has_values(alignment, tensor, p, captures[0]) &&
+                        nd_aligned_has_values(alignment, tensor, p, captures[1]);
+        for (size_t k = 0; k < 2 && has_both && status == ND_OK; k++) {
+            const struct nd_probe_values values = nd_aligned_values(alignment, tensor, p, captures[k]);
+            sides[k].bytes = nd_tensor_alloc(sides[k].n_bytes);
+            status = sides[k].bytes != NULL ? nd_capture_read_verified(&values, 0, 1, sides[k].bytes, err)
+                                            : nd_fail_memory(err);
+        }
+    }
+    return status;
+}
+
+/* Whether the bytes of one side are the other side's values, as many as it has, in that type. */
+static enum nd_status is_read_as(const struct side *wrong, const struct side *right, enum nd_dtype type,
+                                 bool *out, struct nd_error *err)
+{
+    const struct nd_quant *quant = &right->tensor->quant;
+    *out = false;
+    if (wrong->tensor->dtype == type || right->n_elems * nd_dtype_size_bytes(type) != wrong->n_bytes ||
+        (!nd_dtype_is_float(type) && right->tensor->dtype != type))
+        return ND_OK;
+    double *x = nd_calloc(right->n_elems, 2 * sizeof *x), *reading = x + right->n_elems;
+    if (x == NULL)
+        return nd_fail_memory(err);
+    nd_array_load(right->tensor->dtype, right->bytes, right->n_elems, x);
+    nd_array_load(type, wrong->bytes, right->n_elems, reading);
+    size_t inner = nd_quant_inner(quant, &right->tensor->shape);
+    for (size_t i = 0; i < right->n_elems && right->tensor->dtype != type; i++)
+        x[i] = nd_dtype_is_integer(right->tensor->dtype)
+                   ? real_of(right->tensor, (int64_t)x[i], i / inner, false)
+                   : x[i];
+    *out = count_distinct(x, right->n_elems) >= MIN_DISTINCT_FLOATS &&
+           nd_values_is_reading(x, reading, right->n_elems);
+    free(x);
+    return ND_OK;
+}
+
+static enum nd_status say_reading(const struct side *wrong, const struct side *right, enum nd_dtype type,
+                                  struct nd_compared_pair *pair, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(
+        &text, "'%s' calls the bytes %zu %s; read as %zu %s they are the values of '%s': the type is wrong",
+        wrong->device, wrong->n_elems, nd_dtype_name(wrong->tensor->dtype), right->n_elems, nd_dtype_name(type),
+        right->device);
+    free(pair->label);
+    pair->label = nd_strbuf_take(&text);
+    return pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label) : nd_fail_memory(err);
+}
+
+/* The same bits in a different shape or layout: the reason says so, and nothing is compared. */
+static enum nd_status say_layout(const struct side sides[2], struct nd_compared_pair *pair,
+                                 struct nd_error *err)
+{
+    const struct nd_tensor *ref = sides[0].tensor, *test = sides[1].tensor;
+    bool is_same_size = ref->dtype == test->dtype && sides[0].n_bytes == sides[1].n_bytes;
+    bool is_same = is_same_size && memcmp(sides[0].bytes, sides[1].bytes, sides[0].n_bytes) == 0;
+    int order[ND_MAX_RANK];
+    uint64_t number = 0;
+    if (is_same_size && !is_same && ref->shape.rank == test->shape.rank)
+        number =
+            nd_permutation_find(&ref->shape, nd_dtype_size_bytes(ref->dtype), sides[0].bytes, sides[1].bytes);
+    nd_permutation_describe(&ref->shape, number, order);
+    for (int i = 0; i < ref->shape.rank && number > 0; i++)
+        number = test->shape.dims[i] == ref->shape.dims[order[i]] ? number : 0;
+    if (!is_same && number == 0)
+        return ND_OK;
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s: the values are the reference's, %s", pair->total.reason,
+                     is_same ? "in the same order" : "with the axes in the order");
+    for (int i = 0; i < ref->shape.rank && !is_same; i++)
+        nd_strbuf_printf(&text, "%s %d", i > 0 ? "," : "", order[i]);
+    free(pair->total.reason);
+    pair->total.reason = nd_strbuf_take(&text);
+    return pair->total.reason != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Shapes that differ: the bytes of one side may be as many values of another type as the other side has. */
+static enum nd_status look_at_readings(const struct nd_aligned_captures *alignment,
+                                       const struct nd_comparison *comparison, size_t tensor,
+                                       struct nd_compared_pair *pair, struct nd_error *err)
+{
+    const size_t captures[2] = {pair->ref, pair->test};
+    struct side sides[2] = {0};
+    enum nd_status status = ND_OK;
+    for (size_t k = 0; k < 2; k++) {
+        const struct nd_tensor *t = nd_aligned_tensor(alignment, tensor, captures[k]);
+        if (t == NULL || !is_number(t->dtype) || t->shape.rank < 0 ||
+            nd_shape_size_bytes(&t->shape, t->dtype, &sides[k].n_bytes, NULL) != ND_OK || sides[k].n_bytes == 0)
+            return ND_OK;
+        sides[k].tensor = t;
+        sides[k].device = comparison->devices[captures[k]].label;
+        sides[k].n_elems = sides[k].n_bytes / nd_dtype_size_bytes(t->dtype);
+    }
+    if (!nd_shape_equal(&sides[0].tensor->shape, &sides[1].tensor->shape))
+        status = read_first(alignment, tensor, captures, sides, err);
+    for (size_t k = 0;
+         k < 2 * ND_N_READINGS && sides[1].bytes != NULL && status == ND_OK && pair->label == NULL; k++) {
+        const struct side *wrong = &sides[k < ND_N_READINGS], *right = &sides[k >= ND_N_READINGS];
+        bool is_so = false;
+        status = is_read_as(wrong, right, nd_readings[k % ND_N_READINGS], &is_so, err);
+        if (status == ND_OK && is_so)
+            status = say_reading(wrong, right, nd_readings[k % ND_N_READINGS], pair, err);
+    }
+    if (status == ND_OK && pair->label == NULL && sides[1].bytes != NULL)
+        status = say_layout(sides, pair, err);
+    free(sides[0].bytes);
+    free(sides[1].bytes);
+    return status;
+}
+
 static enum nd_status look(const struct nd_aligned_captures *alignment, struct nd_comparison *comparison,
                            size_t tensor, struct nd_compared_pair *pair, struct nd_error *err)
 {
@@ -368,8 +561,10 @@ static enum nd_status look(const struct nd_aligned_captures *alignment, struct n
                         .inner = 1,
                         .counts = {.min_apart = INFINITY}};
     bool is_whole = false;
-    if (pair->total.reason == NULL || !is_candidate(l.ref, l.test))
+    if (pair->total.reason == NULL)
         return ND_OK;
+    if (!is_candidate(l.ref, l.test))
+        return look_at_readings(alignment, comparison, tensor, pair, err);
     l.floats = find_floats(l.ref, l.test);
     l.is_bare = (l.ref->quant.n > 0) != (l.test->quant.n > 0);
     l.elem_bytes = nd_dtype_size_bytes(l.ref->dtype);

@@ -73,17 +73,21 @@ static bool is_sharp(const struct nd_look *look, const struct clamp *c)
     return n_sharp * 100 >= n * 99;
 }
 
+void nd_ends_of_type(const struct nd_evidence *e, double *low, double *high)
+{
+    bool has_ends = e->step > 0 && nd_dtype_is_of_qvalues(e->dtype);
+    if (has_ends)
+        nd_qvalue_range(e->dtype, low, high);
+    *low = has_ends ? e->step * (*low - e->zero_point) : -HUGE_VAL;
+    *high = has_ends ? e->step * (*high - e->zero_point) : HUGE_VAL;
+}
+
 /* The clamps are the ends of the type, which every value that is too large meets. */
 static bool is_end_of_type(const struct nd_look *look, const struct clamp *c)
 {
-    const struct nd_evidence *e = look->e;
-    double low, high;
-    if (!(e->step > 0) || !nd_dtype_is_of_qvalues(e->dtype))
-        return false;
-    nd_qvalue_range(e->dtype, &low, &high);
-    bool is_low = fabs(c->low / e->step + e->zero_point - low) < 0.5;
-    bool is_high = fabs(c->high / e->step + e->zero_point - high) < 0.5;
-    return (!c->has_low || is_low) && (!c->has_high || is_high);
+    double low, high, half = look->e->step / 2;
+    nd_ends_of_type(look->e, &low, &high);
+    return (!c->has_low || fabs(c->low - low) < half) && (!c->has_high || fabs(c->high - high) < half);
 }
 
 void nd_try_clamp(const struct nd_look *look)
@@ -92,23 +96,14 @@ void nd_try_clamp(const struct nd_look *look)
     c.has_low = is_clamped(look, c.low, -1);
     c.has_high = is_clamped(look, c.high, 1);
     c.gain = find_gain(look, &c);
-    bool has_gain = c.gain != 1, is_cut = c.has_low || c.has_high;
-    if ((!has_gain && !is_cut) || !is_sharp(look, &c))
-        return;
-    bool is_end = has_gain && is_end_of_type(look, &c), has_clamp = is_cut && !is_end;
-    struct nd_fault f = nd_fault_of(ND_FAULT_SCALE, c.gain, predict_clamp);
+    bool has_gain = c.gain != 1;
+    if ((!c.has_low && !c.has_high) || (has_gain && is_end_of_type(look, &c)) || !is_sharp(look, &c))
+        return; /* of a gain alone relations.c knows more */
+    struct nd_fault f = nd_fault_of(ND_FAULT_SATURATION, c.has_high ? c.high : c.low, predict_clamp);
     f.data = &c;
     char gain[64] = "";
     if (has_gain)
-        snprintf(gain, sizeof gain, "%s values %sare %.4g times as large", has_clamp ? "," : "",
-                 has_clamp ? "between " : "", c.gain);
-    if (!has_clamp) {
-        nd_try(look, &f, "all%s as the reference's%s", gain,
-               is_end && is_cut ? ", as far as the type goes" : "");
-        return;
-    }
-    f.kind = ND_FAULT_SATURATION;
-    f.amount = c.has_high ? c.high : c.low;
+        snprintf(gain, sizeof gain, ", values between are %.4g times as large", c.gain);
     if (c.has_low && c.has_high)
         nd_try(look, &f, "clamped at both ends, to %.6g..%.6g%s", c.low, c.high, gain);
     else

@@ -1,25 +1,29 @@
 /* The grid of a narrower float type (science 2.3), and values that are cut to their grid instead of rounded. */
 #include <math.h>
+#include <stdio.h>
 
 #include "explain/diagnosis/look.h"
 
 /* A grid is named when chance would give it in less than one of a million tensors (chosen). */
 static const double max_chance = -6;
 
-/* Float types by their mantissa and their least normal exponent. */
+/* Float types by their mantissa and their least normal exponent; or the multiples of one step. */
 struct grid {
     const char *name;
     int bits, least;
+    double step;    /* 0: of a float type */
     int plain_bits; /* values of so few bits are round numbers, met everywhere: they are no evidence */
     enum nd_fault_kind kind;
 };
 
-static const struct grid bf16 = {"bfloat16", 7, -126, 3, ND_FAULT_BF16_GRID};
-static const struct grid fp16 = {"half precision", 10, -14, 5, ND_FAULT_FP16_GRID};
-static const struct grid tf32 = {"10 bits of mantissa", 10, -126, 5, ND_FAULT_FP16_GRID};
-static const struct grid fp32 = {"float32", 23, -126, 23, ND_FAULT_UNEXPLAINED};
-static const struct grid e4m3 = {"float8_e4m3fn", 3, -6, 3, ND_FAULT_UNEXPLAINED};
-static const struct grid e5m2 = {"float8_e5m2", 2, -14, 2, ND_FAULT_UNEXPLAINED};
+enum { GRID_BYTES = 40 };
+
+static const struct grid bf16 = {"bfloat16", 7, -126, 0, 3, ND_FAULT_BF16_GRID};
+static const struct grid fp16 = {"half precision", 10, -14, 0, 5, ND_FAULT_FP16_GRID};
+static const struct grid tf32 = {"10 bits of mantissa", 10, -126, 0, 5, ND_FAULT_FP16_GRID};
+static const struct grid fp32 = {"float32", 23, -126, 0, 23, ND_FAULT_UNEXPLAINED};
+static const struct grid e4m3 = {"float8_e4m3fn", 3, -6, 0, 3, ND_FAULT_UNEXPLAINED};
+static const struct grid e5m2 = {"float8_e5m2", 2, -14, 0, 2, ND_FAULT_UNEXPLAINED};
 
 enum direction { NEAREST, TO_ZERO, DOWN, UP, N_DIRECTIONS };
 
@@ -37,12 +41,16 @@ static double round_by(double x, enum direction direction)
     }
 }
 
-/* step > 0: the grid of quantised values. */
+/* The distance of two numbers of the grid at x; step > 0: of quantised values. */
+static double unit_at(const struct grid *grid, double step, double x)
+{
+    step = step > 0 ? step : grid->step;
+    return step > 0 ? step : nd_unit_at(x, grid->bits, grid->least);
+}
+
 static double to_grid(const struct grid *grid, double step, double x, enum direction direction)
 {
-    if (step > 0)
-        return step * round_by(x / step, direction);
-    double unit = nd_unit_at(x, grid->bits, grid->least);
+    double unit = unit_at(grid, step, x);
     return round_by(x / unit, direction) * unit;
 }
 
@@ -91,17 +99,57 @@ static size_t count_evidence(const struct nd_look *look, const struct grid *grid
     return n_distinct;
 }
 
+/* The reference is no grid of its own: most of its values are no numbers of the test's grid. */
+static bool is_finer(const struct nd_look *look, const struct grid *grid)
+{
+    const struct nd_evidence *e = look->e;
+    size_t n = 0, n_off = 0;
+    for (size_t i = 0; i < look->n_total; i++) {
+        if (!nd_is_known(look, i) || e->expected[i] == 0)
+            continue;
+        double on = to_grid(grid, e->step, e->expected[i], NEAREST);
+        n++;
+        n_off += fabs(on - e->expected[i]) > 1e-6 * fabs(e->expected[i]);
+    }
+    return n_off * 2 > n;
+}
+
+/* The step of the test's floats, of which the reference's are no multiples. Its name goes into `name`. */
+static bool find_own_grid(const struct nd_look *look, struct grid *grid, double *chance, char name[GRID_BYTES])
+{
+    bool is_wide = look->e->dtype == ND_DTYPE_F32 || look->e->dtype == ND_DTYPE_F64;
+    struct nd_own_step own = {0};
+    if (look->e->step == 0 && look->e->ref_step == 0 && is_wide)
+        own = nd_find_own_step(look, look->e->captured);
+    *chance = own.chance;
+    *grid = (struct grid){.name = name, .step = own.step};
+    snprintf(name, GRID_BYTES, "multiples of %.5g", own.step);
+    return own.chance < 0 && is_finer(look, grid);
+}
+
 void nd_try_grid(const struct nd_look *look)
 {
     static const struct grid *const grids[] = {&bf16, &fp16};
+    struct grid own;
+    double own_chance;
+    char name[GRID_BYTES], said[ND_CHANCE_BYTES];
     if (look->e->step > 0 || (look->e->dtype != ND_DTYPE_F32 && look->e->dtype != ND_DTYPE_F64))
         return;
+    if (find_own_grid(look, &own, &own_chance, name)) {
+        struct nd_finding f = nd_finding_of(look, ND_FAULT_OWN_STEP, own.step, 1, own_chance);
+        double n_bits = -log2(own.step);
+        char fixed[GRID_BYTES] = "as of dequantised values";
+        if (n_bits == rint(n_bits))
+            snprintf(fixed, sizeof fixed, "fixed point with %.0f fractional bits", fmax(n_bits, 0));
+        nd_add(look, &f, "all values are %s, %s; most of the reference's are not (%s)", name, fixed,
+               nd_say_chance(own_chance, said));
+        return;
+    }
     for (size_t g = 0; g < sizeof grids / sizeof grids[0]; g++) {
         if (!is_on_everywhere(look, grids[g]))
             continue;
         size_t n = count_evidence(look, grids[g]);
         double chance = nd_chance_of_grid(grids[g]->kind, n);
-        char said[ND_CHANCE_BYTES];
         struct nd_finding f = nd_finding_of(look, grids[g]->kind, 0, 1, chance);
         if (chance > max_chance)
             continue;
@@ -170,25 +218,9 @@ static struct cuts count_cuts(const struct nd_look *look, const struct grid *gri
 static double depth_of(const struct nd_evidence *e, const struct grid *grid, enum direction direction, size_t i,
                        double x)
 {
-    double depth =
-        (e->expected[i] - x) / (e->step > 0 ? e->step : nd_unit_at(e->expected[i], grid->bits, grid->least));
+    double depth = (e->expected[i] - x) / unit_at(grid, e->step, e->expected[i]);
     bool is_up = direction == UP || (direction == TO_ZERO && e->expected[i] < 0);
     return is_up ? -depth : depth;
-}
-
-/* The reference is no grid of its own: most of its values are no numbers of the test's grid. */
-static bool is_finer(const struct nd_look *look, const struct grid *grid)
-{
-    const struct nd_evidence *e = look->e;
-    size_t n = 0, n_off = 0;
-    for (size_t i = 0; i < look->n_total; i++) {
-        if (!nd_is_known(look, i) || e->expected[i] == 0)
-            continue;
-        double on = to_grid(grid, e->step, e->expected[i], NEAREST);
-        n++;
-        n_off += fabs(on - e->expected[i]) > 1e-6 * fabs(e->expected[i]);
-    }
-    return n_off * 2 > n;
 }
 
 struct depths {
@@ -317,7 +349,12 @@ void nd_try_truncation(const struct nd_look *look)
             try_qvalues(look);
         return;
     }
-    const struct grid *grid = e->step > 0 ? &fp32 : grid_of(look);
+    struct grid own;
+    double chance;
+    char name[GRID_BYTES];
+    const struct grid *grid = e->step > 0                                ? &fp32
+                              : find_own_grid(look, &own, &chance, name) ? &own
+                                                                         : grid_of(look);
     if (grid != NULL && e->ref_step == 0 && !try_model(look, grid) && is_finer(look, grid))
         try_noisy_model(look, grid);
 }

@@ -59,11 +59,9 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_WRONG_RECORD] = "wrong-record",
     [ND_FAULT_UNCLAMPED] = "activation-left-out",
     [ND_FAULT_STEP] = "step",
-    [ND_FAULT_COMMON_STEP] = "common-step",
     [ND_FAULT_SIGN] = "sign",
-    [ND_FAULT_OFFSET] = "offset",
-    [ND_FAULT_CHANNEL_OFFSET] = "channel-offset",
-    [ND_FAULT_LINE] = "scale-and-offset",
+    [ND_FAULT_OWN_STEP] = "own-step",
+    [ND_FAULT_COMMON_STEP] = "common-step",
     [ND_FAULT_OTHER_ATTRIBUTE] = "other-attribute",
     [ND_FAULT_OTHER_CONSTANT] = "other-constant",
     [ND_FAULT_FLAT_INDEX] = "flat-index",
@@ -79,7 +77,8 @@ const char *nd_fault_name(enum nd_fault_kind kind)
 bool nd_fault_is_note(enum nd_fault_kind kind)
 {
     return kind == ND_FAULT_FP16_GRID || kind == ND_FAULT_BF16_GRID || kind == ND_FAULT_TIES ||
-           kind == ND_FAULT_STEP || kind == ND_FAULT_ONE_SIDED || kind == ND_FAULT_COMMON_STEP;
+           kind == ND_FAULT_STEP || kind == ND_FAULT_ONE_SIDED || kind == ND_FAULT_COMMON_STEP ||
+           kind == ND_FAULT_OWN_STEP;
 }
 
 /* ---- the table ---- */
@@ -115,6 +114,7 @@ static const struct {
     enum when when;
 } table[] = {
     {"one value", nd_try_constant, EXACT | NOISY | WHOLE, ENDS},
+    {"a line of the reference", nd_try_relations, WHOLE, ALWAYS},
     {"bits of the other sign", nd_try_type, EXACT | NOISY, ALWAYS},
     {"scale and zero point", nd_try_scales, EXACT, ALWAYS},
     {"no clip", nd_try_lost_clip, EXACT, ALWAYS},
@@ -128,6 +128,7 @@ static const struct {
     {"window", nd_try_window, EXACT | NOISY | WHOLE, ALWAYS},
     {"rounded at random", nd_try_stochastic, EXACT, IF_NONE},
     {"padded, read as dense", nd_try_padded, WHOLE, ALWAYS},
+    {"lines further on", nd_try_lines_on, EXACT | NOISY | WHOLE, IF_NONE},
     {"shifted", nd_try_shifts, EXACT | NOISY | WHOLE, IF_NONE},
     {"permuted axes", nd_try_axes, EXACT | NOISY | WHOLE, IF_NONE_MOVED},
     {"permuted channels", nd_try_channels, EXACT | NOISY, IF_NONE_MOVED},

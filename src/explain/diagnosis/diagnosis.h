@@ -81,13 +81,13 @@ enum nd_fault_kind {
                              */
     ND_FAULT_UNCLAMPED,     /* values go on where the reference stops; amount: the reference's value there */
     ND_FAULT_STEP,          /* a step function amplifies a small difference; amount: the largest of these */
+    ND_FAULT_SIGN,          /* all values have the other sign; amount 0 */
+    ND_FAULT_OWN_STEP,    /* floats of the test are multiples of one step, the reference's are not; amount: the
+                           * step
+                           */
     ND_FAULT_COMMON_STEP, /* floats of both sides are multiples of one step; amount: the largest difference, in
                              steps */
     /* Of floats and whole numbers. */
-    ND_FAULT_SIGN,            /* all have the other sign; amount -1 */
-    ND_FAULT_OFFSET,          /* amount: by how much values are too high */
-    ND_FAULT_CHANNEL_OFFSET,  /* the same of each channel, or of one; amount: the lowest */
-    ND_FAULT_LINE,            /* a factor and an offset; amount: the factor */
     ND_FAULT_OTHER_ATTRIBUTE, /* an attribute is not the model's; amount: it, where it is a number */
     ND_FAULT_OTHER_CONSTANT,  /* a constant is not the model's; amount: it, or how much it is too large */
     ND_FAULT_FLAT_INDEX,      /* an operand is read by a flat index, and not repeated along its axes; amount: how
@@ -132,6 +132,8 @@ struct nd_evidence {
     const double *captured; /* [n_samples][n] */
     const double
         *expected; /* [n_samples][n] the reference's; of exact values what the usual arithmetic makes of them */
+    const double *bound; /* [n_samples][n] how far rounding may move each captured value: what is further off is
+                            far off; nullable. Of whole tensors */
     double step;   /* of the captured values; 0: floats */
     double ref_step;   /* of the expected ones; 0: floats */
     double zero_point; /* captured / step + zero_point is a quantised value */

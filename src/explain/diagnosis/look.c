@@ -124,6 +124,14 @@ size_t nd_channel_of(const struct nd_axis *axis, size_t j)
     return j / axis->inner % axis->n;
 }
 
+struct nd_axis nd_axis_at(const struct nd_shape *shape, int axis)
+{
+    struct nd_axis at = {axis, (size_t)shape->dims[axis], 1};
+    for (int k = axis + 1; k < shape->rank; k++)
+        at.inner *= (size_t)shape->dims[k];
+    return at;
+}
+
 size_t nd_channel_axes(const struct nd_look *look, struct nd_axis out[ND_CHANNEL_AXES])
 {
     const struct nd_shape *shape = &look->e->shape;
@@ -134,12 +142,8 @@ size_t nd_channel_axes(const struct nd_look *look, struct nd_axis out[ND_CHANNEL
         bool is_new = axes[a] >= 0 && axes[a] < shape->rank && shape->dims[axes[a]] > 1;
         for (size_t k = 0; k < n; k++)
             is_new = is_new && out[k].axis != axes[a];
-        if (!is_new)
-            continue;
-        out[n] = (struct nd_axis){axes[a], (size_t)shape->dims[axes[a]], 1};
-        for (int k = axes[a] + 1; k < shape->rank; k++)
-            out[n].inner *= (size_t)shape->dims[k];
-        n++;
+        if (is_new)
+            out[n++] = nd_axis_at(shape, axes[a]);
     }
     return n;
 }
@@ -342,16 +346,17 @@ static bool count_whole(const struct nd_look *look, double predicted, size_t i, 
 {
     double expected = look->e->expected[i], captured = look->e->captured[i];
     double apart = fabs(predicted - expected), off = fabs(captured - predicted);
+    double far = nd_far_at(look, i);
     bool is_far = nd_is_far(look, i), is_right = off <= near_of_distance * apart;
     if (!isfinite(predicted))
         return true;
     score->n_far += is_far;
-    score->n_explained += is_far && (is_right || off <= look->far / 2);
+    score->n_explained += is_far && (is_right || off <= far / 2);
     if (is_refused(look, score))
         return false;
-    if (!(apart > look->far)) {
+    if (!(apart > far)) {
         score->n_beside++;
-        score->n_broken += off <= look->far ? 0 : 1;
+        score->n_broken += off <= far ? 0 : 1;
         return true;
     }
     score->n_decisive++;

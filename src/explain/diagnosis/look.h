@@ -98,6 +98,7 @@ struct nd_axis {
     int axis;
     size_t n, inner;
 };
+struct nd_axis nd_axis_at(const struct nd_shape *shape, int axis);
 /* The axes that may be the channels', likeliest first; returns how many. */
 enum { ND_CHANNEL_AXES = 3 };
 size_t nd_channel_axes(const struct nd_look *look, struct nd_axis out[ND_CHANNEL_AXES]);
@@ -149,6 +150,11 @@ static inline bool nd_span_holds(const struct nd_look *look, struct nd_span span
 {
     return qvalue >= span.low - look->noise && qvalue <= span.high + look->noise;
 }
+/* Whole: how far element i may be off. */
+static inline double nd_far_at(const struct nd_look *look, size_t i)
+{
+    return look->e->bound != NULL ? look->e->bound[i] : look->far;
+}
 /* Known, and further from the expected value than rounding goes: exact: a wrong quantised value that is no
  * rounding of the exact value; whole: beyond `far`, or lost. */
 static inline bool nd_is_far(const struct nd_look *look, size_t i)
@@ -158,7 +164,7 @@ static inline bool nd_is_far(const struct nd_look *look, size_t i)
         return false;
     if (nd_is_exact(look))
         return nd_is_wrong(look, i) && !nd_span_holds(look, nd_qvalues_of(look, e->exact[i]), e->captured[i]);
-    return !(fabs(e->captured[i] - e->expected[i]) <= look->far);
+    return !(fabs(e->captured[i] - e->expected[i]) <= nd_far_at(look, i));
 }
 /* Judges the fault and, when it holds, adds it to the findings while there is room. */
 bool nd_try(const struct nd_look *look, const struct nd_fault *f, const char *fmt, ...) ND_PRINTF(3, 4);
@@ -180,9 +186,14 @@ struct nd_finding nd_finding_of(const struct nd_look *look, enum nd_fault_kind k
                                 double explained, double chance);
 bool nd_is_found(const struct nd_look *look);
 
-/* permuted.c. The axes that are longer than 1, in their order, into out: the others cannot be told apart.
- * Returns how many; none of a shape that is not known. */
-int nd_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK]);
+/* multiples.c. The step whose multiples all x [n_total] are; 0: none that they show. chance: base 10 logarithm
+ * that it is no step of its own; 0 where it is a power of ten, which text has, too. Overwrites scratch. */
+struct nd_own_step {
+    double step, chance;
+};
+struct nd_own_step nd_find_own_step(const struct nd_look *look, const double *x);
+/* clamp.c. Where the captured values' type ends, as real numbers; of floats infinite. */
+void nd_ends_of_type(const struct nd_evidence *e, double *low, double *high);
 /* float_grids.c: numbers of the narrower type, or a unit in the last place of float32 beside one. */
 bool nd_is_bf16(float value);
 bool nd_is_fp16(float value);
@@ -194,6 +205,9 @@ double nd_chance_of_grid(enum nd_fault_kind kind, size_t n);
 typedef void (*nd_recogniser)(const struct nd_look *look);
 void nd_try_scales(const struct nd_look *look);
 void nd_try_channels(const struct nd_look *look);
+/* The test is a line of the reference: its sign, a factor, an offset or both, of all values or of each channel.
+ */
+void nd_try_relations(const struct nd_look *look);
 void nd_try_constant(const struct nd_look *look);
 void nd_try_type(const struct nd_look *look);
 void nd_try_accumulators(const struct nd_look *look);
@@ -208,6 +222,9 @@ void nd_try_lost_clip(const struct nd_look *look);
 void nd_try_window(const struct nd_look *look);
 void nd_try_unwritten(const struct nd_look *look);
 void nd_try_lines(const struct nd_look *look);
+/* Every line (row, column, slice) along an axis holds the values of the line one or a few before or after it.
+ */
+void nd_try_lines_on(const struct nd_look *look);
 void nd_try_shifts(const struct nd_look *look);
 void nd_try_padded(const struct nd_look *look);
 void nd_try_axes(const struct nd_look *look);

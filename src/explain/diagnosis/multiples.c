@@ -1,7 +1,8 @@
-/* Floats of two devices that all are multiples of one step: quantised values that were dequantised before they
- * were dumped. The step is not known, and may stand in a text dump with few digits.
+/* Floats of one device or of two that all are multiples of one step: quantised values that were dequantised
+ * before they were dumped, or fixed point. The step is not known, and may stand in a text dump with few digits.
  *
- * The least difference between the two sides is m steps, m of 1 to 4. From there the step is an interval [low,
+ * The least difference between the two sides (of one: between two of its magnitudes) is m steps, m of 1 to 4.
+ * From there the step is an interval [low,
  * high] that every magnitude v = k step, known to within u(v), narrows: k = rint(v / step), step in [(v - u) /
  * k, (v + u) / k]. By chance a magnitude lies within u + k (high - low) / 2 of a multiple with probability p =
  * max(2 (u + k (high - low) / 2), g) / step, at most 1, where g is the spacing at v of the narrowest float type
@@ -56,13 +57,27 @@ static bool is_decimal(double v, double unit)
     return fabs(v - rint(v / unit) * unit) <= 1.01 * float32_part * fabs(v);
 }
 
-/* Whether every value of both sides passes. */
-static bool is_so(const struct nd_look *look, bool (*is)(double v, int digits), int digits)
+/* The values of one side or of both. */
+struct sides {
+    const double *x[2];
+    int n;
+    size_t n_values; /* of each */
+};
+
+/* Whether every value passes. */
+static bool is_so(const struct sides *sides, bool (*is)(double v, int digits), int digits)
 {
-    for (size_t i = 0; i < look->n_total; i++)
-        if (!is(look->e->expected[i], digits) || !is(look->e->captured[i], digits))
-            return false;
+    for (int k = 0; k < sides->n; k++)
+        for (size_t i = 0; i < sides->n_values; i++)
+            if (!is(sides->x[k][i], digits))
+                return false;
     return true;
+}
+
+static bool is_number(double v, int digits)
+{
+    (void)digits;
+    return isfinite(v);
 }
 
 static bool has_decimals(double v, int n)
@@ -81,14 +96,14 @@ static bool has_mantissa(double v, int n_bits)
     return units == rint(units);
 }
 
-static struct precision precision_of(const struct nd_look *look)
+static struct precision precision_of(const struct sides *sides)
 {
     struct precision found = {-1, -1, 0, false};
     for (int n = 0; n <= MAX_DECIMALS && found.n_decimals < 0; n++)
-        found.n_decimals = is_so(look, has_decimals, n) ? n : -1;
+        found.n_decimals = is_so(sides, has_decimals, n) ? n : -1;
     for (int n = 1; n <= MAX_DECIMALS && found.n_digits < 0; n++)
-        found.n_digits = is_so(look, has_digits, n) ? n : -1;
-    while (found.mantissa_bits < DOUBLE_BITS && !is_so(look, has_mantissa, found.mantissa_bits))
+        found.n_digits = is_so(sides, has_digits, n) ? n : -1;
+    while (found.mantissa_bits < DOUBLE_BITS && !is_so(sides, has_mantissa, found.mantissa_bits))
         found.mantissa_bits++;
     found.is_half = found.mantissa_bits == HALF_BITS;
     return found;
@@ -110,24 +125,25 @@ static double room_of(const struct step *step, double unit, double k)
     return unit + k * (step->high - step->low) / 2;
 }
 
-/* Narrows the step by the sorted magnitudes x[n]. False: they are not its multiples, or it is no step that they
- * show. */
-static bool narrow(const struct precision *precision, const double *x, size_t n, struct step *step,
+/* Narrows the step by the distances of the sorted magnitudes x[n] from one of them, or from 0. False: they are
+ * not its multiples, or it is no step that they show. */
+static bool narrow(const struct precision *precision, const double *x, size_t n, double from, struct step *step,
                    double *chance)
 {
     double least[2] = {0, 0}, before = 0; /* the two least probable magnitudes */
     *chance = log10(MAX_MULTIPLIERS);
     for (size_t i = 0; i < n; i++) {
-        double unit = unit_of(precision, x[i]), k = rint(x[i] / middle(step));
-        if (x[i] <= unit || x[i] - before <= 2 * unit)
+        double v = x[i] - from, unit = unit_of(precision, x[i]) + (from > 0 ? unit_of(precision, from) : 0);
+        double k = rint(v / middle(step));
+        if (v <= unit || v - before <= 2 * unit)
             continue; /* zero, or the same again */
-        before = x[i];
+        before = v;
         double room = room_of(step, unit, k), granule = spacing(x[i], precision->mantissa_bits);
         double part = log10(fmin(fmax(2 * room, granule) / middle(step), 1));
         if (k < 1 || k > LARGEST_QVALUE || 2 * room >= middle(step))
             return false;
-        step->low = fmax(step->low, (x[i] - unit) / k);
-        step->high = fmin(step->high, (x[i] + unit) / k);
+        step->low = fmax(step->low, (v - unit) / k);
+        step->high = fmin(step->high, (v + unit) / k);
         if (step->low > step->high)
             return false;
         *chance += part;
@@ -198,41 +214,103 @@ static void say(const struct nd_look *look, const struct step *step, double most
            nd_say_chance(chance, said));
 }
 
+/* Notes: floats without a gross error. */
 static bool is_usable(const struct nd_look *look)
 {
     const struct nd_evidence *e = look->e;
     bool is_wide = e->dtype == ND_DTYPE_F32 || e->dtype == ND_DTYPE_F64 || e->dtype == ND_DTYPE_F16;
-    if (e->step > 0 || e->ref_step > 0 || !is_wide || look->out->n_gross > 0 || look->n_known != look->n_total)
-        return false;
-    for (size_t i = 0; i < look->n_total; i++)
-        if (!isfinite(e->captured[i]))
-            return false;
-    return true;
+    return e->step == 0 && e->ref_step == 0 && is_wide && look->out->n_gross == 0;
+}
+
+/* The magnitudes of the first values, sorted, into scratch; returns how many. */
+static size_t sort_magnitudes(const struct nd_look *look, const struct sides *sides)
+{
+    size_t n = sides->n_values < MAX_ELEMENTS ? sides->n_values : MAX_ELEMENTS, n_sides = (size_t)sides->n;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n_sides; k++) /* scratch and scratch2 follow each other: room for both sides */
+            look->scratch[n_sides * i + k] = fabs(sides->x[k][i]);
+    (void)nd_look_quantile(look->scratch, n_sides * n, 0);
+    return n_sides * n;
+}
+
+/* The step that is m-th part of a difference; chance: more than max_chance where it is none. */
+static struct step step_from(const struct precision *precision, const double *x, size_t n, double apart,
+                             double unit, double *chance)
+{
+    for (int m = 1; m <= MAX_MULTIPLIERS; m++) {
+        struct step step = {(apart - unit) / m, (apart + unit) / m};
+        if (step.low > 0 && narrow(precision, x, n, x[0], &step, chance) &&
+            narrow(precision, x, n, 0, &step, chance) && *chance <= max_chance)
+            return step;
+    }
+    *chance = 0;
+    return (struct step){0, 0};
 }
 
 void nd_try_multiples(const struct nd_look *look)
 {
     const struct nd_evidence *e = look->e;
-    double unit = 0, *x = look->scratch;
-    if (!is_usable(look))
+    const struct sides both = {{e->expected, e->captured}, 2, look->n_total};
+    if (!is_usable(look) || !is_so(&both, is_number, 0))
         return;
-    size_t n = look->n_total < MAX_ELEMENTS ? look->n_total : MAX_ELEMENTS;
-    const struct precision precision = precision_of(look);
-    double least = min_difference(look, &precision, &unit);
-    for (size_t i = 0; i < n; i++) {
-        x[2 * i] = fabs(e->expected[i]); /* scratch and scratch2 follow each other: room for both sides */
-        x[2 * i + 1] = fabs(e->captured[i]);
-    }
-    (void)nd_look_quantile(x, 2 * n, 0);
-    for (int m = 1; m <= MAX_MULTIPLIERS; m++) {
-        struct step step = {(least - unit) / m, (least + unit) / m};
-        double chance = 0;
-        if (!(step.low > 0) || !narrow(&precision, x, 2 * n, &step, &chance) || chance > max_chance)
-            continue;
-        double most = largest_difference(look, &precision, &step);
-        if (most > 0) {
-            say(look, &step, most, chance);
-            return;
+    const struct precision precision = precision_of(&both);
+    double unit = 0, chance = 0, apart = min_difference(look, &precision, &unit);
+    size_t n = sort_magnitudes(look, &both);
+    struct step step = step_from(&precision, look->scratch, n, apart, unit, &chance);
+    double most = chance < 0 ? largest_difference(look, &precision, &step) : 0;
+    if (most > 0)
+        say(look, &step, most, chance);
+}
+
+/* ---- of one side ---- */
+
+/* The least difference of two magnitudes that are known well enough to be two. */
+static double min_gap(const struct precision *precision, const double *x, size_t n, double *unit)
+{
+    double least = HUGE_VAL;
+    for (size_t i = 1; i < n; i++) {
+        double of_both = unit_of(precision, x[i]) + unit_of(precision, x[i - 1]), gap = x[i] - x[i - 1];
+        if (gap > 2 * of_both && gap < least) {
+            least = gap;
+            *unit = of_both;
         }
     }
+    return least;
+}
+
+/* The step of values that are known so well; 0: none. */
+static struct nd_own_step own_step(const struct nd_look *look, const struct sides *side,
+                                   const struct precision *precision)
+{
+    size_t n = sort_magnitudes(look, side);
+    double unit = 0, chance = 0, gap = min_gap(precision, look->scratch, n, &unit);
+    struct step step = {0, 0};
+    if (isfinite(gap))
+        step = step_from(precision, look->scratch, n, gap, unit, &chance);
+    for (size_t i = 0; i < look->n_total && chance < 0; i++)
+        chance = is_multiple(&step, precision, side->x[0][i]) ? chance : 0;
+    double power = chance < 0 ? exp2(rint(log2(middle(&step)))) : 0;
+    if (!(chance < 0))
+        return (struct nd_own_step){0};
+    return (struct nd_own_step){power >= step.low && power <= step.high ? power : middle(&step), chance};
+}
+
+/* As floats hold the values, then as text does. */
+struct nd_own_step nd_find_own_step(const struct nd_look *look, const double *x)
+{
+    const struct sides side = {{x, NULL}, 1, look->n_total};
+    if (!is_so(&side, is_number, 0))
+        return (struct nd_own_step){0};
+    struct precision precision = precision_of(&side), whole = precision;
+    whole.n_decimals = whole.n_digits = -1;
+    struct nd_own_step own = own_step(look, &side, &whole);
+    double decimal = precision.n_decimals >= 0 ? pow(10, -precision.n_decimals) : 0;
+    if (own.step == 0 && decimal > 0)
+        own = own_step(look, &side, &precision);
+    bool is_of_few = decimal > 0 && own.step == 0;
+    for (size_t i = 0; i < look->n_total && is_of_few; i++)
+        is_of_few = fabs(x[i]) <= 2 * LARGEST_QVALUE * decimal;
+    if (is_of_few || (own.step > 0 && fabs(own.step - decimal) <= 1e-6 * decimal))
+        return (struct nd_own_step){decimal, 0};
+    return own;
 }

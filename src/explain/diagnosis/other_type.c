@@ -1,10 +1,7 @@
-/* Bytes that are called by another type than they are. */
+/* Quantised values that are called by the type of the other sign. */
 #include <math.h>
 
 #include "explain/diagnosis/look.h"
-#include "explain/diagnosis/values.h"
-
-/* ---- quantised values with the other sign ---- */
 
 /* mode 0: bits of the dtype's quantised values, read with or without a sign. mode 1: the device used the other
  * type for the quantised values, too, so that they are half a range off before that. */
@@ -26,49 +23,4 @@ void nd_try_type(const struct nd_look *look)
     nd_try(look, &f, "%s values are read as %s", nd_dtype_name(look->e->dtype), other);
     f.mode = 1;
     nd_try(look, &f, "%s values are read as %s", other, nd_dtype_name(look->e->dtype));
-}
-
-/* ---- floats, without exact values ---- */
-
-/* All chosen. Read as it is called an eighth of the values is far off; read as the other type 99 % are within a
- * sixteenth of the spread, to which chance comes in one of eight. */
-static const double min_far = 1.0 / 8, near_of_spread = 1.0 / 16, min_near = 0.99;
-
-/* Numbers that are not alike, counted up to the least number that is evidence. */
-static size_t count_distinct(const double *x, size_t n)
-{
-    double seen[ND_MIN_DECISIVE];
-    size_t n_seen = 0;
-    for (size_t i = 0; i < n && n_seen < ND_MIN_DECISIVE; i++) {
-        size_t k = 0;
-        while (k < n_seen && seen[k] != x[i])
-            k++;
-        if (k == n_seen && isfinite(x[i]))
-            seen[n_seen++] = x[i];
-    }
-    return n_seen;
-}
-
-/* The share of the finite x of which y is no further than that. */
-static double share_near(const double *x, const double *y, size_t n, double room)
-{
-    size_t n_known = 0, n_near = 0;
-    for (size_t i = 0; i < n; i++) {
-        n_known += isfinite(x[i]) ? 1 : 0;
-        n_near += isfinite(x[i]) && fabs(y[i] - x[i]) <= room;
-    }
-    return n_known > 0 ? (double)n_near / (double)n_known : 0;
-}
-
-bool nd_values_may_be_mislabelled(const double *x, const double *own, size_t n)
-{
-    double spread = nd_look_spread(x, NULL, n);
-    return spread > 0 && isfinite(spread) &&
-           1 - share_near(x, own, n, 2 * near_of_spread * spread) >= min_far &&
-           count_distinct(x, n) >= ND_MIN_DECISIVE;
-}
-
-bool nd_values_is_reading(const double *x, const double *reading, size_t n)
-{
-    return share_near(x, reading, n, near_of_spread * nd_look_spread(x, NULL, n)) >= min_near;
 }

@@ -9,15 +9,6 @@
  * recognise it by. Chosen. */
 enum { MAX_AXES = 5, MIN_PLANE = 4, MAX_CHANNELS = 8192 };
 
-int nd_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK])
-{
-    int n = 0;
-    for (int k = 0; k < shape->rank; k++)
-        if (shape->dims[k] > 1)
-            out[n++] = k;
-    return n;
-}
-
 /* The quantised value; where the device's arithmetic makes single steps besides, those next to it, too. */
 static struct nd_span around(const struct nd_look *look, const struct nd_fault *f, double qvalue)
 {
@@ -26,26 +17,73 @@ static struct nd_span around(const struct nd_look *look, const struct nd_fault *
 
 /* ---- axes ---- */
 
+enum { MAX_PARTS = MAX_AXES + 1, NAME_BYTES = 64 };
+
+/* The axes that are longer than 1, as they lie in memory. One of them may be two: blocks, and what lies in a
+ * block. */
 struct order {
-    int axes[ND_MAX_RANK]; /* those that are longer than 1, as they lie in memory */
-    int n;
+    int parts[MAX_PARTS], n;
+    size_t dims[MAX_PARTS], strides[MAX_PARTS]; /* of the parts, in the tensor as it should be */
+    int names[MAX_PARTS];                       /* axes */
+    int block; /* the part that lies in a block of the part before it; 0: none */
 };
 
-/* The tensor was written with its axes in another order and is read as if it were not. Unlike moved.c this asks
- * for no equal bits, so that it works over the device's own rounding. */
+enum { WRITTEN_SO, READ_SO };
+
+/* The tensor was written with its axes in another order and is read as if it were not; or the reverse. Unlike
+ * moved.c this asks for no equal bits, so that it works over the device's own rounding. */
 static struct nd_span predict_axes(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
 {
     const struct order *order = f->data;
-    const struct nd_shape *shape = &look->e->shape;
-    size_t place[ND_MAX_RANK] = {0}, from = 0;
+    size_t from = 0, stride = 1;
     for (int k = order->n - 1; k >= 0; k--) {
-        size_t dim = (size_t)shape->dims[order->axes[k]];
-        place[order->axes[k]] = j % dim;
-        j /= dim;
+        int part = order->parts[k];
+        size_t dim = order->dims[part], own = order->strides[part];
+        from += f->mode == WRITTEN_SO ? j / stride % dim * own : j / own % dim * stride;
+        stride *= dim;
     }
-    for (int k = 0; k < shape->rank; k++)
-        from = from * (size_t)shape->dims[k] + place[k];
     return around(look, f, look->e->expected[s * look->e->n + from]);
+}
+
+/* The parts in their own order; false: they are too many, or there are no such blocks. */
+static bool list_parts(const struct nd_shape *shape, int axis, size_t block, struct order *order)
+{
+    size_t stride = 1;
+    *order = (struct order){0};
+    for (int k = 0; k < shape->rank; k++)
+        stride *= (size_t)shape->dims[k];
+    for (int k = 0; k < shape->rank; k++) {
+        size_t dim = (size_t)shape->dims[k], inner = k == axis ? block : 1, dims[2] = {dim / inner, inner};
+        if (dim % inner != 0 || (k == axis && dims[0] < 2))
+            return false;
+        for (int part = 0; part < 2; part++) {
+            stride /= dims[part];
+            if (dims[part] < 2)
+                continue;
+            if (order->n == (axis < 0 ? MAX_AXES : MAX_PARTS))
+                return false;
+            order->block = part == 1 ? order->n : order->block;
+            order->parts[order->n] = order->n;
+            order->names[order->n] = k;
+            order->dims[order->n] = dims[part];
+            order->strides[order->n++] = stride;
+        }
+    }
+    return true;
+}
+
+/* "1, 3, 2"; false: a block follows its axis, so that there is none. */
+static bool name_order(const struct order *order, char text[NAME_BYTES])
+{
+    for (int k = 0, at = 0; k < order->n; k++) {
+        bool is_block = order->block > 0 && order->parts[k] == order->block;
+        if (is_block && k > 0 && order->parts[k - 1] == order->block - 1)
+            return false;
+        at += snprintf(text + at, NAME_BYTES - (size_t)at, k == 0 ? "" : ", ");
+        at += is_block ? snprintf(text + at, NAME_BYTES - (size_t)at, "block")
+                       : snprintf(text + at, NAME_BYTES - (size_t)at, "%d", order->names[order->parts[k]]);
+    }
+    return true;
 }
 
 /* The next order of n numbers in lexicographic order; false after the last. */
@@ -69,41 +107,78 @@ static bool next_permutation(int *p, int n)
     return true;
 }
 
-/* Several orders that explain the values equally cannot be told apart: the finding must not pick one. */
-static void try_axes(const struct nd_look *look, double room)
+static bool try_order(const struct nd_look *look, const struct nd_fault *f, const char *name)
 {
-    struct order order;
-    struct nd_fault f = nd_fault_of(ND_FAULT_AXIS_PERMUTATION, 0, predict_axes);
-    struct nd_few few = nd_few_far(look);
+    const struct order *order = f->data;
+    const char *besides = f->room > 0 ? "; single steps besides" : "";
+    bool is_written = f->mode == WRITTEN_SO;
+    bool is_nc1hwc2 = strcmp(name, "1, 2, 3, block") == 0 || strcmp(name, "3, 1, 2, block") == 0;
+    char blocks[NAME_BYTES] = "";
+    if (order->block > 0)
+        snprintf(blocks, sizeof blocks, "in blocks of %zu along axis %d%s", order->dims[order->block],
+                 order->names[order->block], is_nc1hwc2 ? " (NC1HWC2)" : "");
+    if (order->block > 0)
+        return is_written
+                   ? nd_try(look, f, "bytes %s, in the order %s, are read as unblocked%s", blocks, name,
+                            besides)
+                   : nd_try(look, f, "unblocked bytes are read %s, in the order %s%s", blocks, name, besides);
+    return is_written
+               ? nd_try(look, f, "bytes of the axes in the order %s are read as unpermuted%s", name, besides)
+               : nd_try(look, f, "unpermuted bytes are read as axes in the order %s%s", name, besides);
+}
+
+/* Several orders that explain the values equally cannot be told apart: the finding must not pick one. */
+static bool try_orders(const struct nd_look *look, const struct nd_few *few, struct order order,
+                       struct nd_fault f)
+{
     size_t n_found = 0, at_first = look->out->n;
-    char first[64] = "";
-    order.n = nd_long_axes(&look->e->shape, order.axes);
-    f.data = &order;
-    f.room = room;
-    while (order.n <= MAX_AXES && next_permutation(order.axes, order.n)) {
-        char text[64] = "";
-        for (int k = 0, at = 0; k < order.n; k++)
-            at += snprintf(text + at, sizeof text - (size_t)at, k == 0 ? "%d" : ", %d", order.axes[k]);
-        if (!nd_is_worth_trying(look, &f, &few) ||
-            !nd_try(look, &f, "bytes of the axes in the order %s are read as unpermuted%s", text,
-                    room > 0 ? "; single steps besides" : ""))
+    char first[NAME_BYTES] = "", name[NAME_BYTES];
+    for (f.data = &order; next_permutation(order.parts, order.n);) {
+        if (!name_order(&order, name) || !nd_is_worth_trying(look, &f, few) || !try_order(look, &f, name))
             continue;
         if (n_found++ == 0)
-            memcpy(first, text, sizeof first);
+            memcpy(first, name, sizeof first);
     }
     if (n_found > 1 && at_first < ND_MAX_FINDINGS)
         snprintf(
             look->out->items[at_first].text, sizeof look->out->items[at_first].text,
             "axes are permuted; %zu orders explain the values equally, one is %s: which it is cannot be told",
             n_found, first);
+    return n_found > 0;
+}
+
+/* What is written so and what is read so may be one and the same where axes are equally long. */
+static bool try_both_ways(const struct nd_look *look, int axis, size_t block, double room)
+{
+    struct nd_few few = nd_few_far(look);
+    struct nd_fault f = nd_fault_of(ND_FAULT_AXIS_PERMUTATION, 0, predict_axes);
+    struct order order;
+    f.room = room;
+    if (!list_parts(&look->e->shape, axis, block, &order))
+        return false;
+    for (f.mode = WRITTEN_SO; f.mode <= READ_SO; f.mode++)
+        if (try_orders(look, &few, order, f))
+            return true;
+    return false;
+}
+
+/* Whole axes, then blocks of channels as NPUs store them (NC1HWC2: the axes in the order 1, 2, 3, block). */
+static bool try_axes(const struct nd_look *look, double room)
+{
+    static const size_t blocks[] = {4, 8, 16, 32, 64};
+    struct nd_axis axes[ND_CHANNEL_AXES];
+    size_t n_axes = nd_channel_axes(look, axes);
+    bool is_found = try_both_ways(look, -1, 1, room);
+    for (size_t a = 0; a < n_axes && !is_found; a++)
+        for (size_t b = 0; b < sizeof blocks / sizeof blocks[0] && !is_found; b++)
+            is_found = try_both_ways(look, axes[a].axis, blocks[b], room);
+    return is_found;
 }
 
 void nd_try_axes(const struct nd_look *look)
 {
-    size_t n_before = look->out->n;
-    try_axes(look, 0);
-    if (look->criteria->is_room_for_steps && look->out->n == n_before && n_before == 0 &&
-        nd_has_far_qvalues(look))
+    bool was_found = nd_is_found(look);
+    if (!try_axes(look, 0) && look->criteria->is_room_for_steps && !was_found && nd_has_far_qvalues(look))
         try_axes(look, 1);
 }
 

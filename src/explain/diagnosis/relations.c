@@ -1,258 +1,298 @@
-/* Floats that follow from what was expected by one line, y = gain x + offset, for all of them or for each channel
- * another one: a factor, a sign, an offset, both. docs/science/verdicts.md#float-layers. */
+/* A line between the reference x and the test y, of all values or of each channel: y = a x + b. The simplest
+ * that predicts nearly all values as precisely as the types hold them is named; then the simplest that comes
+ * near. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/statistics/series.h"
 #include "explain/diagnosis/look.h"
-#include "explain/diagnosis/values.h"
 
-/* The simplest first. A line has one free number more than each of the others. */
-enum form { SIGN, GAIN, OFFSET, LINE, N_FORMS };
+/* Chosen. A group has four elements for each number that is fitted; 99 % of all values are where the line says.
+ * What a step hides is counted only where 16 of them fit into the spread: of fewer any line is near. */
+enum { MIN_FOR_NUMBER = 4, TURNS = 4, STEPS_OF_SPREAD = 16 };
+/* Chosen: a line comes near when 99 % of all values are within an eighth of what counts as far off, or within
+ * two steps of both sides together. */
+static const double near_of_far = 1.0 / 8, near_steps = 2;
+/* Between two conversions: a unit in the last place of the coarser of float32 and the test's type, of each
+ * term. */
+static const double units = 2;
 
-struct line {
-    double gain, offset;
+/* The elements that share a line, and their sums. As large as four elements of the scratch. */
+struct group {
+    double a, b;
+    double n, x, y, xx, xy, off; /* off: the sum of |y - a x - b| */
 };
 
-struct point {
-    double x, y;
+struct relation {
+    bool has_factor, has_offset, is_near_enough;
+    struct nd_axis axis;   /* of one channel: of all values */
+    struct group *groups;  /* [axis.n] */
+    double x_step, y_step; /* 0: floats of no step */
+    double x_low, x_high;  /* of the reference */
+    double y_low, y_high;  /* where the test's type ends */
+    size_t n_held, n_known;
+    double most; /* of |y - a x - b| in these */
 };
 
-struct search {
-    const struct nd_evidence *e;
-    const double *bound;
-    double unit;          /* of a rounding, relative */
-    double room;          /* where no bound is known */
-    struct point *points; /* [n_samples * n] */
-    double *numbers;      /* the same */
+/* The simplest first; the kinds of all values, and of each channel. A turned sign is fitted by nothing. */
+static const struct {
+    bool has_factor, has_offset;
+    enum nd_fault_kind kinds[2];
+} forms[] = {
+    {false, false, {ND_FAULT_SIGN, ND_FAULT_SIGN}},
+    {true, false, {ND_FAULT_SCALE, ND_FAULT_CHANNEL_SCALE}},
+    {false, true, {ND_FAULT_ZERO_POINT, ND_FAULT_CHANNEL_ZERO_POINT}},
+    {true, true, {ND_FAULT_ENCODING, ND_FAULT_ENCODING}},
 };
 
-/* What is counted of a form. */
-struct score {
-    size_t n, n_far, n_right, n_broken;
-    size_t n_changed, changed; /* channels with values that are far off, and the last of them */
-    double before, after;               /* squares of what is off, without and with it */
-    struct line least, most;            /* of the channels that are far off */
-    bool is_short;                      /* a channel has too few values for its free numbers */
-};
-
-/* Values beside those that fix the free numbers of a channel; chosen: each fits by chance in one of thousands,
- * as the bound is to the spread. */
-enum { MIN_SURPLUS = 2, MAX_POINTS = 1 << 14 };
-/* Chosen, as elsewhere: the share that is predicted, beside one value; and of the squares what the rest has, at most: gains are
- * then known to a part in 16. */
-static const double min_explained = 0.99, max_rest = 1.0 / 256;
-
-static int compare_points(const void *a, const void *b)
+static struct group *group_of(const struct relation *r, size_t j)
 {
-    const struct point *p = a, *q = b;
-    return p->x < q->x ? -1 : p->x > q->x ? 1 : p->y < q->y ? -1 : p->y > q->y;
+    return &r->groups[nd_channel_of(&r->axis, j)];
 }
 
-/* Values of a channel, and where value k of them is. All values are the one channel of an axis -1. */
-static size_t n_of(const struct search *s, const struct nd_axis *axis)
+static struct nd_span predict_line(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
 {
-    return s->e->n_samples * (s->e->n / axis->n);
+    const struct relation *r = f->data;
+    const struct group *group = group_of(r, j);
+    double y = group->a * look->e->expected[s * look->e->n + j] + group->b;
+    return nd_exactly(isnan(y) ? y : fmin(fmax(y, r->y_low), r->y_high));
 }
 
-static size_t at(const struct search *s, const struct nd_axis *axis, size_t channel, size_t k)
+/* Clipped on neither side. */
+static bool is_usable(const struct nd_look *look, const struct relation *r, size_t i)
 {
-    size_t n = s->e->n / axis->n, j = k % n;
-    return k / n * s->e->n + (j / axis->inner * axis->n + channel) * axis->inner + j % axis->inner;
+    double x = look->e->expected[i], y = look->e->captured[i];
+    bool is_inside = (r->x_step == 0 || (x > r->x_low && x < r->x_high)) && (y > r->y_low && y < r->y_high);
+    return nd_is_known(look, i) && isfinite(y) && is_inside;
 }
 
-static double median(double *numbers, size_t n)
+static void solve(const struct relation *r, struct group *g)
 {
-    return nd_look_quantile(numbers, n, 0.5);
-}
-
-/* The finite ones of the channel, at most MAX_POINTS that are spread over it, by x. */
-static size_t list_points(const struct search *s, const struct nd_axis *axis, size_t channel)
-{
-    const struct nd_evidence *e = s->e;
-    size_t n = 0, n_all = n_of(s, axis), stride = n_all / MAX_POINTS + 1;
-    for (size_t k = 0; k < n_all; k += stride) {
-        size_t i = at(s, axis, channel, k);
-        if (isfinite(e->expected[i]) && isfinite(e->captured[i]))
-            s->points[n++] = (struct point){e->expected[i], e->captured[i]};
-    }
-    qsort(s->points, n, sizeof *s->points, compare_points);
-    return n;
-}
-
-/* By medians: single values that are off do not move the line. False: x does not vary. */
-static bool fit(const struct search *s, size_t n, enum form form, struct line *line)
-{
-    const struct point *p = s->points;
-    size_t n_numbers = 0;
-    double most = n > 0 ? fmax(fabs(p[0].x), fabs(p[n - 1].x)) : 0;
-    *line = (struct line){form == SIGN ? -1 : 1, 0};
-    for (size_t i = 0; i < n && form == GAIN; i++)
-        if (fabs(p[i].x) >= most / 8 && p[i].x != 0)
-            s->numbers[n_numbers++] = p[i].y / p[i].x;
-    for (size_t i = 0; i + n / 2 < n && form == LINE; i++)
-        if (p[i + n / 2].x > p[i].x)
-            s->numbers[n_numbers++] = (p[i + n / 2].y - p[i].y) / (p[i + n / 2].x - p[i].x);
-    if ((form == GAIN || form == LINE) && n_numbers == 0)
-        return false;
-    if (n_numbers > 0)
-        line->gain = median(s->numbers, n_numbers);
-    for (size_t i = 0; i < n; i++)
-        s->numbers[i] = p[i].y - line->gain * p[i].x;
-    if (form == OFFSET || form == LINE)
-        line->offset = median(s->numbers, n);
-    return true;
-}
-
-static double room_of(const struct search *s, size_t i)
-{
-    return s->bound != NULL ? s->bound[i] : s->room;
-}
-
-/* Adds the channel's values to the score. */
-static void count(const struct search *s, const struct nd_axis *axis, size_t channel, const struct line *line,
-                  struct score *score)
-{
-    const struct nd_evidence *e = s->e;
-    size_t n_far = score->n_far, n_all = n_of(s, axis);
-    for (size_t k = 0; k < n_all; k++) {
-        size_t i = at(s, axis, channel, k);
-        double x = e->expected[i], y = e->captured[i], predicted = line->gain * x + line->offset;
-        if (!isfinite(x))
-            continue;
-        double room = room_of(s, i), off = fabs(y - predicted);
-        bool is_far = !(fabs(y - x) <= room);
-        bool is_right = off <= room * fmax(1, fabs(line->gain)) + 2 * s->unit * fabs(predicted);
-        score->n++;
-        score->n_far += is_far;
-        score->n_right += is_far && is_right;
-        score->n_broken += !is_far && !is_right;
-        score->before += isfinite(y) ? (y - x) * (y - x) : 0;
-        score->after += isfinite(y) && is_right ? off * off : 0;
-    }
-    if (score->n_far == n_far)
+    double spread = g->n * g->xx - g->x * g->x;
+    size_t n_numbers = (size_t)r->has_factor + r->has_offset;
+    bool is_flat = !(spread > 1e-12 * g->n * g->xx), has_factor = r->has_factor && !(r->has_offset && is_flat);
+    if (g->n < (double)(n_numbers * MIN_FOR_NUMBER) || (r->has_factor && !(g->xx > 0))) {
+        g->a = NAN;
         return;
-    bool is_first = score->n_changed++ == 0;
-    score->changed = channel;
-    score->least.gain = is_first ? line->gain : fmin(score->least.gain, line->gain);
-    score->most.gain = is_first ? line->gain : fmax(score->most.gain, line->gain);
-    score->least.offset = is_first ? line->offset : fmin(score->least.offset, line->offset);
-    score->most.offset = is_first ? line->offset : fmax(score->most.offset, line->offset);
-}
-
-static bool holds(const struct score *score)
-{
-    return !score->is_short && score->n_right >= ND_MIN_DECISIVE &&
-           (double)(score->n_far - score->n_right) <= 1 + (1 - min_explained) * (double)score->n_far &&
-           (double)score->n_broken <= (1 - min_explained) * (double)score->n &&
-           score->after <= max_rest * score->before;
-}
-
-static struct score try_form(const struct search *s, const struct nd_axis *axis, enum form form)
-{
-    static const size_t n_free[N_FORMS] = {[SIGN] = 0, [GAIN] = 1, [OFFSET] = 1, [LINE] = 2};
-    struct score score = {0};
-    for (size_t c = 0; c < axis->n && !score.is_short; c++) {
-        struct line line;
-        size_t n = list_points(s, axis, c), n_far = score.n_far;
-        bool is_fit = fit(s, n, form, &line);
-        if (!is_fit)
-            line = (struct line){1, 0};
-        count(s, axis, c, &line, &score);
-        score.is_short = score.n_far > n_far && (!is_fit || n < n_free[form] + MIN_SURPLUS);
-        /* A form that fails early fails. */
-        if (score.n_far - score.n_right > 1 + (size_t)((1 - min_explained) * (double)(s->e->n_samples * s->e->n)))
-            score.is_short = true;
     }
-    return score;
+    g->a = !has_factor ? 1 : r->has_offset ? (g->n * g->xy - g->x * g->y) / spread : g->xy / g->xx;
+    g->b = r->has_offset ? (g->y - g->a * g->x) / g->n : 0;
 }
 
-static const char *direction(double offset)
+/* One pass: of the residuals, or of the sums of those that are within `off` of the line (all: of all). */
+static void add_up(const struct nd_look *look, const struct relation *r, bool is_sum, bool is_all)
 {
-    return offset < 0 ? "lower" : "higher";
-}
-
-static void say(const struct score *score, enum form form, const struct nd_axis *axis, struct nd_finding *out)
-{
-    static const enum nd_fault_kind kinds[N_FORMS] = {ND_FAULT_SIGN, ND_FAULT_SCALE, ND_FAULT_OFFSET,
-                                                      ND_FAULT_LINE};
-    static const enum nd_fault_kind of_channels[N_FORMS] = {ND_FAULT_SIGN, ND_FAULT_CHANNEL_SCALE,
-                                                            ND_FAULT_CHANNEL_OFFSET, ND_FAULT_LINE};
-    const struct line *least = &score->least, *most = &score->most;
-    bool is_whole = axis->axis < 0, is_one = score->n_changed == 1;
-    char who[64] = "all values", *text = out->text;
-    *out = (struct nd_finding){.kind = (is_whole ? kinds : of_channels)[form],
-                               .channel = is_one && !is_whole ? score->changed : SIZE_MAX,
-                               .axis = axis->axis,
-                               .amount = form == OFFSET ? least->offset : least->gain,
-                               .explained = (double)score->n_right / (double)score->n_far,
-                               .n_wrong = score->n_far};
-    size_t size = sizeof out->text;
-    if (!is_whole && is_one)
-        snprintf(who, sizeof who, "the values of channel %zu (axis %d)", score->changed, axis->axis);
-    else if (!is_whole)
-        snprintf(who, sizeof who, "in %zu of %zu channels (axis %d) all values", score->n_changed,
-                 axis->n, axis->axis);
-    if (form == SIGN)
-        snprintf(text, size, "%s have the other sign", who);
-    else if (form == GAIN && is_one)
-        snprintf(text, size, "%s are %.4g times as large", who, least->gain);
-    else if (form == GAIN)
-        snprintf(text, size, "%s are one factor times as large, %.4g to %.4g by channel", who, least->gain,
-                 most->gain);
-    else if (form == OFFSET && is_one)
-        snprintf(text, size, "%s are %.5g %s", who, fabs(least->offset), direction(least->offset));
-    else if (form == OFFSET)
-        snprintf(text, size, "%s are off by one constant, %+.4g to %+.4g by channel", who, least->offset,
-                 most->offset);
-    else if (is_one)
-        snprintf(text, size, "%s are %.5g times as large and %.5g %s", who, least->gain, fabs(least->offset),
-                 direction(least->offset));
-    else
-        snprintf(text, size, "%s are a factor (%.4g to %.4g) and a constant (%+.4g to %+.4g) off by channel",
-                 who, least->gain, most->gain, least->offset, most->offset);
-}
-
-/* Without a bound: what is off after the line is small beside what is off without it. */
-static double room_without_bound(const struct nd_evidence *e)
-{
-    static const double small_part = 1.0 / 64; /* chosen */
-    double squares = 0;
-    size_t n = 0;
-    for (size_t i = 0; i < e->n_samples * e->n; i++) {
-        double off = e->captured[i] - e->expected[i];
-        n += isfinite(off) ? 1 : 0;
-        squares += isfinite(off) ? off * off : 0;
+    for (size_t i = 0; i < look->n_total; i++) {
+        struct group *g = group_of(r, i % look->e->n);
+        double x = look->e->expected[i], y = look->e->captured[i], off = fabs(y - g->a * x - g->b);
+        if (!is_usable(look, r, i) || (is_sum && !is_all && off > g->off))
+            continue;
+        g->n++;
+        g->off += is_sum ? 0 : off;
+        g->x += is_sum ? x : 0;
+        g->y += is_sum ? y : 0;
+        g->xx += is_sum ? x * x : 0;
+        g->xy += is_sum ? x * y : 0;
     }
-    return n > 0 ? small_part * sqrt(squares / (double)n) : 0;
 }
 
-enum nd_status nd_values_relate(const struct nd_evidence *e, const double *bound, double unit, bool *is_found,
-                                struct nd_finding *out, struct nd_error *err)
+/* Of half of these far elements the line is nearer than to be far off: chance comes to one of ten. */
+static bool is_hopeful(const struct nd_look *look, const struct nd_fault *f, const struct nd_few *few)
 {
-    size_t n = e->n_samples * e->n;
-    const struct nd_look look = {.e = e};
-    struct nd_axis axes[1 + ND_CHANNEL_AXES] = {{-1, 1, 1}};
-    size_t n_axes = 1 + nd_channel_axes(&look, axes + 1);
-    struct search s = {.e = e,
-                       .bound = bound,
-                       .unit = unit,
-                       .room = bound == NULL ? room_without_bound(e) : 0,
-                       .points = nd_calloc(n, sizeof *s.points),
-                       .numbers = nd_calloc(n, sizeof *s.numbers)};
-    *is_found = false;
-    bool is_made = s.points != NULL && s.numbers != NULL;
-    for (size_t a = 0; a < n_axes && is_made && !*is_found; a++)
-        for (int form = a == 0 ? SIGN : GAIN; form < N_FORMS && !*is_found; form++) {
-            struct score score = try_form(&s, &axes[a], (enum form)form);
-            *is_found = holds(&score);
-            if (*is_found)
-                say(&score, (enum form)form, &axes[a], out);
+    size_t n_near = 0;
+    for (size_t k = 0; k < few->n; k++) {
+        double y = predict_line(look, f, few->at[k] / look->e->n, few->at[k] % look->e->n).low;
+        n_near += fabs(look->e->captured[few->at[k]] - y) <= look->far / 2;
+    }
+    return n_near * 2 >= few->n;
+}
+
+/* Least squares; elements that are three times as far off as the mean are left out of the next turn. False: it
+ * is no line. */
+static bool fit(const struct nd_look *look, struct relation *r, const struct nd_fault *f,
+                const struct nd_few *few)
+{
+    int n_turns = r->has_factor || r->has_offset ? TURNS : 0;
+    for (int turn = 0; turn < n_turns; turn++) {
+        if (turn > 0)
+            add_up(look, r, false, true);
+        for (size_t c = 0; c < r->axis.n; c++)
+            r->groups[c] = (struct group){.a = r->groups[c].a,
+                                          .b = r->groups[c].b,
+                                          .off = 3 * r->groups[c].off / fmax(r->groups[c].n, 1)};
+        add_up(look, r, true, turn == 0);
+        for (size_t c = 0; c < r->axis.n; c++) {
+            solve(r, &r->groups[c]);
+            r->groups[c] = (struct group){.a = r->groups[c].a, .b = r->groups[c].b};
         }
-    free(s.points);
-    free(s.numbers);
-    return is_made || n == 0 ? ND_OK : nd_fail_memory(err);
+        if (!is_hopeful(look, f, few))
+            return false;
+    }
+    return nd_is_worth_trying(look, f, few);
+}
+
+/* What rounding to steps may hide of a line with that factor. */
+static double steps_of(const struct nd_look *look, const struct relation *r, double a)
+{
+    double both = fabs(a) * r->x_step + r->y_step;
+    bool is_one_grid = fabs(a) == 1 && fabs(r->x_step - r->y_step) <= 1e-6 * r->y_step;
+    return is_one_grid || both * STEPS_OF_SPREAD > 2 * fabs(a) * look->spread ? 0 : both / 2;
+}
+
+static double room_of(const struct nd_look *look, const struct relation *r, const struct group *g, size_t i)
+{
+    double a = fabs(g->a), x = fabs(look->e->expected[i]), y = fabs(look->e->captured[i]);
+    double precise = units * nd_spacing(look->e->dtype, 0, 1) * (a * x + fabs(g->b) + y) + steps_of(look, r, a);
+    if (look->e->bound != NULL)
+        return fmax(precise, look->e->bound[i] * fmax(1, a));
+    double near = fmax(near_of_far * look->far, near_steps * (a * r->x_step + r->y_step));
+    return r->is_near_enough ? fmax(precise, fmin(near, look->far / 2)) : precise;
+}
+
+/* Whether 99 % of the values of which something is predicted are where the line says. */
+static bool holds(const struct nd_look *look, struct relation *r, const struct nd_fault *f)
+{
+    r->n_held = r->n_known = 0;
+    r->most = 0;
+    for (size_t i = 0; i < look->n_total; i++) {
+        double y = predict_line(look, f, i / look->e->n, i % look->e->n).low;
+        if (!nd_is_known(look, i) || isnan(y))
+            continue;
+        double off = fabs(look->e->captured[i] - y);
+        bool is_held = off <= room_of(look, r, group_of(r, i % look->e->n), i);
+        r->n_known++;
+        r->n_held += is_held;
+        r->most = is_held ? fmax(r->most, off) : r->most;
+    }
+    return r->n_known > 0 && r->n_held * 100 >= r->n_known * 99;
+}
+
+/* ---- what is said ---- */
+
+/* " (32768 steps of 0.001, as a different zero point gives)", or nothing. */
+static void say_steps(const struct relation *r, const struct group *g, char text[96])
+{
+    double step = r->y_step, n = step > 0 ? fabs(g->b) / step : 0, own = step / fabs(g->a);
+    double power = exp2(rint(log2(own)));
+    char fraction[32] = "";
+    if (step > 0 && power < 1 && fabs(own / power - 1) < 2e-3) { /* chosen: as well as a factor is known */
+        own = power;
+        snprintf(fraction, sizeof fraction, " = 1/%.0f", 1 / power);
+    }
+    if (r->has_factor && r->has_offset && step > 0)
+        snprintf(text, 96, " (quantised in steps of %.4g%s, read in steps of %.4g)", own, fraction, step);
+    else if (!r->has_factor && n > 0.5 && fabs(n - rint(n)) < 0.01)
+        snprintf(text, 96, " (%.0f step%s of %.5g, as a different zero point gives)", n,
+                 rint(n) == 1 ? "" : "s", step);
+}
+
+static bool say_whole(const struct nd_look *look, const struct relation *r, const struct nd_fault *f)
+{
+    const struct group *g = r->groups;
+    char steps[96] = "", within[48] = "";
+    say_steps(r, g, steps);
+    if (r->is_near_enough)
+        snprintf(within, sizeof within, ", to within %.2g", r->most);
+    if (f->kind == ND_FAULT_SIGN)
+        return nd_try(look, f, "all signs are turned%s: %zu of %zu values", within, r->n_held, r->n_known);
+    if (f->kind == ND_FAULT_SCALE)
+        return nd_try(look, f, "all values are %.4g times as large as the reference's%s: %zu of %zu", g->a,
+                      within, r->n_held, r->n_known);
+    if (f->kind == ND_FAULT_ZERO_POINT)
+        return nd_try(look, f, "all values are %.6g %s%s%s: %zu of %zu", fabs(g->b),
+                      g->b < 0 ? "lower" : "higher", steps, within, r->n_held, r->n_known);
+    return nd_try(look, f, "values are %.4g x %c %.4g, x the reference's%s%s: %zu of %zu", g->a,
+                  g->b < 0 ? '-' : '+', fabs(g->b), steps, within, r->n_held, r->n_known);
+}
+
+static bool say_channels(const struct nd_look *look, const struct relation *r, struct nd_fault *f)
+{
+    size_t n_off = 0, first = 0;
+    double low = HUGE_VAL, high = -HUGE_VAL;
+    for (size_t c = 0; c < r->axis.n; c++) {
+        const struct group *g = &r->groups[c];
+        double room = steps_of(look, r, 1) + 8 * nd_spacing(look->e->dtype, 0, look->spread),
+               amount = r->has_factor ? g->a : g->b;
+        if (isnan(g->a) || fabs(g->a - 1) * look->spread + fabs(g->b) <= room)
+            continue;
+        first = n_off++ == 0 ? c : first;
+        low = fmin(low, amount);
+        high = fmax(high, amount);
+    }
+    char within[48] = "";
+    if (r->is_near_enough)
+        snprintf(within, sizeof within, ", to within %.2g", r->most);
+    f->axis = r->axis.axis;
+    f->channel = n_off == 1 ? first : SIZE_MAX;
+    f->amount = n_off == 1 ? low : (double)n_off;
+    if (n_off == 1 && r->has_factor != r->has_offset)
+        return r->has_factor
+                   ? nd_try(look, f,
+                            "channel %zu (axis %d) is %.4g times as large, all others are right%s: %zu of %zu",
+                            first, f->axis, low, within, r->n_held, r->n_known)
+                   : nd_try(look, f, "channel %zu (axis %d) is %.4g %s, all others are right%s: %zu of %zu",
+                            first, f->axis, fabs(low), low < 0 ? "lower" : "higher", within, r->n_held,
+                            r->n_known);
+    const char *what = !r->has_factor  ? "a constant of its own, as a lost bias gives"
+                       : r->has_offset ? "a factor and a constant of its own"
+                                       : "a factor of its own";
+    return nd_try(look, f,
+                  "%zu of %zu channels (axis %d) are off, each by %s, %.4g to %.4g%s: %zu of %zu values", n_off,
+                  r->axis.n, f->axis, what, low, high, within, r->n_held, r->n_known);
+}
+
+/* ---- the search ---- */
+
+static bool try_forms(const struct nd_look *look, struct relation *r, const struct nd_few *few)
+{
+    bool is_whole = r->axis.axis < 0;
+    for (size_t k = 0; k < sizeof forms / sizeof forms[0]; k++) {
+        struct nd_fault f = nd_fault_of(forms[k].kinds[!is_whole], 0, predict_line);
+        r->has_factor = forms[k].has_factor;
+        r->has_offset = forms[k].has_offset;
+        /* Of layers whose exact values are known scale.c knows more. */
+        if ((!is_whole && f.kind == ND_FAULT_SIGN) || (look->e->quant != NULL && f.kind != ND_FAULT_SCALE))
+            continue;
+        for (size_t c = 0; c < r->axis.n; c++)
+            r->groups[c] = (struct group){.a = f.kind == ND_FAULT_SIGN ? -1 : 1};
+        f.data = r;
+        if (!fit(look, r, &f, few))
+            continue;
+        f.amount = f.kind == ND_FAULT_ZERO_POINT ? r->groups->b / (r->y_step > 0 ? r->y_step : 1)
+                   : f.kind == ND_FAULT_SIGN     ? 0
+                                                 : r->groups->a;
+        if (holds(look, r, &f) && (is_whole ? say_whole(look, r, &f) : say_channels(look, r, &f)))
+            return true;
+    }
+    return false;
+}
+
+void nd_try_relations(const struct nd_look *look)
+{
+    const struct nd_evidence *e = look->e;
+    struct relation r = {.x_step = e->ref_step, .y_step = e->step, .x_low = HUGE_VAL, .x_high = -HUGE_VAL};
+    struct nd_few few = nd_few_far(look);
+    if (look->n_far < ND_MIN_DECISIVE)
+        return;
+    for (size_t i = 0; i < look->n_total; i++) {
+        r.x_low = nd_is_known(look, i) ? fmin(r.x_low, e->expected[i]) : r.x_low;
+        r.x_high = nd_is_known(look, i) ? fmax(r.x_high, e->expected[i]) : r.x_high;
+    }
+    r.x_step = r.x_step > 0 ? r.x_step : nd_find_own_step(look, e->expected).step;
+    r.y_step = r.y_step > 0 ? r.y_step : nd_find_own_step(look, e->captured).step;
+    nd_ends_of_type(e, &r.y_low, &r.y_high);
+    double n_steps = r.y_step > 0 ? rint((look->high - look->low) / r.y_step) : 0;
+    if (e->step == 0 && (n_steps == 255 || n_steps == 65535)) { /* floats that were 8 or 16 bits, all of them */
+        r.y_low = look->low;
+        r.y_high = look->high;
+    }
+    r.groups = (struct group *)look->scratch;
+    for (int is_near = 0; is_near < (e->bound != NULL ? 1 : 2); is_near++)
+        for (int axis = -1; axis < e->shape.rank; axis++) { /* all values first */
+            r.is_near_enough = is_near != 0;
+            r.axis = axis < 0 ? (struct nd_axis){-1, 1, 1} : nd_axis_at(&e->shape, axis);
+            bool is_long = axis < 0 || r.axis.n > 1;
+            if (is_long && look->n_total >= MIN_FOR_NUMBER * r.axis.n && try_forms(look, &r, &few))
+                return;
+        }
 }

@@ -4,12 +4,6 @@
 
 #include "explain/diagnosis/diagnosis.h"
 
-/* Whether the values of one side, own, are too far from those of the other one, x, for rounding, [n] each:
- * their bytes may be called by a wrong type. */
-bool nd_values_may_be_mislabelled(const double *x, const double *own, size_t n);
-/* Whether these bytes, read as another type, are what the other side has. */
-bool nd_values_is_reading(const double *x, const double *reading, size_t n);
-
 /* Indices of the largest of n values along an axis (the first of equal ones), and these values. */
 struct nd_values_argmax {
     const char *name;         /* of the values */
@@ -32,13 +26,6 @@ struct nd_values_history {
 
 /* How many of the first findings are to be left out, tensor after tensor in their order. */
 size_t nd_values_skip_passed_on(struct nd_values_history *history, const struct nd_findings *found);
-
-/* Floats of which the captured ones are a factor, an offset or both away from the expected ones, by one rule for
- * all of them or for each channel: *out where one predicts 99 % of what is off, 12 values at least. bound: how far
- * each may be off, [n_samples][n]; NULL: a 64th of what they are off on the whole. unit: relative error of a
- * rounding. Simple rules come first. ND_ERR_MEMORY. */
-enum nd_status nd_values_relate(const struct nd_evidence *e, const double *bound, double unit, bool *is_found,
-                                struct nd_finding *out, struct nd_error *err);
 
 /* Repeats of one sample that should be equal: launches[k] is the k-th run's, [n] each, two at least. step: of
  * quantised values, 0 for floats. Finds the first launch apart from all later ones (which are equal), and a

@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
-#include "explain/diagnosis/values.h"
 
 enum { MAX_SAMPLES = 32, MAX_VALUES = 1 << 22 };
 /* Values that are off and that a way must predict; chosen, as for quantised values (verdict/fault_verdict.c). Whole
@@ -532,27 +531,32 @@ static enum nd_status try_ways(struct search *s, struct nd_error *err)
     return status == ND_OK ? try_two_attributes(s, err) : status;
 }
 
+static bool is_line(enum nd_fault_kind kind)
+{
+    return kind == ND_FAULT_SIGN || kind == ND_FAULT_SCALE || kind == ND_FAULT_CHANNEL_SCALE ||
+           kind == ND_FAULT_ZERO_POINT || kind == ND_FAULT_CHANNEL_ZERO_POINT || kind == ND_FAULT_ENCODING;
+}
+
 /* Without another way of the layer: a line through the values, or a fault of memory, layout or range. */
 static enum nd_status try_values(struct search *s, struct nd_error *err)
 {
     const struct nd_plan *plan = s->e->plan;
     const struct nd_plan_source *source = &plan->sources[s->device];
-    const struct nd_evidence evidence = {
+    struct nd_evidence evidence = {
         .n_samples = s->n_samples,
         .n = s->n,
         .shape = plan->shapes[s->step],
         .dtype = nd_capture_tensor(source->capture, source->tensors[s->step])->dtype,
         .expected = s->expected,
-        .captured = s->captured};
+        .captured = s->captured,
+        .bound = s->bound};
     struct nd_findings found = {0};
-    bool is_line = false;
-    enum nd_status status = nd_values_relate(&evidence, s->bound, ldexp(1, -s->model.digits), &is_line,
-                                             &s->out->finding, err);
-    s->out->is_found = s->out->is_exact = is_line;
-    if (status != ND_OK || is_line)
-        return status;
-    if (!s->is_tight)
+    enum nd_status status = nd_diagnose_tensor(&evidence, &found, err);
+    s->out->is_exact = found.n_gross > 0 && is_line(found.items[0].kind);
+    if (status == ND_OK && !s->out->is_exact && !s->is_tight) {
+        evidence.bound = NULL; /* beside arithmetic that is coarser than its bounds */
         status = nd_diagnose_tensor(&evidence, &found, err);
+    }
     s->out->is_found = found.n_gross > 0;
     if (s->out->is_found)
         s->out->finding = found.items[0];

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "arithmetic/operators/array.h"
+#include "compare/findings/labels.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "explain/diagnosis/values.h"
@@ -31,8 +32,8 @@ struct nd_diagnose_side {
 
 static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t tensor,
                                        const struct nd_diagnose_range *range, double *x, struct nd_error *err);
-static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype, double *x,
-                                          struct nd_error *err);
+static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype,
+                                          size_t n_held, double *x, struct nd_error *err);
 
 /* The diagnoses of a comparison, as they are kept. */
 
@@ -93,21 +94,31 @@ static enum nd_status nd_diagnose_copy(struct nd_comparison *c, size_t from, siz
     return status;
 }
 
-/* Wrong types of floats: the bytes of one side, read as another type of the same size, are what the other side
- * has. */
-
-static const enum nd_dtype types[] = {ND_DTYPE_F32,    ND_DTYPE_F16, ND_DTYPE_BF16, ND_DTYPE_F8E4M3FN,
-                                      ND_DTYPE_F8E5M2, ND_DTYPE_U8,  ND_DTYPE_I8,   ND_DTYPE_U16,
-                                      ND_DTYPE_I16,    ND_DTYPE_U32, ND_DTYPE_I32};
+/* Wrong types of floats: the bytes of one side, read as another type, are what the other side has. */
 
 static void say(const struct nd_diagnose_side *wrong, bool is_test, enum nd_dtype dtype,
                 struct nd_findings *found)
 {
-    const char *called = nd_dtype_name(nd_capture_tensor(wrong->capture, wrong->tensor)->dtype);
+    enum nd_dtype own = nd_capture_tensor(wrong->capture, wrong->tensor)->dtype;
+    const char *called = nd_dtype_name(own), *other = is_test ? "reference's" : "test's";
+    size_t size = nd_dtype_size_bytes(dtype), own_size = nd_dtype_size_bytes(own), n = own_size / size;
     struct nd_finding f = {.kind = ND_FAULT_WRONG_TYPE, .channel = SIZE_MAX, .axis = -1, .explained = 1};
-    snprintf(f.text, sizeof f.text, "%scalled %s, but the bytes are %s: read so the values are the %s",
-             is_test ? "" : "the reference's are ", called, nd_dtype_name(dtype),
-             is_test ? "reference's" : "test's");
+    int at = snprintf(f.text, sizeof f.text,
+                      "%scalled %s, but the bytes are %s: ", is_test ? "" : "the reference's are ", called,
+                      nd_dtype_name(dtype));
+    char *rest = f.text + at;
+    size_t room = sizeof f.text - (size_t)at;
+    if (size == own_size)
+        snprintf(rest, room, "read so the values are the %s", other);
+    else if (n > 1)
+        snprintf(rest, room, "the first %s of the buffer holds all of the %s values, %zu in each %s",
+                 n == 2   ? "half"
+                 : n == 4 ? "quarter"
+                          : "part",
+                 other, n, called);
+    else
+        snprintf(rest, room, "the buffer holds the first of the %s values, each in %zu of its elements", other,
+                 size / own_size);
     *found = (struct nd_findings){.n = 1, .n_gross = 1, .far_share = found->far_share, .items = {f}};
 }
 
@@ -118,26 +129,41 @@ struct values {
     bool is_test;
 };
 
+/* Whether the bytes, read as that type, are the other side's values: as many of each sample as there are. */
+static enum nd_status is_reading(const struct nd_diagnose_side *side, const struct values *v,
+                                 enum nd_dtype dtype, bool *out, struct nd_error *err)
+{
+    size_t n_samples = side->range.n, n = v->n / n_samples, size = nd_dtype_size_bytes(dtype);
+    size_t n_held = n * nd_dtype_size_bytes(nd_capture_tensor(side->capture, side->tensor)->dtype) / size;
+    n_held = n_held < n ? n_held : n;
+    double *x = nd_calloc(2 * n_samples * n, sizeof *x), *right = x + n_samples * n;
+    if (x == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_diagnose_read_as(side, dtype, n_held, x, err);
+    for (size_t s = 0; s < n_samples; s++)
+        memcpy(right + s * n_held, v->right + s * n, n_held * sizeof *right);
+    *out = status == ND_OK && nd_values_is_reading(right, x, n_samples * n_held);
+    free(x);
+    return status;
+}
+
 static enum nd_status try_side(const struct nd_diagnose_side *side, const struct values *v,
                                struct nd_findings *found, struct nd_error *err)
 {
-    enum nd_dtype called = nd_capture_tensor(side->capture, side->tensor)->dtype;
-    if (!nd_values_may_be_mislabelled(v->right, v->own, v->n))
-        return ND_OK;
-    double *x = nd_calloc(v->n, sizeof *x);
-    enum nd_status status = x != NULL ? ND_OK : nd_fail_memory(err);
-    bool is_found = false;
-    for (size_t t = 0; t < sizeof types / sizeof types[0] && status == ND_OK && !is_found; t++) {
-        bool is_other = types[t] != called && nd_dtype_size_bytes(types[t]) == nd_dtype_size_bytes(called);
-        /* Integers beside integers: compare's own labels say it. */
-        if (!is_other || (!nd_dtype_is_float(types[t]) && !nd_dtype_is_float(called)))
+    const struct nd_tensor *tensor = nd_capture_tensor(side->capture, side->tensor);
+    enum nd_status status = ND_OK;
+    bool is_found = !nd_values_may_be_mislabelled(v->right, v->own, v->n);
+    for (size_t t = 0; t < ND_N_READINGS && status == ND_OK && !is_found; t++) {
+        enum nd_dtype dtype = nd_readings[t];
+        bool is_same_size = nd_dtype_size_bytes(dtype) == nd_dtype_size_bytes(tensor->dtype);
+        /* Integers beside integers of one size: compare's own labels say it. */
+        if (dtype == tensor->dtype || (!nd_dtype_is_float(dtype) && !nd_dtype_is_float(tensor->dtype) &&
+                                       (is_same_size || tensor->quant.n > 0)))
             continue;
-        status = nd_diagnose_read_as(side, types[t], x, err);
-        is_found = status == ND_OK && nd_values_is_reading(v->right, x, v->n);
-        if (is_found)
-            say(side, v->is_test, types[t], found);
+        status = is_reading(side, v, dtype, &is_found, err);
+        if (status == ND_OK && is_found)
+            say(side, v->is_test, dtype, found);
     }
-    free(x);
     return status;
 }
 
@@ -343,17 +369,16 @@ static void load(const struct nd_tensor *tensor, enum nd_dtype dtype, size_t n, 
         dequantise(tensor, n, x);
 }
 
-/* The same, of bytes that are read as another type of the same size. */
-static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype, double *x,
-                                          struct nd_error *err)
+/* The same, of bytes that are read as another type, n_held values of each sample. */
+static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype,
+                                          size_t n_held, double *x, struct nd_error *err)
 {
     const struct nd_diagnose_range *range = &side->range;
     const struct nd_tensor *e = nd_capture_tensor(side->capture, side->tensor);
-    size_t size_bytes, n_bytes, n_elems;
+    size_t size_bytes, n_bytes;
     enum nd_status status = nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, err);
     if (status != ND_OK)
         return status;
-    n_elems = size_bytes / nd_dtype_size_bytes(e->dtype);
     if (!nd_size_mul(size_bytes, range->n, &n_bytes))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, e->name, "too many samples");
     unsigned char *bytes = nd_tensor_alloc(n_bytes);
@@ -364,8 +389,8 @@ static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, e
         status = nd_capture_read_verified(&tensor, range->first, range->n, bytes, err);
     else
         status = nd_capture_read_repeat_verified(&tensor, range->first, range->repeat, bytes, err);
-    if (status == ND_OK)
-        load(e, dtype, n_elems * range->n, bytes, x);
+    for (size_t k = 0; k < range->n && status == ND_OK; k++)
+        load(e, dtype, n_held, bytes + k * size_bytes, x + k * n_held);
     free(bytes);
     return status;
 }
@@ -376,7 +401,10 @@ static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t 
                                        const struct nd_diagnose_range *range, double *x, struct nd_error *err)
 {
     const struct nd_diagnose_side side = {capture, probe, tensor, *range};
-    return nd_diagnose_read_as(&side, nd_capture_tensor(capture, tensor)->dtype, x, err);
+    const struct nd_tensor *e = nd_capture_tensor(capture, tensor);
+    size_t n = 0;
+    enum nd_status status = nd_shape_n_elems(&e->shape, &n, err);
+    return status == ND_OK ? nd_diagnose_read_as(&side, e->dtype, n, x, err) : status;
 }
 
 /* One tensor of one test under examination, and what is read for it. */

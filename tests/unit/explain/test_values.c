@@ -153,6 +153,13 @@ static void assert_innocent(struct field *f)
             fail_msg("%s: accused: %s", form_names[f->form], f->found.items[k].text);
 }
 
+static void assert_text(struct field *f, const char *text)
+{
+    examine(f);
+    assert_int_equal(f->found.n_gross, 1);
+    assert_string_equal(f->found.items[0].text, text);
+}
+
 typedef void (*change)(struct field *f, size_t sample, size_t j, size_t i);
 
 static void lay(struct field *f, change fault)
@@ -398,6 +405,94 @@ static void gain_is_found(void **state)
     check(gain, ND_FAULT_SCALE, small_gain, N_FORMS);
 }
 
+static void turned(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, -f->ref[i]);
+}
+
+static void lower(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, f->ref[i] - 0.75);
+}
+
+static void affine(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, 0.75 * f->ref[i] - 0.5);
+}
+
+/* No line: a square root of what it was. */
+static void bent(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, copysign(sqrt(fabs(f->ref[i])), f->ref[i]) - 0.75);
+}
+
+/* Half of the values are lower: which half nobody knows. */
+static void half_lower(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, f->ref[i] - (uniform(f, 0, 1) < 0.5 ? 0.75 : 0));
+}
+
+static double of_channel(size_t j)
+{
+    return (double)(j / (SIDE * SIDE) * 5 % CHANNELS) / 4 - 0.8;
+}
+
+static void channels_lower(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = healthy(f, f->ref[i] + of_channel(j));
+}
+
+static void channels_larger(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = healthy(f, f->ref[i] * (0.4 + fabs(of_channel(j))));
+}
+
+/* Every value has an offset of its own. */
+static void values_lower(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = healthy(f, f->ref[i] + uniform(f, -0.8, 0.8));
+}
+
+static void lines_of_the_reference_are_found(void **state)
+{
+    (void)state;
+    check(turned, ND_FAULT_SIGN, bent, N_FORMS);
+    check(lower, ND_FAULT_ZERO_POINT, half_lower, N_FORMS);
+    check(affine, ND_FAULT_ENCODING, bent, N_FORMS);
+    check(channels_lower, ND_FAULT_CHANNEL_ZERO_POINT, values_lower, N_FORMS);
+    check(channels_larger, ND_FAULT_CHANNEL_SCALE, values_lower, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_F32, 5);
+    for (size_t i = 0; i < TOTAL; i++)
+        f.test[i] = f.ref[i] - (i % N / (SIDE * SIDE) == 3 ? 0.75 : 0);
+    assert_text(&f, "channel 3 (axis 1) is 0.75 lower, all others are right: 12288 of 12288");
+    for (size_t i = 0; i < TOTAL; i++) /* one value of 200 is nobody's */
+        f.test[i] = i % 200 == 7 ? 3 : -f.ref[i];
+    assert_text(&f, "all signs are turned: 12226 of 12288 values");
+    for (size_t i = 0; i < TOTAL; i++) { /* dequantised: of 8 bits, in steps of 1/64 and of 0.02 */
+        double qvalue = fmin(fmax(rint(f.ref[i] * 64) + 128, 0), 255);
+        f.ref[i] = 0.05 * rint(f.ref[i] / 0.05);
+        f.test[i] = (double)(float)(0.02 * (qvalue - 100));
+    }
+    examine(&f);
+    assert_int_equal(f.found.items[0].kind, ND_FAULT_ENCODING);
+    close_field(&f);
+    open_field(&f, FORM_U8, 5); /* where the type ends nothing goes on */
+    for (size_t i = 0; i < TOTAL; i++)
+        f.test[i] = store(&f, f.ref[i] + 3);
+    assert_text(
+        &f, "all values are 3 higher (96 steps of 0.03125, as a different zero point gives): 12288 of 12288");
+    close_field(&f);
+}
+
 /* Modulo 2^4 steps of 8-bit quantised values, 2^8 of 16-bit quantised values, of floats 2. */
 static double period_of(const struct field *f)
 {
@@ -598,6 +693,58 @@ static void few_equal_rows_are_found(void **state)
         f.test[i] = 2 * (f.ref[i] = f.ref[i % 3]);
     examine(&f);
     assert_null(find(&f, ND_FAULT_CONSTANT_LINES));
+    close_field(&f);
+}
+
+/* Every row holds the one before it; the first is repeated. */
+static void rows_on(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = healthy(f, f->ref[j / SIDE % SIDE >= 1 ? i - SIDE : i]);
+}
+
+/* The same by two columns the other way; zeros come in. */
+static void columns_back(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = j % SIDE + 2 < SIDE ? healthy(f, f->ref[i + 2]) : 0;
+}
+
+/* A reference that does not change along the axis is no evidence. */
+static void rows_alike(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->ref[i] = f->ref[i - j / SIDE % SIDE * SIDE];
+    f->test[i] = healthy(f, f->ref[i]);
+}
+
+/* Every tenth value is nobody's. */
+static void nearly_rows_on(struct field *f, size_t s, size_t j, size_t i)
+{
+    rows_on(f, s, j, i);
+    f->test[i] = j % 10 == 3 ? store(f, uniform(f, -2, 2)) : f->test[i];
+}
+
+static void lines_further_on_are_found(void **state)
+{
+    (void)state;
+    check(rows_on, ND_FAULT_SHIFTED, nearly_rows_on, N_FORMS);
+    check(columns_back, ND_FAULT_SHIFTED, rows_alike, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_U8, 4);
+    lay(&f, rows_on);
+    assert_text(&f, "along axis 2 every row holds the values of the one before; the first is repeated");
+    lay(&f, columns_back);
+    assert_text(
+        &f,
+        "along axis 3 every column holds the values of the column 2 further on; the last is the zero point");
+    for (size_t i = 0; i < TOTAL; i++) /* channels turn: the last one comes first */
+        f.test[i] = f.ref[i / N * N + (i + N - SIDE * SIDE) % N];
+    assert_text(&f,
+                "along axis 1 every slice holds the values of the one before; the first holds the last one's");
+    for (size_t i = 0; i < TOTAL; i++) /* in memory, from row to row: elements, not columns */
+        f.test[i] = i % N > 0 ? f.ref[i - 1] : 0;
+    assert_text(&f, "elements are +1 places away in memory");
     close_field(&f);
 }
 
@@ -858,6 +1005,58 @@ static void permuted_axes_are_found_over_noise(void **state)
     close_field(&f);
 }
 
+enum { BLOCK = 4 };
+
+/* Channels in blocks of four, the block innermost: where element j of the one lies in the other. */
+static size_t blocked_place(size_t j)
+{
+    size_t channel = j / (SIDE * SIDE), at = j % (SIDE * SIDE);
+    return (channel / BLOCK * SIDE * SIDE + at) * BLOCK + channel % BLOCK;
+}
+
+static void blocked(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[s * N + blocked_place(j)] = rough(f, f->ref[i]);
+}
+
+static void unblocked(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[i] = rough(f, f->ref[s * N + blocked_place(j)]);
+}
+
+/* Channels in two halves: a permutation of channels, not of axes. */
+static void halves(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[i] = rough(f, f->ref[s * N + (j / (SIDE * SIDE) * 3 % CHANNELS) * SIDE * SIDE + j % (SIDE * SIDE)]);
+}
+
+static void assert_not_permuted(struct field *f)
+{
+    examine(f);
+    assert_null(find(f, ND_FAULT_AXIS_PERMUTATION));
+}
+
+static void blocked_layouts_are_found(void **state)
+{
+    (void)state;
+    check(blocked, ND_FAULT_AXIS_PERMUTATION, nothing, N_FORMS);
+    check(unblocked, ND_FAULT_AXIS_PERMUTATION, nothing, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_F16, 6);
+    lay(&f, blocked);
+    assert_text(
+        &f, "bytes in blocks of 4 along axis 1 (NC1HWC2), in the order 1, 2, 3, block, are read as unblocked");
+    lay(&f, unblocked);
+    assert_text(&f,
+                "unblocked bytes are read in blocks of 4 along axis 1 (NC1HWC2), in the order 1, 2, 3, block");
+    for (size_t i = 0; i < TOTAL; i++) /* channels last, put back as if they were first */
+        f.test[i] = f.ref[i / N * N + (i % (SIDE * SIDE) * CHANNELS + i % N / (SIDE * SIDE))];
+    assert_text(&f, "unpermuted bytes are read as axes in the order 2, 3, 1");
+    lay(&f, halves);
+    assert_not_permuted(&f);
+    close_field(&f);
+}
+
 /* Zero where the magnitude is large, and rows of which most are large: lines that are constant as well. */
 static void flat_rows_behind_a_cliff(struct field *f, size_t s, size_t j, size_t i)
 {
@@ -1076,6 +1275,7 @@ int main(void)
         cmocka_unit_test(operand_of_the_previous_sample_is_found),
         cmocka_unit_test(saturation_with_a_gain_is_found),
         cmocka_unit_test(gain_is_found),
+        cmocka_unit_test(lines_of_the_reference_are_found),
         cmocka_unit_test(wrap_around_is_found),
         cmocka_unit_test(cliff_is_found),
         cmocka_unit_test(overflow_explains_a_cliff),
@@ -1083,6 +1283,7 @@ int main(void)
         cmocka_unit_test(constant_rows_are_found),
         cmocka_unit_test(few_equal_rows_are_found),
         cmocka_unit_test(values_at_other_places_are_found),
+        cmocka_unit_test(lines_further_on_are_found),
         cmocka_unit_test(periodic_lines_are_found),
         cmocka_unit_test(truncation_is_told_from_rounding),
         cmocka_unit_test(grid_is_found_from_few_values),
@@ -1091,6 +1292,7 @@ int main(void)
         cmocka_unit_test(argmax_amplifies),
         cmocka_unit_test(cliff_at_the_device_s_own_values_is_found),
         cmocka_unit_test(permuted_axes_are_found_over_noise),
+        cmocka_unit_test(blocked_layouts_are_found),
         cmocka_unit_test(fault_that_explains_most_is_named),
         cmocka_unit_test(low_byte_of_noisy_qvalues_is_a_wrap),
         cmocka_unit_test(relu_that_is_left_out_is_found),

@@ -132,6 +132,45 @@ static void other_floats_have_no_step(void **state)
             }
         }
         assert_string_equal(said(ND_FAULT_COMMON_STEP, ref, test, n), "");
+        assert_string_equal(said(ND_FAULT_OWN_STEP, ref, test, n), "");
+    }
+}
+
+/* A device whose output is fixed point, beside floats of no step; and codes, whole numbers and narrow floats.
+ */
+static void one_sided_steps_are_told(void **state)
+{
+    (void)state;
+    static double ref[MOST], test[MOST];
+    for (int trial = 0; trial < 60; trial++) {
+        int bits = 4 + trial % 5;
+        bool is_cut = trial % 2 == 0;
+        char text[96];
+        for (size_t i = 0; i < MOST; i++) {
+            ref[i] = (double)(float)uniform(-3, 3);
+            test[i] = ldexp(is_cut ? trunc(ldexp(ref[i], bits)) : rint(ldexp(ref[i], bits)), -bits);
+        }
+        snprintf(text, sizeof text, "all values are multiples of %.5g, fixed point with %d fractional bits",
+                 ldexp(1, -bits), bits);
+        assert_says(said(ND_FAULT_OWN_STEP, ref, test, MOST), text);
+        assert_string_equal(said(ND_FAULT_BF16_GRID, ref, test, MOST), "");
+        snprintf(text, sizeof text, "cut toward zero to multiples of %.5g, not rounded", ldexp(1, -bits));
+        if (is_cut)
+            assert_says(said(ND_FAULT_TRUNCATION, ref, test, MOST), text);
+        else
+            assert_string_equal(said(ND_FAULT_TRUNCATION, ref, test, MOST), "");
+        for (size_t i = 0; i < MOST; i++) /* codes times a scale */
+            test[i] = (double)((float)rint(ref[i] / 0.0237) * 0.0237F);
+        assert_says(said(ND_FAULT_OWN_STEP, ref, test, MOST),
+                    "all values are multiples of 0.0237, as of dequantised values");
+        for (size_t i = 0; i < MOST; i++) /* the reference is of the same kind */
+            ref[i] = test[i] + (i % 7 == 0 ? (double)0.0237F : 0);
+        assert_string_equal(said(ND_FAULT_OWN_STEP, ref, test, MOST), "");
+        for (size_t i = 0; i < MOST; i++) { /* whole numbers: any count is that */
+            ref[i] = uniform(-90, 90);
+            test[i] = rint(ref[i]);
+        }
+        assert_string_equal(said(ND_FAULT_OWN_STEP, ref, test, MOST), "");
     }
 }
 
@@ -231,8 +270,11 @@ static void other_bits_are_no_comparison(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(printed_values_are_steps_apart), cmocka_unit_test(dequantised_qvalues_are_steps_apart),
-        cmocka_unit_test(other_floats_have_no_step),      cmocka_unit_test(comparisons_amplify),
+        cmocka_unit_test(printed_values_are_steps_apart),
+        cmocka_unit_test(dequantised_qvalues_are_steps_apart),
+        cmocka_unit_test(other_floats_have_no_step),
+        cmocka_unit_test(one_sided_steps_are_told),
+        cmocka_unit_test(comparisons_amplify),
         cmocka_unit_test(other_bits_are_no_comparison),
     };
     return cmocka_run_group_tests(tests, seed, NULL);

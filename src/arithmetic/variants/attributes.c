@@ -1,5 +1,5 @@
-/* The attributes of ONNX operators that devices are known to take otherwise: their values by operator, and nodes
- * that have them. docs/science/verdicts.md#float-layers. */
+/* The attributes of ONNX operators that devices are known to take otherwise: their values by operator, and
+ * nodes that have them. docs/science/verdicts.md#float-layers. */
 #include "arithmetic/variants/attributes.h"
 
 #include <stdio.h>
@@ -163,9 +163,4 @@ bool nd_attribute_change(const Onnx__NodeProto *node, const struct nd_attribute_
         return put(node, row->name, out);
     }
     return strcmp(nd_attribute_own(node, row, has), out->text) != 0 && put(node, row->name, out);
-}
-
-float *nd_attribute_number(struct nd_changed_node *node)
-{
-    return &node->changed.f;
 }

@@ -1,4 +1,5 @@
-/* Operators with another attribute than the model gives them: what devices are known to take for it, as data. */
+/* Operators with another attribute than the model gives them: what devices are known to take for it, as data.
+ */
 #ifndef ND_ARITH_ATTRIBUTES_H
 #define ND_ARITH_ATTRIBUTES_H
 
@@ -37,9 +38,6 @@ struct nd_changed_node {
 /* Value k of the row in the node. False: there is no such value, or the node cannot have it, or has it. */
 bool nd_attribute_change(const Onnx__NodeProto *node, const struct nd_attribute_row *row, size_t k,
                          struct nd_changed_node *out);
-/* The number of a node that was changed by a row of ND_ATTRIBUTE_REAL. */
-float *nd_attribute_number(struct nd_changed_node *node);
-
 /* The node's own value as a word; "" where it has none, and the opset decides. Returns buf. */
 const char *nd_attribute_own(const Onnx__NodeProto *node, const struct nd_attribute_row *row, char buf[32]);
 

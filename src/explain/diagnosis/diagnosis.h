@@ -90,9 +90,9 @@ enum nd_fault_kind {
     /* Of floats and whole numbers. */
     ND_FAULT_OTHER_ATTRIBUTE, /* an attribute is not the model's; amount: it, where it is a number */
     ND_FAULT_OTHER_CONSTANT,  /* a constant is not the model's; amount: it, or how much it is too large */
-    ND_FAULT_FLAT_INDEX,      /* an operand is read by a flat index, and not repeated along its axes; amount: how
-                                 many elements at once */
-    ND_FAULT_NARROW_TYPE,     /* computed, or kept, in fewer bits; amount 0 */
+    ND_FAULT_FLAT_INDEX,  /* an operand is read by a flat index, and not repeated along its axes; amount: how
+                             many elements at once */
+    ND_FAULT_NARROW_TYPE, /* computed, or kept, in fewer bits; amount 0 */
 };
 enum { ND_N_FAULT_KINDS = ND_FAULT_NARROW_TYPE + 1 };
 
@@ -134,9 +134,9 @@ struct nd_evidence {
         *expected; /* [n_samples][n] the reference's; of exact values what the usual arithmetic makes of them */
     const double *bound; /* [n_samples][n] how far rounding may move each captured value: what is further off is
                             far off; nullable. Of whole tensors */
-    double step;   /* of the captured values; 0: floats */
-    double ref_step;   /* of the expected ones; 0: floats */
-    double zero_point; /* captured / step + zero_point is a quantised value */
+    double step;         /* of the captured values; 0: floats */
+    double ref_step;     /* of the expected ones; 0: floats */
+    double zero_point;   /* captured / step + zero_point is a quantised value */
     const struct nd_other *others;
     size_t n_others;
     /* The rest is of quantised values whose layer is known; step, ref_step and zero_point are 1, 1 and 0. */

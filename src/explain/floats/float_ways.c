@@ -1,5 +1,6 @@
-/* Which other way of computing a layer gives the device's values, tried one after another: the layer is evaluated
- * anew, and a way is named where it predicts what the model's own way does not. docs/science/verdicts.md. */
+/* Which other way of computing a layer gives the device's values, tried one after another: the layer is
+ * evaluated anew, and a way is named where it predicts what the model's own way does not.
+ * docs/science/verdicts.md. */
 #include "explain/floats/float_ways.h"
 
 #include <math.h>
@@ -14,8 +15,8 @@
 #include "core/statistics/series.h"
 
 enum { MAX_SAMPLES = 32, MAX_VALUES = 1 << 22 };
-/* Values that are off and that a way must predict; chosen, as for quantised values (verdict/fault_verdict.c). Whole
- * numbers are right or wrong: no rounding makes one of them. */
+/* Values that are off and that a way must predict; chosen, as for quantised values (verdict/fault_verdict.c).
+ * Whole numbers are right or wrong: no rounding makes one of them. */
 enum { MIN_FAR = 4, MIN_FAR_WHOLE = 3 };
 /* Chosen, as in diagnosis/look.c: the share that is predicted; of the squares what remains. */
 static const double min_explained = 0.99, max_rest = 1.0 / 16;
@@ -24,9 +25,9 @@ struct search {
     const struct nd_float_evaluation *e;
     size_t device, step, n_samples, n;
     struct nd_reader reader;
-    struct nd_float_case model;                   /* the model's own way */
+    struct nd_float_case model;                    /* the model's own way */
     double *expected, *captured, *bound, *scratch; /* [n_samples * n], and three times of a sample */
-    size_t n_far, worst; /* values that are off; the sample with the most of them */
+    size_t n_far, worst;                           /* values that are off; the sample with the most of them */
     bool is_tight;
     struct nd_float_fault *out;
 };
@@ -44,7 +45,8 @@ static bool is_far(const struct search *s, size_t i)
     return isfinite(s->expected[i]) && !(fabs(s->captured[i] - s->expected[i]) <= s->bound[i]);
 }
 
-/* How far each value may be off: as far as rounding goes; or, where that tells nothing, by two units in the last place.
+/* How far each value may be off: as far as rounding goes; or, where that tells nothing, by two units in the
+ * last place.
  */
 static enum nd_status bound_values(const struct search *s, const struct nd_float_case *c,
                                    const struct nd_array *made, double *bound, struct nd_error *err)
@@ -136,8 +138,8 @@ static bool try_sample(struct search *s, const struct nd_float_way *way, size_t 
 }
 
 /* The sample that tells most first: most ways fail there. */
-static enum nd_status try_way(struct search *s, const struct nd_float_way *way, struct score *score, bool *holds,
-                              struct nd_error *err)
+static enum nd_status try_way(struct search *s, const struct nd_float_way *way, struct score *score,
+                              bool *holds, struct nd_error *err)
 {
     *score = (struct score){0};
     enum nd_status status = go_to(s, s->worst, err);
@@ -146,14 +148,15 @@ static enum nd_status try_way(struct search *s, const struct nd_float_way *way, 
         status = nd_reader_sample(&s->reader, s->device, i, s->n_samples, err);
         *holds = status == ND_OK && (i == s->worst || try_sample(s, way, i, score));
     }
-    *holds = *holds && score->n_right >= (size_t)(s->model.is_whole ? MIN_FAR_WHOLE : MIN_FAR) && score->after <= max_rest * score->before;
+    *holds = *holds && score->n_right >= (size_t)(s->model.is_whole ? MIN_FAR_WHOLE : MIN_FAR) &&
+             score->after <= max_rest * score->before;
     return status;
 }
 
-/* A way that holds is the fault, unless there is one. kind, amount and text say it. */
-static enum nd_status ND_PRINTF(6, 0)
-    try_said(struct search *s, const struct nd_float_way *way, enum nd_fault_kind kind, double amount,
-             struct nd_error *err, const char *fmt, va_list arguments)
+/* A way that holds is the fault, unless there is one. */
+static enum nd_status ND_PRINTF(6, 7)
+    try_and_say(struct search *s, const struct nd_float_way *way, enum nd_fault_kind kind, double amount,
+                struct nd_error *err, const char *fmt, ...)
 {
     struct score score;
     bool holds = false;
@@ -162,40 +165,29 @@ static enum nd_status ND_PRINTF(6, 0)
     enum nd_status status = try_way(s, way, &score, &holds, err);
     if (status != ND_OK || !holds)
         return status;
-    struct nd_finding *f = &s->out->finding;
-    *s->out = (struct nd_float_fault){
-        true,
-        true,
-        {kind, SIZE_MAX, -1, amount, (double)score.n_right / (double)score.n_far, score.n_far, "", 0}};
-    vsnprintf(f->text, sizeof f->text, fmt, arguments);
-    return ND_OK;
-}
-
-static enum nd_status ND_PRINTF(6, 7)
-    try_and_say(struct search *s, const struct nd_float_way *way, enum nd_fault_kind kind, double amount,
-                struct nd_error *err, const char *fmt, ...)
-{
+    double explained = (double)score.n_right / (double)score.n_far;
+    *s->out = (struct nd_float_fault){true, true, {kind, SIZE_MAX, -1, amount, explained, score.n_far, "", 0}};
     va_list arguments;
     va_start(arguments, fmt);
-    enum nd_status status = try_said(s, way, kind, amount, err, fmt, arguments);
+    vsnprintf(s->out->finding.text, sizeof s->out->finding.text, fmt, arguments);
     va_end(arguments);
-    return status;
+    return ND_OK;
 }
 
 /* ---- a number that is another one ---- */
 
-struct knob {
+struct number {
     double *factor; /* of an operand; NULL: an attribute */
-    float *number;
+    float *attribute;
     bool is_positive; /* its logarithm is solved for */
 };
 
-static void turn(const struct knob *knob, double p)
+static void turn(const struct number *number, double p)
 {
-    if (knob->factor != NULL)
-        *knob->factor = p;
+    if (number->factor != NULL)
+        *number->factor = p;
     else
-        *knob->number = (float)p;
+        *number->attribute = (float)p;
 }
 
 /* By how much the number should be more: the median over the values that it moves most. NaN: it moves none. */
@@ -216,39 +208,40 @@ static double find_step(const struct search *s, const double *made, const double
 
 /* Newton's method, over the sample that tells most. Of positive numbers in logarithms, by at most two at once:
  * what is far from the root is no line. */
-static double solve(struct search *s, const struct nd_float_way *way, const struct knob *knob, double from)
+static double solve(struct search *s, const struct nd_float_way *way, const struct number *number, double from)
 {
     enum { MAX_TURNS = 40 };
-    double p = knob->is_positive ? log(from) : from, step = HUGE_VAL;
+    double p = number->is_positive ? log(from) : from, step = HUGE_VAL;
     for (int i = 0; i < MAX_TURNS && fabs(step) > 1e-9 * fmax(fabs(p), 1e-9); i++) {
         struct nd_array made, moved;
-        double h = knob->is_positive ? 1e-3 : 1e-3 * fmax(fabs(p), 1);
-        turn(knob, knob->is_positive ? exp(p) : p);
+        double h = number->is_positive ? 1e-3 : 1e-3 * fmax(fabs(p), 1);
+        turn(number, number->is_positive ? exp(p) : p);
         bool is_made = make(s, way, &made);
-        turn(knob, knob->is_positive ? exp(p + h) : p + h);
+        turn(number, number->is_positive ? exp(p + h) : p + h);
         is_made = make(s, way, &moved) && is_made;
         step = is_made ? find_step(s, made.x, moved.x, h) : (double)NAN;
         nd_array_deinit(&made);
         nd_array_deinit(&moved);
         if (!isfinite(step))
             return (double)NAN;
-        p += knob->is_positive ? fmin(fmax(step, -2), 2) : step;
+        p += number->is_positive ? fmin(fmax(step, -2), 2) : step;
     }
-    return knob->is_positive ? exp(p) : p;
+    return number->is_positive ? exp(p) : p;
 }
 
-/* The number with the fewest digits that predicts the values. unit: what the number is multiplied by to be said. */
-static enum nd_status try_number(struct search *s, const struct nd_float_way *way, const struct knob *knob,
+/* The number with the fewest digits that predicts the values. unit: what the number is multiplied by to be
+ * said. */
+static enum nd_status try_number(struct search *s, const struct nd_float_way *way, const struct number *number,
                                  double from, double unit, enum nd_fault_kind kind, const char *before,
                                  const char *after, struct nd_error *err)
 {
     enum { MAX_DIGITS = 4 };
     enum nd_status status = s->out->is_found ? ND_OK : go_to(s, s->worst, err);
-    double found = status == ND_OK && !s->out->is_found ? solve(s, way, knob, from) : (double)NAN;
+    double found = status == ND_OK && !s->out->is_found ? solve(s, way, number, from) : (double)NAN;
     for (int digits = 1; digits <= MAX_DIGITS + 1 && isfinite(found) && status == ND_OK; digits++) {
         char text[32];
         snprintf(text, sizeof text, "%.*g", digits, found * unit);
-        turn(knob, digits <= MAX_DIGITS ? strtod(text, NULL) / unit : found);
+        turn(number, digits <= MAX_DIGITS ? strtod(text, NULL) / unit : found);
         status = try_and_say(s, way, kind, found * unit, err, "%s%.6g%s", before,
                              digits <= MAX_DIGITS ? strtod(text, NULL) : found * unit, after);
     }
@@ -264,10 +257,10 @@ static enum nd_status try_attribute(struct search *s, const Onnx__NodeProto *nod
     struct nd_float_way way = {.proto = &changed->node, .operand = SIZE_MAX};
     struct nd_array axis = {.shape = {.rank = 1, .dims = {1}}, .n = 1, .dtype = ND_DTYPE_I64};
     char own[32], before[96], after[64] = "";
-    double number = (double)changed->ints[0];
+    double value = (double)changed->ints[0];
     nd_attribute_own(node, row, own);
     if (row->type == ND_ATTRIBUTE_AXES && s->e->nodes[s->step].n_inputs > 1) {
-        axis.x = &number;
+        axis.x = &value;
         way = (struct nd_float_way){.operand = 1, .value = &axis};
     }
     if (own[0] != '\0')
@@ -278,10 +271,11 @@ static enum nd_status try_attribute(struct search *s, const Onnx__NodeProto *nod
     if (row->type != ND_ATTRIBUTE_REAL)
         return try_and_say(s, &way, ND_FAULT_OTHER_ATTRIBUTE, strtod(changed->text, NULL), err,
                            "computed with %s %s%s%s", row->name, changed->text, after, more);
-    const struct knob knob = {.number = nd_attribute_number(changed),
-                              .is_positive = strcmp(row->name, "epsilon") == 0};
+    const struct number number = {.attribute = &changed->changed.f,
+                                  .is_positive = strcmp(row->name, "epsilon") == 0};
     snprintf(before, sizeof before, "computed with %s ", row->name);
-    return try_number(s, &way, &knob, (double)*knob.number, 1, ND_FAULT_OTHER_ATTRIBUTE, before, after, err);
+    return try_number(s, &way, &number, (double)changed->changed.f, 1, ND_FAULT_OTHER_ATTRIBUTE, before, after,
+                      err);
 }
 
 /* All rows of the operator; with `more` beside a change that was made before. */
@@ -293,7 +287,8 @@ static enum nd_status try_attributes(struct search *s, const Onnx__NodeProto *no
     for (size_t at = first; status == ND_OK && (row = nd_attribute_row_of(node, &at)) != NULL; at++)
         for (size_t k = 0; status == ND_OK && !s->out->is_found && k < ND_MAX_RANK; k++) {
             struct nd_changed_node changed;
-            if (nd_attribute_change(node, row, k, &changed) && (more[0] == '\0' || row->type != ND_ATTRIBUTE_REAL))
+            if (nd_attribute_change(node, row, k, &changed) &&
+                (more[0] == '\0' || row->type != ND_ATTRIBUTE_REAL))
                 status = try_attribute(s, node, row, &changed, more, err);
         }
     return status;
@@ -351,7 +346,7 @@ static enum nd_status try_constant(struct search *s, size_t i, struct nd_error *
     const struct nd_array *constant = node->inputs[i].constant;
     const char *op_type = nd_onnx_text(proto->op_type), *name = nd_onnx_text(proto->input[i]);
     struct nd_float_way way = {.operand = i, .factor = 1};
-    const struct knob knob = {.factor = &way.factor};
+    const struct number number = {.factor = &way.factor};
     char before[96], after[32] = " times as large";
     enum nd_status status = nd_exact_hold(s->e->plan->graph, constant, err);
     double value = status == ND_OK && constant->n == 1 ? constant->x[0] : 0;
@@ -362,7 +357,7 @@ static enum nd_status try_constant(struct search *s, size_t i, struct nd_error *
     if (value != 0) {
         snprintf(before, sizeof before, "the constant '%.32s' is ", name);
         snprintf(after, sizeof after, ", not %.6g", value);
-        return try_number(s, &way, &knob, 1, value, ND_FAULT_OTHER_CONSTANT, before, after, err);
+        return try_number(s, &way, &number, 1, value, ND_FAULT_OTHER_CONSTANT, before, after, err);
     }
     if (is_added(op_type, i)) {
         way.factor = 0;
@@ -375,7 +370,7 @@ static enum nd_status try_constant(struct search *s, size_t i, struct nd_error *
     bool is_beside_bias = i == 1 && node->n_inputs > 2 && is_added(op_type, 2);
     snprintf(before, sizeof before, "the constant '%.32s' is ", name);
     if (status == ND_OK && (is_beside_bias || is_added(op_type, i)))
-        status = try_number(s, &way, &knob, 1, 1, ND_FAULT_OTHER_CONSTANT, before, after, err);
+        status = try_number(s, &way, &number, 1, 1, ND_FAULT_OTHER_CONSTANT, before, after, err);
     return status;
 }
 
@@ -398,99 +393,53 @@ static enum nd_status try_flat(struct search *s, struct nd_error *err)
     const Onnx__NodeProto *proto = node->proto;
     const struct nd_shape *shape = &s->e->plan->shapes[s->step];
     enum nd_status status = ND_OK;
-    if (node->n_inputs != 2 || !is_any(nd_onnx_text(proto->op_type), pairwise, sizeof pairwise / sizeof *pairwise))
+    if (node->n_inputs != 2 ||
+        !is_any(nd_onnx_text(proto->op_type), pairwise, sizeof pairwise / sizeof *pairwise))
         return ND_OK;
     for (size_t i = 0; i < 2 && status == ND_OK; i++) {
-        const struct nd_float_way way = {
-            .operand = i, .run = shape->rank > 0 ? (size_t)shape->dims[shape->rank - 1] : 1};
-        status = try_and_say(s, &way, ND_FAULT_FLAT_INDEX, (double)way.run, err,
-                             "the %s operand '%.32s' is read by a flat index that begins again at its end, where it "
-                             "should be repeated along its axes",
-                             i == 0 ? "first" : "second", nd_onnx_text(proto->input[i]));
+        const struct nd_float_way way = {.operand = i,
+                                         .run = shape->rank > 0 ? (size_t)shape->dims[shape->rank - 1] : 1};
+        status =
+            try_and_say(s, &way, ND_FAULT_FLAT_INDEX, (double)way.run, err,
+                        "the %s operand '%.32s' is read by a flat index that begins again at its end, where it "
+                        "should be repeated along its axes",
+                        i == 0 ? "first" : "second", nd_onnx_text(proto->input[i]));
     }
     return status;
 }
 
 /* ---- fewer bits ---- */
 
-static double as_half(double x)
-{
-    return nd_float_round(x, ND_HALF_DIGITS);
-}
-
-static double as_bfloat(double x)
-{
-    return nd_float_round(x, ND_BFLOAT_DIGITS);
-}
-
-static double as_cut_bfloat(double x)
-{
-    return nd_float_cut(x, ND_BFLOAT_DIGITS);
-}
-
-static double as_cut_half(double x)
-{
-    return nd_float_cut(x, ND_HALF_DIGITS);
-}
-
-static double modulo(double x, double n)
-{
-    return x - n * floor(x / n);
-}
-
-static double as_u8(double x)
-{
-    return modulo(x, 256);
-}
-
-static double as_i8(double x)
-{
-    return modulo(x + 128, 256) - 128;
-}
-
-static double as_u16(double x)
-{
-    return modulo(x, 65536);
-}
-
-static double as_i16(double x)
-{
-    return modulo(x + 32768, 65536) - 32768;
-}
-
-static double to_u8(double x)
-{
-    return fmin(fmax(x, 0), 255);
-}
-
-static double to_i8(double x)
-{
-    return fmin(fmax(x, -128), 127);
-}
+static const struct nd_float_narrow as_half = {.digits = ND_HALF_DIGITS},
+                                    as_bfloat = {.digits = ND_BFLOAT_DIGITS},
+                                    cut_half = {.digits = ND_HALF_DIGITS, .cuts = true},
+                                    cut_bfloat = {.digits = ND_BFLOAT_DIGITS, .cuts = true},
+                                    as_u8 = {.range = 256}, as_i8 = {.low = -128, .range = 256},
+                                    as_u16 = {.range = 65536}, as_i16 = {.low = -32768, .range = 65536},
+                                    to_u8 = {.range = 256, .clamps = true},
+                                    to_i8 = {.low = -128, .range = 256, .clamps = true};
 
 static const struct narrow {
-    double (*read)(double), (*convert)(double);
+    const struct nd_float_narrow *read, *convert;
     bool is_of_whole; /* of whole numbers alone */
     const char *text;
 } narrows[] = {
-    {NULL, as_u8, true, "the right values modulo 256, as 8 bits keep them"},
-    {NULL, as_i8, true, "the right values as 8 bits with a sign keep them"},
-    {NULL, as_u16, true, "the right values modulo 65536, as 16 bits keep them"},
-    {NULL, as_i16, true, "the right values as 16 bits with a sign keep them"},
-    {NULL, to_u8, true, "the right values, but clamped to 0..255"},
-    {NULL, to_i8, true, "the right values, but clamped to -128..127"},
-    {NULL, as_half, true, "the right values rounded to half precision"},
-    {NULL, as_bfloat, true, "the right values rounded to bfloat16"},
-    {as_bfloat, NULL, false, "computed of its inputs rounded to bfloat16"},
-    {as_half, NULL, false, "computed of its inputs rounded to half precision"},
-    {as_cut_bfloat, NULL, false, "computed of its inputs cut off to bfloat16"},
-    {as_cut_half, NULL, false, "computed of its inputs cut off to half precision"},
-    {as_bfloat, as_bfloat, false, "computed in bfloat16"},
-    {as_half, as_half, false, "computed in half precision"},
-    {NULL, as_bfloat, false, "the right values rounded to bfloat16"},
-    {NULL, as_half, false, "the right values rounded to half precision"},
-    {NULL, as_cut_bfloat, false, "the right values cut off to bfloat16"},
-    {NULL, as_cut_half, false, "the right values cut off to half precision"},
+    {NULL, &as_u8, true, "the right values modulo 256, as 8 bits keep them"},
+    {NULL, &as_i8, true, "the right values as 8 bits with a sign keep them"},
+    {NULL, &as_u16, true, "the right values modulo 65536, as 16 bits keep them"},
+    {NULL, &as_i16, true, "the right values as 16 bits with a sign keep them"},
+    {NULL, &to_u8, true, "the right values, but clamped to 0..255"},
+    {NULL, &to_i8, true, "the right values, but clamped to -128..127"},
+    {NULL, &as_bfloat, false, "the right values rounded to bfloat16"},
+    {NULL, &as_half, false, "the right values rounded to half precision"},
+    {NULL, &cut_bfloat, false, "the right values cut off to bfloat16"},
+    {NULL, &cut_half, false, "the right values cut off to half precision"},
+    {&as_bfloat, NULL, false, "computed of its inputs rounded to bfloat16"},
+    {&as_half, NULL, false, "computed of its inputs rounded to half precision"},
+    {&cut_bfloat, NULL, false, "computed of its inputs cut off to bfloat16"},
+    {&cut_half, NULL, false, "computed of its inputs cut off to half precision"},
+    {&as_bfloat, &as_bfloat, false, "computed in bfloat16"},
+    {&as_half, &as_half, false, "computed in half precision"},
 };
 
 /* Of the index of the largest value what that means. */
@@ -498,8 +447,9 @@ static const char *meaning(const struct search *s, const struct narrow *narrow)
 {
     const char *op_type = nd_onnx_text(((const Onnx__NodeProto *)s->e->nodes[s->step].proto)->op_type);
     bool is_index = strcmp(op_type, "ArgMax") == 0 || strcmp(op_type, "ArgMin") == 0;
-    return narrow->read != NULL && is_index ? ": the index is that of the first of several values that are equal then"
-                                            : "";
+    return narrow->read != NULL && is_index
+               ? ": the index is that of the first of several values that are equal then"
+               : "";
 }
 
 static enum nd_status try_narrow(struct search *s, struct nd_error *err)
@@ -542,14 +492,13 @@ static enum nd_status try_values(struct search *s, struct nd_error *err)
 {
     const struct nd_plan *plan = s->e->plan;
     const struct nd_plan_source *source = &plan->sources[s->device];
-    struct nd_evidence evidence = {
-        .n_samples = s->n_samples,
-        .n = s->n,
-        .shape = plan->shapes[s->step],
-        .dtype = nd_capture_tensor(source->capture, source->tensors[s->step])->dtype,
-        .expected = s->expected,
-        .captured = s->captured,
-        .bound = s->bound};
+    struct nd_evidence evidence = {.n_samples = s->n_samples,
+                                   .n = s->n,
+                                   .shape = plan->shapes[s->step],
+                                   .dtype = nd_capture_tensor(source->capture, source->tensors[s->step])->dtype,
+                                   .expected = s->expected,
+                                   .captured = s->captured,
+                                   .bound = s->bound};
     struct nd_findings found = {0};
     enum nd_status status = nd_diagnose_tensor(&evidence, &found, err);
     s->out->is_exact = found.n_gross > 0 && is_line(found.items[0].kind);
@@ -584,8 +533,8 @@ static enum nd_status search(struct search *s, struct nd_error *err)
     return status;
 }
 
-enum nd_status nd_float_find_fault(const struct nd_float_evaluation *e, size_t device, size_t step, bool is_tight,
-                                   struct nd_float_fault *out, struct nd_error *err)
+enum nd_status nd_float_find_fault(const struct nd_float_evaluation *e, size_t device, size_t step,
+                                   bool is_tight, struct nd_float_fault *out, struct nd_error *err)
 {
     struct search s = {.e = e, .device = device, .step = step, .is_tight = is_tight, .out = out};
     enum nd_status status = nd_shape_n_elems(&e->plan->shapes[step], &s.n, err);

@@ -5,6 +5,7 @@
 #define ND_REPLAY_FLOATS_H
 
 #include "arithmetic/exact/float_node.h"
+#include "explain/fallback/fallback.h"
 #include "explain/plan/replay.h"
 
 /* Binary digits of the arithmetic. Of whole numbers, which are the operator's or not: none. */
@@ -17,12 +18,13 @@ struct nd_float_sums {
     bool is_missed; /* it could not be worked out */
     bool has_reference, has_effect;
     uint64_t n, n_rounded, n_beyond, n_flushed, n_lost, n_overflown;
-    /* Of inputs that are rounded to the type, as they are, or cut off: values that rounding and cutting off tell
-     * apart, and those of them that are cut off. */
+    /* Of inputs that are rounded to the type, as they are, or cut off: values that rounding and cutting off
+     * tell apart, and those of them that are cut off. */
     uint64_t n_telling[ND_FLOAT_CUTS], n_cut[ND_FLOAT_CUTS];
     double max_ulp, sum_ulp, worst;              /* worst: the largest error, as a multiple of its bound */
     double signal, introduced, total, passed_on; /* sums of squares */
     double effect, effect_signal;                /* of the model's outputs */
+    struct nd_fallback_floats grid;              /* of the first few samples */
 };
 
 struct nd_float_evaluation {
@@ -45,8 +47,8 @@ void nd_float_evaluation_deinit(struct nd_float_evaluation *evaluation);
 struct nd_float_sums *nd_float_sums_of(const struct nd_float_evaluation *evaluation, size_t sample,
                                        size_t device, size_t step);
 
-/* Whether the step's values are no quantised values, and the device computes them: floats, or whole numbers such
- * as indices; whether any step of any device has such. */
+/* Whether the step's values are no quantised values, and the device computes them: floats, or whole numbers
+ * such as indices; whether any step of any device has such. */
 bool nd_float_has_steps(const struct nd_plan *plan);
 bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step);
 /* Digits of the step: a tensor of half precision is rounded to it whatever computed it. Of whole numbers
@@ -61,16 +63,25 @@ enum nd_float_reading {
     ND_FLOAT_SHAKEN,     /* the same, each off by a rounding, up or down at random */
 };
 
+/* What becomes of a number that is kept in fewer bits. */
+struct nd_float_narrow {
+    int digits;        /* binary digits of a float; 0: whole numbers, from `low` on */
+    bool cuts;         /* toward zero; else it rounds */
+    double low, range; /* wraps around after so many numbers, or */
+    bool clamps;       /* stops at the ends */
+};
+double nd_float_narrow(const struct nd_float_narrow *narrow, double x);
+
 /* What a layer may do in place of what the model says. */
 struct nd_float_way {
     const void *proto;            /* the operator with another attribute; NULL: its own */
     size_t operand;               /* that is another one; SIZE_MAX: none */
     const struct nd_array *value; /* its values; NULL: its own, `factor` times as large */
     double factor;
-    size_t run;                /* the operand is not broadcast, but read by a flat index in runs of so many
-                                  elements; 0: it is broadcast */
-    double (*read)(double);    /* what is done to each float that it reads, in place of rounding; NULL */
-    double (*convert)(double); /* and to each value that it gives; NULL */
+    size_t run; /* the operand is not broadcast, but read by a flat index in runs of so many
+                   elements; 0: it is broadcast */
+    const struct nd_float_narrow *read;    /* each float that it reads, in place of rounding; NULL */
+    const struct nd_float_narrow *convert; /* and each value that it gives; NULL */
 };
 
 struct nd_float_case {
@@ -87,8 +98,8 @@ struct nd_float_case nd_float_case_of(const struct nd_float_evaluation *evaluati
                                       const struct nd_reader *reader, const struct nd_array *values,
                                       size_t step);
 
-/* The step's values in a reading of its inputs, which `seed` shakes; or from inputs rounded to its arithmetic, and
- * rounded once. Into out: zeroed before, freed by the caller. */
+/* The step's values in a reading of its inputs, which `seed` shakes; or from inputs rounded to its arithmetic,
+ * and rounded once. Into out: zeroed before, freed by the caller. */
 enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading reading, unsigned seed,
                             struct nd_array *out, struct nd_error *err);
 enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *out, struct nd_error *err);
@@ -97,8 +108,9 @@ enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *o
 enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
                               struct nd_error *err);
 
-/* To that many digits, half to even, or toward zero. Half precision overflows to infinity. */
+/* The distance of two numbers of so many digits at x. */
+double nd_float_ulp(double x, int digits);
+/* To that many digits, half to even. Half precision overflows to infinity. */
 double nd_float_round(double x, int digits);
-double nd_float_cut(double x, int digits);
 
 #endif

@@ -38,6 +38,10 @@ static void add_sample(const struct nd_float_sums *from, struct nd_float_sums *t
     to->introduced += from->introduced;
     to->total += from->total;
     to->passed_on += from->passed_on;
+    to->grid.n += from->grid.n;
+    to->grid.n_on_grid += from->grid.n_on_grid;
+    to->grid.n_known += from->grid.n_known;
+    to->grid.n_off += from->grid.n_off;
     if (from->has_effect) {
         to->effect += from->effect;
         to->effect_signal += from->effect_signal;
@@ -148,12 +152,15 @@ static void say_evidence(const struct nd_explained_floats *f, const char *fault,
         nd_strbuf_printf(text, "; %s", fault);
 }
 
-/* Bounds of few digits, which add up, may hide an offset or a factor. Not of an HTP, whose functions are what they
- * are. */
+/* Bounds of few digits, which add up, may hide an offset or a factor. Not of an HTP, whose functions are what
+ * they are. */
 static bool may_hide(const struct nd_float_evaluation *e, size_t device, const struct nd_explained_floats *f)
 {
+    enum { MIN_OFF = 12 };           /* as many as a fault must predict (diagnosis/look.h) */
+    static const double min_ulp = 2; /* by so much a way must predict them */
+    bool is_off = f->n - f->n_rounded >= MIN_OFF && f->max_ulp > min_ulp;
     return e->plan->sources[device].expectation == ND_EXPECT_ANY && f->digits != ND_SINGLE_DIGITS &&
-           f->digits != ND_WHOLE_DIGITS && (f->n_beyond > 0 || f->n_rounded < f->n - f->n / 8);
+           f->digits != ND_WHOLE_DIGITS && (f->n_beyond > 0 || is_off);
 }
 
 /* A layer is faulty where a fault that no arithmetic makes predicts what is far off, and where it gives
@@ -225,14 +232,14 @@ static enum nd_status judge_cut(const struct nd_float_sums *sums, size_t k, stru
     struct nd_strbuf evidence = {0};
     snprintf(text, sizeof text, "values are cut off toward zero to %s, and not rounded",
              precision_of(&layer->floats));
-    nd_strbuf_printf(&evidence, "of %" PRIu64 " values that rounding and cutting off tell apart %" PRIu64
-                     " are cut off", sums->n_telling[k], sums->n_cut[k]);
-    const struct nd_explained_fault fault = {
-        .kind = nd_fault_name(ND_FAULT_TRUNCATION),
-        .text = text,
-        .channel = SIZE_MAX,
-        .amount = (double)sums->n_telling[k] / (double)sums->n,
-        .explained = (double)sums->n_cut[k] / (double)sums->n_telling[k]};
+    nd_strbuf_printf(&evidence,
+                     "of %" PRIu64 " values that rounding and cutting off tell apart %" PRIu64 " are cut off",
+                     sums->n_telling[k], sums->n_cut[k]);
+    const struct nd_explained_fault fault = {.kind = nd_fault_name(ND_FAULT_TRUNCATION),
+                                             .text = text,
+                                             .channel = SIZE_MAX,
+                                             .amount = (double)sums->n_telling[k] / (double)sums->n,
+                                             .explained = (double)sums->n_cut[k] / (double)sums->n_telling[k]};
     layer->n_unexplained = layer->n_unexplained > 0 ? layer->n_unexplained : sums->n_cut[k];
     return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, &fault, &evidence, err);
 }
@@ -272,9 +279,10 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     if (!nd_float_is_step(job->plan, d, s))
         return ND_OK;
     size_t unsure = find_unsure_input(job, e, d, s);
+    const struct nd_float_sums sums = sum_up(e, d, s);
+    job->floats[d * job->plan->n_steps + s] = sums.grid;
     if (unsure != SIZE_MAX)
         return leave_unsure(job, layer, unsure, err);
-    const struct nd_float_sums sums = sum_up(e, d, s);
     if (sums.is_missed || sums.n == 0) {
         struct nd_strbuf text = {0};
         nd_strbuf_printf(&text, "%s",

@@ -245,8 +245,9 @@ static enum nd_status settle_made(enum nd_status status, const struct nd_error *
 }
 
 /* A Div by the sum of what it divides: a Softmax in parts. Devices may make one operation of it, whose sum is
- * not rounded, nor clipped, to the quantised values that the model has for it. Seen: Magika W8A8 of tools/studies/zoo,
- * gen1, gen3 and gen5, QAIRT 2.51.0: values as if the sum were 3 times its greatest quantised value. */
+ * not rounded, nor clipped, to the quantised values that the model has for it. Seen: Magika W8A8 of
+ * tools/studies/zoo, gen1, gen3 and gen5, QAIRT 2.51.0: values as if the sum were 3 times its greatest
+ * quantised value. */
 static bool is_share_of_sum(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     static const char *const movers[] = {"Reshape", "Unsqueeze", "Squeeze", "Expand"};

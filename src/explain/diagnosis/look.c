@@ -211,7 +211,9 @@ enum nd_status nd_look_open(const struct nd_evidence *e, double noise, struct nd
                              .out = out};
     look->spread = nd_look_spread(e->expected, NULL, look->n_total);
     double step = fmax(nd_spacing(e->dtype, e->step, look->spread), e->ref_step);
-    look->far = fmax(far_of_spread * look->spread, far_steps * step);
+    look->far = e->bound != NULL ? 0 : fmax(far_of_spread * look->spread, far_steps * step);
+    for (size_t i = 0; e->bound != NULL && i < look->n_total; i++)
+        look->far = fmax(look->far, isfinite(e->bound[i]) ? e->bound[i] : 0);
     if (nd_is_exact(look)) {
         nd_qvalue_range(e->dtype, &look->lowest, &look->highest);
         nd_measure_arithmetic(look);

@@ -312,13 +312,17 @@ class OtherWays(Scratch):
             self.assertIn(f"values are cut off toward zero to {name}, and not rounded", text)
 
     def test_what_no_way_predicts_is_no_fault(self):
-        """Noise; and one layer that is kept in bfloat16, which a device may do."""
+        """Noise; a function that is approximated, and one layer that is kept in bfloat16, as devices may do."""
         x, w = self.numbers(6, 1, 3, 8), self.numbers(8, 5)
         y = (x.astype(float) @ w).astype(np.float32)
         for change in (lambda y: y * (1 + 0.01 * self.numbers(*y.shape)), lambda y: y + 0.01 * self.numbers(*y.shape)):
             found, text = self.explain([ow.node("MatMul", ["x", "w"], ["y"])], {"w": w}, {"x": x}, {"y": change(y).astype(np.float32)})
             self.assertEqual(found["verdict"], "unexplained", text)
             self.assertIn("no known fault predicts these values", text)
+        gelu = (x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x.astype(float)**3))) / 2).astype(np.float32)
+        found, text = self.explain([ow.node("Gelu", ["x"], ["y"])], {}, {"x": x}, {"y": gelu})
+        self.assertEqual(found["verdict"], "unexplained", "devices approximate functions")
+        self.assertIn("computed with approximate tanh, not none", text)
         nodes = [ow.node("MatMul", ["x", "w"], ["s"]), ow.node("Exp", ["s"], ["y"])]
         found, text = self.explain(nodes, {"w": w}, {"x": x}, {"s": brain(y), "y": np.exp(brain(y))})
         self.assertEqual([la["state"] for la in found["layers"]], ["unexplained", "follows"], text)

@@ -36,7 +36,7 @@ static const struct nd_attribute_row rows[] = {
     {"CumSum", "reverse", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
     {"DepthToSpace", "mode", ND_ATTRIBUTE_TEXT, "DCR CRD", "DCR"},
     {"Pad", "mode", ND_ATTRIBUTE_TEXT, "constant reflect edge wrap", "constant"},
-    {"Gelu", "approximate", ND_ATTRIBUTE_TEXT, "none tanh", "none"},
+    {"Gelu", "approximate", ND_ATTRIBUTE_APPROXIMATION, "none tanh", "none"},
     {"Mod", "fmod", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
     {"Gemm", "transA", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
     {"Gemm", "transB", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
@@ -140,6 +140,7 @@ bool nd_attribute_change(const Onnx__NodeProto *node, const struct nd_attribute_
     snprintf(out->text, sizeof out->text, "%.*s", is_mirrored ? 0 : (int)length, is_mirrored ? "" : value);
     switch (row->type) {
     case ND_ATTRIBUTE_TEXT:
+    case ND_ATTRIBUTE_APPROXIMATION:
         out->changed.type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING;
         out->changed.has_s = 1;
         out->changed.s = (ProtobufCBinaryData){length, (uint8_t *)out->text};

@@ -8,10 +8,11 @@
 
 enum nd_attribute_type {
     ND_ATTRIBUTE_TEXT,
-    ND_ATTRIBUTE_WHOLE,    /* a whole number */
-    ND_ATTRIBUTE_AXES,     /* a list of one axis; since opset 13 or 18 it is the operand 1 */
-    ND_ATTRIBUTE_MIRRORED, /* begins and ends of a padding, exchanged */
-    ND_ATTRIBUTE_REAL,     /* a number that is to be solved for */
+    ND_ATTRIBUTE_APPROXIMATION, /* a text: devices choose it for speed, which is no fault */
+    ND_ATTRIBUTE_WHOLE,         /* a whole number */
+    ND_ATTRIBUTE_AXES,          /* a list of one axis; since opset 13 or 18 it is the operand 1 */
+    ND_ATTRIBUTE_MIRRORED,      /* begins and ends of a padding, exchanged */
+    ND_ATTRIBUTE_REAL,          /* a number that is to be solved for */
 };
 
 /* What an attribute may be. */

@@ -144,7 +144,7 @@ static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct
 
 static bool is_read_flat(const struct nd_float_case *c, size_t i)
 {
-    return c->way != NULL && c->way->run > 0 && c->way->operand == i;
+    return c->way != NULL && c->way->is_flat && c->way->operand == i;
 }
 
 /* A tensor that was not captured, and whose maker only moves values: what the maker reads tells. What is read
@@ -206,14 +206,14 @@ static enum nd_status change_operand(const struct nd_float_way *way, const struc
                                      struct nd_array *own, struct nd_error *err)
 {
     struct nd_array changed = {0};
-    const struct nd_array *from = inputs[way->operand], *other = inputs[way->run > 0 ? 1 - way->operand : 0];
+    const struct nd_array *from = inputs[way->operand], *other = inputs[way->is_flat ? 1 - way->operand : 0];
     if (from == NULL || other == NULL || from->n == 0)
         return nd_fail(err, ND_E_EXACT_UNKNOWN, NULL, "it has no such operand");
-    const struct nd_array *like = way->run > 0 ? other : way->value != NULL ? way->value : from;
+    const struct nd_array *like = way->is_flat ? other : way->value != NULL ? way->value : from;
     enum nd_status status = nd_array_copy(like, &changed, err);
     changed.dtype = from->dtype;
     for (size_t k = 0; status == ND_OK && way->value == NULL && k < changed.n; k++)
-        changed.x[k] = way->run > 0 ? from->x[k % from->n] : way->factor * from->x[k];
+        changed.x[k] = way->is_flat ? from->x[k % from->n] : way->factor * from->x[k];
     nd_array_deinit(own);
     *own = changed;
     inputs[way->operand] = own;

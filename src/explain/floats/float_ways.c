@@ -82,7 +82,7 @@ static enum nd_status collect_sample(struct search *s, size_t i, struct nd_error
 /* ---- one other way ---- */
 
 struct score {
-    size_t n, n_far, n_right, n_broken;
+    size_t n_far, n_right, n_broken;
     double before, after;
 };
 
@@ -102,7 +102,6 @@ static void count_sample(const struct search *s, size_t sample, const double *ma
         bool is_right = isfinite(y) ? off <= bound[k] : isnan(y) ? isnan(made[k]) : y == made[k];
         if (!isfinite(s->expected[i]))
             continue;
-        score->n++;
         score->n_far += is_far(s, i);
         score->n_right += is_far(s, i) && is_right;
         score->n_broken += !is_far(s, i) && !is_right && !(off <= s->bound[i]);
@@ -116,11 +115,10 @@ static bool make(const struct search *s, const struct nd_float_way *way, struct 
 {
     struct nd_float_case c = s->model;
     struct nd_error ignored;
+    enum nd_float_reading reading = way->read != NULL ? ND_FLOAT_AS_THEY_ARE : ND_FLOAT_ROUNDED;
     c.way = way;
     *out = (struct nd_array){0};
-    return nd_float_run(&c, way->read != NULL ? ND_FLOAT_AS_THEY_ARE : ND_FLOAT_ROUNDED, 0, out, &ignored) ==
-               ND_OK &&
-           out->n == s->n;
+    return nd_float_run(&c, reading, 0, out, &ignored) == ND_OK && out->n == s->n;
 }
 
 static bool try_sample(struct search *s, const struct nd_float_way *way, size_t sample, struct score *score)
@@ -166,7 +164,10 @@ static enum nd_status ND_PRINTF(6, 7)
     if (status != ND_OK || !holds)
         return status;
     double explained = (double)score.n_right / (double)score.n_far;
-    *s->out = (struct nd_float_fault){true, true, {kind, SIZE_MAX, -1, amount, explained, score.n_far, "", 0}};
+    *s->out = (struct nd_float_fault){.is_found = true,
+                                      .may_be_arithmetic = kind == ND_FAULT_NARROW_TYPE && !s->model.is_whole,
+                                      .is_exact = true,
+                                      .finding = {kind, SIZE_MAX, -1, amount, explained, score.n_far, "", 0}};
     va_list arguments;
     va_start(arguments, fmt);
     vsnprintf(s->out->finding.text, sizeof s->out->finding.text, fmt, arguments);
@@ -265,12 +266,18 @@ static enum nd_status try_attribute(struct search *s, const Onnx__NodeProto *nod
     }
     if (own[0] != '\0')
         snprintf(after, sizeof after, ", not %s", own);
+    bool is_approximation = row->type == ND_ATTRIBUTE_APPROXIMATION;
+    if (is_approximation && s->is_tight)
+        return ND_OK;
     if (row->type == ND_ATTRIBUTE_MIRRORED)
         return try_and_say(s, &way, ND_FAULT_OTHER_ATTRIBUTE, 0, err,
                            "computed with begin and end of pads exchanged%s", more);
-    if (row->type != ND_ATTRIBUTE_REAL)
-        return try_and_say(s, &way, ND_FAULT_OTHER_ATTRIBUTE, strtod(changed->text, NULL), err,
-                           "computed with %s %s%s%s", row->name, changed->text, after, more);
+    if (row->type != ND_ATTRIBUTE_REAL) {
+        enum nd_status status = try_and_say(s, &way, ND_FAULT_OTHER_ATTRIBUTE, strtod(changed->text, NULL), err,
+                                            "computed with %s %s%s%s", row->name, changed->text, after, more);
+        s->out->may_be_arithmetic = s->out->may_be_arithmetic || (s->out->is_found && is_approximation);
+        return status;
+    }
     const struct number number = {.attribute = &changed->changed.f,
                                   .is_positive = strcmp(row->name, "epsilon") == 0};
     snprintf(before, sizeof before, "computed with %s ", row->name);
@@ -391,16 +398,14 @@ static enum nd_status try_flat(struct search *s, struct nd_error *err)
     static const char *const pairwise[] = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "PRelu", "Mod"};
     const struct nd_float_node *node = &s->e->nodes[s->step];
     const Onnx__NodeProto *proto = node->proto;
-    const struct nd_shape *shape = &s->e->plan->shapes[s->step];
     enum nd_status status = ND_OK;
     if (node->n_inputs != 2 ||
         !is_any(nd_onnx_text(proto->op_type), pairwise, sizeof pairwise / sizeof *pairwise))
         return ND_OK;
     for (size_t i = 0; i < 2 && status == ND_OK; i++) {
-        const struct nd_float_way way = {.operand = i,
-                                         .run = shape->rank > 0 ? (size_t)shape->dims[shape->rank - 1] : 1};
+        const struct nd_float_way way = {.operand = i, .is_flat = true};
         status =
-            try_and_say(s, &way, ND_FAULT_FLAT_INDEX, (double)way.run, err,
+            try_and_say(s, &way, ND_FAULT_FLAT_INDEX, 0, err,
                         "the %s operand '%.32s' is read by a flat index that begins again at its end, where it "
                         "should be repeated along its axes",
                         i == 0 ? "first" : "second", nd_onnx_text(proto->input[i]));

@@ -7,8 +7,9 @@
 #include "explain/floats/floats.h"
 
 struct nd_float_fault {
-    bool is_found, is_exact; /* is_exact: the layer was worked out so, or a line predicts its values, to the
-                                rounding of its arithmetic */
+    bool is_found, may_be_arithmetic; /* of a device that computes in fewer bits, or approximates a function */
+    bool is_exact;                    /* the layer was worked out so, or a line predicts its values, to the
+                                                   rounding of its arithmetic */
     struct nd_finding finding;
 };
 

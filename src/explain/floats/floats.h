@@ -78,8 +78,8 @@ struct nd_float_way {
     size_t operand;               /* that is another one; SIZE_MAX: none */
     const struct nd_array *value; /* its values; NULL: its own, `factor` times as large */
     double factor;
-    size_t run; /* the operand is not broadcast, but read by a flat index in runs of so many
-                   elements; 0: it is broadcast */
+    bool is_flat; /* the operand is not repeated along its axes, but read from its beginning again after its end
+                   */
     const struct nd_float_narrow *read;    /* each float that it reads, in place of rounding; NULL */
     const struct nd_float_narrow *convert; /* and each value that it gives; NULL */
 };

@@ -181,9 +181,8 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
     if (is_within && !found.is_exact)
         return follow(layer, err);
     const struct nd_finding *best = found.is_found ? &found.finding : NULL;
-    bool is_lost = layer->floats.n_lost > 0, is_whole = layer->floats.digits == ND_WHOLE_DIGITS;
-    bool may_be_arithmetic = best != NULL && best->kind == ND_FAULT_NARROW_TYPE && !is_whole;
-    bool is_predicted = best != NULL && !may_be_arithmetic &&
+    bool is_lost = layer->floats.n_lost > 0;
+    bool is_predicted = best != NULL && !found.may_be_arithmetic &&
                         (found.is_exact || (best->explained >= min_explained && is_no_arithmetic(best->kind) &&
                                             layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND));
     if (is_within)

@@ -110,7 +110,7 @@ class Dumps(Scratch):
                  "saturation": (np.clip(1.5 * y, -2, 2), "clamped at both ends, to -2..2, values between are 1.5"),
                  "wrap": (y - 2 * np.rint(y / 2), "off by multiples of 2"),
                  "hard-cliff": (np.where(y > 1.5, 0, y), "0 where the value is 1.5"),
-                 "unwritten-window": (window, "are the same in every sample"),
+                 "unwritten-window": (window, "the same values in every sample"),
                  "periodic": (rows, "repeat themselves after 4 elements"),
                  "all-zero": (0 * y, "every value is 0")}
         for kind, (broken, says) in cases.items():
@@ -191,8 +191,56 @@ class Dumps(Scratch):
                                        {f"l{k:02}": x + e for k, (x, e) in enumerate(zip(layers, errors))})
                 self.assertEqual(report["depth"][0]["growth"], growth)
                 self.assertEqual(report["diagnoses"], [])
+                self.assert_first(None if growth == "none" else "l00")
                 if growth == "constant-rate":
                     self.assertAlmostEqual(report["depth"][0]["factor"], 1.5, delta=0.05)
+
+    def assert_first(self, first):
+        """Of the two dumps that were loaded last: where the error begins, or that it is alike everywhere."""
+        said = npudiff("compare", self.folder / "ref.h5", self.folder / "test.h5", expect=1)
+        self.assertEqual("differs alike in every tensor" in said, first is None)
+        self.assertEqual(f"'{first}'" if first else None, next((x.split()[0] for x in said.splitlines() if "is the first tensor" in x), None))
+
+    def test_errors_of_codes_that_are_alike(self):
+        codes = [self.random.integers(20, 230, SHAPE).astype(np.uint8) for _ in range(9)]
+        moves = [self.random.choice([0, 0, 0, 0, 1, 255], SHAPE).astype(np.uint8) for _ in range(9)]
+        for first, most in ((0, 1), (4, 1), (0, 20)): # everywhere; from a layer on; ten times as large in one layer
+            self.diagnose({f"l{k}": x for k, x in enumerate(codes)},
+                          {f"l{k}": x + np.uint8(most if k == 6 else 1) * m * np.uint8(k >= first) for k, (x, m) in enumerate(zip(codes, moves))})
+            self.assert_first(None if (first, most) == (0, 1) else f"l{first}")
+        self.diagnose({f"l{k}": x for k, x in enumerate(codes)}, {f"l{k}": x + m for k, (x, m) in enumerate(zip(codes, moves))})
+        said = " ".join(npudiff("compare", self.folder / "ref.h5", self.folder / "test.h5", expect=1).split())
+        self.assertRegex(said, r"test differs alike in every tensor: at most ±1 LSB, 3[0-9.]+% to 3[0-9.]+% of the values, no growth over the depth\.")
+
+    def test_runs_that_are_another_capture(self):
+        """Three of eight runs give the CPU's bits; of a device that is noisy by itself, none does."""
+        codes = self.random.integers(20, 230, SHAPE[1:]).astype(np.uint8)[None]
+        npu = codes + self.random.choice([0, 0, 0, 1], codes.shape).astype(np.uint8)
+        cpu = self.load("ref", {"x": codes, "y": codes + np.uint8(1)})
+        for name, says in (("cpu", "3 of 8 runs give, bit for bit, the values of 'ref' (they take 9 ms on average, the others 2 ms): two paths"), ("noise", None)):
+            for run in range(8):
+                own = codes if run in (2, 5, 6) else npu
+                if name == "noise":
+                    own = codes + self.random.choice([0, 0, 0, 1], codes.shape).astype(np.uint8)
+                np.savez(self.folder / f"run{run}.npz", x=own, y=own + np.uint8(1))
+            (self.folder / "us.txt").write_text("".join(f"{9000 if run in (2, 5, 6) else 2000}\n" for run in range(8)))
+            repeats = [part for run in range(1, 8) for part in ("--repeat", self.folder / f"run{run}.npz")]
+            npudiff("import", "numpy", self.folder / "run0.npz", *repeats, "-o", self.folder / "test.h5", "--probe", "p", "-f",
+                    "--map", self.folder / "map.yaml", "--latencies", self.folder / "us.txt")
+            report = json.loads(npudiff("compare", cpu, self.folder / "test.h5", "--json", expect=None).stdout)
+            self.assertEqual([d["text"] for d in report["diagnoses"] if d["kind"] == "fallback"], [says] if says else [])
+
+    def test_lines_of_the_reference(self):
+        y = self.normal()
+        channels = np.linspace(-1, 1, 8, dtype=np.float32)[None, None, :, None, None]
+        for broken, kind, says in ((-y, "sign", "all signs are turned: 6912 of 6912"), (y - np.float32(1.5), "zero-point", "all values are 1.5 lower"),
+                                   (np.float32(0.75) * y + np.float32(0.5), "scale-and-zero-point", "values are 0.75 x + 0.5"),
+                                   (y + channels, "channel-zero-point", "8 of 8 channels (axis 1) are off, each by a constant of its own"),
+                                   (y * (2 + channels), "channel-scale", "each by a factor of its own")):
+            for name, stored in self.forms(broken).items():
+                with self.subTest(kind=kind, type=name, seed=self.seed):
+                    self.assert_found({"y": y}, {"y": stored}, kind, says.split(":")[0] if name == "float32" else ())
+        self.assert_no_fault({"y": y}, {"y": y + np.float32(0.3) * self.normal()}) # noise is no line
 
     def test_signed_statistics(self):
         y = np.abs(self.normal()) + 1
@@ -281,6 +329,24 @@ class Captures(Scratch):
         faulty = {f["layer"]: f for f in device["faulty"]}
         self.assertEqual(faulty["residual/relu"]["kind"], "stale-operand", device["faulty"])
         self.assertIn("'pool' of the previous sample", faulty["residual/relu"]["text"])
+
+    def test_runs_that_fell_back(self):
+        """Two of six runs have the CPU's bits: neither its own values nor noise. With the CPU's capture it is a fault, without it is not."""
+        model = MODELS / "cnn.w8a8.onnx"
+        for device in ("cpu", "gen3"):
+            with h5py.File(self.shared / f"cnn.w8a8/{device}.h5") as file:
+                outputs = file["probes/digits/outputs"]
+                np.savez(self.folder / f"{device}.npz", **{name.replace("%2F", "/"): outputs[name][()] for name in outputs})
+        np.savez(self.folder / "in.npz", image=np.load(self.shared / "digits.npz")["image"])
+        runs = [self.folder / f"{device}.npz" for device in ("gen3", "cpu", "gen3", "gen3", "cpu", "gen3")]
+        for name, files in (("phone", runs), ("cpu", runs[1:2]), ("steady", runs[:1] * 3)):
+            npudiff("import", "numpy", files[0], *(part for f in files[1:] for part in ("--repeat", f)), "--model", model, "--inputs", self.folder / "in.npz",
+                    "-p", "digits", "--kind", "cpu" if name == "cpu" else "npu", "--label", name, "-o", self.folder / f"{name}.h5", "-f", "-q")
+        for names, faulty in ((("cpu", "phone"), ["fallback"]), (("phone",), []), (("cpu", "steady"), [])):
+            report = json.loads(npudiff("explain", "--quantised", model, *(self.folder / f"{n}.h5" for n in names), "--json", expect=None).stdout)
+            self.assertEqual([f["kind"] for d in report["devices"] for f in d["faulty"]], faulty, names)
+            for found in (f for d in report["devices"] for f in d["faulty"]):
+                self.assertEqual(found["text"], "24 of 72 runs give, bit for bit, the values of 'cpu': a fallback to the CPU")
 
     def runs(self, path):
         """What is said of the runs of one device. Both sides are the same file."""

@@ -123,3 +123,41 @@ size_t nd_text_columns(const char *text)
         n += ((unsigned char)*text & 0xc0) != 0x80;
     return n;
 }
+
+static const char *name_of_axis(const struct nd_shape *shape, int axis, size_t n_before)
+{
+    return axis == shape->rank - 1 && n_before == 1 ? "element"
+           : axis == shape->rank - 1                ? "column"
+           : axis == shape->rank - 2                ? "row"
+           : axis == 1                              ? "channel"
+                                                    : "slice";
+}
+
+bool nd_range_format(const struct nd_shape *shape, size_t first, size_t last, char text[ND_RANGE_BYTES])
+{
+    size_t inner = 1, n = 1;
+    for (int k = 0; k < shape->rank; k++)
+        inner *= (size_t)shape->dims[k];
+    for (int k = 0, at = 0; k < shape->rank && first < last; k++) {
+        size_t dim = (size_t)shape->dims[k], from = first / (inner / dim) % dim,
+               to = last / (inner / dim) % dim;
+        bool is_whole = first % (inner / dim) == 0 && (last + 1) % (inner / dim) == 0;
+        const char *name = name_of_axis(shape, k, n);
+        inner /= dim;
+        n *= dim;
+        if (dim == 1)
+            continue;
+        if (from < to && !is_whole)
+            break; /* from within one slice to within another */
+        at += snprintf(text + at, ND_RANGE_BYTES - (size_t)at, "%s%s%s %zu", at > 0 ? ", " : "", name,
+                       from < to ? "s" : "", from);
+        if (from < to)
+            at += snprintf(text + at, ND_RANGE_BYTES - (size_t)at, " to %zu", to);
+        if (is_whole && strcmp(name, "element") != 0)
+            snprintf(text + at, ND_RANGE_BYTES - (size_t)at, " (axis %d)", k);
+        if (is_whole)
+            return from == to;
+    }
+    snprintf(text, ND_RANGE_BYTES, first == last ? "element %zu" : "elements %zu to %zu", first, last);
+    return first == last;
+}

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "npudiff/core/tensor.h"
+
 enum { ND_NUMBER_BYTES = 32 };
 
 /* As "%.*g" in the C locale. */
@@ -31,5 +33,11 @@ bool nd_is_clean_text(const char *text);
 
 /* Code points of clean text. */
 size_t nd_text_columns(const char *text);
+
+/* The elements from first to last of a tensor of that shape, by its axes where they are whole slices: "channel
+ * 5 (axis 1)", "channel 2, rows 3 to 7 (axis 2)"; else "elements 3 to 9". The axis after the first of four and
+ * more is called the channels. Returns whether it is one thing, so that the verb is singular. */
+enum { ND_RANGE_BYTES = 96 };
+bool nd_range_format(const struct nd_shape *shape, size_t first, size_t last, char text[ND_RANGE_BYTES]);
 
 #endif

@@ -139,8 +139,10 @@ void nd_try_grid(const struct nd_look *look)
         struct nd_finding f = nd_finding_of(look, ND_FAULT_OWN_STEP, own.step, 1, own_chance);
         double n_bits = -log2(own.step);
         char fixed[GRID_BYTES] = "as of dequantised values";
-        if (n_bits == rint(n_bits))
-            snprintf(fixed, sizeof fixed, "fixed point with %.0f fractional bits", fmax(n_bits, 0));
+        if (n_bits == rint(n_bits) && n_bits > 0)
+            snprintf(fixed, sizeof fixed, "fixed point with %.0f fractional bits", n_bits);
+        else if (own.step == rint(own.step))
+            snprintf(fixed, sizeof fixed, "whole numbers");
         nd_add(look, &f, "all values are %s, %s; most of the reference's are not (%s)", name, fixed,
                nd_say_chance(own_chance, said));
         return;

@@ -310,7 +310,8 @@ struct nd_own_step nd_find_own_step(const struct nd_look *look, const double *x)
     bool is_of_few = decimal > 0 && own.step == 0;
     for (size_t i = 0; i < look->n_total && is_of_few; i++)
         is_of_few = fabs(x[i]) <= 2 * LARGEST_QVALUE * decimal;
-    if (is_of_few || (own.step > 0 && fabs(own.step - decimal) <= 1e-6 * decimal))
+    bool is_text = precision.n_decimals > 0; /* whole numbers are no text's */
+    if (is_of_few || (is_text && own.step > 0 && fabs(own.step - decimal) <= 1e-6 * decimal))
         return (struct nd_own_step){decimal, 0};
     return own;
 }

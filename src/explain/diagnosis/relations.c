@@ -77,6 +77,8 @@ static void solve(const struct relation *r, struct group *g)
     }
     g->a = !has_factor ? 1 : r->has_offset ? (g->n * g->xy - g->x * g->y) / spread : g->xy / g->xx;
     g->b = r->has_offset ? (g->y - g->a * g->x) / g->n : 0;
+    if (fabs(g->a) < 1e-6) /* values that are all the same are lost: they are no line of anything */
+        g->a = NAN;
 }
 
 /* One pass: of the residuals, or of the sums of those that are within `off` of the line (all: of all). */
@@ -186,59 +188,61 @@ static void say_steps(const struct relation *r, const struct group *g, char text
                  rint(n) == 1 ? "" : "s", step);
 }
 
+/* ", to within 0.02", of a line that only comes near; or nothing. */
+static const char *say_within(const struct relation *r, char text[48])
+{
+    text[0] = '\0';
+    if (r->is_near_enough)
+        snprintf(text, 48, ", to within %.2g", r->most);
+    return text;
+}
+
 static bool say_whole(const struct nd_look *look, const struct relation *r, const struct nd_fault *f)
 {
     const struct group *g = r->groups;
-    char steps[96] = "", within[48] = "";
+    char line[96] = "all signs are turned", steps[96] = "", within[48];
     say_steps(r, g, steps);
-    if (r->is_near_enough)
-        snprintf(within, sizeof within, ", to within %.2g", r->most);
-    if (f->kind == ND_FAULT_SIGN)
-        return nd_try(look, f, "all signs are turned%s: %zu of %zu values", within, r->n_held, r->n_known);
     if (f->kind == ND_FAULT_SCALE)
-        return nd_try(look, f, "all values are %.4g times as large as the reference's%s: %zu of %zu", g->a,
-                      within, r->n_held, r->n_known);
-    if (f->kind == ND_FAULT_ZERO_POINT)
-        return nd_try(look, f, "all values are %.6g %s%s%s: %zu of %zu", fabs(g->b),
-                      g->b < 0 ? "lower" : "higher", steps, within, r->n_held, r->n_known);
-    return nd_try(look, f, "values are %.4g x %c %.4g, x the reference's%s%s: %zu of %zu", g->a,
-                  g->b < 0 ? '-' : '+', fabs(g->b), steps, within, r->n_held, r->n_known);
+        snprintf(line, sizeof line, "all values are %.4g times as large as the reference's", g->a);
+    else if (f->kind == ND_FAULT_ZERO_POINT)
+        snprintf(line, sizeof line, "all values are %.6g %s", fabs(g->b), g->b < 0 ? "lower" : "higher");
+    else if (f->kind == ND_FAULT_ENCODING)
+        snprintf(line, sizeof line, "values are %.4g x %c %.4g, x the reference's", g->a, g->b < 0 ? '-' : '+',
+                 fabs(g->b));
+    return nd_try(look, f, "%s%s%s: %zu of %zu", line, steps, say_within(r, within), r->n_held, r->n_known);
 }
 
 static bool say_channels(const struct nd_look *look, const struct relation *r, struct nd_fault *f)
 {
     size_t n_off = 0, first = 0;
-    double low = HUGE_VAL, high = -HUGE_VAL;
+    double low = 0;
     for (size_t c = 0; c < r->axis.n; c++) {
         const struct group *g = &r->groups[c];
         double room = steps_of(look, r, 1) + 8 * nd_spacing(look->e->dtype, 0, look->spread),
                amount = r->has_factor ? g->a : g->b;
         if (isnan(g->a) || fabs(g->a - 1) * look->spread + fabs(g->b) <= room)
             continue;
+        low = n_off == 0 ? amount : low;
         first = n_off++ == 0 ? c : first;
-        low = fmin(low, amount);
-        high = fmax(high, amount);
     }
-    char within[48] = "";
-    if (r->is_near_enough)
-        snprintf(within, sizeof within, ", to within %.2g", r->most);
+    char line[96], within[48];
     f->axis = r->axis.axis;
     f->channel = n_off == 1 ? first : SIZE_MAX;
     f->amount = n_off == 1 ? low : (double)n_off;
-    if (n_off == 1 && r->has_factor != r->has_offset)
-        return r->has_factor
-                   ? nd_try(look, f,
-                            "channel %zu (axis %d) is %.4g times as large, all others are right%s: %zu of %zu",
-                            first, f->axis, low, within, r->n_held, r->n_known)
-                   : nd_try(look, f, "channel %zu (axis %d) is %.4g %s, all others are right%s: %zu of %zu",
-                            first, f->axis, fabs(low), low < 0 ? "lower" : "higher", within, r->n_held,
-                            r->n_known);
-    const char *what = !r->has_factor  ? "a constant of its own, as a lost bias gives"
-                       : r->has_offset ? "a factor and a constant of its own"
-                                       : "a factor of its own";
-    return nd_try(look, f,
-                  "%zu of %zu channels (axis %d) are off, each by %s, %.4g to %.4g%s: %zu of %zu values", n_off,
-                  r->axis.n, f->axis, what, low, high, within, r->n_held, r->n_known);
+    if (n_off == 1 && !r->has_offset)
+        snprintf(line, sizeof line, "channel %zu (axis %d) is %.4g times as large, all others are right", first,
+                 f->axis, low);
+    else if (n_off == 1 && !r->has_factor)
+        snprintf(line, sizeof line, "channel %zu (axis %d) is %.4g %s, all others are right", first, f->axis,
+                 fabs(low), low < 0 ? "lower" : "higher");
+    else
+        snprintf(line, sizeof line, "%zu of %zu channels (axis %d) are off, each by %s of its own", n_off,
+                 r->axis.n, f->axis,
+                 !r->has_factor  ? "a constant"
+                 : r->has_offset ? "a factor and a constant"
+                                 : "a factor");
+    const char *bias = !r->has_factor && n_off > 1 ? ", as a lost bias gives" : "";
+    return nd_try(look, f, "%s%s%s: %zu of %zu", line, bias, say_within(r, within), r->n_held, r->n_known);
 }
 
 /* ---- the search ---- */

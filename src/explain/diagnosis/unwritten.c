@@ -1,6 +1,8 @@
 /* Elements that nobody wrote: a window of every sample, or its beginning or end. */
 #include <math.h>
+#include <stdio.h>
 
+#include "core/text/print.h"
 #include "explain/diagnosis/look.h"
 
 /* What the window holds. */
@@ -63,24 +65,64 @@ static bool find_window(const struct nd_look *look, struct nd_fault *f)
            (double)look->n_far >= asked->min_filled * (double)(length * look->e->n_samples);
 }
 
+/* All samples hold it there, as they do in the window. */
+static bool is_held_at(const struct nd_look *look, const struct nd_fault *f, size_t j)
+{
+    const struct nd_evidence *e = look->e;
+    for (size_t s = 0; s < e->n_samples; s++)
+        if (e->captured[s * e->n + j] != (f->mode == ONE_VALUE ? f->low : e->captured[j]))
+            return false;
+    return f->mode == ONE_VALUE || e->n_samples > 1;
+}
+
+/* Elements beside the window may hold what it holds, and be right by chance. Of these ends from least to most
+ * it has the one where a slice of the largest axis ends, else the roundest number. */
+static size_t find_edge(const struct nd_look *look, size_t least, size_t most, bool is_end)
+{
+    const struct nd_shape *shape = &look->e->shape;
+    for (int k = 0; k < shape->rank + 62; k++) {
+        size_t step = k < shape->rank ? nd_axis_at(shape, k).inner : (size_t)1 << (shape->rank + 62 - k);
+        size_t at = is_end ? (least + step - 1) / step * step : most / step * step;
+        if (step > 1 && at >= least && at <= most)
+            return at;
+    }
+    return is_end ? least : most;
+}
+
+static void widen(const struct nd_look *look, struct nd_fault *f)
+{
+    size_t least = f->first, most = f->end;
+    while (least > 0 && is_held_at(look, f, least - 1))
+        least--;
+    while (most < look->e->n && is_held_at(look, f, most))
+        most++;
+    f->first = find_edge(look, least, f->first, false);
+    f->end = find_edge(look, f->end, most, true);
+    f->amount = (double)(f->end - f->first);
+}
+
 void nd_try_window(const struct nd_look *look)
 {
-    struct nd_fault f = nd_fault_of(ND_FAULT_UNWRITTEN_WINDOW, 0, predict_window);
-    if (!find_window(look, &f))
+    static const char *const held[] = {
+        [SAME_IN_EVERY_SAMPLE] = "the same values in every sample, all others are right",
+        [OF_THE_SAMPLE_BEFORE] = "the values of the sample before",
+    };
+    struct nd_fault found = nd_fault_of(ND_FAULT_UNWRITTEN_WINDOW, 0, predict_window);
+    if (!find_window(look, &found))
         return;
-    size_t last = f.end - 1;
-    f.mode = ONE_VALUE;
-    if ((is_held(look, &f) &&
-         nd_try(look, &f, "elements %zu to %zu hold %.6g, all others are right", f.first, last, f.low)) ||
-        !is_moving(look, &f))
-        return;
-    f.mode = SAME_IN_EVERY_SAMPLE;
-    if (is_held(look, &f) &&
-        nd_try(look, &f, "elements %zu to %zu are the same in every sample, all others are right", f.first,
-               last))
-        return;
-    f.mode = OF_THE_SAMPLE_BEFORE;
-    nd_try(look, &f, "elements %zu to %zu hold the values of the sample before", f.first, last);
+    for (int mode = ONE_VALUE; mode <= OF_THE_SAMPLE_BEFORE; mode++) {
+        struct nd_fault f = found;
+        char where[ND_RANGE_BYTES], value[64];
+        f.mode = mode;
+        if ((mode == OF_THE_SAMPLE_BEFORE || is_held(look, &f)) && (mode == ONE_VALUE || is_moving(look, &f))) {
+            if (mode != OF_THE_SAMPLE_BEFORE)
+                widen(look, &f);
+            const char *s = nd_range_format(&look->e->shape, f.first, f.end - 1, where) ? "s" : "";
+            snprintf(value, sizeof value, "%.6g, all others are right", f.low);
+            if (nd_try(look, &f, "%s hold%s %s", where, s, mode == ONE_VALUE ? value : held[mode]))
+                return;
+        }
+    }
 }
 
 /* ---- the beginning or the end of every sample, when it holds one value and nothing else ---- */
@@ -131,8 +173,10 @@ void nd_try_unwritten(const struct nd_look *look)
             continue;
         struct nd_finding f = nd_finding_of(look, ND_FAULT_UNWRITTEN_WINDOW, (double)(span.end - span.first),
                                             nd_share_of_far(look, n_far), 0);
-        nd_add(look, &f, "elements %zu to %zu hold %.6g in every sample, as if nobody wrote them", span.first,
-               span.end - 1, look->e->captured[span.first]);
+        char where[ND_RANGE_BYTES];
+        bool is_one = nd_range_format(&look->e->shape, span.first, span.end - 1, where);
+        nd_add(look, &f, "%s hold%s %.6g in every sample, as if nobody wrote %s", where, is_one ? "s" : "",
+               look->e->captured[span.first], is_one ? "it" : "them");
         return;
     }
 }

@@ -1,6 +1,6 @@
 /* What the values of a comparison show (npudiff/explain.h): reads a window of samples of every tensor that
- * differs, as real numbers, and has them diagnosed. The runs of each device are looked at in
- * symptoms.c. */
+ * differs, as real numbers, and has them diagnosed; looks at the runs of each device, and at errors over depth.
+ * What comes out is the comparison's `diagnoses` and `depths`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +12,6 @@
 #include "core/memory.h"
 #include "explain/diagnosis/values.h"
 #include "npudiff/explain/explain.h"
-
-/* What the values of a comparison show, without the model: symptoms.c looks at pairs of tensors,
- * symptoms.c for wrong types, symptoms.c at repeats of one device and at depth; symptoms.c
- * keeps what they find. What goes in is a finished comparison and its captures; what comes out is its
- * `diagnoses` and `depths`. */
 
 /* Samples [first, first + n) of the first run; with repeat > 0 that run of one sample. */
 struct nd_diagnose_range {
@@ -184,11 +179,6 @@ static enum nd_status nd_diagnose_readings(const struct nd_diagnose_side sides[2
 
 enum { MAX_RUNS = 8, MAX_ELEMENTS = 1 << 20 };
 
-static bool is_equal(struct nd_digest a, struct nd_digest b)
-{
-    return a.low == b.low && a.high == b.high;
-}
-
 /* The first sample of which runs differ, and its runs that can be read: their numbers. */
 static size_t find_runs(const struct nd_capture *capture, size_t probe, size_t tensor, size_t *sample,
                         size_t runs[MAX_RUNS])
@@ -199,7 +189,7 @@ static size_t find_runs(const struct nd_capture *capture, size_t probe, size_t t
         bool differs = false;
         for (size_t r = 0, n_runs = nd_capture_n_runs(capture, probe, tensor, s); r < n_runs; r++) {
             struct nd_digest digest = nd_capture_digest(capture, probe, tensor, s, r);
-            differs = differs || !is_equal(digest, nd_capture_digest(capture, probe, tensor, s, 0));
+            differs = differs || !nd_digest_equal(digest, nd_capture_digest(capture, probe, tensor, s, 0));
             if (n < MAX_RUNS)
                 runs[n++] = r;
         }
@@ -223,8 +213,8 @@ static enum nd_status compare_runs(const struct nd_capture *capture, size_t prob
     if (x == NULL)
         return nd_fail_memory(err);
     for (size_t k = 0; k < n_runs && status == ND_OK; k++) {
-        bool is_first = is_equal(nd_capture_digest(capture, probe, tensor, sample, runs[k]),
-                                 nd_capture_digest(capture, probe, tensor, sample, 0));
+        bool is_first = nd_digest_equal(nd_capture_digest(capture, probe, tensor, sample, runs[k]),
+                                        nd_capture_digest(capture, probe, tensor, sample, 0));
         const struct nd_diagnose_range range = {sample, 1, is_first ? 0 : runs[k]};
         launches[k] = x + k * n;
         status = nd_diagnose_read(capture, probe, tensor, &range, x + k * n, err);
@@ -265,6 +255,128 @@ static enum nd_status nd_diagnose_runs(struct nd_comparison *comparison,
             status = nd_diagnose_add(comparison, device, e, &found.items[0], true, err);
             break;
         }
+    }
+    return status;
+}
+
+/* ---- runs that are another capture's ---- */
+
+/* Runs of one device, each of one sample, of which some give what another capture has. */
+struct runs {
+    const struct nd_comparison *c;
+    const struct nd_capture *own, *other;
+    size_t device, other_device;
+    size_t n, n_other;   /* n_other: of n, that equal the other capture in every tensor whose runs differ */
+    double us, us_other; /* their latencies, added up; NaN: not all are known */
+    size_t first;        /* tensor whose runs differ */
+};
+
+/* One run of a sample. */
+struct run {
+    const struct nd_capture *capture;
+    size_t probe, sample, repeat;
+};
+
+/* Whether two runs give the same bits in every tensor in which runs of the device differ; false where none
+ * does. */
+static bool is_same_run(struct runs *runs, const struct run *a, const struct run *b)
+{
+    bool is_same = true, is_any = false;
+    for (size_t e = 0; e < runs->c->n_tensors && is_same; e++) {
+        const struct nd_compared_tensor *tensor = &runs->c->tensors[e];
+        size_t x = nd_capture_find_tensor(a->capture, tensor->name),
+               y = nd_capture_find_tensor(b->capture, tensor->name);
+        if (tensor->devices[runs->device].n_unstable == 0 || x == SIZE_MAX)
+            continue;
+        runs->first = e < runs->first ? e : runs->first;
+        is_any = true;
+        is_same = y != SIZE_MAX && tensor->devices[runs->other_device].n_unstable == 0 &&
+                  a->repeat < nd_capture_n_runs(a->capture, a->probe, x, a->sample) &&
+                  b->repeat < nd_capture_n_runs(b->capture, b->probe, y, b->sample) &&
+                  nd_capture_tensor(a->capture, x)->dtype == nd_capture_tensor(b->capture, y)->dtype &&
+                  nd_digest_equal(nd_capture_digest(a->capture, a->probe, x, a->sample, a->repeat),
+                                  nd_capture_digest(b->capture, b->probe, y, b->sample, b->repeat));
+    }
+    return is_same && is_any;
+}
+
+/* Counts the runs of a sample where they fall into two groups: several are the other's, or all the rest are one
+ * another's. Noise of a generator that begins alike gives the other's bits in the first run alone. */
+static void count_sample(struct runs *runs, size_t probe, size_t other_probe, size_t sample)
+{
+    const struct nd_capture_probe *p = nd_capture_probe(runs->own, probe);
+    struct run other = {runs->other, other_probe, sample, 0}, rest = {runs->own, probe, sample, SIZE_MAX};
+    size_t n_other = 0;
+    double us[2] = {0, 0};
+    bool is_rest_one = true;
+    for (size_t r = 0; r < p->n_repeats; r++) {
+        const struct run run = {runs->own, probe, sample, r};
+        bool is_other = is_same_run(runs, &run, &other);
+        n_other += is_other;
+        us[is_other] += p->latency_us[sample * p->n_repeats + r];
+        rest.repeat = !is_other && rest.repeat == SIZE_MAX ? r : rest.repeat;
+        is_rest_one = is_rest_one && (is_other || is_same_run(runs, &run, &rest));
+    }
+    if (n_other == 0 || n_other == p->n_repeats || (n_other == 1 && !is_rest_one))
+        return;
+    runs->n += p->n_repeats;
+    runs->n_other += n_other;
+    runs->us += us[false];
+    runs->us_other += us[true];
+}
+
+static void count_runs(struct runs *runs)
+{
+    for (size_t p = 0; p < nd_capture_n_probes(runs->own); p++) {
+        size_t other = nd_capture_find_probe(runs->other, nd_capture_probe(runs->own, p)->name);
+        for (size_t s = 0; other != SIZE_MAX && s < nd_capture_probe(runs->own, p)->n_samples; s++)
+            if (s < nd_capture_probe(runs->other, other)->n_samples)
+                count_sample(runs, p, other, s);
+    }
+}
+
+/* Elements that such a run changes, about: a few may be alike by chance. */
+static bool has_many_changes(const struct nd_comparison *c, size_t device)
+{
+    enum { MIN_CHANGED = 12 }; /* chosen, as for other faults */
+    double n = 0;
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const struct nd_tensor_on_device *on = &c->tensors[e].devices[device];
+        if (on->noise != NULL && on->n_repeats_unequal > 0)
+            n += (double)on->noise->n_differing / (double)on->n_repeats_unequal;
+    }
+    return n >= MIN_CHANGED;
+}
+
+/* Some runs of the device give the bits of another capture, and the others do not. */
+static enum nd_status diagnose_runs_of_others(struct nd_comparison *c, const struct nd_capture *const *captures,
+                                              size_t device, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    bool is_asked = c->devices[device].n_unstable_tensors > 0 && has_many_changes(c, device);
+    for (size_t d = 0; d < c->n_devices && is_asked && status == ND_OK; d++) {
+        struct runs runs = {.c = c,
+                            .own = captures[device],
+                            .other = captures[d],
+                            .device = device,
+                            .other_device = d,
+                            .first = SIZE_MAX};
+        struct nd_finding f = {.kind = ND_FAULT_FALLBACK, .channel = SIZE_MAX, .axis = -1, .explained = 1};
+        char times[64] = "";
+        if (d == device)
+            continue;
+        count_runs(&runs);
+        if (runs.n_other == 0)
+            continue;
+        double ms_other = runs.us_other / (double)runs.n_other / 1000,
+               ms = runs.us / (double)(runs.n - runs.n_other) / 1000;
+        if (isfinite(ms_other) && isfinite(ms))
+            snprintf(times, sizeof times, " (they take %.3g ms on average, the others %.3g ms)", ms_other, ms);
+        f.amount = (double)runs.n_other;
+        snprintf(f.text, sizeof f.text, "%zu of %zu runs give, bit for bit, the values of '%.32s'%s: %s",
+                 runs.n_other, runs.n, c->devices[d].label, times,
+                 strcmp(c->devices[d].kind, "cpu") == 0 ? "a fallback to the CPU" : "two paths");
+        status = nd_diagnose_add(c, device, runs.first, &f, true, err);
     }
     return status;
 }
@@ -732,6 +844,8 @@ enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison,
             status = diagnose_device(comparison, captures, d, err);
         if (status == ND_OK)
             status = nd_diagnose_runs(comparison, captures, d, err);
+        if (status == ND_OK)
+            status = diagnose_runs_of_others(comparison, captures, d, err);
     }
     if (status == ND_OK)
         status = nd_diagnose_depths(comparison, captures, err);

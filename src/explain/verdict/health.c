@@ -4,6 +4,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -360,6 +361,77 @@ static enum nd_status fault_verdict_noise(const struct nd_explain_job *job, size
     return status == ND_OK && is_known ? nd_explain_name_defect(job, device, defect, layer, err) : status;
 }
 
+/* ---- runs that are another capture's ---- */
+
+static struct nd_digest digest_of(const struct nd_plan_source *source, size_t step, size_t sample,
+                                  size_t repeat)
+{
+    return nd_capture_digest(source->capture, source->probe, source->tensors[step], sample, repeat);
+}
+
+static bool has_runs_that_differ(const struct nd_plan_source *source, size_t step, size_t sample)
+{
+    size_t n = nd_capture_n_runs(source->capture, source->probe, source->tensors[step], sample), r = 1;
+    while (r < n && nd_digest_equal(digest_of(source, step, sample, 0), digest_of(source, step, sample, r)))
+        r++;
+    return r < n;
+}
+
+/* Whether the run gives the other's bits, whose own runs are all alike, in every step in which runs of the
+ * sample differ; of one step alone it may be chance. */
+static bool is_run_of(const struct nd_plan *plan, const struct nd_plan_source *own,
+                      const struct nd_plan_source *other, size_t sample, size_t repeat)
+{
+    enum { MIN_STEPS = 3 }; /* chosen */
+    size_t n = 0;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        if (own->tensors[s] == SIZE_MAX || !has_runs_that_differ(own, s, sample))
+            continue;
+        if (other->tensors[s] == SIZE_MAX || has_runs_that_differ(other, s, sample) ||
+            repeat >= nd_capture_n_runs(own->capture, own->probe, own->tensors[s], sample) ||
+            !nd_digest_equal(digest_of(own, s, sample, repeat), digest_of(other, s, sample, 0)))
+            return false;
+        n++;
+    }
+    return n >= MIN_STEPS;
+}
+
+/* Two runs and more of a sample are those of a CPU that was captured, and two and more are not: says so, else
+ * nothing. */
+static void say_runs_of_cpu(const struct nd_explain_job *job, size_t device, char text[160])
+{
+    const struct nd_plan *plan = job->plan;
+    const struct nd_plan_source *own = &plan->sources[device];
+    size_t n_repeats = nd_capture_probe(own->capture, own->probe)->n_repeats;
+    text[0] = '\0';
+    for (size_t d = 0; d < plan->n_devices && text[0] == '\0'; d++) {
+        const struct nd_plan_source *other = &plan->sources[d];
+        const char *kind = nd_capture_string(other->capture, "device", "kind");
+        size_t n = 0, n_cpu = 0;
+        for (size_t s = 0; d != device && !other->is_failed && kind != NULL && strcmp(kind, "cpu") == 0 &&
+                           s < plan->n_samples;
+             s++) {
+            size_t n_here = 0;
+            for (size_t r = 0; r < n_repeats; r++)
+                n_here += is_run_of(plan, own, other, s, r);
+            n += n_here >= 2 && n_here + 2 <= n_repeats ? n_repeats : 0;
+            n_cpu += n_here >= 2 && n_here + 2 <= n_repeats ? n_here : 0;
+        }
+        if (n_cpu > 0)
+            snprintf(text, 160,
+                     "%zu of %zu runs give, bit for bit, the values of '%.40s': a fallback to the CPU", n_cpu,
+                     n, job->out->devices[d].label);
+    }
+}
+
+static enum nd_status fault_verdict_runs(struct nd_explained_layer *layer, char *said, struct nd_strbuf *text,
+                                         struct nd_error *err)
+{
+    const struct nd_explained_fault fault = {
+        .kind = nd_fault_name(ND_FAULT_FALLBACK), .text = said, .channel = SIZE_MAX, .explained = 1};
+    return nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, &fault, text, err);
+}
+
 /* Single steps are the device's own noise, and no difference. More than that is a fault by itself. */
 static enum nd_status settle_noise(const struct nd_explain_job *job, size_t device, size_t step,
                                    struct nd_error *err)
@@ -381,6 +453,10 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
         layer->judgement.is_noise = true;
         return nd_judge_evidence(layer, &text, err);
     }
+    char said[160];
+    say_runs_of_cpu(job, device, said);
+    if (said[0] != '\0')
+        return fault_verdict_runs(layer, said, &text, err);
     if (noise.max > between_runs)
         return fault_verdict_noise(job, device, step, &noise, &text, err);
     if (is_noise(job, device, step, &noise))

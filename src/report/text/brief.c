@@ -1,8 +1,10 @@
 /* The default text of a comparison: the answer first, one row for each group of identical devices, then what is
  * worth knowing, and the next command. Everything else is in the tables. */
-#include <stdint.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "report/text/compare.h"
 #include "report/text/summary.h"
@@ -416,14 +418,6 @@ static const struct nd_top1 *choose_top1(const struct nd_comparison *c)
     return best;
 }
 
-static bool has_outputs_of_brief(const struct nd_comparison *c)
-{
-    size_t e = 0;
-    while (e < c->n_tensors && !c->tensors[e].is_model_output)
-        e++;
-    return e < c->n_tensors;
-}
-
 /* Values that are lost first, then the larger error for its signal, then the larger share. */
 static bool is_worse(const struct nd_difference *a, const struct nd_difference *b)
 {
@@ -439,7 +433,7 @@ static bool is_worse(const struct nd_difference *a, const struct nd_difference *
  * worst tensor; NULL when none was compared. */
 static const struct nd_difference *worst_output(const struct nd_comparison *c, size_t test)
 {
-    bool is_of_outputs = has_outputs_of_brief(c);
+    bool is_of_outputs = has_outputs(c);
     const struct nd_difference *worst = NULL;
     for (size_t e = 0; e < c->n_tensors; e++) {
         const struct nd_compared_part *part = &c->tensors[e].pairs[test - 1].total;
@@ -500,7 +494,7 @@ static void add_titles(struct nd_table *table, const struct nd_comparison *c, co
                             : i == 5 ? top1 != NULL && top1->has_labels
                             : i == 6 ? top1 != NULL
                                      : true;
-            bool is_of_tensor = !has_outputs_of_brief(c) && (i == 3 || (i == 4 && row == 1));
+            bool is_of_tensor = !has_outputs(c) && (i == 3 || (i == 4 && row == 1));
             if (is_shown)
                 nd_table_add(table, !is_of_tensor ? titles[row][i]
                                     : i == 4      ? "there"
@@ -547,6 +541,59 @@ static void put_groups(const struct nd_text_report *report, const struct nd_top1
         nd_strbuf_printf(report->out, "  and %zu more groups (-v shows them)\n", n - MAX_GROUPS);
 }
 
+/* The errors of a device that are alike in every tensor that is no input, and do not grow over them. */
+struct alike {
+    const struct nd_compared_depth *depth; /* NULL: not so */
+    double low, high;                      /* shares of values that differ; of floats relative errors */
+    uint64_t min_lsb, max_lsb;
+};
+
+/* Chosen: alike is up to a factor of two, as no growth is (docs/reference/diagnoses.md). */
+static struct alike find_alike(const struct nd_comparison *c, size_t test)
+{
+    struct alike alike = {.low = INFINITY, .min_lsb = UINT64_MAX};
+    for (size_t i = 0; i < c->n_depths; i++)
+        if (c->depths[i].device == test && strcmp(c->depths[i].growth, "none") == 0)
+            alike.depth = &c->depths[i];
+    for (size_t e = 0; e < c->n_tensors && alike.depth != NULL; e++) {
+        const struct nd_difference *d = &c->tensors[e].pairs[test - 1].total.difference;
+        double error = alike.depth->is_share ? d->share : pow(10, -d->sqnr_db / 20);
+        if (c->tensors[e].is_model_input)
+            continue;
+        if (!d->has_values || d->n_differing == 0 || d->is_integer != alike.depth->is_share || !isfinite(error))
+            return (struct alike){0};
+        alike.low = fmin(alike.low, error);
+        alike.high = fmax(alike.high, error);
+        alike.min_lsb = d->max_lsb < alike.min_lsb ? d->max_lsb : alike.min_lsb;
+        alike.max_lsb = d->max_lsb > alike.max_lsb ? d->max_lsb : alike.max_lsb;
+    }
+    bool is_alike = alike.high <= 2 * alike.low && alike.max_lsb <= 2 * alike.min_lsb;
+    return is_alike ? alike : (struct alike){0};
+}
+
+/* Then no tensor is where it begins. */
+static bool put_alike(const struct nd_text_report *report, size_t test)
+{
+    const struct nd_comparison *c = report->comparison;
+    const struct alike alike = find_alike(c, test);
+    char low[ND_NUMBER_BYTES], high[ND_NUMBER_BYTES], lsb[ND_NUMBER_BYTES] = "";
+    if (alike.depth == NULL)
+        return false;
+    if (alike.min_lsb < alike.max_lsb)
+        snprintf(lsb, sizeof lsb, "±%" PRIu64 " to ", alike.min_lsb);
+    if (alike.depth->is_share)
+        nd_summary_put(report->out, report->width, 0, 2,
+                       "%s differs alike in every tensor: at most %s±%" PRIu64
+                       " LSB, %.3g%% to %.3g%% of the values, no growth over the depth.",
+                       c->devices[test].label, lsb, alike.max_lsb, 100 * alike.low, 100 * alike.high);
+    else
+        nd_summary_put(report->out, report->width, 0, 2,
+                       "%s differs alike in every tensor: relative error %s to %s, no growth over the depth.",
+                       c->devices[test].label, nd_format_short(alike.low, low),
+                       nd_format_short(alike.high, high));
+    return true;
+}
+
 /* The first tensor, in graph order, that differs from the reference: one sentence for all groups of which it is
  * the same. */
 static void put_first(const struct nd_text_report *report)
@@ -555,7 +602,7 @@ static void put_first(const struct nd_text_report *report)
     size_t n_said = 0;
     for (size_t t = 1; t < c->n_devices; t++) {
         size_t tensor = c->devices[t].first_tensor, n_differing = 0, n_here = 0;
-        bool is_said = tensor == SIZE_MAX || !nd_text_is_first_of_group(c, t);
+        bool is_said = tensor == SIZE_MAX || !nd_text_is_first_of_group(c, t) || put_alike(report, t);
         struct nd_strbuf names = {0};
         for (size_t i = 1; i < c->n_devices; i++) {
             is_said = is_said || (i < t && c->devices[i].first_tensor == tensor);

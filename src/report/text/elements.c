@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare/metrics/layout.h"
 #include "core/memory.h"
+#include "core/text/print.h"
 #include "report/text/compare.h"
 #include "report/text/table.h"
 
@@ -31,6 +33,31 @@ static void put_stride(struct nd_strbuf *line, const struct nd_structure *struct
         nd_strbuf_printf(line, "only elements %llu + %llu k, up to %llu", first, stride, last);
 }
 
+/* By axes where it is whole slices, else by its ends: of several axes their coordinates. */
+static void put_range(struct nd_strbuf *line, const struct nd_structure *structure,
+                      const struct nd_shape *shape)
+{
+    const size_t ends[2] = {(size_t)structure->first_index, (size_t)structure->last_index};
+    char text[ND_RANGE_BYTES];
+    int n_long = 0;
+    (void)nd_range_format(shape, ends[0], ends[1], text);
+    if (strncmp(text, "element", strlen("element")) != 0) {
+        nd_strbuf_printf(line, "all of %s", text);
+        return;
+    }
+    for (int k = 0; k < shape->rank; k++)
+        n_long += shape->dims[k] > 1;
+    for (size_t k = 0; k < 2; k++) {
+        struct nd_difference_place place = {.index = ends[k]};
+        nd_layout_coordinates(shape, ends[k], place.coordinates);
+        nd_strbuf_puts(line, k == 0 ? "every element from" : " to");
+        if (n_long > 1)
+            nd_text_put_coordinates(line, shape, &place);
+        else
+            nd_strbuf_printf(line, " %zu", ends[k]);
+    }
+}
+
 static void put_pattern(struct nd_strbuf *line, const struct nd_structure *structure,
                         const struct nd_shape *shape)
 {
@@ -48,8 +75,7 @@ static void put_pattern(struct nd_strbuf *line, const struct nd_structure *struc
         put_permutation(line, structure, shape->rank);
         return;
     case ND_PATTERN_RANGE:
-        nd_strbuf_printf(line, "every element from %llu to %llu", (unsigned long long)structure->first_index,
-                         (unsigned long long)structure->last_index);
+        put_range(line, structure, shape);
         return;
     case ND_PATTERN_STRIDE:
         put_stride(line, structure);

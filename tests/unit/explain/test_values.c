@@ -476,7 +476,7 @@ static void lines_of_the_reference_are_found(void **state)
     assert_text(&f, "channel 3 (axis 1) is 0.75 lower, all others are right: 12288 of 12288");
     for (size_t i = 0; i < TOTAL; i++) /* one value of 200 is nobody's */
         f.test[i] = i % 200 == 7 ? 3 : -f.ref[i];
-    assert_text(&f, "all signs are turned: 12226 of 12288 values");
+    assert_text(&f, "all signs are turned: 12226 of 12288");
     for (size_t i = 0; i < TOTAL; i++) { /* dequantised: of 8 bits, in steps of 1/64 and of 0.02 */
         double qvalue = fmin(fmax(rint(f.ref[i] * 64) + 128, 0), 255);
         f.ref[i] = 0.05 * rint(f.ref[i] / 0.05);
@@ -604,11 +604,32 @@ static void late_window(struct field *f, size_t s, size_t j, size_t i)
     f->test[i] = s > 0 && j >= 100 && j < 164 ? healthy(f, f->ref[(s - 1) * N + j]) : f->test[i];
 }
 
+/* Channel 5, of which the first value and the last are right by chance; rows of a channel; a range of none. */
 static void unwritten_window_is_found(void **state)
 {
     (void)state;
     check(late_window, ND_FAULT_UNWRITTEN_WINDOW, nothing, N_FORMS);
     check(window, ND_FAULT_UNWRITTEN_WINDOW, quiet_window, N_FORMS);
+    static const struct {
+        size_t first, end;
+        const char *text;
+    } windows[] = {
+        {5 * SIDE * SIDE, 6 * SIDE * SIDE, "channel 5 (axis 1) holds 0, all others are right"},
+        {2 * SIDE * SIDE, 4 * SIDE * SIDE, "channels 2 to 3 (axis 1) hold 0, all others are right"},
+        {SIDE * SIDE + 48, SIDE * SIDE + 128, "channel 1, rows 3 to 7 (axis 2) hold 0, all others are right"},
+        {100, 357, "elements 100 to 356 hold 0, all others are right"}};
+    for (size_t k = 0; k < sizeof windows / sizeof windows[0]; k++) {
+        struct field f;
+        open_field(&f, FORM_F32, 30 + k);
+        for (size_t i = 0; i < TOTAL; i++) {
+            size_t j = i % N;
+            f.ref[i] =
+                windows[k].text[0] == 'c' && (j == windows[k].first || j == windows[k].end - 1) ? 0 : f.ref[i];
+            f.test[i] = j >= windows[k].first && j < windows[k].end ? 0 : f.ref[i];
+        }
+        assert_text(&f, windows[k].text);
+        close_field(&f);
+    }
 }
 
 /* Every fourth row is its first value. */

@@ -166,9 +166,14 @@ static void one_sided_steps_are_told(void **state)
         for (size_t i = 0; i < MOST; i++) /* the reference is of the same kind */
             ref[i] = test[i] + (i % 7 == 0 ? (double)0.0237F : 0);
         assert_string_equal(said(ND_FAULT_OWN_STEP, ref, test, MOST), "");
-        for (size_t i = 0; i < MOST; i++) { /* whole numbers: any count is that */
+        for (size_t i = 0; i < MOST; i++) {
             ref[i] = uniform(-90, 90);
             test[i] = rint(ref[i]);
+        }
+        assert_says(said(ND_FAULT_OWN_STEP, ref, test, MOST), "all values are multiples of 1, whole numbers");
+        for (size_t i = 0; i < MOST; i++) { /* a text of two decimals */
+            ref[i] = uniform(-3, 3);
+            test[i] = (double)(float)(rint(ref[i] * 100) / 100);
         }
         assert_string_equal(said(ND_FAULT_OWN_STEP, ref, test, MOST), "");
     }

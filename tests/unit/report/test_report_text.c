@@ -170,7 +170,11 @@ static void text_of_patterns_names_the_elements(void **state)
          "only coordinate 2 of axis 1 (of 3)  gen3\n"},
         {{.pattern = ND_PATTERN_PERMUTED_AXES, .permutation = {0, 2, 1}},
          "the reference with its axes in the order [0,2,1]  gen3\n"},
-        {{.pattern = ND_PATTERN_RANGE, .first_index = 3, .last_index = 9}, "every element from 3 to 9  gen3\n"},
+        {{.pattern = ND_PATTERN_RANGE, .first_index = 3, .last_index = 9},
+         "every element from [0,0,3] to [0,2,1]  gen3\n"},
+        {{.pattern = ND_PATTERN_RANGE, .first_index = 12, .last_index = 23}, "all of slice 1 (axis 0)  gen3\n"},
+        {{.pattern = ND_PATTERN_RANGE, .first_index = 16, .last_index = 23},
+         "all of slice 1, rows 1 to 2 (axis 1)  gen3\n"},
         {{.pattern = ND_PATTERN_STRIDE, .first_index = 3, .last_index = 9, .stride = 2},
          "only elements 3 + 2 k, up to 9  gen3\n"},
     };

@@ -211,9 +211,9 @@ static double find_step(const struct search *s, const double *made, const double
  * what is far from the root is no line. */
 static double solve(struct search *s, const struct nd_float_way *way, const struct number *number, double from)
 {
-    enum { MAX_TURNS = 40 };
+    enum { MAX_TURNS = 40, MAX_HALVES = 3 };
     double p = number->is_positive ? log(from) : from, step = HUGE_VAL;
-    for (int i = 0; i < MAX_TURNS && fabs(step) > 1e-9 * fmax(fabs(p), 1e-9); i++) {
+    for (int i = 0; i < MAX_TURNS && !(fabs(step) <= 1e-9 * fmax(fabs(p), 1e-9)); i++) {
         struct nd_array made, moved;
         double h = number->is_positive ? 1e-3 : 1e-3 * fmax(fabs(p), 1);
         turn(number, number->is_positive ? exp(p) : p);
@@ -223,9 +223,12 @@ static double solve(struct search *s, const struct nd_float_way *way, const stru
         step = is_made ? find_step(s, made.x, moved.x, h) : (double)NAN;
         nd_array_deinit(&made);
         nd_array_deinit(&moved);
-        if (!isfinite(step))
+        if (isfinite(step))
+            p += number->is_positive ? fmin(fmax(step, -2), 2) : step;
+        else if (i < MAX_HALVES) /* a bound that no value reaches moves none */
+            p = number->is_positive ? p - log(2) : p / 2;
+        else
             return (double)NAN;
-        p += number->is_positive ? fmin(fmax(step, -2), 2) : step;
     }
     return number->is_positive ? exp(p) : p;
 }

@@ -239,7 +239,7 @@ class OtherWays(Scratch):
              "computed with count_include_pad 1, not 0"),
             (node("Resize", "", "", "size", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"), size,
              nearest(x, 11, lambda i, s: i * s), nearest(x, 11, lambda i, s: np.ceil((i + 0.5) * s - 0.5 - 0.5)),
-             "computed with nearest_mode round_prefer_floor, not floor and coordinate_transformation_mode half_pixel"))
+             "computed as with nearest_mode round_prefer_floor, not floor and coordinate_transformation_mode half_pixel"))
         for node, constants, right, wrong, sentence in cases:
             with self.subTest(sentence):
                 self.expect(node, constants, {"x": x}, right, wrong, sentence)
@@ -285,7 +285,7 @@ class OtherWays(Scratch):
         x = self.random.integers(0, 40000, (20, 1, 9)).astype(np.float32)
         x[:, 0, 2], x[:, 0, 7] = 49406, 49407
         first = ow.node("ArgMax", ["x"], ["y"], axis=-1, keepdims=0)
-        self.expect(first, {}, {"x": x}, x.argmax(-1), brain(x).argmax(-1), "computed of its inputs rounded to bfloat16: the index is that of the first")
+        self.expect(first, {}, {"x": x}, x.argmax(-1), brain(x).argmax(-1), "computed of its inputs rounded to bfloat16 or half precision: the index is that of the first")
         x = self.numbers(12, 2, 700)
         self.expect(first, {}, {"x": x}, x.argmax(-1), x.argmax(-1) % 256, "the right values modulo 256")
         m = self.random.integers(0, 50, (6, 2, 8))

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AXES "0 1 2 3 4 5"
+#define AXES " 0 1 2 3 4 5"
 #define POOLS "AveragePool MaxPool LpPool"
 #define NORMS                                                                                                  \
     "BatchNormalization InstanceNormalization GroupNormalization LayerNormalization RMSNormalization "         \
@@ -17,43 +17,40 @@
 
 static const struct nd_attribute_row rows[] = {
     {"Resize", "coordinate_transformation_mode", ND_ATTRIBUTE_TEXT,
-     "half_pixel asymmetric align_corners pytorch_half_pixel half_pixel_symmetric", "half_pixel"},
-    {"Resize", "nearest_mode", ND_ATTRIBUTE_TEXT, "round_prefer_floor floor ceil round_prefer_ceil",
-     "round_prefer_floor"},
-    {"Resize Upsample", "mode", ND_ATTRIBUTE_TEXT, "nearest linear cubic", "nearest"},
-    {"Resize", "antialias", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {"Resize", "exclude_outside", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {"Resize", "cubic_coeff_a", ND_ATTRIBUTE_REAL, "-0.75", "-0.75"},
-    {"GridSample", "mode", ND_ATTRIBUTE_TEXT, "linear nearest cubic bilinear bicubic", "linear"},
-    {"GridSample", "padding_mode", ND_ATTRIBUTE_TEXT, "zeros border reflection", "zeros"},
-    {"GridSample", "align_corners", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
+     "half_pixel asymmetric align_corners pytorch_half_pixel half_pixel_symmetric"},
+    {"Resize", "nearest_mode", ND_ATTRIBUTE_TEXT, "round_prefer_floor floor ceil round_prefer_ceil"},
+    {"Resize Upsample", "mode", ND_ATTRIBUTE_TEXT, "nearest linear cubic"},
+    {"Resize", "exclude_outside", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {"Resize", "cubic_coeff_a", ND_ATTRIBUTE_REAL, "-0.75"},
+    {"GridSample", "mode", ND_ATTRIBUTE_TEXT, "linear nearest cubic bilinear bicubic"},
+    {"GridSample", "padding_mode", ND_ATTRIBUTE_TEXT, "zeros border reflection"},
+    {"GridSample", "align_corners", ND_ATTRIBUTE_WHOLE, "0 1"},
     {"Softmax LogSoftmax Hardmax ArgMax ArgMin TopK Concat LayerNormalization LpNormalization", "axis",
-     ND_ATTRIBUTE_WHOLE, AXES, NULL},
-    {REDUCTIONS, "axes", ND_ATTRIBUTE_AXES, AXES, NULL},
-    {"ArgMax ArgMin", "select_last_index", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {"TopK", "largest", ND_ATTRIBUTE_WHOLE, "0 1", "1"},
-    {"CumSum", "exclusive", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {"CumSum", "reverse", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {"DepthToSpace", "mode", ND_ATTRIBUTE_TEXT, "DCR CRD", "DCR"},
-    {"Pad", "mode", ND_ATTRIBUTE_TEXT, "constant reflect edge wrap", "constant"},
-    {"Gelu", "approximate", ND_ATTRIBUTE_APPROXIMATION, "none tanh", "none"},
-    {"Mod", "fmod", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {"Gemm", "transA", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {"Gemm", "transB", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {"AveragePool LpPool", "count_include_pad", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {POOLS, "ceil_mode", ND_ATTRIBUTE_WHOLE, "0 1", "0"},
-    {POOLS " Conv ConvTranspose", "auto_pad", ND_ATTRIBUTE_TEXT, "NOTSET SAME_UPPER SAME_LOWER VALID",
-     "NOTSET"},
-    {POOLS " Conv ConvTranspose Pad", "pads", ND_ATTRIBUTE_MIRRORED, NULL, NULL},
-    {NORMS, "epsilon", ND_ATTRIBUTE_REAL, "1e-5", "1e-05"},
-    {"LeakyRelu", "alpha", ND_ATTRIBUTE_REAL, "0.01", "0.01"},
-    {"Elu Celu ThresholdedRelu", "alpha", ND_ATTRIBUTE_REAL, "1", "1"},
-    {"Selu", "alpha", ND_ATTRIBUTE_REAL, "1.6732632", "1.67326"},
-    {"Selu", "gamma", ND_ATTRIBUTE_REAL, "1.0507010", "1.0507"},
-    {"HardSigmoid", "alpha", ND_ATTRIBUTE_REAL, "0.2", "0.2"},
-    {"HardSigmoid", "beta", ND_ATTRIBUTE_REAL, "0.5", "0.5"},
-    {"LRN", "alpha", ND_ATTRIBUTE_REAL, "0.0001", "0.0001"},
-    {"LRN", "bias", ND_ATTRIBUTE_REAL, "1", "1"},
+     ND_ATTRIBUTE_WHOLE, AXES},
+    {REDUCTIONS, "axes", ND_ATTRIBUTE_AXES, AXES},
+    {"ArgMax ArgMin", "select_last_index", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {"TopK", "largest", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {"CumSum", "exclusive", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {"CumSum", "reverse", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {"DepthToSpace", "mode", ND_ATTRIBUTE_TEXT, "DCR CRD"},
+    {"Pad", "mode", ND_ATTRIBUTE_TEXT, "constant reflect edge wrap"},
+    {"Gelu", "approximate", ND_ATTRIBUTE_APPROXIMATION, "none tanh"},
+    {"Mod", "fmod", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {"Gemm", "transA", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {"Gemm", "transB", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {"AveragePool LpPool", "count_include_pad", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {POOLS, "ceil_mode", ND_ATTRIBUTE_WHOLE, "0 1"},
+    {POOLS " Conv ConvTranspose", "auto_pad", ND_ATTRIBUTE_TEXT, "NOTSET SAME_UPPER SAME_LOWER VALID"},
+    {POOLS " Conv ConvTranspose Pad", "pads", ND_ATTRIBUTE_MIRRORED, NULL},
+    {NORMS, "epsilon", ND_ATTRIBUTE_REAL, "1e-05"},
+    {"LeakyRelu", "alpha", ND_ATTRIBUTE_REAL, "0.01"},
+    {"Elu Celu ThresholdedRelu", "alpha", ND_ATTRIBUTE_REAL, "1"},
+    {"Selu", "alpha", ND_ATTRIBUTE_REAL, "1.6732632"},
+    {"Selu", "gamma", ND_ATTRIBUTE_REAL, "1.0507010"},
+    {"HardSigmoid", "alpha", ND_ATTRIBUTE_REAL, "0.2"},
+    {"HardSigmoid", "beta", ND_ATTRIBUTE_REAL, "0.5"},
+    {"LRN", "alpha", ND_ATTRIBUTE_REAL, "0.0001"},
+    {"LRN", "bias", ND_ATTRIBUTE_REAL, "1"},
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
@@ -82,9 +79,11 @@ const struct nd_attribute_row *nd_attribute_row_of(const Onnx__NodeProto *node, 
 
 const char *nd_attribute_own(const Onnx__NodeProto *node, const struct nd_attribute_row *row, char buf[32])
 {
+    size_t length;
     const Onnx__AttributeProto *own = nd_onnx_attribute(node, row->name);
+    const char *value = word(row->values, 0, &length);
     if (own == NULL || own->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS)
-        snprintf(buf, 32, "%s", row->otherwise != NULL ? row->otherwise : "");
+        snprintf(buf, 32, "%.*s", (int)length, length > 0 ? value : "");
     else if (own->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING)
         snprintf(buf, 32, "%.*s", (int)own->s.len, (const char *)own->s.data);
     else if (own->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT)

@@ -20,8 +20,8 @@ struct nd_attribute_row {
     const char *op_types; /* words */
     const char *name;
     enum nd_attribute_type type;
-    const char *values;    /* words; of ND_ATTRIBUTE_REAL the default. NULL: of ND_ATTRIBUTE_MIRRORED */
-    const char *otherwise; /* the default, where all opsets have the same one; NULL */
+    const char
+        *values; /* words, the default first: "" where the opset decides; NULL: of ND_ATTRIBUTE_MIRRORED */
 };
 
 /* The rows of an operator: the first one from *at on, which becomes its place; NULL: there is none. Static. */

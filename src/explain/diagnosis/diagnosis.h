@@ -88,7 +88,7 @@ enum nd_fault_kind {
     ND_FAULT_COMMON_STEP, /* floats of both sides are multiples of one step; amount: the largest difference, in
                              steps */
     /* Of floats and whole numbers. */
-    ND_FAULT_OTHER_ATTRIBUTE, /* an attribute is not the model's; amount: it, where it is a number */
+    ND_FAULT_OTHER_ATTRIBUTE, /* an attribute is not the model's; amount: it, where it is solved for */
     ND_FAULT_OTHER_CONSTANT,  /* a constant is not the model's; amount: it, or how much it is too large */
     ND_FAULT_FLAT_INDEX,  /* an operand is read by a flat index, and not repeated along its axes; amount 0 */
     ND_FAULT_NARROW_TYPE, /* computed, or kept, in fewer bits; amount 0 */

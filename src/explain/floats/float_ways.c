@@ -151,27 +151,39 @@ static enum nd_status try_way(struct search *s, const struct nd_float_way *way, 
     return status;
 }
 
-/* A way that holds is the fault, unless there is one. */
-static enum nd_status ND_PRINTF(6, 7)
-    try_and_say(struct search *s, const struct nd_float_way *way, enum nd_fault_kind kind, double amount,
-                struct nd_error *err, const char *fmt, ...)
+/* The fault is a way that holds. */
+static void ND_PRINTF(5, 6) tell(struct search *s, const struct score *score, enum nd_fault_kind kind,
+                                 double amount, const char *fmt, ...)
 {
-    struct score score;
-    bool holds = false;
-    if (s->out->is_found)
-        return ND_OK;
-    enum nd_status status = try_way(s, way, &score, &holds, err);
-    if (status != ND_OK || !holds)
-        return status;
-    double explained = (double)score.n_right / (double)score.n_far;
+    double explained = (double)score->n_right / (double)score->n_far;
     *s->out = (struct nd_float_fault){.is_found = true,
                                       .may_be_arithmetic = kind == ND_FAULT_NARROW_TYPE && !s->model.is_whole,
                                       .is_exact = true,
-                                      .finding = {kind, SIZE_MAX, -1, amount, explained, score.n_far, "", 0}};
+                                      .finding = {kind, SIZE_MAX, -1, amount, explained, score->n_far, "", 0}};
     va_list arguments;
     va_start(arguments, fmt);
     vsnprintf(s->out->finding.text, sizeof s->out->finding.text, fmt, arguments);
     va_end(arguments);
+}
+
+/* Ways that predict the same values are all named. */
+struct names {
+    char text[128];
+    bool may_be_arithmetic;
+    struct score score;
+};
+
+static enum nd_status try_name(struct search *s, const struct nd_float_way *way, const char *name,
+                               struct names *names, struct nd_error *err)
+{
+    struct score score;
+    bool holds = false;
+    size_t length = strlen(names->text);
+    enum nd_status status = s->out->is_found ? ND_OK : try_way(s, way, &score, &holds, err);
+    if (status != ND_OK || !holds)
+        return status;
+    names->score = length == 0 ? score : names->score;
+    snprintf(names->text + length, sizeof names->text - length, "%s%s", length > 0 ? " or " : "", name);
     return ND_OK;
 }
 
@@ -245,42 +257,36 @@ static enum nd_status try_number(struct search *s, const struct nd_float_way *wa
     for (int digits = 1; digits <= MAX_DIGITS + 1 && isfinite(found) && status == ND_OK; digits++) {
         char text[32];
         snprintf(text, sizeof text, "%.*g", digits, found * unit);
-        turn(number, digits <= MAX_DIGITS ? strtod(text, NULL) / unit : found);
-        status = try_and_say(s, way, kind, found * unit, err, "%s%.6g%s", before,
-                             digits <= MAX_DIGITS ? strtod(text, NULL) : found * unit, after);
+        struct names names = {.text = ""};
+        double said = digits <= MAX_DIGITS ? strtod(text, NULL) : found * unit;
+        turn(number, said / unit);
+        status = try_name(s, way, text, &names, err);
+        if (names.text[0] != '\0')
+            tell(s, &names.score, kind, said, "%s%.6g%s", before, said, after);
     }
     return status;
 }
 
 /* ---- attributes ---- */
 
-static enum nd_status try_attribute(struct search *s, const Onnx__NodeProto *node,
-                                    const struct nd_attribute_row *row, struct nd_changed_node *changed,
-                                    const char *more, struct nd_error *err)
+static enum nd_status try_value(struct search *s, const struct nd_attribute_row *row,
+                                const struct nd_changed_node *changed, struct names *names,
+                                struct nd_error *err)
 {
-    struct nd_float_way way = {.proto = &changed->node, .operand = SIZE_MAX};
-    struct nd_array axis = {.shape = {.rank = 1, .dims = {1}}, .n = 1, .dtype = ND_DTYPE_I64};
-    char own[32], before[96], after[64] = "";
     double value = (double)changed->ints[0];
-    nd_attribute_own(node, row, own);
-    if (row->type == ND_ATTRIBUTE_AXES && s->e->nodes[s->step].n_inputs > 1) {
-        axis.x = &value;
-        way = (struct nd_float_way){.operand = 1, .value = &axis};
-    }
-    if (own[0] != '\0')
-        snprintf(after, sizeof after, ", not %s", own);
-    bool is_approximation = row->type == ND_ATTRIBUTE_APPROXIMATION;
-    if (is_approximation && s->is_tight)
-        return ND_OK;
-    if (row->type == ND_ATTRIBUTE_MIRRORED)
-        return try_and_say(s, &way, ND_FAULT_OTHER_ATTRIBUTE, 0, err,
-                           "computed with begin and end of pads exchanged%s", more);
-    if (row->type != ND_ATTRIBUTE_REAL) {
-        enum nd_status status = try_and_say(s, &way, ND_FAULT_OTHER_ATTRIBUTE, strtod(changed->text, NULL), err,
-                                            "computed with %s %s%s%s", row->name, changed->text, after, more);
-        s->out->may_be_arithmetic = s->out->may_be_arithmetic || (s->out->is_found && is_approximation);
-        return status;
-    }
+    const struct nd_array axis = {
+        .shape = {.rank = 1, .dims = {1}}, .n = 1, .dtype = ND_DTYPE_I64, .x = &value};
+    bool is_operand = row->type == ND_ATTRIBUTE_AXES && s->e->nodes[s->step].n_inputs > 1;
+    const struct nd_float_way way = {
+        .proto = is_operand ? NULL : &changed->node, .operand = is_operand ? 1 : SIZE_MAX, .value = &axis};
+    return try_name(s, &way, row->values != NULL ? changed->text : "with begin and end exchanged", names, err);
+}
+
+static enum nd_status try_real(struct search *s, const struct nd_attribute_row *row,
+                               struct nd_changed_node *changed, const char *after, struct nd_error *err)
+{
+    char before[96];
+    const struct nd_float_way way = {.proto = &changed->node, .operand = SIZE_MAX};
     const struct number number = {.attribute = &changed->changed.f,
                                   .is_positive = strcmp(row->name, "epsilon") == 0};
     snprintf(before, sizeof before, "computed with %s ", row->name);
@@ -288,19 +294,49 @@ static enum nd_status try_attribute(struct search *s, const Onnx__NodeProto *nod
                       err);
 }
 
-/* All rows of the operator; with `more` beside a change that was made before. */
+/* One row, in words that go to *all; `beside`: a change was made before. A number is told at once. */
+static enum nd_status try_row(struct search *s, const Onnx__NodeProto *node, const struct nd_attribute_row *row,
+                              bool is_beside, struct names *all, struct nd_error *err)
+{
+    char own[32], after[64] = "";
+    struct names names = {.text = ""};
+    struct nd_changed_node changed;
+    enum nd_status status = ND_OK;
+    size_t length = strlen(all->text);
+    if (nd_attribute_own(node, row, own)[0] != '\0')
+        snprintf(after, sizeof after, ", not %s", own);
+    for (size_t k = 0; k < ND_MAX_RANK && status == ND_OK; k++) {
+        if (!nd_attribute_change(node, row, k, &changed))
+            continue;
+        if (row->type != ND_ATTRIBUTE_REAL)
+            status = try_value(s, row, &changed, &names, err);
+        else if (!is_beside && length == 0)
+            status = try_real(s, row, &changed, after, err);
+    }
+    if (names.text[0] == '\0')
+        return status;
+    snprintf(all->text + length, sizeof all->text - length, "%s%s %.72s%.40s", length > 0 ? ", or with " : "",
+             row->name, names.text, after);
+    all->score = length == 0 ? names.score : all->score;
+    all->may_be_arithmetic = row->type == ND_ATTRIBUTE_APPROXIMATION;
+    return status;
+}
+
 static enum nd_status try_attributes(struct search *s, const Onnx__NodeProto *node, size_t first,
-                                     const char *more, struct nd_error *err)
+                                     const char *beside, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
+    struct names all = {.text = ""};
     const struct nd_attribute_row *row;
     for (size_t at = first; status == ND_OK && (row = nd_attribute_row_of(node, &at)) != NULL; at++)
-        for (size_t k = 0; status == ND_OK && !s->out->is_found && k < ND_MAX_RANK; k++) {
-            struct nd_changed_node changed;
-            if (nd_attribute_change(node, row, k, &changed) &&
-                (more[0] == '\0' || row->type != ND_ATTRIBUTE_REAL))
-                status = try_attribute(s, node, row, &changed, more, err);
-        }
+        if (!s->is_tight || row->type != ND_ATTRIBUTE_APPROXIMATION)
+            status = try_row(s, node, row, beside[0] != '\0', &all, err);
+    if (all.text[0] == '\0' || s->out->is_found)
+        return status;
+    /* Of two changes at once others may give the same values. */
+    tell(s, &all.score, ND_FAULT_OTHER_ATTRIBUTE, 0, "computed %swith %s%s", beside[0] != '\0' ? "as " : "",
+         all.text, beside);
+    s->out->may_be_arithmetic = all.may_be_arithmetic;
     return status;
 }
 
@@ -313,13 +349,13 @@ static enum nd_status try_two_attributes(struct search *s, struct nd_error *err)
     for (size_t at = 0; status == ND_OK && (row = nd_attribute_row_of(node, &at)) != NULL; at++)
         for (size_t k = 0; status == ND_OK && !s->out->is_found && k < ND_MAX_RANK; k++) {
             struct nd_changed_node changed;
-            char more[80];
+            char beside[80];
             if (row->type == ND_ATTRIBUTE_REAL || row->type == ND_ATTRIBUTE_AXES ||
                 !nd_attribute_change(node, row, k, &changed))
                 continue;
-            snprintf(more, sizeof more, " and %s %s", row->name,
-                     row->type == ND_ATTRIBUTE_MIRRORED ? "exchanged" : changed.text);
-            status = try_attributes(s, &changed.node, at + 1, more, err);
+            snprintf(beside, sizeof beside, " and %s %s", row->name,
+                     row->values != NULL ? changed.text : "with begin and end exchanged");
+            status = try_attributes(s, &changed.node, at + 1, beside, err);
         }
     return status;
 }
@@ -369,13 +405,13 @@ static enum nd_status try_constant(struct search *s, size_t i, struct nd_error *
         snprintf(after, sizeof after, ", not %.6g", value);
         return try_number(s, &way, &number, 1, value, ND_FAULT_OTHER_CONSTANT, before, after, err);
     }
-    if (is_added(op_type, i)) {
-        way.factor = 0;
-        status = try_and_say(s, &way, ND_FAULT_BIAS, 0, err, "the constant '%.32s' is left out", name);
-        way.factor = -1;
-        if (status == ND_OK)
-            status =
-                try_and_say(s, &way, ND_FAULT_BIAS, 0, err, "the constant '%.32s' has the other sign", name);
+    static const char *const said[] = {"is left out", "has the other sign"};
+    for (int k = 0; k < 2 && is_added(op_type, i) && status == ND_OK; k++) {
+        struct names names = {.text = ""};
+        way.factor = -k;
+        status = try_name(s, &way, said[k], &names, err);
+        if (names.text[0] != '\0')
+            tell(s, &names.score, ND_FAULT_BIAS, way.factor, "the constant '%.32s' %s", name, names.text);
     }
     bool is_beside_bias = i == 1 && node->n_inputs > 2 && is_added(op_type, 2);
     snprintf(before, sizeof before, "the constant '%.32s' is ", name);
@@ -406,12 +442,14 @@ static enum nd_status try_flat(struct search *s, struct nd_error *err)
         !is_any(nd_onnx_text(proto->op_type), pairwise, sizeof pairwise / sizeof *pairwise))
         return ND_OK;
     for (size_t i = 0; i < 2 && status == ND_OK; i++) {
+        struct names names = {.text = ""};
         const struct nd_float_way way = {.operand = i, .is_flat = true};
-        status =
-            try_and_say(s, &way, ND_FAULT_FLAT_INDEX, 0, err,
-                        "the %s operand '%.32s' is read by a flat index that begins again at its end, where it "
-                        "should be repeated along its axes",
-                        i == 0 ? "first" : "second", nd_onnx_text(proto->input[i]));
+        status = try_name(s, &way, i == 0 ? "first" : "second", &names, err);
+        if (names.text[0] != '\0')
+            tell(s, &names.score, ND_FAULT_FLAT_INDEX, 0,
+                 "the %s operand '%.32s' is read by a flat index that begins again at its end, where it should "
+                 "be repeated along its axes",
+                 names.text, nd_onnx_text(proto->input[i]));
     }
     return status;
 }
@@ -427,28 +465,30 @@ static const struct nd_float_narrow as_half = {.digits = ND_HALF_DIGITS},
                                     to_u8 = {.range = 256, .clamps = true},
                                     to_i8 = {.low = -128, .range = 256, .clamps = true};
 
+/* Those of one text follow each other. */
 static const struct narrow {
     const struct nd_float_narrow *read, *convert;
     bool is_of_whole; /* of whole numbers alone */
-    const char *text;
+    const char *text, *type;
 } narrows[] = {
-    {NULL, &as_u8, true, "the right values modulo 256, as 8 bits keep them"},
-    {NULL, &as_i8, true, "the right values as 8 bits with a sign keep them"},
-    {NULL, &as_u16, true, "the right values modulo 65536, as 16 bits keep them"},
-    {NULL, &as_i16, true, "the right values as 16 bits with a sign keep them"},
-    {NULL, &to_u8, true, "the right values, but clamped to 0..255"},
-    {NULL, &to_i8, true, "the right values, but clamped to -128..127"},
-    {NULL, &as_bfloat, false, "the right values rounded to bfloat16"},
-    {NULL, &as_half, false, "the right values rounded to half precision"},
-    {NULL, &cut_bfloat, false, "the right values cut off to bfloat16"},
-    {NULL, &cut_half, false, "the right values cut off to half precision"},
-    {&as_bfloat, NULL, false, "computed of its inputs rounded to bfloat16"},
-    {&as_half, NULL, false, "computed of its inputs rounded to half precision"},
-    {&cut_bfloat, NULL, false, "computed of its inputs cut off to bfloat16"},
-    {&cut_half, NULL, false, "computed of its inputs cut off to half precision"},
-    {&as_bfloat, &as_bfloat, false, "computed in bfloat16"},
-    {&as_half, &as_half, false, "computed in half precision"},
+    {NULL, &as_u8, true, "the right values modulo", "256, as 8 bits keep them"},
+    {NULL, &as_u16, true, "the right values modulo", "65536, as 16 bits keep them"},
+    {NULL, &as_i8, true, "the right values as bits with a sign keep them:", "8"},
+    {NULL, &as_i16, true, "the right values as bits with a sign keep them:", "16"},
+    {NULL, &to_u8, true, "the right values, but clamped to", "0..255"},
+    {NULL, &to_i8, true, "the right values, but clamped to", "-128..127"},
+    {NULL, &as_bfloat, false, "the right values rounded to", "bfloat16"},
+    {NULL, &as_half, false, "the right values rounded to", "half precision"},
+    {NULL, &cut_bfloat, false, "the right values cut off to", "bfloat16"},
+    {NULL, &cut_half, false, "the right values cut off to", "half precision"},
+    {&as_bfloat, NULL, false, "computed of its inputs rounded to", "bfloat16"},
+    {&as_half, NULL, false, "computed of its inputs rounded to", "half precision"},
+    {&cut_bfloat, NULL, false, "computed of its inputs cut off to", "bfloat16"},
+    {&cut_half, NULL, false, "computed of its inputs cut off to", "half precision"},
+    {&as_bfloat, &as_bfloat, false, "computed in", "bfloat16"},
+    {&as_half, &as_half, false, "computed in", "half precision"},
 };
+enum { N_NARROWS = sizeof narrows / sizeof narrows[0] };
 
 /* Of the index of the largest value what that means. */
 static const char *meaning(const struct search *s, const struct narrow *narrow)
@@ -463,14 +503,18 @@ static const char *meaning(const struct search *s, const struct narrow *narrow)
 static enum nd_status try_narrow(struct search *s, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t k = 0; k < sizeof narrows / sizeof narrows[0] && status == ND_OK; k++) {
+    struct names names = {.text = ""};
+    if (!s->model.is_whole && s->model.digits != ND_SINGLE_DIGITS)
+        return ND_OK;
+    for (size_t k = 0; k < N_NARROWS && status == ND_OK; k++) {
         const struct nd_float_way way = {
             .operand = SIZE_MAX, .read = narrows[k].read, .convert = narrows[k].convert};
-        bool is_coarser = s->model.is_whole || s->model.digits == ND_SINGLE_DIGITS;
-        if ((narrows[k].is_of_whole && !s->model.is_whole) || !is_coarser)
-            continue;
-        status = try_and_say(s, &way, ND_FAULT_NARROW_TYPE, 0, err, "%s%s", narrows[k].text,
-                             meaning(s, &narrows[k]));
+        if (s->model.is_whole || !narrows[k].is_of_whole)
+            status = try_name(s, &way, narrows[k].type, &names, err);
+        bool is_last = k + 1 == N_NARROWS || strcmp(narrows[k + 1].text, narrows[k].text) != 0;
+        if (is_last && names.text[0] != '\0' && !s->out->is_found)
+            tell(s, &names.score, ND_FAULT_NARROW_TYPE, 0, "%s %s%s", narrows[k].text, names.text,
+                 meaning(s, &narrows[k]));
     }
     return status;
 }

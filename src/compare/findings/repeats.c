@@ -212,3 +212,89 @@ enum nd_status nd_repeats_measure(const struct nd_aligned_captures *alignment,
     }
     return status;
 }
+
+/* ---- runs that are another capture's ---- */
+
+/* One run of a sample. */
+struct run {
+    const struct nd_capture *capture;
+    size_t probe;
+    const size_t *tensors;
+    size_t sample, repeat;
+};
+
+static bool is_same_at(const struct run *a, const struct run *b, size_t tensor)
+{
+    size_t x = a->tensors[tensor], y = b->tensors[tensor];
+    return y != SIZE_MAX && a->repeat < nd_capture_n_runs(a->capture, a->probe, x, a->sample) &&
+           b->repeat < nd_capture_n_runs(b->capture, b->probe, y, b->sample) &&
+           nd_capture_tensor(a->capture, x)->dtype == nd_capture_tensor(b->capture, y)->dtype &&
+           nd_digest_equal(nd_capture_digest(a->capture, a->probe, x, a->sample, a->repeat),
+                           nd_capture_digest(b->capture, b->probe, y, b->sample, b->repeat));
+}
+
+/* Whether runs of the sample differ there. */
+static bool is_unsteady_at(const struct run *run, size_t tensor)
+{
+    struct run other = *run;
+    size_t n = run->tensors[tensor] != SIZE_MAX
+                   ? nd_capture_n_runs(run->capture, run->probe, run->tensors[tensor], run->sample)
+                   : 0;
+    for (other.repeat = 1; other.repeat < n; other.repeat++)
+        if (!is_same_at(run, &other, tensor))
+            return true;
+    return false;
+}
+
+static bool is_same_run(const struct run *a, const struct run *b, const size_t *tensors, size_t n)
+{
+    size_t i = 0;
+    while (i < n && is_same_at(a, b, tensors[i]))
+        i++;
+    return i == n && n > 0;
+}
+
+/* differing: [n_tensors] */
+static void count_sample(struct nd_runs_of *runs, size_t sample, size_t *differing)
+{
+    const struct nd_capture_probe *p = nd_capture_probe(runs->own, runs->own_probe);
+    struct run run = {runs->own, runs->own_probe, runs->own_tensors, sample, 0}, rest = run,
+               other = {runs->other, runs->other_probe, runs->other_tensors, sample, 0};
+    size_t n = 0, n_other = 0;
+    double us[2] = {0, 0};
+    bool is_rest_one = true;
+    for (size_t t = 0; t < runs->n_tensors; t++)
+        if (is_unsteady_at(&run, t)) {
+            differing[n++] = t;
+            if (is_unsteady_at(&other, t))
+                return;
+        }
+    rest.repeat = SIZE_MAX;
+    for (run.repeat = 0; run.repeat < p->n_repeats; run.repeat++) {
+        bool is_other = is_same_run(&run, &other, differing, n);
+        n_other += is_other;
+        us[is_other] += p->latency_us[sample * p->n_repeats + run.repeat];
+        rest.repeat = !is_other && rest.repeat == SIZE_MAX ? run.repeat : rest.repeat;
+        is_rest_one = is_rest_one && (is_other || is_same_run(&run, &rest, differing, n));
+    }
+    if (n_other == 0 || n_other == p->n_repeats || (n_other == 1 && !is_rest_one))
+        return;
+    runs->n += p->n_repeats;
+    runs->n_other += n_other;
+    runs->us += us[false];
+    runs->us_other += us[true];
+    runs->n_differing = n > runs->n_differing ? n : runs->n_differing;
+}
+
+enum nd_status nd_repeats_count_of(struct nd_runs_of *runs, struct nd_error *err)
+{
+    size_t n = nd_capture_probe(runs->own, runs->own_probe)->n_samples,
+           n_other = nd_capture_probe(runs->other, runs->other_probe)->n_samples;
+    size_t *differing = nd_calloc(runs->n_tensors, sizeof *differing);
+    if (differing == NULL)
+        return nd_fail_memory(err);
+    for (size_t s = 0; s < n && s < n_other; s++)
+        count_sample(runs, s, differing);
+    free(differing);
+    return ND_OK;
+}

@@ -19,4 +19,22 @@ enum nd_status nd_repeats_measure(const struct nd_aligned_captures *alignment,
                                   const struct nd_compare_options *options, const struct nd_kernels *kernels,
                                   struct nd_comparison *comparison, struct nd_error *err);
 
+/* The runs of one capture, each of one sample, of which some give what another capture has. */
+struct nd_runs_of {
+    const struct nd_capture *own, *other;
+    size_t own_probe, other_probe;
+    const size_t *own_tensors, *other_tensors; /* [n_tensors] of the captures; SIZE_MAX: it has none */
+    size_t n_tensors;
+    /* Added to: */
+    size_t n,
+        n_other; /* n_other: of n, that equal the other in every tensor in which runs of the sample differ */
+    double us, us_other; /* the latencies of the other runs, and of these; NaN: not all are known */
+    size_t n_differing;  /* tensors in which they do, at most */
+};
+
+/* Counts the runs of the samples in which they fall into two groups: several are the other's, whose own runs
+ * are alike, or one is and all others are one another's. (Noise of a generator that begins alike gives the
+ * other's bits in the first run alone.) ND_ERR_MEMORY. */
+enum nd_status nd_repeats_count_of(struct nd_runs_of *runs, struct nd_error *err);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "arithmetic/operators/array.h"
 #include "compare/findings/labels.h"
+#include "compare/findings/repeats.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "explain/diagnosis/values.h"
@@ -261,80 +262,6 @@ static enum nd_status nd_diagnose_runs(struct nd_comparison *comparison,
 
 /* ---- runs that are another capture's ---- */
 
-/* Runs of one device, each of one sample, of which some give what another capture has. */
-struct runs {
-    const struct nd_comparison *c;
-    const struct nd_capture *own, *other;
-    size_t device, other_device;
-    size_t n, n_other;   /* n_other: of n, that equal the other capture in every tensor whose runs differ */
-    double us, us_other; /* their latencies, added up; NaN: not all are known */
-    size_t first;        /* tensor whose runs differ */
-};
-
-/* One run of a sample. */
-struct run {
-    const struct nd_capture *capture;
-    size_t probe, sample, repeat;
-};
-
-/* Whether two runs give the same bits in every tensor in which runs of the device differ; false where none
- * does. */
-static bool is_same_run(struct runs *runs, const struct run *a, const struct run *b)
-{
-    bool is_same = true, is_any = false;
-    for (size_t e = 0; e < runs->c->n_tensors && is_same; e++) {
-        const struct nd_compared_tensor *tensor = &runs->c->tensors[e];
-        size_t x = nd_capture_find_tensor(a->capture, tensor->name),
-               y = nd_capture_find_tensor(b->capture, tensor->name);
-        if (tensor->devices[runs->device].n_unstable == 0 || x == SIZE_MAX)
-            continue;
-        runs->first = e < runs->first ? e : runs->first;
-        is_any = true;
-        is_same = y != SIZE_MAX && tensor->devices[runs->other_device].n_unstable == 0 &&
-                  a->repeat < nd_capture_n_runs(a->capture, a->probe, x, a->sample) &&
-                  b->repeat < nd_capture_n_runs(b->capture, b->probe, y, b->sample) &&
-                  nd_capture_tensor(a->capture, x)->dtype == nd_capture_tensor(b->capture, y)->dtype &&
-                  nd_digest_equal(nd_capture_digest(a->capture, a->probe, x, a->sample, a->repeat),
-                                  nd_capture_digest(b->capture, b->probe, y, b->sample, b->repeat));
-    }
-    return is_same && is_any;
-}
-
-/* Counts the runs of a sample where they fall into two groups: several are the other's, or all the rest are one
- * another's. Noise of a generator that begins alike gives the other's bits in the first run alone. */
-static void count_sample(struct runs *runs, size_t probe, size_t other_probe, size_t sample)
-{
-    const struct nd_capture_probe *p = nd_capture_probe(runs->own, probe);
-    struct run other = {runs->other, other_probe, sample, 0}, rest = {runs->own, probe, sample, SIZE_MAX};
-    size_t n_other = 0;
-    double us[2] = {0, 0};
-    bool is_rest_one = true;
-    for (size_t r = 0; r < p->n_repeats; r++) {
-        const struct run run = {runs->own, probe, sample, r};
-        bool is_other = is_same_run(runs, &run, &other);
-        n_other += is_other;
-        us[is_other] += p->latency_us[sample * p->n_repeats + r];
-        rest.repeat = !is_other && rest.repeat == SIZE_MAX ? r : rest.repeat;
-        is_rest_one = is_rest_one && (is_other || is_same_run(runs, &run, &rest));
-    }
-    if (n_other == 0 || n_other == p->n_repeats || (n_other == 1 && !is_rest_one))
-        return;
-    runs->n += p->n_repeats;
-    runs->n_other += n_other;
-    runs->us += us[false];
-    runs->us_other += us[true];
-}
-
-static void count_runs(struct runs *runs)
-{
-    for (size_t p = 0; p < nd_capture_n_probes(runs->own); p++) {
-        size_t other = nd_capture_find_probe(runs->other, nd_capture_probe(runs->own, p)->name);
-        for (size_t s = 0; other != SIZE_MAX && s < nd_capture_probe(runs->own, p)->n_samples; s++)
-            if (s < nd_capture_probe(runs->other, other)->n_samples)
-                count_sample(runs, p, other, s);
-    }
-}
-
 /* Elements that such a run changes, about: a few may be alike by chance. */
 static bool has_many_changes(const struct nd_comparison *c, size_t device)
 {
@@ -348,25 +275,47 @@ static bool has_many_changes(const struct nd_comparison *c, size_t device)
     return n >= MIN_CHANGED;
 }
 
+static enum nd_status count_runs_of(const struct nd_comparison *c, const struct nd_capture *const *captures,
+                                    size_t device, size_t other, struct nd_runs_of *runs, struct nd_error *err)
+{
+    size_t *tensors = nd_calloc(2 * c->n_tensors, sizeof *tensors);
+    enum nd_status status = tensors != NULL ? ND_OK : nd_fail_memory(err);
+    *runs = (struct nd_runs_of){.own = captures[device],
+                                .other = captures[other],
+                                .own_tensors = tensors,
+                                .other_tensors = tensors + c->n_tensors,
+                                .n_tensors = c->n_tensors};
+    for (size_t e = 0; e < c->n_tensors && status == ND_OK; e++) {
+        tensors[e] = nd_capture_find_tensor(runs->own, c->tensors[e].name);
+        tensors[c->n_tensors + e] = nd_capture_find_tensor(runs->other, c->tensors[e].name);
+    }
+    for (; runs->own_probe < nd_capture_n_probes(runs->own) && status == ND_OK; runs->own_probe++) {
+        runs->other_probe =
+            nd_capture_find_probe(runs->other, nd_capture_probe(runs->own, runs->own_probe)->name);
+        if (runs->other_probe != SIZE_MAX)
+            status = nd_repeats_count_of(runs, err);
+    }
+    free(tensors);
+    return status;
+}
+
 /* Some runs of the device give the bits of another capture, and the others do not. */
 static enum nd_status diagnose_runs_of_others(struct nd_comparison *c, const struct nd_capture *const *captures,
                                               size_t device, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    bool is_asked = c->devices[device].n_unstable_tensors > 0 && has_many_changes(c, device);
+    size_t first = 0;
+    while (first < c->n_tensors && c->tensors[first].devices[device].n_unstable == 0)
+        first++;
+    bool is_asked = first < c->n_tensors && has_many_changes(c, device);
     for (size_t d = 0; d < c->n_devices && is_asked && status == ND_OK; d++) {
-        struct runs runs = {.c = c,
-                            .own = captures[device],
-                            .other = captures[d],
-                            .device = device,
-                            .other_device = d,
-                            .first = SIZE_MAX};
+        struct nd_runs_of runs;
         struct nd_finding f = {.kind = ND_FAULT_FALLBACK, .channel = SIZE_MAX, .axis = -1, .explained = 1};
         char times[64] = "";
         if (d == device)
             continue;
-        count_runs(&runs);
-        if (runs.n_other == 0)
+        status = count_runs_of(c, captures, device, d, &runs, err);
+        if (status != ND_OK || runs.n_other == 0)
             continue;
         double ms_other = runs.us_other / (double)runs.n_other / 1000,
                ms = runs.us / (double)(runs.n - runs.n_other) / 1000;
@@ -376,7 +325,7 @@ static enum nd_status diagnose_runs_of_others(struct nd_comparison *c, const str
         snprintf(f.text, sizeof f.text, "%zu of %zu runs give, bit for bit, the values of '%.32s'%s: %s",
                  runs.n_other, runs.n, c->devices[d].label, times,
                  strcmp(c->devices[d].kind, "cpu") == 0 ? "a fallback to the CPU" : "two paths");
-        status = nd_diagnose_add(c, device, runs.first, &f, true, err);
+        status = nd_diagnose_add(c, device, first, &f, true, err);
     }
     return status;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
+#include "compare/findings/repeats.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
@@ -363,65 +364,35 @@ static enum nd_status fault_verdict_noise(const struct nd_explain_job *job, size
 
 /* ---- runs that are another capture's ---- */
 
-static struct nd_digest digest_of(const struct nd_plan_source *source, size_t step, size_t sample,
-                                  size_t repeat)
-{
-    return nd_capture_digest(source->capture, source->probe, source->tensors[step], sample, repeat);
-}
-
-static bool has_runs_that_differ(const struct nd_plan_source *source, size_t step, size_t sample)
-{
-    size_t n = nd_capture_n_runs(source->capture, source->probe, source->tensors[step], sample), r = 1;
-    while (r < n && nd_digest_equal(digest_of(source, step, sample, 0), digest_of(source, step, sample, r)))
-        r++;
-    return r < n;
-}
-
-/* Whether the run gives the other's bits, whose own runs are all alike, in every step in which runs of the
- * sample differ; of one step alone it may be chance. */
-static bool is_run_of(const struct nd_plan *plan, const struct nd_plan_source *own,
-                      const struct nd_plan_source *other, size_t sample, size_t repeat)
+/* Some runs are those of a CPU that was captured, and others are not: says so, else nothing. Of few layers it
+ * may be chance. ND_ERR_MEMORY. */
+static enum nd_status say_runs_of_cpu(const struct nd_explain_job *job, size_t device, char text[160],
+                                      struct nd_error *err)
 {
     enum { MIN_STEPS = 3 }; /* chosen */
-    size_t n = 0;
-    for (size_t s = 0; s < plan->n_steps; s++) {
-        if (own->tensors[s] == SIZE_MAX || !has_runs_that_differ(own, s, sample))
-            continue;
-        if (other->tensors[s] == SIZE_MAX || has_runs_that_differ(other, s, sample) ||
-            repeat >= nd_capture_n_runs(own->capture, own->probe, own->tensors[s], sample) ||
-            !nd_digest_equal(digest_of(own, s, sample, repeat), digest_of(other, s, sample, 0)))
-            return false;
-        n++;
-    }
-    return n >= MIN_STEPS;
-}
-
-/* Two runs and more of a sample are those of a CPU that was captured, and two and more are not: says so, else
- * nothing. */
-static void say_runs_of_cpu(const struct nd_explain_job *job, size_t device, char text[160])
-{
     const struct nd_plan *plan = job->plan;
     const struct nd_plan_source *own = &plan->sources[device];
-    size_t n_repeats = nd_capture_probe(own->capture, own->probe)->n_repeats;
+    enum nd_status status = ND_OK;
     text[0] = '\0';
-    for (size_t d = 0; d < plan->n_devices && text[0] == '\0'; d++) {
+    for (size_t d = 0; d < plan->n_devices && text[0] == '\0' && status == ND_OK; d++) {
         const struct nd_plan_source *other = &plan->sources[d];
         const char *kind = nd_capture_string(other->capture, "device", "kind");
-        size_t n = 0, n_cpu = 0;
-        for (size_t s = 0; d != device && !other->is_failed && kind != NULL && strcmp(kind, "cpu") == 0 &&
-                           s < plan->n_samples;
-             s++) {
-            size_t n_here = 0;
-            for (size_t r = 0; r < n_repeats; r++)
-                n_here += is_run_of(plan, own, other, s, r);
-            n += n_here >= 2 && n_here + 2 <= n_repeats ? n_repeats : 0;
-            n_cpu += n_here >= 2 && n_here + 2 <= n_repeats ? n_here : 0;
-        }
-        if (n_cpu > 0)
+        struct nd_runs_of runs = {.own = own->capture,
+                                  .other = other->capture,
+                                  .own_probe = own->probe,
+                                  .other_probe = other->probe,
+                                  .own_tensors = own->tensors,
+                                  .other_tensors = other->tensors,
+                                  .n_tensors = plan->n_steps};
+        if (d == device || other->is_failed || kind == NULL || strcmp(kind, "cpu") != 0)
+            continue;
+        status = nd_repeats_count_of(&runs, err);
+        if (runs.n_other > 0 && runs.n_differing >= MIN_STEPS)
             snprintf(text, 160,
-                     "%zu of %zu runs give, bit for bit, the values of '%.40s': a fallback to the CPU", n_cpu,
-                     n, job->out->devices[d].label);
+                     "%zu of %zu runs give, bit for bit, the values of '%.40s': a fallback to the CPU",
+                     runs.n_other, runs.n, job->out->devices[d].label);
     }
+    return status;
 }
 
 static enum nd_status fault_verdict_runs(struct nd_explained_layer *layer, char *said, struct nd_strbuf *text,
@@ -454,7 +425,11 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
         return nd_judge_evidence(layer, &text, err);
     }
     char said[160];
-    say_runs_of_cpu(job, device, said);
+    status = say_runs_of_cpu(job, device, said, err);
+    if (status != ND_OK) {
+        nd_strbuf_deinit(&text);
+        return status;
+    }
     if (said[0] != '\0')
         return fault_verdict_runs(layer, said, &text, err);
     if (noise.max > between_runs)

@@ -66,16 +66,48 @@ static bool is_usable(const struct nd_look *look, const struct relation *r, size
     return nd_is_known(look, i) && isfinite(y) && is_inside;
 }
 
-static void solve(const struct relation *r, struct group *g)
+/* What rounding of both sides to their steps may hide of a line with that factor. */
+static double steps_of(const struct nd_look *look, const struct relation *r, double a)
 {
-    double spread = g->n * g->xx - g->x * g->x;
-    size_t n_numbers = (size_t)r->has_factor + r->has_offset;
-    bool is_flat = !(spread > 1e-12 * g->n * g->xx), has_factor = r->has_factor && !(r->has_offset && is_flat);
-    if (g->n < (double)(n_numbers * MIN_FOR_NUMBER) || (r->has_factor && !(g->xx > 0))) {
-        g->a = NAN;
+    double both = fabs(a) * r->x_step + r->y_step;
+    return both * STEPS_OF_SPREAD > 2 * fabs(a) * look->spread ? 0 : both / 2;
+}
+
+/* A unit in the last place at 1: of quantised values, which were made real by float32. */
+static double unit_of(const struct nd_look *look)
+{
+    return nd_spacing(nd_dtype_is_float(look->e->dtype) ? look->e->dtype : ND_DTYPE_F32, 0, 1);
+}
+
+/* How far from the line y may be where the reference is x. */
+static double room_at(const struct nd_look *look, const struct relation *r, const struct group *g, double x,
+                      double y)
+{
+    double a = fabs(g->a);
+    double precise = units * unit_of(look) * (a * fabs(x) + fabs(g->b) + fabs(y)) + steps_of(look, r, a);
+    double near = fmax(near_of_far * look->far, near_steps * (a * r->x_step + r->y_step));
+    return r->is_near_enough ? fmax(precise, fmin(near, look->far / 2)) : precise;
+}
+
+/* A group whose x hardly changes (one element of samples that are alike) fits a constant, whatever is wrong. */
+static bool is_moving(const struct nd_look *look, const struct relation *r, const struct group *g)
+{
+    static const double rooms = 4; /* chosen */
+    double mean = g->x / g->n, square = g->xx / g->n, size = sqrt(square);
+    struct group line = {.a = 1, .b = (g->y - g->x) / g->n};
+    return sqrt(fmax(square - mean * mean, 0)) >= rooms * room_at(look, r, &line, size, size);
+}
+
+static void solve(const struct nd_look *look, const struct relation *r, struct group *g)
+{
+    bool is_both = r->has_factor && r->has_offset;
+    g->b = 0;
+    g->a = NAN;
+    if (g->n < (is_both ? 2 : 1) * MIN_FOR_NUMBER || !is_moving(look, r, g))
         return;
-    }
-    g->a = !has_factor ? 1 : r->has_offset ? (g->n * g->xy - g->x * g->y) / spread : g->xy / g->xx;
+    g->a = is_both         ? (g->n * g->xy - g->x * g->y) / (g->n * g->xx - g->x * g->x)
+           : r->has_factor ? g->xy / g->xx
+                           : 1;
     g->b = r->has_offset ? (g->y - g->a * g->x) / g->n : 0;
     if (fabs(g->a) < 1e-6) /* values that are all the same are lost: they are no line of anything */
         g->a = NAN;
@@ -124,31 +156,13 @@ static bool fit(const struct nd_look *look, struct relation *r, const struct nd_
                                           .off = 3 * r->groups[c].off / fmax(r->groups[c].n, 1)};
         add_up(look, r, true, turn == 0);
         for (size_t c = 0; c < r->axis.n; c++) {
-            solve(r, &r->groups[c]);
+            solve(look, r, &r->groups[c]);
             r->groups[c] = (struct group){.a = r->groups[c].a, .b = r->groups[c].b};
         }
         if (!is_hopeful(look, f, few))
             return false;
     }
     return nd_is_worth_trying(look, f, few);
-}
-
-/* What rounding to steps may hide of a line with that factor. */
-static double steps_of(const struct nd_look *look, const struct relation *r, double a)
-{
-    double both = fabs(a) * r->x_step + r->y_step;
-    bool is_one_grid = fabs(a) == 1 && fabs(r->x_step - r->y_step) <= 1e-6 * r->y_step;
-    return is_one_grid || both * STEPS_OF_SPREAD > 2 * fabs(a) * look->spread ? 0 : both / 2;
-}
-
-static double room_of(const struct nd_look *look, const struct relation *r, const struct group *g, size_t i)
-{
-    double a = fabs(g->a), x = fabs(look->e->expected[i]), y = fabs(look->e->captured[i]);
-    double precise = units * nd_spacing(look->e->dtype, 0, 1) * (a * x + fabs(g->b) + y) + steps_of(look, r, a);
-    if (look->e->bound != NULL)
-        return fmax(precise, look->e->bound[i] * fmax(1, a));
-    double near = fmax(near_of_far * look->far, near_steps * (a * r->x_step + r->y_step));
-    return r->is_near_enough ? fmax(precise, fmin(near, look->far / 2)) : precise;
 }
 
 /* Whether 99 % of the values of which something is predicted are where the line says. */
@@ -161,7 +175,10 @@ static bool holds(const struct nd_look *look, struct relation *r, const struct n
         if (!nd_is_known(look, i) || isnan(y))
             continue;
         double off = fabs(look->e->captured[i] - y);
-        bool is_held = off <= room_of(look, r, group_of(r, i % look->e->n), i);
+        const struct group *g = group_of(r, i % look->e->n);
+        double room = room_at(look, r, g, look->e->expected[i], look->e->captured[i]);
+        double bound = look->e->bound != NULL ? look->e->bound[i] * fmax(1, fabs(g->a)) : 0;
+        bool is_held = off <= fmax(room, bound);
         r->n_known++;
         r->n_held += is_held;
         r->most = is_held ? fmax(r->most, off) : r->most;
@@ -218,7 +235,7 @@ static bool say_channels(const struct nd_look *look, const struct relation *r, s
     double low = 0;
     for (size_t c = 0; c < r->axis.n; c++) {
         const struct group *g = &r->groups[c];
-        double room = steps_of(look, r, 1) + 8 * nd_spacing(look->e->dtype, 0, look->spread),
+        double room = steps_of(look, r, 1) + 8 * unit_of(look) * look->spread,
                amount = r->has_factor ? g->a : g->b;
         if (isnan(g->a) || fabs(g->a - 1) * look->spread + fabs(g->b) <= room)
             continue;

@@ -485,6 +485,18 @@ static void lines_of_the_reference_are_found(void **state)
     examine(&f);
     assert_int_equal(f.found.items[0].kind, ND_FAULT_ENCODING);
     close_field(&f);
+    open_field(&f, FORM_F32,
+               6); /* samples that are all alike: each element is off by a constant, whatever it is */
+    for (size_t i = 0; i < TOTAL; i++) {
+        f.ref[i] = f.ref[i % N];
+        f.test[i] = i < N ? f.ref[i] + uniform(&f, -1, 1) : f.test[i % N];
+    }
+    f.v.shape = (struct nd_shape){2, {1, N}};
+    assert_innocent(&f);
+    for (size_t i = 0; i < TOTAL; i++) /* and nearly alike */
+        f.ref[i] += 1e-3 * normal(&f);
+    assert_innocent(&f);
+    close_field(&f);
     open_field(&f, FORM_U8, 5); /* where the type ends nothing goes on */
     for (size_t i = 0; i < TOTAL; i++)
         f.test[i] = store(&f, f.ref[i] + 3);

@@ -243,8 +243,11 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
 {
     const struct nd_plan *plan = evaluation->plan;
     struct nd_observed_arithmetics observations = {0};
-    const struct nd_explain_job job = {plan, evaluation, &observations, out, options->is_strict};
-    enum nd_status status = nd_explain_mark_unevaluable(evaluation, out, err);
+    struct nd_fallback_floats *floats = nd_calloc(plan->n_devices * plan->n_steps + 1, sizeof *floats);
+    const struct nd_explain_job job = {plan, evaluation, &observations, out, options->is_strict, floats};
+    enum nd_status status = floats != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_explain_mark_unevaluable(evaluation, out, err);
     if (status == ND_OK)
         status = nd_explain_attribute(evaluation, out, err);
     if (status == ND_OK)
@@ -258,11 +261,11 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
     if (status == ND_OK && plan->n_samples > 0)
         status = nd_explain_judge_floats(&job, options, err);
     if (status == ND_OK && plan->n_samples > 0)
-        status =
-            nd_find_execution(evaluation, observations.layer_arithmetic, options->hides_placement, out, err);
+        status = nd_find_execution(&job, options->hides_placement, err);
     if (status == ND_OK)
         status = nd_explain_find_health(&job, err);
     nd_observed_arithmetics_deinit(&observations);
+    free(floats);
     return status;
 }
 

@@ -23,7 +23,8 @@ struct nd_explain_job {
     const struct nd_evaluation *evaluation;
     const struct nd_observed_arithmetics *observations;
     struct nd_explanation *out;
-    bool is_strict; /* as nd_explain_options has it */
+    bool is_strict;                    /* as nd_explain_options has it */
+    struct nd_fallback_floats *floats; /* [n_devices][n_steps] of the stage `floats`, for `execution` */
 };
 
 static inline const struct nd_observed_arithmetic *nd_observed_arithmetic_of(const struct nd_explain_job *job,

@@ -181,6 +181,181 @@ class InnerShapes(Scratch):
     def test_what_has_a_shape_of_its_own_is_taken_as_it_lies(self):
         _, shapes = self.explained(2, (2, 24))
         self.assertEqual(shapes["r"], (2, 24))
+def half(x):
+    return np.asarray(x, np.float64).astype(np.float16).astype(np.float32)
+
+
+def cut(x, n_bits):
+    """Floats without their last bits."""
+    return (np.ascontiguousarray(x, np.float32).view(np.uint32) >> n_bits << n_bits).view(np.float32)
+
+
+def brain(x):
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return cut((bits + 0x7fff + (bits >> 16 & 1)).view(np.float32), 16)
+
+
+def softmax(x, axis):
+    e = np.exp(x.astype(float) - x.max(axis, keepdims=True))
+    return (e / e.sum(axis, keepdims=True)).astype(np.float32)
+
+
+def pooled(x, counts_padding):
+    """Means over windows of 3 by 3 with one line of padding."""
+    padded, ones = (np.pad(a, [(0, 0)] * 3 + [(1, 1)] * 2).astype(float) for a in (x, np.ones_like(x)))
+    total, n = (sum(a[..., i:i + x.shape[3], j:j + x.shape[4]] for i in range(3) for j in range(3)) for a in (padded, ones))
+    return (total / (9 if counts_padding else n)).astype(np.float32)
+
+
+def nearest(x, n, place):
+    at = [np.clip(place((np.arange(n)), x.shape[k] / n), 0, x.shape[k] - 1).astype(int) for k in (3, 4)]
+    return x[..., at[0][:, None], at[1]]
+
+
+def flat_rows(b, n):
+    """n rows of each sample's b, which begins again at its end."""
+    rows = b.reshape(len(b), -1, b.shape[-1])
+    return rows[:, np.arange(n) % rows.shape[1]]
+
+
+class OtherWays(Scratch):
+    """Single layers on a device that does something else than the model says, or the same in fewer bits. What the device
+    gives is worked out here."""
+    def setUp(self):
+        super().setUp()
+        self.random = np.random.default_rng(20261128)
+
+    def numbers(self, *shape):
+        return self.random.normal(size=shape).astype(np.float32)
+
+    def explain(self, nodes, constants, inputs, device):
+        """The device's verdict and text."""
+        path, y = self.folder / "float.onnx", device["y"]
+        infos = [ow.value_info(k, ow.onnx_type(v.dtype), v.shape[1:]) for k, v in inputs.items()]
+        path.write_bytes(ow.model(nodes, infos, [ow.value_info("y", ow.onnx_type(y.dtype), y.shape[1:])], constants))
+        np.savez(self.folder / "in.npz", **inputs)
+        np.savez(self.folder / "npu.npz", **device)
+        npudiff("import", "numpy", self.folder / "npu.npz", "--model", path, "--inputs", self.folder / "in.npz", "-p", "in",
+                "--kind", "npu", "-o", self.folder / "npu.h5", "-f", "-q")
+        done = npudiff("explain", "--float", path, self.folder / "npu.h5", "--json", expect=None)
+        text = npudiff("explain", "--float", path, self.folder / "npu.h5", expect=None).stdout
+        self.assertNotIn("computed by the CPU", text)
+        return json.loads(done.stdout)["devices"][0], " ".join(text.split())
+
+    def expect(self, node, constants, inputs, right, wrong, sentence, **more):
+        """What is right is healthy; what is wrong is the fault of that sentence, also where one value is a step off beside it."""
+        nodes = node if isinstance(node, list) else [node]
+        device, text = self.explain(nodes, constants, inputs, {"y": right, **more})
+        self.assertEqual(device["faulty"] + device["unexplained"], [], text)
+        beside = wrong.copy()
+        if wrong.dtype == np.float32:
+            beside.reshape(-1)[wrong.size // 2] *= np.float32(1 + 2**-20)
+        for y in (wrong, beside):
+            device, text = self.explain(nodes, constants, inputs, {"y": y, **more})
+            self.assertEqual((device["verdict"], [f["layer"] for f in device["faulty"]]), ("faulty", ["y"]), text)
+            self.assertIn(sentence, text)
+
+    def test_attributes(self):
+        x = self.numbers(4, 1, 3, 6, 6)
+        node = lambda op, *rest, **more: ow.node(op, ["x", *rest], ["y"], **more) # noqa: E731
+        size = {"size": np.int64([1, 3, 11, 11])}
+        cases = (
+            (node("Softmax", axis=1), {}, softmax(x, 2), softmax(x, -1), "computed with axis 3, not 1"),
+            (node("LeakyRelu", alpha=0.1), {}, np.where(x < 0, x * np.float32(0.1), x), np.where(x < 0, x / 4, x),
+             "computed with alpha 0.25, not 0.1"),
+            (node("Elu"), {}, np.where(x < 0, np.expm1(x), x), np.where(x < 0, np.expm1(x) / 2, x), "computed with alpha 0.5, not 1"),
+            (node("AveragePool", kernel_shape=[3, 3], pads=[1] * 4), {}, pooled(x, False), pooled(x, True),
+             "computed with count_include_pad 1, not 0"),
+            (node("Resize", "", "", "size", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"), size,
+             nearest(x, 11, lambda i, s: i * s), nearest(x, 11, lambda i, s: np.ceil((i + 0.5) * s - 0.5 - 0.5)),
+             "computed as with nearest_mode round_prefer_floor, not floor and coordinate_transformation_mode half_pixel"))
+        for node, constants, right, wrong, sentence in cases:
+            with self.subTest(sentence):
+                self.expect(node, constants, {"x": x}, right, wrong, sentence)
+
+    def test_constants(self):
+        x, w, b = self.numbers(6, 3, 8), self.numbers(8, 5), self.numbers(5)
+        product = lambda w, b: (x.astype(float) @ w + b).astype(np.float32) # noqa: E731
+        gemm = ow.node("Gemm", ["x", "w", "b"], ["y"])
+        for wrong, sentence in ((product(w, 0), "the constant 'b' is left out"), (product(w, -b), "the constant 'b' has the other sign"),
+                                (product(w, 2 * b), "the constant 'b' is 2 times as large"),
+                                (product(w / 4, b), "the constant 'w' is 0.25 times as large")):
+            with self.subTest(sentence):
+                self.expect(gemm, {"w": w, "b": b}, {"x": x}, product(w, b), wrong, sentence)
+        x *= np.float32(0.003)
+        self.expect(ow.node("Add", ["x", "k"], ["y"]), {"k": np.float32(1e-6)}, {"x": x}, x + np.float32(1e-6), x + np.float32(1e-4),
+                    "the constant 'k' is 0.0001, not 1e-06")
+        rows = np.ones((1, 8), np.float32)
+        norm = lambda e: ((x - x.mean(-1, keepdims=True, dtype=float)) / # noqa: E731
+                          np.sqrt(x.astype(float).var(-1, keepdims=True) + e)).astype(np.float32)
+        self.expect(ow.node("LayerNormalization", ["x", "g"], ["y"], epsilon=1e-6), {"g": rows[0]}, {"x": x}, norm(1e-6), norm(1e-4),
+                    "computed with epsilon 0.0001, not 1e-06")
+
+    def test_lines(self):
+        x, w = self.numbers(6, 1, 3, 8), self.numbers(8, 5)
+        y = (x.astype(float) @ w).astype(np.float32)
+        channels = np.float32([1, 0.5, 2, 1.5, 0.75])
+        for wrong, sentence in ((y / 2, "all values are 0.5 times as large"), (-y, "all signs are turned"), (y + np.float32(0.0625), "all values are 0.0625 higher"),
+                                (y * 2 - 1, "values are 2 x - 1"), (y * channels, "each by a factor of its own"),
+                                (y + channels, "each by a constant of its own"), (y * np.float32([1, 1, 0.5, 1, 1]), "channel 2")):
+            with self.subTest(sentence):
+                self.expect(ow.node("MatMul", ["x", "w"], ["y"]), {"w": w}, {"x": x}, y, wrong, sentence)
+
+    def test_an_operand_that_is_read_by_a_flat_index(self):
+        x, b = self.numbers(4, 3, 4, 6, 5), self.numbers(4, 3, 4, 1, 5)
+        flat = flat_rows(b, 72).reshape(x.shape)
+        self.expect(ow.node("Add", ["x", "b"], ["y"]), {}, {"x": x, "b": b}, x + b, x + flat, "the second operand 'b' is read by a flat index")
+        b = self.numbers(4, 3, 4, 3, 5) # repeated by a Tile that is part of the operator, and not captured
+        nodes = [ow.node("Tile", ["b", "n"], ["t"]), ow.node("Mul", ["x", "t"], ["y"])]
+        self.expect(nodes, {"n": np.int64([1, 1, 2, 1])}, {"x": x, "b": b}, x * np.tile(b, (1, 1, 1, 2, 1)),
+                    x * flat_rows(b, 72).reshape(x.shape), "the second operand 't' is read by a flat index")
+
+    def test_whole_numbers(self):
+        x = self.random.integers(0, 40000, (20, 1, 9)).astype(np.float32)
+        x[:, 0, 2], x[:, 0, 7] = 49406, 49407
+        first = ow.node("ArgMax", ["x"], ["y"], axis=-1, keepdims=0)
+        self.expect(first, {}, {"x": x}, x.argmax(-1), brain(x).argmax(-1), "computed of its inputs rounded to bfloat16 or half precision: the index is that of the first")
+        x = self.numbers(12, 2, 700)
+        self.expect(first, {}, {"x": x}, x.argmax(-1), x.argmax(-1) % 256, "the right values modulo 256")
+        m = self.random.integers(0, 50, (6, 2, 8))
+        self.expect(ow.node("Sub", ["one", "m"], ["y"]), {"one": np.int64(1)}, {"m": m}, 1 - m, 3 - m, "all values are 2 higher")
+        wrong = 1 - m
+        wrong.reshape(-1)[::7] += self.random.integers(1, 9, wrong.size // 7 + 1)[:len(wrong.reshape(-1)[::7])]
+        device, text = self.explain([ow.node("Sub", ["one", "m"], ["y"])], {"one": np.int64(1)}, {"m": m}, {"y": wrong})
+        self.assertEqual(device["verdict"], "unexplained", "wrong, and nothing predicts it")
+        self.assertIn("of its values are not those that its inputs give", text)
+
+    def test_arithmetics_are_told_apart(self):
+        x, k = self.numbers(6, 4, 30), self.numbers(30)
+        nodes = [ow.node("Mul", ["x", "x"], ["s"]), ow.node("Add", ["s", "k"], ["y"])]
+        def device(to):
+            s = to(to(x).astype(float)**2)
+            return {"s": s, "y": to(s.astype(float) + to(k))}
+        for to, name, precision in ((np.float32, "float32", "float32"), (half, "half-precision", "float16"), (brain, "bfloat16", "bfloat16")):
+            found, text = self.explain(nodes, {"k": k}, {"x": x}, device(to))
+            self.assertEqual((found["verdict"], found["layers"][1]["floats"]["precision"]), ("healthy", precision), text)
+            self.assertIn(f"all 2 layers follow {name} arithmetic", text)
+        for to, name in ((lambda x: cut(x, 13), "half precision"), (lambda x: cut(x, 16), "bfloat16")):
+            found, text = self.explain(nodes, {"k": k}, {"x": x}, device(to))
+            self.assertEqual((found["verdict"], found["faulty"][0]["kind"]), ("faulty", "truncation"), text)
+            self.assertIn(f"values are cut off toward zero to {name}, and not rounded", text)
+
+    def test_what_no_way_predicts_is_no_fault(self):
+        """Noise; a function that is approximated, and one layer that is kept in bfloat16, as devices may do."""
+        x, w = self.numbers(6, 1, 3, 8), self.numbers(8, 5)
+        y = (x.astype(float) @ w).astype(np.float32)
+        for change in (lambda y: y * (1 + 0.01 * self.numbers(*y.shape)), lambda y: y + 0.01 * self.numbers(*y.shape)):
+            found, text = self.explain([ow.node("MatMul", ["x", "w"], ["y"])], {"w": w}, {"x": x}, {"y": change(y).astype(np.float32)})
+            self.assertEqual(found["verdict"], "unexplained", text)
+            self.assertIn("no known fault predicts these values", text)
+        gelu = (x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x.astype(float)**3))) / 2).astype(np.float32)
+        found, text = self.explain([ow.node("Gelu", ["x"], ["y"])], {}, {"x": x}, {"y": gelu})
+        self.assertEqual(found["verdict"], "unexplained", "devices approximate functions")
+        self.assertIn("computed with approximate tanh, not none", text)
+        nodes = [ow.node("MatMul", ["x", "w"], ["s"]), ow.node("Exp", ["s"], ["y"])]
+        found, text = self.explain(nodes, {"w": w}, {"x": x}, {"s": brain(y), "y": np.exp(brain(y))})
+        self.assertEqual([la["state"] for la in found["layers"]], ["unexplained", "follows"], text)
+        self.assertIn("the right values rounded to bfloat16", text)
 
 
 if __name__ == "__main__":

@@ -266,18 +266,22 @@ struct nd_explained_finding {
  * that the layer had on the device. Errors are in units in the last place (ULP) of the device's arithmetic, at
  * the exact value; the four relative numbers are root mean squares over that of the reference's values. */
 struct nd_explained_floats {
-    uint64_t n;           /* values that were compared; 0: none, the rest means nothing */
-    int digits;           /* of the arithmetic: 11 half precision, 24 float32 */
-    uint64_t n_rounded;   /* the exact result, rounded once */
-    uint64_t n_beyond;    /* further off than rounding explains (docs/science/theory.md#floats) */
-    uint64_t n_flushed;   /* 0 in place of a number that the type can hold */
-    uint64_t n_lost;      /* infinite or not a number, where the exact value fits in the type */
+    uint64_t n;         /* values that were compared; 0: none, the rest means nothing */
+    int digits;         /* of the arithmetic: 8 bfloat16, 11 half precision, 24 float32; 0: whole numbers, which
+                           are the operator's or not (max_ulp: the largest difference) */
+    uint64_t n_rounded; /* the exact result, rounded once */
+    uint64_t n_beyond;  /* further off than rounding explains (docs/science/theory.md#floats) */
+    uint64_t n_flushed; /* 0 in place of a number that the type can hold */
+    uint64_t n_lost;    /* infinite or not a number, where the exact value fits in the type */
     uint64_t n_overflown; /* exact values that do not fit in the type: they are not judged */
     double max_ulp, mean_ulp;
     double worst;                        /* the largest error, as a multiple of its bound */
     double introduced, passed_on, total; /* relative; NaN without a reference */
     double effect; /* relative change of the outputs by this layer's own error alone; NaN when not measured */
 };
+
+/* "bfloat16", "float16", "float32", "integer". Static. */
+ND_PUBLIC const char *nd_float_type_name(int digits);
 
 /* What is said of a layer (docs/reference/verdicts.md). */
 struct nd_judgement {

@@ -124,6 +124,7 @@ enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
     static const char *const products[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
     static const char *const sums[] = {
         "Einsum", "AveragePool", "GlobalAveragePool", "ReduceSum", "ReduceMean", "CumSum", "Sum", "Mean"};
+    static const char *const places[] = {"Resize", "Upsample", "GridSample"};
     static const char *const rows[] = {"Softmax",
                                        "LogSoftmax",
                                        "LayerNormalization",
@@ -157,6 +158,14 @@ enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
         if (*n_terms < WINDOW && all > WINDOW) /* windows overlap */
             *n_terms = WINDOW;
         return ND_FLOAT_OF_SUMS;
+    }
+    /* A place is off by three roundings of the largest place, and the value by that part of its neighbours'
+     * difference. */
+    if (is_one_of(node, places, sizeof places / sizeof places[0])) {
+        for (int i = 2; i < out->shape.rank; i++)
+            *n_terms = out->shape.dims[i] > (int64_t)*n_terms ? (size_t)out->shape.dims[i] : *n_terms;
+        *n_terms *= 9 * *n_terms;
+        return ND_FLOAT_OF_ROWS;
     }
     if (is_one_of(node, rows, sizeof rows / sizeof rows[0])) {
         int64_t last = inputs[0]->shape.rank > 0 ? inputs[0]->shape.dims[inputs[0]->shape.rank - 1] : 1;

@@ -62,6 +62,10 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_SIGN] = "sign",
     [ND_FAULT_OWN_STEP] = "own-step",
     [ND_FAULT_COMMON_STEP] = "common-step",
+    [ND_FAULT_OTHER_ATTRIBUTE] = "other-attribute",
+    [ND_FAULT_OTHER_CONSTANT] = "other-constant",
+    [ND_FAULT_FLAT_INDEX] = "flat-index",
+    [ND_FAULT_NARROW_TYPE] = "narrow-type",
 };
 
 const char *nd_fault_name(enum nd_fault_kind kind)

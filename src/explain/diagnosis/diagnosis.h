@@ -87,8 +87,13 @@ enum nd_fault_kind {
                            */
     ND_FAULT_COMMON_STEP, /* floats of both sides are multiples of one step; amount: the largest difference, in
                              steps */
+    /* Of floats and whole numbers. */
+    ND_FAULT_OTHER_ATTRIBUTE, /* an attribute is not the model's; amount: it, where it is solved for */
+    ND_FAULT_OTHER_CONSTANT,  /* a constant is not the model's; amount: it, or how much it is too large */
+    ND_FAULT_FLAT_INDEX,  /* an operand is read by a flat index, and not repeated along its axes; amount 0 */
+    ND_FAULT_NARROW_TYPE, /* computed, or kept, in fewer bits; amount 0 */
 };
-enum { ND_N_FAULT_KINDS = ND_FAULT_COMMON_STEP + 1 };
+enum { ND_N_FAULT_KINDS = ND_FAULT_NARROW_TYPE + 1 };
 
 /* "axis-permutation", "channel-scale", ...: stable, for JSON and for the truth of a capture. Static. */
 const char *nd_fault_name(enum nd_fault_kind kind);
@@ -126,9 +131,11 @@ struct nd_evidence {
     const double *captured; /* [n_samples][n] */
     const double
         *expected; /* [n_samples][n] the reference's; of exact values what the usual arithmetic makes of them */
-    double step;   /* of the captured values; 0: floats */
-    double ref_step;   /* of the expected ones; 0: floats */
-    double zero_point; /* captured / step + zero_point is a quantised value */
+    const double *bound; /* [n_samples][n] how far rounding may move each captured value: what is further off is
+                            far off; nullable. Of whole tensors */
+    double step;         /* of the captured values; 0: floats */
+    double ref_step;     /* of the expected ones; 0: floats */
+    double zero_point;   /* captured / step + zero_point is a quantised value */
     const struct nd_other *others;
     size_t n_others;
     /* The rest is of quantised values whose layer is known; step, ref_step and zero_point are 1, 1 and 0. */

@@ -211,7 +211,9 @@ enum nd_status nd_look_open(const struct nd_evidence *e, double noise, struct nd
                              .out = out};
     look->spread = nd_look_spread(e->expected, NULL, look->n_total);
     double step = fmax(nd_spacing(e->dtype, e->step, look->spread), e->ref_step);
-    look->far = fmax(far_of_spread * look->spread, far_steps * step);
+    look->far = e->bound != NULL ? 0 : fmax(far_of_spread * look->spread, far_steps * step);
+    for (size_t i = 0; e->bound != NULL && i < look->n_total; i++)
+        look->far = fmax(look->far, isfinite(e->bound[i]) ? e->bound[i] : 0);
     if (nd_is_exact(look)) {
         nd_qvalue_range(e->dtype, &look->lowest, &look->highest);
         nd_measure_arithmetic(look);
@@ -346,16 +348,17 @@ static bool count_whole(const struct nd_look *look, double predicted, size_t i, 
 {
     double expected = look->e->expected[i], captured = look->e->captured[i];
     double apart = fabs(predicted - expected), off = fabs(captured - predicted);
+    double far = nd_far_at(look, i);
     bool is_far = nd_is_far(look, i), is_right = off <= near_of_distance * apart;
     if (!isfinite(predicted))
         return true;
     score->n_far += is_far;
-    score->n_explained += is_far && (is_right || off <= look->far / 2);
+    score->n_explained += is_far && (is_right || off <= far / 2);
     if (is_refused(look, score))
         return false;
-    if (!(apart > look->far)) {
+    if (!(apart > far)) {
         score->n_beside++;
-        score->n_broken += off <= look->far ? 0 : 1;
+        score->n_broken += off <= far ? 0 : 1;
         return true;
     }
     score->n_decisive++;

@@ -150,6 +150,11 @@ static inline bool nd_span_holds(const struct nd_look *look, struct nd_span span
 {
     return qvalue >= span.low - look->noise && qvalue <= span.high + look->noise;
 }
+/* Whole: how far element i may be off. */
+static inline double nd_far_at(const struct nd_look *look, size_t i)
+{
+    return look->e->bound != NULL ? look->e->bound[i] : look->far;
+}
 /* Known, and further from the expected value than rounding goes: exact: a wrong quantised value that is no
  * rounding of the exact value; whole: beyond `far`, or lost. */
 static inline bool nd_is_far(const struct nd_look *look, size_t i)
@@ -159,7 +164,7 @@ static inline bool nd_is_far(const struct nd_look *look, size_t i)
         return false;
     if (nd_is_exact(look))
         return nd_is_wrong(look, i) && !nd_span_holds(look, nd_qvalues_of(look, e->exact[i]), e->captured[i]);
-    return !(fabs(e->captured[i] - e->expected[i]) <= look->far);
+    return !(fabs(e->captured[i] - e->expected[i]) <= nd_far_at(look, i));
 }
 /* Judges the fault and, when it holds, adds it to the findings while there is room. */
 bool nd_try(const struct nd_look *look, const struct nd_fault *f, const char *fmt, ...) ND_PRINTF(3, 4);

@@ -175,8 +175,10 @@ static bool holds(const struct nd_look *look, struct relation *r, const struct n
         if (!nd_is_known(look, i) || isnan(y))
             continue;
         double off = fabs(look->e->captured[i] - y);
-        bool is_held =
-            off <= room_at(look, r, group_of(r, i % look->e->n), look->e->expected[i], look->e->captured[i]);
+        const struct group *g = group_of(r, i % look->e->n);
+        double room = room_at(look, r, g, look->e->expected[i], look->e->captured[i]);
+        double bound = look->e->bound != NULL ? look->e->bound[i] * fmax(1, fabs(g->a)) : 0;
+        bool is_held = off <= fmax(room, bound);
         r->n_known++;
         r->n_held += is_held;
         r->most = is_held ? fmax(r->most, off) : r->most;
@@ -306,7 +308,7 @@ void nd_try_relations(const struct nd_look *look)
         r.y_high = look->high;
     }
     r.groups = (struct group *)look->scratch;
-    for (int is_near = 0; is_near < 2; is_near++)
+    for (int is_near = 0; is_near < (e->bound != NULL ? 1 : 2); is_near++)
         for (int axis = -1; axis < e->shape.rank; axis++) { /* all values first */
             r.is_near_enough = is_near != 0;
             r.axis = axis < 0 ? (struct nd_axis){-1, 1, 1} : nd_axis_at(&e->shape, axis);

@@ -12,6 +12,7 @@
 #include "core/text/names.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/fallback/fallback_parts.h"
+#include "explain/stages.h"
 
 /* Floats of steps that have no codes: science 2.3. On the grid of half precision, and there, whether they are
  * what the layer gives when it is computed in full and rounded to that grid once: what only passes through an
@@ -19,8 +20,6 @@
 
 /* Largest of half precision, and the least that has all its bits. */
 static const double largest = 65504, least = 0x1p-14;
-
-enum { N_SAMPLES = 4 };
 
 /* Step of half precision at x, which is normal there. */
 static double step_at(double x)
@@ -48,88 +47,6 @@ void nd_fallback_count_floats(struct nd_fallback_floats *floats, const double *g
         floats->n_known++;
         floats->n_off += fabs(given[i] - own[i]) >= 0.75 * step;
     }
-}
-
-struct look {
-    struct nd_reader reader;
-    struct nd_fallback_floats *floats; /* [n_steps] of the device at hand */
-};
-
-static bool is_float(const struct nd_plan *plan, size_t step)
-{
-    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
-    return tensor->quant.n == 0 && !tensor->is_model_input &&
-           (tensor->dtype == ND_DTYPE_NONE || nd_dtype_is_float(tensor->dtype));
-}
-
-static enum nd_status found(void *context, size_t tensor, const struct nd_array *own,
-                            enum nd_exact_method method, struct nd_error *err)
-{
-    (void)method;
-    (void)err;
-    struct look *look = context;
-    size_t step = look->reader.plan->step_of_tensor[tensor];
-    const struct nd_array *given = &look->reader.given[tensor];
-    if (step != SIZE_MAX && is_float(look->reader.plan, step) && given->shape.rank >= 0 && given->n == own->n)
-        nd_fallback_count_floats(&look->floats[step], given->x, own->x, own->n);
-    return ND_OK;
-}
-
-/* Of a tensor that cannot be worked out the grid is known all the same. */
-static enum nd_status missed(void *context, size_t tensor, const struct nd_error *why, struct nd_error *err)
-{
-    (void)why;
-    (void)err;
-    struct look *look = context;
-    size_t step = look->reader.plan->step_of_tensor[tensor];
-    const struct nd_array *given = &look->reader.given[tensor];
-    if (step != SIZE_MAX && is_float(look->reader.plan, step) && given->shape.rank >= 0)
-        nd_fallback_count_floats(&look->floats[step], given->x, NULL, given->n);
-    return ND_OK;
-}
-
-static bool has_floats(const struct nd_plan *plan)
-{
-    for (size_t s = 0; s < plan->n_steps; s++)
-        for (size_t d = 0; is_float(plan, s) && d < plan->n_devices; d++)
-            if (!plan->sources[d].is_failed && plan->sources[d].tensors[s] != SIZE_MAX)
-                return true;
-    return false;
-}
-
-static enum nd_status look_at_sample(struct look *look, struct nd_fallback_floats *floats, struct nd_error *err)
-{
-    struct nd_reader *r = &look->reader;
-    const struct nd_exact_options options = {
-        .struct_size = sizeof options, .given = r->given, .missed = missed};
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; d < r->plan->n_devices && status == ND_OK; d++) {
-        if (r->plan->sources[d].is_failed)
-            continue;
-        look->floats = floats + d * r->plan->n_steps;
-        status = nd_reader_device(r, d, err);
-        if (status == ND_OK)
-            status = nd_exact_graph_run(r->plan->graph, r->inputs, &options, found, look, err);
-    }
-    return status;
-}
-
-/* floats[n_devices][n_steps], zeroed before: counts those of the first few samples. */
-static enum nd_status nd_fallback_look_at_floats(const struct nd_plan *plan, struct nd_fallback_floats *floats,
-                                                 struct nd_error *err)
-{
-    struct look look = {.floats = NULL};
-    size_t n = plan->n_samples < N_SAMPLES ? plan->n_samples : N_SAMPLES;
-    if (!has_floats(plan))
-        return ND_OK;
-    enum nd_status status = nd_reader_init(&look.reader, plan, err);
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
-        status = nd_reader_load(&look.reader, i, n, err);
-        if (status == ND_OK)
-            status = look_at_sample(&look, floats, err);
-    }
-    nd_reader_deinit(&look.reader);
-    return status;
 }
 
 /* How likely the quantised values of a layer are on an NPU, and on a CPU. Both are mixtures of beta-binomial
@@ -362,7 +279,8 @@ static bool nd_fallback_is_spoilt(const struct nd_fallback *f, size_t device, si
     const struct nd_explained_layer *layer = &f->out->devices[device].layers[step];
     bool is_place = layer->judgement.fault.kind == nd_fault_name(ND_FAULT_FALLBACK) ||
                     layer->judgement.fault.kind == nd_fault_name(ND_FAULT_ROUNDING);
-    if (layer->judgement.state == ND_LAYER_FAULTY && !is_place)
+    if ((layer->judgement.state == ND_LAYER_FAULTY && !is_place) ||
+        (layer->judgement.state == ND_LAYER_UNEXPLAINED && layer->floats.n > 0))
         return true;
     return layer->judgement.state == ND_LAYER_UNEXPLAINED &&
            layer->introduced.max > (f->counts[nd_fallback_at(f, device, step)].is_wide ? max_wide : most);
@@ -590,9 +508,12 @@ static enum nd_status judge_floats(struct nd_fallback *f, size_t device, size_t 
     const struct nd_fallback_floats *floats = &f->floats[nd_fallback_at(f, device, step)];
     struct nd_explained_execution *execution = nd_fallback_execution_of(f, device, step);
     double share = floats->n > 0 ? (double)floats->n_on_grid / (double)floats->n : 0, weight;
-    if (floats->n < FEWEST || (share > off_grid && share < on_grid))
+    bool is_off = share <= off_grid;
+    if (floats->n < FEWEST || (!is_off && share < on_grid) || nd_fallback_is_spoilt(f, device, step))
         return ND_OK;
-    if (share <= off_grid) {
+    if (is_off && nd_capture_is_called_npu(f->plan->sources[device].capture) && !is_known_npu(f, device))
+        return ND_OK; /* there are NPUs that compute in float32 */
+    if (is_off) {
         f->values[nd_fallback_at(f, device, step)] = log2(off_on_npu);
         return nd_fallback_add(execution, "off-fp16-grid", log2(off_on_npu), err,
                                "%zu of %zu floats have more bits than half precision",
@@ -739,33 +660,29 @@ static enum nd_status judge_device(struct nd_fallback *f, size_t device, struct 
     return status;
 }
 
-enum nd_status nd_find_execution(const struct nd_evaluation *evaluation, const size_t *layer_arithmetic,
-                                 bool hides_placement, struct nd_explanation *out, struct nd_error *err)
+enum nd_status nd_find_execution(const struct nd_explain_job *job, bool hides_placement, struct nd_error *err)
 {
-    const struct nd_plan *plan = evaluation->plan;
+    const struct nd_plan *plan = job->plan;
     size_t n = plan->n_devices * plan->n_steps; /* as in nd_evaluation_init, which was checked */
     struct nd_fallback f = {.plan = plan,
-                            .evaluation = evaluation,
-                            .layer_arithmetic = layer_arithmetic,
-                            .out = out,
+                            .evaluation = job->evaluation,
+                            .layer_arithmetic = job->observations->layer_arithmetic,
+                            .out = job->out,
                             .hides_placement = hides_placement,
                             .half_even = nd_rounding_rule_half_even(),
                             .counts = nd_calloc(n, sizeof *f.counts),
-                            .floats = nd_calloc(n, sizeof *f.floats),
+                            .floats = job->floats,
                             .kin = nd_calloc(n, sizeof *f.kin),
                             .alone = nd_calloc(n, sizeof *f.alone),
                             .values = nd_calloc(n, sizeof *f.values)};
     enum nd_status status = ND_OK;
-    if (n > 0 && (f.counts == NULL || f.floats == NULL || f.kin == NULL || f.alone == NULL || f.values == NULL))
+    if (n > 0 && (f.counts == NULL || f.kin == NULL || f.alone == NULL || f.values == NULL))
         status = nd_fail_memory(err);
-    if (status == ND_OK && n > 0)
-        status = nd_fallback_look_at_floats(plan, f.floats, err);
     if (status == ND_OK)
         status = judge_values(&f, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
         status = judge_device(&f, d, err);
     free(f.counts);
-    free(f.floats);
     free(f.kin);
     free(f.alone);
     free(f.values);

@@ -7,11 +7,11 @@
 #include "explain/evaluate/evaluation.h"
 #include "explain/plan/replay.h"
 
+struct nd_explain_job;
+
 /* Fills `execution` of all devices that did not fail and of their layers, after they have been judged: what
- * their states and faults are is read, too. unit_program[n_devices] of nd_layer_arithmetics, SIZE_MAX: none.
- * The plan has samples. ND_ERR_MEMORY, and the errors of reading captures and of nd_exact_graph_run. */
-enum nd_status nd_find_execution(const struct nd_evaluation *evaluation, const size_t *layer_arithmetic,
-                                 bool hides_placement, struct nd_explanation *out, struct nd_error *err);
+ * their states and faults are is read, too. The plan has samples. ND_ERR_MEMORY. */
+enum nd_status nd_find_execution(const struct nd_explain_job *job, bool hides_placement, struct nd_error *err);
 
 #define ND_FALLBACK_DECISION 6.65 /* a hundred to one */
 #define ND_FALLBACK_MAX 20.0      /* that one piece of evidence can weigh */
@@ -59,7 +59,7 @@ struct nd_fallback_floats {
     size_t n_known;      /* of those on the grid, the layer's own value is known */
     size_t n_off;        /* of those, 3/4 step of half precision or more away from it */
 };
-/* floats[n_devices][n_steps], zeroed before: counts those of the first few samples. */
+/* Adds those of one sample, given[n]; own: what the layer's own inputs give, NULL where that is not known. */
 void nd_fallback_count_floats(struct nd_fallback_floats *floats, const double *given, const double *own,
                               size_t n);
 

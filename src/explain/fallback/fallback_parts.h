@@ -19,10 +19,10 @@ struct nd_fallback {
     const size_t *layer_arithmetic; /* [n_devices] of nd_layer_arithmetics; SIZE_MAX: none */
     struct nd_explanation *out;
     bool hides_placement;
-    size_t half_even;                  /* of nd_rounding_rules */
-    struct nd_fallback_counts *counts; /* [n_devices][n_steps] */
-    struct nd_fallback_floats *floats; /* [n_devices][n_steps] */
-    struct nd_fallback_kin *kin;       /* [n_devices][n_steps] */
+    size_t half_even;                        /* of nd_rounding_rules */
+    struct nd_fallback_counts *counts;       /* [n_devices][n_steps] */
+    const struct nd_fallback_floats *floats; /* [n_devices][n_steps] */
+    struct nd_fallback_kin *kin;             /* [n_devices][n_steps] */
     double *alone;  /* [n_devices][n_steps] weight of the quantised values by what is known of the operator */
     double *values; /* [n_devices][n_steps] of quantised values, by all that is known, and floats */
 };

@@ -1,14 +1,5 @@
-/* How far a value may be off in half precision, or in float32.
- *
- * Of sums of n products, u = 2^-digits being half a unit in the last place: |computed - exact| <= gamma_n
- * |A||x|, gamma_n = n u / (1 - n u), whatever the order (Higham, Accuracy and Stability of Numerical
- * Algorithms, 2nd edition, 2002, section 3.1). gamma_n is of no use where n u is near 1: half precision, 500
- * terms. Errors of rounding are taken as independent: then, but for 2 n exp(-lambda^2 / 2) of the cases,
- * exp(lambda sqrt(n) u + n u^2 / (1 - u)) - 1 takes its place (Higham and Mary 2019, SIAM Journal on Scientific
- * Computing 41, theorem 2.4). n + 2 terms: the operands are rounded, too.
- *
- * Other operators: a computation that is backward stable gives the exact result of inputs that are each off by
- * a rounding. Four patterns of signs show how far that moves a value. */
+/* Every layer whose values are floats or whole numbers, in all samples on all devices: what its values are off,
+ * and what that does to the outputs. docs/science/theory.md#floats. */
 #include "explain/floats/floats.h"
 
 #include <math.h>
@@ -17,250 +8,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/random.h"
 #include "explain/evaluate/evaluator.h"
-
-static const double lambda = 6;        /* 2 exp(-18): 3e-8 of the values; chosen */
-static const double own_roundings = 2; /* layers u of the value itself: to float32, then to half precision */
-/* Of functions (Exp, Softmax, Gelu): layers u of the value and patterns of their inputs; chosen: a table or a
- * polynomial of a few layers. */
-static const double function_roundings = 16, patterns_reach = 4;
-/* Layers u of a number inside a function (nd_float_node_inside); chosen, once more than the simulator's Gelu
- * needs. */
-static const double inside_roundings = 4;
-enum { N_PATTERNS = 4 };
-
-static int min_exponent(int digits)
-{
-    return digits == ND_HALF_DIGITS ? -14 : -126;
-}
-
-/* One step of the type at x. */
-static double nd_float_ulp(double x, int digits)
-{
-    int exponent;
-    if (!isfinite(x))
-        return (double)NAN;
-    frexp(x, &exponent); /* |x| < 2^exponent */
-    int least = min_exponent(digits) + 1;
-    exponent = x == 0 || exponent < least ? least : exponent;
-    return ldexp(1, exponent - digits);
-}
-
-/* floats.c: rounding. */
-static double nd_float_round(double x, int digits)
-{
-    if (!isfinite(x))
-        return x;
-    if (digits != ND_HALF_DIGITS)
-        return (double)(float)x;
-    double ulp = nd_float_ulp(x, digits), y = rint(x / ulp) * ulp;
-    return fabs(y) > 65504 ? copysign((double)INFINITY, x) : y;
-}
-
-/* ---- readings ---- */
-
-static void read_as(int digits, enum nd_float_reading reading, uint64_t *random, struct nd_array *array)
-{
-    double u = ldexp(1, -digits);
-    for (size_t i = 0; i < array->n; i++) {
-        double x = nd_float_round(array->x[i], digits);
-        if (reading == ND_FLOAT_MAGNITUDES)
-            x = fabs(x);
-        else if (reading == ND_FLOAT_SHAKEN)
-            x *= (nd_splitmix_next(random) & 1) != 0 ? 1 + u : 1 - u;
-        array->x[i] = x;
-    }
-}
-
-static void dequantise(const struct nd_quant *quant, struct nd_array *qvalues)
-{
-    qvalues->dtype = ND_DTYPE_F32;
-    for (size_t i = 0; i < qvalues->n; i++) {
-        size_t channel = nd_exact_channel(quant, &qvalues->shape, i);
-        qvalues->x[i] = (double)quant->scale[channel] * (qvalues->x[i] - (double)quant->zero_point[channel]);
-    }
-}
-
-/* Values that a device computed are on its grid: they are rounded by nobody. */
-static bool is_changed(const struct nd_float_node *node, size_t i, const struct nd_array *values,
-                       enum nd_float_reading reading)
-{
-    bool is_float = nd_dtype_is_float(values->dtype) || node->inputs[i].source == ND_FLOAT_QVALUES;
-    if (!is_float || reading == ND_FLOAT_AS_THEY_ARE)
-        return false;
-    return reading != ND_FLOAT_ROUNDED || node->inputs[i].source != ND_FLOAT_TENSOR;
-}
-
-static const struct nd_array *find_values(const struct nd_float_case *c, size_t i,
-                                          enum nd_float_reading reading)
-{
-    const struct nd_float_node *node = &c->evaluation->nodes[c->step];
-    const struct nd_array *kept = &c->evaluation->constants[c->step * ND_FLOAT_OPERANDS + i];
-    switch (node->inputs[i].source) {
-    case ND_FLOAT_CONSTANT:
-        return reading != ND_FLOAT_AS_THEY_ARE && c->digits == ND_HALF_DIGITS && kept->shape.rank >= 0
-                   ? kept
-                   : node->inputs[i].constant;
-    case ND_FLOAT_INPUT:
-        return &c->reader->inputs[node->inputs[i].index];
-    case ND_FLOAT_TENSOR:
-    case ND_FLOAT_QVALUES:
-        return &c->values[node->inputs[i].index];
-    case ND_FLOAT_OMITTED:
-        break;
-    }
-    return NULL;
-}
-
-struct method {
-    enum nd_float_reading reading;
-    uint64_t random;
-};
-
-/* Input i in that reading: values that are there already, or made of them in `own`. NULL: it is omitted. */
-static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct method *method,
-                                 struct nd_array *own, const struct nd_array **out, struct nd_error *err)
-{
-    enum nd_float_reading reading = method->reading;
-    const struct nd_float_node *node = &c->evaluation->nodes[c->step];
-    *out = find_values(c, i, reading);
-    if (*out == NULL)
-        return ND_OK;
-    if ((*out)->shape.rank < 0)
-        return nd_fail(err, ND_E_EXACT_UNKNOWN, NULL, "what it reads is not known");
-    bool are_qvalues = node->inputs[i].source == ND_FLOAT_QVALUES;
-    const struct nd_array *kept = &c->evaluation->constants[c->step * ND_FLOAT_OPERANDS + i];
-    bool is_kept = node->inputs[i].source == ND_FLOAT_CONSTANT && reading == ND_FLOAT_ROUNDED &&
-                   (*out == kept || c->digits != ND_HALF_DIGITS);
-    bool is_read = !is_kept && is_changed(node, i, *out, reading);
-    if (!are_qvalues && !is_read)
-        return ND_OK;
-    enum nd_status status = nd_array_copy(*out, own, err);
-    if (status == ND_OK && are_qvalues)
-        dequantise(node->inputs[i].quant, own);
-    if (status == ND_OK && is_read)
-        read_as(c->digits, reading, &method->random, own);
-    *out = own;
-    return status;
-}
-
-/* The step's values from a reading of its inputs. out is zeroed before and freed by the caller. */
-static enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading reading, unsigned seed,
-                                   struct nd_array *out, struct nd_error *err)
-{
-    const struct nd_float_node *node = &c->evaluation->nodes[c->step];
-    const struct nd_array *inputs[ND_FLOAT_OPERANDS];
-    struct nd_array own[ND_FLOAT_OPERANDS] = {0};
-    enum nd_status status = ND_OK;
-    struct method method = {reading, (uint64_t)c->step * 1000 + seed};
-    const struct nd_exact_graph *graph = c->evaluation->plan->graph;
-    size_t n_held = 0;
-    for (; n_held < node->n_inputs && status == ND_OK; n_held += status == ND_OK)
-        status = nd_exact_hold(graph, node->inputs[n_held].constant, err);
-    for (size_t i = 0; i < node->n_inputs && status == ND_OK; i++)
-        status = read_input(c, i, &method, &own[i], &inputs[i], err);
-    if (status == ND_OK)
-        status = nd_float_node_run(node, inputs, out, err);
-    for (size_t i = 0; i < node->n_inputs; i++)
-        nd_array_deinit(&own[i]);
-    while (n_held > 0)
-        nd_exact_release(graph, node->inputs[--n_held].constant);
-    return status;
-}
-
-/* ---- bounds ---- */
-
-static double probable_gamma(size_t n_terms, double u)
-{
-    double n = (double)n_terms + 2;
-    return expm1(lambda * sqrt(n) * u + n * u * u / (1 - u));
-}
-
-static enum nd_status bound_sums(const struct nd_float_case *c, size_t n_terms, const struct nd_array *exact,
-                                 double *bound, struct nd_error *err)
-{
-    struct nd_array magnitudes = {0};
-    double gamma = probable_gamma(n_terms, ldexp(1, -c->digits));
-    enum nd_status status = nd_float_run(c, ND_FLOAT_MAGNITUDES, 0, &magnitudes, err);
-    for (size_t i = 0; status == ND_OK && i < exact->n && i < magnitudes.n; i++)
-        bound[i] = gamma * fabs(magnitudes.x[i]);
-    nd_array_deinit(&magnitudes);
-    return status;
-}
-
-static enum nd_status bound_others(const struct nd_float_case *c, double factor, const struct nd_array *exact,
-                                   double *bound, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    double squares = 0;
-    for (unsigned k = 0; k < N_PATTERNS && status == ND_OK; k++) {
-        struct nd_array shaken = {0};
-        status = nd_float_run(c, ND_FLOAT_SHAKEN, k + 1, &shaken, err);
-        for (size_t i = 0; status == ND_OK && i < exact->n && i < shaken.n; i++) {
-            double moved = fabs(shaken.x[i] - exact->x[i]);
-            if (!isfinite(moved))
-                continue;
-            squares += moved * moved;
-            bound[i] = fmax(bound[i], moved);
-        }
-        nd_array_deinit(&shaken);
-    }
-    double usual = exact->n > 0 ? sqrt(squares / (double)exact->n / N_PATTERNS) : 0;
-    for (size_t i = 0; i < exact->n; i++)
-        bound[i] = factor * fmax(bound[i], usual);
-    return status;
-}
-
-static enum nd_status add_inside(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
-                                 struct nd_error *err)
-{
-    enum nd_float_inside inside = nd_float_node_inside(&c->evaluation->nodes[c->step]);
-    struct method method = {.reading = ND_FLOAT_AS_THEY_ARE};
-    struct nd_array own = {0};
-    const struct nd_array *x = NULL;
-    if (inside == ND_FLOAT_NOTHING_INSIDE)
-        return ND_OK;
-    const struct nd_exact_graph *graph = c->evaluation->plan->graph;
-    const struct nd_array *constant = c->evaluation->nodes[c->step].inputs[0].constant;
-    enum nd_status status = nd_exact_hold(graph, constant, err);
-    if (status != ND_OK)
-        return status;
-    status = read_input(c, 0, &method, &own, &x, err);
-    bool has_input = status == ND_OK && inside == ND_FLOAT_INPUT_INSIDE && x != NULL && x->n == exact->n;
-    for (size_t i = 0; i < exact->n && status == ND_OK; i++)
-        bound[i] +=
-            inside_roundings * ldexp(1, -c->digits) * (has_input && isfinite(x->x[i]) ? fabs(x->x[i]) : 1);
-    nd_exact_release(graph, constant);
-    nd_array_deinit(&own);
-    return status;
-}
-
-/* How far each value may be off: bound[exact->n]. */
-static enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
-                                     struct nd_error *err)
-{
-    const struct nd_float_node *node = &c->evaluation->nodes[c->step];
-    const struct nd_array *inputs[ND_FLOAT_OPERANDS];
-    size_t n_terms;
-    for (size_t i = 0; i < node->n_inputs; i++)
-        inputs[i] = find_values(c, i, ND_FLOAT_AS_THEY_ARE);
-    enum nd_float_growth growth = nd_float_node_growth(node, inputs, exact, &n_terms);
-    double u = ldexp(1, -c->digits), own = growth == ND_FLOAT_OF_SUMS ? own_roundings : function_roundings;
-    memset(bound, 0, exact->n * sizeof *bound);
-    enum nd_status status =
-        growth == ND_FLOAT_OF_SUMS
-            ? bound_sums(c, n_terms, exact, bound, err)
-            : bound_others(c, patterns_reach * (growth == ND_FLOAT_OF_ROWS ? sqrt((double)n_terms) : 1), exact,
-                           bound, err);
-    if (status == ND_OK)
-        status = add_inside(c, exact, bound, err);
-    /* Numbers below the least normal one may be flushed to zero. */
-    double least = ldexp(1, min_exponent(c->digits));
-    for (size_t i = 0; i < exact->n; i++)
-        bound[i] += own * u * fabs(exact->x[i]) + least;
-    return status;
-}
 
 struct worker {
     struct nd_reader reader;
@@ -282,8 +30,7 @@ bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step)
     const struct nd_plan_source *source = &plan->sources[device];
     const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
     return !source->is_failed && source->tensors[step] != SIZE_MAX && tensor->quant.n == 0 &&
-           !tensor->is_model_input &&
-           nd_dtype_is_float(nd_capture_tensor(source->capture, source->tensors[step])->dtype);
+           !tensor->is_model_input;
 }
 
 bool nd_float_has_steps(const struct nd_plan *plan)
@@ -295,21 +42,32 @@ bool nd_float_has_steps(const struct nd_plan *plan)
     return false;
 }
 
-int nd_float_digits_of(const struct nd_float_evaluation *e, size_t device, size_t step)
+static enum nd_dtype dtype_of(const struct nd_float_evaluation *e, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &e->plan->sources[device];
-    return nd_capture_tensor(source->capture, source->tensors[step])->dtype == ND_DTYPE_F16 ? ND_HALF_DIGITS
-                                                                                            : e->digits[device];
+    return nd_capture_tensor(source->capture, source->tensors[step])->dtype;
 }
 
-static struct nd_float_case case_of(const struct nd_float_evaluation *e, const struct nd_reader *reader,
-                                    const struct nd_array *values, size_t step)
+int nd_float_digits_of(const struct nd_float_evaluation *e, size_t device, size_t step)
 {
+    enum nd_dtype dtype = dtype_of(e, device, step);
+    return !nd_dtype_is_float(dtype) ? ND_WHOLE_DIGITS
+           : dtype == ND_DTYPE_F16   ? ND_HALF_DIGITS
+           : dtype == ND_DTYPE_BF16  ? ND_BFLOAT_DIGITS
+                                     : e->digits[device];
+}
+
+struct nd_float_case nd_float_case_of(const struct nd_float_evaluation *e, const struct nd_reader *reader,
+                                      const struct nd_array *values, size_t step)
+{
+    int digits = nd_float_digits_of(e, reader->device, step);
+    bool is_whole = digits == ND_WHOLE_DIGITS;
     return (struct nd_float_case){.evaluation = e,
                                   .reader = reader,
                                   .values = values,
                                   .step = step,
-                                  .digits = nd_float_digits_of(e, reader->device, step)};
+                                  .digits = is_whole ? e->digits[reader->device] : digits,
+                                  .is_whole = is_whole};
 }
 
 /* ---- the reference: in double precision, from the inputs of the model ---- */
@@ -342,7 +100,7 @@ static enum nd_status run_reference(struct worker *w, struct nd_error *err)
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
-        const struct nd_float_case c = {w->evaluation, &w->reader, w->reference, s, ND_SINGLE_DIGITS};
+        const struct nd_float_case c = {w->evaluation, &w->reader, w->reference, s, .digits = ND_SINGLE_DIGITS};
         status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->reference[plan->steps[s].tensor], err);
     }
     return status;
@@ -357,6 +115,12 @@ static void count_value(struct nd_float_sums *sums, double given, double exact, 
 {
     double off = given - exact, ulp = nd_float_ulp(exact, digits), rounded = nd_float_round(exact, digits);
     sums->n++;
+    if (digits == ND_WHOLE_DIGITS) {
+        sums->n_rounded += off == 0;
+        sums->n_beyond += fabs(off) > bound;
+        sums->max_ulp = fmax(sums->max_ulp, fabs(off));
+        return;
+    }
     if (!isfinite(given) && isfinite(nd_float_round(exact, type_digits))) {
         sums->n_lost++;
         return;
@@ -375,6 +139,30 @@ static void count_value(struct nd_float_sums *sums, double given, double exact, 
     sums->sum_ulp += size;
     sums->n_beyond += !is_rounded && fabs(off) > bound;
     sums->worst = fmax(sums->worst, is_rounded ? 0 : fabs(off) / bound);
+}
+
+/* Values that rounding and cutting off tell apart, and those that are cut off: of inputs that are rounded, as
+ * they are, or cut off. */
+static enum nd_status count_cut(struct nd_float_case c, const struct nd_array *given,
+                                struct nd_float_sums *sums, struct nd_error *err)
+{
+    const struct nd_float_narrow narrow = {.digits = c.digits, .cuts = true};
+    const struct nd_float_way of_cut = {.operand = SIZE_MAX, .read = &narrow};
+    enum nd_status status = ND_OK;
+    for (size_t k = 0; k < ND_FLOAT_CUTS && status == ND_OK; k++) {
+        struct nd_array exact = nd_no_array();
+        c.way = k == 2 ? &of_cut : NULL;
+        status = run_or_none(&c, k == 0 ? ND_FLOAT_ROUNDED : ND_FLOAT_AS_THEY_ARE, &exact, err);
+        for (size_t i = 0; status == ND_OK && i < exact.n && i < given->n; i++) {
+            double x = nd_float_narrow(&narrow, exact.x[i]), ulp = nd_float_ulp(exact.x[i], c.digits);
+            if (!isfinite(x) || fabs(x - nd_float_round(exact.x[i], c.digits)) < ulp / 2)
+                continue;
+            sums->n_telling[k]++;
+            sums->n_cut[k] += fabs(given->x[i] - x) <= ulp * 0x1p-12;
+        }
+        forget(&exact);
+    }
+    return status;
 }
 
 /* own: from the constants as the model has them; reference: nullable. */
@@ -408,10 +196,23 @@ static enum nd_status count_values(const struct nd_float_case *c, const struct n
     if (status == ND_OK && !sums->is_missed)
         status = nd_float_bound(c, &exact, bound, err);
     for (size_t i = 0; status == ND_OK && !sums->is_missed && i < given->n; i++)
-        count_value(sums, given->x[i], exact.x[i], bound[i], c->digits, type_digits);
+        count_value(sums, given->x[i], exact.x[i], bound[i], c->is_whole ? ND_WHOLE_DIGITS : c->digits,
+                    type_digits);
     forget(&exact);
     free(bound);
     return status;
+}
+
+/* Samples in which it is looked for; chosen: what a device does it does in all of them. */
+enum { MAX_CUT_SAMPLES = 4, MAX_GRID_SAMPLES = 4 };
+
+/* An HTP's arithmetic is known, and does not cut off. */
+static bool may_cut(const struct nd_float_evaluation *e, size_t device, size_t step)
+{
+    enum nd_expectation expected = e->plan->sources[device].expectation;
+    int digits = nd_float_digits_of(e, device, step);
+    return (digits == ND_BFLOAT_DIGITS || digits == ND_HALF_DIGITS) && expected != ND_EXPECT_V69 &&
+           expected != ND_EXPECT_V73;
 }
 
 static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
@@ -423,12 +224,17 @@ static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
     forget(&w->error[s]);
     if (!nd_float_is_step(plan, r->device, s))
         return ND_OK;
-    struct nd_float_case c = case_of(w->evaluation, r, r->given, s);
+    struct nd_float_case c = nd_float_case_of(w->evaluation, r, r->given, s);
     enum nd_status status = count_values(&c, given, sums, err);
-    if (status != ND_OK || sums->is_missed)
-        return status;
-    status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->error[s], err);
-    if (status != ND_OK || w->error[s].shape.rank < 0)
+    if (status == ND_OK && !sums->is_missed && may_cut(w->evaluation, r->device, s) &&
+        r->sample < MAX_CUT_SAMPLES)
+        status = count_cut(c, given, sums, err);
+    if (status == ND_OK && !sums->is_missed)
+        status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->error[s], err);
+    bool is_known = status == ND_OK && w->error[s].shape.rank >= 0;
+    if (r->sample < MAX_GRID_SAMPLES && !c.is_whole)
+        nd_fallback_count_floats(&sums->grid, given->x, is_known ? w->error[s].x : NULL, given->n);
+    if (!is_known)
         return status;
     add_squares(sums, given, &w->error[s], &w->reference[plan->steps[s].tensor]);
     for (size_t i = 0; i < given->n; i++)
@@ -456,12 +262,14 @@ static enum nd_status change_behind(struct worker *w, size_t step, struct nd_flo
         size_t tensor = plan->steps[s].tensor;
         const struct nd_array *ref = &w->reference[tensor];
         if (s > step && reads_changed(w, s)) {
-            const struct nd_float_case c = {w->evaluation, &w->reader, w->changed, s, ND_SINGLE_DIGITS};
+            const struct nd_float_case c = {w->evaluation, &w->reader, w->changed, s,
+                                            .digits = ND_SINGLE_DIGITS};
             w->changed[tensor] = nd_no_array();
             w->is_changed[tensor] = true;
             status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->changed[tensor], err);
         }
-        if (status != ND_OK || !plan->steps[s].is_model_output || ref->shape.rank < 0)
+        if (status != ND_OK || !plan->steps[s].is_model_output || ref->shape.rank < 0 ||
+            !nd_dtype_is_float(ref->dtype))
             continue;
         sums->has_effect = sums->has_effect && w->changed[tensor].n == ref->n;
         for (size_t i = 0; sums->has_effect && i < ref->n; i++) {
@@ -485,7 +293,8 @@ static enum nd_status measure_effect(struct worker *w, size_t step, struct nd_er
         size_t e = plan->steps[s].tensor;
         w->is_changed[e] = false;
         w->changed[e] = w->reference[e];
-        if (plan->steps[s].is_model_output && w->reference[e].shape.rank >= 0)
+        if (plan->steps[s].is_model_output && w->reference[e].shape.rank >= 0 &&
+            nd_dtype_is_float(w->reference[e].dtype))
             for (size_t i = 0; i < w->reference[e].n; i++)
                 sums->effect_signal +=
                     isfinite(w->reference[e].x[i]) ? w->reference[e].x[i] * w->reference[e].x[i] : 0;
@@ -565,21 +374,47 @@ static void end(void *state, void *context)
  * science/fallback.md has it. */
 static const double max_on_grid = 0.98;
 
-static bool is_on_half_grid(const struct nd_reader *r)
+/* Whether the floats of the sample at hand are numbers of so many digits, as far as there are any. */
+static bool is_on_grid(const struct nd_reader *r, int digits)
 {
     const struct nd_plan *plan = r->plan;
     size_t n = 0, n_on = 0;
     for (size_t s = 0; s < plan->n_steps; s++) {
         const struct nd_array *given = &r->given[plan->steps[s].tensor];
-        for (size_t i = 0; nd_float_is_step(plan, r->device, s) && i < given->n; i++) {
-            double x = given->x[i], rounded = nd_float_round(x, ND_HALF_DIGITS);
+        bool is_float = nd_float_is_step(plan, r->device, s) && nd_dtype_is_float(given->dtype);
+        for (size_t i = 0; is_float && i < given->n; i++) {
+            double x = given->x[i], rounded = nd_float_round(x, digits);
             if (!isfinite(rounded) || x == 0)
                 continue;
             n++;
-            n_on += fabs(x - rounded) <= nd_float_ulp(x, ND_HALF_DIGITS) * 0x1p-12;
+            n_on += fabs(x - rounded) <= nd_float_ulp(x, digits) * 0x1p-12;
         }
     }
-    return (double)n_on >= max_on_grid * (double)n;
+    return n > 0 && (double)n_on >= max_on_grid * (double)n;
+}
+
+/* Numbers of bfloat16 are numbers of half precision, too: whether half precision would have given others. */
+static enum nd_status is_beyond_half(struct nd_float_evaluation *e, const struct nd_reader *r, bool *is_beyond,
+                                     struct nd_error *err)
+{
+    enum { MIN_OTHERS = 12 }; /* chosen: three more bits are 0 by chance in 8^-12 of all cases */
+    enum nd_status status = ND_OK;
+    size_t n_others = 0;
+    e->digits[r->device] = ND_HALF_DIGITS;
+    for (size_t s = 0; s < e->plan->n_steps && status == ND_OK && n_others < MIN_OTHERS; s++) {
+        struct nd_array exact = nd_no_array();
+        if (!nd_float_is_step(e->plan, r->device, s))
+            continue;
+        const struct nd_float_case c = nd_float_case_of(e, r, r->given, s);
+        status = run_or_none(&c, ND_FLOAT_ROUNDED, &exact, err);
+        for (size_t i = 0; !c.is_whole && i < exact.n; i++) {
+            double half = nd_float_round(exact.x[i], ND_HALF_DIGITS);
+            n_others += isfinite(half) && half != nd_float_round(half, ND_BFLOAT_DIGITS);
+        }
+        forget(&exact);
+    }
+    *is_beyond = n_others >= MIN_OTHERS;
+    return status;
 }
 
 /* What the capture says of its chipset decides, else the values of its first sample. */
@@ -591,12 +426,18 @@ static enum nd_status find_digits(struct nd_float_evaluation *e, struct nd_error
         status = nd_reader_load(&reader, 0, e->plan->n_samples, err);
     for (size_t d = 0; d < e->plan->n_devices && status == ND_OK; d++) {
         enum nd_expectation expected = e->plan->sources[d].expectation;
+        bool is_htp = expected == ND_EXPECT_V69 || expected == ND_EXPECT_V73, is_beyond = false;
         if (e->plan->sources[d].is_failed)
             continue;
         status = nd_reader_device(&reader, d, err);
-        bool is_half = expected == ND_EXPECT_V69 || expected == ND_EXPECT_V73 ||
-                       (expected != ND_EXPECT_FLOAT && status == ND_OK && is_on_half_grid(&reader));
-        e->digits[d] = is_half ? ND_HALF_DIGITS : ND_SINGLE_DIGITS;
+        bool is_open = status == ND_OK && !is_htp && expected != ND_EXPECT_FLOAT;
+        bool is_half = is_htp || (is_open && is_on_grid(&reader, ND_HALF_DIGITS));
+        bool may_be_bfloat = is_open && is_on_grid(&reader, ND_BFLOAT_DIGITS);
+        if (may_be_bfloat && is_half)
+            status = is_beyond_half(e, &reader, &is_beyond, err);
+        e->digits[d] = may_be_bfloat && (is_beyond || !is_half) ? ND_BFLOAT_DIGITS
+                       : is_half                                ? ND_HALF_DIGITS
+                                                                : ND_SINGLE_DIGITS;
     }
     nd_reader_deinit(&reader);
     return status;
@@ -697,14 +538,4 @@ void nd_float_evaluation_deinit(struct nd_float_evaluation *e)
     free(e->nodes);
     free(e->constants);
     free(e->sums);
-}
-
-enum nd_status nd_float_expect(const struct nd_float_evaluation *e, const struct nd_reader *reader, size_t step,
-                               struct nd_array *out, struct nd_error *err)
-{
-    const struct nd_float_case c = case_of(e, reader, reader->given, step);
-    enum nd_status status = nd_float_run(&c, ND_FLOAT_ROUNDED, 0, out, err);
-    for (size_t i = 0; status == ND_OK && i < out->n; i++)
-        out->x[i] = nd_float_round(out->x[i], c.digits);
-    return status;
 }

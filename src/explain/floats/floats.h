@@ -5,19 +5,26 @@
 #define ND_REPLAY_FLOATS_H
 
 #include "arithmetic/exact/float_node.h"
+#include "explain/fallback/fallback.h"
 #include "explain/plan/replay.h"
 
-/* Binary digits of the arithmetic. */
-enum { ND_HALF_DIGITS = 11, ND_SINGLE_DIGITS = 24 };
+/* Binary digits of the arithmetic. Of whole numbers, which are the operator's or not: none. */
+enum { ND_WHOLE_DIGITS = 0, ND_BFLOAT_DIGITS = 8, ND_HALF_DIGITS = 11, ND_SINGLE_DIGITS = 24 };
+
+enum { ND_FLOAT_CUTS = 3 };
 
 /* Of one step on one device in one sample. */
 struct nd_float_sums {
     bool is_missed; /* it could not be worked out */
     bool has_reference, has_effect;
     uint64_t n, n_rounded, n_beyond, n_flushed, n_lost, n_overflown;
+    /* Of inputs that are rounded to the type, as they are, or cut off: values that rounding and cutting off
+     * tell apart, and those of them that are cut off. */
+    uint64_t n_telling[ND_FLOAT_CUTS], n_cut[ND_FLOAT_CUTS];
     double max_ulp, sum_ulp, worst;              /* worst: the largest error, as a multiple of its bound */
     double signal, introduced, total, passed_on; /* sums of squares */
     double effect, effect_signal;                /* of the model's outputs */
+    struct nd_fallback_floats grid;              /* of the first few samples */
 };
 
 struct nd_float_evaluation {
@@ -40,16 +47,13 @@ void nd_float_evaluation_deinit(struct nd_float_evaluation *evaluation);
 struct nd_float_sums *nd_float_sums_of(const struct nd_float_evaluation *evaluation, size_t sample,
                                        size_t device, size_t step);
 
-/* Whether the step's values are floats that the device computes; whether any step of any device has such. */
+/* Whether the step's values are no quantised values, and the device computes them: floats, or whole numbers
+ * such as indices; whether any step of any device has such. */
 bool nd_float_has_steps(const struct nd_plan *plan);
 bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step);
-/* Digits of the step: a tensor of half precision is rounded to it whatever computed it. */
+/* Digits of the step: a tensor of half precision is rounded to it whatever computed it. Of whole numbers
+ * ND_WHOLE_DIGITS. */
 int nd_float_digits_of(const struct nd_float_evaluation *evaluation, size_t device, size_t step);
-
-/* Exact values of a step from the device's own inputs, rounded once, for the sample that the reader holds: into
- * out (zeroed before, freed by the caller). */
-enum nd_status nd_float_expect(const struct nd_float_evaluation *evaluation, const struct nd_reader *reader,
-                               size_t step, struct nd_array *out, struct nd_error *err);
 
 /* What is asked of one step: its inputs, in four readings. */
 enum nd_float_reading {
@@ -58,12 +62,55 @@ enum nd_float_reading {
     ND_FLOAT_MAGNITUDES, /* the same without signs */
     ND_FLOAT_SHAKEN,     /* the same, each off by a rounding, up or down at random */
 };
+
+/* What becomes of a number that is kept in fewer bits. */
+struct nd_float_narrow {
+    int digits;        /* binary digits of a float; 0: whole numbers, from `low` on */
+    bool cuts;         /* toward zero; else it rounds */
+    double low, range; /* wraps around after so many numbers, or */
+    bool clamps;       /* stops at the ends */
+};
+double nd_float_narrow(const struct nd_float_narrow *narrow, double x);
+
+/* What a layer may do in place of what the model says. */
+struct nd_float_way {
+    const void *proto;            /* the operator with another attribute; NULL: its own */
+    size_t operand;               /* that is another one; SIZE_MAX: none */
+    const struct nd_array *value; /* its values; NULL: its own, `factor` times as large */
+    double factor;
+    bool is_flat; /* the operand is not repeated along its axes, but read from its beginning again after its end
+                   */
+    const struct nd_float_narrow *read;    /* each float that it reads, in place of rounding; NULL */
+    const struct nd_float_narrow *convert; /* and each value that it gives; NULL */
+};
+
 struct nd_float_case {
     const struct nd_float_evaluation *evaluation;
     const struct nd_reader *reader;
     const struct nd_array *values; /* [n_edges] what the step reads */
     size_t step;
-    int digits;
+    int digits;                     /* of floats that it reads, or gives */
+    bool is_whole;                  /* it gives whole numbers */
+    const struct nd_float_way *way; /* NULL: the model's */
 };
+/* That of the device whose sample the reader holds. */
+struct nd_float_case nd_float_case_of(const struct nd_float_evaluation *evaluation,
+                                      const struct nd_reader *reader, const struct nd_array *values,
+                                      size_t step);
+
+/* The step's values in a reading of its inputs, which `seed` shakes; or from inputs rounded to its arithmetic,
+ * and rounded once. Into out: zeroed before, freed by the caller. */
+enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading reading, unsigned seed,
+                            struct nd_array *out, struct nd_error *err);
+enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *out, struct nd_error *err);
+/* How far each value may be off: bound[exact->n]; of whole numbers where rounding of what is read changes them.
+ */
+enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
+                              struct nd_error *err);
+
+/* The distance of two numbers of so many digits at x. */
+double nd_float_ulp(double x, int digits);
+/* To that many digits, half to even. Half precision overflows to infinity. */
+double nd_float_round(double x, int digits);
 
 #endif

@@ -1,6 +1,7 @@
 /* Judges layers whose values are floats, by what rounding allows. docs/science/verdicts.md. */
 #include "explain/floats/judge_floats.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
-#include "explain/floats/floats.h"
+#include "explain/floats/float_ways.h"
 #include "explain/verdict/judgement.h"
 
 /* ---- sums ---- */
@@ -26,6 +27,10 @@ static void add_sample(const struct nd_float_sums *from, struct nd_float_sums *t
     to->n_flushed += from->n_flushed;
     to->n_lost += from->n_lost;
     to->n_overflown += from->n_overflown;
+    for (size_t k = 0; k < ND_FLOAT_CUTS; k++) {
+        to->n_telling[k] += from->n_telling[k];
+        to->n_cut[k] += from->n_cut[k];
+    }
     to->max_ulp = fmax(to->max_ulp, from->max_ulp);
     to->worst = fmax(to->worst, from->worst);
     to->sum_ulp += from->sum_ulp;
@@ -33,6 +38,10 @@ static void add_sample(const struct nd_float_sums *from, struct nd_float_sums *t
     to->introduced += from->introduced;
     to->total += from->total;
     to->passed_on += from->passed_on;
+    to->grid.n += from->grid.n;
+    to->grid.n_on_grid += from->grid.n_on_grid;
+    to->grid.n_known += from->grid.n_known;
+    to->grid.n_off += from->grid.n_off;
     if (from->has_effect) {
         to->effect += from->effect;
         to->effect_signal += from->effect_signal;
@@ -72,9 +81,7 @@ static struct nd_explained_floats floats_of(const struct nd_float_sums *sums, in
     };
 }
 
-/* ---- what a layer that is too far off looks like ---- */
-
-enum { MAX_SAMPLES = 32, MAX_VALUES = 1 << 22 };
+/* ---- the judgement ---- */
 
 /* Faults that no arithmetic looks like. Scales, cliffs and grids may be arithmetic's own. */
 static bool is_no_arithmetic(enum nd_fault_kind kind)
@@ -96,57 +103,6 @@ static bool is_no_arithmetic(enum nd_fault_kind kind)
     }
 }
 
-/* Expected and captured values of the samples, one after the other. */
-static enum nd_status collect(const struct nd_float_evaluation *e, size_t device, size_t step, size_t n_samples,
-                              double *values, struct nd_error *err)
-{
-    struct nd_reader reader = {0};
-    size_t tensor = e->plan->steps[step].tensor, n = 0;
-    enum nd_status status = nd_reader_init(&reader, e->plan, err);
-    for (size_t i = 0; i < n_samples && status == ND_OK; i++) {
-        struct nd_array expected = {0};
-        status = nd_reader_sample(&reader, device, i, n_samples, err);
-        if (status == ND_OK)
-            status = nd_float_expect(e, &reader, step, &expected, err);
-        n = expected.n;
-        if (status == ND_OK && n > 0) {
-            memcpy(values + i * n, expected.x, n * sizeof *values);
-            memcpy(values + (n_samples + i) * n, reader.given[tensor].x, n * sizeof *values);
-        }
-        nd_array_deinit(&expected);
-    }
-    nd_reader_deinit(&reader);
-    return status;
-}
-
-static enum nd_status diagnose(const struct nd_float_evaluation *e, size_t device, size_t step,
-                               struct nd_findings *found, struct nd_error *err)
-{
-    const struct nd_plan *plan = e->plan;
-    const struct nd_plan_source *source = &plan->sources[device];
-    size_t n = 0, n_samples = plan->n_samples < MAX_SAMPLES ? plan->n_samples : MAX_SAMPLES;
-    enum nd_status status = nd_shape_n_elems(&plan->shapes[step], &n, err);
-    if (status != ND_OK || n == 0)
-        return status;
-    while (n_samples > 1 && n_samples * n > MAX_VALUES)
-        n_samples--;
-    double *values = nd_calloc(2 * n_samples * n, sizeof *values);
-    status = values != NULL ? collect(e, device, step, n_samples, values, err) : nd_fail_memory(err);
-    const struct nd_evidence evidence = {.n_samples = n_samples,
-                                         .n = n,
-                                         .shape = plan->shapes[step],
-                                         .dtype =
-                                             nd_capture_tensor(source->capture, source->tensors[step])->dtype,
-                                         .expected = values,
-                                         .captured = values + n_samples * n};
-    if (status == ND_OK)
-        status = nd_diagnose_tensor(&evidence, found, err);
-    free(values);
-    return status;
-}
-
-/* ---- the judgement ---- */
-
 /* Values beyond their bound, and the share of them that a fault must predict; as for quantised values
  * (verdict/fault_verdict.c).
  */
@@ -155,7 +111,7 @@ static const double min_explained = 0.99;
 
 static const char *precision_of(const struct nd_explained_floats *floats)
 {
-    return floats->digits == ND_HALF_DIGITS ? "half precision" : "float32";
+    return floats->digits == ND_HALF_DIGITS ? "half precision" : nd_float_type_name(floats->digits);
 }
 
 static enum nd_status set_text(struct nd_strbuf *text, char **out, struct nd_error *err)
@@ -174,12 +130,18 @@ static enum nd_status follow(struct nd_explained_layer *layer, struct nd_error *
 
 static void say_evidence(const struct nd_explained_floats *f, const char *fault, struct nd_strbuf *text)
 {
-    if (f->n_beyond > 0)
+    if (f->n_beyond > 0 && f->digits == ND_WHOLE_DIGITS)
+        nd_strbuf_printf(text, "%.3g%% of its values are not those that its inputs give, by up to %.6g",
+                         100 * (double)f->n_beyond / (double)f->n, f->max_ulp);
+    else if (f->n_beyond > 0)
         nd_strbuf_printf(
             text,
             "%.3g%% of its values are further off than rounding to %s explains, by up to %.3g ULP and %.3g "
             "times the bound",
             100 * (double)f->n_beyond / (double)f->n, precision_of(f), f->max_ulp, f->worst);
+    if (f->n_beyond + f->n_lost == 0)
+        nd_strbuf_printf(text, "%.3g%% of its values are not the right ones, rounded to %s",
+                         100 * (double)(f->n - f->n_rounded) / (double)f->n, precision_of(f));
     if (f->n_lost > 0)
         nd_strbuf_printf(text,
                          "%s%.3g%% of its values are infinite or not a number, where the exact ones fit the "
@@ -190,33 +152,55 @@ static void say_evidence(const struct nd_explained_floats *f, const char *fault,
         nd_strbuf_printf(text, "; %s", fault);
 }
 
+/* Bounds of few digits, which add up, may hide an offset or a factor. Not of an HTP, whose functions are what
+ * they are. */
+static bool may_hide(const struct nd_float_evaluation *e, size_t device, const struct nd_explained_floats *f)
+{
+    enum { MIN_OFF = 12 };           /* as many as a fault must predict (diagnosis/look.h) */
+    static const double min_ulp = 2; /* by so much a way must predict them */
+    bool is_off = f->n - f->n_rounded >= MIN_OFF && f->max_ulp > min_ulp;
+    return e->plan->sources[device].expectation == ND_EXPECT_ANY && f->digits != ND_SINGLE_DIGITS &&
+           f->digits != ND_WHOLE_DIGITS && (f->n_beyond > 0 || is_off);
+}
+
 /* A layer is faulty where a fault that no arithmetic makes predicts what is far off, and where it gives
  * infinities or no numbers although the exact values are numbers of its type: no rounding does that. */
 static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t device, size_t step,
                                     struct nd_explained_layer *layer, struct nd_error *err)
 {
-    struct nd_findings found = {0};
+    bool is_within = layer->n_unexplained == 0;
+    struct nd_float_fault found = {0}, tight = {0};
     char said[256] = "";
     struct nd_strbuf evidence = {0};
-    enum nd_status status = diagnose(e, device, step, &found, err);
+    enum nd_status status = is_within ? ND_OK : nd_float_find_fault(e, device, step, false, &found, err);
+    if (status == ND_OK && !found.is_exact && may_hide(e, device, &layer->floats))
+        status = nd_float_find_fault(e, device, step, true, &tight, err);
     if (status != ND_OK)
         return status;
-    struct nd_finding *best = found.n_gross > 0 ? &found.items[0] : NULL;
+    found = tight.is_exact ? tight : found;
+    if (is_within && !found.is_exact)
+        return follow(layer, err);
+    const struct nd_finding *best = found.is_found ? &found.finding : NULL;
     bool is_lost = layer->floats.n_lost > 0;
-    bool is_predicted = best != NULL && is_no_arithmetic(best->kind) && best->explained >= min_explained &&
-                        layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND;
+    bool is_predicted = best != NULL && !found.may_be_arithmetic &&
+                        (found.is_exact || (best->explained >= min_explained && is_no_arithmetic(best->kind) &&
+                                            layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND));
+    if (is_within)
+        layer->n_unexplained = layer->floats.n - layer->floats.n_rounded;
     nd_judge_open(layer);
     layer->judgement.certainty = best != NULL ? ND_CERTAINTY_GUESS : ND_CERTAINTY_UNKNOWN;
     if (best != NULL && (is_predicted || !is_lost)) {
         const struct nd_explained_fault fault = {.kind = nd_fault_name(best->kind),
-                                                 .text = best->text,
+                                                 .text = (char *)best->text,
                                                  .channel = best->channel,
                                                  .amount = best->amount,
                                                  .explained = best->explained};
         status = nd_judge_resembles(layer, &fault, err);
         snprintf(said, sizeof said,
-                 is_predicted ? "\"%s\" predicts %.3g%% of those far off" : "it looks like \"%s\"", best->text,
-                 100 * best->explained);
+                 best->explained == 1 && found.is_exact ? "\"%s\" predicts every value"
+                 : is_predicted || found.is_exact       ? "\"%s\" predicts %.3g%% of those far off"
+                                                        : "it looks like \"%s\"",
+                 best->text, 100 * best->explained);
     }
     if (status != ND_OK)
         return status;
@@ -225,6 +209,38 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
                ? nd_judge_faulty(layer, is_predicted ? ND_CERTAINTY_LIKELY : ND_CERTAINTY_PROVEN, NULL,
                                  &evidence, err)
                : nd_judge_evidence(layer, &evidence, err);
+}
+
+/* Values that rounding and cutting off tell apart, at least; chosen: by chance 2^-24. */
+enum { MIN_TELLING = 24 };
+
+/* The reading of the inputs by which the values are cut off toward zero; ND_FLOAT_CUTS: there is none. */
+static size_t find_cut(const struct nd_float_sums *sums)
+{
+    size_t k = 0;
+    while (k < ND_FLOAT_CUTS && (sums->n_telling[k] < MIN_TELLING ||
+                                 (double)sums->n_cut[k] < min_explained * (double)sums->n_telling[k]))
+        k++;
+    return k;
+}
+
+static enum nd_status judge_cut(const struct nd_float_sums *sums, size_t k, struct nd_explained_layer *layer,
+                                struct nd_error *err)
+{
+    char text[96];
+    struct nd_strbuf evidence = {0};
+    snprintf(text, sizeof text, "values are cut off toward zero to %s, and not rounded",
+             precision_of(&layer->floats));
+    nd_strbuf_printf(&evidence,
+                     "of %" PRIu64 " values that rounding and cutting off tell apart %" PRIu64 " are cut off",
+                     sums->n_telling[k], sums->n_cut[k]);
+    const struct nd_explained_fault fault = {.kind = nd_fault_name(ND_FAULT_TRUNCATION),
+                                             .text = text,
+                                             .channel = SIZE_MAX,
+                                             .amount = (double)sums->n_telling[k] / (double)sums->n,
+                                             .explained = (double)sums->n_cut[k] / (double)sums->n_telling[k]};
+    layer->n_unexplained = layer->n_unexplained > 0 ? layer->n_unexplained : sums->n_cut[k];
+    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, &fault, &evidence, err);
 }
 
 /* A tensor that it reads, and of which the capture need not show what it read. SIZE_MAX: none. */
@@ -262,9 +278,10 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     if (!nd_float_is_step(job->plan, d, s))
         return ND_OK;
     size_t unsure = find_unsure_input(job, e, d, s);
+    const struct nd_float_sums sums = sum_up(e, d, s);
+    job->floats[d * job->plan->n_steps + s] = sums.grid;
     if (unsure != SIZE_MAX)
         return leave_unsure(job, layer, unsure, err);
-    const struct nd_float_sums sums = sum_up(e, d, s);
     if (sums.is_missed || sums.n == 0) {
         struct nd_strbuf text = {0};
         nd_strbuf_printf(&text, "%s",
@@ -285,7 +302,10 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     layer->n_qvalues = layer->floats.n;
     layer->n_unexplained = layer->floats.n_beyond + layer->floats.n_lost;
     layer->effect = layer->floats.effect * layer->floats.effect;
-    if (layer->n_unexplained > 0)
+    size_t cut = find_cut(&sums);
+    if (cut < ND_FLOAT_CUTS)
+        return judge_cut(&sums, cut, layer, err);
+    if (layer->n_unexplained > 0 || may_hide(e, d, &layer->floats))
         return fault_verdict(e, d, s, layer, err);
     return follow(layer, err);
 }
@@ -296,7 +316,8 @@ static double error_of_outputs(const struct nd_explain_job *job, const struct nd
     double total = 0, signal = 0;
     bool is_known = false;
     for (size_t s = 0; s < job->plan->n_steps; s++) {
-        if (!job->plan->steps[s].is_model_output || !nd_float_is_step(job->plan, d, s))
+        if (!job->plan->steps[s].is_model_output || !nd_float_is_step(job->plan, d, s) ||
+            nd_float_digits_of(e, d, s) == ND_WHOLE_DIGITS)
             continue;
         const struct nd_float_sums sums = sum_up(e, d, s);
         if (sums.is_missed || !sums.has_reference)
@@ -324,9 +345,8 @@ static enum nd_verdict verdict_of(const struct nd_explained_device *device, size
     return is_within ? ND_VERDICT_WITHIN : ND_VERDICT_SAME;
 }
 
-/* Half precision is what an HTP computes floats in, and what a layer that follows was found to have: no
- * finding.
- */
+/* Few digits are what a layer that follows was found to have, and half precision is what an HTP computes in: no
+ * finding. */
 static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_explained_device *device)
 {
     enum nd_expectation expected = plan->sources[d].expectation;
@@ -336,7 +356,10 @@ static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_e
         struct nd_explained_finding *finding = &device->findings[i];
         const struct nd_explained_layer *layer = &device->layers[finding->step];
         bool is_expected = is_htp || (layer->floats.n > 0 && layer->judgement.state == ND_LAYER_FOLLOWS);
-        if (is_expected && strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
+        bool is_grid = strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0 ||
+                       (layer->floats.digits == ND_BFLOAT_DIGITS &&
+                        strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_BF16_GRID)) == 0);
+        if (is_expected && is_grid)
             free(finding->fault.text);
         else
             device->findings[n++] = *finding;

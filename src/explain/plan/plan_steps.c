@@ -272,6 +272,13 @@ static void find_missing_input(const struct nd_plan *plan, size_t device, size_t
     }
 }
 
+/* Whole numbers without a scale, such as indices, are the operator's or not: floats/judge_floats.c has them. */
+static bool is_of_qvalues(const struct nd_plan *plan, size_t step)
+{
+    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
+    return nd_dtype_is_of_qvalues(tensor->dtype) && tensor->quant.n > 0;
+}
+
 static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t step, struct nd_error *err)
 {
     struct nd_strbuf why = {0};
@@ -282,7 +289,7 @@ static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t ste
         return status;
     }
     bool is_read = plan->sources[device].tensors[step] != SIZE_MAX;
-    bool is_known = is_read && nd_dtype_is_of_qvalues(nd_plan_tensor(plan, step)->dtype);
+    bool is_known = is_read && is_of_qvalues(plan, step);
     if (plan->not_covered[step] != NULL) {
         nd_strbuf_deinit(&why); /* to capture it would not help */
         nd_strbuf_puts(&why, plan->not_covered[step]);
@@ -302,10 +309,9 @@ void nd_plan_find_totals(struct nd_plan *plan)
 {
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps; s++)
-            plan->sources[d].layers[s].has_total = plan->sources[d].tensors[s] != SIZE_MAX &&
-                                                   nd_dtype_is_of_qvalues(nd_plan_tensor(plan, s)->dtype) &&
-                                                   plan->steps[s].unreached_from == SIZE_MAX &&
-                                                   plan->steps[s].substituted_from == SIZE_MAX;
+            plan->sources[d].layers[s].has_total =
+                plan->sources[d].tensors[s] != SIZE_MAX && is_of_qvalues(plan, s) &&
+                plan->steps[s].unreached_from == SIZE_MAX && plan->steps[s].substituted_from == SIZE_MAX;
 }
 
 /* Steps are in graph order: what a layer reads has been looked for before it. */

@@ -44,10 +44,9 @@ static bool is_of_encoding(const struct nd_explained_finding *finding)
 
 /* A scale that was written with few digits: a value at the end of the quantised values is off by less than that
  * many steps. Chosen. */
-static bool is_rounded_scale(const struct nd_plan *plan, const struct nd_explained_finding *finding)
+static bool is_rounded_scale(const struct nd_tensor *tensor, const struct nd_explained_finding *finding)
 {
     static const double steps = 0.25; /* chosen */
-    const struct nd_tensor *tensor = nd_plan_tensor(plan, finding->step);
     double low, high;
     if (!is_kind(finding, ND_FAULT_SCALE) && !is_kind(finding, ND_FAULT_CHANNEL_SCALE))
         return false;
@@ -59,12 +58,16 @@ static bool is_rounded_scale(const struct nd_plan *plan, const struct nd_explain
 static const char *prove(const struct nd_plan *plan, const struct nd_explained_layer *layer,
                          const struct nd_explained_finding *finding)
 {
-    size_t tensor = plan->steps[finding->step].tensor;
-    bool is_forced = plan->alternatives.forced[tensor] != NULL || plan->alternatives.is_forced_here[tensor];
+    size_t step = finding->step, at = plan->steps[step].tensor;
+    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
+    bool is_forced = plan->alternatives.forced[at] != NULL || plan->alternatives.is_forced_here[at];
     if (is_kind(finding, ND_FAULT_WRONG_TYPE))
         return "read as the model's type, the values are about what the model asks for";
-    if (is_of_encoding(finding)) /* the provider has an encoding of its own for some, whatever the model says */
-        return is_forced || is_rounded_scale(plan, finding) ? NULL : "the capture itself says so";
+    if (is_of_encoding(finding)) /* the provider has an encoding of its own for some, whatever the model says;
+                                    of floats their values have been compared, and no encoding */
+        return is_forced || tensor->quant.n == 0 || is_rounded_scale(tensor, finding)
+                   ? NULL
+                   : "the capture itself says so";
     bool is_one_qvalue = is_kind(finding, ND_FAULT_ALL_ZERO) || is_kind(finding, ND_FAULT_CONSTANT);
     return is_one_qvalue && !layer->is_examined && !layer->is_left
                ? "no arithmetic makes one value of these inputs"

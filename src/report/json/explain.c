@@ -481,8 +481,8 @@ static json_t *floats_json(const struct nd_explained_floats *f)
     if (f->n == 0)
         return json_null();
     json_t *row =
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "precision", f->digits == 11 ? "float16" : "float32",
-                  "values", (json_int_t)f->n, "rounded_once", (json_int_t)f->n_rounded, "beyond_bound",
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "precision", nd_float_type_name(f->digits), "values",
+                  (json_int_t)f->n, "rounded_once", (json_int_t)f->n_rounded, "beyond_bound",
                   (json_int_t)f->n_beyond, "flushed_to_zero", (json_int_t)f->n_flushed, "not_finite",
                   (json_int_t)f->n_lost, "out_of_range", (json_int_t)f->n_overflown);
     if (row == NULL)

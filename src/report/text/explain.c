@@ -237,11 +237,6 @@ static void nd_explain_put_differences(struct nd_strbuf *out, const struct nd_ex
 
 /* What an explanation says of layers whose values are floats. */
 
-static const char *type_of(const struct nd_explained_floats *floats)
-{
-    return floats->digits == 11 ? "float16" : "float32";
-}
-
 static void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_explanation *e,
                                         const struct nd_explained_device *device)
 {
@@ -257,7 +252,7 @@ static void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_e
         is_begun = true;
         nd_explain_shorten(e->steps[s].name, 28, name);
         nd_strbuf_printf(out, "  %-28s %-18.18s %-8s %10s %9s %9s %10s %9s %9s\n", name, e->steps[s].op_types,
-                         type_of(f), nd_explain_share(f->n_rounded, f->n, share),
+                         nd_float_type_name(f->digits), nd_explain_share(f->n_rounded, f->n, share),
                          nd_explain_real(f->max_ulp, cells[0]), nd_explain_real(f->worst, cells[1]),
                          nd_explain_real(f->introduced, cells[2]), nd_explain_real(f->passed_on, cells[3]),
                          nd_explain_real(f->effect, cells[4]));

@@ -68,10 +68,14 @@ static struct layers count(const struct nd_explanation *e, const struct nd_expla
 static const struct nd_explained_floats *first_floats(const struct nd_explanation *e,
                                                       const struct nd_explained_device *device)
 {
-    for (size_t s = 0; s < e->n_steps; s++)
-        if (device->layers[s].floats.n > 0)
-            return &device->layers[s].floats;
-    return NULL;
+    const struct nd_explained_floats *whole = NULL;
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_floats *floats = &device->layers[s].floats;
+        if (floats->n > 0 && floats->digits > 0)
+            return floats;
+        whole = floats->n > 0 ? floats : whole;
+    }
+    return whole;
 }
 
 static void name_arithmetic(const struct nd_explanation *e, const struct nd_explained_device *device, char *out,
@@ -80,7 +84,7 @@ static void name_arithmetic(const struct nd_explanation *e, const struct nd_expl
     const struct nd_explained_floats *floats = device->failure == NULL ? first_floats(e, device) : NULL;
     bool is_half = floats != NULL && floats->digits == 11, has_qvalues = nd_explain_has_qvalues(e);
     if (floats != NULL && !has_qvalues) {
-        snprintf(out, size, "%s", is_half ? "half-precision" : "float32");
+        snprintf(out, size, "%s", is_half ? "half-precision" : nd_float_type_name(floats->digits));
         return;
     }
     bool is_known = device->expected != NULL && !device->is_refuted;

@@ -160,12 +160,16 @@ void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *e
         return;
     }
     const struct nd_explained_floats *f = &device->layers[first].floats;
-    nd_summary_put(
-        out, width, 2, 4,
-        "in %zu of %zu layers every value is the exact result, rounded once; the first of the others is "
-        "'%s' (%s): all but %s of its values",
-        n_exact, n_layers, e->steps[first].name, e->steps[first].op_types,
-        nd_explain_share(f->n - f->n_rounded, f->n, share));
+    bool is_near = device->layers[first].judgement.state == ND_LAYER_FOLLOWS; /* of others more is said */
+    if (is_near)
+        nd_summary_put(out, width, 2, 4,
+                       "in %zu of %zu layers every value is the exact result, rounded once; the first of the "
+                       "others is '%s' (%s): all but %s of its values",
+                       n_exact, n_layers, e->steps[first].name, e->steps[first].op_types,
+                       nd_explain_share(f->n - f->n_rounded, f->n, share));
+    else if (n_exact > 0)
+        nd_summary_put(out, width, 2, 4, "in %zu of %zu layers every value is the exact result, rounded once",
+                       n_exact, n_layers);
 }
 
 void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanation *e,

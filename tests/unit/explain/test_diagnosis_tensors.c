@@ -1,6 +1,7 @@
 /* The diagnosis where there is little to go by, or two answers; floats and encodings. */
 #include "support/main.h"
 
+#include "core/random.h"
 #include "support/diagnosis_trial.h"
 
 enum { N_TRIALS = 20 };
@@ -568,6 +569,40 @@ static void floats_beside_the_qvalues_are_off_grid(void **state)
     }
 }
 
+/* Values of which is known how far rounding moves them: small offsets and factors are far off then, noise is
+ * none of them. */
+static void bounds_show_small_lines(void **state)
+{
+    (void)state;
+    enum { N = 256 };
+    double expected[N], captured[3][N], bound[N];
+    uint64_t random = first_seed();
+    static const enum nd_fault_kind kinds[] = {ND_FAULT_ZERO_POINT, ND_FAULT_SCALE};
+    for (size_t i = 0; i < N; i++) {
+        double draw = (double)(nd_splitmix_next(&random) % 4096) / 1024 - 2;
+        expected[i] = draw;
+        captured[0][i] = (double)(float)(draw + 1.0 / 1024);
+        captured[1][i] = (double)(float)(draw * 1.001);
+        captured[2][i] = draw + (double)(nd_splitmix_next(&random) % 4096) / (1 << 22);
+        bound[i] = 1e-6;
+    }
+    for (size_t k = 0; k < 3; k++)
+        for (int is_known = 0; is_known < 2; is_known++) {
+            struct nd_findings found;
+            const struct nd_evidence e = {.n_samples = 4,
+                                          .n = N / 4,
+                                          .shape = {.rank = 2, .dims = {1, N / 4}},
+                                          .dtype = ND_DTYPE_F32,
+                                          .captured = captured[k],
+                                          .expected = expected,
+                                          .bound = is_known ? bound : NULL};
+            assert_int_equal(nd_diagnose_tensor(&e, &found, NULL), ND_OK);
+            assert_int_equal(found.n_gross, is_known && k < 2);
+            if (found.n_gross > 0)
+                assert_string_equal(nd_fault_name(found.items[0].kind), nd_fault_name(kinds[k]));
+        }
+}
+
 static void floats_of_the_same_qvalue_are_compared(void **state)
 {
     (void)state;
@@ -647,6 +682,7 @@ int main(void)
         cmocka_unit_test(few_flips_are_not_stochastic_rounding),
         cmocka_unit_test(floats_are_known_by_their_grid),
         cmocka_unit_test(floats_beside_the_qvalues_are_off_grid),
+        cmocka_unit_test(bounds_show_small_lines),
         cmocka_unit_test(floats_of_the_same_qvalue_are_compared),
         cmocka_unit_test(encodings_that_differ_are_named),
     };

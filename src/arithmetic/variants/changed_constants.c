@@ -3,14 +3,17 @@
 #include "arithmetic/variants/changed_constants.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/exact/linear/linear_values.h"
+#include "arithmetic/exact/graph_internal.h"
 #include "arithmetic/exact/linear/linear_layer.h"
+#include "arithmetic/exact/linear/linear_values.h"
 #include "arithmetic/operators/ops_shared.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/tensors/scales.h"
 
 enum { WEIGHTS = 1, BIAS = 2, MAX_INPUTS = 4 };
 
@@ -21,6 +24,9 @@ struct changed {
     struct nd_linear_input inputs[MAX_INPUTS];
     struct nd_array values; /* in the place of one of them */
     struct nd_quant quant;  /* of the weights; scale is owned where it is another one */
+    const double *zeros;    /* zero points of the weights, one for each; NULL: those of their quantisation */
+    double nobody_knows;    /* what is read behind the last weight */
+    size_t n_known;         /* the outputs before it read no such thing */
     bool is_other;          /* some constant is another one */
 };
 
@@ -29,12 +35,16 @@ static bool is_op(const struct nd_linear_call *call, const char *name)
     return call->node != NULL && strcmp(call->node->op_type, name) == 0;
 }
 
+static bool is_product(const struct nd_linear_call *call)
+{
+    return is_op(call, "Conv") || is_op(call, "ConvTranspose") || is_op(call, "Gemm") || is_op(call, "MatMul");
+}
+
 static bool has_constants(const struct nd_exact_layer *layer)
 {
     const struct nd_linear_call *call = layer->call;
-    bool is_product =
-        is_op(call, "Conv") || is_op(call, "ConvTranspose") || is_op(call, "Gemm") || is_op(call, "MatMul");
-    if (!is_product || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS || call->out_quant->n != 1)
+    if (!is_product(call) || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS ||
+        call->out_quant->n != 1)
         return false;
     const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
     return layer->origins[0] != ND_EXACT_FROM_CONSTANT && layer->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT &&
@@ -66,6 +76,11 @@ static double zero_of(const struct nd_linear_input *input, size_t i)
     if (quant == NULL || quant->n == 0)
         return 0;
     return (double)quant->zero_point[nd_exact_channel(quant, &input->values->shape, i)];
+}
+
+static double zero_of_weight(const struct changed *c, size_t i)
+{
+    return c->zeros != NULL ? c->zeros[i] : zero_of(&c->call.inputs[WEIGHTS], i);
 }
 
 static enum nd_status copy_values(struct changed *c, size_t place, struct nd_error *err)
@@ -102,7 +117,7 @@ static enum nd_status change_qvalues(struct changed *c, const struct nd_changed_
     enum nd_status status = copy_values(c, WEIGHTS, err);
     nd_qvalue_range(c->values.dtype, &low, &high);
     for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
-        double zero = zero_of(&c->inputs[WEIGHTS], i), old = c->values.x[i];
+        double zero = zero_of_weight(c, i), old = c->values.x[i];
         bool is_meant = change->channel == SIZE_MAX || i / inner % n == change->channel;
         double qvalue = change->kind == ND_CONSTANTS_WEIGHTS_RECODED
                             ? rint(zero + change->amount * (old - zero))
@@ -156,16 +171,148 @@ static enum nd_status change_kernels(struct changed *c, bool is_turned, struct n
     return status;
 }
 
-/* c is zeroed before; deinit in any case. */
-static enum nd_status change_layer(const struct nd_exact_layer *layer,
-                                   const struct nd_changed_constants *change, struct changed *c,
+/* ---- bits and places of the stored weights ---- */
+
+static double read_bits(const struct nd_changed_constants *change, double qvalue, double zero, double low,
+                        double half)
+{
+    bool is_upper = qvalue >= low + half;
+    switch (change->kind) {
+    case ND_CONSTANTS_ZERO_POINT_TAKEN:
+        return qvalue + zero - low - change->amount * 2 * half;
+    case ND_CONSTANTS_SIGN_FLIPPED:
+        return is_upper ? qvalue - half : qvalue + half;
+    default: /* ND_CONSTANTS_OTHER_TYPE */
+        return low < 0 && !is_upper ? qvalue + 2 * half : low == 0 && is_upper ? qvalue - 2 * half : qvalue;
+    }
+}
+
+static enum nd_status change_bits(struct changed *c, const struct nd_changed_constants *change,
+                                  struct nd_error *err)
+{
+    double low, high;
+    if (!nd_dtype_is_of_qvalues(c->call.inputs[WEIGHTS].values->dtype))
+        return ND_OK;
+    enum nd_status status = copy_values(c, WEIGHTS, err);
+    nd_qvalue_range(c->values.dtype, &low, &high);
+    for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
+        double old = c->values.x[i];
+        c->values.x[i] = read_bits(change, old, zero_of_weight(c, i), low, (high - low + 1) / 2);
+        c->is_other = c->is_other || c->values.x[i] != old;
+    }
+    return status;
+}
+
+/* Weights as rows of those that belong to one output, or as the model stores them. */
+struct rows {
+    size_t n, n_columns, inner; /* column k of row j is at k / inner * inner * n + j * inner + k % inner */
+};
+
+static bool find_rows(const struct nd_linear_call *call, bool is_as_stored, struct rows *rows)
+{
+    const struct nd_array *weights = call->inputs[WEIGHTS].values;
+    if (!find_channel(call, &rows->n, &rows->inner) || weights->n == 0)
+        return false;
+    bool is_other = rows->inner == 1 && rows->n > 1; /* than as they are stored */
+    if (is_as_stored)
+        rows->n = weights->n / (rows->inner = (size_t)weights->shape.dims[weights->shape.rank - 1]);
+    rows->n_columns = weights->n / rows->n;
+    return rows->n > 1 && rows->n_columns > 1 && (!is_as_stored || is_other);
+}
+
+static size_t place_in(const struct rows *rows, size_t row, size_t column)
+{
+    return column / rows->inner * rows->inner * rows->n + row * rows->inner + column % rows->inner;
+}
+
+static size_t round_up(size_t n, size_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+/* How far apart rows are in memory, and are read: in weights. False: another change reads the same. */
+static bool find_strides(const struct nd_changed_constants *change, size_t n_columns, size_t *stored,
+                         size_t *read)
+{
+    *stored = round_up(n_columns, change->stored);
+    *read = round_up(n_columns, change->read);
+    for (size_t less = 1; less < change->stored || less < change->read; less = less == 1 ? 8 : 2 * less)
+        if ((less < change->stored && round_up(n_columns, less) == *stored) ||
+            (less < change->read && round_up(n_columns, less) == *read))
+            return false;
+    *read += (size_t)change->apart;
+    return *read != *stored && *read > 0 && *read <= 2 * n_columns + change->read;
+}
+
+/* Between rows lie weights of 0. */
+static enum nd_status change_rows(struct changed *c, const struct nd_changed_constants *change,
+                                  struct nd_error *err)
+{
+    static const size_t most_unknown = 4; /* one of so many outputs; chosen: the others must tell */
+    const struct nd_array *from = c->call.inputs[WEIGHTS].values;
+    struct rows rows;
+    size_t stored, read;
+    if (!find_rows(&c->call, change->is_as_stored, &rows) ||
+        !find_strides(change, rows.n_columns, &stored, &read))
+        return ND_OK;
+    size_t n_whole = (rows.n * stored - rows.n_columns) / read + 1;
+    if (n_whole < rows.n && (rows.n - n_whole) * most_unknown > rows.n)
+        return ND_OK;
+    c->n_known = change->is_as_stored || n_whole > rows.n ? SIZE_MAX : n_whole;
+    enum nd_status status = copy_values(c, WEIGHTS, err);
+    for (size_t j = 0; status == ND_OK && j < rows.n; j++)
+        for (size_t k = 0; k < rows.n_columns; k++) {
+            size_t at = j * read + k, row = at / stored, column = at % stored, to = place_in(&rows, j, k);
+            c->values.x[to] = row >= rows.n              ? zero_of_weight(c, to) + c->nobody_knows
+                              : column >= rows.n_columns ? zero_of_weight(c, to)
+                                                         : from->x[place_in(&rows, row, column)];
+            c->is_other = c->is_other || c->values.x[to] != from->x[to];
+        }
+    return status;
+}
+
+static enum nd_status swap_nibbles(struct changed *c, const struct nd_changed_constants *change,
                                    struct nd_error *err)
 {
-    c->layer = *layer;
-    c->call = *layer->call;
+    const struct nd_array *from = c->call.inputs[WEIGHTS].values;
+    struct rows rows;
+    if ((from->dtype != ND_DTYPE_U4 && from->dtype != ND_DTYPE_I4) ||
+        !find_rows(&c->call, change->is_as_stored, &rows))
+        return ND_OK;
+    enum nd_status status = copy_values(c, WEIGHTS, err);
+    for (size_t j = 0; status == ND_OK && j < rows.n; j++)
+        for (size_t k = 0; k < rows.n_columns; k++) {
+            size_t to = place_in(&rows, j, k);
+            if ((k ^ 1) < rows.n_columns)
+                c->values.x[to] = from->x[place_in(&rows, j, k ^ 1)];
+            c->is_other = c->is_other || c->values.x[to] != from->x[to];
+        }
+    return status;
+}
+
+/* The bytes of the transposed matrix, in the shape of the matrix. */
+static enum nd_status transpose(struct changed *c, struct nd_error *err)
+{
+    const struct nd_array *from = c->call.inputs[WEIGHTS].values;
+    if ((!is_op(&c->call, "Gemm") && !is_op(&c->call, "MatMul")) || from->shape.rank != 2)
+        return ND_OK;
+    size_t n_rows = (size_t)from->shape.dims[0], n_columns = (size_t)from->shape.dims[1];
+    enum nd_status status = copy_values(c, WEIGHTS, err);
+    for (size_t i = 0; status == ND_OK && i < from->n; i++) {
+        c->values.x[i % n_columns * n_rows + i / n_columns] = from->x[i];
+        c->is_other = c->is_other || from->x[i % n_columns * n_rows + i / n_columns] != from->x[i];
+    }
+    return status;
+}
+
+/* c is zeroed before, but for its call; deinit in any case. */
+static enum nd_status change_call(struct changed *c, const struct nd_changed_constants *change,
+                                  struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
     memcpy(c->inputs, c->call.inputs, c->call.n_inputs * sizeof *c->inputs);
     c->call.shared = NULL;
-    enum nd_status status = ND_OK;
+    c->n_known = SIZE_MAX;
     switch (change->kind) {
     case ND_CONSTANTS_AS_THEY_ARE:
         break;
@@ -183,14 +330,37 @@ static enum nd_status change_layer(const struct nd_exact_layer *layer,
     case ND_CONSTANTS_ZERO_POINT_MOVED:
         status = change_qvalues(c, change, err);
         break;
+    case ND_CONSTANTS_ZERO_POINT_TAKEN:
+    case ND_CONSTANTS_SIGN_FLIPPED:
+    case ND_CONSTANTS_OTHER_TYPE:
+        status = change_bits(c, change, err);
+        break;
+    case ND_CONSTANTS_NIBBLES_SWAPPED:
+        status = swap_nibbles(c, change, err);
+        break;
+    case ND_CONSTANTS_ROWS_APART:
+        status = change_rows(c, change, err);
+        break;
+    case ND_CONSTANTS_MATRIX_TRANSPOSED:
+        status = transpose(c, err);
+        break;
     case ND_CONSTANTS_KERNEL_TRANSPOSED:
     case ND_CONSTANTS_KERNEL_TURNED:
         status = change_kernels(c, change->kind == ND_CONSTANTS_KERNEL_TURNED, err);
         break;
     }
     c->call.inputs = c->inputs;
-    c->layer.call = &c->call;
     return status;
+}
+
+static enum nd_status change_layer(const struct nd_exact_layer *layer,
+                                   const struct nd_changed_constants *change, struct changed *c,
+                                   struct nd_error *err)
+{
+    c->layer = *layer;
+    c->call = *layer->call;
+    c->layer.call = &c->call;
+    return change_call(c, change, err);
 }
 
 static void changed_deinit(struct changed *c)
@@ -220,6 +390,24 @@ static enum nd_status round_exact(const struct nd_exact_layer *layer, const stru
     return status;
 }
 
+/* Element i of the output is of channel i / *inner % *n. */
+static void find_outputs(const struct nd_linear_call *call, const struct nd_shape *shape, size_t *n,
+                         size_t *inner)
+{
+    int axis = is_op(call, "Conv") || is_op(call, "ConvTranspose") ? 1 : shape->rank - 1;
+    *n = axis >= 0 && axis < shape->rank ? (size_t)shape->dims[axis] : 1;
+    *inner = 1;
+    for (int a = axis + 1; a < shape->rank; a++)
+        *inner *= (size_t)shape->dims[a];
+}
+
+static size_t channel_of_output(const struct nd_linear_call *call, const struct nd_shape *shape, size_t i)
+{
+    size_t n, inner;
+    find_outputs(call, shape, &n, &inner);
+    return i / inner % n;
+}
+
 enum nd_status nd_layer_changed(const struct nd_exact_layer *layer,
                                 const struct nd_layer_arithmetic *layer_arithmetic,
                                 const struct nd_rounding_rule *usual, const struct nd_changed_constants *change,
@@ -235,6 +423,9 @@ enum nd_status nd_layer_changed(const struct nd_exact_layer *layer,
         status = nd_layer_arithmetic_run(layer_arithmetic, &c.layer, NULL, qvalues, &is_covered, err);
     if (status == ND_OK && c.is_other && !is_covered)
         status = round_exact(&c.layer, usual, qvalues, err);
+    for (size_t i = 0; status == ND_OK && c.n_known != SIZE_MAX && i < qvalues->n; i++)
+        if (channel_of_output(&c.call, &qvalues->shape, i) >= c.n_known)
+            qvalues->x[i] = (double)NAN;
     changed_deinit(&c);
     if (status != ND_OK)
         nd_array_deinit(qvalues);
@@ -261,13 +452,8 @@ static enum nd_status find_exact(struct changed *c, struct nd_array *values, str
 static void describe(const struct nd_exact_layer *layer, struct nd_product_parts *out)
 {
     const struct nd_linear_call *call = layer->call;
-    const struct nd_shape *shape = &out->products.shape;
     double scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
-    int axis = is_op(call, "Conv") || is_op(call, "ConvTranspose") ? 1 : shape->rank - 1;
-    out->n_channels = axis >= 0 && axis < shape->rank ? (size_t)shape->dims[axis] : 1;
-    out->n_inner = 1;
-    for (int a = axis + 1; a < shape->rank; a++)
-        out->n_inner *= (size_t)shape->dims[a];
+    find_outputs(call, &out->products.shape, &out->n_channels, &out->n_inner);
     nd_qvalue_range(layer->dtype, &out->low, &out->high);
     out->low = fmax(out->low, zero + call->low / scale);
     out->high = fmin(out->high, zero + call->high / scale);
@@ -290,7 +476,7 @@ static enum nd_status make_added(const struct nd_linear_input *weights, double s
 enum nd_status nd_layer_product_parts(const struct nd_exact_layer *layer, double shift,
                                       struct nd_product_parts *out, struct nd_error *err)
 {
-    static const struct nd_changed_constants no_bias = {ND_CONSTANTS_BIAS_LOST, SIZE_MAX, 0};
+    static const struct nd_changed_constants no_bias = {.kind = ND_CONSTANTS_BIAS_LOST, .channel = SIZE_MAX};
     struct changed c = {.is_other = false};
     struct nd_array added = {0};
     *out = (struct nd_product_parts){.n_channels = 0};
@@ -319,66 +505,337 @@ void nd_product_parts_deinit(struct nd_product_parts *parts)
     nd_array_deinit(&parts->moved);
 }
 
-/* ---- a matrix of weights whose bytes are read in the other order ---- */
+/* ---- what is tried, and in words ---- */
 
-enum { MAX_MATRIX_INPUTS = 8 };
-
-/* The place of the weights in the layer's inputs, or SIZE_MAX. */
-static bool has_matrix(const struct nd_exact_layer *layer)
+size_t nd_list_changed_constants(struct nd_changed_constants out[ND_CONSTANTS_MAX_LISTED])
 {
-    const struct nd_linear_call *call = layer->call;
-    const char *op = call->node != NULL ? call->node->op_type : "";
-    if ((strcmp(op, "Gemm") != 0 && strcmp(op, "MatMul") != 0) || call->n_inputs <= WEIGHTS ||
-        call->n_inputs > MAX_MATRIX_INPUTS || layer->origins[WEIGHTS] != ND_EXACT_FROM_CONSTANT)
-        return false;
-    const struct nd_array *weights = call->inputs[WEIGHTS].values;
-    return weights != NULL && weights->shape.rank == 2 && weights->shape.dims[0] > 1 &&
-           weights->shape.dims[1] > 1;
+    static const struct nd_changed_constants whole[] = {
+        {.kind = ND_CONSTANTS_BIAS_LOST},
+        {.kind = ND_CONSTANTS_BIAS_NEGATED},
+        {.kind = ND_CONSTANTS_KERNEL_TRANSPOSED},
+        {.kind = ND_CONSTANTS_KERNEL_TURNED},
+        {.kind = ND_CONSTANTS_MATRIX_TRANSPOSED},
+        {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0.5},
+        {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0},
+        {.kind = ND_CONSTANTS_SIGN_FLIPPED},
+        {.kind = ND_CONSTANTS_OTHER_TYPE},
+        {.kind = ND_CONSTANTS_NIBBLES_SWAPPED},
+        {.kind = ND_CONSTANTS_NIBBLES_SWAPPED, .is_as_stored = true},
+    };
+    /* Chosen: memory is laid out in whole words and vectors, or off by as much as an index is. */
+    static const size_t multiples[] = {1, 8, 16, 32, 64, 128};
+    static const int apart[] = {-1, 1, -2, 2, -4, 4, -8, 8};
+    enum { N_MULTIPLES = sizeof multiples / sizeof *multiples };
+    size_t n = sizeof whole / sizeof *whole;
+    memcpy(out, whole, sizeof whole);
+    for (int is_as_stored = 0; is_as_stored < 2; is_as_stored++) {
+        for (size_t k = 0; k < (size_t)N_MULTIPLES * N_MULTIPLES; k++)
+            if (k / N_MULTIPLES != k % N_MULTIPLES)
+                out[n++] = (struct nd_changed_constants){.kind = ND_CONSTANTS_ROWS_APART,
+                                                         .is_as_stored = is_as_stored != 0,
+                                                         .stored = multiples[k / N_MULTIPLES],
+                                                         .read = multiples[k % N_MULTIPLES]};
+        for (size_t k = 0; k < sizeof apart / sizeof *apart; k++)
+            out[n++] = (struct nd_changed_constants){.kind = ND_CONSTANTS_ROWS_APART,
+                                                     .is_as_stored = is_as_stored != 0,
+                                                     .stored = 1,
+                                                     .read = 1,
+                                                     .apart = apart[k]};
+    }
+    for (size_t k = 0; k < n; k++)
+        out[k].channel = SIZE_MAX;
+    return n;
 }
 
-/* The bytes of the transposed matrix, in the shape of the matrix. */
-static enum nd_status transpose(const struct nd_array *from, struct nd_array *to, bool *is_other,
-                                struct nd_error *err)
+static void say_rows(const struct nd_changed_constants *change, const struct nd_linear_call *call, double bytes,
+                     char text[ND_CONSTANTS_TEXT_BYTES])
 {
-    size_t n_rows = (size_t)from->shape.dims[0], n_columns = (size_t)from->shape.dims[1];
-    enum nd_status status = nd_array_make(to, from->dtype, &from->shape, err);
-    *is_other = false;
-    for (size_t r = 0; status == ND_OK && r < n_rows; r++)
-        for (size_t c = 0; c < n_columns; c++) {
-            size_t at = c * n_rows + r;
-            to->x[at] = from->x[r * n_columns + c];
-            *is_other = *is_other || to->x[at] != from->x[at];
-        }
+    const char *row = change->is_as_stored ? "row" : "output";
+    struct rows rows = {0};
+    size_t stored = 0, read = 0;
+    (void)find_rows(call, change->is_as_stored, &rows);
+    (void)find_strides(change, rows.n_columns, &stored, &read);
+    double early = ((double)stored - (double)read) * bytes;
+    snprintf(
+        text, ND_CONSTANTS_TEXT_BYTES,
+        "%s 0 is right, from %s 1 on the weights are read %g byte%s a row too %s: rows of %g bytes are read "
+        "as of %g",
+        row, row, fabs(early), fabs(early) == 1 ? "" : "s", early > 0 ? "early" : "late",
+        (double)stored * bytes, (double)read * bytes);
+}
+
+/* "the zero point of its weights is taken as 0 everywhere, not 8" */
+static void say_zero_point(const struct nd_changed_constants *change, const struct nd_linear_call *call,
+                           const double *zeros, char text[ND_CONSTANTS_TEXT_BYTES])
+{
+    const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
+    double low, high, first = zeros != NULL ? zeros[0] : zero_of(weights, 0);
+    bool is_one = true;
+    char own[32] = "its own";
+    nd_qvalue_range(weights->values->dtype, &low, &high);
+    double taken = low + change->amount * (high - low + 1), from = low < 0 && taken == low ? low : 0;
+    for (size_t i = 0; i < weights->values->n; i++)
+        is_one = is_one && (zeros != NULL ? zeros[i] : zero_of(weights, i)) == first;
+    if (is_one)
+        snprintf(own, sizeof own, "%g", first - from);
+    snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights is taken as %g everywhere, not %s",
+             taken - from, own);
+}
+
+static void say_change(const struct nd_changed_constants *change, const struct nd_linear_call *call,
+                       const double *zeros, char text[ND_CONSTANTS_TEXT_BYTES])
+{
+    enum nd_dtype dtype = call->inputs[WEIGHTS].values->dtype;
+    double low = 0, high = 0;
+    char where[40] = "";
+    if (change->channel != SIZE_MAX)
+        snprintf(where, sizeof where, " of channel %zu", change->channel);
+    if (nd_dtype_is_of_qvalues(dtype))
+        nd_qvalue_range(dtype, &low, &high);
+    int bits = high > low ? (int)log2(high - low + 1) : 32;
+    switch (change->kind) {
+    case ND_CONSTANTS_BIAS_LOST:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s is lost: the values fit a bias of 0", where);
+        break;
+    case ND_CONSTANTS_BIAS_NEGATED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s has the wrong sign", where);
+        break;
+    case ND_CONSTANTS_WEIGHTS_SCALED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the scale of its weights%s is %.5g times as large", where,
+                 change->amount);
+        break;
+    case ND_CONSTANTS_WEIGHTS_RECODED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %.5g times as large, and rounded anew",
+                 where, change->amount);
+        break;
+    case ND_CONSTANTS_ZERO_POINT_MOVED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights%s is off by %+g", where,
+                 -change->amount);
+        break;
+    case ND_CONSTANTS_WEIGHTS_MOVED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %+g steps off, clipped to their type", where,
+                 change->amount);
+        break;
+    case ND_CONSTANTS_ZERO_POINT_TAKEN:
+        say_zero_point(change, call, zeros, text);
+        break;
+    case ND_CONSTANTS_SIGN_FLIPPED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES,
+                 "the %d-bit values of its weights are read with the wrong sign (the value xor %g)", bits,
+                 ldexp(1, bits - 1));
+        break;
+    case ND_CONSTANTS_OTHER_TYPE:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the %d-bit values of its weights are read as %s, not %s", bits,
+                 low < 0 ? "unsigned" : "signed", low < 0 ? "signed" : "unsigned");
+        break;
+    case ND_CONSTANTS_NIBBLES_SWAPPED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the two 4-bit weights of each byte are swapped");
+        break;
+    case ND_CONSTANTS_ROWS_APART:
+        say_rows(change, call, bits / 8.0, text);
+        break;
+    case ND_CONSTANTS_MATRIX_TRANSPOSED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES,
+                 "its weights are transposed: their bytes are read in the other order");
+        break;
+    case ND_CONSTANTS_KERNEL_TRANSPOSED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are transposed: their rows are read as columns");
+        break;
+    case ND_CONSTANTS_KERNEL_TURNED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are turned by 180 degrees");
+        break;
+    case ND_CONSTANTS_AS_THEY_ARE:
+        text[0] = '\0';
+    }
+}
+
+void nd_layer_changed_text(const struct nd_exact_layer *layer, const struct nd_changed_constants *change,
+                           char text[ND_CONSTANTS_TEXT_BYTES])
+{
+    say_change(change, layer->call, NULL, text);
+}
+
+/* ---- weights of layers whose values are floats ---- */
+
+/* A DequantizeLinear is a line through each element: two of its results tell scale and zero point, whatever
+ * axis and blocks they are counted in. */
+static enum nd_status read_dequantised(const struct nd_exact_graph *g, size_t maker,
+                                       struct nd_coded_weights *out, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    const struct nd_graph_node *n = &graph->nodes[maker];
+    const struct nd_array *inputs[3] = {NULL};
+    struct nd_array qvalues = {0}, reals[2] = {0}, *outputs[] = {NULL};
+    enum nd_status status = ND_OK;
+    size_t n_held = 0;
+    for (; n_held < n->n_inputs && n_held < 3 && status == ND_OK; n_held += status == ND_OK) {
+        size_t tensor = nd_graph_used(graph, maker, n_held);
+        inputs[n_held] = tensor != ND_NO_INDEX ? &g->constants[tensor] : NULL;
+        status = nd_exact_hold(g, inputs[n_held], err);
+    }
+    if (status == ND_OK)
+        status = nd_array_copy(inputs[0], &out->qvalues, err);
+    if (status == ND_OK)
+        status = nd_array_copy(inputs[0], &qvalues, err);
+    const struct nd_array *own[3] = {&qvalues, inputs[1], inputs[2]};
+    const struct nd_op_call call = {.node = n->proto,
+                                    .opset = g->model->opset,
+                                    .n_inputs = n_held,
+                                    .n_outputs = 1,
+                                    .inputs = own,
+                                    .outputs = outputs};
+    for (size_t k = 0; k < 2 && status == ND_OK; k++) {
+        for (size_t i = 0; i < qvalues.n; i++)
+            qvalues.x[i] = (double)k;
+        outputs[0] = &reals[k];
+        status = nd_op_run(&call, err);
+    }
+    out->scales = nd_calloc(qvalues.n + 1, sizeof *out->scales);
+    out->zero_points = nd_calloc(qvalues.n + 1, sizeof *out->zero_points);
+    if (out->scales == NULL || out->zero_points == NULL)
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < qvalues.n; i++) {
+        out->scales[i] = reals[1].x[i] - reals[0].x[i];
+        out->zero_points[i] = out->scales[i] != 0 ? rint(-reals[0].x[i] / out->scales[i]) : 0;
+    }
+    while (n_held > 0)
+        nd_exact_release(g, inputs[--n_held]);
+    nd_array_deinit(&qvalues);
+    nd_array_deinit(&reals[0]);
+    nd_array_deinit(&reals[1]);
     return status;
 }
 
-enum nd_status nd_layer_transposed(const struct nd_exact_layer *layer,
-                                   const struct nd_layer_arithmetic *layer_arithmetic,
-                                   const struct nd_rounding_rule *usual, struct nd_array *qvalues,
-                                   struct nd_error *err)
+struct span {
+    size_t first, n;
+};
+
+/* Weights of one row that share a scale: what it is if the largest of them has one of these quantised values.
+ * Floats of 24 bits are that near to a whole multiple. */
+static bool find_step(const struct nd_array *reals, const struct rows *rows, size_t row, struct span block,
+                      const int *ends, double *scale)
 {
-    struct nd_array turned = {0};
-    struct nd_linear_input inputs[MAX_MATRIX_INPUTS];
-    bool is_other = false, is_covered = false;
-    *qvalues = (struct nd_array){0};
-    if (!has_matrix(layer))
+    static const double near = 0x1p-14;
+    double largest = 0;
+    for (size_t k = block.first; k < block.first + block.n; k++)
+        largest = fmax(largest, fabs(reals->x[place_in(rows, row, k)]));
+    for (; *ends != 0; ends++) {
+        bool is_whole = true;
+        *scale = largest / *ends;
+        for (size_t k = block.first; k < block.first + block.n && is_whole && largest > 0; k++) {
+            double steps = reals->x[place_in(rows, row, k)] / *scale;
+            is_whole = fabs(steps - rint(steps)) <= near;
+        }
+        if (is_whole)
+            return true;
+    }
+    return false;
+}
+
+static bool recover_qvalues(const struct nd_array *reals, const struct rows *rows, size_t block, bool is_nibble,
+                            struct nd_coded_weights *out)
+{
+    static const int ends_of_4[] = {7, 8, 6, 5, 4, 3, 2, 1, 0}, ends_of_8[] = {127, 128, 0};
+    for (size_t j = 0; j < rows->n; j++)
+        for (size_t first = 0; first < rows->n_columns; first += block) {
+            struct span span = {first, block < rows->n_columns - first ? block : rows->n_columns - first};
+            double scale;
+            if (!find_step(reals, rows, j, span, is_nibble ? ends_of_4 : ends_of_8, &scale))
+                return false;
+            for (size_t k = first; k < first + span.n; k++) {
+                size_t at = place_in(rows, j, k);
+                out->scales[at] = scale;
+                out->qvalues.x[at] = scale > 0 ? rint(reals->x[at] / scale) : 0;
+            }
+        }
+    out->qvalues.dtype = is_nibble ? ND_DTYPE_I4 : ND_DTYPE_I8;
+    return true;
+}
+
+/* Blocks of so many terms; chosen: those that runtimes have. */
+static enum nd_status read_floats(const struct nd_linear_call *call, struct nd_coded_weights *out,
+                                  struct nd_error *err)
+{
+    static const size_t blocks[] = {SIZE_MAX, 256, 128, 64, 32, 16};
+    const struct nd_array *reals = call->inputs[WEIGHTS].values;
+    struct rows rows;
+    bool is_found = false;
+    enum nd_status status = nd_array_copy(reals, &out->qvalues, err);
+    out->scales = nd_calloc(reals->n + 1, sizeof *out->scales);
+    if (status != ND_OK || out->scales == NULL)
+        return nd_fail_memory(err);
+    for (size_t k = 0; k < 2 * sizeof blocks / sizeof *blocks && find_rows(call, false, &rows) && !is_found;
+         k++)
+        is_found = recover_qvalues(reals, &rows, blocks[k / 2], k % 2 == 0, out);
+    for (size_t i = 0; i < reals->n && !is_found; i++) {
+        out->scales[i] = 1;
+        out->qvalues.x[i] = reals->x[i];
+    }
+    return ND_OK;
+}
+
+enum nd_status nd_find_coded_weights(const struct nd_exact_graph *g, const struct nd_float_node *node,
+                                     struct nd_coded_weights *out, struct nd_error *err)
+{
+    const struct nd_linear_input inputs[] = {{.values = NULL}, {.values = node->inputs[WEIGHTS].constant}};
+    const struct nd_linear_call call = {
+        .node = node->proto, .opset = node->opset, .n_inputs = 2, .inputs = inputs};
+    *out = (struct nd_coded_weights){0};
+    if (!is_product(&call) || node->n_inputs <= WEIGHTS || node->n_inputs > MAX_INPUTS ||
+        node->inputs[WEIGHTS].source != ND_FLOAT_CONSTANT || inputs[WEIGHTS].values->shape.rank < 2)
         return ND_OK;
-    enum nd_status status = transpose(layer->call->inputs[WEIGHTS].values, &turned, &is_other, err);
-    struct nd_linear_call call = *layer->call;
-    memcpy(inputs, call.inputs, call.n_inputs * sizeof *inputs);
-    inputs[WEIGHTS].values = &turned;
-    inputs[WEIGHTS].packed_weights = NULL;
-    call.shared = NULL;
-    call.inputs = inputs;
-    struct nd_exact_layer changed = *layer;
-    changed.call = &call;
-    if (status == ND_OK && is_other && layer_arithmetic != NULL)
-        status = nd_layer_arithmetic_run(layer_arithmetic, &changed, NULL, qvalues, &is_covered, err);
-    if (status == ND_OK && is_other && !is_covered)
-        status = round_exact(&changed, usual, qvalues, err);
-    nd_array_deinit(&turned);
+    size_t tensor = (size_t)(inputs[WEIGHTS].values - g->constants),
+           maker = g->model->graph.tensors[tensor].producer;
+    if (maker != ND_NO_INDEX && g->model->graph.nodes[maker].kind == ND_NODE_DEQUANTIZE)
+        return read_dequantised(g, maker, out, err);
+    enum nd_status status = nd_exact_hold(g, inputs[WEIGHTS].values, err);
     if (status != ND_OK)
-        nd_array_deinit(qvalues);
+        return status;
+    status = read_floats(&call, out, err);
+    nd_exact_release(g, inputs[WEIGHTS].values);
+    return status;
+}
+
+void nd_coded_weights_deinit(struct nd_coded_weights *weights)
+{
+    nd_array_deinit(&weights->qvalues);
+    free(weights->scales);
+    free(weights->zero_points);
+    *weights = (struct nd_coded_weights){0};
+}
+
+void nd_change_reals_text(const struct nd_float_node *node, const struct nd_coded_weights *weights,
+                          const struct nd_changed_constants *change, char text[ND_CONSTANTS_TEXT_BYTES])
+{
+    const struct nd_linear_input inputs[] = {{.values = NULL}, {.values = &weights->qvalues}};
+    const struct nd_linear_call call = {
+        .node = node->proto, .opset = node->opset, .n_inputs = 2, .inputs = inputs};
+    say_change(change, &call, weights->zero_points, text);
+}
+
+enum nd_status nd_change_reals(const struct nd_float_node *node, const struct nd_coded_weights *weights,
+                               const struct nd_changed_constants *change, size_t *input, struct nd_array *reals,
+                               struct nd_error *err)
+{
+    struct nd_linear_input inputs[MAX_INPUTS] = {0};
+    struct changed c = {.zeros = weights->zero_points, .nobody_knows = (double)NAN};
+    bool is_bias = change->kind == ND_CONSTANTS_BIAS_LOST || change->kind == ND_CONSTANTS_BIAS_NEGATED;
+    *input = is_bias ? BIAS : WEIGHTS;
+    *reals = (struct nd_array){0};
+    inputs[WEIGHTS].values = &weights->qvalues;
+    if (node->n_inputs > BIAS && node->inputs[BIAS].source == ND_FLOAT_CONSTANT)
+        inputs[BIAS].values = node->inputs[BIAS].constant;
+    c.call = (struct nd_linear_call){
+        .node = node->proto, .opset = node->opset, .n_inputs = node->n_inputs, .inputs = inputs};
+    enum nd_status status = change_call(&c, change, err);
+    for (size_t i = 0; status == ND_OK && c.is_other && !is_bias && i < c.values.n; i++)
+        c.values.x[i] = (c.values.x[i] - (c.zeros != NULL ? c.zeros[i] : 0)) * weights->scales[i];
+    if (status == ND_OK && c.is_other) {
+        *reals = c.values;
+        reals->dtype = ND_DTYPE_F32;
+        c.values = (struct nd_array){0};
+    }
+    changed_deinit(&c);
     return status;
 }
 
@@ -386,12 +843,9 @@ enum nd_status nd_layer_transposed(const struct nd_exact_layer *layer,
 
 static bool has_scales_along_axis(const struct nd_exact_layer *layer)
 {
-    static const char *const names[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
     const struct nd_linear_call *call = layer->call;
-    bool is_product = false;
-    for (size_t i = 0; call->node != NULL && i < sizeof names / sizeof *names; i++)
-        is_product = is_product || strcmp(call->node->op_type, names[i]) == 0;
-    if (!is_product || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS || call->out_quant->n != 1)
+    if (!is_product(call) || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS ||
+        call->out_quant->n != 1)
         return false;
     const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
     return layer->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT && weights->values != NULL &&

@@ -33,8 +33,10 @@ enum nd_fault_kind {
     ND_FAULT_BIAS,               /* the same: of all channels or of one it is lost, or has the other sign */
     ND_FAULT_WEIGHTS_SCALE,      /* the same: of all weights or of one channel's */
     ND_FAULT_WEIGHTS_ZERO_POINT, /* the same */
-    ND_FAULT_PAIR_SATURATION,    /* the same: two products are added in 16 bits (arithmetic/variants/pairs.h) */
-    ND_FAULT_PAIR_WRAP,          /* the same */
+    ND_FAULT_WEIGHTS_TYPE,       /* the same: their bits are read with a sign, or without one */
+    ND_FAULT_WEIGHTS_LAYOUT,  /* the same: their rows, or the halves of their bytes, are read at other places */
+    ND_FAULT_PAIR_SATURATION, /* the same: two products are added in 16 bits (arithmetic/variants/pairs.h) */
+    ND_FAULT_PAIR_WRAP,       /* the same */
     ND_FAULT_STOCHASTIC_ROUNDING, /* up with the probability of the fraction; amount: chi-square per bin */
     ND_FAULT_FLIPS,              /* runs differ by a step, whatever the fraction; amount: share that is wrong */
     ND_FAULT_SCALE,              /* amount: factor by which quantised value - zero point is too large */
@@ -91,6 +93,12 @@ const char *nd_fault_name(enum nd_fault_kind kind);
 
 /* Kinds that describe the arithmetic of a healthy device, and accuse nobody: a grid, ties, a step. */
 bool nd_fault_is_note(enum nd_fault_kind kind);
+
+/* Kinds that say what other constants the layer multiplies by. */
+static inline bool nd_fault_is_of_constants(enum nd_fault_kind kind)
+{
+    return kind == ND_FAULT_TRANSPOSED_WEIGHTS || (kind >= ND_FAULT_BIAS && kind <= ND_FAULT_WEIGHTS_LAYOUT);
+}
 
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */
 struct nd_hypothesis {

@@ -97,6 +97,8 @@ static const struct nd_array *find_values(const struct nd_float_case *c, size_t 
 {
     const struct nd_float_node *node = &c->evaluation->nodes[c->step];
     const struct nd_array *kept = &c->evaluation->constants[c->step * ND_FLOAT_OPERANDS + i];
+    if (c->changed != NULL && i == c->changed_input)
+        return c->changed;
     switch (node->inputs[i].source) {
     case ND_FLOAT_CONSTANT:
         return reading != ND_FLOAT_AS_THEY_ARE && c->digits == ND_HALF_DIGITS && kept->shape.rank >= 0
@@ -342,7 +344,11 @@ static enum nd_status run_reference(struct worker *w, struct nd_error *err)
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
-        const struct nd_float_case c = {w->evaluation, &w->reader, w->reference, s, ND_SINGLE_DIGITS};
+        const struct nd_float_case c = {.evaluation = w->evaluation,
+                                        .reader = &w->reader,
+                                        .values = w->reference,
+                                        .step = s,
+                                        .digits = ND_SINGLE_DIGITS};
         status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->reference[plan->steps[s].tensor], err);
     }
     return status;
@@ -414,6 +420,16 @@ static enum nd_status count_values(const struct nd_float_case *c, const struct n
     return status;
 }
 
+enum nd_status nd_float_count_with(const struct nd_float_evaluation *e, const struct nd_reader *reader,
+                                   size_t step, size_t input, const struct nd_array *constant,
+                                   struct nd_float_sums *sums, struct nd_error *err)
+{
+    struct nd_float_case c = case_of(e, reader, reader->given, step);
+    c.changed_input = input;
+    c.changed = constant;
+    return count_values(&c, &reader->given[e->plan->steps[step].tensor], sums, err);
+}
+
 static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
 {
     struct nd_reader *r = &w->reader;
@@ -456,7 +472,11 @@ static enum nd_status change_behind(struct worker *w, size_t step, struct nd_flo
         size_t tensor = plan->steps[s].tensor;
         const struct nd_array *ref = &w->reference[tensor];
         if (s > step && reads_changed(w, s)) {
-            const struct nd_float_case c = {w->evaluation, &w->reader, w->changed, s, ND_SINGLE_DIGITS};
+            const struct nd_float_case c = {.evaluation = w->evaluation,
+                                            .reader = &w->reader,
+                                            .values = w->changed,
+                                            .step = s,
+                                            .digits = ND_SINGLE_DIGITS};
             w->changed[tensor] = nd_no_array();
             w->is_changed[tensor] = true;
             status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->changed[tensor], err);

@@ -51,6 +51,12 @@ int nd_float_digits_of(const struct nd_float_evaluation *evaluation, size_t devi
 enum nd_status nd_float_expect(const struct nd_float_evaluation *evaluation, const struct nd_reader *reader,
                                size_t step, struct nd_array *out, struct nd_error *err);
 
+/* Counts the step's values in the sample that the reader holds, as if the input were that constant. What cannot
+ * be worked out is_missed. ND_ERR_MEMORY, and errors of reading. */
+enum nd_status nd_float_count_with(const struct nd_float_evaluation *evaluation, const struct nd_reader *reader,
+                                   size_t step, size_t input, const struct nd_array *constant,
+                                   struct nd_float_sums *sums, struct nd_error *err);
+
 /* What is asked of one step: its inputs, in four readings. */
 enum nd_float_reading {
     ND_FLOAT_AS_THEY_ARE,
@@ -64,6 +70,8 @@ struct nd_float_case {
     const struct nd_array *values; /* [n_edges] what the step reads */
     size_t step;
     int digits;
+    size_t changed_input;
+    const struct nd_array *changed; /* in the place of the constant of that input; NULL: its own */
 };
 
 #endif

@@ -11,6 +11,7 @@
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/floats/floats.h"
+#include "explain/layer_diagnosis/constants.h"
 #include "explain/verdict/judgement.h"
 
 /* ---- sums ---- */
@@ -145,6 +146,52 @@ static enum nd_status diagnose(const struct nd_float_evaluation *e, size_t devic
     return status;
 }
 
+/* Whether every value of some samples is what the layer makes of other constants: then *fault says so. */
+static enum nd_status fits_changed(const struct nd_float_evaluation *e, struct nd_reader *reader, size_t device,
+                                   size_t step, const struct nd_changed_constants *change,
+                                   const struct nd_coded_weights *weights, bool *fits, struct nd_error *err)
+{
+    size_t n_samples = e->plan->n_samples < MAX_SAMPLES ? e->plan->n_samples : MAX_SAMPLES, input;
+    struct nd_array constant;
+    enum nd_status status = nd_change_reals(&e->nodes[step], weights, change, &input, &constant, err);
+    *fits = status == ND_OK && constant.n > 0;
+    for (size_t i = 0; i < n_samples && status == ND_OK && *fits; i++) {
+        struct nd_float_sums sums = {0};
+        status = nd_reader_sample(reader, device, i, n_samples, err);
+        if (status == ND_OK)
+            status = nd_float_count_with(e, reader, step, input, &constant, &sums, err);
+        *fits = !sums.is_missed && sums.n_beyond + sums.n_lost == 0;
+    }
+    nd_array_deinit(&constant);
+    return status;
+}
+
+static enum nd_status diagnose_constants(const struct nd_float_evaluation *e, size_t device, size_t step,
+                                         struct nd_findings *found, struct nd_error *err)
+{
+    struct nd_changed_constants changes[ND_CONSTANTS_MAX_LISTED];
+    struct nd_reader reader = {0};
+    struct nd_coded_weights weights;
+    size_t n = nd_list_changed_constants(changes);
+    enum nd_status status = nd_find_coded_weights(e->plan->graph, &e->nodes[step], &weights, err);
+    if (status == ND_OK && weights.qvalues.n > 0)
+        status = nd_reader_init(&reader, e->plan, err);
+    for (size_t k = 0; k < n && status == ND_OK && weights.qvalues.n > 0 && found->n == 0; k++) {
+        bool fits;
+        status = fits_changed(e, &reader, device, step, &changes[k], &weights, &fits, err);
+        if (status != ND_OK || !fits)
+            continue;
+        struct nd_finding *finding = &found->items[0];
+        *finding = (struct nd_finding){
+            .kind = nd_fault_of_constants(changes[k].kind), .channel = SIZE_MAX, .axis = -1, .explained = 1};
+        nd_change_reals_text(&e->nodes[step], &weights, &changes[k], finding->text);
+        found->n = found->n_gross = 1;
+    }
+    nd_coded_weights_deinit(&weights);
+    nd_reader_deinit(&reader);
+    return status;
+}
+
 /* ---- the judgement ---- */
 
 /* Values beyond their bound, and the share of them that a fault must predict; as for quantised values
@@ -198,12 +245,16 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
     struct nd_findings found = {0};
     char said[256] = "";
     struct nd_strbuf evidence = {0};
-    enum nd_status status = diagnose(e, device, step, &found, err);
+    enum nd_status status = diagnose_constants(e, device, step, &found, err);
+    if (status == ND_OK && found.n == 0)
+        status = diagnose(e, device, step, &found, err);
     if (status != ND_OK)
         return status;
     struct nd_finding *best = found.n_gross > 0 ? &found.items[0] : NULL;
     bool is_lost = layer->floats.n_lost > 0;
-    bool is_predicted = best != NULL && is_no_arithmetic(best->kind) && best->explained >= min_explained &&
+    bool is_of_constants = best != NULL && nd_fault_is_of_constants(best->kind);
+    bool is_predicted = best != NULL && (is_of_constants || is_no_arithmetic(best->kind)) &&
+                        best->explained >= min_explained &&
                         layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND;
     nd_judge_open(layer);
     layer->judgement.certainty = best != NULL ? ND_CERTAINTY_GUESS : ND_CERTAINTY_UNKNOWN;
@@ -215,15 +266,18 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
                                                  .explained = best->explained};
         status = nd_judge_resembles(layer, &fault, err);
         snprintf(said, sizeof said,
-                 is_predicted ? "\"%s\" predicts %.3g%% of those far off" : "it looks like \"%s\"", best->text,
-                 100 * best->explained);
+                 is_of_constants ? "the fault predicts every value"
+                 : is_predicted  ? "\"%s\" predicts %.3g%% of those far off"
+                                 : "it looks like \"%s\"",
+                 best->text, 100 * best->explained);
     }
     if (status != ND_OK)
         return status;
     say_evidence(&layer->floats, said[0] != '\0' ? said : NULL, &evidence);
     return is_predicted || is_lost
-               ? nd_judge_faulty(layer, is_predicted ? ND_CERTAINTY_LIKELY : ND_CERTAINTY_PROVEN, NULL,
-                                 &evidence, err)
+               ? nd_judge_faulty(layer,
+                                 is_predicted && !is_of_constants ? ND_CERTAINTY_LIKELY : ND_CERTAINTY_PROVEN,
+                                 NULL, &evidence, err)
                : nd_judge_evidence(layer, &evidence, err);
 }
 

@@ -2,7 +2,6 @@
 #include "explain/layer_diagnosis/constants.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +13,6 @@
 enum { FEWEST_POINTS = 8 };
 /* Of a shift of weights that are clipped; chosen: it is found in two or three. */
 enum { MAX_TURNS = 5 };
-/* Of the wrong values the best change must leave at most this share. Chosen: it only saves the last pass, the
- * diagnosis then asks for 0.01 of them. */
-static const double worth_share = 0.05;
 /* Of the values that are off, the part that a channel must hold to be the only one that is; as in
  * diagnosis/scale.c. */
 static const double of_one_channel = 0.99;
@@ -122,7 +118,20 @@ static void add(struct nd_explain_constants *constants, enum nd_constants_kind k
                 double amount)
 {
     if (constants->n < ND_CONSTANTS_MAX)
-        constants->tried[constants->n++].change = (struct nd_changed_constants){kind, channel, amount};
+        constants->tried[constants->n++].change =
+            (struct nd_changed_constants){.kind = kind, .channel = channel, .amount = amount};
+}
+
+/* A bias may be wrong in one channel alone. */
+static void add_listed(struct nd_explain_constants *constants, size_t channel)
+{
+    struct nd_changed_constants listed[ND_CONSTANTS_MAX_LISTED];
+    size_t n = nd_list_changed_constants(listed);
+    for (size_t k = 0; k < n; k++) {
+        if (nd_fault_of_constants(listed[k].kind) == ND_FAULT_BIAS)
+            listed[k].channel = channel;
+        constants->tried[constants->n++].change = listed[k];
+    }
 }
 
 static void add_factors(struct nd_explain_constants *constants, size_t channel, double factor)
@@ -167,12 +176,8 @@ static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct 
     enum nd_status status = find_channel(diagnosis, &channel, err);
     if (status == ND_OK)
         status = find_biases(diagnosis, &biases, err);
-    if (status == ND_OK) {
-        add(constants, ND_CONSTANTS_BIAS_LOST, channel, 0);
-        add(constants, ND_CONSTANTS_BIAS_NEGATED, channel, 0);
-        add(constants, ND_CONSTANTS_KERNEL_TRANSPOSED, SIZE_MAX, 0);
-        add(constants, ND_CONSTANTS_KERNEL_TURNED, SIZE_MAX, 0);
-    }
+    if (status == ND_OK)
+        add_listed(constants, channel);
     if (status == ND_OK && find_line(diagnosis, channel, biases, &factor, &moved)) {
         add_factors(constants, channel, factor);
         status = find_shift(diagnosis, channel, biases, moved, err);
@@ -199,7 +204,7 @@ static enum nd_status choose(struct nd_layer_diagnosis *diagnosis, struct nd_err
     for (size_t k = 0; k < constants->n; k++)
         if (constants->tried[k].n_known == n && is_better(constants, k, best))
             best = k;
-    if (best == SIZE_MAX || (double)constants->tried[best].n_beyond > worth_share * (double)n_beyond)
+    if (best == SIZE_MAX || (double)constants->tried[best].n_beyond > ND_CONSTANTS_WORTH * (double)n_beyond)
         return ND_OK;
     constants->chosen = best;
     constants->qvalues = nd_calloc(n, sizeof *constants->qvalues);
@@ -226,45 +231,24 @@ enum nd_status nd_layer_diagnosis_find_constants(struct nd_layer_diagnosis *diag
     return status == ND_OK ? choose(diagnosis, err) : status;
 }
 
-enum nd_fault_kind nd_explain_constants_text(const struct nd_explain_constants *constants,
-                                             char text[ND_CONSTANTS_TEXT_BYTES])
+enum nd_fault_kind nd_fault_of_constants(enum nd_constants_kind kind)
 {
-    const struct nd_changed_constants *change = &constants->tried[constants->chosen].change;
-    char where[40] = "";
-    if (change->channel != SIZE_MAX)
-        snprintf(where, sizeof where, " of channel %zu", change->channel);
-    switch (change->kind) {
-    case ND_CONSTANTS_BIAS_LOST:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s is lost: the values fit a bias of 0", where);
-        return ND_FAULT_BIAS;
-    case ND_CONSTANTS_BIAS_NEGATED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s has the wrong sign", where);
-        return ND_FAULT_BIAS;
-    case ND_CONSTANTS_WEIGHTS_SCALED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the scale of its weights%s is %.5g times as large", where,
-                 change->amount);
-        return ND_FAULT_WEIGHTS_SCALE;
-    case ND_CONSTANTS_WEIGHTS_RECODED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %.5g times as large, and rounded anew",
-                 where, change->amount);
-        return ND_FAULT_WEIGHTS_SCALE;
-    case ND_CONSTANTS_ZERO_POINT_MOVED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights%s is off by %+g", where,
-                 -change->amount);
-        return ND_FAULT_WEIGHTS_ZERO_POINT;
-    case ND_CONSTANTS_WEIGHTS_MOVED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %+g steps off, clipped to their type", where,
-                 change->amount);
-        return ND_FAULT_WEIGHTS_ZERO_POINT;
-    case ND_CONSTANTS_KERNEL_TRANSPOSED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are transposed: their rows are read as columns");
-        return ND_FAULT_TRANSPOSED_WEIGHTS;
-    case ND_CONSTANTS_KERNEL_TURNED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are turned by 180 degrees");
-        return ND_FAULT_TRANSPOSED_WEIGHTS;
-    case ND_CONSTANTS_AS_THEY_ARE:
-        break;
-    }
-    text[0] = '\0';
-    return ND_FAULT_UNEXPLAINED;
+    static const enum nd_fault_kind kinds[] = {
+        [ND_CONSTANTS_AS_THEY_ARE] = ND_FAULT_UNEXPLAINED,
+        [ND_CONSTANTS_BIAS_LOST] = ND_FAULT_BIAS,
+        [ND_CONSTANTS_BIAS_NEGATED] = ND_FAULT_BIAS,
+        [ND_CONSTANTS_WEIGHTS_SCALED] = ND_FAULT_WEIGHTS_SCALE,
+        [ND_CONSTANTS_WEIGHTS_RECODED] = ND_FAULT_WEIGHTS_SCALE,
+        [ND_CONSTANTS_WEIGHTS_MOVED] = ND_FAULT_WEIGHTS_ZERO_POINT,
+        [ND_CONSTANTS_ZERO_POINT_MOVED] = ND_FAULT_WEIGHTS_ZERO_POINT,
+        [ND_CONSTANTS_ZERO_POINT_TAKEN] = ND_FAULT_WEIGHTS_ZERO_POINT,
+        [ND_CONSTANTS_SIGN_FLIPPED] = ND_FAULT_WEIGHTS_TYPE,
+        [ND_CONSTANTS_OTHER_TYPE] = ND_FAULT_WEIGHTS_TYPE,
+        [ND_CONSTANTS_NIBBLES_SWAPPED] = ND_FAULT_WEIGHTS_LAYOUT,
+        [ND_CONSTANTS_ROWS_APART] = ND_FAULT_WEIGHTS_LAYOUT,
+        [ND_CONSTANTS_MATRIX_TRANSPOSED] = ND_FAULT_TRANSPOSED_WEIGHTS,
+        [ND_CONSTANTS_KERNEL_TRANSPOSED] = ND_FAULT_TRANSPOSED_WEIGHTS,
+        [ND_CONSTANTS_KERNEL_TURNED] = ND_FAULT_TRANSPOSED_WEIGHTS,
+    };
+    return kinds[kind];
 }

@@ -1,4 +1,5 @@
-/* What one sample says of a layer whose product was computed with other constants. constants.c chooses among them. */
+/* What one sample says of a layer whose product was computed with other constants. constants.c chooses among
+ * them. */
 #include "explain/layer_diagnosis/constants.h"
 
 #include <math.h>
@@ -44,19 +45,26 @@ static enum nd_status look_at(struct nd_layer_diagnosis *diagnosis, const struct
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
     const double *given = diagnosis->qvalues + diagnosis->slot * diagnosis->n;
+    double most = ND_CONSTANTS_WORTH * (double)(diagnosis->n_samples * diagnosis->n);
     struct nd_array qvalues;
+    bool is_counted = constants->stage == ND_CONSTANTS_COUNT;
+    if (is_counted && (constants->tried[k].n_known != diagnosis->slot * diagnosis->n ||
+                       (double)constants->tried[k].n_beyond > most))
+        return ND_OK; /* it does not fit the layer, or the values */
     enum nd_status status = nd_layer_changed(layer, diagnosis->layer_arithmetic, &diagnosis->usual,
                                              &constants->tried[k].change, &qvalues, err);
     bool is_known = status == ND_OK && qvalues.n == diagnosis->n;
-    for (size_t i = 0; is_known && constants->stage == ND_CONSTANTS_COUNT && i < diagnosis->n; i++) {
-        constants->tried[k].n_wrong += qvalues.x[i] != given[i];
+    for (size_t i = 0; is_known && is_counted && i < diagnosis->n; i++) {
+        constants->tried[k].n_wrong += qvalues.x[i] != given[i] && !isnan(qvalues.x[i]);
         constants->tried[k].n_beyond += fabs(qvalues.x[i] - given[i]) > constants->allowance;
     }
-    if (is_known && constants->stage == ND_CONSTANTS_COUNT)
+    if (is_known && is_counted)
         constants->tried[k].n_known += diagnosis->n;
-    if (is_known && constants->stage == ND_CONSTANTS_KEEP)
+    if (is_known && constants->stage == ND_CONSTANTS_KEEP) {
+        nd_layer_changed_text(layer, &constants->tried[k].change, constants->text);
         memcpy(constants->qvalues + diagnosis->slot * diagnosis->n, qvalues.x,
                diagnosis->n * sizeof *qvalues.x);
+    }
     nd_array_deinit(&qvalues);
     return status;
 }

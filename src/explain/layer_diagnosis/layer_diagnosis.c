@@ -204,7 +204,6 @@ void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis)
     free(diagnosis->values);
     free(diagnosis->expected);
     free(diagnosis->others);
-    free(diagnosis->transposed);
     free(diagnosis->other_scales);
     nd_explain_pairs_deinit(&diagnosis->pairs);
     nd_explain_constants_deinit(&diagnosis->constants);
@@ -556,20 +555,13 @@ static enum nd_status keep_qvalues(const struct nd_layer_diagnosis *diagnosis, c
     return ND_OK;
 }
 
-/* What the layer would give with its weights transposed, or with their scales along another axis. */
+/* What the layer would give with the scales of its weights along another axis. */
 static enum nd_status keep_misread(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
                                    struct nd_error *err)
 {
     struct nd_array qvalues;
-    enum nd_status status =
-        nd_layer_transposed(layer, diagnosis->layer_arithmetic, &diagnosis->usual, &qvalues, err);
-    if (status == ND_OK)
-        status = keep_qvalues(diagnosis, &qvalues, &diagnosis->transposed, err);
-    nd_array_deinit(&qvalues);
-    if (status != ND_OK)
-        return status;
-    status = nd_layer_other_axis(layer, &diagnosis->usual, &qvalues, &diagnosis->own_axis,
-                                 &diagnosis->other_axis, err);
+    enum nd_status status = nd_layer_other_axis(layer, &diagnosis->usual, &qvalues, &diagnosis->own_axis,
+                                                &diagnosis->other_axis, err);
     if (status == ND_OK)
         status = keep_qvalues(diagnosis, &qvalues, &diagnosis->other_scales, err);
     nd_array_deinit(&qvalues);

@@ -390,6 +390,80 @@ static enum nd_status round_exact(const struct nd_exact_layer *layer, const stru
     return status;
 }
 
+/* The operator by itself, with its weights. */
+static struct nd_float_node float_node_of(const struct nd_linear_call *call)
+{
+    struct nd_float_node node = {.proto = call->node, .opset = call->opset, .n_inputs = call->n_inputs};
+    node.inputs[WEIGHTS].source = ND_FLOAT_CONSTANT;
+    node.inputs[WEIGHTS].constant = call->inputs[WEIGHTS].values;
+    return node;
+}
+
+static enum nd_status make_reals(const struct nd_linear_call *call, struct nd_array *reals, size_t *n,
+                                 struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (*n = 0; *n < call->n_inputs && status == ND_OK; (*n)++)
+        if (call->inputs[*n].values != NULL)
+            status = nd_linear_reals(call, *n, &reals[*n], err);
+    return status;
+}
+
+static void round_reals(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
+                        struct nd_array *qvalues)
+{
+    const struct nd_linear_call *call = layer->call;
+    double scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
+    for (size_t i = 0; i < qvalues->n; i++) {
+        const struct nd_ratio ratio = nd_ratio_of(fmin(fmax(qvalues->x[i], call->low), call->high), scale);
+        qvalues->x[i] = nd_rounding_rule_qvalue(usual, &ratio, zero, layer->dtype);
+    }
+}
+
+/* What the operator of the call makes in doubles, rounded as the layer is. Left empty as above. */
+static enum nd_status round_in_doubles(const struct nd_exact_layer *layer, const struct nd_linear_call *call,
+                                       const struct nd_rounding_rule *usual, struct nd_array *qvalues,
+                                       struct nd_error *err)
+{
+    struct nd_array reals[MAX_INPUTS] = {{.n = 0}};
+    const struct nd_array *pointers[MAX_INPUTS] = {NULL};
+    struct nd_error problem = {0};
+    size_t n = 0;
+    enum nd_status status = make_reals(call, reals, &n, &problem);
+    for (size_t i = 0; i < n; i++)
+        pointers[i] = call->inputs[i].values != NULL ? &reals[i] : NULL;
+    if (status == ND_OK)
+        status = nd_linear_run(call, call->node, pointers, n, qvalues, &problem);
+    if (status == ND_OK)
+        round_reals(layer, usual, qvalues);
+    else
+        nd_array_deinit(qvalues);
+    for (size_t i = 0; i < MAX_INPUTS; i++)
+        nd_array_deinit(&reals[i]);
+    return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
+}
+
+/* Of weights that are floats to the layer, because their scales are of blocks. */
+static enum nd_status change_coded(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
+                                   const struct nd_changed_constants *change, struct nd_array *qvalues,
+                                   struct nd_error *err)
+{
+    const struct nd_float_node node = float_node_of(layer->call);
+    struct nd_linear_input inputs[MAX_INPUTS];
+    struct nd_linear_call call = *layer->call;
+    struct nd_array reals;
+    size_t input;
+    enum nd_status status = nd_change_reals(&node, change->coded, change, &input, &reals, err);
+    memcpy(inputs, call.inputs, call.n_inputs * sizeof *inputs);
+    inputs[input] = (struct nd_linear_input){.values = &reals};
+    call.inputs = inputs;
+    call.shared = NULL;
+    if (status == ND_OK && reals.n > 0)
+        status = round_in_doubles(layer, &call, usual, qvalues, err);
+    nd_array_deinit(&reals);
+    return status;
+}
+
 /* Element i of the output is of channel i / *inner % *n. */
 static void find_outputs(const struct nd_linear_call *call, const struct nd_shape *shape, size_t *n,
                          size_t *inner)
@@ -416,6 +490,8 @@ enum nd_status nd_layer_changed(const struct nd_exact_layer *layer,
     struct changed c = {.is_other = false};
     bool is_covered = false;
     *qvalues = (struct nd_array){0};
+    if (change->coded != NULL)
+        return change_coded(layer, usual, change, qvalues, err);
     if (!has_constants(layer))
         return ND_OK;
     enum nd_status status = change_layer(layer, change, &c, err);
@@ -578,9 +654,27 @@ static void say_zero_point(const struct nd_changed_constants *change, const stru
         is_one = is_one && (zeros != NULL ? zeros[i] : zero_of(weights, i)) == first;
     if (is_one)
         snprintf(own, sizeof own, "%g", first - from);
-    snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights is taken as %g everywhere, not %s",
-             taken - from, own);
+    snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights%s is taken as %g everywhere, not %s",
+             from < 0 ? ", as unsigned values," : "", taken - from, own);
 }
+
+/* "`what` of channel 3`then`", or with a number. */
+static const struct {
+    const char *what, *then, *number;
+} phrases[] = {
+    [ND_CONSTANTS_AS_THEY_ARE] = {"", "", NULL},
+    [ND_CONSTANTS_BIAS_LOST] = {"its bias", " is lost: the values fit a bias of 0", NULL},
+    [ND_CONSTANTS_BIAS_NEGATED] = {"its bias", " has the wrong sign", NULL},
+    [ND_CONSTANTS_WEIGHTS_SCALED] = {"the scale of its weights", "", "%s%s is %.5g times as large"},
+    [ND_CONSTANTS_WEIGHTS_RECODED] = {"its weights", "", "%s%s are %.5g times as large, and rounded anew"},
+    [ND_CONSTANTS_WEIGHTS_MOVED] = {"its weights", "", "%s%s are %+g steps off, clipped to their type"},
+    [ND_CONSTANTS_ZERO_POINT_MOVED] = {"the zero point of its weights", "", "%s%s is off by %+g"},
+    [ND_CONSTANTS_NIBBLES_SWAPPED] = {"the two 4-bit weights of each byte are swapped", "", NULL},
+    [ND_CONSTANTS_MATRIX_TRANSPOSED] = {"its weights are transposed: their bytes are read in the other order",
+                                        "", NULL},
+    [ND_CONSTANTS_KERNEL_TRANSPOSED] = {"its kernels are transposed: their rows are read as columns", "", NULL},
+    [ND_CONSTANTS_KERNEL_TURNED] = {"its kernels are turned by 180 degrees", "", NULL},
+};
 
 static void say_change(const struct nd_changed_constants *change, const struct nd_linear_call *call,
                        const double *zeros, char text[ND_CONSTANTS_TEXT_BYTES])
@@ -593,66 +687,33 @@ static void say_change(const struct nd_changed_constants *change, const struct n
     if (nd_dtype_is_of_qvalues(dtype))
         nd_qvalue_range(dtype, &low, &high);
     int bits = high > low ? (int)log2(high - low + 1) : 32;
-    switch (change->kind) {
-    case ND_CONSTANTS_BIAS_LOST:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s is lost: the values fit a bias of 0", where);
-        break;
-    case ND_CONSTANTS_BIAS_NEGATED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s has the wrong sign", where);
-        break;
-    case ND_CONSTANTS_WEIGHTS_SCALED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the scale of its weights%s is %.5g times as large", where,
-                 change->amount);
-        break;
-    case ND_CONSTANTS_WEIGHTS_RECODED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %.5g times as large, and rounded anew",
-                 where, change->amount);
-        break;
-    case ND_CONSTANTS_ZERO_POINT_MOVED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights%s is off by %+g", where,
-                 -change->amount);
-        break;
-    case ND_CONSTANTS_WEIGHTS_MOVED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %+g steps off, clipped to their type", where,
-                 change->amount);
-        break;
-    case ND_CONSTANTS_ZERO_POINT_TAKEN:
+    if (change->kind == ND_CONSTANTS_ZERO_POINT_TAKEN)
         say_zero_point(change, call, zeros, text);
-        break;
-    case ND_CONSTANTS_SIGN_FLIPPED:
+    else if (change->kind == ND_CONSTANTS_ROWS_APART)
+        say_rows(change, call, bits / 8.0, text);
+    else if (change->kind == ND_CONSTANTS_SIGN_FLIPPED)
         snprintf(text, ND_CONSTANTS_TEXT_BYTES,
                  "the %d-bit values of its weights are read with the wrong sign (the value xor %g)", bits,
                  ldexp(1, bits - 1));
-        break;
-    case ND_CONSTANTS_OTHER_TYPE:
+    else if (change->kind == ND_CONSTANTS_OTHER_TYPE)
         snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the %d-bit values of its weights are read as %s, not %s", bits,
                  low < 0 ? "unsigned" : "signed", low < 0 ? "signed" : "unsigned");
-        break;
-    case ND_CONSTANTS_NIBBLES_SWAPPED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the two 4-bit weights of each byte are swapped");
-        break;
-    case ND_CONSTANTS_ROWS_APART:
-        say_rows(change, call, bits / 8.0, text);
-        break;
-    case ND_CONSTANTS_MATRIX_TRANSPOSED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES,
-                 "its weights are transposed: their bytes are read in the other order");
-        break;
-    case ND_CONSTANTS_KERNEL_TRANSPOSED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are transposed: their rows are read as columns");
-        break;
-    case ND_CONSTANTS_KERNEL_TURNED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are turned by 180 degrees");
-        break;
-    case ND_CONSTANTS_AS_THEY_ARE:
-        text[0] = '\0';
-    }
+    else if (phrases[change->kind].number == NULL)
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "%s%s%s", phrases[change->kind].what, where,
+                 phrases[change->kind].then);
+    else
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, phrases[change->kind].number, phrases[change->kind].what, where,
+                 change->kind == ND_CONSTANTS_ZERO_POINT_MOVED ? -change->amount : change->amount);
 }
 
 void nd_layer_changed_text(const struct nd_exact_layer *layer, const struct nd_changed_constants *change,
                            char text[ND_CONSTANTS_TEXT_BYTES])
 {
-    say_change(change, layer->call, NULL, text);
+    const struct nd_float_node node = float_node_of(layer->call);
+    if (change->coded != NULL)
+        nd_change_reals_text(&node, change->coded, change, text);
+    else
+        say_change(change, layer->call, NULL, text);
 }
 
 /* ---- weights of layers whose values are floats ---- */
@@ -774,6 +835,19 @@ static enum nd_status read_floats(const struct nd_linear_call *call, struct nd_c
     return ND_OK;
 }
 
+enum nd_status nd_layer_coded_weights(const struct nd_exact_graph *graph, const struct nd_exact_layer *layer,
+                                      struct nd_coded_weights *out, struct nd_error *err)
+{
+    const struct nd_linear_call *call = layer->call;
+    *out = (struct nd_coded_weights){0};
+    if (!is_product(call) || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS ||
+        call->out_quant->n != 1 || layer->origins[0] == ND_EXACT_FROM_CONSTANT ||
+        layer->origins[WEIGHTS] != ND_EXACT_FROM_CONSTANT || call->inputs[WEIGHTS].quant != NULL)
+        return ND_OK;
+    const struct nd_float_node node = float_node_of(call);
+    return nd_find_coded_weights(graph, &node, out, err);
+}
+
 enum nd_status nd_find_coded_weights(const struct nd_exact_graph *g, const struct nd_float_node *node,
                                      struct nd_coded_weights *out, struct nd_error *err)
 {
@@ -784,8 +858,10 @@ enum nd_status nd_find_coded_weights(const struct nd_exact_graph *g, const struc
     if (!is_product(&call) || node->n_inputs <= WEIGHTS || node->n_inputs > MAX_INPUTS ||
         node->inputs[WEIGHTS].source != ND_FLOAT_CONSTANT || inputs[WEIGHTS].values->shape.rank < 2)
         return ND_OK;
-    size_t tensor = (size_t)(inputs[WEIGHTS].values - g->constants),
-           maker = g->model->graph.tensors[tensor].producer;
+    size_t tensor = 0, n_tensors = g->model->graph.n_tensors;
+    while (tensor < n_tensors && &g->constants[tensor] != inputs[WEIGHTS].values)
+        tensor++;
+    size_t maker = tensor < n_tensors ? g->model->graph.tensors[tensor].producer : ND_NO_INDEX;
     if (maker != ND_NO_INDEX && g->model->graph.nodes[maker].kind == ND_NODE_DEQUANTIZE)
         return read_dequantised(g, maker, out, err);
     enum nd_status status = nd_exact_hold(g, inputs[WEIGHTS].values, err);
@@ -863,36 +939,10 @@ static int find_axis(const struct nd_linear_input *weights, int *own)
     return -1;
 }
 
-/* All inputs as real numbers, the weights by the other axis. */
-static enum nd_status make_reals(const struct nd_linear_call *call, struct nd_array *reals, size_t *n,
-                                 struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    for (*n = 0; *n < call->n_inputs && status == ND_OK; (*n)++)
-        if (call->inputs[*n].values != NULL)
-            status = nd_linear_reals(call, *n, &reals[*n], err);
-    return status;
-}
-
-static void round_reals(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
-                        struct nd_array *qvalues)
-{
-    const struct nd_linear_call *call = layer->call;
-    double scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
-    for (size_t i = 0; i < qvalues->n; i++) {
-        const struct nd_ratio ratio = nd_ratio_of(fmin(fmax(qvalues->x[i], call->low), call->high), scale);
-        qvalues->x[i] = nd_rounding_rule_qvalue(usual, &ratio, zero, layer->dtype);
-    }
-}
-
 enum nd_status nd_layer_other_axis(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
                                    struct nd_array *qvalues, int *own, int *other, struct nd_error *err)
 {
-    struct nd_array reals[MAX_INPUTS] = {{.n = 0}};
-    const struct nd_array *pointers[MAX_INPUTS] = {NULL};
     struct nd_linear_input inputs[MAX_INPUTS];
-    struct nd_error problem = {0};
-    size_t n = 0;
     *qvalues = (struct nd_array){0};
     if (!has_scales_along_axis(layer) || (*other = find_axis(&layer->call->inputs[WEIGHTS], own)) < 0)
         return ND_OK;
@@ -904,16 +954,5 @@ enum nd_status nd_layer_other_axis(const struct nd_exact_layer *layer, const str
     inputs[WEIGHTS].packed_weights = NULL;
     call.shared = NULL;
     call.inputs = inputs;
-    enum nd_status status = make_reals(&call, reals, &n, &problem);
-    for (size_t i = 0; i < n; i++)
-        pointers[i] = call.inputs[i].values != NULL ? &reals[i] : NULL;
-    if (status == ND_OK)
-        status = nd_linear_run(&call, call.node, pointers, n, qvalues, &problem);
-    if (status == ND_OK)
-        round_reals(layer, usual, qvalues);
-    else
-        nd_array_deinit(qvalues);
-    for (size_t i = 0; i < MAX_INPUTS; i++)
-        nd_array_deinit(&reals[i]);
-    return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
+    return round_in_doubles(layer, &call, usual, qvalues, err);
 }

@@ -37,6 +37,8 @@ struct nd_changed_constants {
     bool is_as_stored;
     size_t stored, read;
     int apart;
+    const struct nd_coded_weights
+        *coded; /* of weights that nd_layer_coded_weights found; NULL: the layer's own */
 };
 
 /* Changes without a number that the values must tell, the simplest first. How many. */
@@ -55,6 +57,10 @@ struct nd_coded_weights {
  * n = 0: the node is no product by a constant. ND_ERR_MEMORY; deinit in any case. */
 enum nd_status nd_find_coded_weights(const struct nd_exact_graph *graph, const struct nd_float_node *node,
                                      struct nd_coded_weights *out, struct nd_error *err);
+/* The same of a layer whose weights have scales for blocks: n = 0 where a quantisation of the layer's has them.
+ */
+enum nd_status nd_layer_coded_weights(const struct nd_exact_graph *graph, const struct nd_exact_layer *layer,
+                                      struct nd_coded_weights *out, struct nd_error *err);
 void nd_coded_weights_deinit(struct nd_coded_weights *weights);
 
 /* The weights (*input 1), or the bias (*input 2), so. NaN where nobody knows what is read. n = 0: the change

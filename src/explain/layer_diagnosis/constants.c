@@ -130,6 +130,8 @@ static void add_listed(struct nd_explain_constants *constants, size_t channel)
     for (size_t k = 0; k < n; k++) {
         if (nd_fault_of_constants(listed[k].kind) == ND_FAULT_BIAS)
             listed[k].channel = channel;
+        if (constants->coded.qvalues.n > 0)
+            listed[k].coded = &constants->coded;
         constants->tried[constants->n++].change = listed[k];
     }
 }
@@ -173,6 +175,10 @@ static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct 
     struct nd_explain_constants *constants = &diagnosis->constants;
     double factor, moved, *biases = NULL;
     size_t channel = SIZE_MAX;
+    if (!constants->is_known) { /* its products alone: all changes without a number */
+        add_listed(constants, channel);
+        return ND_OK;
+    }
     enum nd_status status = find_channel(diagnosis, &channel, err);
     if (status == ND_OK)
         status = find_biases(diagnosis, &biases, err);
@@ -223,7 +229,7 @@ enum nd_status nd_layer_diagnosis_find_constants(struct nd_layer_diagnosis *diag
         constants->products != NULL && constants->moved != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = run(diagnosis, ND_CONSTANTS_MEASURE, err);
-    if (status != ND_OK || !constants->is_known)
+    if (status != ND_OK || (!constants->is_known && constants->coded.qvalues.n == 0))
         return status;
     status = list_changes(diagnosis, err);
     if (status == ND_OK)

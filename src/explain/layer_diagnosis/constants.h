@@ -26,9 +26,10 @@ struct nd_explain_constants {
     size_t n_channels, n_inner;
     double shift;     /* of the weights, of which `moved` says what it does; 0: a step, without a clip */
     double low, high; /* quantised values at which the type, or a bound of the layer, cuts off */
-    double *products, *moved; /* [n_samples][n] as of nd_layer_product_parts */
-    double allowance;         /* LSB */
-    size_t n;                 /* of `tried` */
+    struct nd_coded_weights coded; /* qvalues.n 0: the layer has its own */
+    double *products, *moved;      /* [n_samples][n] as of nd_layer_product_parts */
+    double allowance;              /* LSB */
+    size_t n;                      /* of `tried` */
     struct {
         struct nd_changed_constants change;
         size_t n_known;  /* quantised values that it says, */

@@ -10,6 +10,7 @@
 
 void nd_explain_constants_deinit(struct nd_explain_constants *constants)
 {
+    nd_coded_weights_deinit(&constants->coded);
     free(constants->products);
     free(constants->moved);
     free(constants->qvalues);
@@ -37,6 +38,8 @@ static enum nd_status measure(struct nd_layer_diagnosis *diagnosis, const struct
     }
     constants->is_known = is_known && (diagnosis->slot == 0 || constants->is_known);
     nd_product_parts_deinit(&parts);
+    if (status == ND_OK && diagnosis->slot == 0 && constants->coded.qvalues.n == 0)
+        status = nd_layer_coded_weights(diagnosis->job->plan->graph, layer, &constants->coded, err);
     return status;
 }
 

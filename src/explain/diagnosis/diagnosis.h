@@ -56,6 +56,7 @@ enum nd_fault_kind {
     ND_FAULT_WRONG_TYPE,             /* bits of the unsigned type read as signed or the reverse; amount 0 */
     ND_FAULT_ACCUMULATOR_SATURATION, /* amount: bits */
     ND_FAULT_ACCUMULATOR_WRAP,       /* amount: bits */
+    ND_FAULT_FLIPPED_BIT,            /* amount: the bit, counted from 0; -1: not the same one everywhere */
     ND_FAULT_SATURATION, /* clamped to less than the type holds; amount: the quantised value at the clamp */
     ND_FAULT_HARD_CLIFF, /* one quantised value from some value on; amount: that value, zero point included */
     ND_FAULT_FP16_GRID,  /* floats that all are half precision numbers; amount 0 */

@@ -196,6 +196,7 @@ void nd_try_scales(const struct nd_look *look);
 void nd_try_channels(const struct nd_look *look);
 void nd_try_constant(const struct nd_look *look);
 void nd_try_type(const struct nd_look *look);
+void nd_try_flipped_bits(const struct nd_look *look);
 void nd_try_accumulators(const struct nd_look *look);
 void nd_try_samples(const struct nd_look *look);
 void nd_try_passed(const struct nd_look *look);

@@ -241,6 +241,8 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
                size->n_wrong >= (is_complete && nd_is_emulated(job->plan->sources[device].capture)
                                      ? FEWEST_OF_COMPLETE
                                      : FEWEST_FALLBACK);
+    case ND_FAULT_FLIPPED_BIT:
+        return size->n_beyond >= (diagnosis->best.explained >= 1 ? FEWEST_OF_COMPLETE : fewest);
     case ND_FAULT_BIAS: /* no number of these is fitted to the values where they are other constants of the file
                          */
     case ND_FAULT_WEIGHTS_ZERO_POINT:
@@ -299,6 +301,19 @@ bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, siz
         return is_common(size, size->n_beyond);
     return nd_observed_arithmetic_of(job, device, step)->layers->known_defect == NULL &&
            !may_lack_bits(job, step) && is_common(size, size->n_far);
+}
+
+/* All values are exact, but for a few that are far off and have nothing in common: a special value that an
+ * operator makes otherwise would be one, or few. Chosen: a twentieth of the values, nine of ten of them large.
+ */
+static bool is_sparse(const struct nd_explain_job *job, size_t device, size_t step,
+                      const struct nd_explain_error_size *size)
+{
+    enum { FEWEST_KINDS = 4 };
+    return size->n_large >= FEWEST_BEYOND && size->n_wrong * 20 <= size->n &&
+           size->n_large * 10 >= size->n_wrong * 9 && size->n_kinds >= FEWEST_KINDS &&
+           !may_lack_bits(job, step) && nd_explain_forced(job, step) == 0 &&
+           nd_observed_arithmetic_of(job, device, step)->layers->known_defect == NULL;
 }
 
 /* Another device with the same arithmetic does not make the error of this layer: its mean squared error is a
@@ -392,6 +407,19 @@ static enum nd_status fault_verdict_of_distance(struct nd_explained_layer *layer
     return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, NULL, &text, err);
 }
 
+/* Of few values. */
+static enum nd_status fault_verdict_of_few(struct nd_explained_layer *layer,
+                                           const struct nd_explain_error_size *size, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(
+        &text,
+        "%zu of %zu values are off by up to %g LSB, and all others are exact: no arithmetic makes such "
+        "exceptions",
+        size->n_wrong, size->n, size->max);
+    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, NULL, &text, err);
+}
+
 static enum nd_status fault_verdict_beside(struct nd_explained_layer *layer,
                                            const struct nd_explain_error_size *size,
                                            const struct nd_explained_device *sibling, size_t step,
@@ -443,7 +471,8 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
     bool is_size = is_gross(job, device, step, size), is_reach = is_common(size, size->n_past);
     bool is_distance = nd_explain_is_product_by_constants(job, device, step) &&
                        nd_explain_is_known(job, device, step) && is_common(size, size->n_far);
-    *is_accused = is_size || is_reach || is_distance || sibling != NULL;
+    bool is_few = is_sparse(job, device, step, size);
+    *is_accused = is_size || is_reach || is_distance || is_few || sibling != NULL;
     if (*is_accused && size->doubtful != NULL) {
         *is_accused = false;
         return leave_in_doubt(layer, size, err);
@@ -454,6 +483,8 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
         return fault_verdict_of_reach(layer, nd_explain_is_known(job, device, step), size, err);
     if (is_distance)
         return fault_verdict_of_distance(layer, nd_explain_allowance(job, device, step), size, err);
+    if (is_few)
+        return fault_verdict_of_few(layer, size, err);
     return sibling != NULL ? fault_verdict_beside(layer, size, sibling, step, err) : ND_OK;
 }
 

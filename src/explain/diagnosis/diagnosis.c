@@ -62,6 +62,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_WRONG_RECORD] = "wrong-record",
     [ND_FAULT_UNCLAMPED] = "activation-left-out",
     [ND_FAULT_STEP] = "step",
+    [ND_FAULT_CONSTANT_CHANNELS] = "constant-channels",
     [ND_FAULT_COMMON_STEP] = "common-step",
 };
 
@@ -131,6 +132,7 @@ static const struct {
     {"wrap-around", nd_try_wrap, WHOLE, ALWAYS},
     {"unwritten beginning or end", nd_try_unwritten, WHOLE, ALWAYS},
     {"lines", nd_try_lines, WHOLE, ALWAYS},
+    {"constant channels", nd_try_constant_channels, SMALL, ALWAYS},
     {"grid", nd_try_grid, SMALL, ALWAYS},
     {"multiples of a step", nd_try_multiples, SMALL, ALWAYS},
     {"truncation", nd_try_truncation, SMALL, ALWAYS},

@@ -208,6 +208,7 @@ void nd_try_wrap(const struct nd_look *look);
 void nd_try_lost_clip(const struct nd_look *look);
 void nd_try_window(const struct nd_look *look);
 void nd_try_unwritten(const struct nd_look *look);
+void nd_try_constant_channels(const struct nd_look *look);
 void nd_try_lines(const struct nd_look *look);
 void nd_try_shifts(const struct nd_look *look);
 void nd_try_padded(const struct nd_look *look);

@@ -125,6 +125,7 @@ static const struct {
     {"flipped bits", nd_try_flipped_bits, EXACT | NOISY, IF_NONE},
     {"rounded at random", nd_try_stochastic, EXACT, IF_NONE},
     {"padded, read as dense", nd_try_padded, WHOLE, ALWAYS},
+    {"lines further on", nd_try_lines_on, EXACT | NOISY | WHOLE, IF_NONE},
     {"shifted", nd_try_shifts, EXACT | NOISY | WHOLE, IF_NONE},
     {"permuted axes", nd_try_axes, EXACT | NOISY | WHOLE, IF_NONE_MOVED},
     {"permuted channels", nd_try_channels, EXACT | NOISY, IF_NONE_MOVED},

@@ -210,6 +210,9 @@ void nd_try_window(const struct nd_look *look);
 void nd_try_unwritten(const struct nd_look *look);
 void nd_try_constant_channels(const struct nd_look *look);
 void nd_try_lines(const struct nd_look *look);
+/* Every line (row, column, slice) along an axis holds the values of the line one or a few before or after it.
+ */
+void nd_try_lines_on(const struct nd_look *look);
 void nd_try_shifts(const struct nd_look *look);
 void nd_try_padded(const struct nd_look *look);
 void nd_try_axes(const struct nd_look *look);

@@ -1,5 +1,7 @@
 /* The right values of a sample at other places of it. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "explain/diagnosis/look.h"
 
@@ -31,6 +33,127 @@ void nd_try_shifts(const struct nd_look *look)
             n_found += nd_is_worth_trying(look, &f, &few) &&
                        nd_try(look, &f, "elements are %+td places away in memory", f.shift);
         }
+}
+
+/* ---- lines further on along an axis ---- */
+
+/* Chosen: a padding on the wrong side or a line buffer is off by one line or by few. Of two lines nothing tells
+ * this from an exchange. */
+enum { MAX_LINES_ON = 4, MIN_LINES_ALONG = 3 };
+
+/* What stands where no line came from; tried in this order. Of EDGE_FLAT it is what lies there in memory: then
+ * the whole sample is shifted, and nd_try_shifts says so. */
+enum edge { EDGE_ZERO, EDGE_REPEATED, EDGE_ROTATED, EDGE_CONSTANT, EDGE_FLAT, EDGE_UNKNOWN };
+
+static double edge_value(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
+{
+    const double *x = look->e->expected + s * look->e->n;
+    ptrdiff_t inner = (ptrdiff_t)f->first, n = (ptrdiff_t)f->end, at = (ptrdiff_t)j;
+    switch ((enum edge)f->mode) {
+    case EDGE_ZERO:
+        return nd_is_exact(look) ? nd_zero_point(look, j) : 0;
+    case EDGE_REPEATED:
+        return x[at - inner * (at / inner % n) + (f->shift > 0 ? 0 : inner * (n - 1))];
+    case EDGE_ROTATED:
+        return x[at - inner * f->shift + (f->shift > 0 ? inner * n : -inner * n)];
+    case EDGE_CONSTANT:
+        return f->low;
+    case EDGE_FLAT:
+        at -= inner * f->shift;
+        return at >= 0 && at < (ptrdiff_t)look->e->n ? x[at] : NAN;
+    case EDGE_UNKNOWN:
+        break;
+    }
+    return NAN;
+}
+
+static bool is_edge(const struct nd_fault *f, size_t j)
+{
+    ptrdiff_t from = (ptrdiff_t)(j / f->first % f->end) - f->shift;
+    return from < 0 || from >= (ptrdiff_t)f->end;
+}
+
+/* first: elements from one line to the next; end: lines. */
+static struct nd_span predict_lines_on(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
+{
+    double x = is_edge(f, j) ? edge_value(look, f, s, j)
+                             : look->e->expected[s * look->e->n + j - (size_t)f->shift * f->first];
+    return (struct nd_span){!isnan(x), nd_clip(look, x - f->room), nd_clip(look, x + f->room)};
+}
+
+/* Sets mode, and low: of the elements that no line came to 99 % hold it. */
+static void find_edge(const struct nd_look *look, struct nd_fault *f)
+{
+    const struct nd_evidence *e = look->e;
+    double room = nd_is_exact(look) ? fmax(f->room, look->noise) : look->far / 2;
+    for (f->mode = EDGE_ZERO; f->mode < EDGE_UNKNOWN; f->mode++) {
+        size_t n = 0, n_held = 0;
+        for (size_t i = 0; i < look->n_total; i++) {
+            if (!is_edge(f, i % e->n) || !nd_is_known(look, i))
+                continue;
+            if (n++ == 0)
+                f->low = e->captured[i];
+            bool is_one = f->mode == EDGE_ZERO || f->mode == EDGE_CONSTANT;
+            n_held += fabs(e->captured[i] - edge_value(look, f, i / e->n, i % e->n)) <= (is_one ? 0 : room);
+        }
+        if (n > 0 && n_held * 100 >= n * 99)
+            return;
+    }
+}
+
+static bool say_lines_on(const struct nd_look *look, const struct nd_fault *f)
+{
+    bool is_last = f->axis == look->e->shape.rank - 1, is_row = f->axis == look->e->shape.rank - 2,
+         is_next = f->shift < 0;
+    const char *line = is_last ? "column" : is_row ? "row" : "slice", *end = is_next ? "last" : "first";
+    int n = abs((int)f->shift);
+    char from[48] = "", edge[64] = "holds something else";
+    if (n == 1)
+        snprintf(from, sizeof from, is_next ? "next one's values" : "values of the one before");
+    else
+        snprintf(from, sizeof from, "values of the %s %d %s", line, n, is_next ? "further on" : "before");
+    if (f->mode == EDGE_ZERO)
+        snprintf(edge, sizeof edge, "is %s", nd_is_exact(look) || look->e->step > 0 ? "the zero point" : "0");
+    else if (f->mode == EDGE_CONSTANT)
+        snprintf(edge, sizeof edge, "is %.6g", f->low);
+    else if (f->mode == EDGE_REPEATED)
+        snprintf(edge, sizeof edge, n == 1 ? "is repeated" : "is repeated there");
+    else if (f->mode == EDGE_ROTATED)
+        snprintf(edge, sizeof edge, "holds the %s one's", is_next ? "first" : "last");
+    return nd_try(look, f, "along axis %d every %s holds the %s; the %s %s%s", f->axis, line, from, end, edge,
+                  f->room > 0 ? "; single steps besides" : "");
+}
+
+static bool try_lines_on(const struct nd_look *look, double room)
+{
+    const struct nd_shape *shape = &look->e->shape;
+    struct nd_fault f = nd_fault_of(ND_FAULT_SHIFTED, 0, predict_lines_on);
+    struct nd_few few = nd_few_far(look);
+    size_t inner = 1;
+    f.room = room;
+    for (f.axis = shape->rank - 1; f.axis >= 0; f.axis--, inner *= f.end) {
+        f.first = inner;
+        f.end = (size_t)shape->dims[f.axis];
+        bool is_flat = inner == 1 && f.end == look->e->n;
+        for (int k = 2;
+             !is_flat && f.end >= MIN_LINES_ALONG && k < 2 * MAX_LINES_ON + 2 && k / 2 <= (int)f.end / 2; k++) {
+            f.shift = k % 2 == 0 ? k / 2 : -(k / 2);
+            f.amount = (double)f.shift;
+            f.mode = EDGE_UNKNOWN;
+            if (!nd_is_worth_trying(look, &f, &few))
+                continue;
+            find_edge(look, &f);
+            if (f.mode != EDGE_FLAT && say_lines_on(look, &f))
+                return true;
+        }
+    }
+    return false;
+}
+
+void nd_try_lines_on(const struct nd_look *look)
+{
+    if (!try_lines_on(look, 0) && look->criteria->is_room_for_steps && nd_has_far_qvalues(look))
+        try_lines_on(look, 1);
 }
 
 /* ---- padded memory that is read as dense ---- */

@@ -601,6 +601,65 @@ static void few_equal_rows_are_found(void **state)
     close_field(&f);
 }
 
+/* Every row holds the one before it; the first is repeated. */
+static void rows_on(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = healthy(f, f->ref[j / SIDE % SIDE >= 1 ? i - SIDE : i]);
+}
+
+/* The same by two columns the other way; zeros come in. */
+static void columns_back(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = j % SIDE + 2 < SIDE ? healthy(f, f->ref[i + 2]) : 0;
+}
+
+/* A reference that does not change along the axis is no evidence. */
+static void rows_alike(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->ref[i] = f->ref[i - j / SIDE % SIDE * SIDE];
+    f->test[i] = healthy(f, f->ref[i]);
+}
+
+/* Every tenth value is nobody's. */
+static void nearly_rows_on(struct field *f, size_t s, size_t j, size_t i)
+{
+    rows_on(f, s, j, i);
+    f->test[i] = j % 10 == 3 ? store(f, uniform(f, -2, 2)) : f->test[i];
+}
+
+static void assert_text(struct field *f, const char *text)
+{
+    examine(f);
+    assert_int_equal(f->found.n_gross, 1);
+    assert_string_equal(f->found.items[0].text, text);
+}
+
+static void lines_further_on_are_found(void **state)
+{
+    (void)state;
+    check(rows_on, ND_FAULT_SHIFTED, nearly_rows_on, N_FORMS);
+    check(columns_back, ND_FAULT_SHIFTED, rows_alike, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_U8, 4);
+    lay(&f, rows_on);
+    assert_text(&f, "along axis 2 every row holds the values of the one before; the first is repeated");
+    lay(&f, columns_back);
+    assert_text(
+        &f,
+        "along axis 3 every column holds the values of the column 2 further on; the last is the zero point");
+    for (size_t i = 0; i < TOTAL; i++) /* channels turn: the last one comes first */
+        f.test[i] = f.ref[i / N * N + (i + N - SIDE * SIDE) % N];
+    assert_text(&f,
+                "along axis 1 every slice holds the values of the one before; the first holds the last one's");
+    for (size_t i = 0; i < TOTAL; i++) /* in memory, from row to row: elements, not columns */
+        f.test[i] = i % N > 0 ? f.ref[i - 1] : 0;
+    assert_text(&f, "elements are +1 places away in memory");
+    close_field(&f);
+}
+
 static void periodic_rows(struct field *f, size_t s, size_t j, size_t i)
 {
     (void)s;
@@ -1083,6 +1142,7 @@ int main(void)
         cmocka_unit_test(constant_rows_are_found),
         cmocka_unit_test(few_equal_rows_are_found),
         cmocka_unit_test(values_at_other_places_are_found),
+        cmocka_unit_test(lines_further_on_are_found),
         cmocka_unit_test(periodic_lines_are_found),
         cmocka_unit_test(truncation_is_told_from_rounding),
         cmocka_unit_test(grid_is_found_from_few_values),

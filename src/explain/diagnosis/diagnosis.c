@@ -148,7 +148,8 @@ enum { N_RECOGNISERS = sizeof table / sizeof table[0] };
 static bool is_asked(const struct nd_look *look, enum when when)
 {
     enum nd_fault_kind best = nd_is_found(look) ? look->out->items[0].kind : ND_FAULT_UNEXPLAINED;
-    bool is_moved = best == ND_FAULT_SHIFTED || best == ND_FAULT_AXIS_PERMUTATION;
+    bool is_moved =
+        (best == ND_FAULT_SHIFTED && look->out->items[0].axis < 0) || best == ND_FAULT_AXIS_PERMUTATION;
     return when == ENDS || when == ALWAYS || !nd_is_found(look) || (when == IF_NONE_MOVED && is_moved);
 }
 

@@ -1,15 +1,45 @@
 /* Elements that nobody wrote: a window of every sample, or its beginning or end. */
 #include <math.h>
+#include <stdio.h>
 
 #include "explain/diagnosis/look.h"
+
+/* ---- words ---- */
+
+enum { WINDOW_BYTES = 64 };
+
+/* "channel 5 holds", "elements 80 to 95 hold" */
+static const char *name_window(const struct nd_look *look, const struct nd_axis *axis, size_t first,
+                               size_t last, char text[WINDOW_BYTES])
+{
+    int rank = look->e->shape.rank;
+    const char *name = axis->axis < 0                       ? "element"
+                       : axis->axis == 1 && rank > 2        ? "channel"
+                       : rank > 2 && axis->axis == rank - 1 ? "column"
+                       : rank > 2 && axis->axis == rank - 2 ? "row"
+                                                            : "element";
+    if (first == last)
+        snprintf(text, WINDOW_BYTES, "%s %zu holds", name, first);
+    else
+        snprintf(text, WINDOW_BYTES, "%ss %zu to %zu hold", name, first, last);
+    return text;
+}
+
+/* ---- a window of every sample ---- */
 
 /* What the window holds. */
 enum { ONE_VALUE, SAME_IN_EVERY_SAMPLE, OF_THE_SAMPLE_BEFORE };
 
+static bool is_in(const struct nd_fault *f, size_t j)
+{
+    size_t at = nd_channel_of(f->data, j);
+    return at >= f->first && at < f->end;
+}
+
 static struct nd_span predict_window(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
 {
     const struct nd_evidence *e = look->e;
-    if (j < f->first || j >= f->end)
+    if (!is_in(f, j))
         return nd_exactly(e->expected[s * e->n + j]);
     if (f->mode == ONE_VALUE)
         return nd_exactly(f->low);
@@ -24,9 +54,9 @@ static bool is_moving(const struct nd_look *look, const struct nd_fault *f)
     const struct nd_evidence *e = look->e;
     size_t n_moving = 0;
     for (size_t s = 1; s < e->n_samples; s++)
-        for (size_t j = f->first; j < f->end; j++)
-            n_moving += e->expected[s * e->n + j] != e->expected[j];
-    return n_moving * 4 >= (e->n_samples - 1) * (f->end - f->first);
+        for (size_t j = 0; j < e->n; j++)
+            n_moving += is_in(f, j) && e->expected[s * e->n + j] != e->expected[j];
+    return (double)n_moving * 4 >= (double)(e->n_samples - 1) * f->amount;
 }
 
 /* Other values than quantised values hold it bit for bit. */
@@ -34,53 +64,75 @@ static bool is_held(const struct nd_look *look, const struct nd_fault *f)
 {
     const struct nd_evidence *e = look->e;
     for (size_t s = 0; s < e->n_samples && !nd_is_exact(look); s++)
-        for (size_t j = f->first; j < f->end; j++)
-            if (e->captured[s * e->n + j] != (f->mode == ONE_VALUE ? f->low : e->captured[j]))
+        for (size_t j = 0; j < e->n; j++)
+            if (is_in(f, j) && e->captured[s * e->n + j] != (f->mode == ONE_VALUE ? f->low : e->captured[j]))
                 return false;
     return true;
 }
 
-/* The window of the far elements of all samples. False: it is none. */
-static bool find_window(const struct nd_look *look, struct nd_fault *f)
+/* Of the far elements of all samples, counted along the axis. amount: the elements in it; 0: there are none. */
+static void find_window_along(const struct nd_look *look, const struct nd_axis *axis, struct nd_fault *f)
 {
-    const struct nd_criteria *asked = look->criteria;
     size_t n = look->e->n;
     f->first = SIZE_MAX;
+    f->end = 0;
     for (size_t i = 0; i < look->n_total; i++) {
         if (!nd_is_far(look, i))
             continue;
+        size_t at = nd_channel_of(axis, i % n);
         f->low = look->e->captured[i];
-        f->first = i % n < f->first ? i % n : f->first;
-        f->end = i % n >= f->end ? i % n + 1 : f->end;
+        f->first = at < f->first ? at : f->first;
+        f->end = at >= f->end ? at + 1 : f->end;
     }
-    if (f->first == SIZE_MAX)
-        return false;
-    size_t length = f->end - f->first;
-    f->amount = (double)length;
-    bool is_enough =
-        length * look->e->n_samples >= asked->min_window && (length >= 2 || look->n_far >= asked->min_far);
-    return is_enough && length < n && (double)length <= asked->largest_window * (double)n &&
-           (double)look->n_far >= asked->min_filled * (double)(length * look->e->n_samples);
+    f->amount = f->first == SIZE_MAX ? 0 : (double)(f->end - f->first) * (double)(n / axis->n);
+}
+
+/* The window of the far elements of all samples: of elements, or of whole channels, rows or columns where these
+ * are no more. False: it is none. */
+static bool find_window(const struct nd_look *look, struct nd_fault *f, struct nd_axis *axis)
+{
+    const struct nd_criteria *asked = look->criteria;
+    const struct nd_shape *shape = &look->e->shape;
+    struct nd_axis one = {-1, look->e->n, 1};
+    *axis = one;
+    find_window_along(look, axis, f);
+    for (one.axis = shape->rank - 1; one.axis > 0 && f->amount > 0; one.axis--) {
+        struct nd_fault other = *f;
+        one.n = (size_t)shape->dims[one.axis];
+        if (one.n > 1)
+            find_window_along(look, &one, &other);
+        if (one.n > 1 && other.amount <= f->amount) {
+            *f = other;
+            *axis = one;
+        }
+        one.inner *= one.n;
+    }
+    f->data = axis;
+    double n = (double)look->e->n_samples;
+    bool is_enough = f->amount * n >= (double)asked->min_window &&
+                     (f->amount >= 2 || look->n_far >= asked->min_far) && f->amount > 0;
+    return is_enough && f->amount < (double)look->e->n &&
+           f->amount <= asked->largest_window * (double)look->e->n &&
+           (double)look->n_far >= asked->min_filled * f->amount * n;
 }
 
 void nd_try_window(const struct nd_look *look)
 {
     struct nd_fault f = nd_fault_of(ND_FAULT_UNWRITTEN_WINDOW, 0, predict_window);
-    if (!find_window(look, &f))
+    struct nd_axis axis;
+    char what[WINDOW_BYTES];
+    if (!find_window(look, &f, &axis))
         return;
-    size_t last = f.end - 1;
+    name_window(look, &axis, f.first, f.end - 1, what);
     f.mode = ONE_VALUE;
-    if ((is_held(look, &f) &&
-         nd_try(look, &f, "elements %zu to %zu hold %.6g, all others are right", f.first, last, f.low)) ||
+    if ((is_held(look, &f) && nd_try(look, &f, "%s %.6g, all others are right", what, f.low)) ||
         !is_moving(look, &f))
         return;
     f.mode = SAME_IN_EVERY_SAMPLE;
-    if (is_held(look, &f) &&
-        nd_try(look, &f, "elements %zu to %zu are the same in every sample, all others are right", f.first,
-               last))
+    if (is_held(look, &f) && nd_try(look, &f, "%s the same in every sample, all others are right", what))
         return;
     f.mode = OF_THE_SAMPLE_BEFORE;
-    nd_try(look, &f, "elements %zu to %zu hold the values of the sample before", f.first, last);
+    nd_try(look, &f, "%s the values of the sample before", what);
 }
 
 /* ---- the beginning or the end of every sample, when it holds one value and nothing else ---- */
@@ -131,8 +183,15 @@ void nd_try_unwritten(const struct nd_look *look)
             continue;
         struct nd_finding f = nd_finding_of(look, ND_FAULT_UNWRITTEN_WINDOW, (double)(span.end - span.first),
                                             nd_share_of_far(look, n_far), 0);
-        nd_add(look, &f, "elements %zu to %zu hold %.6g in every sample, as if nobody wrote them", span.first,
-               span.end - 1, look->e->captured[span.first]);
+        struct nd_axis axis = {-1, look->e->n, 1};
+        const struct nd_shape *shape = &look->e->shape;
+        size_t inner = shape->rank > 2 && shape->dims[0] == 1 ? look->e->n / (size_t)shape->dims[1] : 1;
+        if (inner > 1 && span.first % inner == 0 && span.end % inner == 0)
+            axis = (struct nd_axis){1, (size_t)shape->dims[1], inner};
+        char what[WINDOW_BYTES];
+        nd_add(look, &f, "%s %.6g in every sample, as if nobody wrote them",
+               name_window(look, &axis, span.first / axis.inner, (span.end - 1) / axis.inner, what),
+               look->e->captured[span.first]);
         return;
     }
 }

@@ -110,7 +110,7 @@ class Dumps(Scratch):
                  "saturation": (np.clip(1.5 * y, -2, 2), "clamped at both ends, to -2..2, values between are 1.5"),
                  "wrap": (y - 2 * np.rint(y / 2), "off by multiples of 2"),
                  "hard-cliff": (np.where(y > 1.5, 0, y), "0 where the value is 1.5"),
-                 "unwritten-window": (window, "are the same in every sample"),
+                 "unwritten-window": (window, "the same values in every sample"),
                  "periodic": (rows, "repeat themselves after 4 elements"),
                  "all-zero": (0 * y, "every value is 0")}
         for kind, (broken, says) in cases.items():

@@ -8,7 +8,15 @@
 
 enum { WINDOW_BYTES = 64 };
 
-/* "channel 5 holds", "elements 80 to 95 hold" */
+static size_t elements_behind(const struct nd_look *look, int axis)
+{
+    size_t n = 1;
+    for (int a = axis + 1; a < look->e->shape.rank; a++)
+        n *= (size_t)look->e->shape.dims[a];
+    return n > 0 ? n : 1;
+}
+
+/* "channel 5 holds", "elements 80 to 95 of channel 5 hold" */
 static const char *name_window(const struct nd_look *look, const struct nd_axis *axis, size_t first,
                                size_t last, char text[WINDOW_BYTES])
 {
@@ -18,10 +26,18 @@ static const char *name_window(const struct nd_look *look, const struct nd_axis 
                        : rank > 2 && axis->axis == rank - 1 ? "column"
                        : rank > 2 && axis->axis == rank - 2 ? "row"
                                                             : "element";
+    size_t n_channels = rank > 2 && axis->axis < 0 ? (size_t)look->e->shape.dims[1] : 1;
+    size_t inner = rank > 2 ? elements_behind(look, 1) : look->e->n, channel = first / inner;
+    char of[40] = "";
+    if (n_channels > 1 && last / inner == channel) {
+        snprintf(of, sizeof of, " of channel %zu", channel % n_channels);
+        first %= inner;
+        last %= inner;
+    }
     if (first == last)
-        snprintf(text, WINDOW_BYTES, "%s %zu holds", name, first);
+        snprintf(text, WINDOW_BYTES, "%s %zu%s holds", name, first, of);
     else
-        snprintf(text, WINDOW_BYTES, "%ss %zu to %zu hold", name, first, last);
+        snprintf(text, WINDOW_BYTES, "%ss %zu to %zu%s hold", name, first, last, of);
     return text;
 }
 
@@ -129,7 +145,7 @@ void nd_try_window(const struct nd_look *look)
         !is_moving(look, &f))
         return;
     f.mode = SAME_IN_EVERY_SAMPLE;
-    if (is_held(look, &f) && nd_try(look, &f, "%s the same in every sample, all others are right", what))
+    if (is_held(look, &f) && nd_try(look, &f, "%s the same values in every sample, all others are right", what))
         return;
     f.mode = OF_THE_SAMPLE_BEFORE;
     nd_try(look, &f, "%s the values of the sample before", what);
@@ -185,7 +201,7 @@ void nd_try_unwritten(const struct nd_look *look)
                                             nd_share_of_far(look, n_far), 0);
         struct nd_axis axis = {-1, look->e->n, 1};
         const struct nd_shape *shape = &look->e->shape;
-        size_t inner = shape->rank > 2 && shape->dims[0] == 1 ? look->e->n / (size_t)shape->dims[1] : 1;
+        size_t inner = shape->rank > 2 && shape->dims[0] == 1 ? elements_behind(look, 1) : 1;
         if (inner > 1 && span.first % inner == 0 && span.end % inner == 0)
             axis = (struct nd_axis){1, (size_t)shape->dims[1], inner};
         char what[WINDOW_BYTES];

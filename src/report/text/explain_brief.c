@@ -654,18 +654,19 @@ static size_t first_with(const struct nd_explanation *e, enum nd_health health)
     return d;
 }
 
-/* Whether two chips are healthy and have different arithmetic: then the model can be changed so that they
- * agree. */
+/* Whether two chips are healthy, have different arithmetic, and give different values: then the model can be
+ * changed so that they agree. */
 static bool can_align(const struct nd_explanation *e)
 {
-    const char *first = NULL;
+    const struct nd_explained_device *first = NULL;
     bool are_different = false;
     for (size_t d = 0; d < e->n_devices; d++) {
-        const char *arithmetic = e->devices[d].arithmetic;
-        if (arithmetic == NULL || strncmp(arithmetic, "htp-", strlen("htp-")) != 0)
+        const struct nd_explained_device *device = &e->devices[d];
+        if (device->arithmetic == NULL || strncmp(device->arithmetic, "htp-", strlen("htp-")) != 0)
             continue;
-        are_different = are_different || (first != NULL && strcmp(first, arithmetic) != 0);
-        first = arithmetic;
+        are_different = are_different || (first != NULL && first->same_as != device->same_as &&
+                                          strcmp(first->arithmetic, device->arithmetic) != 0);
+        first = device;
     }
     return are_different;
 }
@@ -686,13 +687,40 @@ static size_t add_words(const char **words, size_t n, const char *const *more)
     return n;
 }
 
+/* A device that npudiff can run a model on, and not a file of another tool. */
+static bool can_run(const struct nd_explained_device *device)
+{
+    return device->uri[0] != '?' && strncmp(device->uri, "import", strlen("import")) != 0;
+}
+
+/* What a model without faults is good for: a campaign on its devices; of files a report. */
+static const char *add_words_of_healthy(const struct nd_explanation *e, const char **words, size_t *n)
+{
+    bool can_run_all = true;
+    for (size_t d = 0; d < e->n_devices; d++)
+        can_run_all = can_run_all && can_run(&e->devices[d]);
+    *n = can_run_all ? add_words(words, *n, (const char *[]){"init", e->model, NULL})
+                     : add_words(words, *n, (const char *[]){"report", "--quantised", e->model, NULL});
+    for (size_t d = 0; d < e->n_devices && d < MAX_CAPTURES / 2; d++) {
+        bool is_new = true;
+        for (size_t i = 0; i < d; i++)
+            is_new = is_new && strcmp(e->devices[i].uri, e->devices[d].uri) != 0;
+        if (!can_run_all)
+            words[(*n)++] = e->devices[d].capture;
+        else if (is_new)
+            *n = add_words(words, *n, (const char *[]){"-d", e->devices[d].uri, NULL});
+    }
+    *n = add_words(words, *n, (const char *[]){"-o", can_run_all ? "campaign.yaml" : "report.html", NULL});
+    return can_run_all ? "to judge accuracy and differences by your own limits"
+                       : "to send the result to others";
+}
+
 static void put_next(const struct brief *b)
 {
     const struct nd_explanation *e = b->e;
     const char *words[14 + MAX_CAPTURES] = {"npudiff"}, *why;
     size_t n = 1, d = first_with(e, e->health);
     const struct nd_explained_device *device = &e->devices[d];
-    bool can_run = device->uri[0] != '?' && strncmp(device->uri, "import", 6) != 0;
     if (e->health == ND_HEALTH_HEALTHY && is_broken(e)) {
         why = "as the quantisation alone breaks the model: to look for faults of the file";
         n = add_words(words, n, (const char *[]){"lint", e->model, NULL});
@@ -700,9 +728,8 @@ static void put_next(const struct brief *b)
         why = "to make the chips give the same bits";
         n = add_words(words, n, (const char *[]){"align", e->model, "-o", "aligned.onnx", NULL});
     } else if (e->health == ND_HEALTH_HEALTHY) {
-        why = "to judge accuracy and differences by your own limits";
-        n = add_words(words, n, (const char *[]){"qualify", "campaign.yaml", NULL});
-    } else if (e->health == ND_HEALTH_FAULTY && can_run) {
+        why = add_words_of_healthy(e, words, &n);
+    } else if (e->health == ND_HEALTH_FAULTY && can_run(device)) {
         why = "to make a small reproducer for the vendor";
         n = add_words(words, n,
                       (const char *[]){"reduce", e->model, "-d", device->uri, "-o", "reproducer", "--differs",

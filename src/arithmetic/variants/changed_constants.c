@@ -256,9 +256,9 @@ static enum nd_status change_rows(struct changed *c, const struct nd_changed_con
         !find_strides(change, rows.n_columns, &stored, &read))
         return ND_OK;
     size_t n_whole = (rows.n * stored - rows.n_columns) / read + 1;
-    if (n_whole < rows.n && (rows.n - n_whole) * most_unknown > rows.n)
-        return ND_OK;
-    c->n_known = change->is_as_stored || n_whole > rows.n ? SIZE_MAX : n_whole;
+    if (n_whole < rows.n && (change->is_as_stored || (rows.n - n_whole) * most_unknown > rows.n))
+        return ND_OK; /* rows as they are stored have a part in every output */
+    c->n_known = n_whole < rows.n ? n_whole : SIZE_MAX;
     enum nd_status status = copy_values(c, WEIGHTS, err);
     for (size_t j = 0; status == ND_OK && j < rows.n; j++)
         for (size_t k = 0; k < rows.n_columns; k++) {

@@ -1,13 +1,12 @@
 /* What a product by constants gives when these are not the model's, or are read in another way: exact values,
  * or those of an arithmetic. docs/reference/diagnoses.md has the faults that do so. */
-#include "arithmetic/variants/changed_constants.h"
+#include "arithmetic/variants/changed_internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/exact/graph_internal.h"
 #include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/exact/linear/linear_values.h"
 #include "arithmetic/operators/ops_shared.h"
@@ -15,15 +14,14 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 
-enum { WEIGHTS = 1, BIAS = 2, MAX_INPUTS = 4 };
-
 /* A layer with other constants. */
 struct changed {
     struct nd_exact_layer layer;
     struct nd_linear_call call;
-    struct nd_linear_input inputs[MAX_INPUTS];
+    struct nd_linear_input inputs[ND_CHANGED_INPUTS];
     struct nd_array values; /* in the place of one of them */
-    struct nd_quant quant;  /* of the weights; scale is owned where it is another one */
+    struct nd_quant quant;  /* of the weights, where it is another one */
+    float *scale;           /* of it; owned */
     const double *zeros;    /* zero points of the weights, one for each; NULL: those of their quantisation */
     double nobody_knows;    /* what is read behind the last weight */
     size_t n_known;         /* the outputs before it read no such thing */
@@ -35,7 +33,7 @@ static bool is_op(const struct nd_linear_call *call, const char *name)
     return call->node != NULL && strcmp(call->node->op_type, name) == 0;
 }
 
-static bool is_product(const struct nd_linear_call *call)
+bool nd_is_product(const struct nd_linear_call *call)
 {
     return is_op(call, "Conv") || is_op(call, "ConvTranspose") || is_op(call, "Gemm") || is_op(call, "MatMul");
 }
@@ -43,12 +41,13 @@ static bool is_product(const struct nd_linear_call *call)
 static bool has_constants(const struct nd_exact_layer *layer)
 {
     const struct nd_linear_call *call = layer->call;
-    if (!is_product(call) || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS ||
+    if (!nd_is_product(call) || call->n_inputs <= ND_CHANGED_WEIGHTS || call->n_inputs > ND_CHANGED_INPUTS ||
         call->out_quant->n != 1)
         return false;
-    const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
-    return layer->origins[0] != ND_EXACT_FROM_CONSTANT && layer->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT &&
-           weights->values != NULL && weights->quant != NULL && weights->quant->n > 0;
+    const struct nd_linear_input *weights = &call->inputs[ND_CHANGED_WEIGHTS];
+    return layer->origins[0] != ND_EXACT_FROM_CONSTANT &&
+           layer->origins[ND_CHANGED_WEIGHTS] == ND_EXACT_FROM_CONSTANT && weights->values != NULL &&
+           weights->quant != NULL && weights->quant->n > 0;
 }
 
 /* ---- changes ---- */
@@ -56,7 +55,7 @@ static bool has_constants(const struct nd_exact_layer *layer)
 /* How the channel of the output is counted in the weights: channel = i / inner % n. False: it is not. */
 static bool find_channel(const struct nd_linear_call *call, size_t *n, size_t *inner)
 {
-    const struct nd_shape *shape = &call->inputs[WEIGHTS].values->shape;
+    const struct nd_shape *shape = &call->inputs[ND_CHANGED_WEIGHTS].values->shape;
     const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
     bool is_first = is_op(call, "Conv") || (is_op(call, "Gemm") && nd_op_i(&op_call, "transB", 0) != 0);
     bool is_second = is_op(call, "ConvTranspose") && nd_op_i(&op_call, "group", 1) == 1;
@@ -80,7 +79,7 @@ static double zero_of(const struct nd_linear_input *input, size_t i)
 
 static double zero_of_weight(const struct changed *c, size_t i)
 {
-    return c->zeros != NULL ? c->zeros[i] : zero_of(&c->call.inputs[WEIGHTS], i);
+    return c->zeros != NULL ? c->zeros[i] : zero_of(&c->call.inputs[ND_CHANGED_WEIGHTS], i);
 }
 
 static enum nd_status copy_values(struct changed *c, size_t place, struct nd_error *err)
@@ -95,11 +94,11 @@ static enum nd_status copy_values(struct changed *c, size_t place, struct nd_err
 static enum nd_status change_bias(struct changed *c, const struct nd_changed_constants *change, double factor,
                                   struct nd_error *err)
 {
-    if (c->call.n_inputs <= BIAS || c->inputs[BIAS].values == NULL)
+    if (c->call.n_inputs <= ND_CHANGED_BIAS || c->inputs[ND_CHANGED_BIAS].values == NULL)
         return ND_OK;
-    enum nd_status status = copy_values(c, BIAS, err);
+    enum nd_status status = copy_values(c, ND_CHANGED_BIAS, err);
     for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
-        double zero = zero_of(&c->inputs[BIAS], i), old = c->values.x[i];
+        double zero = zero_of(&c->inputs[ND_CHANGED_BIAS], i), old = c->values.x[i];
         if (change->channel == SIZE_MAX || i == change->channel)
             c->values.x[i] = zero + factor * (old - zero);
         c->is_other = c->is_other || c->values.x[i] != old;
@@ -114,7 +113,7 @@ static enum nd_status change_qvalues(struct changed *c, const struct nd_changed_
     double low, high;
     if (change->channel != SIZE_MAX && !find_channel(&c->call, &n, &inner))
         return ND_OK;
-    enum nd_status status = copy_values(c, WEIGHTS, err);
+    enum nd_status status = copy_values(c, ND_CHANGED_WEIGHTS, err);
     nd_qvalue_range(c->values.dtype, &low, &high);
     for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
         double zero = zero_of_weight(c, i), old = c->values.x[i];
@@ -130,13 +129,24 @@ static enum nd_status change_qvalues(struct changed *c, const struct nd_changed_
     return status;
 }
 
+/* The first other axis as long as that of the scales; -1: none. */
+static int other_axis(const struct nd_linear_input *weights)
+{
+    const struct nd_shape *shape = &weights->values->shape;
+    int own = weights->quant->axis < 0 ? weights->quant->axis + shape->rank : weights->quant->axis;
+    for (int axis = 0; axis < shape->rank && weights->quant->n > 1; axis++)
+        if (axis != own && (size_t)shape->dims[axis] == weights->quant->n)
+            return axis;
+    return -1;
+}
+
 static enum nd_status change_scale(struct changed *c, const struct nd_changed_constants *change,
                                    struct nd_error *err)
 {
-    const struct nd_quant *from = c->inputs[WEIGHTS].quant;
+    const struct nd_quant *from = c->inputs[ND_CHANGED_WEIGHTS].quant;
     if (change->channel != SIZE_MAX && (from->n == 1 || change->channel >= from->n))
         return ND_OK;
-    float *scale = nd_calloc(from->n, sizeof *scale);
+    float *scale = c->scale = nd_calloc(from->n, sizeof *scale);
     if (scale == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < from->n; i++) {
@@ -145,23 +155,38 @@ static enum nd_status change_scale(struct changed *c, const struct nd_changed_co
     }
     c->quant = *from;
     c->quant.scale = scale;
-    c->inputs[WEIGHTS].quant = &c->quant;
-    c->inputs[WEIGHTS].packed_weights = NULL;
-    c->inputs[WEIGHTS].shorts = NULL;
+    c->inputs[ND_CHANGED_WEIGHTS].quant = &c->quant;
+    c->inputs[ND_CHANGED_WEIGHTS].packed_weights = NULL;
+    c->inputs[ND_CHANGED_WEIGHTS].shorts = NULL;
     c->is_other = change->amount != 1;
     return ND_OK;
 }
 
+/* A backend counts channels along one axis, and the scales belong to another one of the same length. */
+static void change_scales_axis(struct changed *c)
+{
+    const struct nd_linear_input *weights = &c->call.inputs[ND_CHANGED_WEIGHTS];
+    int other = weights->quant != NULL ? other_axis(weights) : -1;
+    if (other < 0)
+        return;
+    c->quant = *weights->quant;
+    c->quant.axis = other;
+    c->inputs[ND_CHANGED_WEIGHTS].quant = &c->quant;
+    c->inputs[ND_CHANGED_WEIGHTS].packed_weights = NULL;
+    c->inputs[ND_CHANGED_WEIGHTS].shorts = NULL;
+    c->is_other = true;
+}
+
 static enum nd_status change_kernels(struct changed *c, bool is_turned, struct nd_error *err)
 {
-    const struct nd_array *from = c->call.inputs[WEIGHTS].values;
+    const struct nd_array *from = c->call.inputs[ND_CHANGED_WEIGHTS].values;
     int rank = from->shape.rank;
     if (strncmp(c->call.node->op_type, "Conv", 4) != 0 || rank != 4)
         return ND_OK;
     size_t rows = (size_t)from->shape.dims[2], columns = (size_t)from->shape.dims[3], size = rows * columns;
     if (size < 2 || (!is_turned && rows != columns))
         return ND_OK;
-    enum nd_status status = copy_values(c, WEIGHTS, err);
+    enum nd_status status = copy_values(c, ND_CHANGED_WEIGHTS, err);
     for (size_t i = 0; status == ND_OK && i < from->n; i++) {
         size_t at = i % size, row = at / columns, column = at % columns;
         size_t other = is_turned ? size - 1 - at : column * columns + row;
@@ -191,9 +216,9 @@ static enum nd_status change_bits(struct changed *c, const struct nd_changed_con
                                   struct nd_error *err)
 {
     double low, high;
-    if (!nd_dtype_is_of_qvalues(c->call.inputs[WEIGHTS].values->dtype))
+    if (!nd_dtype_is_of_qvalues(c->call.inputs[ND_CHANGED_WEIGHTS].values->dtype))
         return ND_OK;
-    enum nd_status status = copy_values(c, WEIGHTS, err);
+    enum nd_status status = copy_values(c, ND_CHANGED_WEIGHTS, err);
     nd_qvalue_range(c->values.dtype, &low, &high);
     for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
         double old = c->values.x[i];
@@ -203,14 +228,9 @@ static enum nd_status change_bits(struct changed *c, const struct nd_changed_con
     return status;
 }
 
-/* Weights as rows of those that belong to one output, or as the model stores them. */
-struct rows {
-    size_t n, n_columns, inner; /* column k of row j is at k / inner * inner * n + j * inner + k % inner */
-};
-
-static bool find_rows(const struct nd_linear_call *call, bool is_as_stored, struct rows *rows)
+bool nd_weight_rows_find(const struct nd_linear_call *call, bool is_as_stored, struct nd_weight_rows *rows)
 {
-    const struct nd_array *weights = call->inputs[WEIGHTS].values;
+    const struct nd_array *weights = call->inputs[ND_CHANGED_WEIGHTS].values;
     if (!find_channel(call, &rows->n, &rows->inner) || weights->n == 0)
         return false;
     bool is_other = rows->inner == 1 && rows->n > 1; /* than as they are stored */
@@ -218,11 +238,6 @@ static bool find_rows(const struct nd_linear_call *call, bool is_as_stored, stru
         rows->n = weights->n / (rows->inner = (size_t)weights->shape.dims[weights->shape.rank - 1]);
     rows->n_columns = weights->n / rows->n;
     return rows->n > 1 && rows->n_columns > 1 && (!is_as_stored || is_other);
-}
-
-static size_t place_in(const struct rows *rows, size_t row, size_t column)
-{
-    return column / rows->inner * rows->inner * rows->n + row * rows->inner + column % rows->inner;
 }
 
 static size_t round_up(size_t n, size_t multiple)
@@ -249,23 +264,24 @@ static enum nd_status change_rows(struct changed *c, const struct nd_changed_con
                                   struct nd_error *err)
 {
     static const size_t most_unknown = 4; /* one of so many outputs; chosen: the others must tell */
-    const struct nd_array *from = c->call.inputs[WEIGHTS].values;
-    struct rows rows;
+    const struct nd_array *from = c->call.inputs[ND_CHANGED_WEIGHTS].values;
+    struct nd_weight_rows rows;
     size_t stored, read;
-    if (!find_rows(&c->call, change->is_as_stored, &rows) ||
+    if (!nd_weight_rows_find(&c->call, change->is_as_stored, &rows) ||
         !find_strides(change, rows.n_columns, &stored, &read))
         return ND_OK;
     size_t n_whole = (rows.n * stored - rows.n_columns) / read + 1;
     if (n_whole < rows.n && (change->is_as_stored || (rows.n - n_whole) * most_unknown > rows.n))
         return ND_OK; /* rows as they are stored have a part in every output */
     c->n_known = n_whole < rows.n ? n_whole : SIZE_MAX;
-    enum nd_status status = copy_values(c, WEIGHTS, err);
+    enum nd_status status = copy_values(c, ND_CHANGED_WEIGHTS, err);
     for (size_t j = 0; status == ND_OK && j < rows.n; j++)
         for (size_t k = 0; k < rows.n_columns; k++) {
-            size_t at = j * read + k, row = at / stored, column = at % stored, to = place_in(&rows, j, k);
+            size_t at = j * read + k, row = at / stored, column = at % stored,
+                   to = nd_weight_place(&rows, j, k);
             c->values.x[to] = row >= rows.n              ? zero_of_weight(c, to) + c->nobody_knows
                               : column >= rows.n_columns ? zero_of_weight(c, to)
-                                                         : from->x[place_in(&rows, row, column)];
+                                                         : from->x[nd_weight_place(&rows, row, column)];
             c->is_other = c->is_other || c->values.x[to] != from->x[to];
         }
     return status;
@@ -274,17 +290,17 @@ static enum nd_status change_rows(struct changed *c, const struct nd_changed_con
 static enum nd_status swap_nibbles(struct changed *c, const struct nd_changed_constants *change,
                                    struct nd_error *err)
 {
-    const struct nd_array *from = c->call.inputs[WEIGHTS].values;
-    struct rows rows;
+    const struct nd_array *from = c->call.inputs[ND_CHANGED_WEIGHTS].values;
+    struct nd_weight_rows rows;
     if ((from->dtype != ND_DTYPE_U4 && from->dtype != ND_DTYPE_I4) ||
-        !find_rows(&c->call, change->is_as_stored, &rows))
+        !nd_weight_rows_find(&c->call, change->is_as_stored, &rows))
         return ND_OK;
-    enum nd_status status = copy_values(c, WEIGHTS, err);
+    enum nd_status status = copy_values(c, ND_CHANGED_WEIGHTS, err);
     for (size_t j = 0; status == ND_OK && j < rows.n; j++)
         for (size_t k = 0; k < rows.n_columns; k++) {
-            size_t to = place_in(&rows, j, k);
+            size_t to = nd_weight_place(&rows, j, k);
             if ((k ^ 1) < rows.n_columns)
-                c->values.x[to] = from->x[place_in(&rows, j, k ^ 1)];
+                c->values.x[to] = from->x[nd_weight_place(&rows, j, k ^ 1)];
             c->is_other = c->is_other || c->values.x[to] != from->x[to];
         }
     return status;
@@ -293,11 +309,11 @@ static enum nd_status swap_nibbles(struct changed *c, const struct nd_changed_co
 /* The bytes of the transposed matrix, in the shape of the matrix. */
 static enum nd_status transpose(struct changed *c, struct nd_error *err)
 {
-    const struct nd_array *from = c->call.inputs[WEIGHTS].values;
+    const struct nd_array *from = c->call.inputs[ND_CHANGED_WEIGHTS].values;
     if ((!is_op(&c->call, "Gemm") && !is_op(&c->call, "MatMul")) || from->shape.rank != 2)
         return ND_OK;
     size_t n_rows = (size_t)from->shape.dims[0], n_columns = (size_t)from->shape.dims[1];
-    enum nd_status status = copy_values(c, WEIGHTS, err);
+    enum nd_status status = copy_values(c, ND_CHANGED_WEIGHTS, err);
     for (size_t i = 0; status == ND_OK && i < from->n; i++) {
         c->values.x[i % n_columns * n_rows + i / n_columns] = from->x[i];
         c->is_other = c->is_other || from->x[i % n_columns * n_rows + i / n_columns] != from->x[i];
@@ -335,6 +351,9 @@ static enum nd_status change_call(struct changed *c, const struct nd_changed_con
     case ND_CONSTANTS_OTHER_TYPE:
         status = change_bits(c, change, err);
         break;
+    case ND_CONSTANTS_SCALES_AXIS:
+        change_scales_axis(c);
+        break;
     case ND_CONSTANTS_NIBBLES_SWAPPED:
         status = swap_nibbles(c, change, err);
         break;
@@ -366,7 +385,7 @@ static enum nd_status change_layer(const struct nd_exact_layer *layer,
 static void changed_deinit(struct changed *c)
 {
     nd_array_deinit(&c->values);
-    free(c->quant.scale);
+    free(c->scale);
 }
 
 /* By exact values. Left empty where the operator or its quantisation is not covered. */
@@ -390,12 +409,38 @@ static enum nd_status round_exact(const struct nd_exact_layer *layer, const stru
     return status;
 }
 
+enum nd_status nd_change_reals(const struct nd_float_node *node, const struct nd_coded_weights *weights,
+                               const struct nd_changed_constants *change, size_t *input, struct nd_array *reals,
+                               struct nd_error *err)
+{
+    struct nd_linear_input inputs[ND_CHANGED_INPUTS] = {0};
+    struct changed c = {.zeros = weights->zero_points, .nobody_knows = (double)NAN};
+    bool is_bias = change->kind == ND_CONSTANTS_BIAS_LOST || change->kind == ND_CONSTANTS_BIAS_NEGATED;
+    *input = is_bias ? ND_CHANGED_BIAS : ND_CHANGED_WEIGHTS;
+    *reals = (struct nd_array){0};
+    inputs[ND_CHANGED_WEIGHTS].values = &weights->qvalues;
+    if (node->n_inputs > ND_CHANGED_BIAS && node->inputs[ND_CHANGED_BIAS].source == ND_FLOAT_CONSTANT)
+        inputs[ND_CHANGED_BIAS].values = node->inputs[ND_CHANGED_BIAS].constant;
+    c.call = (struct nd_linear_call){
+        .node = node->proto, .opset = node->opset, .n_inputs = node->n_inputs, .inputs = inputs};
+    enum nd_status status = change_call(&c, change, err);
+    for (size_t i = 0; status == ND_OK && c.is_other && !is_bias && i < c.values.n; i++)
+        c.values.x[i] = (c.values.x[i] - (c.zeros != NULL ? c.zeros[i] : 0)) * weights->scales[i];
+    if (status == ND_OK && c.is_other) {
+        *reals = c.values;
+        reals->dtype = ND_DTYPE_F32;
+        c.values = (struct nd_array){0};
+    }
+    changed_deinit(&c);
+    return status;
+}
+
 /* The operator by itself, with its weights. */
-static struct nd_float_node float_node_of(const struct nd_linear_call *call)
+struct nd_float_node nd_float_node_of(const struct nd_linear_call *call)
 {
     struct nd_float_node node = {.proto = call->node, .opset = call->opset, .n_inputs = call->n_inputs};
-    node.inputs[WEIGHTS].source = ND_FLOAT_CONSTANT;
-    node.inputs[WEIGHTS].constant = call->inputs[WEIGHTS].values;
+    node.inputs[ND_CHANGED_WEIGHTS].source = ND_FLOAT_CONSTANT;
+    node.inputs[ND_CHANGED_WEIGHTS].constant = call->inputs[ND_CHANGED_WEIGHTS].values;
     return node;
 }
 
@@ -425,8 +470,8 @@ static enum nd_status round_in_doubles(const struct nd_exact_layer *layer, const
                                        const struct nd_rounding_rule *usual, struct nd_array *qvalues,
                                        struct nd_error *err)
 {
-    struct nd_array reals[MAX_INPUTS] = {{.n = 0}};
-    const struct nd_array *pointers[MAX_INPUTS] = {NULL};
+    struct nd_array reals[ND_CHANGED_INPUTS] = {{.n = 0}};
+    const struct nd_array *pointers[ND_CHANGED_INPUTS] = {NULL};
     struct nd_error problem = {0};
     size_t n = 0;
     enum nd_status status = make_reals(call, reals, &n, &problem);
@@ -438,7 +483,7 @@ static enum nd_status round_in_doubles(const struct nd_exact_layer *layer, const
         round_reals(layer, usual, qvalues);
     else
         nd_array_deinit(qvalues);
-    for (size_t i = 0; i < MAX_INPUTS; i++)
+    for (size_t i = 0; i < ND_CHANGED_INPUTS; i++)
         nd_array_deinit(&reals[i]);
     return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
 }
@@ -448,8 +493,8 @@ static enum nd_status change_coded(const struct nd_exact_layer *layer, const str
                                    const struct nd_changed_constants *change, struct nd_array *qvalues,
                                    struct nd_error *err)
 {
-    const struct nd_float_node node = float_node_of(layer->call);
-    struct nd_linear_input inputs[MAX_INPUTS];
+    const struct nd_float_node node = nd_float_node_of(layer->call);
+    struct nd_linear_input inputs[ND_CHANGED_INPUTS];
     struct nd_linear_call call = *layer->call;
     struct nd_array reals;
     size_t input;
@@ -499,6 +544,8 @@ enum nd_status nd_layer_changed(const struct nd_exact_layer *layer,
         status = nd_layer_arithmetic_run(layer_arithmetic, &c.layer, NULL, qvalues, &is_covered, err);
     if (status == ND_OK && c.is_other && !is_covered)
         status = round_exact(&c.layer, usual, qvalues, err);
+    if (status == ND_OK && c.is_other && qvalues->n == 0)
+        status = round_in_doubles(&c.layer, &c.call, usual, qvalues, err);
     for (size_t i = 0; status == ND_OK && c.n_known != SIZE_MAX && i < qvalues->n; i++)
         if (channel_of_output(&c.call, &qvalues->shape, i) >= c.n_known)
             qvalues->x[i] = (double)NAN;
@@ -562,10 +609,10 @@ enum nd_status nd_layer_product_parts(const struct nd_exact_layer *layer, double
     if (status == ND_OK)
         status = find_exact(&c, &out->products, err);
     if (status == ND_OK)
-        status = make_added(&layer->call->inputs[WEIGHTS], shift, &added, err);
-    c.inputs[WEIGHTS].values = &added;
-    c.inputs[WEIGHTS].packed_weights = NULL;
-    c.inputs[WEIGHTS].shorts = NULL;
+        status = make_added(&layer->call->inputs[ND_CHANGED_WEIGHTS], shift, &added, err);
+    c.inputs[ND_CHANGED_WEIGHTS].values = &added;
+    c.inputs[ND_CHANGED_WEIGHTS].packed_weights = NULL;
+    c.inputs[ND_CHANGED_WEIGHTS].shorts = NULL;
     if (status == ND_OK)
         status = find_exact(&c, &out->moved, err);
     if (status == ND_OK && out->products.n > 0)
@@ -591,6 +638,7 @@ size_t nd_list_changed_constants(struct nd_changed_constants out[ND_CONSTANTS_MA
         {.kind = ND_CONSTANTS_KERNEL_TRANSPOSED},
         {.kind = ND_CONSTANTS_KERNEL_TURNED},
         {.kind = ND_CONSTANTS_MATRIX_TRANSPOSED},
+        {.kind = ND_CONSTANTS_SCALES_AXIS},
         {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0.5},
         {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0},
         {.kind = ND_CONSTANTS_SIGN_FLIPPED},
@@ -627,9 +675,9 @@ static void say_rows(const struct nd_changed_constants *change, const struct nd_
                      char text[ND_CONSTANTS_TEXT_BYTES])
 {
     const char *row = change->is_as_stored ? "row" : "output";
-    struct rows rows = {0};
+    struct nd_weight_rows rows = {0};
     size_t stored = 0, read = 0;
-    (void)find_rows(call, change->is_as_stored, &rows);
+    (void)nd_weight_rows_find(call, change->is_as_stored, &rows);
     (void)find_strides(change, rows.n_columns, &stored, &read);
     double early = ((double)stored - (double)read) * bytes;
     snprintf(
@@ -644,7 +692,7 @@ static void say_rows(const struct nd_changed_constants *change, const struct nd_
 static void say_zero_point(const struct nd_changed_constants *change, const struct nd_linear_call *call,
                            const double *zeros, char text[ND_CONSTANTS_TEXT_BYTES])
 {
-    const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
+    const struct nd_linear_input *weights = &call->inputs[ND_CHANGED_WEIGHTS];
     double low, high, first = zeros != NULL ? zeros[0] : zero_of(weights, 0);
     bool is_one = true;
     char own[32] = "its own";
@@ -679,7 +727,8 @@ static const struct {
 static void say_change(const struct nd_changed_constants *change, const struct nd_linear_call *call,
                        const double *zeros, char text[ND_CONSTANTS_TEXT_BYTES])
 {
-    enum nd_dtype dtype = call->inputs[WEIGHTS].values->dtype;
+    const struct nd_linear_input *weights = &call->inputs[ND_CHANGED_WEIGHTS];
+    enum nd_dtype dtype = weights->values->dtype;
     double low = 0, high = 0;
     char where[40] = "";
     if (change->channel != SIZE_MAX)
@@ -698,186 +747,17 @@ static void say_change(const struct nd_changed_constants *change, const struct n
     else if (change->kind == ND_CONSTANTS_OTHER_TYPE)
         snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the %d-bit values of its weights are read as %s, not %s", bits,
                  low < 0 ? "unsigned" : "signed", low < 0 ? "signed" : "unsigned");
+    else if (change->kind == ND_CONSTANTS_SCALES_AXIS)
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES,
+                 "the scales of its weights are taken along axis %d; they belong to axis %d",
+                 other_axis(weights),
+                 weights->quant->axis + (weights->quant->axis < 0 ? weights->values->shape.rank : 0));
     else if (phrases[change->kind].number == NULL)
         snprintf(text, ND_CONSTANTS_TEXT_BYTES, "%s%s%s", phrases[change->kind].what, where,
                  phrases[change->kind].then);
     else
         snprintf(text, ND_CONSTANTS_TEXT_BYTES, phrases[change->kind].number, phrases[change->kind].what, where,
                  change->kind == ND_CONSTANTS_ZERO_POINT_MOVED ? -change->amount : change->amount);
-}
-
-void nd_layer_changed_text(const struct nd_exact_layer *layer, const struct nd_changed_constants *change,
-                           char text[ND_CONSTANTS_TEXT_BYTES])
-{
-    const struct nd_float_node node = float_node_of(layer->call);
-    if (change->coded != NULL)
-        nd_change_reals_text(&node, change->coded, change, text);
-    else
-        say_change(change, layer->call, NULL, text);
-}
-
-/* ---- weights of layers whose values are floats ---- */
-
-/* A DequantizeLinear is a line through each element: two of its results tell scale and zero point, whatever
- * axis and blocks they are counted in. */
-static enum nd_status read_dequantised(const struct nd_exact_graph *g, size_t maker,
-                                       struct nd_coded_weights *out, struct nd_error *err)
-{
-    const struct nd_graph *graph = &g->model->graph;
-    const struct nd_graph_node *n = &graph->nodes[maker];
-    const struct nd_array *inputs[3] = {NULL};
-    struct nd_array qvalues = {0}, reals[2] = {0}, *outputs[] = {NULL};
-    enum nd_status status = ND_OK;
-    size_t n_held = 0;
-    for (; n_held < n->n_inputs && n_held < 3 && status == ND_OK; n_held += status == ND_OK) {
-        size_t tensor = nd_graph_used(graph, maker, n_held);
-        inputs[n_held] = tensor != ND_NO_INDEX ? &g->constants[tensor] : NULL;
-        status = nd_exact_hold(g, inputs[n_held], err);
-    }
-    if (status == ND_OK)
-        status = nd_array_copy(inputs[0], &out->qvalues, err);
-    if (status == ND_OK)
-        status = nd_array_copy(inputs[0], &qvalues, err);
-    const struct nd_array *own[3] = {&qvalues, inputs[1], inputs[2]};
-    const struct nd_op_call call = {.node = n->proto,
-                                    .opset = g->model->opset,
-                                    .n_inputs = n_held,
-                                    .n_outputs = 1,
-                                    .inputs = own,
-                                    .outputs = outputs};
-    for (size_t k = 0; k < 2 && status == ND_OK; k++) {
-        for (size_t i = 0; i < qvalues.n; i++)
-            qvalues.x[i] = (double)k;
-        outputs[0] = &reals[k];
-        status = nd_op_run(&call, err);
-    }
-    out->scales = nd_calloc(qvalues.n + 1, sizeof *out->scales);
-    out->zero_points = nd_calloc(qvalues.n + 1, sizeof *out->zero_points);
-    if (out->scales == NULL || out->zero_points == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < qvalues.n; i++) {
-        out->scales[i] = reals[1].x[i] - reals[0].x[i];
-        out->zero_points[i] = out->scales[i] != 0 ? rint(-reals[0].x[i] / out->scales[i]) : 0;
-    }
-    while (n_held > 0)
-        nd_exact_release(g, inputs[--n_held]);
-    nd_array_deinit(&qvalues);
-    nd_array_deinit(&reals[0]);
-    nd_array_deinit(&reals[1]);
-    return status;
-}
-
-struct span {
-    size_t first, n;
-};
-
-/* Weights of one row that share a scale: what it is if the largest of them has one of these quantised values.
- * Floats of 24 bits are that near to a whole multiple. */
-static bool find_step(const struct nd_array *reals, const struct rows *rows, size_t row, struct span block,
-                      const int *ends, double *scale)
-{
-    static const double near = 0x1p-14;
-    double largest = 0;
-    for (size_t k = block.first; k < block.first + block.n; k++)
-        largest = fmax(largest, fabs(reals->x[place_in(rows, row, k)]));
-    for (; *ends != 0; ends++) {
-        bool is_whole = true;
-        *scale = largest / *ends;
-        for (size_t k = block.first; k < block.first + block.n && is_whole && largest > 0; k++) {
-            double steps = reals->x[place_in(rows, row, k)] / *scale;
-            is_whole = fabs(steps - rint(steps)) <= near;
-        }
-        if (is_whole)
-            return true;
-    }
-    return false;
-}
-
-static bool recover_qvalues(const struct nd_array *reals, const struct rows *rows, size_t block, bool is_nibble,
-                            struct nd_coded_weights *out)
-{
-    static const int ends_of_4[] = {7, 8, 6, 5, 4, 3, 2, 1, 0}, ends_of_8[] = {127, 128, 0};
-    for (size_t j = 0; j < rows->n; j++)
-        for (size_t first = 0; first < rows->n_columns; first += block) {
-            struct span span = {first, block < rows->n_columns - first ? block : rows->n_columns - first};
-            double scale;
-            if (!find_step(reals, rows, j, span, is_nibble ? ends_of_4 : ends_of_8, &scale))
-                return false;
-            for (size_t k = first; k < first + span.n; k++) {
-                size_t at = place_in(rows, j, k);
-                out->scales[at] = scale;
-                out->qvalues.x[at] = scale > 0 ? rint(reals->x[at] / scale) : 0;
-            }
-        }
-    out->qvalues.dtype = is_nibble ? ND_DTYPE_I4 : ND_DTYPE_I8;
-    return true;
-}
-
-/* Blocks of so many terms; chosen: those that runtimes have. */
-static enum nd_status read_floats(const struct nd_linear_call *call, struct nd_coded_weights *out,
-                                  struct nd_error *err)
-{
-    static const size_t blocks[] = {SIZE_MAX, 256, 128, 64, 32, 16};
-    const struct nd_array *reals = call->inputs[WEIGHTS].values;
-    struct rows rows;
-    bool is_found = false;
-    enum nd_status status = nd_array_copy(reals, &out->qvalues, err);
-    out->scales = nd_calloc(reals->n + 1, sizeof *out->scales);
-    if (status != ND_OK || out->scales == NULL)
-        return nd_fail_memory(err);
-    for (size_t k = 0; k < 2 * sizeof blocks / sizeof *blocks && find_rows(call, false, &rows) && !is_found;
-         k++)
-        is_found = recover_qvalues(reals, &rows, blocks[k / 2], k % 2 == 0, out);
-    for (size_t i = 0; i < reals->n && !is_found; i++) {
-        out->scales[i] = 1;
-        out->qvalues.x[i] = reals->x[i];
-    }
-    return ND_OK;
-}
-
-enum nd_status nd_layer_coded_weights(const struct nd_exact_graph *graph, const struct nd_exact_layer *layer,
-                                      struct nd_coded_weights *out, struct nd_error *err)
-{
-    const struct nd_linear_call *call = layer->call;
-    *out = (struct nd_coded_weights){0};
-    if (!is_product(call) || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS ||
-        call->out_quant->n != 1 || layer->origins[0] == ND_EXACT_FROM_CONSTANT ||
-        layer->origins[WEIGHTS] != ND_EXACT_FROM_CONSTANT || call->inputs[WEIGHTS].quant != NULL)
-        return ND_OK;
-    const struct nd_float_node node = float_node_of(call);
-    return nd_find_coded_weights(graph, &node, out, err);
-}
-
-enum nd_status nd_find_coded_weights(const struct nd_exact_graph *g, const struct nd_float_node *node,
-                                     struct nd_coded_weights *out, struct nd_error *err)
-{
-    const struct nd_linear_input inputs[] = {{.values = NULL}, {.values = node->inputs[WEIGHTS].constant}};
-    const struct nd_linear_call call = {
-        .node = node->proto, .opset = node->opset, .n_inputs = 2, .inputs = inputs};
-    *out = (struct nd_coded_weights){0};
-    if (!is_product(&call) || node->n_inputs <= WEIGHTS || node->n_inputs > MAX_INPUTS ||
-        node->inputs[WEIGHTS].source != ND_FLOAT_CONSTANT || inputs[WEIGHTS].values->shape.rank < 2)
-        return ND_OK;
-    size_t tensor = 0, n_tensors = g->model->graph.n_tensors;
-    while (tensor < n_tensors && &g->constants[tensor] != inputs[WEIGHTS].values)
-        tensor++;
-    size_t maker = tensor < n_tensors ? g->model->graph.tensors[tensor].producer : ND_NO_INDEX;
-    if (maker != ND_NO_INDEX && g->model->graph.nodes[maker].kind == ND_NODE_DEQUANTIZE)
-        return read_dequantised(g, maker, out, err);
-    enum nd_status status = nd_exact_hold(g, inputs[WEIGHTS].values, err);
-    if (status != ND_OK)
-        return status;
-    status = read_floats(&call, out, err);
-    nd_exact_release(g, inputs[WEIGHTS].values);
-    return status;
-}
-
-void nd_coded_weights_deinit(struct nd_coded_weights *weights)
-{
-    nd_array_deinit(&weights->qvalues);
-    free(weights->scales);
-    free(weights->zero_points);
-    *weights = (struct nd_coded_weights){0};
 }
 
 void nd_change_reals_text(const struct nd_float_node *node, const struct nd_coded_weights *weights,
@@ -889,70 +769,12 @@ void nd_change_reals_text(const struct nd_float_node *node, const struct nd_code
     say_change(change, &call, weights->zero_points, text);
 }
 
-enum nd_status nd_change_reals(const struct nd_float_node *node, const struct nd_coded_weights *weights,
-                               const struct nd_changed_constants *change, size_t *input, struct nd_array *reals,
-                               struct nd_error *err)
+void nd_layer_changed_text(const struct nd_exact_layer *layer, const struct nd_changed_constants *change,
+                           char text[ND_CONSTANTS_TEXT_BYTES])
 {
-    struct nd_linear_input inputs[MAX_INPUTS] = {0};
-    struct changed c = {.zeros = weights->zero_points, .nobody_knows = (double)NAN};
-    bool is_bias = change->kind == ND_CONSTANTS_BIAS_LOST || change->kind == ND_CONSTANTS_BIAS_NEGATED;
-    *input = is_bias ? BIAS : WEIGHTS;
-    *reals = (struct nd_array){0};
-    inputs[WEIGHTS].values = &weights->qvalues;
-    if (node->n_inputs > BIAS && node->inputs[BIAS].source == ND_FLOAT_CONSTANT)
-        inputs[BIAS].values = node->inputs[BIAS].constant;
-    c.call = (struct nd_linear_call){
-        .node = node->proto, .opset = node->opset, .n_inputs = node->n_inputs, .inputs = inputs};
-    enum nd_status status = change_call(&c, change, err);
-    for (size_t i = 0; status == ND_OK && c.is_other && !is_bias && i < c.values.n; i++)
-        c.values.x[i] = (c.values.x[i] - (c.zeros != NULL ? c.zeros[i] : 0)) * weights->scales[i];
-    if (status == ND_OK && c.is_other) {
-        *reals = c.values;
-        reals->dtype = ND_DTYPE_F32;
-        c.values = (struct nd_array){0};
-    }
-    changed_deinit(&c);
-    return status;
-}
-
-/* ---- the scales of weights along another axis ---- */
-
-static bool has_scales_along_axis(const struct nd_exact_layer *layer)
-{
-    const struct nd_linear_call *call = layer->call;
-    if (!is_product(call) || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS ||
-        call->out_quant->n != 1)
-        return false;
-    const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
-    return layer->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT && weights->values != NULL &&
-           weights->quant != NULL && weights->quant->n > 1;
-}
-
-/* The first other axis of the same length; -1: none. */
-static int find_axis(const struct nd_linear_input *weights, int *own)
-{
-    const struct nd_shape *shape = &weights->values->shape;
-    *own = weights->quant->axis < 0 ? weights->quant->axis + shape->rank : weights->quant->axis;
-    for (int axis = 0; axis < shape->rank; axis++)
-        if (axis != *own && (size_t)shape->dims[axis] == weights->quant->n)
-            return axis;
-    return -1;
-}
-
-enum nd_status nd_layer_other_axis(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
-                                   struct nd_array *qvalues, int *own, int *other, struct nd_error *err)
-{
-    struct nd_linear_input inputs[MAX_INPUTS];
-    *qvalues = (struct nd_array){0};
-    if (!has_scales_along_axis(layer) || (*other = find_axis(&layer->call->inputs[WEIGHTS], own)) < 0)
-        return ND_OK;
-    struct nd_linear_call call = *layer->call;
-    memcpy(inputs, call.inputs, call.n_inputs * sizeof *inputs);
-    struct nd_quant quant = *inputs[WEIGHTS].quant;
-    quant.axis = *other;
-    inputs[WEIGHTS].quant = &quant;
-    inputs[WEIGHTS].packed_weights = NULL;
-    call.shared = NULL;
-    call.inputs = inputs;
-    return round_in_doubles(layer, &call, usual, qvalues, err);
+    const struct nd_float_node node = nd_float_node_of(layer->call);
+    if (change->coded != NULL)
+        nd_change_reals_text(&node, change->coded, change, text);
+    else
+        say_change(change, layer->call, NULL, text);
 }

@@ -23,6 +23,7 @@ enum nd_constants_kind {
     ND_CONSTANTS_OTHER_TYPE,        /* bits with a sign are read without one, or the reverse */
     ND_CONSTANTS_NIBBLES_SWAPPED,   /* of 4 bits: each pair along a row is the other way round */
     ND_CONSTANTS_ROWS_APART,        /* rows are read as if they began further apart in memory, or less so */
+    ND_CONSTANTS_SCALES_AXIS,       /* their scales are taken along another axis of the same length */
     ND_CONSTANTS_MATRIX_TRANSPOSED, /* of a Gemm or MatMul: the bytes are read in the other order */
     ND_CONSTANTS_KERNEL_TRANSPOSED, /* rows of each kernel are its columns */
     ND_CONSTANTS_KERNEL_TURNED,     /* each kernel is turned by 180 degrees */
@@ -102,13 +103,5 @@ struct nd_product_parts {
 enum nd_status nd_layer_product_parts(const struct nd_exact_layer *layer, double shift,
                                       struct nd_product_parts *out, struct nd_error *err);
 void nd_product_parts_deinit(struct nd_product_parts *parts);
-
-/* A backend counts channels along one axis of the weights, and the model's scales belong to another of the same
- * length. The quantised values of the layer so, worked out in doubles and rounded by `usual`; *own is the axis
- * of the scales, *other the one that was taken. qvalues->n is 0 where the layer is no Conv, ConvTranspose, Gemm
- * or MatMul with constant weights that have a scale for each place along an axis, or where no other axis is as
- * long. The caller frees *qvalues. ND_ERR_MEMORY; what cannot be evaluated is no error. */
-enum nd_status nd_layer_other_axis(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
-                                   struct nd_array *qvalues, int *own, int *other, struct nd_error *err);
 
 #endif

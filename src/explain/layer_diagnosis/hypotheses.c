@@ -59,10 +59,6 @@ void nd_layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *diagnos
         add_hypothesis(h, ND_FAULT_STALE_OPERAND, diagnosis->stale[k],
                        "computed with '%.100s' of the previous sample",
                        nd_model_tensor(model, diagnosis->operands[k])->name);
-    if (diagnosis->other_scales != NULL && diagnosis->forced == 0)
-        add_hypothesis(h, ND_FAULT_SCALES_AXIS, diagnosis->other_scales,
-                       "the scales of its weights are taken along axis %d; they belong to axis %d",
-                       diagnosis->other_axis, diagnosis->own_axis);
     if (diagnosis->pairs.qvalues != NULL && diagnosis->forced == 0)
         add_pairs(diagnosis, h);
     if (diagnosis->constants.qvalues != NULL && diagnosis->forced == 0)

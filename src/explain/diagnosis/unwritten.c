@@ -199,15 +199,13 @@ void nd_try_unwritten(const struct nd_look *look)
             continue;
         struct nd_finding f = nd_finding_of(look, ND_FAULT_UNWRITTEN_WINDOW, (double)(span.end - span.first),
                                             nd_share_of_far(look, n_far), 0);
-        struct nd_axis axis = {-1, look->e->n, 1};
         const struct nd_shape *shape = &look->e->shape;
         size_t inner = shape->rank > 2 && shape->dims[0] == 1 ? elements_behind(look, 1) : 1;
+        char which[64] = "";
         if (inner > 1 && span.first % inner == 0 && span.end % inner == 0)
-            axis = (struct nd_axis){1, (size_t)shape->dims[1], inner};
-        char what[WINDOW_BYTES];
-        nd_add(look, &f, "%s %.6g in every sample, as if nobody wrote them",
-               name_window(look, &axis, span.first / axis.inner, (span.end - 1) / axis.inner, what),
-               look->e->captured[span.first]);
+            snprintf(which, sizeof which, " (channels %zu to %zu)", span.first / inner, span.end / inner - 1);
+        nd_add(look, &f, "elements %zu to %zu%s hold %.6g in every sample, as if nobody wrote them", span.first,
+               span.end - 1, which, look->e->captured[span.first]);
         return;
     }
 }

@@ -592,8 +592,8 @@ static enum nd_status judge_floats(struct nd_fallback *f, size_t device, size_t 
     double share = floats->n > 0 ? (double)floats->n_on_grid / (double)floats->n : 0, weight;
     if (floats->n < FEWEST || (share > off_grid && share < on_grid))
         return ND_OK;
-    if (share <= off_grid && !is_known_npu(f, device))
-        return ND_OK;
+    if (share <= off_grid && f->plan->sources[device].expectation == ND_EXPECT_ANY)
+        return ND_OK; /* not every NPU computes in half precision */
     if (share <= off_grid) {
         f->values[nd_fallback_at(f, device, step)] = log2(off_on_npu);
         return nd_fallback_add(execution, "off-fp16-grid", log2(off_on_npu), err,

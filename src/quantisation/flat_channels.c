@@ -101,12 +101,15 @@ enum nd_status nd_flat_channels_say(const struct nd_study *study, size_t step, s
         nd_strbuf_printf(&text, "channels %zu to %zu are", first, last);
     else
         nd_strbuf_printf(&text, "%zu channels from channel %zu on are", n, first);
-    nd_strbuf_printf(
-        &text,
-        " below %s of its scale %.4g, so all of %s become %s; %zu of %zu channels %s constant where the "
-        "float model's are not",
-        are_zero ? "half a step" : "a step", (double)tensor->quant.scale[0], n == 1 ? "it" : "them",
-        are_zero ? "0" : "one value each", n, flats->n, n == 1 ? "is" : "are");
+    nd_strbuf_printf(&text,
+                     " below %s of its scale %.4g, so %s %s; %zu of %zu channels %s constant where the "
+                     "float model's are not",
+                     are_zero ? "half a step" : "a step", (double)tensor->quant.scale[0],
+                     n == 1 ? "it becomes" : "all of them become",
+                     are_zero ? "0"
+                     : n == 1 ? "one value"
+                              : "one value each",
+                     n, flats->n, n == 1 ? "is" : "are");
     layer->n_constant_channels = n;
     layer->constant_text = nd_strbuf_take(&text);
     return layer->constant_text != NULL ? ND_OK : nd_fail_memory(err);

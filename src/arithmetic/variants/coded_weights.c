@@ -9,6 +9,9 @@
 #include "core/error.h"
 #include "core/memory.h"
 
+/* Chosen: they are held three times, in doubles. */
+enum { MAX_WEIGHTS = 1 << 24 };
+
 /* A DequantizeLinear is a line through each element: two of its results tell scale and zero point, whatever
  * axis and blocks they are counted in. */
 static enum nd_status read_dequantised(const struct nd_exact_graph *g, size_t maker,
@@ -148,8 +151,8 @@ enum nd_status nd_find_coded_weights(const struct nd_exact_graph *g, const struc
     const struct nd_linear_call call = {
         .node = node->proto, .opset = node->opset, .n_inputs = 2, .inputs = inputs};
     *out = (struct nd_coded_weights){0};
-    if (!nd_is_product(&call) || node->n_inputs <= ND_CHANGED_WEIGHTS || node->n_inputs > ND_CHANGED_INPUTS ||
-        node->inputs[ND_CHANGED_WEIGHTS].source != ND_FLOAT_CONSTANT ||
+    if (!nd_is_product(&call) || node->inputs[ND_CHANGED_WEIGHTS].source != ND_FLOAT_CONSTANT ||
+        inputs[ND_CHANGED_WEIGHTS].values->n > MAX_WEIGHTS || node->n_inputs > ND_CHANGED_INPUTS ||
         inputs[ND_CHANGED_WEIGHTS].values->shape.rank < 2)
         return ND_OK;
     size_t tensor = 0, n_tensors = g->model->graph.n_tensors;

@@ -207,10 +207,8 @@ void nd_try_constant_channels(const struct nd_look *look)
         most = n * 1000 / axes[a].n;
         f.axis = axes[a].axis;
         f.amount = (double)n;
-        snprintf(which, sizeof which,
-                 last - first + 1 == n ? "%zu of %zu channels (%zu to %zu)"
-                                       : "%zu of %zu channels (between %zu and %zu)",
-                 n, axes[a].n, first, last);
+        snprintf(which, sizeof which, "%zu of %zu channels (%s%zu to %zu)", n, axes[a].n,
+                 last - first + 1 == n ? "" : "of ", first, last);
     }
     if (most > 0)
         nd_add(look, &f, "%s along axis %d are constant, and not in the reference", which, f.axis);

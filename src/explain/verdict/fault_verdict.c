@@ -384,67 +384,6 @@ static enum nd_status fault_verdict_of_kind(struct nd_explained_layer *layer,
     return status;
 }
 
-/* Of an error that neither rounding nor inputs of more digits make. */
-static enum nd_status fault_verdict_of_reach(struct nd_explained_layer *layer, bool is_known,
-                                             const struct nd_explain_error_size *size, struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    put_size(size, &text);
-    nd_strbuf_printf(&text, "; %.3g%% are further off than any rounding of this layer or of its inputs makes",
-                     100 * (double)size->n_past / (double)size->n);
-    return nd_judge_faulty(layer, is_known ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY, NULL, &text, err);
-}
-
-/* Of a product by constants. */
-static enum nd_status fault_verdict_of_distance(struct nd_explained_layer *layer, double allowance,
-                                                const struct nd_explain_error_size *size, struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    put_size(size, &text);
-    nd_strbuf_printf(&text,
-                     "; %.3g%% are off by more than %g LSB: no rounding of a product by constants makes that",
-                     100 * (double)size->n_far / (double)size->n, ND_EXPLAIN_FAR * allowance);
-    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, NULL, &text, err);
-}
-
-/* Of few values. */
-static enum nd_status fault_verdict_of_few(struct nd_explained_layer *layer,
-                                           const struct nd_explain_error_size *size, struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(
-        &text,
-        "%zu of %zu values are off by up to %g LSB, and all others are exact: no arithmetic makes such "
-        "exceptions",
-        size->n_wrong, size->n, size->max);
-    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, NULL, &text, err);
-}
-
-static enum nd_status fault_verdict_beside(struct nd_explained_layer *layer,
-                                           const struct nd_explain_error_size *size,
-                                           const struct nd_explained_device *sibling, size_t step,
-                                           struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    put_size(size, &text);
-    nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB",
-                     sibling->label, sibling->layers[step].introduced.max);
-    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, NULL, &text, err);
-}
-
-static enum nd_status fault_verdict_of_size(struct nd_explained_layer *layer,
-                                            const struct nd_explain_error_size *size, struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    put_size(size, &text);
-    nd_strbuf_printf(
-        &text,
-        "; the error is %.3g times as large as the layer's own signal, and the values do not follow the signal "
-        "(correlation %.2f): no known rounding makes such an error",
-        size->signal > 0 ? sqrt(size->mean_square / size->signal) : HUGE_VAL, size->correlation);
-    return nd_judge_faulty(layer, ND_CERTAINTY_LIKELY, NULL, &text, err);
-}
-
 /* What it read of an input need not be what was recorded of that. */
 static enum nd_status leave_in_doubt(struct nd_explained_layer *layer, const struct nd_explain_error_size *size,
                                      struct nd_error *err)
@@ -477,15 +416,37 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
         *is_accused = false;
         return leave_in_doubt(layer, size, err);
     }
+    if (!*is_accused)
+        return ND_OK;
+    bool is_past = !is_size && is_reach, is_proven = is_past && nd_explain_is_known(job, device, step);
+    struct nd_strbuf text = {0};
+    if (is_size || is_reach || is_distance || !is_few)
+        put_size(size, &text);
     if (is_size)
-        return fault_verdict_of_size(layer, size, err);
-    if (is_reach)
-        return fault_verdict_of_reach(layer, nd_explain_is_known(job, device, step), size, err);
-    if (is_distance)
-        return fault_verdict_of_distance(layer, nd_explain_allowance(job, device, step), size, err);
-    if (is_few)
-        return fault_verdict_of_few(layer, size, err);
-    return sibling != NULL ? fault_verdict_beside(layer, size, sibling, step, err) : ND_OK;
+        nd_strbuf_printf(
+            &text,
+            "; the error is %.3g times as large as the layer's own signal, and the values do not follow the "
+            "signal (correlation %.2f): no known rounding makes such an error",
+            size->signal > 0 ? sqrt(size->mean_square / size->signal) : HUGE_VAL, size->correlation);
+    else if (is_past)
+        nd_strbuf_printf(&text,
+                         "; %.3g%% are further off than any rounding of this layer or of its inputs makes",
+                         100 * (double)size->n_past / (double)size->n);
+    else if (is_distance)
+        nd_strbuf_printf(
+            &text, "; %.3g%% are off by more than %g LSB: no rounding of a product by constants makes that",
+            100 * (double)size->n_far / (double)size->n,
+            ND_EXPLAIN_FAR * nd_explain_allowance(job, device, step));
+    else if (is_few)
+        nd_strbuf_printf(
+            &text,
+            "%zu of %zu values are off by up to %g LSB, and all others are exact: no arithmetic makes such "
+            "exceptions",
+            size->n_wrong, size->n, size->max);
+    else
+        nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB",
+                         sibling->label, sibling->layers[step].introduced.max);
+    return nd_judge_faulty(layer, is_proven ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY, NULL, &text, err);
 }
 
 /* Single steps, where the layer reads quantised values in an encoding that the provider forces: it brings them

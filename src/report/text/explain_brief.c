@@ -255,45 +255,30 @@ static void put_defect(struct nd_strbuf *out, const struct nd_explained_layer *l
                                layer->judgement.remedy);
 }
 
-static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
-                       const struct nd_explained_device *device, size_t width, size_t most)
+/* Faulty layers, or unexplained ones. */
+static void put_open(struct nd_strbuf *out, const struct nd_explanation *e,
+                     const struct nd_explained_device *device, bool is_faulty, size_t width, size_t most)
 {
-    for (size_t i = 0; i < device->n_faulty && i < most; i++) {
-        const struct nd_explained_step *step = &e->steps[device->faulty[i]];
-        const struct nd_explained_layer *layer = &device->layers[device->faulty[i]];
+    const char *word = is_faulty ? "faulty" : "unexplained";
+    const size_t *steps = is_faulty ? device->faulty : device->unexplained;
+    size_t n = is_faulty ? device->n_faulty : device->n_unexplained;
+    for (size_t i = 0; i < n && i < most; i++) {
+        const struct nd_explained_layer *layer = &device->layers[steps[i]];
+        const char *kind =
+            layer->judgement.fault.kind != NULL ? layer->judgement.fault.kind : "of no known kind";
         struct nd_strbuf evidence = {0};
         say_evidence(layer, &evidence);
-        nd_explain_put_wrapped(out, width, 2, "faulty: '%s' (%s), %s: %s", step->name, step->op_types,
-                               layer->judgement.fault.kind != NULL ? layer->judgement.fault.kind
-                                                                   : "of no known kind",
+        nd_explain_put_wrapped(out, width, 2, "%s: '%s' (%s)%s%s: %s", word, e->steps[steps[i]].name,
+                               e->steps[steps[i]].op_types, is_faulty ? ", " : "", is_faulty ? kind : "",
                                evidence.text != NULL ? evidence.text : "");
         out->failed = out->failed || evidence.failed;
         nd_strbuf_deinit(&evidence);
         put_defect(out, layer, width);
-        put_effect(out, layer, width);
+        if (is_faulty)
+            put_effect(out, layer, width);
     }
-    if (device->n_faulty > most)
-        nd_strbuf_printf(out, "  and %zu more faulty layer%s\n", device->n_faulty - most,
-                         device->n_faulty - most == 1 ? "" : "s");
-}
-
-static void put_unexplained(struct nd_strbuf *out, const struct nd_explanation *e,
-                            const struct nd_explained_device *device, size_t width, size_t most)
-{
-    for (size_t i = 0; i < device->n_unexplained && i < most; i++) {
-        const struct nd_explained_step *step = &e->steps[device->unexplained[i]];
-        const struct nd_explained_layer *layer = &device->layers[device->unexplained[i]];
-        struct nd_strbuf evidence = {0};
-        say_evidence(layer, &evidence);
-        nd_explain_put_wrapped(out, width, 2, "unexplained: '%s' (%s): %s", step->name, step->op_types,
-                               evidence.text != NULL ? evidence.text : "");
-        out->failed = out->failed || evidence.failed;
-        nd_strbuf_deinit(&evidence);
-        put_defect(out, layer, width);
-    }
-    if (device->n_unexplained > most)
-        nd_strbuf_printf(out, "  and %zu more unexplained layer%s\n", device->n_unexplained - most,
-                         device->n_unexplained - most == 1 ? "" : "s");
+    if (n > most)
+        nd_strbuf_printf(out, "  and %zu more %s layer%s\n", n - most, word, n - most == 1 ? "" : "s");
 }
 
 /* Layers of unknown arithmetic that are within 1 LSB: how many, and how far off. */
@@ -354,7 +339,7 @@ static void put_ties(struct nd_strbuf *out, const struct nd_explanation *e,
 void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
                            const struct nd_explained_device *device, size_t width, size_t most)
 {
-    put_faulty(out, e, device, width, most);
+    put_open(out, e, device, true, width, most);
     nd_explain_put_oddities(out, e, device, width, most);
 }
 
@@ -362,7 +347,7 @@ void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *e
 static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *e,
                                     const struct nd_explained_device *device, size_t width, size_t most)
 {
-    put_unexplained(out, e, device, width, most);
+    put_open(out, e, device, false, width, most);
     put_within(out, e, device, width, most);
     put_remarks(out, e, device, width, most);
     put_ties(out, e, device, width);

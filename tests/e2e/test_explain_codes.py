@@ -126,7 +126,7 @@ class Codes(Scratch):
             codes, scales, x = self.block_weights(64, 24, 16, zero, dtype)
             swapped = codes.reshape(32, 2, 24)[:, ::-1].reshape(64, 24)
             taken = 8 if zero == 5 else 0
-            rows = (((codes ^ 8) - zero, "the 4-bit values of its weights are read with the wrong sign (the value xor 8)"),
+            rows = (((codes ^ 8) - zero, "the 4-bit values of its weights are read as signed, not as unsigned less 8, or the reverse (the value xor 8)"),
                     (codes - taken, f"is taken as {taken} everywhere, not {zero}"),
                     (swapped - zero, "the two 4-bit weights of each byte are swapped"))
             for wrong, says in rows:

@@ -741,9 +741,11 @@ static void say_change(const struct nd_changed_constants *change, const struct n
     else if (change->kind == ND_CONSTANTS_ROWS_APART)
         say_rows(change, call, bits / 8.0, text);
     else if (change->kind == ND_CONSTANTS_SIGN_FLIPPED)
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES,
-                 "the %d-bit values of its weights are read with the wrong sign (the value xor %g)", bits,
-                 ldexp(1, bits - 1));
+        snprintf(
+            text, ND_CONSTANTS_TEXT_BYTES,
+            "the %d-bit values of its weights are read as signed, not as unsigned less %g, or the reverse (the "
+            "value xor %g)",
+            bits, ldexp(1, bits - 1), ldexp(1, bits - 1));
     else if (change->kind == ND_CONSTANTS_OTHER_TYPE)
         snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the %d-bit values of its weights are read as %s, not %s", bits,
                  low < 0 ? "unsigned" : "signed", low < 0 ? "signed" : "unsigned");

@@ -162,7 +162,7 @@ static void constants_that_were_changed_are_named(void **state)
         {turn_kernels, "transposed-weights", "turned by 180 degrees"},
         {transpose_kernels, "transposed-weights", "its kernels are transposed"},
         {flip_signs, "weights-type",
-         "8-bit values of its weights are read with the wrong sign (the value xor 128)"},
+         "8-bit values of its weights are read as signed, not as unsigned less 128"},
         {take_middle_as_zero_point, "weights-zero-point",
          "the zero point of its weights is taken as 128 everywhere, not 130"},
         {read_rows_of_448, "weights-layout", "a row too late: rows of 432 bytes are read as of 448"},

@@ -197,6 +197,7 @@ void nd_quantisation_destroy(struct nd_quantisation **quantisation)
         return;
     for (size_t s = 0; q->layers != NULL && s < q->n_layers; s++) {
         free(q->layers[s].cause_text);
+        free(q->layers[s].constant_text);
         for (size_t i = 0; i < q->layers[s].n_remedies; i++)
             free(q->layers[s].remedies[i].text);
         free(q->layers[s].remedies);

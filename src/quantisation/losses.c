@@ -206,6 +206,7 @@ static void nd_add_losses(const struct nd_loss_run *run, size_t step, const stru
     run->sums[step] = add_parts(run, step, layer->x, sums);
     keep_values(run, step, layer);
     nd_pairs_take(run->study, step, run->sample, &run->values[step]);
+    nd_flat_channels_take(run->study, step, run->sample, &run->values[step], &run->real);
 }
 
 /* The quantised reference of a sample, and the values of a step before they were rounded. */

@@ -132,10 +132,11 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
     study->outputs = nd_calloc(study->n_samples * plan->n_steps, sizeof *study->outputs);
     study->values = nd_calloc(plan->n_steps, sizeof *study->values);
     study->channels = nd_calloc(plan->n_steps, sizeof *study->channels);
+    study->flats = nd_calloc(plan->n_steps, sizeof *study->flats);
     study->out = nd_calloc(1, sizeof *study->out);
     ND_TRY_MEMORY(study->inputs != NULL && study->float_tensor != NULL && study->float_input != NULL &&
                       study->step_of_float != NULL && study->sums != NULL && study->outputs != NULL &&
-                      study->values != NULL && study->channels != NULL && study->out != NULL,
+                      study->values != NULL && study->channels != NULL && study->flats != NULL && study->out != NULL,
                   err);
     match_steps(study);
     study->out->layers = nd_calloc(plan->n_steps, sizeof *study->out->layers);
@@ -143,7 +144,11 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
     ND_TRY_MEMORY(study->out->layers != NULL && study->out->ranked != NULL, err);
     enum nd_status status = make_values(study, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-        status = nd_is_matched(study, s) ? make_channels(study, s, err) : ND_OK;
+        if (nd_is_matched(study, s)) {
+            status = make_channels(study, s, err);
+            if (status == ND_OK)
+                status = nd_flat_channels_init(study, s, err);
+        }
     if (status == ND_OK)
         status = nd_study_take_memory(study, err);
     if (status == ND_OK && study->n_effect_samples > 0)
@@ -171,7 +176,10 @@ static void nd_study_deinit(struct nd_study *study)
     ND_FREE_ALL(study->references, study->has_reference);
     for (size_t s = 0; study->channels != NULL && s < study->plan->n_steps; s++)
         free(study->channels[s].shift);
+    for (size_t s = 0; study->flats != NULL && s < study->plan->n_steps; s++)
+        free(study->flats[s].flat);
     free(study->channels);
+    free(study->flats);
     nd_pairs_deinit(study);
     nd_byte_layers_destroy(&study->layers);
     free(study->values);
@@ -252,6 +260,8 @@ static enum nd_status find_causes(struct nd_study *study, double *noise, struct 
         noise[s] = study->out->layers[s].introduced > 0 ? facts.noise_to_signal : 0;
         if (status == ND_OK)
             status = nd_find_cause(study, s, &facts, err);
+        if (status == ND_OK)
+            status = nd_flat_channels_say(study, s, err);
         if (study->out->layers[s].cause == ND_LOSS_NOT_FINITE)
             noise[s] = HUGE_VAL; /* first of all */
         nd_value_facts_deinit(&facts);

@@ -55,6 +55,16 @@ struct nd_loss_channels {
     double *shift;     /* [n_samples][n] sums of the error of the constants */
 };
 
+/* By channel of a tensor in one sample: the one value that the quantised reference has there, NaN where it has
+ * several; and the share of the float model's values that are not the least of them. */
+struct nd_flat_channel {
+    float value, moving;
+};
+struct nd_flat_channels {
+    size_t n, n_inner;            /* n = 0: it has none, or too many */
+    struct nd_flat_channel *flat; /* [n_samples][n] */
+};
+
 /* What float values look like. */
 struct nd_value_facts {
     size_t n;                         /* values without the mask */
@@ -83,6 +93,7 @@ struct nd_study {
     bool holds_before;                 /* what was rounded of all steps at once, and not of one after another */
     struct nd_loss_values *values;     /* [n_steps] */
     struct nd_loss_channels *channels; /* [n_steps] */
+    struct nd_flat_channels *flats;    /* [n_steps] */
     struct nd_byte_layers *layers;     /* of the quantised model, for trials; NULL: there are none */
     struct nd_pair *pairs;             /* [n_pairs] layers that could be equalised */
     size_t n_pairs;
@@ -200,6 +211,15 @@ void nd_value_facts_deinit(struct nd_value_facts *facts);
 /* Fills what the layer says of itself, effect and remedies apart: of a layer that is known. */
 enum nd_status nd_find_cause(const struct nd_study *study, size_t step, const struct nd_value_facts *facts,
                              struct nd_error *err);
+
+/* ---- flat_channels.c ---- */
+
+enum nd_status nd_flat_channels_init(struct nd_study *study, size_t step, struct nd_error *err);
+/* Looks at a sample of the step: real: of the quantised reference. */
+void nd_flat_channels_take(const struct nd_study *study, size_t step, size_t sample,
+                           const struct nd_array *values, const struct nd_array *real);
+/* Fills n_constant_channels and constant_text of the layer, after all samples. */
+enum nd_status nd_flat_channels_say(const struct nd_study *study, size_t step, struct nd_error *err);
 
 /* ---- trials.c ---- */
 

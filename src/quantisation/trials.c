@@ -19,7 +19,7 @@ struct nd_trial_worker {
     struct nd_rerun cut;
     bool *is_given, *is_changed, *is_real; /* [n_edges] of the model */
     struct nd_array *given;                /* [n_edges] views */
-    struct nd_array input;                 /* quantised values of a changed input, owned */
+    struct nd_array *inputs;               /* [n_steps] quantised values of changed inputs, owned */
     const struct nd_array **replaced;      /* [n_tensors] */
     const size_t *outputs;                 /* [n_outputs] steps */
     size_t n_outputs;
@@ -293,8 +293,9 @@ static enum nd_status nd_trial_worker_begin(struct nd_trial_worker *w, const str
     w->is_real = nd_calloc(n_tensors, sizeof *w->is_real);
     w->given = nd_calloc(n_tensors, sizeof *w->given);
     w->replaced = nd_calloc(model->graph.n_tensors, sizeof *w->replaced);
+    w->inputs = nd_calloc(study->plan->n_steps, sizeof *w->inputs);
     bool has_all = w->is_given != NULL && w->is_changed != NULL && w->is_real != NULL && w->given != NULL &&
-                   w->replaced != NULL;
+                   w->replaced != NULL && w->inputs != NULL;
     return status != ND_OK ? status : has_all ? ND_OK : nd_fail_memory(err);
 }
 
@@ -304,9 +305,11 @@ static void nd_trial_worker_end(struct nd_trial_worker *w)
     if (w->incremental.plan != NULL)
         nd_incremental_deinit(&w->incremental);
     nd_packed_deinit(&w->packed_input);
+    for (size_t s = 0; w->inputs != NULL && s < w->run.study->plan->n_steps; s++)
+        nd_array_deinit(&w->inputs[s]);
+    free(w->inputs);
     nd_loss_run_deinit(&w->run);
     nd_rerun_deinit(&w->cut);
-    nd_array_deinit(&w->input);
     ND_FREE_ALL(w->is_given, w->is_changed, w->is_real, w->given, w->replaced);
 }
 
@@ -376,11 +379,12 @@ static enum nd_status give_input(struct nd_trial_worker *w, const struct nd_chan
     const struct nd_plan *plan = w->run.study->plan;
     size_t tensor = plan->steps[change->step].tensor;
     const struct nd_array *values = &w->run.values[change->step];
+    struct nd_array *input = &w->inputs[change->step];
     enum nd_status status =
-        nd_array_make_room(&w->input, ND_DTYPE_F32, &w->run.reference[change->step].tensor_view.shape, err);
-    for (size_t i = 0; i < w->input.n && status == ND_OK; i++)
-        w->input.x[i] = nd_fit_apply(&change->fit, values->x[i]);
-    w->given[tensor] = w->input;
+        nd_array_make_room(input, ND_DTYPE_F32, &w->run.reference[change->step].tensor_view.shape, err);
+    for (size_t i = 0; i < input->n && status == ND_OK; i++)
+        input->x[i] = nd_fit_apply(&change->fit, values->x[i]);
+    w->given[tensor] = *input;
     w->cut.is_skipped[tensor] = true;
     w->cut.is_ignored[tensor] = false;
     return status;
@@ -502,7 +506,7 @@ static enum nd_status find_start(struct nd_trial_worker *w, struct nd_incrementa
     if (!*is_possible || n_inputs == 0)
         return ND_OK;
     change->given = &w->packed_input;
-    return nd_pack(&w->input, &w->packed_input, err);
+    return nd_pack(&w->inputs[change->given_step], &w->packed_input, err);
 }
 
 /* What is as it was is not evaluated again. *is_done false: this way is not possible. */

@@ -116,6 +116,10 @@ struct nd_quantised_layer {
     double weight_ratio;              /* largest over lower quartile of the channels' largest weights */
     double weight_sqnr_db;            /* of the constants' rounding error, biases left out */
     double bias_error;                /* root mean square of the bias's rounding error */
+    /* Channels that hold one value in all samples where the float model's do not: their values are below a step
+     * of a scale that other channels need. constant_text says which; NULL: there are none, or they are few. */
+    size_t n_constant_channels;
+    char *constant_text;
     size_t n_remedies;
     struct nd_remedy *remedies; /* [n_remedies] that help, the one with the greatest gain first */
 };

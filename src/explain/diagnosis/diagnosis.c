@@ -17,6 +17,8 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_BIAS] = "bias",
     [ND_FAULT_WEIGHTS_SCALE] = "weights-scale",
     [ND_FAULT_WEIGHTS_ZERO_POINT] = "weights-zero-point",
+    [ND_FAULT_WEIGHTS_TYPE] = "weights-type",
+    [ND_FAULT_WEIGHTS_LAYOUT] = "weights-layout",
     [ND_FAULT_PAIR_SATURATION] = "pair-saturation",
     [ND_FAULT_PAIR_WRAP] = "pair-wrap",
     [ND_FAULT_STOCHASTIC_ROUNDING] = "stochastic-rounding",
@@ -38,6 +40,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_WRONG_TYPE] = "wrong-type",
     [ND_FAULT_ACCUMULATOR_SATURATION] = "accumulator-saturation",
     [ND_FAULT_ACCUMULATOR_WRAP] = "accumulator-wrap",
+    [ND_FAULT_FLIPPED_BIT] = "flipped-bit",
     [ND_FAULT_SATURATION] = "saturation",
     [ND_FAULT_HARD_CLIFF] = "hard-cliff",
     [ND_FAULT_FP16_GRID] = "fp16-grid",
@@ -61,6 +64,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_STEP] = "step",
     [ND_FAULT_SIGN] = "sign",
     [ND_FAULT_OWN_STEP] = "own-step",
+    [ND_FAULT_CONSTANT_CHANNELS] = "constant-channels",
     [ND_FAULT_COMMON_STEP] = "common-step",
     [ND_FAULT_OTHER_ATTRIBUTE] = "other-attribute",
     [ND_FAULT_OTHER_CONSTANT] = "other-constant",
@@ -126,6 +130,7 @@ static const struct {
     {"clamp and gain", nd_try_clamp, EXACT | NOISY | WHOLE, ALWAYS},
     {"cliff", nd_try_cliff, EXACT | NOISY | WHOLE, ALWAYS},
     {"window", nd_try_window, EXACT | NOISY | WHOLE, ALWAYS},
+    {"flipped bits", nd_try_flipped_bits, EXACT | NOISY, IF_NONE},
     {"rounded at random", nd_try_stochastic, EXACT, IF_NONE},
     {"padded, read as dense", nd_try_padded, WHOLE, ALWAYS},
     {"lines further on", nd_try_lines_on, EXACT | NOISY | WHOLE, IF_NONE},
@@ -136,6 +141,7 @@ static const struct {
     {"wrap-around", nd_try_wrap, WHOLE, ALWAYS},
     {"unwritten beginning or end", nd_try_unwritten, WHOLE, ALWAYS},
     {"lines", nd_try_lines, WHOLE, ALWAYS},
+    {"constant channels", nd_try_constant_channels, SMALL, ALWAYS},
     {"grid", nd_try_grid, SMALL, ALWAYS},
     {"multiples of a step", nd_try_multiples, SMALL, ALWAYS},
     {"truncation", nd_try_truncation, SMALL, ALWAYS},
@@ -150,7 +156,8 @@ enum { N_RECOGNISERS = sizeof table / sizeof table[0] };
 static bool is_asked(const struct nd_look *look, enum when when)
 {
     enum nd_fault_kind best = nd_is_found(look) ? look->out->items[0].kind : ND_FAULT_UNEXPLAINED;
-    bool is_moved = best == ND_FAULT_SHIFTED || best == ND_FAULT_AXIS_PERMUTATION;
+    bool is_moved =
+        (best == ND_FAULT_SHIFTED && look->out->items[0].axis < 0) || best == ND_FAULT_AXIS_PERMUTATION;
     return when == ENDS || when == ALWAYS || !nd_is_found(look) || (when == IF_NONE_MOVED && is_moved);
 }
 

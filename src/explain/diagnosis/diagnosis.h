@@ -33,8 +33,10 @@ enum nd_fault_kind {
     ND_FAULT_BIAS,               /* the same: of all channels or of one it is lost, or has the other sign */
     ND_FAULT_WEIGHTS_SCALE,      /* the same: of all weights or of one channel's */
     ND_FAULT_WEIGHTS_ZERO_POINT, /* the same */
-    ND_FAULT_PAIR_SATURATION,    /* the same: two products are added in 16 bits (arithmetic/variants/pairs.h) */
-    ND_FAULT_PAIR_WRAP,          /* the same */
+    ND_FAULT_WEIGHTS_TYPE,       /* the same: their bits are read with a sign, or without one */
+    ND_FAULT_WEIGHTS_LAYOUT,  /* the same: their rows, or the halves of their bytes, are read at other places */
+    ND_FAULT_PAIR_SATURATION, /* the same: two products are added in 16 bits (arithmetic/variants/pairs.h) */
+    ND_FAULT_PAIR_WRAP,       /* the same */
     ND_FAULT_STOCHASTIC_ROUNDING, /* up with the probability of the fraction; amount: chi-square per bin */
     ND_FAULT_FLIPS,              /* runs differ by a step, whatever the fraction; amount: share that is wrong */
     ND_FAULT_SCALE,              /* amount: factor by which quantised value - zero point is too large */
@@ -54,6 +56,7 @@ enum nd_fault_kind {
     ND_FAULT_WRONG_TYPE,             /* bits of the unsigned type read as signed or the reverse; amount 0 */
     ND_FAULT_ACCUMULATOR_SATURATION, /* amount: bits */
     ND_FAULT_ACCUMULATOR_WRAP,       /* amount: bits */
+    ND_FAULT_FLIPPED_BIT,            /* amount: the bit, counted from 0; -1: not the same one everywhere */
     ND_FAULT_SATURATION, /* clamped to less than the type holds; amount: the quantised value at the clamp */
     ND_FAULT_HARD_CLIFF, /* one quantised value from some value on; amount: that value, zero point included */
     ND_FAULT_FP16_GRID,  /* floats that all are half precision numbers; amount 0 */
@@ -85,6 +88,7 @@ enum nd_fault_kind {
     ND_FAULT_OWN_STEP,    /* floats of the test are multiples of one step, the reference's are not; amount: the
                            * step
                            */
+    ND_FAULT_CONSTANT_CHANNELS, /* they are one value each where the reference's are not; amount: how many */
     ND_FAULT_COMMON_STEP, /* floats of both sides are multiples of one step; amount: the largest difference, in
                              steps */
     /* Of floats and whole numbers. */
@@ -100,6 +104,12 @@ const char *nd_fault_name(enum nd_fault_kind kind);
 
 /* Kinds that describe the arithmetic of a healthy device, and accuse nobody: a grid, ties, a step. */
 bool nd_fault_is_note(enum nd_fault_kind kind);
+
+/* Kinds that say what other constants the layer multiplies by. */
+static inline bool nd_fault_is_of_constants(enum nd_fault_kind kind)
+{
+    return kind == ND_FAULT_TRANSPOSED_WEIGHTS || (kind >= ND_FAULT_BIAS && kind <= ND_FAULT_WEIGHTS_LAYOUT);
+}
 
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */
 struct nd_hypothesis {

@@ -1,5 +1,6 @@
 /* Lines along an axis (rows, columns, channels) that are one value, or repeat themselves. */
 #include <math.h>
+#include <stdio.h>
 
 #include "explain/diagnosis/look.h"
 
@@ -163,4 +164,52 @@ void nd_try_lines(const struct nd_look *look)
         say(look, &axis, &lines);
         return;
     }
+}
+
+/* ---- channels ---- */
+
+/* One value in all samples; of the reference half of the values are not the least one: a Relu makes some
+ * channels nearly always 0. */
+static bool is_constant_channel(const struct nd_look *look, const struct nd_axis *axis, size_t channel)
+{
+    size_t n = 0, n_moving = 0, first = channel * axis->inner;
+    double least = HUGE_VAL;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = first; i < look->n_total;
+             i += (i + 1) % axis->inner == 0 ? (axis->n - 1) * axis->inner + 1 : 1) {
+            if (look->e->captured[i] != look->e->captured[first] || !isfinite(look->e->expected[i]))
+                return false;
+            least = fmin(least, look->e->expected[i]);
+            n += pass == 1;
+            n_moving += pass == 1 && look->e->expected[i] > least;
+        }
+    return n >= MIN_LINE && n_moving * 2 >= n;
+}
+
+/* Of the axes that may be the channels' the one with the largest share of them. Chosen: one of eight, and not
+ * all: that is one value everywhere. */
+void nd_try_constant_channels(const struct nd_look *look)
+{
+    enum { ONE_OF = 8 };
+    struct nd_axis axes[ND_CHANNEL_AXES];
+    size_t n_axes = nd_channel_axes(look, axes), most = 0;
+    struct nd_finding f = nd_finding_of(look, ND_FAULT_CONSTANT_CHANNELS, 0, 0, 0);
+    char which[64] = "";
+    for (size_t a = 0; a < n_axes; a++) {
+        size_t n = 0, first = 0, last = 0;
+        for (size_t c = 0; c < axes[a].n && axes[a].n <= MAX_LINE; c++)
+            if (is_constant_channel(look, &axes[a], c)) {
+                first = n++ == 0 ? c : first;
+                last = c;
+            }
+        if (n * ONE_OF < axes[a].n || n == axes[a].n || n * 1000 / axes[a].n <= most)
+            continue;
+        most = n * 1000 / axes[a].n;
+        f.axis = axes[a].axis;
+        f.amount = (double)n;
+        snprintf(which, sizeof which, "%zu of %zu channels (%s%zu to %zu)", n, axes[a].n,
+                 last - first + 1 == n ? "" : "of ", first, last);
+    }
+    if (most > 0)
+        nd_add(look, &f, "%s along axis %d are constant, and not in the reference", which, f.axis);
 }

@@ -210,6 +210,7 @@ void nd_try_channels(const struct nd_look *look);
 void nd_try_relations(const struct nd_look *look);
 void nd_try_constant(const struct nd_look *look);
 void nd_try_type(const struct nd_look *look);
+void nd_try_flipped_bits(const struct nd_look *look);
 void nd_try_accumulators(const struct nd_look *look);
 void nd_try_samples(const struct nd_look *look);
 void nd_try_passed(const struct nd_look *look);
@@ -221,6 +222,7 @@ void nd_try_wrap(const struct nd_look *look);
 void nd_try_lost_clip(const struct nd_look *look);
 void nd_try_window(const struct nd_look *look);
 void nd_try_unwritten(const struct nd_look *look);
+void nd_try_constant_channels(const struct nd_look *look);
 void nd_try_lines(const struct nd_look *look);
 /* Every line (row, column, slice) along an axis holds the values of the line one or a few before or after it.
  */

@@ -105,7 +105,11 @@ static bool say_lines_on(const struct nd_look *look, const struct nd_fault *f)
 {
     bool is_last = f->axis == look->e->shape.rank - 1, is_row = f->axis == look->e->shape.rank - 2,
          is_next = f->shift < 0;
-    const char *line = is_last ? "column" : is_row ? "row" : "slice", *end = is_next ? "last" : "first";
+    const char *line = is_last        ? "column"
+                       : is_row       ? "row"
+                       : f->axis == 1 ? "channel"
+                                      : "slice",
+               *end = is_next ? "last" : "first";
     int n = abs((int)f->shift);
     char from[48] = "", edge[64] = "holds something else";
     if (n == 1)

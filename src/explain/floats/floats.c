@@ -203,6 +203,16 @@ static enum nd_status count_values(const struct nd_float_case *c, const struct n
     return status;
 }
 
+enum nd_status nd_float_count_with(const struct nd_float_evaluation *e, const struct nd_reader *reader,
+                                   size_t step, size_t input, const struct nd_array *constant,
+                                   struct nd_float_sums *sums, struct nd_error *err)
+{
+    const struct nd_float_way way = {.operand = input, .value = constant, .factor = 1};
+    struct nd_float_case c = nd_float_case_of(e, reader, reader->given, step);
+    c.way = &way;
+    return count_values(&c, &reader->given[e->plan->steps[step].tensor], sums, err);
+}
+
 /* Samples in which it is looked for; chosen: what a device does it does in all of them. */
 enum { MAX_CUT_SAMPLES = 4, MAX_GRID_SAMPLES = 4 };
 

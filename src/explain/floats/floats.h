@@ -55,6 +55,12 @@ bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step);
  * ND_WHOLE_DIGITS. */
 int nd_float_digits_of(const struct nd_float_evaluation *evaluation, size_t device, size_t step);
 
+/* Counts the step's values in the sample that the reader holds, as if the input were that constant. What cannot
+ * be worked out is_missed. ND_ERR_MEMORY, and errors of reading. */
+enum nd_status nd_float_count_with(const struct nd_float_evaluation *evaluation, const struct nd_reader *reader,
+                                   size_t step, size_t input, const struct nd_array *constant,
+                                   struct nd_float_sums *sums, struct nd_error *err);
+
 /* What is asked of one step: its inputs, in four readings. */
 enum nd_float_reading {
     ND_FLOAT_AS_THEY_ARE,

@@ -12,6 +12,7 @@
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/floats/float_ways.h"
+#include "explain/layer_diagnosis/constants.h"
 #include "explain/verdict/judgement.h"
 
 /* ---- sums ---- */
@@ -103,6 +104,54 @@ static bool is_no_arithmetic(enum nd_fault_kind kind)
     }
 }
 
+enum { MAX_CONSTANTS_SAMPLES = 32 }; /* chosen: time */
+
+/* Whether every value of some samples is what the layer makes of other constants: then *fault says so. */
+static enum nd_status fits_changed(const struct nd_float_evaluation *e, struct nd_reader *reader, size_t device,
+                                   size_t step, const struct nd_changed_constants *change,
+                                   const struct nd_coded_weights *weights, bool *fits, struct nd_error *err)
+{
+    size_t n_samples = e->plan->n_samples < MAX_CONSTANTS_SAMPLES ? e->plan->n_samples : MAX_CONSTANTS_SAMPLES, input;
+    struct nd_array constant;
+    enum nd_status status = nd_change_reals(&e->nodes[step], weights, change, &input, &constant, err);
+    *fits = status == ND_OK && constant.n > 0;
+    for (size_t i = 0; i < n_samples && status == ND_OK && *fits; i++) {
+        struct nd_float_sums sums = {0};
+        status = nd_reader_sample(reader, device, i, n_samples, err);
+        if (status == ND_OK)
+            status = nd_float_count_with(e, reader, step, input, &constant, &sums, err);
+        *fits = !sums.is_missed && sums.n_beyond + sums.n_lost == 0;
+    }
+    nd_array_deinit(&constant);
+    return status;
+}
+
+static enum nd_status diagnose_constants(const struct nd_float_evaluation *e, size_t device, size_t step,
+                                         struct nd_findings *found, struct nd_error *err)
+{
+    struct nd_changed_constants changes[ND_CONSTANTS_MAX_LISTED];
+    struct nd_reader reader = {0};
+    struct nd_coded_weights weights;
+    size_t n = nd_list_changed_constants(changes);
+    enum nd_status status = nd_find_coded_weights(e->plan->graph, &e->nodes[step], &weights, err);
+    if (status == ND_OK && weights.qvalues.n > 0)
+        status = nd_reader_init(&reader, e->plan, err);
+    for (size_t k = 0; k < n && status == ND_OK && weights.qvalues.n > 0 && found->n == 0; k++) {
+        bool fits;
+        status = fits_changed(e, &reader, device, step, &changes[k], &weights, &fits, err);
+        if (status != ND_OK || !fits)
+            continue;
+        struct nd_finding *finding = &found->items[0];
+        *finding = (struct nd_finding){
+            .kind = nd_fault_of_constants(changes[k].kind), .channel = SIZE_MAX, .axis = -1, .explained = 1};
+        nd_change_reals_text(&e->nodes[step], &weights, &changes[k], finding->text);
+        found->n = found->n_gross = 1;
+    }
+    nd_coded_weights_deinit(&weights);
+    nd_reader_deinit(&reader);
+    return status;
+}
+
 /* Values beyond their bound, and the share of them that a fault must predict; as for quantised values
  * (verdict/fault_verdict.c).
  */
@@ -172,7 +221,13 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
     struct nd_float_fault found = {0}, tight = {0};
     char said[256] = "";
     struct nd_strbuf evidence = {0};
-    enum nd_status status = is_within ? ND_OK : nd_float_find_fault(e, device, step, false, &found, err);
+    struct nd_findings of_constants = {0};
+    enum nd_status status = is_within ? ND_OK : diagnose_constants(e, device, step, &of_constants, err);
+    bool is_of_constants = of_constants.n > 0;
+    if (is_of_constants)
+        found = (struct nd_float_fault){.is_found = true, .is_exact = true, .finding = of_constants.items[0]};
+    else if (status == ND_OK && !is_within)
+        status = nd_float_find_fault(e, device, step, false, &found, err);
     if (status == ND_OK && !found.is_exact && may_hide(e, device, &layer->floats))
         status = nd_float_find_fault(e, device, step, true, &tight, err);
     if (status != ND_OK)
@@ -197,7 +252,8 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
                                                  .explained = best->explained};
         status = nd_judge_resembles(layer, &fault, err);
         snprintf(said, sizeof said,
-                 best->explained == 1 && found.is_exact ? "\"%s\" predicts every value"
+                 is_of_constants ? "the fault predicts every value"
+                 : best->explained == 1 && found.is_exact ? "\"%s\" predicts every value"
                  : is_predicted || found.is_exact       ? "\"%s\" predicts %.3g%% of those far off"
                                                         : "it looks like \"%s\"",
                  best->text, 100 * best->explained);
@@ -206,8 +262,9 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
         return status;
     say_evidence(&layer->floats, said[0] != '\0' ? said : NULL, &evidence);
     return is_predicted || is_lost
-               ? nd_judge_faulty(layer, is_predicted ? ND_CERTAINTY_LIKELY : ND_CERTAINTY_PROVEN, NULL,
-                                 &evidence, err)
+               ? nd_judge_faulty(layer,
+                                 is_predicted && !is_of_constants ? ND_CERTAINTY_LIKELY : ND_CERTAINTY_PROVEN,
+                                 NULL, &evidence, err)
                : nd_judge_evidence(layer, &evidence, err);
 }
 

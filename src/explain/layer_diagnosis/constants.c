@@ -2,7 +2,6 @@
 #include "explain/layer_diagnosis/constants.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,15 +13,92 @@
 enum { FEWEST_POINTS = 8 };
 /* Of a shift of weights that are clipped; chosen: it is found in two or three. */
 enum { MAX_TURNS = 5 };
-/* Of the wrong values the best change must leave at most this share. Chosen: it only saves the last pass, the
- * diagnosis then asks for 0.01 of them. */
-static const double worth_share = 0.05;
 /* Of the values that are off, the part that a channel must hold to be the only one that is; as in
  * diagnosis/scale.c. */
 static const double of_one_channel = 0.99;
 /* Factors of which a fit is taken for a multiple, too; chosen: weights of few steps that are rounded anew are
  * off by some per cent together. The values decide then. */
 static const double finest_factor = 1.0 / 16, near_factor = 0.05;
+
+void nd_explain_constants_deinit(struct nd_explain_constants *constants)
+{
+    nd_coded_weights_deinit(&constants->coded);
+    free(constants->products);
+    free(constants->moved);
+    free(constants->qvalues);
+    *constants = (struct nd_explain_constants){.chosen = SIZE_MAX};
+}
+
+/* ---- one sample ---- */
+
+static enum nd_status measure(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
+                              struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    struct nd_product_parts parts;
+    enum nd_status status = nd_layer_product_parts(layer, constants->shift, &parts, err);
+    bool is_known = status == ND_OK && parts.products.n == diagnosis->n && parts.moved.n == diagnosis->n &&
+                    diagnosis->n > 0;
+    if (is_known) {
+        memcpy(constants->products + diagnosis->slot * diagnosis->n, parts.products.x,
+               diagnosis->n * sizeof(double));
+        memcpy(constants->moved + diagnosis->slot * diagnosis->n, parts.moved.x, diagnosis->n * sizeof(double));
+        constants->n_channels = parts.n_channels;
+        constants->n_inner = parts.n_inner;
+        constants->low = parts.low;
+        constants->high = parts.high;
+    }
+    constants->is_known = is_known && (diagnosis->slot == 0 || constants->is_known);
+    nd_product_parts_deinit(&parts);
+    if (status == ND_OK && diagnosis->slot == 0 && constants->coded.qvalues.n == 0)
+        status = nd_layer_coded_weights(diagnosis->job->plan->graph, layer, &constants->coded, err);
+    return status;
+}
+
+static enum nd_status look_at(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
+                              size_t k, struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    const double *given = diagnosis->qvalues + diagnosis->slot * diagnosis->n;
+    double most = ND_CONSTANTS_WORTH * (double)(diagnosis->n_samples * diagnosis->n);
+    struct nd_array qvalues;
+    bool is_counted = constants->stage == ND_CONSTANTS_COUNT;
+    if (is_counted && (constants->tried[k].n_known != diagnosis->slot * diagnosis->n ||
+                       (double)constants->tried[k].n_beyond > most))
+        return ND_OK; /* it does not fit the layer, or the values */
+    enum nd_status status = nd_layer_changed(layer, diagnosis->layer_arithmetic, &diagnosis->usual,
+                                             &constants->tried[k].change, &qvalues, err);
+    bool is_known = status == ND_OK && qvalues.n == diagnosis->n;
+    for (size_t i = 0; is_known && is_counted && i < diagnosis->n; i++) {
+        constants->tried[k].n_wrong += qvalues.x[i] != given[i] && !isnan(qvalues.x[i]);
+        constants->tried[k].n_beyond += fabs(qvalues.x[i] - given[i]) > constants->allowance;
+    }
+    if (is_known && is_counted)
+        constants->tried[k].n_known += diagnosis->n;
+    if (is_known && constants->stage == ND_CONSTANTS_KEEP) {
+        nd_layer_changed_text(layer, &constants->tried[k].change, constants->text);
+        memcpy(constants->qvalues + diagnosis->slot * diagnosis->n, qvalues.x,
+               diagnosis->n * sizeof *qvalues.x);
+    }
+    nd_array_deinit(&qvalues);
+    return status;
+}
+
+enum nd_status nd_layer_diagnosis_look_at_constants(struct nd_layer_diagnosis *diagnosis,
+                                                    const struct nd_exact_layer *layer, struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    enum nd_status status = ND_OK;
+    if (constants->stage == ND_CONSTANTS_MEASURE)
+        return measure(diagnosis, layer, err);
+    if (constants->stage == ND_CONSTANTS_KEEP)
+        return look_at(diagnosis, layer, constants->chosen, err);
+    for (size_t k = 0; k < constants->n && status == ND_OK; k++)
+        status = look_at(diagnosis, layer, k, err);
+    return status;
+}
+
+/* ---- all samples ---- */
 
 static enum nd_status run(struct nd_layer_diagnosis *diagnosis, enum nd_constants_stage stage,
                           struct nd_error *err)
@@ -122,7 +198,22 @@ static void add(struct nd_explain_constants *constants, enum nd_constants_kind k
                 double amount)
 {
     if (constants->n < ND_CONSTANTS_MAX)
-        constants->tried[constants->n++].change = (struct nd_changed_constants){kind, channel, amount};
+        constants->tried[constants->n++].change =
+            (struct nd_changed_constants){.kind = kind, .channel = channel, .amount = amount};
+}
+
+/* A bias may be wrong in one channel alone. */
+static void add_listed(struct nd_explain_constants *constants, size_t channel)
+{
+    struct nd_changed_constants listed[ND_CONSTANTS_MAX_LISTED];
+    size_t n = nd_list_changed_constants(listed);
+    for (size_t k = 0; k < n; k++) {
+        if (nd_fault_of_constants(listed[k].kind) == ND_FAULT_BIAS)
+            listed[k].channel = channel;
+        if (constants->coded.qvalues.n > 0)
+            listed[k].coded = &constants->coded;
+        constants->tried[constants->n++].change = listed[k];
+    }
 }
 
 static void add_factors(struct nd_explain_constants *constants, size_t channel, double factor)
@@ -164,15 +255,15 @@ static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct 
     struct nd_explain_constants *constants = &diagnosis->constants;
     double factor, moved, *biases = NULL;
     size_t channel = SIZE_MAX;
+    if (!constants->is_known) { /* its products alone: all changes without a number */
+        add_listed(constants, channel);
+        return ND_OK;
+    }
     enum nd_status status = find_channel(diagnosis, &channel, err);
     if (status == ND_OK)
         status = find_biases(diagnosis, &biases, err);
-    if (status == ND_OK) {
-        add(constants, ND_CONSTANTS_BIAS_LOST, channel, 0);
-        add(constants, ND_CONSTANTS_BIAS_NEGATED, channel, 0);
-        add(constants, ND_CONSTANTS_KERNEL_TRANSPOSED, SIZE_MAX, 0);
-        add(constants, ND_CONSTANTS_KERNEL_TURNED, SIZE_MAX, 0);
-    }
+    if (status == ND_OK)
+        add_listed(constants, channel);
     if (status == ND_OK && find_line(diagnosis, channel, biases, &factor, &moved)) {
         add_factors(constants, channel, factor);
         status = find_shift(diagnosis, channel, biases, moved, err);
@@ -199,7 +290,7 @@ static enum nd_status choose(struct nd_layer_diagnosis *diagnosis, struct nd_err
     for (size_t k = 0; k < constants->n; k++)
         if (constants->tried[k].n_known == n && is_better(constants, k, best))
             best = k;
-    if (best == SIZE_MAX || (double)constants->tried[best].n_beyond > worth_share * (double)n_beyond)
+    if (best == SIZE_MAX || (double)constants->tried[best].n_beyond > ND_CONSTANTS_WORTH * (double)n_beyond)
         return ND_OK;
     constants->chosen = best;
     constants->qvalues = nd_calloc(n, sizeof *constants->qvalues);
@@ -218,7 +309,7 @@ enum nd_status nd_layer_diagnosis_find_constants(struct nd_layer_diagnosis *diag
         constants->products != NULL && constants->moved != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = run(diagnosis, ND_CONSTANTS_MEASURE, err);
-    if (status != ND_OK || !constants->is_known)
+    if (status != ND_OK || (!constants->is_known && constants->coded.qvalues.n == 0))
         return status;
     status = list_changes(diagnosis, err);
     if (status == ND_OK)
@@ -226,45 +317,25 @@ enum nd_status nd_layer_diagnosis_find_constants(struct nd_layer_diagnosis *diag
     return status == ND_OK ? choose(diagnosis, err) : status;
 }
 
-enum nd_fault_kind nd_explain_constants_text(const struct nd_explain_constants *constants,
-                                             char text[ND_CONSTANTS_TEXT_BYTES])
+enum nd_fault_kind nd_fault_of_constants(enum nd_constants_kind kind)
 {
-    const struct nd_changed_constants *change = &constants->tried[constants->chosen].change;
-    char where[40] = "";
-    if (change->channel != SIZE_MAX)
-        snprintf(where, sizeof where, " of channel %zu", change->channel);
-    switch (change->kind) {
-    case ND_CONSTANTS_BIAS_LOST:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s is lost: the values fit a bias of 0", where);
-        return ND_FAULT_BIAS;
-    case ND_CONSTANTS_BIAS_NEGATED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s has the wrong sign", where);
-        return ND_FAULT_BIAS;
-    case ND_CONSTANTS_WEIGHTS_SCALED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the scale of its weights%s is %.5g times as large", where,
-                 change->amount);
-        return ND_FAULT_WEIGHTS_SCALE;
-    case ND_CONSTANTS_WEIGHTS_RECODED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %.5g times as large, and rounded anew",
-                 where, change->amount);
-        return ND_FAULT_WEIGHTS_SCALE;
-    case ND_CONSTANTS_ZERO_POINT_MOVED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights%s is off by %+g", where,
-                 -change->amount);
-        return ND_FAULT_WEIGHTS_ZERO_POINT;
-    case ND_CONSTANTS_WEIGHTS_MOVED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %+g steps off, clipped to their type", where,
-                 change->amount);
-        return ND_FAULT_WEIGHTS_ZERO_POINT;
-    case ND_CONSTANTS_KERNEL_TRANSPOSED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are transposed: their rows are read as columns");
-        return ND_FAULT_TRANSPOSED_WEIGHTS;
-    case ND_CONSTANTS_KERNEL_TURNED:
-        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are turned by 180 degrees");
-        return ND_FAULT_TRANSPOSED_WEIGHTS;
-    case ND_CONSTANTS_AS_THEY_ARE:
-        break;
-    }
-    text[0] = '\0';
-    return ND_FAULT_UNEXPLAINED;
+    static const enum nd_fault_kind kinds[] = {
+        [ND_CONSTANTS_AS_THEY_ARE] = ND_FAULT_UNEXPLAINED,
+        [ND_CONSTANTS_BIAS_LOST] = ND_FAULT_BIAS,
+        [ND_CONSTANTS_BIAS_NEGATED] = ND_FAULT_BIAS,
+        [ND_CONSTANTS_WEIGHTS_SCALED] = ND_FAULT_WEIGHTS_SCALE,
+        [ND_CONSTANTS_WEIGHTS_RECODED] = ND_FAULT_WEIGHTS_SCALE,
+        [ND_CONSTANTS_WEIGHTS_MOVED] = ND_FAULT_WEIGHTS_ZERO_POINT,
+        [ND_CONSTANTS_ZERO_POINT_MOVED] = ND_FAULT_WEIGHTS_ZERO_POINT,
+        [ND_CONSTANTS_ZERO_POINT_TAKEN] = ND_FAULT_WEIGHTS_ZERO_POINT,
+        [ND_CONSTANTS_SIGN_FLIPPED] = ND_FAULT_WEIGHTS_TYPE,
+        [ND_CONSTANTS_OTHER_TYPE] = ND_FAULT_WEIGHTS_TYPE,
+        [ND_CONSTANTS_NIBBLES_SWAPPED] = ND_FAULT_WEIGHTS_LAYOUT,
+        [ND_CONSTANTS_ROWS_APART] = ND_FAULT_WEIGHTS_LAYOUT,
+        [ND_CONSTANTS_SCALES_AXIS] = ND_FAULT_SCALES_AXIS,
+        [ND_CONSTANTS_MATRIX_TRANSPOSED] = ND_FAULT_TRANSPOSED_WEIGHTS,
+        [ND_CONSTANTS_KERNEL_TRANSPOSED] = ND_FAULT_TRANSPOSED_WEIGHTS,
+        [ND_CONSTANTS_KERNEL_TURNED] = ND_FAULT_TRANSPOSED_WEIGHTS,
+    };
+    return kinds[kind];
 }

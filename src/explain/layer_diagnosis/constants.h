@@ -7,7 +7,11 @@
 #include "arithmetic/variants/changed_constants.h"
 #include "explain/diagnosis/diagnosis.h"
 
-enum { ND_CONSTANTS_MAX = 12, ND_CONSTANTS_TEXT_BYTES = 120 };
+enum { ND_CONSTANTS_MAX = ND_CONSTANTS_MAX_LISTED + 8 };
+
+/* Of the wrong values the best change must leave at most this share. Chosen: it only saves passes, the
+ * diagnosis then asks for 0.01 of them. */
+#define ND_CONSTANTS_WORTH 0.05
 
 enum nd_constants_stage {
     ND_CONSTANTS_IDLE,
@@ -22,17 +26,19 @@ struct nd_explain_constants {
     size_t n_channels, n_inner;
     double shift;     /* of the weights, of which `moved` says what it does; 0: a step, without a clip */
     double low, high; /* quantised values at which the type, or a bound of the layer, cuts off */
-    double *products, *moved; /* [n_samples][n] as of nd_layer_product_parts */
-    double allowance;         /* LSB */
-    size_t n;                 /* of `tried` */
+    struct nd_coded_weights coded; /* qvalues.n 0: the layer has its own */
+    double *products, *moved;      /* [n_samples][n] as of nd_layer_product_parts */
+    double allowance;              /* LSB */
+    size_t n;                      /* of `tried` */
     struct {
         struct nd_changed_constants change;
         size_t n_known;  /* quantised values that it says, */
         size_t n_wrong;  /* of them those that are not the device's, */
         size_t n_beyond; /* and of these, further off than the allowance */
     } tried[ND_CONSTANTS_MAX];
-    size_t chosen;   /* SIZE_MAX: none */
-    double *qvalues; /* [n_samples][n] of the chosen one; NULL: none fits */
+    size_t chosen;                      /* SIZE_MAX: none */
+    char text[ND_CONSTANTS_TEXT_BYTES]; /* of it */
+    double *qvalues;                    /* [n_samples][n] of the chosen one; NULL: none fits */
 };
 
 struct nd_layer_diagnosis;
@@ -47,8 +53,7 @@ void nd_explain_constants_deinit(struct nd_explain_constants *constants);
 enum nd_status nd_layer_diagnosis_look_at_constants(struct nd_layer_diagnosis *diagnosis,
                                                     const struct nd_exact_layer *layer, struct nd_error *err);
 
-/* What the chosen change is: the fault, and a sentence. */
-enum nd_fault_kind nd_explain_constants_text(const struct nd_explain_constants *constants,
-                                             char text[ND_CONSTANTS_TEXT_BYTES]);
+/* The fault that the change is. */
+enum nd_fault_kind nd_fault_of_constants(enum nd_constants_kind kind);
 
 #endif

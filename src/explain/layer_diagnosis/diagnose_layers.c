@@ -309,12 +309,25 @@ static void nd_input_layer_diagnosis_deinit(struct nd_input_layer_diagnosis *inp
 
 enum { MAX_LAYERS = 24 }; /* of a device: those with the greatest effect */
 
+static void count_large(struct nd_explain_error_size *size, double expected, double seen[4])
+{
+    size_t k = 0;
+    size->n_large++;
+    while (k < size->n_kinds && seen[k] != expected)
+        k++;
+    if (k == size->n_kinds && k < 4)
+        seen[size->n_kinds++] = expected;
+}
+
 /* Against what the device does in such layers. */
 static struct nd_explain_error_size measure(const struct nd_layer_diagnosis *diagnosis)
 {
     const struct nd_explain_job *job = diagnosis->job;
     double allowance = nd_explain_allowance(job, diagnosis->device, diagnosis->step), mean_square = 0;
     double sums[2] = {0}, squares[2] = {0}, product = 0; /* of what is expected, and of the values */
+    double large = ND_EXPLAIN_FAR *
+                   fmax(allowance, nd_explain_known_allowance(nd_plan_is_wide(job->plan, diagnosis->step)));
+    double seen[4];
     struct nd_explain_error_size size = {.n = 0};
     for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++) {
         double expected = diagnosis->expected[i], off = fabs(diagnosis->qvalues[i] - expected);
@@ -324,6 +337,8 @@ static struct nd_explain_error_size measure(const struct nd_layer_diagnosis *dia
         size.n_wrong += off > 0;
         size.n_beyond += off > allowance;
         size.n_far += off > ND_EXPLAIN_FAR * allowance;
+        if (off > large)
+            count_large(&size, expected, seen);
         size.max = fmax(size.max, off);
         mean_square += off * off;
         sums[0] += expected;

@@ -26,9 +26,9 @@ static void add_pairs(const struct nd_layer_diagnosis *diagnosis, struct nd_laye
 
 static void add_constants(const struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_hypotheses *h)
 {
-    char text[ND_CONSTANTS_TEXT_BYTES];
-    enum nd_fault_kind kind = nd_explain_constants_text(&diagnosis->constants, text);
-    add_hypothesis(h, kind, diagnosis->constants.qvalues, "%s", text);
+    const struct nd_explain_constants *constants = &diagnosis->constants;
+    add_hypothesis(h, nd_fault_of_constants(constants->tried[constants->chosen].change.kind),
+                   constants->qvalues, "%s", constants->text);
 }
 
 void nd_layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *diagnosis,
@@ -59,13 +59,6 @@ void nd_layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *diagnos
         add_hypothesis(h, ND_FAULT_STALE_OPERAND, diagnosis->stale[k],
                        "computed with '%.100s' of the previous sample",
                        nd_model_tensor(model, diagnosis->operands[k])->name);
-    if (diagnosis->transposed != NULL && diagnosis->forced == 0)
-        add_hypothesis(h, ND_FAULT_TRANSPOSED_WEIGHTS, diagnosis->transposed, "%s",
-                       "its weights are transposed: their bytes are read in the other order");
-    if (diagnosis->other_scales != NULL && diagnosis->forced == 0)
-        add_hypothesis(h, ND_FAULT_SCALES_AXIS, diagnosis->other_scales,
-                       "the scales of its weights are taken along axis %d; they belong to axis %d",
-                       diagnosis->other_axis, diagnosis->own_axis);
     if (diagnosis->pairs.qvalues != NULL && diagnosis->forced == 0)
         add_pairs(diagnosis, h);
     if (diagnosis->constants.qvalues != NULL && diagnosis->forced == 0)

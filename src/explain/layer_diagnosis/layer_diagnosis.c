@@ -204,8 +204,6 @@ void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis)
     free(diagnosis->values);
     free(diagnosis->expected);
     free(diagnosis->others);
-    free(diagnosis->transposed);
-    free(diagnosis->other_scales);
     nd_explain_pairs_deinit(&diagnosis->pairs);
     nd_explain_constants_deinit(&diagnosis->constants);
     for (size_t k = 0; k < ND_LAYER_DIAGNOSIS_FUSIONS; k++)
@@ -542,40 +540,6 @@ static enum nd_status make_other(struct nd_layer_diagnosis *diagnosis, const str
     return status;
 }
 
-/* Copies the quantised values of the sample at hand to *all, which is allocated where there are any. */
-static enum nd_status keep_qvalues(const struct nd_layer_diagnosis *diagnosis, const struct nd_array *qvalues,
-                                   double **all, struct nd_error *err)
-{
-    if (qvalues->n == 0 || qvalues->n != diagnosis->n)
-        return ND_OK;
-    if (*all == NULL)
-        *all = nd_calloc(diagnosis->n_samples * diagnosis->n, sizeof **all);
-    if (*all == NULL)
-        return nd_fail_memory(err);
-    memcpy(*all + diagnosis->slot * diagnosis->n, qvalues->x, qvalues->n * sizeof *qvalues->x);
-    return ND_OK;
-}
-
-/* What the layer would give with its weights transposed, or with their scales along another axis. */
-static enum nd_status keep_misread(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
-                                   struct nd_error *err)
-{
-    struct nd_array qvalues;
-    enum nd_status status =
-        nd_layer_transposed(layer, diagnosis->layer_arithmetic, &diagnosis->usual, &qvalues, err);
-    if (status == ND_OK)
-        status = keep_qvalues(diagnosis, &qvalues, &diagnosis->transposed, err);
-    nd_array_deinit(&qvalues);
-    if (status != ND_OK)
-        return status;
-    status = nd_layer_other_axis(layer, &diagnosis->usual, &qvalues, &diagnosis->own_axis,
-                                 &diagnosis->other_axis, err);
-    if (status == ND_OK)
-        status = keep_qvalues(diagnosis, &qvalues, &diagnosis->other_scales, err);
-    nd_array_deinit(&qvalues);
-    return status;
-}
-
 /* What the layer would give with sums of pairs in 16 bits. The HTP has none, and its arithmetics are not
  * linear. */
 static enum nd_status keep_pairs(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
@@ -615,9 +579,7 @@ static enum nd_status make_layer_diagnosis_qvalues(void *context, const struct n
     }
     if (layer->tensor == diagnosis->tensor && diagnosis->to == NULL && diagnosis->forced == 0 &&
         !is_of_constants) {
-        enum nd_status status = keep_misread(diagnosis, layer, err);
-        if (status == ND_OK)
-            status = keep_pairs(diagnosis, layer, err);
+        enum nd_status status = keep_pairs(diagnosis, layer, err);
         if (status != ND_OK)
             return status;
     }

@@ -49,10 +49,6 @@ struct nd_layer_diagnosis {
     struct nd_array before[ND_LAYER_DIAGNOSIS_OPERANDS]; /* their quantised values in the previous sample */
     double *stale[ND_LAYER_DIAGNOSIS_OPERANDS]; /* quantised values made with that operand late; NaN in the
                                                    first sample */
-    double *transposed;   /* made with the bytes of the weights transposed; NULL: there is no such matrix */
-    double *other_scales; /* made with the scales of the weights along other_axis and not own_axis; NULL: no
-                             axis is as long */
-    int own_axis, other_axis;
     const bool
         *is_open; /* [n_steps] layers of the device that do not follow known arithmetic; NULL: not known */
     size_t n_remade;
@@ -89,7 +85,7 @@ const struct nd_quant *nd_layer_diagnosis_quant(const struct nd_layer_diagnosis 
 enum nd_status nd_layer_diagnosis_run(struct nd_layer_diagnosis *diagnosis, size_t fusing, double *to,
                                       struct nd_error *err);
 
-/* Fills quantised values, values, expected, others, fusions, stale, transposed and other_scales. */
+/* Fills quantised values, values, expected, others, fusions, and stale. */
 enum nd_status nd_layer_diagnosis_collect(struct nd_layer_diagnosis *diagnosis, struct nd_error *err);
 
 /* What the layer gives where it did not read what was recorded of an input. */

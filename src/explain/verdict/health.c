@@ -3,6 +3,7 @@
 #include "explain/verdict/health.h"
 
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -604,14 +605,22 @@ static enum nd_status say_evidence(struct nd_explained_layer *layer, struct nd_e
         layer->n_unexplained = layer->introduced.n_differing;
     if (layer->judgement.evidence != NULL)
         return ND_OK;
+    static const double few = 0.01; /* chosen: then the number says more than the share */
+    bool is_of_exact = !is_rounding && layer->n_unexplained == layer->introduced.n_differing &&
+                       (double)layer->n_unexplained < few * (double)layer->n_qvalues;
     double share = layer->n_qvalues > 0 ? 100 * (double)layer->n_unexplained / (double)layer->n_qvalues : 0;
-    nd_strbuf_printf(&text,
-                     is_rounding
-                         ? "in this layer alone %.3g%% of the values differ from exact rounding, by up "
-                           "to %g LSB, in a way that no other layer of the device does"
-                         : "in this layer alone %.3g%% of the values differ from known arithmetic; they "
-                           "differ from exact rounding by up to %g LSB",
-                     share, layer->introduced.max);
+    if (is_of_exact)
+        nd_strbuf_printf(&text,
+                         "%" PRIu64 " of %" PRIu64 " values are off by up to %g LSB, and all others are exact",
+                         layer->n_unexplained, layer->n_qvalues, layer->introduced.max);
+    else
+        nd_strbuf_printf(&text,
+                         is_rounding
+                             ? "in this layer alone %.3g%% of the values differ from exact rounding, by up "
+                               "to %g LSB, in a way that no other layer of the device does"
+                             : "in this layer alone %.3g%% of the values differ from known arithmetic; they "
+                               "differ from exact rounding by up to %g LSB",
+                         share, layer->introduced.max);
     return nd_judge_evidence(layer, &text, err);
 }
 

@@ -37,10 +37,12 @@ struct nd_explain_error_size {
     size_t n;        /* values */
     size_t n_wrong;  /* of them, not as expected */
     size_t n_beyond; /* of these, further off than unknown arithmetic may be (nd_explain_allowance) */
-    size_t n_past; /* of these, further off than inputs that were not rounded, nor clipped, could bring them; 0
-                      where that was not measured */
-    size_t n_far;  /* further off than ND_EXPLAIN_FAR times nd_explain_allowance */
-    double max;    /* LSB */
+    size_t n_past;  /* of these, further off than inputs that were not rounded, nor clipped, could bring them; 0
+                       where that was not measured */
+    size_t n_far;   /* further off than ND_EXPLAIN_FAR times nd_explain_allowance */
+    size_t n_large; /* off by more than ND_EXPLAIN_FAR times what known arithmetic may be */
+    size_t n_kinds; /* of these, different expected values, counted up to 4 */
+    double max;     /* LSB */
     double mean_square;   /* variance of the error, LSB^2 */
     double signal;        /* variance of what is expected, LSB^2 */
     const char *doubtful; /* an input that the layer need not have read as it was recorded, as its maker is

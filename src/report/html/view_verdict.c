@@ -612,12 +612,24 @@ static void put_reduce(struct nd_page *page, const json_t *explanation)
     const json_t *layer = json_array_get(nd_doc_get(device, ND_KEY_FAULTY), 0);
     if (layer == NULL)
         layer = json_array_get(nd_doc_get(device, ND_KEY_UNEXPLAINED), 0);
+    const char *uri = nd_doc_text(device, ND_KEY_URI);
+    if (uri[0] == '?' ||
+        strncmp(uri, "import", strlen("import")) == 0) { /* a file of another tool cannot be run */
+        nd_html_puts(page, "<p>Next, to see every layer: ");
+        begin_command(page);
+        nd_html_puts(page, " explain -v --quantised");
+        put_argument(page, nd_doc_text(explanation, ND_KEY_MODEL));
+        put_argument(page, nd_doc_text(device, ND_KEY_CAPTURE));
+        end_command(page);
+        nd_html_puts(page, "</p>\n");
+        return;
+    }
     nd_html_puts(page, "<p>Next, to make a small reproducer for the vendor: ");
     begin_command(page);
     nd_html_puts(page, " reduce");
     put_argument(page, nd_doc_text(explanation, ND_KEY_MODEL));
     nd_html_puts(page, " -d");
-    put_argument(page, nd_doc_text(device, ND_KEY_URI));
+    put_argument(page, uri);
     nd_html_puts(page, " -o reproducer --differs 1lsb");
     if (layer != NULL) {
         nd_html_puts(page, " --tensor");

@@ -270,7 +270,7 @@ static json_t *pair(double low, double high)
 
 static json_t *evidence_json(const struct nd_quantised_layer *layer)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "range",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o}", "range",
                      pair(layer->range_low, layer->range_high), "values",
                      pair(layer->value_low, layer->value_high), "central_values",
                      pair(layer->central_low, layer->central_high), "used_share",
@@ -278,7 +278,9 @@ static json_t *evidence_json(const struct nd_quantised_layer *layer)
                      "mask", nd_json_known(layer->mask), "mask_share",
                      isnan(layer->mask) ? json_null() : nd_json_known(layer->mask_share), "weight_ratio",
                      nd_json_known(layer->weight_ratio), "weight_sqnr_db", nd_json_known(layer->weight_sqnr_db),
-                     "bias_error", nd_json_known(layer->bias_error));
+                     "bias_error", nd_json_known(layer->bias_error), "constant_channels",
+                     (json_int_t)layer->n_constant_channels, "constant_text",
+                     layer->constant_text != NULL ? nd_json_string(layer->constant_text) : json_null());
 }
 
 static json_t *layer_json(const struct nd_explanation *e, size_t s)

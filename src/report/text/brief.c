@@ -332,6 +332,15 @@ static void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_
         nd_strbuf_puts(out, "'--tensors outputs'");
 }
 
+/* A capture of those that are compared which `explain` cannot judge, or NULL. */
+static const char *find_without_inputs(const struct nd_comparison *c)
+{
+    for (size_t i = 0; i < c->n_devices; i++)
+        if (nd_summary_lacks_inputs(c->devices[i].capture))
+            return c->devices[i].capture;
+    return NULL;
+}
+
 static void nd_text_next(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -347,6 +356,11 @@ static void nd_text_next(const struct nd_text_report *report)
         add_word(&words, "info");
         add_word(&words, c->devices[i].capture);
     } else if (c->verdict == ND_VERDICT_DIFFERS && has_qvalues(c) && report->model != NULL) {
+        const char *unfed = find_without_inputs(c);
+        if (unfed != NULL) {
+            nd_summary_put_import_again(report->out, report->width, unfed);
+            return;
+        }
         why = "to learn whether the quantisation, the chip or a fault is the cause";
         add_word(&words, "explain");
         add_word(&words, "--quantised");

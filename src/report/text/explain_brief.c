@@ -259,45 +259,30 @@ static void put_defect(struct nd_strbuf *out, const struct nd_explained_layer *l
                                layer->judgement.remedy);
 }
 
-static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
-                       const struct nd_explained_device *device, size_t width, size_t most)
+/* Faulty layers, or unexplained ones. */
+static void put_open(struct nd_strbuf *out, const struct nd_explanation *e,
+                     const struct nd_explained_device *device, bool is_faulty, size_t width, size_t most)
 {
-    for (size_t i = 0; i < device->n_faulty && i < most; i++) {
-        const struct nd_explained_step *step = &e->steps[device->faulty[i]];
-        const struct nd_explained_layer *layer = &device->layers[device->faulty[i]];
+    const char *word = is_faulty ? "faulty" : "unexplained";
+    const size_t *steps = is_faulty ? device->faulty : device->unexplained;
+    size_t n = is_faulty ? device->n_faulty : device->n_unexplained;
+    for (size_t i = 0; i < n && i < most; i++) {
+        const struct nd_explained_layer *layer = &device->layers[steps[i]];
+        const char *kind =
+            layer->judgement.fault.kind != NULL ? layer->judgement.fault.kind : "of no known kind";
         struct nd_strbuf evidence = {0};
         say_evidence(layer, &evidence);
-        nd_explain_put_wrapped(out, width, 2, "faulty: '%s' (%s), %s: %s", step->name, step->op_types,
-                               layer->judgement.fault.kind != NULL ? layer->judgement.fault.kind
-                                                                   : "of no known kind",
+        nd_explain_put_wrapped(out, width, 2, "%s: '%s' (%s)%s%s: %s", word, e->steps[steps[i]].name,
+                               e->steps[steps[i]].op_types, is_faulty ? ", " : "", is_faulty ? kind : "",
                                evidence.text != NULL ? evidence.text : "");
         out->failed = out->failed || evidence.failed;
         nd_strbuf_deinit(&evidence);
         put_defect(out, layer, width);
-        put_effect(out, layer, width);
+        if (is_faulty)
+            put_effect(out, layer, width);
     }
-    if (device->n_faulty > most)
-        nd_strbuf_printf(out, "  and %zu more faulty layer%s\n", device->n_faulty - most,
-                         device->n_faulty - most == 1 ? "" : "s");
-}
-
-static void put_unexplained(struct nd_strbuf *out, const struct nd_explanation *e,
-                            const struct nd_explained_device *device, size_t width, size_t most)
-{
-    for (size_t i = 0; i < device->n_unexplained && i < most; i++) {
-        const struct nd_explained_step *step = &e->steps[device->unexplained[i]];
-        const struct nd_explained_layer *layer = &device->layers[device->unexplained[i]];
-        struct nd_strbuf evidence = {0};
-        say_evidence(layer, &evidence);
-        nd_explain_put_wrapped(out, width, 2, "unexplained: '%s' (%s): %s", step->name, step->op_types,
-                               evidence.text != NULL ? evidence.text : "");
-        out->failed = out->failed || evidence.failed;
-        nd_strbuf_deinit(&evidence);
-        put_defect(out, layer, width);
-    }
-    if (device->n_unexplained > most)
-        nd_strbuf_printf(out, "  and %zu more unexplained layer%s\n", device->n_unexplained - most,
-                         device->n_unexplained - most == 1 ? "" : "s");
+    if (n > most)
+        nd_strbuf_printf(out, "  and %zu more %s layer%s\n", n - most, word, n - most == 1 ? "" : "s");
 }
 
 /* Layers of unknown arithmetic that are within 1 LSB: how many, and how far off. */
@@ -358,7 +343,7 @@ static void put_ties(struct nd_strbuf *out, const struct nd_explanation *e,
 void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
                            const struct nd_explained_device *device, size_t width, size_t most)
 {
-    put_faulty(out, e, device, width, most);
+    put_open(out, e, device, true, width, most);
     nd_explain_put_oddities(out, e, device, width, most);
 }
 
@@ -366,7 +351,7 @@ void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *e
 static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *e,
                                     const struct nd_explained_device *device, size_t width, size_t most)
 {
-    put_unexplained(out, e, device, width, most);
+    put_open(out, e, device, false, width, most);
     put_within(out, e, device, width, most);
     put_remarks(out, e, device, width, most);
     put_ties(out, e, device, width);
@@ -658,18 +643,19 @@ static size_t first_with(const struct nd_explanation *e, enum nd_health health)
     return d;
 }
 
-/* Whether two chips are healthy and have different arithmetic: then the model can be changed so that they
- * agree. */
+/* Whether two chips are healthy, have different arithmetic, and give different values: then the model can be
+ * changed so that they agree. */
 static bool can_align(const struct nd_explanation *e)
 {
-    const char *first = NULL;
+    const struct nd_explained_device *first = NULL;
     bool are_different = false;
     for (size_t d = 0; d < e->n_devices; d++) {
-        const char *arithmetic = e->devices[d].arithmetic;
-        if (arithmetic == NULL || strncmp(arithmetic, "htp-", strlen("htp-")) != 0)
+        const struct nd_explained_device *device = &e->devices[d];
+        if (device->arithmetic == NULL || strncmp(device->arithmetic, "htp-", strlen("htp-")) != 0)
             continue;
-        are_different = are_different || (first != NULL && strcmp(first, arithmetic) != 0);
-        first = arithmetic;
+        are_different = are_different || (first != NULL && first->same_as != device->same_as &&
+                                          strcmp(first->arithmetic, device->arithmetic) != 0);
+        first = device;
     }
     return are_different;
 }
@@ -690,13 +676,40 @@ static size_t add_words(const char **words, size_t n, const char *const *more)
     return n;
 }
 
+/* A device that npudiff can run a model on, and not a file of another tool. */
+static bool can_run(const struct nd_explained_device *device)
+{
+    return device->uri[0] != '?' && strncmp(device->uri, "import", strlen("import")) != 0;
+}
+
+/* What a model without faults is good for: a campaign on its devices; of files a report. */
+static const char *add_words_of_healthy(const struct nd_explanation *e, const char **words, size_t *n)
+{
+    bool can_run_all = true;
+    for (size_t d = 0; d < e->n_devices; d++)
+        can_run_all = can_run_all && can_run(&e->devices[d]);
+    *n = can_run_all ? add_words(words, *n, (const char *[]){"init", e->model, NULL})
+                     : add_words(words, *n, (const char *[]){"report", "--quantised", e->model, NULL});
+    for (size_t d = 0; d < e->n_devices && d < MAX_CAPTURES / 2; d++) {
+        bool is_new = true;
+        for (size_t i = 0; i < d; i++)
+            is_new = is_new && strcmp(e->devices[i].uri, e->devices[d].uri) != 0;
+        if (!can_run_all)
+            words[(*n)++] = e->devices[d].capture;
+        else if (is_new)
+            *n = add_words(words, *n, (const char *[]){"-d", e->devices[d].uri, NULL});
+    }
+    *n = add_words(words, *n, (const char *[]){"-o", can_run_all ? "campaign.yaml" : "report.html", NULL});
+    return can_run_all ? "to judge accuracy and differences by your own limits"
+                       : "to send the result to others";
+}
+
 static void put_next(const struct brief *b)
 {
     const struct nd_explanation *e = b->e;
     const char *words[14 + MAX_CAPTURES] = {"npudiff"}, *why;
     size_t n = 1, d = first_with(e, e->health);
     const struct nd_explained_device *device = &e->devices[d];
-    bool can_run = device->uri[0] != '?' && strncmp(device->uri, "import", 6) != 0;
     if (e->health == ND_HEALTH_HEALTHY && is_broken(e)) {
         why = "as the quantisation alone breaks the model: to look for faults of the file";
         n = add_words(words, n, (const char *[]){"lint", e->model, NULL});
@@ -704,9 +717,8 @@ static void put_next(const struct brief *b)
         why = "to make the chips give the same bits";
         n = add_words(words, n, (const char *[]){"align", e->model, "-o", "aligned.onnx", NULL});
     } else if (e->health == ND_HEALTH_HEALTHY) {
-        why = "to judge accuracy and differences by your own limits";
-        n = add_words(words, n, (const char *[]){"qualify", "campaign.yaml", NULL});
-    } else if (e->health == ND_HEALTH_FAULTY && can_run) {
+        why = add_words_of_healthy(e, words, &n);
+    } else if (e->health == ND_HEALTH_FAULTY && can_run(device)) {
         why = "to make a small reproducer for the vendor";
         n = add_words(words, n,
                       (const char *[]){"reduce", e->model, "-d", device->uri, "-o", "reproducer", "--differs",

@@ -282,9 +282,10 @@ static void put_remarks(const struct brief *b)
 
 static const struct nd_qualified_case *first_failure(const struct nd_qualified *r)
 {
-    for (size_t i = 0; i < r->cases.n; i++)
-        if (is(r->cases.items[i].verdict, "failed"))
-            return &r->cases.items[i];
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < r->cases.n; i++)
+            if (is(r->cases.items[i].verdict, pass == 0 ? "failed" : "device failed"))
+                return &r->cases.items[i];
     return NULL;
 }
 
@@ -303,18 +304,47 @@ bool nd_report_first_failure(const struct nd_qualified *result, const char **qua
     return one != NULL;
 }
 
+/* What answers a gate that failed; the last one all others. */
+static const struct {
+    const char *gate, *words[2];
+    bool has_model;
+    const char *why;
+} answers[] = {
+    {"latency-cv", {"latency", NULL}, false, "to see the times of the first failure"},
+    {"fallback", {"placement", NULL}, true, "to see which operators of the first failure run where"},
+    {"finalize", {"info", NULL}, false, "to see what the device of the first failure said"},
+    {"", {"explain", "--quantised"}, true, "to learn which layer and what arithmetic makes the first failure"},
+};
+
 static void put_next(const struct brief *b)
 {
     const struct nd_qualified *r = b->result;
     const char *quantised, *capture;
     char path[4096];
-    if (nd_report_first_failure(r, &quantised, &capture) && b->folder != NULL) {
-        snprintf(path, sizeof path, "%s/%s", b->folder, capture);
-        const char *model = b->model_path != NULL ? b->model_path : quantised;
-        const char *words[] = {"npudiff", "explain", "--quantised", model, path};
-        nd_summary_put_next_of(b->out, b->width,
-                               "to learn which layer and what arithmetic makes the first failure",
-                               b->model_path == NULL ? quantised : NULL, words, sizeof words / sizeof words[0]);
+    bool has_failed =
+        nd_report_first_failure(r, &quantised, &capture) && b->folder != NULL && capture[0] != '\0';
+    snprintf(path, sizeof path, "%s/%s", b->folder != NULL ? b->folder : "", capture);
+    const char *model = b->model_path != NULL ? b->model_path : quantised;
+    const struct nd_qualified_case *one = first_failure(r);
+    const char *gate = one == NULL                  ? ""
+                       : is(one->verdict, "failed") ? r->gates.items[one->gate].gate
+                                                    : "finalize";
+    size_t i = 0;
+    while (i + 1 < sizeof answers / sizeof answers[0] && strcmp(answers[i].gate, gate) != 0)
+        i++;
+    bool takes_model = answers[i].has_model;
+    if (has_failed && answers[i].words[1] != NULL && nd_summary_lacks_inputs(path)) {
+        nd_summary_put_import_again(b->out, b->width, path);
+    } else if (has_failed) {
+        const char *words[6] = {"npudiff", answers[i].words[0]};
+        size_t n = 2;
+        if (answers[i].words[1] != NULL)
+            words[n++] = answers[i].words[1];
+        if (takes_model)
+            words[n++] = model;
+        words[n++] = path;
+        nd_summary_put_next_of(b->out, b->width, answers[i].why,
+                               takes_model && b->model_path == NULL ? quantised : NULL, words, n);
     } else if (r->exit_code == ND_EXIT_INCONCLUSIVE) {
         nd_summary_put(b->out, b->width, 0, 2,
                        "Next: give more samples, or loosen the margin; -v shows how many are needed.");

@@ -1,6 +1,7 @@
 /* What the quantisation costs, and where: in the default text two sentences, with -v all layers that matter. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "report/text/explain.h"
 #include "report/text/explain_words.h"
@@ -83,6 +84,28 @@ static const char *equalised(const struct nd_quantisation *q, char buf[static EQ
     return buf;
 }
 
+/* The first tensor with channels that became constant, and how many have some: what reads it inherits them. */
+static void put_constant_channels(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
+{
+    const struct nd_quantisation *q = e->quantisation;
+    size_t first = SIZE_MAX, n = 0;
+    for (size_t s = 0; s < q->n_layers; s++) {
+        n += q->layers[s].constant_text != NULL;
+        first = q->layers[s].constant_text != NULL && first == SIZE_MAX ? s : first;
+    }
+    char more[64] = "";
+    if (first == SIZE_MAX)
+        return;
+    if (n > 1)
+        snprintf(more, sizeof more, " %zu more tensor%s such channels.", n - 1, n == 2 ? " has" : "s have");
+    nd_summary_put(out, width, 0, 2,
+                   "Lost by the quantisation: '%s' (%s): %s.%s What would help: an encoding of their own (%s).",
+                   e->steps[first].name, e->steps[first].op_types, q->layers[first].constant_text, more,
+                   strncmp(e->steps[first].op_types, "Concat", strlen("Concat")) == 0
+                       ? "leave the Concat out, or bring its inputs to one range before it"
+                       : "a tensor of their own, or 16 bits");
+}
+
 void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
     const struct nd_quantisation *q = e->quantisation;
@@ -109,6 +132,7 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
                    has_remedies ? "." : "");
     if (q->n_equalised > 0)
         nd_summary_put(out, width, 0, 2, "%s", equalised(q, pairs));
+    put_constant_channels(out, e, width);
     out->failed = out->failed || remedies.failed;
     nd_strbuf_deinit(&remedies);
 }
@@ -138,6 +162,7 @@ void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanat
     if (q == NULL)
         return;
     nd_strbuf_puts(out, "\n");
+    put_constant_channels(out, e, width);
     if (q->n_equalised > 0)
         nd_explain_put_wrapped(out, width, 0, "%s", equalised(q, pairs));
     if (isnan(q->output_sqnr_db)) {

@@ -166,9 +166,33 @@ void nd_summary_put_next_of(struct nd_strbuf *out, size_t width, const char *why
     nd_strbuf_puts(out, "\n");
 }
 
+bool nd_summary_lacks_inputs(const char *capture)
+{
+    struct nd_capture *opened = NULL;
+    if (nd_capture_open(capture, &opened, NULL) != ND_OK)
+        return false;
+    bool lacks = nd_capture_n_probes(opened) > 0 && nd_capture_probe(opened, 0)->n_inputs == 0;
+    nd_capture_close(&opened);
+    return lacks;
+}
+
+void nd_summary_put_import_again(struct nd_strbuf *out, size_t width, const char *capture)
+{
+    nd_strbuf_puts(out, "\n");
+    nd_summary_put(
+        out, width, 0, 2,
+        "Next: import '%s' again with --inputs FILE, the inputs that the device was fed. Without them no "
+        "layer can be judged.",
+        capture);
+}
+
 void nd_summary_put_explain(struct nd_strbuf *out, size_t width, const char *why, const char *capture,
                             const char *model)
 {
+    if (nd_summary_lacks_inputs(capture)) {
+        nd_summary_put_import_again(out, width, capture);
+        return;
+    }
     struct nd_capture *opened = NULL;
     bool is_open = nd_capture_open(capture, &opened, NULL) == ND_OK;
     const char *path = is_open ? nd_capture_model_path(opened) : NULL;

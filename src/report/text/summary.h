@@ -43,8 +43,15 @@ void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, c
 void nd_summary_put_next_of(struct nd_strbuf *out, size_t width, const char *why, const char *model,
                             const char *const *words, size_t n_words);
 
-/* `explain` of one capture; model: the name of its file, for captures that do not say where it is; NULL: not
- * known. */
+/* Whether the capture does not hold what the model was fed, as imports without --inputs: then `explain` can
+ * judge no layer. */
+bool nd_summary_lacks_inputs(const char *capture);
+
+/* "Next: import 'a.h5' again with --inputs": in the place of `explain`. */
+void nd_summary_put_import_again(struct nd_strbuf *out, size_t width, const char *capture);
+
+/* `explain` of one capture, or nd_summary_put_import_again; model: the name of its file, for captures that do
+ * not say where it is; NULL: not known. */
 void nd_summary_put_explain(struct nd_strbuf *out, size_t width, const char *why, const char *capture,
                             const char *model);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "arithmetic/variants/changed_constants.h"
+#include "support/assert_text.h"
 #include "support/linear_case.h"
 
 enum { N = 3, ROWS = 4 };
@@ -25,6 +26,7 @@ struct product {
     enum nd_exact_origin origins[3];
     size_t tensors[3];
     struct nd_exact_layer layer;
+    char text[ND_CONSTANTS_TEXT_BYTES];
 };
 
 static void prepare(struct product *p, const char *op_type, const struct nd_shape *x, const struct nd_shape *w,
@@ -70,10 +72,13 @@ static double qvalue_of(const struct product *p, double real)
 
 static const struct nd_rounding_rule half_even = {.kind = ND_ROUNDED_ONCE, .rounding = ND_ROUND_HALF_EVEN};
 
-static void run(struct product *p, struct nd_array *qvalues, int *own, int *other)
+static void run(struct product *p, struct nd_array *qvalues)
 {
+    static const struct nd_changed_constants change = {.kind = ND_CONSTANTS_SCALES_AXIS, .channel = SIZE_MAX};
     struct nd_error err = {0};
-    assert_int_equal(nd_layer_other_axis(&p->layer, &half_even, qvalues, own, other, &err), ND_OK);
+    assert_int_equal(nd_layer_changed(&p->layer, NULL, &half_even, &change, qvalues, &err), ND_OK);
+    if (qvalues->n > 0)
+        nd_layer_changed_text(&p->layer, &change, p->text);
 }
 
 /* The scales belong to the columns; they are taken along the rows, which are summed over. */
@@ -83,12 +88,11 @@ static void rows_of_a_matrix_take_the_scales_of_its_columns(void **state)
     for (int trial = 0; trial < 20; trial++) {
         struct product p;
         struct nd_array qvalues;
-        int own, other;
         prepare(&p, trial % 2 == 0 ? "MatMul" : "Gemm", &(struct nd_shape){2, {ROWS, N}},
                 &(struct nd_shape){2, {N, N}}, trial % 4 < 2 ? 1 : -1);
-        run(&p, &qvalues, &own, &other);
+        run(&p, &qvalues);
         assert_int_equal(qvalues.n, ROWS * N);
-        assert_true(own == 1 && other == 0);
+        assert_has(p.text, "along axis 0; they belong to axis 1");
         for (size_t r = 0; r < ROWS; r++)
             for (size_t c = 0; c < N; c++) {
                 double sum = 0;
@@ -106,11 +110,11 @@ static void input_channels_of_a_conv_take_the_scales_of_its_outputs(void **state
     (void)state;
     struct product p;
     struct nd_array qvalues;
-    int own, other;
     prepare(&p, "Conv", &(struct nd_shape){4, {1, N, ROWS, 1}}, &(struct nd_shape){4, {N, N, 1, 1}}, 0);
     p.call.low = 0; /* a Relu follows */
-    run(&p, &qvalues, &own, &other);
-    assert_true(qvalues.n == ROWS * N && own == 0 && other == 1);
+    run(&p, &qvalues);
+    assert_int_equal(qvalues.n, ROWS * N);
+    assert_has(p.text, "along axis 1; they belong to axis 0");
     for (size_t o = 0; o < N; o++)
         for (size_t r = 0; r < ROWS; r++) {
             double sum = 0;
@@ -129,7 +133,6 @@ static void what_cannot_be_taken_otherwise_is_left_alone(void **state)
     for (int trial = 0; trial < 5; trial++) {
         struct product p;
         struct nd_array qvalues;
-        int own, other;
         struct nd_shape w = square;
         prepare(&p, trial == 0 ? "Add" : "MatMul", &x, &w, 1);
         if (trial == 1)
@@ -140,7 +143,7 @@ static void what_cannot_be_taken_otherwise_is_left_alone(void **state)
             p.arrays[1].shape = (struct nd_shape){2, {1, N}};
         if (trial == 4)
             p.inputs[1].quant = NULL;
-        run(&p, &qvalues, &own, &other);
+        run(&p, &qvalues);
         assert_int_equal(qvalues.n, 0);
         nd_array_deinit(&qvalues);
     }

@@ -97,6 +97,43 @@ static void mix_kernels(Onnx__ModelProto *proto)
     }
 }
 
+static void flip_signs(Onnx__ModelProto *proto)
+{
+    for (size_t i = 0; i < N_WEIGHTS; i++)
+        tensor_of(proto, weights)->raw_data.data[i] ^= 0x80;
+}
+
+static void flip_signs_of_half(Onnx__ModelProto *proto)
+{
+    for (size_t i = 0; i < N_WEIGHTS; i += 2)
+        tensor_of(proto, weights)->raw_data.data[i] ^= 0x80;
+}
+
+static void take_middle_as_zero_point(Onnx__ModelProto *proto)
+{
+    tensor_of(proto, "residual.weight_zero_point")->int32_data[0] = 128;
+}
+
+/* Rows of 432 bytes, read as if each took so many; behind the last nobody knows. */
+static void read_rows_of(Onnx__ModelProto *proto, size_t stride)
+{
+    static uint8_t w[2 * N_WEIGHTS];
+    memcpy(w, tensor_of(proto, weights)->raw_data.data, N_WEIGHTS);
+    memset(w + N_WEIGHTS, 77, N_WEIGHTS);
+    for (size_t row = 0; row < N_WEIGHTS / OF_CHANNEL; row++)
+        memcpy(tensor_of(proto, weights)->raw_data.data + row * OF_CHANNEL, w + row * stride, OF_CHANNEL);
+}
+
+static void read_rows_of_448(Onnx__ModelProto *proto)
+{
+    read_rows_of(proto, 448);
+}
+
+static void read_rows_of_431(Onnx__ModelProto *proto)
+{
+    read_rows_of(proto, 431);
+}
+
 /* The changed model on such a device, as if it were the model. */
 static void explain_changed(struct fixture *f, const char *emulated, void (*change)(Onnx__ModelProto *proto))
 {
@@ -124,6 +161,12 @@ static void constants_that_were_changed_are_named(void **state)
         {move_zero_point, "weights-zero-point", "the zero point of its weights is off by -3"},
         {turn_kernels, "transposed-weights", "turned by 180 degrees"},
         {transpose_kernels, "transposed-weights", "its kernels are transposed"},
+        {flip_signs, "weights-type",
+         "8-bit values of its weights are read as signed, not as unsigned less 128"},
+        {take_middle_as_zero_point, "weights-zero-point",
+         "the zero point of its weights is taken as 128 everywhere, not 130"},
+        {read_rows_of_448, "weights-layout", "a row too late: rows of 432 bytes are read as of 448"},
+        {read_rows_of_431, "weights-layout", "from output 1 on the weights are read 1 byte a row too early"},
     };
     for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -145,7 +188,7 @@ static void near_misses_are_not_named(void **state)
 {
     (void)state;
     static void (*const changes[])(Onnx__ModelProto * proto) = {lose_bias_but_one, move_half_a_channel,
-                                                                mix_kernels};
+                                                                mix_kernels, flip_signs_of_half};
     for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
         for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
             struct fixture f;

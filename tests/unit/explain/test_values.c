@@ -773,8 +773,8 @@ static void lines_further_on_are_found(void **state)
         "along axis 3 every column holds the values of the column 2 further on; the last is the zero point");
     for (size_t i = 0; i < TOTAL; i++) /* channels turn: the last one comes first */
         f.test[i] = f.ref[i / N * N + (i + N - SIDE * SIDE) % N];
-    assert_text(&f,
-                "along axis 1 every slice holds the values of the one before; the first holds the last one's");
+    assert_text(
+        &f, "along axis 1 every channel holds the values of the one before; the first holds the last one's");
     for (size_t i = 0; i < TOTAL; i++) /* in memory, from row to row: elements, not columns */
         f.test[i] = i % N > 0 ? f.ref[i - 1] : 0;
     assert_text(&f, "elements are +1 places away in memory");

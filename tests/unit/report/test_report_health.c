@@ -149,9 +149,9 @@ static void test_word_for_the_layer_fits_its_part(void **state)
     expect_place(0.75, false, false, "(SQNR of 8 samples). Mostly in 'b' (Conv), 75% of");
 }
 
-static void expect_next(double sqnr_db, const char *wanted)
+static void expect_next(double sqnr_db, char *uri, const char *wanted)
 {
-    char a[] = "a", type[] = "Conv", uri[] = "npu", model[] = "m.onnx";
+    char a[] = "a", type[] = "Conv", model[] = "m.onnx";
     struct nd_explained_step steps[] = {{.name = a, .op_types = type, .is_layer = true}};
     struct nd_explained_layer layers[] = {
         {.is_examined = true, .judgement.state = ND_LAYER_FOLLOWS, .n_qvalues = 100}};
@@ -187,8 +187,10 @@ static void expect_next(double sqnr_db, const char *wanted)
 static void test_next_command_is_about_the_quantisation_where_it_breaks_the_model(void **state)
 {
     (void)state;
-    expect_next(0.58, "npudiff lint m.onnx");
-    expect_next(30, "npudiff qualify campaign.yaml");
+    char npu[] = "npu", import[] = "import:numpy";
+    expect_next(0.58, npu, "npudiff lint m.onnx");
+    expect_next(30, npu, "npudiff init m.onnx -d npu -o campaign.yaml");
+    expect_next(30, import, "npudiff report --quantised m.onnx import:numpy -o report.html");
 }
 
 int main(void)

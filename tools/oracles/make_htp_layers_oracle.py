@@ -944,10 +944,47 @@ def scaled(g):
             g.add(op, [g.input(shape, (scale, zeros[0]))], shape, (np.float32(y), zeros[1]))
 
 
+def still(g):
+    """A Reshape and the like that moves nothing, to another encoding: of what lies flat and in blocks, and of what is made with
+    that encoding (rows 4, 5 and 8)."""
+    moves = {2: [("Reshape", [1, 8, 16]), ("Unsqueeze", [1, 8, 16])], 3: [("Reshape", [8, 16]), ("Squeeze", [8, 16]), ("Reshape", [1, 1, 8, 16])],
+             4: [("Reshape", [4, 4, 8]), ("Squeeze", [4, 4, 8])]}
+    for i in range(14):
+        rank = [2, 3, 4, 4, 4, 2, 3, 2, 3, 3, 4, 2, 2, 3][i]
+        shape, x, a = [[8, 16], [1, 8, 16], [1, 4, 4, 8]][rank - 2], g.encoding(4), g.encoding(4)
+        if i in (0, 1):     # of two axes with a bias, of three without
+            bias = [g.scaled(np.zeros(16, np.int32), x[0] * np.float32(0.004))] if i == 0 else []
+            real = g.add("MatMul" if i else "Gemm", [g.input(shape, x), g.weights([16, 16], 0.004), *bias], shape, a)
+        elif i in (2, 3, 4):
+            real = g.add("Conv", [g.input(shape, x), g.weights([4, 4, 1, 1], 0.008)], shape, a)
+            if i == 3:
+                real = g.add("MaxPool", [real], shape, a, kernel_shape=[1, 1])
+        elif i == 5:
+            real = g.add("Gemm", [g.input([16, 8], x), g.weights([8, 8], 0.008)], [16, 8], a)
+            real = g.add("Transpose", [real], shape, a, perm=[1, 0])
+        elif i in (6, 7):
+            real = g.add("Add", [g.input(shape, x), g.input(shape, x)], shape, a)
+        elif i == 8:
+            real = g.add("MatMul", [g.input([1, 8, 4], x), g.input([1, 4, 16], (np.float32(0.02), 128))], shape, a)
+        elif i == 9:
+            a = (np.float32(2 ** -8), 0)
+            real = g.add("Softmax", [g.input(shape, x)], shape, a, axis=-1)
+        elif i == 10:
+            a = x
+            real = g.add("Resize", [g.input([1, 4, 2, 4], a), "", g.constant(np.array([1, 1, 2, 2], np.float32))], shape, a, mode="nearest",
+                         coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+        else:
+            real = g.add("Sigmoid", [g.add("MatMul", [g.input(shape, x), g.weights([16, 16], 0.004)], shape, a)], shape, a := (np.float32(2 ** -8), 0))
+        op, out = moves[rank][(1 if rank == 4 and i != 4 else i) % len(moves[rank])]
+        axes = {"Reshape": out, "Squeeze": [0], "Unsqueeze": [0]}[op]
+        y = (np.float32(a[0] * np.exp(g.rng.uniform(-1, 1.5))), int(g.rng.integers(40, 200)))
+        g.add(op, [real, g.constant(np.array(axes, np.int64))], out, y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

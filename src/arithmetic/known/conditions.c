@@ -245,6 +245,17 @@ static bool is_depth_of_kept(const struct nd_model *model, const struct nd_exact
            (is_to_depth || is_moved_input(model, tensor, NULL, 0));
 }
 
+/* 90 models: three makers, nine moves, five Reshapes and the like (docs/science/htp-arithmetic.md#still). */
+static bool is_reshape_of_moved(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    static const char *const movers[] = {"DepthToSpace", "Pad", "Resize", "SpaceToDepth", "Transpose"};
+    size_t tensor = layer->input_tensors[0];
+    const struct nd_model_layer *maker =
+        model != NULL && tensor != SIZE_MAX ? nd_model_layer_of_tensor(model, tensor) : NULL;
+    return maker != NULL && !is_wide(layer) && has_other_encoding(layer, 0) &&
+           is_named(maker->op_types, movers, sizeof movers / sizeof *movers);
+}
+
 /* ---- of other operators ---- */
 
 static bool is_depthwise_1x1(const struct nd_model *model, const struct nd_exact_layer *layer)
@@ -494,14 +505,14 @@ bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *laye
 {
 #define ND_OPERATORS(...) __VA_ARGS__
     static const struct {
-        const char *op_types[3]; /* up to NULL */
+        const char *op_types[4]; /* up to NULL */
         layer_condition *has;
     } rows[] = {
 #define ND_DEFECT(condition, function, operators, ...) {{ND_OPERATORS operators}, function},
 #include "arithmetic/known/defects.def"
     };
     const char *op_type = layer->call->node != NULL ? nd_onnx_text(layer->call->node->op_type) : "";
-    for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)
+    for (size_t k = 0; k < 4 && rows[condition].op_types[k] != NULL; k++)
         if (strcmp(rows[condition].op_types[k], op_type) == 0)
             return rows[condition].has(model, layer);
     return false;

@@ -397,6 +397,13 @@ static void relu_with_a_zero_point_is_made_with_the_product(void **state)
     expect_layers("16-raised", 9);
 }
 
+/* R5 and R6 of the page, where a tensor lies deciding, or the arithmetic of what made it. */
+static void reshape_that_moves_nothing_follows_where_a_tensor_lies(void **state)
+{
+    (void)state;
+    expect_fused("8-still", 6, 6);
+}
+
 static void resize_takes_the_mean_of_qvalues(void **state)
 {
     (void)state;
@@ -503,6 +510,7 @@ int main(void)
         cmocka_unit_test(zeros_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
+        cmocka_unit_test(reshape_that_moves_nothing_follows_where_a_tensor_lies),
         cmocka_unit_test(resize_takes_the_mean_of_qvalues),
         cmocka_unit_test(means_of_windows_that_overlap_are_products),
         cmocka_unit_test(word_softmax_of_any_axis_is_bit_exact),

@@ -171,12 +171,63 @@ static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *
     return ND_OK;
 }
 
+/* ---- CumSum ---- */
+
+enum { ROWS = 8 /* of a block */, FIRST_OF_BLOCK_AXES = 1, LAST_OF_BLOCK_AXES = 2 };
+
+/* Along the axis, and whether the device, in its four axes, has that within its blocks. False: not known. */
+static bool find_cumsum(const struct nd_htp_job *job, int *axis, bool *is_in_blocks)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    if (job->call->n_inputs != 2 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || !nd_htp_is_number(job, 1) ||
+        !has_entries(job->call->inputs[0].values) || nd_htp_is_laid_out(job, 0) ||
+        nd_op_i(&op_call, "exclusive", 0) != 0 || nd_op_i(&op_call, "reverse", 0) != 0)
+        return false;
+    int rank = job->call->inputs[0].values->shape.rank;
+    *axis = (int)job->call->inputs[1].values->x[0];
+    *axis += *axis < 0 ? rank : 0;
+    int place = *axis + RANK - rank;
+    *is_in_blocks = place >= FIRST_OF_BLOCK_AXES && place <= LAST_OF_BLOCK_AXES;
+    return rank <= RANK;
+}
+
+/* docs/science/htp-arithmetic.md#cumsum: within blocks of the quantised values as they are, each block beginning
+ * with the last one that was made; along other axes of those of a table, each sum clipped. */
+static enum nd_status make_cumsum(const struct nd_htp_job *job, struct nd_error *err)
+{
+    int axis;
+    bool is_in_blocks;
+    if (!find_cumsum(job, &axis, &is_in_blocks))
+        return ND_OK;
+    const struct nd_array *x = job->call->inputs[0].values;
+    const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    float inverse = 1 / to->scale[0], ratio = from->scale[0] * inverse, zero = (float)to->zero_point[0];
+    size_t step = nd_dims_product(&x->shape, axis + 1, x->shape.rank), length = (size_t)x->shape.dims[axis];
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
+    for (size_t line = 0; status == ND_OK && line < x->n / length; line++) {
+        size_t at = line / step * step * length + line % step;
+        double sum = 0, y = is_in_blocks ? 0 : (double)zero;
+        for (size_t k = 0; k < length; k++, at += step) {
+            float real = (float)(x->x[at] - (double)from->zero_point[0]) * from->scale[0], steps = real * inverse;
+            sum = (k % ROWS == 0 ? y : sum) + x->x[at];
+            y = is_in_blocks
+                    ? floor((sum - 2 * (double)from->zero_point[0]) * (double)ratio + (double)zero + 0.5)
+                    : y + (double)rintf(steps + zero) - (double)zero;
+            job->qvalues->x[at] = y = fmin(fmax(y, bounds.low), bounds.high);
+        }
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
 const struct nd_htp_operator nd_htp_tables[] = {
     {"Abs", nd_htp_table, false},
     {"Atan", nd_htp_table, false},
     {"Ceil", nd_htp_table, false},
     {"Clip", nd_htp_table, false},
     {"Cos", nd_htp_table, false},
+    {"CumSum", make_cumsum, false},
     {"Elu", nd_htp_table, false},
     {"Exp", nd_htp_table, false},
     {"Floor", nd_htp_table, false},

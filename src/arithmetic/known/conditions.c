@@ -245,6 +245,26 @@ static bool is_depth_of_kept(const struct nd_model *model, const struct nd_exact
            (is_to_depth || is_moved_input(model, tensor, NULL, 0));
 }
 
+static bool has_scales_along_sum(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    (void)model;
+    const struct nd_array *w = input_of(layer, 1);
+    const struct nd_quant *first = layer->call->inputs[0].quant, *second = layer->call->inputs[1].quant;
+    if (first != NULL && first->n > 1)
+        return true;
+    if (w == NULL || second == NULL || second->n < 2)
+        return false;
+    bool is_turned = nd_onnx_attribute_i(layer->call->node, "transB", 0) != 0;
+    int axis = second->axis + (second->axis < 0 ? w->shape.rank : 0);
+    return axis != (is_turned ? 0 : w->shape.rank - 1);
+}
+
+static bool is_cumsum_of_bytes(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    (void)model;
+    return !is_wide(layer);
+}
+
 /* 90 models: three makers, nine moves, five Reshapes and the like (docs/science/htp-arithmetic.md#still). */
 static bool is_reshape_of_moved(const struct nd_model *model, const struct nd_exact_layer *layer)
 {

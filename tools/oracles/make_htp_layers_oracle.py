@@ -981,10 +981,23 @@ def still(g):
         g.add(op, [real, g.constant(np.array(axes, np.int64))], out, y)
 
 
+def tiny(g):
+    """uint16 products some channels of which have multipliers from 2^-24 to 2^-80: pruned ones."""
+    for i in range(8):
+        n, shape, x, y = 6, [1, 4, 5, 6], (np.float32(2e-4), int(g.rng.integers(0, 65536))), (np.float32(3e-4), int(g.rng.integers(1, 65535)))
+        scale = np.float32(2.0 ** -np.concatenate([g.rng.uniform(7, 12, 2), g.rng.uniform(23, 80, n - 2)]))
+        codes = g.rng.integers(-128, 128, [n, 4, 1, 1] if i % 2 else [4, n]).astype(np.int8)
+        bias = [g.scaled(g.rng.integers(-3000, 3000, n).astype(np.int32), x[0] * scale, 0, 0)] if i % 4 > 1 else []
+        if i % 2:
+            g.add("Conv", [g.input(shape, x), g.scaled(codes, scale, 0, 0), *bias], [1, n, 5, 6], y)
+        else:
+            g.add("Gemm" if bias else "MatMul", [g.input([7, 4], x), g.scaled(codes, scale, 0, 1), *bias], [7, n], y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -302,8 +302,10 @@ struct nd_htp_column {
     bool is_per_channel;
 };
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
-/* uint8: whether the multiplier is one of which it is known what becomes of the bias and the zero point. */
-bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, const struct nd_htp_column *column);
+/* Whether the multiplier is one of which it is known what becomes of the bias and the zero point. */
+bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, bool is_word, const struct nd_htp_column *column);
+/* uint16: whether the shift of the multiplier does not fit 5 bits. */
+bool nd_htp_multiplier_wraps(const struct nd_htp_column *column);
 /* uint8: whether the bias, alone (v73) or with the zero point (v69), does not fit the 32 bits that are kept of
  * it. */
 bool nd_htp_bias_wraps(const struct nd_htp_column *column);

@@ -176,21 +176,38 @@ static struct nd_htp_column column_of_bias(const struct biases *biases, size_t c
     return column;
 }
 
+/* Whether it is so of one of the n output channels. */
+static bool is_of_one(const struct nd_htp_job *job, size_t n, bool (*question)(const struct nd_htp_column *c))
+{
+    size_t n_scales = job->call->inputs[1].quant->n;
+    if (!is_known_bias(job, n) || (n_scales > 1 && n_scales != n))
+        return false;
+    struct biases biases = biases_of(job);
+    bool is = false;
+    for (size_t c = 0; c < n && !is; c++) {
+        struct nd_htp_column column = column_of_bias(&biases, c);
+        is = question(&column);
+    }
+    return is;
+}
+
 static bool wraps_bias(const struct nd_exact_layer *layer)
 {
     const struct nd_htp_job job = {.layer = layer, .call = layer->call};
-    if (layer->dtype != ND_DTYPE_U8 || !nd_linear_has(layer->call, 2) || !is_product(&job))
-        return false;
-    size_t n = layer->call->inputs[2].values->n, n_scales = layer->call->inputs[1].quant->n;
-    if (!is_known_bias(&job, n) || (n_scales > 1 && n_scales != n))
-        return false;
-    struct biases biases = biases_of(&job);
-    for (size_t c = 0; c < n; c++) {
-        struct nd_htp_column column = column_of_bias(&biases, c);
-        if (nd_htp_bias_wraps(&column))
-            return true;
-    }
-    return false;
+    return layer->dtype == ND_DTYPE_U8 && nd_linear_has(layer->call, 2) && is_product(&job) &&
+           is_of_one(&job, layer->call->inputs[2].values->n, nd_htp_bias_wraps);
+}
+
+static bool wraps_multiplier(const struct nd_exact_layer *layer)
+{
+    const struct nd_htp_job job = {.layer = layer, .call = layer->call};
+    return layer->dtype == ND_DTYPE_U16 && is_product(&job) &&
+           is_of_one(&job, layer->call->inputs[1].quant->n, nd_htp_multiplier_wraps);
+}
+
+bool nd_layer_wraps_multiplier(const struct nd_exact_layer *layer)
+{
+    return nd_htp_ask(layer, wraps_multiplier);
 }
 
 bool nd_layer_wraps_bias(const struct nd_exact_layer *layer)
@@ -418,9 +435,10 @@ static struct nd_htp_column find_column(const struct product *p, size_t c)
 static bool are_known_multipliers(const struct product *p)
 {
     bool are_known = true;
-    for (size_t c = 0; c < p->weights->n_columns && are_known && p->job->layer->dtype == ND_DTYPE_U8; c++) {
+    for (size_t c = 0; c < p->weights->n_columns && are_known; c++) {
         struct nd_htp_column column = find_column(p, c);
-        are_known = nd_htp_is_known_multiplier(p->job->arithmetic->arch, &column);
+        are_known = nd_htp_is_known_multiplier(p->job->arithmetic->arch, p->job->layer->dtype != ND_DTYPE_U8,
+                                               &column);
     }
     return are_known;
 }

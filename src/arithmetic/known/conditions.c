@@ -402,6 +402,12 @@ static bool is_product_whose_bias_wraps(const struct nd_model *model, const stru
     return nd_layer_wraps_bias(layer);
 }
 
+static bool is_product_whose_multiplier_wraps(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    (void)model;
+    return nd_layer_wraps_multiplier(layer);
+}
+
 /* The only tensor that the layer reads beside constants is made by this one; NULL: there are several. */
 static const struct nd_model_layer *maker_before(const struct nd_model *model,
                                                  const struct nd_model_layer *layer)

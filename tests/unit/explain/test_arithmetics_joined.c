@@ -397,6 +397,15 @@ static void relu_with_a_zero_point_is_made_with_the_product(void **state)
     expect_layers("16-raised", 9);
 }
 
+/* Multipliers below 2^-24 are 2^32 times as large, a defect, in a way that is known of v73 alone. */
+static void tiny_multipliers_wrap(void **state)
+{
+    (void)state;
+    struct trial t = {.prefix = "layers-"};
+    run_group(&t, "16-tiny", "v73", "htp-v73");
+    close_trial(&t);
+}
+
 /* R5 and R6 of the page, where a tensor lies deciding, or the arithmetic of what made it. */
 static void reshape_that_moves_nothing_follows_where_a_tensor_lies(void **state)
 {
@@ -510,6 +519,7 @@ int main(void)
         cmocka_unit_test(zeros_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
+        cmocka_unit_test(tiny_multipliers_wrap),
         cmocka_unit_test(reshape_that_moves_nothing_follows_where_a_tensor_lies),
         cmocka_unit_test(resize_takes_the_mean_of_qvalues),
         cmocka_unit_test(means_of_windows_that_overlap_are_products),

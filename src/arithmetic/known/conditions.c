@@ -420,16 +420,21 @@ static bool begins_with(const struct nd_model_layer *layer, const char *op_type)
     return layer != NULL && strncmp(layer->op_types, op_type, strlen(op_type)) == 0;
 }
 
-/* Whether the gate is clip(x + c). */
+/* Whether the gate is clip(x + c), or e + c with an e from without: an input of the model, or an Erf, which runs on
+ * the CPU. Behind Tanh it is right. */
 static bool is_gate_of(const struct nd_model *model, size_t gate, size_t x)
 {
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, gate);
     if (begins_with(maker, "Clip"))
         maker = maker_before(model, maker);
-    return begins_with(maker, "Add") && maker->n_inputs == 1 && maker->inputs[0] == x;
+    if (!begins_with(maker, "Add") || maker->n_inputs != 1)
+        return false;
+    const struct nd_model_layer *before = maker_before(model, maker);
+    return maker->inputs[0] == x || before == NULL || strcmp(before->op_types, "Erf") == 0;
 }
 
-/* Whether the layer is the last of x clip(x + c, 0, d) k, of an input of the model or a MatMul by constants. */
+/* Whether the layer is the last of x clip(x + c, 0, d) k or x (e + c) k, of an input of the model or a MatMul by
+ * constants. */
 static bool ends_hard_swish(const struct nd_model *model, const struct nd_model_layer *layer)
 {
     const struct nd_model_layer *product = maker_before(model, layer);

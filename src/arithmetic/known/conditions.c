@@ -259,6 +259,41 @@ static bool has_scales_along_sum(const struct nd_model *model, const struct nd_e
     return axis != (is_turned ? 0 : w->shape.rank - 1);
 }
 
+/* Pow by 3, by 4 and by 1 of all uint16 values: beyond that one value, within 67 steps before. */
+static bool is_pow_of_clipped(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    (void)model;
+    const struct nd_array *x = input_of(layer, 0), *p = input_of(layer, 1);
+    const struct nd_quant *quant = layer->call->inputs[0].quant;
+    double low, high;
+    if (x == NULL || p == NULL || p->n != 1 || !is_wide(layer) || quant == NULL || quant->n != 1)
+        return false;
+    nd_qvalue_range(layer->dtype, &low, &high);
+    bool is_beyond = false;
+    for (size_t i = 0; i < x->n && !is_beyond; i++)
+        is_beyond = 2 * (double)quant->zero_point[0] - x->x[i] > high;
+    return is_beyond;
+}
+
+/* Log of all uint16 values under five encodings: ln(floor(2^15 x) 2^-15), and ln(2^-16) where that is 0, within two
+ * steps. */
+static bool is_log_of_fine(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    static const double step = 0x1p-15, least = 0x1p-16, slack = 2;
+    (void)model;
+    const struct nd_array *x = input_of(layer, 0);
+    const struct nd_quant *from = layer->call->inputs[0].quant, *to = layer->call->out_quant;
+    if (x == NULL || !is_wide(layer) || from == NULL || from->n != 1 || to == NULL || to->n != 1)
+        return false;
+    bool is_cut = false;
+    for (size_t i = 0; i < x->n && !is_cut; i++) {
+        double real = (x->x[i] - (double)from->zero_point[0]) * (double)from->scale[0];
+        double cut = fmax(floor(real / step) * step, least);
+        is_cut = real > 0 && fabs(log(cut / real)) > slack * (double)to->scale[0];
+    }
+    return is_cut;
+}
+
 static bool is_cumsum_of_bytes(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;

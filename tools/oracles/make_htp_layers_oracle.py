@@ -994,10 +994,27 @@ def tiny(g):
             g.add("Gemm" if bias else "MatMul", [g.input([7, 4], x), g.scaled(codes, scale, 0, 1), *bias], [7, n], y)
 
 
+def long_strided(g):
+    """uint16 depthwise Conv by two with windows of 5 x 5 and 7 x 7 and all kinds of padding."""
+    for i, pads in enumerate(([2, 2, 2, 2], [1, 1, 2, 2], [2, 1, 2, 2], [1, 1, 0, 1], [0, 0, 2, 0], [3, 3, 3, 3], [0, 2, 1, 2], [2, 2, 0, 1])):
+        n, kernel, rows, columns = int(g.rng.integers(2, 9)), 7 if i == 5 else 5, int(g.rng.integers(8, 16)), int(g.rng.integers(8, 16))
+        x = (np.float32(g.rng.uniform(1e-4, 4e-4)), int(g.rng.integers(0, 65536)))
+        kind, scale, axis = [(np.int8, 0), (np.uint8, 194)][i % 2], np.float32(g.rng.uniform(0.005, 0.02)), None
+        if i in (2, 3):
+            kind, axis, scale = (np.int8, 0), 0, (scale * np.exp(g.rng.uniform(-1.5, 0, n))).astype(np.float32)
+        codes = g.rng.integers(-128, 128, [n, 1, kernel, kernel]) + (0 if kind[0] is np.int8 else 128)
+        operands = [g.input([1, n, rows, columns], x), g.scaled(codes.astype(kind[0]), scale, kind[1], axis)]
+        if i % 3:
+            operands.append(g.scaled(g.rng.integers(-10 ** 6, 10 ** 6, n).astype(np.int32), x[0] * scale, 0, axis))
+        out = [(side + pads[k] + pads[k + 2] - kernel) // 2 + 1 for k, side in enumerate((rows, columns))]
+        y = (np.float32(x[0] * np.max(scale) * 80 * kernel * g.rng.uniform(0.7, 1.5)), int(g.rng.integers(20000, 45000)))
+        g.add("Conv", operands, [1, n, *out], y, group=n, strides=[2, 2], pads=pads)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -443,6 +443,12 @@ static bool is_product_whose_multiplier_wraps(const struct nd_model *model, cons
     return nd_layer_wraps_multiplier(layer);
 }
 
+static bool is_depthwise_that_pads_wrongly(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    (void)model;
+    return nd_layer_pads_wrongly(layer);
+}
+
 /* The only tensor that the layer reads beside constants is made by this one; NULL: there are several. */
 static const struct nd_model_layer *maker_before(const struct nd_model *model,
                                                  const struct nd_model_layer *layer)

@@ -1011,10 +1011,29 @@ def long_strided(g):
         g.add("Conv", operands, [1, n, *out], y, group=n, strides=[2, 2], pads=pads)
 
 
+def signed_slopes(g):
+    """uint8 PRelu with slopes of int8, and of uint8 with a zero point, of a graph input and of a Conv."""
+    for i in range(8):
+        n, x = int(g.rng.integers(1, 6)), g.encoding(4)
+        shape = [1, n, 16, 16]
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(np.log(0.3), np.log(3.5)))), int(g.rng.integers(10, 200)))
+        real = g.input(shape, x)
+        if i % 4 == 3:
+            real = g.add("Conv", [real, g.weights([n, n, 1, 1], 0.006)], shape, x)
+        else:
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.stack([g.rng.permutation(256) for _ in range(n)]).reshape(shape).astype(g.type)
+        codes = g.rng.integers(-128, 128, [n, 1, 1])
+        scale = g.rng.uniform(0.05, 1) / 255
+        if i % 2:
+            g.add("PRelu", [real, g.scaled(codes.astype(np.int8), scale)], shape, y)
+        else:
+            g.add("PRelu", [real, g.scaled((codes + 128).astype(np.uint8), scale, (3, 128, 200, 255)[i // 2])], shape, y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -154,7 +154,7 @@ double nd_htp_half_of_qvalue(const struct nd_linear_input *input, size_t i)
 {
     double n = input->values->x[i] - (double)input->quant->zero_point[0], real;
     float scale = input->quant->scale[0];
-    if (input->values->dtype == ND_DTYPE_U8)
+    if (input->values->dtype != ND_DTYPE_U16)
         real = n * nd_htp_as_half((double)scale);
     else
         real = nd_qfloat_value(nd_qfloat_product(nd_qfloat_sum(nd_qfloat_read((float)n), nd_qfloat_read(0)),

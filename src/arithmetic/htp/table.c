@@ -126,42 +126,74 @@ enum {
     MORE_BITS = 7, /* what is added beside the half: the shift's layer, times 2^(MULTIPLIER_LOG - MORE_BITS) */
 };
 
-/* Quotients of scales that the formula was held against (measured, see the docs), and the greatest slope that
- * the scale of the slopes has a quantised value for. */
+/* Quotients of scales that the formula was held against (measured, see the docs), and the greatest slope, of either
+ * sign, that the encoding of the slopes has a quantised value for. */
 static const double min_ratio = 0.25, max_ratio = 8, greatest_slope = 1;
 
-static bool is_known_prelu(const struct nd_htp_job *job)
+static double greatest_slope_of(const struct nd_quant *slopes)
+{
+    double zero = (double)slopes->zero_point[0];
+    return fmax(zero, UINT8_MAX - zero) * (double)slopes->scale[0];
+}
+
+/* *is_half: slopes of int8 beside uint8 are made in float16. */
+static bool is_known_prelu(const struct nd_htp_job *job, bool *is_half)
 {
     const struct nd_linear_call *call = job->call;
-    if (call->n_inputs != 2 || !nd_htp_all_are(job, 2, ND_DTYPE_U8) ||
-        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || call->inputs[1].quant->zero_point[0] != 0)
+    if (call->n_inputs != 2 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || nd_htp_plain(job, 1) == NULL ||
+        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT)
         return false;
     const struct nd_shape *x = &call->inputs[0].values->shape, *slope = &call->inputs[1].values->shape;
     double ratio = (double)(call->inputs[0].quant->scale[0] / call->out_quant->scale[0]);
+    *is_half = call->inputs[1].values->dtype == ND_DTYPE_I8;
     return x->rank == RANK && call->inputs[0].values->n > 0 && slope->rank == SLOPE_AXES &&
            slope->dims[0] == x->dims[1] && slope->dims[1] == 1 && slope->dims[2] == 1 && ratio >= min_ratio &&
-           ratio < max_ratio && UINT8_MAX * (double)call->inputs[1].quant->scale[0] <= greatest_slope;
+           ratio < max_ratio &&
+           (*is_half || (call->inputs[1].values->dtype == ND_DTYPE_U8 &&
+                         greatest_slope_of(call->inputs[1].quant) <= greatest_slope));
+}
+
+static enum nd_status make_half_prelu(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_linear_input *inputs = job->call->inputs;
+    const struct nd_array *x = inputs[0].values;
+    size_t run = nd_dims_product(&x->shape, 2, RANK), n_slopes = inputs[1].values->n;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
+    for (size_t i = 0; status == ND_OK && i < x->n; i++) {
+        double v = nd_htp_half_of_qvalue(&inputs[0], i);
+        v *= v < 0 ? nd_htp_half_of_qvalue(&inputs[1], i / run % n_slopes) : 1;
+        job->qvalues->x[i] = nd_within(nd_htp_qvalue_of_half(job, v, false), bounds.low, bounds.high);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
 }
 
 static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (!is_known_prelu(job))
+    bool is_half;
+    if (!is_known_prelu(job, &is_half))
         return ND_OK;
+    if (is_half)
+        return make_half_prelu(job, err);
+    if (job->call->inputs[1].values->n == 1)
+        return nd_htp_table(job, err);
     const struct nd_array *x = job->call->inputs[0].values, *slopes = job->call->inputs[1].values;
     const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     if (status != ND_OK)
         return status;
     float slope_scale = job->call->inputs[1].quant->scale[0];
+    double slope_zero = (double)job->call->inputs[1].quant->zero_point[0];
     double ratio = (double)(from->scale[0] / to->scale[0]);
     int shift = MULTIPLIER_LOG - nd_htp_floor_log2(ratio),
-        slope_shift = MULTIPLIER_LOG - nd_htp_floor_log2(UINT8_MAX * (double)slope_scale);
+        slope_shift = MULTIPLIER_LOG - nd_htp_floor_log2(greatest_slope_of(job->call->inputs[1].quant));
     shift = shift > MAX_SHIFT ? MAX_SHIFT : shift;
     double m = floor(ldexp(ratio, shift) + 0.5), half = 0.5 + ldexp(1, MORE_BITS - shift);
     size_t run = nd_dims_product(&x->shape, 2, RANK);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     for (size_t i = 0; i < x->n; i++) {
-        float slope = (float)slopes->x[i / run % slopes->n] * slope_scale;
+        float slope = (float)(slopes->x[i / run % slopes->n] - slope_zero) * slope_scale;
         double negative = floor(ldexp(rint(ldexp((double)slope, slope_shift)) * m, -slope_shift));
         double v = x->x[i] - (double)from->zero_point[0];
         double y = floor(ldexp(v * (v >= 0 ? m : negative), -shift) + half) + (double)to->zero_point[0];

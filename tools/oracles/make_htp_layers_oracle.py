@@ -1023,7 +1023,7 @@ def signed_slopes(g):
         else:
             g.codes["x%d" % (len(g.inputs) - 1)] = np.stack([g.rng.permutation(256) for _ in range(n)]).reshape(shape).astype(g.type)
         codes = g.rng.integers(-128, 128, [n, 1, 1])
-        scale = g.rng.uniform(0.05, 1) / 255
+        scale = np.exp(g.rng.uniform(np.log(0.05), np.log(10))) / 255
         if i % 2:
             g.add("PRelu", [real, g.scaled(codes.astype(np.int8), scale)], shape, y)
         else:

@@ -128,7 +128,7 @@ enum {
 
 /* Quotients of scales that the formula was held against (measured, see the docs), and the greatest slope, of either
  * sign, that the encoding of the slopes has a quantised value for. */
-static const double min_ratio = 0.25, max_ratio = 8, greatest_slope = 1;
+static const double min_ratio = 0.25, max_ratio = 8, greatest_slope = 20;
 
 static double greatest_slope_of(const struct nd_quant *slopes)
 {
@@ -151,6 +151,13 @@ static bool is_known_prelu(const struct nd_htp_job *job, bool *is_half)
            ratio < max_ratio &&
            (*is_half || (call->inputs[1].values->dtype == ND_DTYPE_U8 &&
                          greatest_slope_of(call->inputs[1].quant) <= greatest_slope));
+}
+
+/* Of a multiplier of 15 bits. */
+static int shift_of(double multiplier)
+{
+    int shift = MULTIPLIER_LOG - nd_htp_floor_log2(multiplier);
+    return shift > MAX_SHIFT ? MAX_SHIFT : shift;
 }
 
 static enum nd_status make_half_prelu(const struct nd_htp_job *job, struct nd_error *err)
@@ -186,15 +193,15 @@ static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *
     float slope_scale = job->call->inputs[1].quant->scale[0];
     double slope_zero = (double)job->call->inputs[1].quant->zero_point[0];
     double ratio = (double)(from->scale[0] / to->scale[0]);
-    int shift = MULTIPLIER_LOG - nd_htp_floor_log2(ratio),
-        slope_shift = MULTIPLIER_LOG - nd_htp_floor_log2(greatest_slope_of(job->call->inputs[1].quant));
-    shift = shift > MAX_SHIFT ? MAX_SHIFT : shift;
-    double m = floor(ldexp(ratio, shift) + 0.5), half = 0.5 + ldexp(1, MORE_BITS - shift);
+    double most = greatest_slope_of(job->call->inputs[1].quant);
+    int full_shift = shift_of(ratio), shift = shift_of(ratio * fmax(most, 1)),
+        slope_shift = MULTIPLIER_LOG - nd_htp_floor_log2(most);
+    double full = floor(ldexp(ratio, full_shift) + 0.5), m = floor(ldexp(ratio, shift) + 0.5), half = 0.5 + ldexp(1, MORE_BITS - shift);
     size_t run = nd_dims_product(&x->shape, 2, RANK);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     for (size_t i = 0; i < x->n; i++) {
         float slope = (float)(slopes->x[i / run % slopes->n] - slope_zero) * slope_scale;
-        double negative = floor(ldexp(rint(ldexp((double)slope, slope_shift)) * m, -slope_shift));
+        double negative = floor(ldexp(rint(ldexp((double)slope, slope_shift)) * full, shift - full_shift - slope_shift));
         double v = x->x[i] - (double)from->zero_point[0];
         double y = floor(ldexp(v * (v >= 0 ? m : negative), -shift) + half) + (double)to->zero_point[0];
         job->qvalues->x[i] = fmin(fmax(y, bounds.low), bounds.high);

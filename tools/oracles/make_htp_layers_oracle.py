@@ -1030,10 +1030,21 @@ def signed_slopes(g):
             g.add("PRelu", [real, g.scaled((codes + 128).astype(np.uint8), scale, (3, 128, 200, 255)[i // 2])], shape, y)
 
 
+def single(g):
+    """GlobalAveragePool of planes of one place, of a graph input and of a Conv, and of larger ones."""
+    for i in range(8):
+        n, side, x = int(g.rng.integers(8, 60)), (1, 1, 1, 7)[i % 4], g.encoding(4)
+        real = g.input([1, n, side, side], x)
+        if i % 2:
+            real = g.add("Conv", [real, g.weights([n, n, 1, 1], 0.006)], [1, n, side, side], x)
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(-1.2, 1.2))), int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3)))
+        g.add("GlobalAveragePool", [real], [1, n, 1, 1], y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

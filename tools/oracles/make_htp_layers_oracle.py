@@ -1041,10 +1041,22 @@ def single(g):
         g.add("GlobalAveragePool", [real], [1, n, 1, 1], y)
 
 
+def widened(g):
+    """uint8 that becomes uint16 by no operator."""
+    for i in range(6):
+        name, shape, x = "x%d" % len(g.inputs), [1, 4, 8, 8], (np.float32(g.rng.uniform(0.005, 0.05)), int(g.rng.integers(0, 256)))
+        g.codes[name] = g.rng.permutation(256).reshape(shape).astype(np.uint8)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.UINT8, shape))
+        y = (np.float32(x[0] / (257 if i == 0 else np.exp(g.rng.uniform(0.1, 7)))), int(g.rng.integers(0, 65536)))
+        real = g.quantise(g.real(name, x, np.uint8), shape, y)
+        if i % 2:
+            g.add("Conv", [real, g.weights([3, 4, 1, 1], 0.006)], [1, 3, 8, 8], y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

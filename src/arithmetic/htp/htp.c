@@ -77,8 +77,9 @@ static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const st
                                    .is_covered = is_covered};
     const Onnx__NodeProto *node = layer->call->node;
     *is_covered = false;
-    if (node == NULL || !has_known_domain(node) ||
-        (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16))
+    if (node == NULL)
+        return nd_htp_widen(&job, err);
+    if (!has_known_domain(node) || (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16))
         return ND_OK;
     nd_htp_note_tensor(memory, layer);
     enum nd_status status = ND_OK;

@@ -259,6 +259,8 @@ int64_t nd_htp_follow_line16(const struct nd_htp_line16 *line, int64_t d);
 /* Input 0 in the encoding of the output, in that way. */
 enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method,
                                     struct nd_error *err);
+/* Quantised values of uint8 that become quantised values of uint16, by no operator. */
+nd_htp_family nd_htp_widen;
 /* Input i times a number that is not zero. */
 enum nd_status nd_htp_multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method,
                                   double factor, struct nd_error *err);

@@ -154,3 +154,26 @@ enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_me
 {
     return nd_htp_multiply_by(job, 0, method, 1, err);
 }
+
+/* Quotients of scales that were seen, from bytes to words: mostly 257. */
+static const double min_widening = 1, max_widening = 4096;
+
+enum nd_status nd_htp_widen(const struct nd_htp_job *job, struct nd_error *err)
+{
+    enum { WIDENING_BITS = 15 };
+    const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
+    if (x == NULL || y == NULL || job->layer->dtype != ND_DTYPE_U16 || !nd_htp_is_unbounded(job) ||
+        job->call->inputs[0].values->dtype != ND_DTYPE_U8)
+        return ND_OK;
+    double ratio = (double)x->scale[0] / (double)y->scale[0], zero = (double)x->zero_point[0];
+    if (!(ratio >= min_widening && ratio < max_widening))
+        return ND_OK;
+    enum nd_status status = nd_array_copy(job->call->inputs[0].values, job->qvalues, err);
+    ratio = nd_multiplier_round(ratio, WIDENING_BITS, ND_ROUND_HALF_UP);
+    for (size_t i = 0; status == ND_OK && i < job->qvalues->n; i++)
+        job->qvalues->x[i] = nd_within(
+            floor((job->qvalues->x[i] - zero) * ratio + 0.5) + (double)y->zero_point[0], 0, UINT16_MAX);
+    job->qvalues->dtype = ND_DTYPE_U16;
+    *job->is_covered = status == ND_OK;
+    return status;
+}

@@ -425,6 +425,12 @@ static void a_mean_of_one_place_is_a_change_of_the_encoding(void **state)
     expect_layers("16-single", 0);
 }
 
+static void bytes_become_words_by_a_multiplier(void **state)
+{
+    (void)state;
+    expect_layers("16-widened", 0);
+}
+
 /* R5 and R6 of the page, where a tensor lies deciding, or the arithmetic of what made it. */
 static void reshape_that_moves_nothing_follows_where_a_tensor_lies(void **state)
 {
@@ -539,6 +545,7 @@ int main(void)
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
         cmocka_unit_test(tiny_multipliers_wrap),
+        cmocka_unit_test(bytes_become_words_by_a_multiplier),
         cmocka_unit_test(a_mean_of_one_place_is_a_change_of_the_encoding),
         cmocka_unit_test(slopes_of_channels_may_be_signed),
         cmocka_unit_test(long_windows_by_two_keep_the_sum),

@@ -1053,10 +1053,20 @@ def widened(g):
             g.add("Conv", [real, g.weights([3, 4, 1, 1], 0.006)], [1, 3, 8, 8], y)
 
 
+def centred(g):
+    """uint16 MatMul of two inputs; the zero point of the second is a multiple of 32768, or another."""
+    for i in range(6):
+        n, x = int(g.rng.integers(4, 24)), (np.float32(g.rng.uniform(2e-5, 3e-4)), int(g.rng.integers(0, 65536)))
+        w = (np.float32(g.rng.uniform(2e-5, 3e-4)), (0, 32768, int(g.rng.integers(0, 65536)))[i % 3])
+        shapes = [[8, n], [n, 12]] if i < 3 else [[2, 8, n], [2, n, 12]]
+        y = (np.float32(x[0] * w[0] * 2 ** 20 * np.sqrt(n)), int(g.rng.integers(20000, 45000)))
+        g.add("MatMul", [g.input(shapes[0], x), g.input(shapes[1], w)], [*shapes[0][:-1], 12], y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -263,8 +263,8 @@ static bool are_known_windows(const struct nd_htp_job *job)
             (has_pads && (w->dims[2] == LONG_WINDOW || w->dims[2] == LONGEST_WINDOW)));
 }
 
-/* How many columns on the left are padded with the higher byte of the zero point in the place of its lower one: of
- * 5 x 5 windows, their fourth row, in the first place of every second row; a defect. */
+/* How many columns on the left are padded with the higher byte of the zero point in the place of its lower one:
+ * of 5 x 5 windows, their fourth row, in the first place of every second row; a defect. */
 static int64_t n_padded_wrongly(const struct nd_htp_job *job)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
@@ -490,8 +490,8 @@ static bool are_known_multipliers(const struct product *p)
     bool are_known = true;
     for (size_t c = 0; c < p->weights->n_columns && are_known; c++) {
         struct nd_htp_column column = find_column(p, c);
-        are_known = nd_htp_is_known_multiplier(p->job->arithmetic->arch, p->job->layer->dtype != ND_DTYPE_U8,
-                                               &column);
+        are_known =
+            nd_htp_is_known_multiplier(p->job->arithmetic->arch, p->job->layer->dtype != ND_DTYPE_U8, &column);
     }
     return are_known;
 }

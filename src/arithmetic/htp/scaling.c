@@ -73,8 +73,8 @@ bool nd_htp_bias_wraps(const struct nd_htp_column *c)
     return wrapped(alone) != alone || wrapped(with_zero) != with_zero;
 }
 
-/* Below it uint8 of v69 writes 255 where the sum is positive, and of v73 is off by one with large biases; uint16
- * has it wrong (measured). */
+/* Below it uint8 of v69 writes 255 where the sum is positive, and of v73 is off by one with large biases;
+ * uint16 has it wrong (measured). */
 static const float least_multiplier = 0x1p-24F;
 
 bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, bool is_word, const struct nd_htp_column *c)

@@ -126,8 +126,8 @@ enum {
     MORE_BITS = 7, /* what is added beside the half: the shift's layer, times 2^(MULTIPLIER_LOG - MORE_BITS) */
 };
 
-/* Quotients of scales that the formula was held against (measured, see the docs), and the greatest slope, of either
- * sign, that the encoding of the slopes has a quantised value for. */
+/* Quotients of scales that the formula was held against (measured, see the docs), and the greatest slope, of
+ * either sign, that the encoding of the slopes has a quantised value for. */
 static const double min_ratio = 0.25, max_ratio = 8, greatest_slope = 20;
 
 static double greatest_slope_of(const struct nd_quant *slopes)
@@ -196,12 +196,14 @@ static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *
     double most = greatest_slope_of(job->call->inputs[1].quant);
     int full_shift = shift_of(ratio), shift = shift_of(ratio * fmax(most, 1)),
         slope_shift = MULTIPLIER_LOG - nd_htp_floor_log2(most);
-    double full = floor(ldexp(ratio, full_shift) + 0.5), m = floor(ldexp(ratio, shift) + 0.5), half = 0.5 + ldexp(1, MORE_BITS - shift);
+    double full = floor(ldexp(ratio, full_shift) + 0.5), m = floor(ldexp(ratio, shift) + 0.5),
+           half = 0.5 + ldexp(1, MORE_BITS - shift);
     size_t run = nd_dims_product(&x->shape, 2, RANK);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     for (size_t i = 0; i < x->n; i++) {
         float slope = (float)(slopes->x[i / run % slopes->n] - slope_zero) * slope_scale;
-        double negative = floor(ldexp(rint(ldexp((double)slope, slope_shift)) * full, shift - full_shift - slope_shift));
+        double negative =
+            floor(ldexp(rint(ldexp((double)slope, slope_shift)) * full, shift - full_shift - slope_shift));
         double v = x->x[i] - (double)from->zero_point[0];
         double y = floor(ldexp(v * (v >= 0 ? m : negative), -shift) + half) + (double)to->zero_point[0];
         job->qvalues->x[i] = fmin(fmax(y, bounds.low), bounds.high);
@@ -230,8 +232,8 @@ static bool find_cumsum(const struct nd_htp_job *job, int *axis, bool *is_in_blo
     return rank <= RANK;
 }
 
-/* docs/science/htp-arithmetic.md#cumsum: within blocks of the quantised values as they are, each block beginning
- * with the last one that was made; along other axes of those of a table, each sum clipped. */
+/* docs/science/htp-arithmetic.md#cumsum: within blocks of the quantised values as they are, each block
+ * beginning with the last one that was made; along other axes of those of a table, each sum clipped. */
 static enum nd_status make_cumsum(const struct nd_htp_job *job, struct nd_error *err)
 {
     int axis;
@@ -248,7 +250,8 @@ static enum nd_status make_cumsum(const struct nd_htp_job *job, struct nd_error 
         size_t at = line / step * step * length + line % step;
         double sum = 0, y = is_in_blocks ? 0 : (double)zero;
         for (size_t k = 0; k < length; k++, at += step) {
-            float real = (float)(x->x[at] - (double)from->zero_point[0]) * from->scale[0], steps = real * inverse;
+            float real = (float)(x->x[at] - (double)from->zero_point[0]) * from->scale[0],
+                  steps = real * inverse;
             sum = (k % ROWS == 0 ? y : sum) + x->x[at];
             y = is_in_blocks
                     ? floor((sum - 2 * (double)from->zero_point[0]) * (double)ratio + (double)zero + 0.5)
@@ -261,28 +264,16 @@ static enum nd_status make_cumsum(const struct nd_htp_job *job, struct nd_error 
 }
 
 const struct nd_htp_operator nd_htp_tables[] = {
-    {"Abs", nd_htp_table, false},
-    {"Atan", nd_htp_table, false},
-    {"Ceil", nd_htp_table, false},
-    {"Clip", nd_htp_table, false},
-    {"Cos", nd_htp_table, false},
-    {"CumSum", make_cumsum, false},
-    {"Elu", nd_htp_table, false},
-    {"Exp", nd_htp_table, false},
-    {"Floor", nd_htp_table, false},
-    {"Gelu", nd_htp_table, false},
-    {"HardSigmoid", nd_htp_table, false},
-    {"HardSwish", nd_htp_table, false},
-    {"LeakyRelu", nd_htp_table, false},
-    {"Log", nd_htp_table, false},
-    {"Relu", nd_htp_table, false},
-    {"Round", nd_htp_table, false},
-    {"Sigmoid", nd_htp_table, false},
-    {"Sign", nd_htp_table, false},
-    {"Sin", nd_htp_table, false},
-    {"Softplus", nd_htp_table, false},
-    {"Sqrt", nd_htp_table, false},
-    {"Tanh", nd_htp_table, false},
-    {"PRelu", make_prelu, false},
-    {.op_type = NULL},
+    {"Abs", nd_htp_table, false},         {"Atan", nd_htp_table, false},
+    {"Ceil", nd_htp_table, false},        {"Clip", nd_htp_table, false},
+    {"Cos", nd_htp_table, false},         {"CumSum", make_cumsum, false},
+    {"Elu", nd_htp_table, false},         {"Exp", nd_htp_table, false},
+    {"Floor", nd_htp_table, false},       {"Gelu", nd_htp_table, false},
+    {"HardSigmoid", nd_htp_table, false}, {"HardSwish", nd_htp_table, false},
+    {"LeakyRelu", nd_htp_table, false},   {"Log", nd_htp_table, false},
+    {"Relu", nd_htp_table, false},        {"Round", nd_htp_table, false},
+    {"Sigmoid", nd_htp_table, false},     {"Sign", nd_htp_table, false},
+    {"Sin", nd_htp_table, false},         {"Softplus", nd_htp_table, false},
+    {"Sqrt", nd_htp_table, false},        {"Tanh", nd_htp_table, false},
+    {"PRelu", make_prelu, false},         {.op_type = NULL},
 };

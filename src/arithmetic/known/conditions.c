@@ -275,8 +275,8 @@ static bool is_pow_of_clipped(const struct nd_model *model, const struct nd_exac
     return is_beyond;
 }
 
-/* Log of all uint16 values under five encodings: ln(floor(2^15 x) 2^-15), and ln(2^-16) where that is 0, within two
- * steps. */
+/* Log of all uint16 values under five encodings: ln(floor(2^15 x) 2^-15), and ln(2^-16) where that is 0, within
+ * two steps. */
 static bool is_log_of_fine(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     static const double step = 0x1p-15, least = 0x1p-16, slack = 2;
@@ -461,8 +461,8 @@ static bool begins_with(const struct nd_model_layer *layer, const char *op_type)
     return layer != NULL && strncmp(layer->op_types, op_type, strlen(op_type)) == 0;
 }
 
-/* Whether the gate is clip(x + c), or e + c with an e from without: an input of the model, or an Erf, which runs on
- * the CPU. Behind Tanh it is right. */
+/* Whether the gate is clip(x + c), or e + c with an e from without: an input of the model, or an Erf, which
+ * runs on the CPU. Behind Tanh it is right. */
 static bool is_gate_of(const struct nd_model *model, size_t gate, size_t x)
 {
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, gate);
@@ -474,8 +474,8 @@ static bool is_gate_of(const struct nd_model *model, size_t gate, size_t x)
     return maker->inputs[0] == x || before == NULL || strcmp(before->op_types, "Erf") == 0;
 }
 
-/* Whether the layer is the last of x clip(x + c, 0, d) k or x (e + c) k, of an input of the model or a MatMul by
- * constants. */
+/* Whether the layer is the last of x clip(x + c, 0, d) k or x (e + c) k, of an input of the model or a MatMul
+ * by constants. */
 static bool ends_hard_swish(const struct nd_model *model, const struct nd_model_layer *layer)
 {
     const struct nd_model_layer *product = maker_before(model, layer);

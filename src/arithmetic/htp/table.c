@@ -275,5 +275,4 @@ const struct nd_htp_operator nd_htp_tables[] = {
     {"Sigmoid", nd_htp_table, false},     {"Sign", nd_htp_table, false},
     {"Sin", nd_htp_table, false},         {"Softplus", nd_htp_table, false},
     {"Sqrt", nd_htp_table, false},        {"Tanh", nd_htp_table, false},
-    {"PRelu", make_prelu, false},         {.op_type = NULL},
-};
+    {"PRelu", make_prelu, false},         {.op_type = NULL}};

@@ -364,12 +364,6 @@ static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_e
     return false;
 }
 
-static bool is_norm_that_loses_a_sign(const struct nd_model *model, const struct nd_exact_layer *layer)
-{
-    (void)model;
-    return nd_layer_loses_sign_of_bias(layer);
-}
-
 static bool is_concat_of_saturated(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
@@ -431,23 +425,17 @@ static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact
     return false;
 }
 
-static bool is_product_whose_bias_wraps(const struct nd_model *model, const struct nd_exact_layer *layer)
-{
-    (void)model;
-    return nd_layer_wraps_bias(layer);
-}
-
-static bool is_product_whose_multiplier_wraps(const struct nd_model *model, const struct nd_exact_layer *layer)
-{
-    (void)model;
-    return nd_layer_wraps_multiplier(layer);
-}
-
-static bool is_depthwise_that_pads_wrongly(const struct nd_model *model, const struct nd_exact_layer *layer)
-{
-    (void)model;
-    return nd_layer_pads_wrongly(layer);
-}
+/* What the arithmetics know of the layer alone. */
+#define OF_LAYER(name, function)                                                                               \
+    static bool name(const struct nd_model *model, const struct nd_exact_layer *layer)                         \
+    {                                                                                                          \
+        (void)model;                                                                                           \
+        return function(layer);                                                                                \
+    }
+OF_LAYER(is_norm_that_loses_a_sign, nd_layer_loses_sign_of_bias)
+OF_LAYER(is_product_whose_bias_wraps, nd_layer_wraps_bias)
+OF_LAYER(is_product_whose_multiplier_wraps, nd_layer_wraps_multiplier)
+OF_LAYER(is_depthwise_that_pads_wrongly, nd_layer_pads_wrongly)
 
 /* The only tensor that the layer reads beside constants is made by this one; NULL: there are several. */
 static const struct nd_model_layer *maker_before(const struct nd_model *model,

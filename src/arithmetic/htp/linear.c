@@ -326,8 +326,8 @@ static bool pads_wrongly(const struct nd_exact_layer *layer)
 {
     const struct nd_htp_job job = {.layer = layer, .call = layer->call};
     const struct nd_array *w = nd_linear_has(layer->call, 1) ? layer->call->inputs[1].values : NULL;
-    return w != NULL && is_product(&job) && is_strided_depthwise16(&job) && are_known_windows(&job) &&
-           n_padded_wrongly(&job) > 0 && padding_error_of(&job) != 0;
+    return layer->dtype == ND_DTYPE_U16 && w != NULL && is_product(&job) && is_strided_depthwise16(&job) &&
+           are_known_windows(&job) && n_padded_wrongly(&job) > 0 && padding_error_of(&job) != 0;
 }
 
 bool nd_layer_pads_wrongly(const struct nd_exact_layer *layer)

@@ -103,7 +103,7 @@ bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer);
 bool nd_layer_wraps_bias(const struct nd_exact_layer *layer);
 
 /* Whether the multiplier of an output channel of a uint16 product is below 2^-24: its shift wraps
- * (docs/results/found.md#multiplier). */
+ * (docs/science/htp-arithmetic.md#biases). */
 bool nd_layer_wraps_multiplier(const struct nd_exact_layer *layer);
 
 /* Whether it is a uint16 depthwise Conv of 5 x 5 by two whose padding on the left is not the zero point

@@ -1063,10 +1063,19 @@ def centred(g):
         g.add("MatMul", [g.input(shapes[0], x), g.input(shapes[1], w)], [*shapes[0][:-1], 12], y)
 
 
+def cumulated(g):
+    """uint8 CumSum along all axes."""
+    for i in range(8):
+        shape = [int(n) for n in g.rng.integers(1, 20 if i < 4 else 9, i % 4 + 1)]
+        axis, x = int(g.rng.integers(0, len(shape))), g.encoding(4)
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(-1, 3))), int(g.rng.integers(0, 256)))
+        g.add("CumSum", [g.input(shape, x), g.constant(np.array(axis, np.int64))], shape, y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

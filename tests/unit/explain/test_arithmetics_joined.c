@@ -444,6 +444,12 @@ static void second_operands_of_words_become_bytes(void **state)
     expect_v73("16-centred");
 }
 
+static void running_sums_are_clipped_on_the_way(void **state)
+{
+    (void)state;
+    expect_layers("8-cumulated", 0);
+}
+
 /* R5 and R6 of the page, where a tensor lies deciding, or the arithmetic of what made it. */
 static void reshape_that_moves_nothing_follows_where_a_tensor_lies(void **state)
 {
@@ -558,6 +564,7 @@ int main(void)
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
         cmocka_unit_test(tiny_multipliers_wrap),
+        cmocka_unit_test(running_sums_are_clipped_on_the_way),
         cmocka_unit_test(second_operands_of_words_become_bytes),
         cmocka_unit_test(bytes_become_words_by_a_multiplier),
         cmocka_unit_test(a_mean_of_one_place_is_a_change_of_the_encoding),

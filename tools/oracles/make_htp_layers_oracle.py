@@ -1005,10 +1005,138 @@ def requantised(g):
                 g.add("Sigmoid", [g.quantise(real, shape, y)], shape, (2.0 ** -g.bits, 0))
 
 
+def still(g):
+    """A Reshape and the like that moves nothing, to another encoding: of what lies flat and in blocks, and of what is made with
+    that encoding (rows 4, 5 and 8)."""
+    moves = {2: [("Reshape", [1, 8, 16]), ("Unsqueeze", [1, 8, 16])], 3: [("Reshape", [8, 16]), ("Squeeze", [8, 16]), ("Reshape", [1, 1, 8, 16])],
+             4: [("Reshape", [4, 4, 8]), ("Squeeze", [4, 4, 8])]}
+    for i in range(14):
+        rank = [2, 3, 4, 4, 4, 2, 3, 2, 3, 3, 4, 2, 2, 3][i]
+        shape, x, a = [[8, 16], [1, 8, 16], [1, 4, 4, 8]][rank - 2], g.encoding(4), g.encoding(4)
+        if i in (0, 1):     # of two axes with a bias, of three without
+            bias = [g.scaled(np.zeros(16, np.int32), x[0] * np.float32(0.004))] if i == 0 else []
+            real = g.add("MatMul" if i else "Gemm", [g.input(shape, x), g.weights([16, 16], 0.004), *bias], shape, a)
+        elif i in (2, 3, 4):
+            real = g.add("Conv", [g.input(shape, x), g.weights([4, 4, 1, 1], 0.008)], shape, a)
+            if i == 3:
+                real = g.add("MaxPool", [real], shape, a, kernel_shape=[1, 1])
+        elif i == 5:
+            real = g.add("Gemm", [g.input([16, 8], x), g.weights([8, 8], 0.008)], [16, 8], a)
+            real = g.add("Transpose", [real], shape, a, perm=[1, 0])
+        elif i in (6, 7):
+            real = g.add("Add", [g.input(shape, x), g.input(shape, x)], shape, a)
+        elif i == 8:
+            real = g.add("MatMul", [g.input([1, 8, 4], x), g.input([1, 4, 16], (np.float32(0.02), 128))], shape, a)
+        elif i == 9:
+            a = (np.float32(2 ** -8), 0)
+            real = g.add("Softmax", [g.input(shape, x)], shape, a, axis=-1)
+        elif i == 10:
+            a = x
+            real = g.add("Resize", [g.input([1, 4, 2, 4], a), "", g.constant(np.array([1, 1, 2, 2], np.float32))], shape, a, mode="nearest",
+                         coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+        else:
+            real = g.add("Sigmoid", [g.add("MatMul", [g.input(shape, x), g.weights([16, 16], 0.004)], shape, a)], shape, a := (np.float32(2 ** -8), 0))
+        op, out = moves[rank][(1 if rank == 4 and i != 4 else i) % len(moves[rank])]
+        axes = {"Reshape": out, "Squeeze": [0], "Unsqueeze": [0]}[op]
+        y = (np.float32(a[0] * np.exp(g.rng.uniform(-1, 1.5))), int(g.rng.integers(40, 200)))
+        g.add(op, [real, g.constant(np.array(axes, np.int64))], out, y)
+
+
+def tiny(g):
+    """uint16 products some channels of which have multipliers from 2^-24 to 2^-80: pruned ones."""
+    for i in range(8):
+        n, shape, x, y = 6, [1, 4, 5, 6], (np.float32(2e-4), int(g.rng.integers(0, 65536))), (np.float32(3e-4), int(g.rng.integers(1, 65535)))
+        scale = np.float32(2.0 ** -np.concatenate([g.rng.uniform(7, 12, 2), g.rng.uniform(23, 80, n - 2)]))
+        codes = g.rng.integers(-128, 128, [n, 4, 1, 1] if i % 2 else [4, n]).astype(np.int8)
+        bias = [g.scaled(g.rng.integers(-3000, 3000, n).astype(np.int32), x[0] * scale, 0, 0)] if i % 4 > 1 else []
+        if i % 2:
+            g.add("Conv", [g.input(shape, x), g.scaled(codes, scale, 0, 0), *bias], [1, n, 5, 6], y)
+        else:
+            g.add("Gemm" if bias else "MatMul", [g.input([7, 4], x), g.scaled(codes, scale, 0, 1), *bias], [7, n], y)
+
+
+def long_strided(g):
+    """uint16 depthwise Conv by two with windows of 5 x 5 and 7 x 7 and all kinds of padding."""
+    for i, pads in enumerate(([2, 2, 2, 2], [1, 1, 2, 2], [2, 1, 2, 2], [1, 1, 0, 1], [0, 0, 2, 0], [3, 3, 3, 3], [0, 2, 1, 2], [2, 2, 0, 1])):
+        n, kernel, rows, columns = int(g.rng.integers(2, 9)), 7 if i == 5 else 5, int(g.rng.integers(8, 16)), int(g.rng.integers(8, 16))
+        x = (np.float32(g.rng.uniform(1e-4, 4e-4)), int(g.rng.integers(0, 65536)))
+        kind, scale, axis = [(np.int8, 0), (np.uint8, 194)][i % 2], np.float32(g.rng.uniform(0.005, 0.02)), None
+        if i in (2, 3):
+            kind, axis, scale = (np.int8, 0), 0, (scale * np.exp(g.rng.uniform(-1.5, 0, n))).astype(np.float32)
+        codes = g.rng.integers(-128, 128, [n, 1, kernel, kernel]) + (0 if kind[0] is np.int8 else 128)
+        operands = [g.input([1, n, rows, columns], x), g.scaled(codes.astype(kind[0]), scale, kind[1], axis)]
+        if i % 3:
+            operands.append(g.scaled(g.rng.integers(-10 ** 6, 10 ** 6, n).astype(np.int32), x[0] * scale, 0, axis))
+        out = [(side + pads[k] + pads[k + 2] - kernel) // 2 + 1 for k, side in enumerate((rows, columns))]
+        y = (np.float32(x[0] * np.max(scale) * 80 * kernel * g.rng.uniform(0.7, 1.5)), int(g.rng.integers(20000, 45000)))
+        g.add("Conv", operands, [1, n, *out], y, group=n, strides=[2, 2], pads=pads)
+
+
+def signed_slopes(g):
+    """uint8 PRelu with slopes of int8, and of uint8 with a zero point, of a graph input and of a Conv."""
+    for i in range(8):
+        n, x = int(g.rng.integers(1, 6)), g.encoding(4)
+        shape = [1, n, 16, 16]
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(np.log(0.3), np.log(3.5)))), int(g.rng.integers(10, 200)))
+        real = g.input(shape, x)
+        if i % 4 == 3:
+            real = g.add("Conv", [real, g.weights([n, n, 1, 1], 0.006)], shape, x)
+        else:
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.stack([g.rng.permutation(256) for _ in range(n)]).reshape(shape).astype(g.type)
+        codes = g.rng.integers(-128, 128, [n, 1, 1])
+        scale = np.exp(g.rng.uniform(np.log(0.05), np.log(10))) / 255
+        if i % 2:
+            g.add("PRelu", [real, g.scaled(codes.astype(np.int8), scale)], shape, y)
+        else:
+            g.add("PRelu", [real, g.scaled((codes + 128).astype(np.uint8), scale, (3, 128, 200, 255)[i // 2])], shape, y)
+
+
+def single(g):
+    """GlobalAveragePool of planes of one place, of a graph input and of a Conv, and of larger ones."""
+    for i in range(8):
+        n, side, x = int(g.rng.integers(8, 60)), (1, 1, 1, 7)[i % 4], g.encoding(4)
+        real = g.input([1, n, side, side], x)
+        if i % 2:
+            real = g.add("Conv", [real, g.weights([n, n, 1, 1], 0.006)], [1, n, side, side], x)
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(-1.2, 1.2))), int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3)))
+        g.add("GlobalAveragePool", [real], [1, n, 1, 1], y)
+
+
+def widened(g):
+    """uint8 that becomes uint16 by no operator."""
+    for i in range(6):
+        name, shape, x = "x%d" % len(g.inputs), [1, 4, 8, 8], (np.float32(g.rng.uniform(0.005, 0.05)), int(g.rng.integers(0, 256)))
+        g.codes[name] = g.rng.permutation(256).reshape(shape).astype(np.uint8)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.UINT8, shape))
+        y = (np.float32(x[0] / (257 if i == 0 else np.exp(g.rng.uniform(0.1, 7)))), int(g.rng.integers(0, 65536)))
+        real = g.quantise(g.real(name, x, np.uint8), shape, y)
+        if i % 2:
+            g.add("Conv", [real, g.weights([3, 4, 1, 1], 0.006)], [1, 3, 8, 8], y)
+
+
+def centred(g):
+    """uint16 MatMul of two inputs; the zero point of the second is a multiple of 32768, or another."""
+    for i in range(6):
+        n, x = int(g.rng.integers(4, 24)), (np.float32(g.rng.uniform(2e-5, 3e-4)), int(g.rng.integers(0, 65536)))
+        w = (np.float32(g.rng.uniform(2e-5, 3e-4)), (0, 32768, int(g.rng.integers(0, 65536)))[i % 3])
+        shapes = [[8, n], [n, 12]] if i < 3 else [[2, 8, n], [2, n, 12]]
+        y = (np.float32(x[0] * w[0] * 2 ** 20 * np.sqrt(n)), int(g.rng.integers(20000, 45000)))
+        g.add("MatMul", [g.input(shapes[0], x), g.input(shapes[1], w)], [*shapes[0][:-1], 12], y)
+
+
+def cumulated(g):
+    """uint8 CumSum along all axes."""
+    for i in range(8):
+        shape = [int(n) for n in g.rng.integers(1, 20 if i < 4 else 9, i % 4 + 1)]
+        axis, x = int(g.rng.integers(0, len(shape))), g.encoding(4)
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(-1, 3))), int(g.rng.integers(0, 256)))
+        g.add("CumSum", [g.input(shape, x), g.constant(np.array(axis, np.int64))], shape, y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("16", requantised), ("8", unquantised), ("16", unquantised)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -301,7 +301,7 @@ static bool is_unknown_number(const struct nd_htp_job *job, size_t i)
 }
 
 /* Where it is x Sigmoid(x), the device makes one operation of it: nd_layer_run_gated; of x and a positive
- * number: nd_layer_run_in_blocks. */
+ * number: nd_layer_run_laid_out. */
 static enum nd_status make_product16(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U16) ||

@@ -102,6 +102,14 @@ bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer);
  * zero point of the output is part of it: it wraps (docs/results/found.md#bias). */
 bool nd_layer_wraps_bias(const struct nd_exact_layer *layer);
 
+/* Whether the multiplier of an output channel of a uint16 product is below 2^-24: its shift wraps
+ * (docs/science/htp-arithmetic.md#biases). */
+bool nd_layer_wraps_multiplier(const struct nd_exact_layer *layer);
+
+/* Whether it is a uint16 depthwise Conv of 5 x 5 by two whose padding on the left is not the zero point
+ * (docs/science/htp-arithmetic.md#depthwise). */
+bool nd_layer_pads_wrongly(const struct nd_exact_layer *layer);
+
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a quantised value of
  * that encoding, which is clipped. *is_clipped: by more than a step. Measured with
  * golden/found/reciprocal.u16.onnx and 46 others of its kind. */

@@ -144,6 +144,8 @@ static inline struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a)
 }
 double nd_qfloat_value(struct nd_qfloat a);
 
+/* A whole number as a qf16 that is not normalised: a unit is 1, so that a multiple of four becomes one more. */
+struct nd_qfloat nd_qhalf_of_whole(double n);
 /* a + weight (b - a) of float16 numbers, each step a qf16: as a qf32, with units of 2^-10. */
 float nd_qhalf_between(float a, float b, float weight);
 
@@ -179,6 +181,8 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
 /* Whether input i lies in the layout of a Conv, as far as the operators before it say; false without a memory.
  */
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
+/* What made input i writes blocks, as far as moves of uint8 that keep the order read them. */
+bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i);
 /* A Softmax made input i, also where it was moved about since. */
 bool nd_htp_is_share(const struct nd_htp_job *job, size_t i);
 /* In which layout input i of the layer is: those of the graph are flat. */
@@ -222,12 +226,13 @@ enum nd_htp_method {
     ND_HTP_LAYOUT,      /* the same where tensors lie in the layout of Conv, as of GlobalMaxPool */
     ND_HTP_HALVES,      /* by way of real values in float16, as MaxPool and Gather do */
     ND_HTP_HALVES_DOWN, /* the same, rounded down: the rest of a run that does not fill a vector */
-    ND_HTP_HALF, /* by a quotient of scales, the product rounded to float16: Reshape that moves nothing */
+    ND_HTP_HALF, /* by a quotient of scales, the product rounded to float16: Reshape that moves nothing, flat */
+    ND_HTP_WHOLE_HALF, /* by way of qf16 numbers that are not normalised: the same in blocks */
 };
 struct nd_htp_rescaling {
     enum nd_htp_method method;
     double ratio, more;    /* rounded to its bits; what is added before the floor beside the half */
-    double scale, inverse; /* ND_HTP_HALVES */
+    double scale, inverse; /* ND_HTP_HALVES, ND_HTP_WHOLE_HALF */
 };
 /* False: scales beyond those of which it is known. */
 bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale,
@@ -301,8 +306,10 @@ struct nd_htp_column {
     bool is_per_channel;
 };
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
-/* uint8: whether the multiplier is one of which it is known what becomes of the bias and the zero point. */
-bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, const struct nd_htp_column *column);
+/* Whether the multiplier is one of which it is known what becomes of the bias and the zero point. */
+bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, bool is_word, const struct nd_htp_column *column);
+/* uint16: whether the shift of the multiplier does not fit 5 bits. */
+bool nd_htp_multiplier_wraps(const struct nd_htp_column *column);
 /* uint8: whether the bias, alone (v73) or with the zero point (v69), does not fit the 32 bits that are kept of
  * it. */
 bool nd_htp_bias_wraps(const struct nd_htp_column *column);
@@ -425,6 +432,9 @@ bool nd_htp_reads_floats(const struct nd_exact_layer *layer);
  * float16 yet, in the place of exact numbers in `made`. False: these are not four times as many. */
 bool nd_htp_is_half_resize(const struct nd_htp_job *job);
 bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made);
+
+/* Whether the layer is a Reshape or the like of one uint8 tensor that moves nothing, into another encoding. */
+bool nd_htp_is_still(const struct nd_htp_job *job, const struct nd_shape *out);
 
 /* Whether v81 makes the layer in another way than v73: uint16 that is moved, and in another encoding. */
 bool nd_htp_is_other_on_v81(const struct nd_exact_layer *layer);

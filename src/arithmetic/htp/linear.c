@@ -176,21 +176,38 @@ static struct nd_htp_column column_of_bias(const struct biases *biases, size_t c
     return column;
 }
 
+/* Whether it is so of one of the n output channels. */
+static bool is_of_one(const struct nd_htp_job *job, size_t n, bool (*question)(const struct nd_htp_column *c))
+{
+    size_t n_scales = job->call->inputs[1].quant->n;
+    if (!is_known_bias(job, n) || (n_scales > 1 && n_scales != n))
+        return false;
+    struct biases biases = biases_of(job);
+    bool is = false;
+    for (size_t c = 0; c < n && !is; c++) {
+        struct nd_htp_column column = column_of_bias(&biases, c);
+        is = question(&column);
+    }
+    return is;
+}
+
 static bool wraps_bias(const struct nd_exact_layer *layer)
 {
     const struct nd_htp_job job = {.layer = layer, .call = layer->call};
-    if (layer->dtype != ND_DTYPE_U8 || !nd_linear_has(layer->call, 2) || !is_product(&job))
-        return false;
-    size_t n = layer->call->inputs[2].values->n, n_scales = layer->call->inputs[1].quant->n;
-    if (!is_known_bias(&job, n) || (n_scales > 1 && n_scales != n))
-        return false;
-    struct biases biases = biases_of(&job);
-    for (size_t c = 0; c < n; c++) {
-        struct nd_htp_column column = column_of_bias(&biases, c);
-        if (nd_htp_bias_wraps(&column))
-            return true;
-    }
-    return false;
+    return layer->dtype == ND_DTYPE_U8 && nd_linear_has(layer->call, 2) && is_product(&job) &&
+           is_of_one(&job, layer->call->inputs[2].values->n, nd_htp_bias_wraps);
+}
+
+static bool wraps_multiplier(const struct nd_exact_layer *layer)
+{
+    const struct nd_htp_job job = {.layer = layer, .call = layer->call};
+    return layer->dtype == ND_DTYPE_U16 && is_product(&job) &&
+           is_of_one(&job, layer->call->inputs[1].quant->n, nd_htp_multiplier_wraps);
+}
+
+bool nd_layer_wraps_multiplier(const struct nd_exact_layer *layer)
+{
+    return nd_htp_ask(layer, wraps_multiplier);
 }
 
 bool nd_layer_wraps_bias(const struct nd_exact_layer *layer)
@@ -225,8 +242,9 @@ static bool is_strided_depthwise16(const struct nd_htp_job *job)
     return !(is_small && job->arithmetic != NULL && job->arithmetic->arch == ND_HTP_V73);
 }
 
-/* Windows that were seen: 3 x 3, and 2 x 2 on v69, by two in either direction. With 5 x 5 sums are off by up to
- * 25 now and then. */
+enum { SHORT_WINDOW = 3, LONG_WINDOW = 5, LONGEST_WINDOW = 7 };
+
+/* Windows that were seen: 3 x 3, 5 x 5, 7 x 7, and 2 x 2 on v69, by two in either direction. */
 static bool are_known_windows(const struct nd_htp_job *job)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
@@ -237,7 +255,40 @@ static bool are_known_windows(const struct nd_htp_job *job)
     for (size_t i = 0; i < n_dilations; i++)
         if (dilations[i] != 1)
             return false;
-    return w->rank == 4 && is_two_by_two(strides, n) && w->dims[2] == w->dims[3] && w->dims[2] <= 3;
+    char auto_pad[16];
+    nd_op_text(&op_call, "auto_pad", auto_pad, sizeof auto_pad);
+    bool has_pads = auto_pad[0] == '\0' || strcmp(auto_pad, "NOTSET") == 0;
+    return w->rank == 4 && is_two_by_two(strides, n) && w->dims[2] == w->dims[3] &&
+           (w->dims[2] <= SHORT_WINDOW ||
+            (has_pads && (w->dims[2] == LONG_WINDOW || w->dims[2] == LONGEST_WINDOW)));
+}
+
+/* How many columns on the left are padded with the higher byte of the zero point in the place of its lower one:
+ * of 5 x 5 windows, their fourth row, in the first place of every second row; a defect. */
+static int64_t n_padded_wrongly(const struct nd_htp_job *job)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const int64_t *pads;
+    size_t n = nd_op_ints(&op_call, "pads", &pads);
+    return job->call->inputs[1].values->shape.dims[2] == LONG_WINDOW && n == 4 && pads[0] == pads[1] ? pads[1]
+                                                                                                     : 0;
+}
+
+static int64_t padding_error_of(const struct nd_htp_job *job)
+{
+    enum { BYTE = 256 };
+    int64_t zero = job->call->inputs[0].quant->zero_point[0];
+    return zero / BYTE * (BYTE + 1) - zero;
+}
+
+/* What that adds to the sum of the channel, whose weights are w. */
+static double wrong_padding_of(const struct nd_htp_job *job, const double *w, int64_t n_padded)
+{
+    enum { ROW = 3 };
+    double sum = 0;
+    for (int64_t k = 0; k < n_padded; k++)
+        sum += w[ROW * LONG_WINDOW + k];
+    return sum * (double)padding_error_of(job);
 }
 
 /* The whole biases are known where their scales are those of the sums. */
@@ -271,6 +322,19 @@ static bool find_scalings(const struct nd_htp_job *job, struct nd_htp_scaling *s
     return true;
 }
 
+static bool pads_wrongly(const struct nd_exact_layer *layer)
+{
+    const struct nd_htp_job job = {.layer = layer, .call = layer->call};
+    const struct nd_array *w = nd_linear_has(layer->call, 1) ? layer->call->inputs[1].values : NULL;
+    return layer->dtype == ND_DTYPE_U16 && w != NULL && is_product(&job) && is_strided_depthwise16(&job) &&
+           are_known_windows(&job) && n_padded_wrongly(&job) > 0 && padding_error_of(&job) != 0;
+}
+
+bool nd_layer_pads_wrongly(const struct nd_exact_layer *layer)
+{
+    return nd_htp_ask(layer, pads_wrongly);
+}
+
 static enum nd_status make_depthwise16(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (!is_product(job) || !is_strided_depthwise16(job) || !are_known_windows(job) ||
@@ -293,9 +357,15 @@ static enum nd_status make_depthwise16(const struct nd_htp_job *job, struct nd_e
         status = nd_array_make(job->qvalues, job->layer->dtype, &sums->shape, err);
     if (is_covered && status == ND_OK) {
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-        size_t n_inner = nd_dims_product(&sums->shape, 2, sums->shape.rank);
-        for (size_t i = 0; i < sums->n; i++)
-            job->qvalues->x[i] = nd_htp_scale(&scalings[i / n_inner % n], sums->x[i], &bounds);
+        size_t width = (size_t)sums->shape.dims[3], n_inner = (size_t)sums->shape.dims[2] * width;
+        int64_t n_padded = n_padded_wrongly(job);
+        for (size_t i = 0; i < sums->n; i++) {
+            size_t channel = i / n_inner % n;
+            bool is_wrong = n_padded > 0 && i % width == 0 && i / width % (size_t)sums->shape.dims[2] % 2 == 1;
+            const double *w = inputs[1]->x + channel * LONG_WINDOW * LONG_WINDOW;
+            double sum = sums->x[i] + (is_wrong ? wrong_padding_of(job, w, n_padded) : 0);
+            job->qvalues->x[i] = nd_htp_scale(&scalings[channel], sum, &bounds);
+        }
         *job->is_covered = true;
     }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -418,9 +488,10 @@ static struct nd_htp_column find_column(const struct product *p, size_t c)
 static bool are_known_multipliers(const struct product *p)
 {
     bool are_known = true;
-    for (size_t c = 0; c < p->weights->n_columns && are_known && p->job->layer->dtype == ND_DTYPE_U8; c++) {
+    for (size_t c = 0; c < p->weights->n_columns && are_known; c++) {
         struct nd_htp_column column = find_column(p, c);
-        are_known = nd_htp_is_known_multiplier(p->job->arithmetic->arch, &column);
+        are_known =
+            nd_htp_is_known_multiplier(p->job->arithmetic->arch, p->job->layer->dtype != ND_DTYPE_U8, &column);
     }
     return are_known;
 }

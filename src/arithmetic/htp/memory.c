@@ -10,16 +10,22 @@
 
 enum { N_ARCHS = ND_HTP_N_ARCHS };
 
+/* What is noted of a tensor. */
+struct note {
+    bool is_matrix;   /* made by a Gemm or MatMul */
+    bool is_share;    /* what a Softmax made, also moved about */
+    bool is_laid_out; /* in the layout of a Conv, its channels last */
+    bool
+        is_in_blocks; /* what made it writes blocks, and nothing but moves that keep the order was in between */
+    bool is_plain;    /* a product reads its quantised values, as it reads those of an input */
+    bool is_summed;   /* a Gemm or MatMul made its bytes: arithmetics may make others */
+    enum nd_htp_layout layout; /* in which the device has it */
+};
+
 struct nd_layer_memory {
     size_t n_tensors;
     struct nd_array (*bytes)[N_ARCHS]; /* [n_edges], without elements where nothing is known */
-    bool *is_matrix;                   /* [n_edges] made by a Gemm or MatMul */
-    bool *is_share;                    /* [n_edges] what a Softmax made, also moved about */
-    bool *is_laid_out;                 /* [n_edges] a tensor in the layout of a Conv, its channels last */
-    enum nd_htp_layout *layout;        /* [n_edges] in which the device has it */
-    bool *is_plain;  /* [n_edges] a product reads the quantised values of the tensor, as it reads those of an
-                        input */
-    bool *is_summed; /* [n_edges] a Gemm or MatMul made its bytes: arithmetics may make others */
+    struct note *notes;                /* [n_edges] */
     struct nd_htp_weights
         *weights; /* [n_edges] constant ones of the layer that makes the tensor, for all samples */
     size_t limit_bytes, kept_bytes; /* of weights */
@@ -32,15 +38,8 @@ enum nd_status nd_layer_memory_create(size_t n_tensors, struct nd_layer_memory *
         return nd_fail_memory(err);
     memory->bytes = nd_calloc(n_tensors, sizeof *memory->bytes);
     memory->weights = nd_calloc(n_tensors, sizeof *memory->weights);
-    memory->is_matrix = nd_calloc(n_tensors, sizeof *memory->is_matrix);
-    memory->is_plain = nd_calloc(n_tensors, sizeof *memory->is_plain);
-    memory->is_summed = nd_calloc(n_tensors, sizeof *memory->is_summed);
-    memory->is_share = nd_calloc(n_tensors, sizeof *memory->is_share);
-    memory->is_laid_out = nd_calloc(n_tensors, sizeof *memory->is_laid_out);
-    memory->layout = nd_calloc(n_tensors, sizeof *memory->layout);
-    if (memory->bytes == NULL || memory->weights == NULL || memory->is_matrix == NULL ||
-        memory->is_plain == NULL || memory->is_summed == NULL || memory->is_laid_out == NULL ||
-        memory->is_share == NULL || memory->layout == NULL) {
+    memory->notes = nd_calloc(n_tensors, sizeof *memory->notes);
+    if (memory->bytes == NULL || memory->weights == NULL || memory->notes == NULL) {
         nd_layer_memory_destroy(&memory); /* of no tensors yet */
         return nd_fail_memory(err);
     }
@@ -93,12 +92,7 @@ void nd_layer_memory_destroy(struct nd_layer_memory **memory)
     for (size_t e = 0; e < (*memory)->n_tensors; e++)
         nd_htp_weights_deinit(&(*memory)->weights[e]);
     free((*memory)->bytes);
-    free((*memory)->is_share);
-    free((*memory)->is_laid_out);
-    free((*memory)->is_matrix);
-    free((*memory)->layout);
-    free((*memory)->is_plain);
-    free((*memory)->is_summed);
+    free((*memory)->notes);
     free((*memory)->weights);
     free(*memory);
     *memory = NULL;
@@ -122,38 +116,41 @@ const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
                : NULL;
 }
 
+/* Of a tensor that is not known nothing is so. */
+static struct note note_of(const struct nd_layer_memory *memory, size_t tensor)
+{
+    return memory != NULL && tensor < memory->n_tensors ? memory->notes[tensor]
+                                                        : (struct note){.layout = ND_HTP_UNKNOWN};
+}
+
 bool nd_htp_is_plain_tensor(const struct nd_layer_memory *memory, size_t tensor)
 {
-    return memory != NULL && tensor < memory->n_tensors && memory->is_plain[tensor];
+    return note_of(memory, tensor).is_plain;
 }
 
 bool nd_htp_is_summed_tensor(const struct nd_layer_memory *memory, size_t tensor)
 {
-    return memory != NULL && tensor < memory->n_tensors && memory->is_summed[tensor];
+    return note_of(memory, tensor).is_summed;
 }
 
 bool nd_htp_is_made_with_matrix(const struct nd_htp_job *job)
 {
-    if (job->memory == NULL || job->arithmetic->arch != ND_HTP_V73)
-        return false;
-    size_t tensor = job->layer->input_tensors[0];
-    return tensor < job->memory->n_tensors && job->memory->is_matrix[tensor];
+    return job->arithmetic->arch == ND_HTP_V73 && note_of(job->memory, job->layer->input_tensors[0]).is_matrix;
 }
 
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
 {
-    if (job->memory == NULL)
-        return false;
-    size_t tensor = job->layer->input_tensors[i];
-    return tensor < job->memory->n_tensors && job->memory->is_laid_out[tensor];
+    return note_of(job->memory, job->layer->input_tensors[i]).is_laid_out;
+}
+
+bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i)
+{
+    return note_of(job->memory, job->layer->input_tensors[i]).is_in_blocks;
 }
 
 bool nd_htp_is_share(const struct nd_htp_job *job, size_t i)
 {
-    if (job->memory == NULL)
-        return false;
-    size_t tensor = job->layer->input_tensors[i];
-    return tensor < job->memory->n_tensors && job->memory->is_share[tensor];
+    return note_of(job->memory, job->layer->input_tensors[i]).is_share;
 }
 
 enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
@@ -161,10 +158,7 @@ enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const 
 {
     if (layer->origins[i] != ND_EXACT_FROM_LAYER)
         return ND_HTP_FLAT;
-    if (memory == NULL)
-        return ND_HTP_UNKNOWN;
-    size_t tensor = layer->input_tensors[i];
-    return tensor < memory->n_tensors ? memory->layout[tensor] : ND_HTP_UNKNOWN;
+    return note_of(memory, layer->input_tensors[i]).layout;
 }
 
 static bool is_one_of(const char *op_type, const char *const names[], size_t n)
@@ -215,8 +209,7 @@ static bool is_laid_out(const struct nd_layer_memory *memory, const struct nd_ex
         return true;
     bool is = false;
     for (size_t i = 0; i < layer->call->n_inputs; i++)
-        is =
-            is || (layer->input_tensors[i] < memory->n_tensors && memory->is_laid_out[layer->input_tensors[i]]);
+        is = is || note_of(memory, layer->input_tensors[i]).is_laid_out;
     return is && !nd_htp_keeps_memory(op_type) && !is_matrix(op_type);
 }
 
@@ -292,6 +285,16 @@ static enum nd_htp_layout layout_made(const struct nd_layer_memory *memory, cons
     return joins || IS_ONE_OF(op_type, handed_on) ? inherit(memory, layer, joins) : ND_HTP_UNKNOWN;
 }
 
+/* What was seen to write blocks that a Reshape or the like of uint8 reads as they are. A MatMul of two tensors
+ * is made with the encoding of what comes after it (docs/science/htp-arithmetic.md#rescaling). */
+static bool writes_blocks(const struct nd_exact_layer *layer, const char *op_type)
+{
+    static const char *const names[] = {
+        "AveragePool",        "Conv",    "ConvTranspose", "DepthToSpace", "InstanceNormalization",
+        "LayerNormalization", "MaxPool", "Resize",        "Softmax"};
+    return IS_ONE_OF(op_type, names) || (is_matrix(op_type) && layer->origins[1] == ND_EXACT_FROM_CONSTANT);
+}
+
 /* ---- what is noted of a tensor ---- */
 
 void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_layer *layer)
@@ -300,17 +303,17 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
         return;
     const char *op_type = nd_htp_op_type(layer);
     bool keeps = nd_htp_keeps_memory(op_type);
-    size_t from = keeps ? layer->input_tensors[0] : SIZE_MAX;
-    memory->is_share[layer->tensor] =
-        strcmp(op_type, "Softmax") == 0 || (from < memory->n_tensors && memory->is_share[from]);
-    memory->is_laid_out[layer->tensor] = is_laid_out(memory, layer, op_type);
-    memory->layout[layer->tensor] = layout_made(memory, layer, op_type);
-    memory->is_matrix[layer->tensor] = is_matrix(op_type);
-    memory->is_summed[layer->tensor] =
-        is_matrix(op_type) || (from < memory->n_tensors && memory->is_summed[from]);
-    memory->is_plain[layer->tensor] = hands_on_qvalues(op_type) ||
-                                      (may_be_signed(op_type) && !makes_signed(layer)) ||
-                                      nd_htp_is_plain_tensor(memory, from);
+    const struct note from = note_of(memory, keeps ? layer->input_tensors[0] : SIZE_MAX);
+    memory->notes[layer->tensor] =
+        (struct note){.is_share = strcmp(op_type, "Softmax") == 0 || from.is_share,
+                      .is_laid_out = is_laid_out(memory, layer, op_type),
+                      .is_in_blocks = writes_blocks(layer, op_type) ||
+                                      (from.is_in_blocks && strcmp(op_type, "Transpose") != 0),
+                      .layout = layout_made(memory, layer, op_type),
+                      .is_matrix = is_matrix(op_type),
+                      .is_summed = is_matrix(op_type) || from.is_summed,
+                      .is_plain = hands_on_qvalues(op_type) ||
+                                  (may_be_signed(op_type) && !makes_signed(layer)) || from.is_plain};
 }
 
 bool nd_htp_signed_init(struct nd_htp_signed *made, const struct nd_htp_job *job)

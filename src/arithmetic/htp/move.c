@@ -50,6 +50,8 @@ static const struct {
     {"Unsqueeze", ND_HTP_HALVES, STILL},
 };
 
+enum { N_METHODS = sizeof methods / sizeof methods[0] };
+
 /* Whether the axes are the same but for leading ones: then nothing is moved. */
 static bool is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
 {
@@ -62,6 +64,28 @@ static bool is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
            memcmp(a->dims + i, b->dims + k, (size_t)(a->rank - i) * sizeof a->dims[0]) == 0;
 }
 
+bool nd_htp_is_still(const struct nd_htp_job *job, const struct nd_shape *out)
+{
+    size_t row = 0;
+    while (row < N_METHODS && strcmp(job->call->node->op_type, methods[row].op_type) != 0)
+        row++;
+    return row < N_METHODS && methods[row].order == STILL && has_one_source(job) &&
+           nd_htp_all_are(job, 1, ND_DTYPE_U8) && is_same_but_ones(&job->call->inputs[0].values->shape, out) &&
+           !nd_quant_is_same(job->call->inputs[0].quant, job->call->out_quant);
+}
+
+/* Of a Reshape or the like that moves nothing: of what lies flat, or in blocks; false: it is not known where it
+ * lies, or what made it makes it with this encoding. */
+static bool find_still_method(const struct nd_htp_job *job, enum nd_htp_method *method)
+{
+    const char *op_type = job->call->node->op_type;
+    bool is_squeeze = strcmp(op_type, "Squeeze") == 0 || strcmp(op_type, "Unsqueeze") == 0;
+    bool is_in_blocks = nd_htp_is_in_blocks(job, 0);
+    *method = is_in_blocks ? ND_HTP_WHOLE_HALF : ND_HTP_HALF;
+    return is_in_blocks ? is_squeeze || !nd_htp_is_laid_out(job, 0)
+                        : nd_htp_layout_of(job->memory, job->layer, 0) == ND_HTP_FLAT;
+}
+
 /* Quantised values that were moved, in the encoding of the output; false: it is not known how they get there.
  */
 static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_method method, enum order order,
@@ -71,7 +95,8 @@ static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_method method, 
     const struct nd_quant *x = nd_htp_plain(job, 0);
     struct nd_htp_rescaling r;
     if (order == STILL && is_same_but_ones(from, &moved->shape)) {
-        method = ND_HTP_HALF;
+        if (!find_still_method(job, &method))
+            return false;
         order = ANY;
     }
     size_t n_rest = order == ANY ? 0 : moved->n % VECTOR_BYTES;
@@ -249,7 +274,7 @@ static bool rescale_moved(const struct nd_htp_job *job, struct nd_array *moved)
         return rescale_moved_words(job, moved);
     if (strcmp(job->call->node->op_type, "Transpose") == 0)
         return rescale_transposed(job, moved);
-    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
+    for (size_t i = 0; i < N_METHODS; i++)
         if (strcmp(job->call->node->op_type, methods[i].op_type) == 0)
             return rescale_as(job, methods[i].method, methods[i].order, moved);
     return false;

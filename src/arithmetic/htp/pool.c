@@ -5,6 +5,7 @@
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
+#include "core/tensors/scales.h"
 
 enum { MAX_AXES = 4 };
 
@@ -222,8 +223,27 @@ static bool averages_init(struct averages *a, const struct nd_htp_job *job, size
     return !a->is_apart || sums_init(&a->sums, job, count, multiplier);
 }
 
+/* A GlobalAveragePool of planes of one place is a change of the encoding, as Slice makes it. */
+static bool is_mean_of_one(const struct nd_htp_job *job)
+{
+    const struct nd_array *x = job->call->n_inputs > 0 ? job->call->inputs[0].values : NULL;
+    return strcmp(job->call->node->op_type, "GlobalAveragePool") == 0 && x != NULL && x->shape.rank > 2 &&
+           nd_dims_product(&x->shape, 2, x->shape.rank) == 1 && nd_htp_all_are(job, 1, job->layer->dtype) &&
+           !nd_quant_is_same(job->call->inputs[0].quant, job->call->out_quant);
+}
+
+static enum nd_status make_mean_of_one(const struct nd_htp_job *job, struct nd_error *err)
+{
+    enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->layer, 0);
+    if (layout == ND_HTP_UNKNOWN || job->layer->dtype == ND_DTYPE_U16)
+        return layout == ND_HTP_UNKNOWN ? ND_OK : nd_htp_move16(job, err);
+    return nd_htp_rescale_input(job, layout == ND_HTP_FLAT ? ND_HTP_FIXED : ND_HTP_LAYOUT, err);
+}
+
 static enum nd_status make_mean(const struct nd_htp_job *job, struct nd_error *err)
 {
+    if (is_mean_of_one(job))
+        return make_mean_of_one(job, err);
     struct nd_array x = {0}, mean = {0};
     double largest;
     if (job->layer->dtype == ND_DTYPE_U16 && strcmp(job->call->node->op_type, "ReduceMean") == 0 &&

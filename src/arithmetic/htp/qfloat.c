@@ -100,6 +100,11 @@ double nd_qfloat_value(struct nd_qfloat a)
     return ldexp(a.significand, a.exponent);
 }
 
+struct nd_qfloat nd_qhalf_of_whole(double n)
+{
+    return rounded(ldexp(n, -half.fraction_bits), half.fraction_bits, 0, half);
+}
+
 float nd_qhalf_between(float a, float b, float weight)
 {
     struct nd_qfloat from = nd_qfloat_read(a), to = nd_qfloat_read(b);

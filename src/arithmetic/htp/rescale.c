@@ -22,7 +22,7 @@ bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method
     if (!(ratio > 0) || !isfinite(ratio))
         return false;
     int log = nd_htp_floor_log2(ratio);
-    if (method == ND_HTP_HALVES || method == ND_HTP_HALF) {
+    if (method == ND_HTP_HALVES || method == ND_HTP_HALF || method == ND_HTP_WHOLE_HALF) {
         r->scale = nd_htp_round_to_half(scale, ND_ROUND_HALF_EVEN);
         return nd_htp_floor_log2(scale) >= MIN_HALF_LOG && nd_htp_floor_log2(scale) <= GREATEST_HALF_LOG;
     }
@@ -36,11 +36,21 @@ double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n)
     return nd_htp_round_to_half(n * r->scale, ND_ROUND_HALF_AWAY);
 }
 
+/* docs/science/htp-arithmetic.md#rescaling, R6 */
+static double rescale_whole(const struct nd_htp_rescaling *r, double x)
+{
+    struct nd_qfloat real = nd_qfloat_product(nd_qhalf_of_whole(x), nd_qfloat_read((float)r->scale));
+    double steps = nd_qfloat_value(nd_qfloat_product(real, nd_qfloat_read((float)r->inverse)));
+    return x != 0 ? nd_htp_half_away(nd_htp_round_to_half(steps, ND_ROUND_HALF_EVEN)) : 0;
+}
+
 /* Of a quantised value less its zero point: the same in the other encoding, not clipped. */
 static double rescale_steps(const struct nd_htp_rescaling *r, double x)
 {
     if (r->method == ND_HTP_HALF)
         return nd_htp_half_away(nd_htp_round_to_half(x * r->ratio, ND_ROUND_HALF_EVEN));
+    if (r->method == ND_HTP_WHOLE_HALF)
+        return rescale_whole(r, x);
     if (r->method == ND_HTP_HALVES_DOWN)
         return floor(nd_htp_half_of_byte(r, x) * r->inverse);
     if (r->method == ND_HTP_HALVES) /* the real value as a float16, and what it is in steps of the output */
@@ -182,7 +192,7 @@ static bool to_bytes_init(struct to_bytes *t, const struct nd_quant *x, const st
 static bool to_words_init(const struct nd_quant *x, const struct nd_quant *y, double *m)
 {
     enum { BITS = 15 };                         /* behind the leading one of the multiplier */
-    static const double least = 2, most = 8192; /* ratios that were looked at */
+    static const double least = 1, most = 8192; /* ratios that were looked at */
     double ratio = (double)(x->scale[0] / y->scale[0]);
     if (!(ratio >= least && ratio < most))
         return false;

@@ -73,13 +73,20 @@ bool nd_htp_bias_wraps(const struct nd_htp_column *c)
     return wrapped(alone) != alone || wrapped(with_zero) != with_zero;
 }
 
-bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, const struct nd_htp_column *c)
+/* Below it uint8 of v69 writes 255 where the sum is positive, and of v73 is off by one with large biases;
+ * uint16 has it wrong (measured). */
+static const float least_multiplier = 0x1p-24F;
+
+bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, bool is_word, const struct nd_htp_column *c)
 {
-    /* Below it, v69 writes 255 where the sum is positive, and v73 is off by one with large biases (measured).
-     */
-    static const float least = 0x1p-24F;
-    bool can_differ = arch == ND_HTP_V69 ? c->zero_y > 0 || c->bias_scale > 0 : c->bias_scale > 0;
-    return !can_differ || multiplier_of(c) >= least;
+    bool can_differ =
+        arch == ND_HTP_V69 ? is_word || c->zero_y > 0 || c->bias_scale > 0 : c->bias_scale > 0 && !is_word;
+    return !can_differ || multiplier_of(c) >= least_multiplier;
+}
+
+bool nd_htp_multiplier_wraps(const struct nd_htp_column *c)
+{
+    return multiplier_of(c) < least_multiplier;
 }
 
 struct nd_htp_scaling nd_htp_scaling_strided(const struct nd_htp_column *c)
@@ -110,6 +117,8 @@ struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *c)
 {
     float multiplier = multiplier_of(c);
+    while (arch == ND_HTP_V73 && multiplier > 0 && multiplier < least_multiplier)
+        multiplier *= 0x1p32F; /* five bits of a shift are kept: a defect */
     double m = WORD_STEP * (double)multiplier;
     if (arch == ND_HTP_V69)
         return (struct nd_htp_scaling){.beta = floor(bias_and_zero_of(c, multiplier) / WORD_STEP),

@@ -126,43 +126,84 @@ enum {
     MORE_BITS = 7, /* what is added beside the half: the shift's layer, times 2^(MULTIPLIER_LOG - MORE_BITS) */
 };
 
-/* Quotients of scales that the formula was held against (measured, see the docs), and the greatest slope that
- * the scale of the slopes has a quantised value for. */
-static const double min_ratio = 0.25, max_ratio = 8, greatest_slope = 1;
+/* Quotients of scales that the formula was held against (measured, see the docs), and the greatest slope, of
+ * either sign, that the encoding of the slopes has a quantised value for. */
+static const double min_ratio = 0.25, max_ratio = 8, greatest_slope = 20;
 
-static bool is_known_prelu(const struct nd_htp_job *job)
+static double greatest_slope_of(const struct nd_quant *slopes)
+{
+    double zero = (double)slopes->zero_point[0];
+    return fmax(zero, UINT8_MAX - zero) * (double)slopes->scale[0];
+}
+
+/* *is_half: slopes of int8 beside uint8 are made in float16. */
+static bool is_known_prelu(const struct nd_htp_job *job, bool *is_half)
 {
     const struct nd_linear_call *call = job->call;
-    if (call->n_inputs != 2 || !nd_htp_all_are(job, 2, ND_DTYPE_U8) ||
-        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || call->inputs[1].quant->zero_point[0] != 0)
+    if (call->n_inputs != 2 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || nd_htp_plain(job, 1) == NULL ||
+        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT)
         return false;
     const struct nd_shape *x = &call->inputs[0].values->shape, *slope = &call->inputs[1].values->shape;
     double ratio = (double)(call->inputs[0].quant->scale[0] / call->out_quant->scale[0]);
+    *is_half = call->inputs[1].values->dtype == ND_DTYPE_I8;
     return x->rank == RANK && call->inputs[0].values->n > 0 && slope->rank == SLOPE_AXES &&
            slope->dims[0] == x->dims[1] && slope->dims[1] == 1 && slope->dims[2] == 1 && ratio >= min_ratio &&
-           ratio < max_ratio && UINT8_MAX * (double)call->inputs[1].quant->scale[0] <= greatest_slope;
+           ratio < max_ratio &&
+           (*is_half || (call->inputs[1].values->dtype == ND_DTYPE_U8 &&
+                         greatest_slope_of(call->inputs[1].quant) <= greatest_slope));
+}
+
+/* Of a multiplier of 15 bits. */
+static int shift_of(double multiplier)
+{
+    int shift = MULTIPLIER_LOG - nd_htp_floor_log2(multiplier);
+    return shift > MAX_SHIFT ? MAX_SHIFT : shift;
+}
+
+static enum nd_status make_half_prelu(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_linear_input *inputs = job->call->inputs;
+    const struct nd_array *x = inputs[0].values;
+    size_t run = nd_dims_product(&x->shape, 2, RANK), n_slopes = inputs[1].values->n;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
+    for (size_t i = 0; status == ND_OK && i < x->n; i++) {
+        double v = nd_htp_half_of_qvalue(&inputs[0], i);
+        v *= v < 0 ? nd_htp_half_of_qvalue(&inputs[1], i / run % n_slopes) : 1;
+        job->qvalues->x[i] = nd_within(nd_htp_qvalue_of_half(job, v, false), bounds.low, bounds.high);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
 }
 
 static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (!is_known_prelu(job))
+    bool is_half;
+    if (!is_known_prelu(job, &is_half))
         return ND_OK;
+    if (is_half)
+        return make_half_prelu(job, err);
+    if (job->call->inputs[1].values->n == 1)
+        return nd_htp_table(job, err);
     const struct nd_array *x = job->call->inputs[0].values, *slopes = job->call->inputs[1].values;
     const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     if (status != ND_OK)
         return status;
     float slope_scale = job->call->inputs[1].quant->scale[0];
+    double slope_zero = (double)job->call->inputs[1].quant->zero_point[0];
     double ratio = (double)(from->scale[0] / to->scale[0]);
-    int shift = MULTIPLIER_LOG - nd_htp_floor_log2(ratio),
-        slope_shift = MULTIPLIER_LOG - nd_htp_floor_log2(UINT8_MAX * (double)slope_scale);
-    shift = shift > MAX_SHIFT ? MAX_SHIFT : shift;
-    double m = floor(ldexp(ratio, shift) + 0.5), half = 0.5 + ldexp(1, MORE_BITS - shift);
+    double most = greatest_slope_of(job->call->inputs[1].quant);
+    int full_shift = shift_of(ratio), shift = shift_of(ratio * fmax(most, 1)),
+        slope_shift = MULTIPLIER_LOG - nd_htp_floor_log2(most);
+    double full = floor(ldexp(ratio, full_shift) + 0.5), m = floor(ldexp(ratio, shift) + 0.5),
+           half = 0.5 + ldexp(1, MORE_BITS - shift);
     size_t run = nd_dims_product(&x->shape, 2, RANK);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     for (size_t i = 0; i < x->n; i++) {
-        float slope = (float)slopes->x[i / run % slopes->n] * slope_scale;
-        double negative = floor(ldexp(rint(ldexp((double)slope, slope_shift)) * m, -slope_shift));
+        float slope = (float)(slopes->x[i / run % slopes->n] - slope_zero) * slope_scale;
+        double negative =
+            floor(ldexp(rint(ldexp((double)slope, slope_shift)) * full, shift - full_shift - slope_shift));
         double v = x->x[i] - (double)from->zero_point[0];
         double y = floor(ldexp(v * (v >= 0 ? m : negative), -shift) + half) + (double)to->zero_point[0];
         job->qvalues->x[i] = fmin(fmax(y, bounds.low), bounds.high);
@@ -171,28 +212,67 @@ static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *
     return ND_OK;
 }
 
+/* ---- CumSum ---- */
+
+enum { ROWS = 8 /* of a block */, FIRST_OF_BLOCK_AXES = 1, LAST_OF_BLOCK_AXES = 2 };
+
+/* Along the axis, and whether the device, in its four axes, has that within its blocks. False: not known. */
+static bool find_cumsum(const struct nd_htp_job *job, int *axis, bool *is_in_blocks)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    if (job->call->n_inputs != 2 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || !nd_htp_is_number(job, 1) ||
+        !has_entries(job->call->inputs[0].values) || nd_htp_is_laid_out(job, 0) ||
+        nd_op_i(&op_call, "exclusive", 0) != 0 || nd_op_i(&op_call, "reverse", 0) != 0)
+        return false;
+    int rank = job->call->inputs[0].values->shape.rank;
+    *axis = (int)job->call->inputs[1].values->x[0];
+    *axis += *axis < 0 ? rank : 0;
+    int place = *axis + RANK - rank;
+    *is_in_blocks = place >= FIRST_OF_BLOCK_AXES && place <= LAST_OF_BLOCK_AXES;
+    return rank <= RANK;
+}
+
+/* docs/science/htp-arithmetic.md#cumsum: within blocks of the quantised values as they are, each block
+ * beginning with the last one that was made; along other axes of those of a table, each sum clipped. */
+static enum nd_status make_cumsum(const struct nd_htp_job *job, struct nd_error *err)
+{
+    int axis;
+    bool is_in_blocks;
+    if (!find_cumsum(job, &axis, &is_in_blocks))
+        return ND_OK;
+    const struct nd_array *x = job->call->inputs[0].values;
+    const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    float inverse = 1 / to->scale[0], ratio = from->scale[0] * inverse, zero = (float)to->zero_point[0];
+    size_t step = nd_dims_product(&x->shape, axis + 1, x->shape.rank), length = (size_t)x->shape.dims[axis];
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
+    for (size_t line = 0; status == ND_OK && line < x->n / length; line++) {
+        size_t at = line / step * step * length + line % step;
+        double sum = 0, y = is_in_blocks ? 0 : (double)zero;
+        for (size_t k = 0; k < length; k++, at += step) {
+            float real = (float)(x->x[at] - (double)from->zero_point[0]) * from->scale[0],
+                  steps = real * inverse;
+            sum = (k % ROWS == 0 ? y : sum) + x->x[at];
+            y = is_in_blocks
+                    ? floor((sum - 2 * (double)from->zero_point[0]) * (double)ratio + (double)zero + 0.5)
+                    : y + (double)rintf(steps + zero) - (double)zero;
+            job->qvalues->x[at] = y = fmin(fmax(y, bounds.low), bounds.high);
+        }
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
 const struct nd_htp_operator nd_htp_tables[] = {
-    {"Abs", nd_htp_table, false},
-    {"Atan", nd_htp_table, false},
-    {"Ceil", nd_htp_table, false},
-    {"Clip", nd_htp_table, false},
-    {"Cos", nd_htp_table, false},
-    {"Elu", nd_htp_table, false},
-    {"Exp", nd_htp_table, false},
-    {"Floor", nd_htp_table, false},
-    {"Gelu", nd_htp_table, false},
-    {"HardSigmoid", nd_htp_table, false},
-    {"HardSwish", nd_htp_table, false},
-    {"LeakyRelu", nd_htp_table, false},
-    {"Log", nd_htp_table, false},
-    {"Relu", nd_htp_table, false},
-    {"Round", nd_htp_table, false},
-    {"Sigmoid", nd_htp_table, false},
-    {"Sign", nd_htp_table, false},
-    {"Sin", nd_htp_table, false},
-    {"Softplus", nd_htp_table, false},
-    {"Sqrt", nd_htp_table, false},
-    {"Tanh", nd_htp_table, false},
-    {"PRelu", make_prelu, false},
-    {.op_type = NULL},
-};
+    {"Abs", nd_htp_table, false},         {"Atan", nd_htp_table, false},
+    {"Ceil", nd_htp_table, false},        {"Clip", nd_htp_table, false},
+    {"Cos", nd_htp_table, false},         {"CumSum", make_cumsum, false},
+    {"Elu", nd_htp_table, false},         {"Exp", nd_htp_table, false},
+    {"Floor", nd_htp_table, false},       {"Gelu", nd_htp_table, false},
+    {"HardSigmoid", nd_htp_table, false}, {"HardSwish", nd_htp_table, false},
+    {"LeakyRelu", nd_htp_table, false},   {"Log", nd_htp_table, false},
+    {"Relu", nd_htp_table, false},        {"Round", nd_htp_table, false},
+    {"Sigmoid", nd_htp_table, false},     {"Sign", nd_htp_table, false},
+    {"Sin", nd_htp_table, false},         {"Softplus", nd_htp_table, false},
+    {"Sqrt", nd_htp_table, false},        {"Tanh", nd_htp_table, false},
+    {"PRelu", make_prelu, false},         {.op_type = NULL}};

@@ -116,7 +116,7 @@ enum { MIN_WEIGHT = -128, GREATEST_WEIGHT = 127, R_BITS = 11 };
 static double qvalue_of_word(int64_t qvalue, int64_t zero)
 {
     enum { MULTIPLIER = 32640 /* 2^23 / 257 */, STEP = 257 };
-    int64_t offset = -((zero * MULTIPLIER) >> 16); /* arithmetic shifts: floor */
+    int64_t offset = -((zero * MULTIPLIER - 1) >> 16); /* arithmetic shifts: floor */
     int64_t y = (((qvalue * MULTIPLIER - 1) >> 16) + offset + 64) >> 7;
     int64_t zero8 = (2 * zero + STEP) / (2 * STEP);
     return (double)(y < -zero8 ? -zero8 : y > 255 - zero8 ? 255 - zero8 : y);

@@ -245,6 +245,72 @@ static bool is_depth_of_kept(const struct nd_model *model, const struct nd_exact
            (is_to_depth || is_moved_input(model, tensor, NULL, 0));
 }
 
+static bool has_scales_along_sum(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    (void)model;
+    const struct nd_array *w = input_of(layer, 1);
+    const struct nd_quant *first = layer->call->inputs[0].quant, *second = layer->call->inputs[1].quant;
+    if (first != NULL && first->n > 1)
+        return true;
+    if (w == NULL || second == NULL || second->n < 2)
+        return false;
+    bool is_turned = nd_onnx_attribute_i(layer->call->node, "transB", 0) != 0;
+    int axis = second->axis + (second->axis < 0 ? w->shape.rank : 0);
+    return axis != (is_turned ? 0 : w->shape.rank - 1);
+}
+
+/* Pow by 3, by 4 and by 1 of all uint16 values: beyond that one value, within 67 steps before. */
+static bool is_pow_of_clipped(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    (void)model;
+    const struct nd_array *x = input_of(layer, 0), *p = input_of(layer, 1);
+    const struct nd_quant *quant = layer->call->inputs[0].quant;
+    double low, high;
+    if (x == NULL || p == NULL || p->n != 1 || !is_wide(layer) || quant == NULL || quant->n != 1)
+        return false;
+    nd_qvalue_range(layer->dtype, &low, &high);
+    bool is_beyond = false;
+    for (size_t i = 0; i < x->n && !is_beyond; i++)
+        is_beyond = 2 * (double)quant->zero_point[0] - x->x[i] > high;
+    return is_beyond;
+}
+
+/* Log of all uint16 values under five encodings: ln(floor(2^15 x) 2^-15), and ln(2^-16) where that is 0, within
+ * two steps. */
+static bool is_log_of_fine(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    static const double step = 0x1p-15, least = 0x1p-16, slack = 2;
+    (void)model;
+    const struct nd_array *x = input_of(layer, 0);
+    const struct nd_quant *from = layer->call->inputs[0].quant, *to = layer->call->out_quant;
+    if (x == NULL || !is_wide(layer) || from == NULL || from->n != 1 || to == NULL || to->n != 1)
+        return false;
+    bool is_cut = false;
+    for (size_t i = 0; i < x->n && !is_cut; i++) {
+        double real = (x->x[i] - (double)from->zero_point[0]) * (double)from->scale[0];
+        double cut = fmax(floor(real / step) * step, least);
+        is_cut = real > 0 && fabs(log(cut / real)) > slack * (double)to->scale[0];
+    }
+    return is_cut;
+}
+
+static bool is_cumsum_of_bytes(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    (void)model;
+    return !is_wide(layer);
+}
+
+/* 90 models: three makers, nine moves, five Reshapes and the like (docs/science/htp-arithmetic.md#still). */
+static bool is_reshape_of_moved(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    static const char *const movers[] = {"DepthToSpace", "Pad", "Resize", "SpaceToDepth", "Transpose"};
+    size_t tensor = layer->input_tensors[0];
+    const struct nd_model_layer *maker =
+        model != NULL && tensor != SIZE_MAX ? nd_model_layer_of_tensor(model, tensor) : NULL;
+    return maker != NULL && !is_wide(layer) && has_other_encoding(layer, 0) &&
+           is_named(maker->op_types, movers, sizeof movers / sizeof *movers);
+}
+
 /* ---- of other operators ---- */
 
 static bool is_depthwise_1x1(const struct nd_model *model, const struct nd_exact_layer *layer)
@@ -296,12 +362,6 @@ static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_e
             return true;
     }
     return false;
-}
-
-static bool is_norm_that_loses_a_sign(const struct nd_model *model, const struct nd_exact_layer *layer)
-{
-    (void)model;
-    return nd_layer_loses_sign_of_bias(layer);
 }
 
 static bool is_concat_of_saturated(const struct nd_model *model, const struct nd_exact_layer *layer)
@@ -365,11 +425,17 @@ static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact
     return false;
 }
 
-static bool is_product_whose_bias_wraps(const struct nd_model *model, const struct nd_exact_layer *layer)
-{
-    (void)model;
-    return nd_layer_wraps_bias(layer);
-}
+/* What the arithmetics know of the layer alone. */
+#define OF_LAYER(name, function)                                                                               \
+    static bool name(const struct nd_model *model, const struct nd_exact_layer *layer)                         \
+    {                                                                                                          \
+        (void)model;                                                                                           \
+        return function(layer);                                                                                \
+    }
+OF_LAYER(is_norm_that_loses_a_sign, nd_layer_loses_sign_of_bias)
+OF_LAYER(is_product_whose_bias_wraps, nd_layer_wraps_bias)
+OF_LAYER(is_product_whose_multiplier_wraps, nd_layer_wraps_multiplier)
+OF_LAYER(is_depthwise_that_pads_wrongly, nd_layer_pads_wrongly)
 
 /* The only tensor that the layer reads beside constants is made by this one; NULL: there are several. */
 static const struct nd_model_layer *maker_before(const struct nd_model *model,
@@ -383,16 +449,21 @@ static bool begins_with(const struct nd_model_layer *layer, const char *op_type)
     return layer != NULL && strncmp(layer->op_types, op_type, strlen(op_type)) == 0;
 }
 
-/* Whether the gate is clip(x + c). */
+/* Whether the gate is clip(x + c), or e + c with an e from without: an input of the model, or an Erf, which
+ * runs on the CPU. Behind Tanh it is right. */
 static bool is_gate_of(const struct nd_model *model, size_t gate, size_t x)
 {
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, gate);
     if (begins_with(maker, "Clip"))
         maker = maker_before(model, maker);
-    return begins_with(maker, "Add") && maker->n_inputs == 1 && maker->inputs[0] == x;
+    if (!begins_with(maker, "Add") || maker->n_inputs != 1)
+        return false;
+    const struct nd_model_layer *before = maker_before(model, maker);
+    return maker->inputs[0] == x || before == NULL || strcmp(before->op_types, "Erf") == 0;
 }
 
-/* Whether the layer is the last of x clip(x + c, 0, d) k, of an input of the model or a MatMul by constants. */
+/* Whether the layer is the last of x clip(x + c, 0, d) k or x (e + c) k, of an input of the model or a MatMul
+ * by constants. */
 static bool ends_hard_swish(const struct nd_model *model, const struct nd_model_layer *layer)
 {
     const struct nd_model_layer *product = maker_before(model, layer);
@@ -494,14 +565,14 @@ bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *laye
 {
 #define ND_OPERATORS(...) __VA_ARGS__
     static const struct {
-        const char *op_types[3]; /* up to NULL */
+        const char *op_types[4]; /* up to NULL */
         layer_condition *has;
     } rows[] = {
 #define ND_DEFECT(condition, function, operators, ...) {{ND_OPERATORS operators}, function},
 #include "arithmetic/known/defects.def"
     };
     const char *op_type = layer->call->node != NULL ? nd_onnx_text(layer->call->node->op_type) : "";
-    for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)
+    for (size_t k = 0; k < 4 && rows[condition].op_types[k] != NULL; k++)
         if (strcmp(rows[condition].op_types[k], op_type) == 0)
             return rows[condition].has(model, layer);
     return false;

@@ -230,11 +230,16 @@ enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const stru
     return status;
 }
 
-enum nd_status nd_layer_run_in_blocks(const struct nd_exact_layer *layer, struct nd_array *qvalues,
-                                      bool *is_covered, struct nd_error *err)
+enum nd_status nd_layer_run_laid_out(const struct nd_exact_layer *layer, bool is_in_blocks,
+                                     const struct nd_shape *shape, struct nd_array *qvalues, bool *is_covered,
+                                     struct nd_error *err)
 {
     const struct nd_htp_job job = {
         .layer = layer, .call = layer->call, .qvalues = qvalues, .is_covered = is_covered};
     *is_covered = false;
-    return layer->dtype == ND_DTYPE_U16 ? nd_htp_words_by_number(&job, err) : ND_OK;
+    if (layer->dtype == ND_DTYPE_U16)
+        return is_in_blocks ? nd_htp_words_by_number(&job, err) : ND_OK;
+    if (!nd_htp_is_still(&job, shape))
+        return ND_OK;
+    return nd_htp_rescale_input(&job, is_in_blocks ? ND_HTP_WHOLE_HALF : ND_HTP_HALF, err);
 }

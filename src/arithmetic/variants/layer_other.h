@@ -87,9 +87,12 @@ struct nd_layer_gate {
 enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
 
-/* A uint16 Mul, Div or Sub by one number where a layer that reads it wants blocks, which the layer does not say
- * (docs/science/htp-arithmetic.md#numbers): not covered of other layers. ND_ERR_MEMORY. */
-enum nd_status nd_layer_run_in_blocks(const struct nd_exact_layer *layer, struct nd_array *qvalues,
-                                      bool *is_covered, struct nd_error *err);
+/* What depends on where a tensor lies, which the layer does not say: a uint16 Mul, Div or Sub by one number, in
+ * blocks where a layer that reads it wants them (docs/science/htp-arithmetic.md#numbers); a uint8 Reshape or
+ * the like that moves nothing, flat or in blocks (R5 and R6 of docs/science/htp-arithmetic.md#rescaling). Not
+ * covered of other layers. shape: of the output. ND_ERR_MEMORY. */
+enum nd_status nd_layer_run_laid_out(const struct nd_exact_layer *layer, bool is_in_blocks,
+                                     const struct nd_shape *shape, struct nd_array *qvalues, bool *is_covered,
+                                     struct nd_error *err);
 
 #endif

@@ -65,6 +65,16 @@ static bool bends(const struct nd_model_layer *layer, const struct nd_model_laye
            (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
 }
 
+/* What is moved to another encoding may be made with that. */
+static bool moves_anew(const struct nd_model *model, const struct nd_model_layer *layer,
+                       const struct nd_model_layer *maker)
+{
+    const struct nd_tensor *from = nd_model_tensor(model, layer->inputs[0]),
+                           *to = nd_model_tensor(model, layer->tensor);
+    return nd_layer_carries(layer) && strcmp(maker->op_types, "Concat") != 0 && from->dtype == to->dtype &&
+           !nd_quant_is_same(&from->quant, &to->quant);
+}
+
 static const struct nd_forced *forced_of(const struct nd_model *model, size_t tensor)
 {
     enum { LONGEST = 16 }; /* moves one after the other */
@@ -197,7 +207,7 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     const struct nd_tensor *to = nd_model_tensor(model, layer->tensor);
     const struct nd_model_layer *maker =
         layer->n_inputs == 1 ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
-    if (maker != NULL && (narrows(layer->op_types) || bends(layer, maker))) {
+    if (maker != NULL && (narrows(layer->op_types) || bends(layer, maker) || moves_anew(model, layer, maker))) {
         a->fused_from[layer->tensor] = layer->inputs[0];
         find_moved(a, model, layer->inputs[0], layer->tensor);
     } else if (maker != NULL && strcmp(maker->op_types, "requantise") == 0 && nd_layer_carries(layer) &&

@@ -390,9 +390,46 @@ static void forget_parts_of(struct nd_layer_trial *trial, const struct nd_exact_
         forget_made(&trial->kept[k]);
 }
 
+static size_t count_different(const struct nd_array *a, const struct nd_array *b)
+{
+    const struct place all = {.length = a->n, .n_runs = 1};
+    return a->n == b->n ? count_wrong(&all, a, b) : SIZE_MAX;
+}
+
+/* Of what its maker made with its encoding (kept; NULL: nothing), and of where its input may lie, what is
+ * nearest to the device's quantised values. */
+static enum nd_status run_moved(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
+                                const struct nd_array *kept, const struct nd_array *given, struct nd_error *err)
+{
+    enum { LAID_OUT_WAYS = 2 };
+    size_t n;
+    struct nd_layer_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
+    const struct nd_quant *to = &nd_model_tensor(trial->model, layer->tensor)->quant;
+    const struct nd_layer_encodings encodings = {.inputs = {to}, .qvalues = {kept}};
+    enum nd_status status = ND_OK;
+    for (int way = kept != NULL ? -1 : 0; way < LAID_OUT_WAYS && status == ND_OK; way++) {
+        struct nd_array made = {0};
+        bool is_covered = false;
+        struct nd_error why = {0};
+        status = way < 0 ? nd_layer_run_with(&nd_layer_arithmetics(&n)[p], layer, &encodings, &made,
+                                             &is_covered, &why)
+                         : nd_layer_run_laid_out(layer, way > 0, &given->shape, &made, &is_covered, &why);
+        status = settle_made(status, &why, &made, &is_covered, err);
+        if (is_covered && (!fused->is_covered[p] ||
+                           count_different(given, &made) < count_different(given, &fused->qvalues[p]))) {
+            nd_array_deinit(&fused->qvalues[p]);
+            fused->qvalues[p] = made;
+            fused->is_covered[p] = true;
+        } else {
+            nd_array_deinit(&made);
+        }
+    }
+    return status;
+}
+
 /* What was made with the maker of what the layer reads, with its gate, or for what reads it. */
 static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
-                                struct nd_error *err)
+                                const struct nd_array *given, struct nd_error *err)
 {
     size_t n;
     const struct nd_alternatives *a = trial->alternatives;
@@ -403,14 +440,8 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
     const struct nd_array *kept = nd_layer_trial_kept(trial, a->fused_from[layer->tensor], layer->tensor, p);
     if (is_open(trial, a->fused_from[layer->tensor], layer->tensor, p))
         trial->is_covered[p] = false;
-    const struct nd_model_layer *own = nd_model_layer_of_tensor(trial->model, layer->tensor);
-    if (kept != NULL && own != NULL && nd_layer_carries(own)) {
-        const struct nd_layer_encodings moved = {
-            .inputs = {&nd_model_tensor(trial->model, layer->tensor)->quant}, .qvalues = {kept}};
-        return settle_made(
-            nd_layer_run_with(&nd_layer_arithmetics(&n)[p], layer, &moved, qvalues, is_covered, &why), &why,
-            qvalues, is_covered, err);
-    }
+    if (kept != NULL && nd_layer_carries(nd_model_layer_of_tensor(trial->model, layer->tensor)))
+        return run_moved(trial, layer, p, kept, given, err);
     if (kept != NULL) {
         enum nd_status copied = nd_array_copy(kept, qvalues, err);
         *is_covered = copied == ND_OK;
@@ -426,9 +457,9 @@ static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_ex
                                                 nd_divided_from(trial->model, layer->input_tensors[0]), qvalues,
                                                 is_covered, &why),
                            &why, qvalues, is_covered, err);
-    enum nd_status status = find_gate(a, layer, &gate)
-                                ? nd_layer_run_gated(layer, &gate, qvalues, is_covered, &why)
-                                : nd_layer_run_in_blocks(layer, qvalues, is_covered, &why);
+    if (!find_gate(a, layer, &gate))
+        return run_moved(trial, layer, p, NULL, given, err);
+    enum nd_status status = nd_layer_run_gated(layer, &gate, qvalues, is_covered, &why);
     return settle_made(status, &why, qvalues, is_covered, err);
 }
 
@@ -472,7 +503,7 @@ static enum nd_status run_others(struct nd_layer_trial *trial, const struct nd_e
     struct nd_layer_made *v81 = &trial->others[ND_ALTERNATIVE_V81];
     struct nd_error why = {0};
     enum nd_status status = a->is_joined[layer->tensor] ? nd_layer_join(trial, layer, p, given, err)
-                                                        : run_fused(trial, layer, p, err);
+                                                        : run_fused(trial, layer, p, given, err);
     if (status == ND_OK)
         status = settle_made(
             nd_layer_run_as_v81(arithmetic, layer, trial->memory, &v81->qvalues[p], &v81->is_covered[p], &why),

@@ -515,13 +515,16 @@ static enum nd_status prove_product(const struct prover *p, const struct nd_exac
 static enum nd_status prove_other(const struct prover *p, const struct nd_exact_layer *layer,
                                   struct nd_alignment_layer *aligned, struct nd_error *err)
 {
+    const struct nd_model_layer *own = nd_model_layer_of_tensor(p->job->aligned, layer->tensor);
+    struct nd_layer_memory *memory =
+        only_passes_on(own->op_types) ? p->memory : NULL; /* where its input lies */
     aligned->state = ND_ALIGN_PROVEN;
     aligned->reason = NULL;
     for (size_t i = 0; i < p->job->n_arithmetics; i++) {
         struct nd_array qvalues = {0};
         bool is_covered = false;
         enum nd_status status =
-            nd_layer_arithmetic_run(p->job->arithmetics[i], layer, NULL, &qvalues, &is_covered, err);
+            nd_layer_arithmetic_run(p->job->arithmetics[i], layer, memory, &qvalues, &is_covered, err);
         nd_array_deinit(&qvalues);
         if (status != ND_OK)
             return status;
@@ -595,7 +598,8 @@ static enum nd_status prove_layer(const struct prover *p, const struct nd_exact_
 {
     const struct share *share = &p->shares[layer->tensor];
     bool is_joined = p->alternatives.is_joined[layer->tensor];
-    if (share->state == ND_ALIGN_PROVEN && !is_joined)
+    bool carries = nd_layer_carries(nd_model_layer_of_tensor(p->job->aligned, layer->tensor));
+    if ((share->state == ND_ALIGN_PROVEN || carries) && !is_joined)
         return prove_alone(p, layer, aligned_layer, err);
     aligned_layer->state = share->state;
     aligned_layer->reason = share->state == ND_ALIGN_PROVEN    ? NULL

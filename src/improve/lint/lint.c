@@ -454,7 +454,7 @@ enum nd_status nd_lint_range(struct nd_lint_job *job, size_t node, struct nd_err
 
 /* ---- weight-axis ---- */
 
-/* The axis of the output channels of weights; -1: not known. */
+/* The axis of the output channels of weights; -1: not known. A first operand has none. */
 static int64_t channel_axis(const struct nd_lint_job *job, size_t node, size_t rank)
 {
     const Onnx__NodeProto *proto = job->graph->nodes[node].proto;
@@ -467,8 +467,12 @@ static int64_t channel_axis(const struct nd_lint_job *job, size_t node, size_t r
 
 enum nd_status nd_lint_weight_axis(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
-    size_t dequantise = nd_lint_dequantise(job, node, 1);
-    const struct nd_quant *quant = nd_lint_quant(job, dequantise);
+    size_t dequantise = nd_lint_dequantise(job, node, 1), first = nd_lint_dequantise(job, node, 0);
+    const struct nd_quant *quant = nd_lint_quant(job, dequantise), *of_first = nd_lint_quant(job, first);
+    if (nd_lint_is(job, node, "MatMul") && of_first != NULL && of_first->n > 1 &&
+        job->graph->nodes[first].is_constant)
+        return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+                            "its first operand is constant, with scales along axis %d", of_first->axis);
     if (quant == NULL || quant->n < 2 || !job->graph->nodes[dequantise].is_constant)
         return ND_OK;
     const struct nd_tensor_info *weights = &job->infos[nd_lint_input(job, dequantise, 0)];

@@ -30,7 +30,7 @@ static void say_evidence(const struct nd_explained_layer *layer, struct nd_strbu
                      layer->judgement.evidence);
     if (is_fault && fault->rival != NULL)
         nd_strbuf_printf(out, "; '%s' explains the values as well", fault->rival);
-    else if (is_fault && fault->kind == NULL)
+    else if (is_fault && fault->kind == NULL && layer->judgement.known_defect == NULL)
         nd_strbuf_puts(out, "; which fault it is, is not known");
     else if (layer->judgement.certainty == ND_CERTAINTY_UNKNOWN)
         nd_strbuf_puts(out, "; no known fault predicts these values");

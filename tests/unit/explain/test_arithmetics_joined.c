@@ -412,6 +412,66 @@ static void relu_with_a_zero_point_is_made_with_the_product(void **state)
     expect_layers("16-raised", 9);
 }
 
+static void expect_v73(const char *name)
+{
+    struct trial t = {.prefix = "layers-"};
+    run_group(&t, name, "v73", "htp-v73");
+    assert_true(t.n_layers > 0);
+    close_trial(&t);
+}
+
+/* Multipliers below 2^-24 are 2^32 times as large, a defect, in a way that is known of v73 alone. */
+static void tiny_multipliers_wrap(void **state)
+{
+    (void)state;
+    expect_v73("16-tiny");
+}
+
+static void long_windows_by_two_keep_the_sum(void **state)
+{
+    (void)state;
+    expect_layers("16-long_strided", 0);
+}
+
+static void slopes_of_channels_may_be_signed(void **state)
+{
+    (void)state;
+    expect_layers("8-signed_slopes", 0);
+}
+
+static void a_mean_of_one_place_is_a_change_of_the_encoding(void **state)
+{
+    (void)state;
+    expect_layers("8-single", 0);
+    expect_layers("16-single", 0);
+}
+
+static void bytes_become_words_by_a_multiplier(void **state)
+{
+    (void)state;
+    expect_layers("16-widened", 0);
+}
+
+/* Of v69 single values are not explained. */
+static void second_operands_of_words_become_bytes(void **state)
+{
+    (void)state;
+    expect_v73("16-centred");
+}
+
+static void running_sums_are_clipped_on_the_way(void **state)
+{
+    (void)state;
+    expect_layers("8-cumulated", 0);
+}
+
+/* R5 and R6 of the page, where a tensor lies deciding, or the arithmetic of what made it. */
+static void reshape_that_moves_nothing_follows_where_a_tensor_lies(void **state)
+{
+    (void)state;
+    expect_fused("8-still", 6, 6);
+}
+
 static void resize_takes_the_mean_of_qvalues(void **state)
 {
     (void)state;
@@ -518,6 +578,14 @@ int main(void)
         cmocka_unit_test(zeros_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
+        cmocka_unit_test(tiny_multipliers_wrap),
+        cmocka_unit_test(running_sums_are_clipped_on_the_way),
+        cmocka_unit_test(second_operands_of_words_become_bytes),
+        cmocka_unit_test(bytes_become_words_by_a_multiplier),
+        cmocka_unit_test(a_mean_of_one_place_is_a_change_of_the_encoding),
+        cmocka_unit_test(slopes_of_channels_may_be_signed),
+        cmocka_unit_test(long_windows_by_two_keep_the_sum),
+        cmocka_unit_test(reshape_that_moves_nothing_follows_where_a_tensor_lies),
         cmocka_unit_test(resize_takes_the_mean_of_qvalues),
         cmocka_unit_test(means_of_windows_that_overlap_are_products),
         cmocka_unit_test(word_softmax_of_any_axis_is_bit_exact),

@@ -21,6 +21,7 @@ struct layer_of_two {
     struct node node;
     struct nd_linear_call call;
     size_t tensors[2];
+    enum nd_exact_origin origins[2];
     struct nd_exact_layer layer;
 };
 
@@ -35,7 +36,10 @@ static size_t count(const struct nd_shape *shape)
 static void begin(struct layer_of_two *l, const char *op_type, enum nd_dtype dtype, const struct nd_shape *x,
                   const struct nd_shape *w)
 {
-    *l = (struct layer_of_two){.scale = 0.001f, .zero = 0, .tensors = {0, SIZE_MAX}};
+    *l = (struct layer_of_two){.scale = 0.001f,
+                               .zero = 0,
+                               .tensors = {0, SIZE_MAX},
+                               .origins = {ND_EXACT_FROM_INPUT, ND_EXACT_FROM_CONSTANT}};
     l->quant = (struct nd_quant){.n = 1, .axis = -1, .scale = &l->scale, .zero_point = &l->zero};
     l->arrays[0] = (struct nd_array){.dtype = dtype, .shape = *x, .n = count(x), .x = l->x};
     l->arrays[1] = (struct nd_array){.dtype = dtype, .shape = *w, .n = count(w), .x = l->w};
@@ -49,7 +53,8 @@ static void begin(struct layer_of_two *l, const char *op_type, enum nd_dtype dty
                                       .n_inputs = w->rank > 0 ? 2 : 1,
                                       .inputs = l->inputs,
                                       .out_quant = &l->quant};
-    l->layer = (struct nd_exact_layer){.call = &l->call, .input_tensors = l->tensors, .dtype = dtype};
+    l->layer = (struct nd_exact_layer){
+        .call = &l->call, .origins = l->origins, .input_tensors = l->tensors, .dtype = dtype};
 }
 
 static bool is(const struct layer_of_two *l, enum nd_layer_condition condition)
@@ -690,10 +695,52 @@ static void mean_after_pad_is_known(void **state)
     }
 }
 
+/* A near miss behind each: of another type, of larger numbers, around the middle. */
+static void logs_powers_and_running_sums_are_known(void **state)
+{
+    (void)state;
+    enum { BEYOND = 40000, MIDDLE = 32768 };
+    struct layer_of_two l;
+    const struct nd_shape x = {2, {4, 8}}, one_number = {1, {1}};
+    begin(&l, "CumSum", ND_DTYPE_U8, &x, &one_number);
+    assert_true(is(&l, ND_LAYER_CUMSUM_OF_BYTES));
+    begin(&l, "CumSum", ND_DTYPE_U16, &x, &one_number);
+    assert_false(is(&l, ND_LAYER_CUMSUM_OF_BYTES));
+    begin(&l, "Log", ND_DTYPE_U16, &x, &none);
+    assert_false(is(&l, ND_LAYER_LOG_OF_FINE));
+    l.scale = 1e-5F;
+    assert_true(is(&l, ND_LAYER_LOG_OF_FINE));
+    begin(&l, "Pow", ND_DTYPE_U16, &x, &one_number);
+    l.zero = BEYOND;
+    assert_true(is(&l, ND_LAYER_POW_CLIPS));
+    l.zero = MIDDLE;
+    assert_false(is(&l, ND_LAYER_POW_CLIPS));
+}
+
+static void scales_along_the_sum_are_known(void **state)
+{
+    (void)state;
+    struct layer_of_two l;
+    float scales[] = {0.001F, 0.002F};
+    int64_t zeros[] = {0, 0};
+    struct nd_quant channels = {.n = 2, .axis = 1, .scale = scales, .zero_point = zeros};
+    const struct nd_shape square = {2, {2, 2}};
+    begin(&l, "MatMul", ND_DTYPE_U8, &square, &square);
+    l.inputs[1].quant = &channels;
+    assert_false(is(&l, ND_LAYER_WEIGHT_AXIS));
+    channels.axis = 0;
+    assert_true(is(&l, ND_LAYER_WEIGHT_AXIS));
+    l.inputs[1].quant = &l.quant;
+    l.inputs[0].quant = &channels;
+    assert_true(is(&l, ND_LAYER_WEIGHT_AXIS));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(depthwise_convolutions_of_1x1_are_known),
+        cmocka_unit_test(logs_powers_and_running_sums_are_known),
+        cmocka_unit_test(scales_along_the_sum_are_known),
         cmocka_unit_test(resize_to_floor_is_known),
         cmocka_unit_test(reciprocals_of_fine_steps_are_known),
         cmocka_unit_test(softmax_of_nearly_equal_values_is_known),

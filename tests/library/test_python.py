@@ -92,6 +92,34 @@ class Python(Scratch):
             result.check()
         self.assertTrue(npudiff.compare(*self.captures, lsb=255).passed)
 
+    def test_a_gate_names_the_tensor_that_fails_it(self):
+        result = npudiff.compare(*self.captures, lsb=1)
+        failing = [row for row in result.rows if row["failing"]]
+        worst = max(failing, key=lambda row: row["failing"] / row["elements"])
+        with self.assertRaisesRegex(npudiff.DifferenceError, f"'{worst['name']}' fails lsb <= 1 on .* in {worst['failing']} of"):
+            result.check()
+
+    def test_results_print_as_a_line_and_as_rows(self):
+        result = npudiff.compare(*self.captures)
+        self.assertRegex(repr(result), r"^<npudiff comparison: differs, exit code 1: the first difference is at 'stem/relu'>$")
+        self.assertEqual([row["name"] for row in result.rows], [tensor["name"] for tensor in result["tensors"]])
+        self.assertEqual(result._repr_html_().count("<tr>"), len(result.rows) + 1)
+        layers = npudiff.explain(self.captures, quantised=MODEL, probe="uniform").rows
+        self.assertIn(("faulty", "stem/relu"), [(row["verdict"], row["layer"]) for row in layers])
+        self.assertEqual(npudiff.compare(self.captures[0], self.captures[0]).rows[0]["verdict"], "same")
+        self.assertIn(f'version = "{npudiff.__version__}"', (ROOT / "python" / "pyproject.toml").read_text())
+
+    def test_frames_have_the_numbers_of_the_capture(self):
+        try:
+            import pandas, xarray # noqa: E401, F401
+        except ImportError:
+            raise unittest.SkipTest("there is no pandas, or no xarray")
+        self.assertEqual(len(npudiff.compare(*self.captures).to_dataframe()), len(npudiff.compare(*self.captures).rows))
+        frames = npudiff.load(self.captures[0].path, xarray=True, probe="uniform")
+        with npudiff.load(self.captures[0].path) as capture:
+            np.testing.assert_array_equal(frames["logits"].values, capture.values("logits", "uniform"))
+        self.assertEqual(frames["logits"].dims, ("sample", "logits_0", "logits_1")[:frames["logits"].ndim])
+
     def test_a_faulty_device_is_named(self):
         self.assertTrue(npudiff.explain(self.captures[:1], quantised=MODEL).passed)
         result = npudiff.explain(self.captures, quantised=MODEL, probe="uniform")

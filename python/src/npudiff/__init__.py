@@ -10,3 +10,4 @@ from npudiff._errors import (DeviceError, DifferenceError, InconclusiveError, No
 __all__ = ["CaptureFile", "Captured", "DeviceError", "DifferenceError", "Edge", "InconclusiveError",
            "NotComparableError", "NpudiffError", "Result", "TroubleError", "capture", "command_path", "compare",
            "explain", "load", "run"]
+__version__ = "0.2.0"

@@ -173,6 +173,18 @@ class CaptureFile:
         scale, zero_point = (a.reshape(shape or (1,)) for a in (of.scale.astype(np.float64), of.zero_point))
         return scale * (data.astype(np.float64) - zero_point)
 
+    def to_xarray(self, probe=None, samples=slice(None)):
+        """The real numbers of all tensors of a probe as an xarray.Dataset: dimensions "sample" and "TENSOR_0" on, the
+        operators and the scales in the attributes."""
+        import xarray
+        made = {}
+        for name in self._probe(probe).get("outputs", {}):
+            of, data = self.edges[_name_of(name)], self.values(_name_of(name), probe, samples)
+            scales = {} if of.scale is None else {"scale": of.scale.tolist(), "zero_point": of.zero_point.tolist()}
+            made[of.name] = (["sample", *(f"{of.name}_{d}" for d in range(data.ndim - 1))], data,
+                             {"op_types": of.op_types, "dtype": of.dtype, **scales})
+        return xarray.Dataset(made, attrs={k: v for k, v in self.device.items() if isinstance(v, (str, int, float))})
+
     def inputs(self, probe=None, samples=slice(None)):
         """What was fed, by the name of the model's input."""
         group = self._probe(probe).get("inputs", {})
@@ -194,6 +206,10 @@ class CaptureFile:
         return bytes(self._file["logs"][_stored_name(name)][()]).decode("utf-8", "replace")
 
 
-def load(path):
-    """Opens a capture: `with npudiff.load("gen3.h5") as capture: capture.outputs("logits")`."""
-    return CaptureFile(path)
+def load(path, *, xarray=False, probe=None):
+    """Opens a capture: `with npudiff.load("gen3.h5") as capture: capture.outputs("logits")`. With xarray=True its real
+    numbers as an xarray.Dataset (CaptureFile.to_xarray); the file is closed again."""
+    if not xarray:
+        return CaptureFile(path)
+    with CaptureFile(path) as capture:
+        return capture.to_xarray(probe)

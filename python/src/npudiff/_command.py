@@ -1,5 +1,6 @@
 """Runs the command and reads what it prints with --json."""
 import dataclasses
+import html
 import json
 import os
 import pathlib
@@ -27,7 +28,8 @@ def main():
 
 
 class Result(dict):
-    """What a command prints with --json, and its exit code. `verdict` is the word of the command."""
+    """What a command prints with --json, and its exit code. `verdict` is the word of the command. It prints as one
+    line; a notebook shows its rows as a table."""
 
     def __init__(self, document, exit_code):
         super().__init__(document)
@@ -41,6 +43,38 @@ class Result(dict):
     def passed(self):
         return self.exit_code == 0
 
+    @property
+    def rows(self):
+        """The result as flat dicts: of a comparison one for each tensor and test, of an explanation one for each
+        layer that is faulty or unexplained, of others their first list."""
+        if "tensors" in self:
+            return [{**{k: tensor.get(k) for k in _OF_TENSOR}, "device": self["devices"][pair["test"]]["label"],
+                     **{k: pair.get(k) for k in _OF_PAIR}} for tensor in self["tensors"] for pair in tensor["pairs"]]
+        devices = [d for d in self.get("devices", []) if isinstance(d, dict)]
+        if any("faulty" in device for device in devices):
+            return [{"device": device["label"], "verdict": state, **_flat(layer)} for device in devices
+                    for state in ("faulty", "unexplained") for layer in device.get(state, [])]
+        lists = (v for v in self.values() if isinstance(v, list) and v and isinstance(v[0], dict))
+        return [_flat(row) for row in next(lists, [])]
+
+    def to_dataframe(self):
+        """`rows` as a pandas.DataFrame."""
+        import pandas
+        return pandas.DataFrame(self.rows)
+
+    def __repr__(self):
+        return f"<npudiff {self.get('kind', 'result')}: {self.verdict}, exit code {self.exit_code}{_details(self)}>"
+
+    def _repr_html_(self):
+        rows = self.rows[:_MAX_ROWS]
+        cells = [[html.escape("" if v is None else f"{v:.4g}" if isinstance(v, float) else str(v)) for v in row.values()]
+                 for row in rows]
+        head = "".join(f"<th>{html.escape(k)}</th>" for k in (rows[0] if rows else ()))
+        body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in cells)
+        left = len(self.rows) - len(rows)
+        return (f"<p>{html.escape(repr(self)[1:-1])}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+                + (f"<p>and {left} more</p>" if left > 0 else ""))
+
     def check(self):
         """The result itself when it passed; else the exception of its exit code."""
         if not self.passed:
@@ -48,8 +82,22 @@ class Result(dict):
         return self
 
 
+_OF_TENSOR = ("name", "op_types", "dtype", "gate")
+_OF_PAIR = ("verdict", "elements", "differing", "share", "max_lsb", "max_abs", "sqnr_db", "failing")
+_MAX_ROWS = 50
+
+
+def _flat(row):
+    return {k: v for k, v in row.items() if not isinstance(v, (dict, list))}
+
+
 def _details(result):
-    """The first difference of a comparison, or the faulty layers of an explanation, in words."""
+    """What fails its gate, or the first difference, of a comparison, or the faulty layers of an explanation, in words."""
+    failing = [row for row in result.rows if row["failing"]] if result.get("gated") else []
+    if failing:
+        row = max(failing, key=lambda row: row["failing"] / row["elements"])
+        more = f", and {len(failing) - 1} more fail theirs" if len(failing) > 1 else ""
+        return f": '{row['name']}' fails {row['gate']} on {row['device']} in {row['failing']} of {row['elements']} values{more}"
     first = result.get("first_difference")
     if isinstance(first, dict):
         return f": the first difference is at '{first.get('tensor')}'"

@@ -418,12 +418,24 @@ static void name_group(const struct nd_comparison *c, size_t test, struct nd_str
 
 /* ---- the table ---- */
 
-/* The predictions that are worth a column: with labels where there are any, of the most samples. */
+/* Scores of classes lie along one axis; masks, boxes and feature maps along more. */
+static bool looks_like_classes(const struct nd_shape *shape)
+{
+    int n_axes = 0;
+    for (int d = 0; d < shape->rank; d++)
+        n_axes += shape->dims[d] > 1;
+    return n_axes == 1;
+}
+
+/* The predictions that are worth a column: with labels where there are any, of the most samples; of no labels,
+ * where the output may have classes. */
 static const struct nd_top1 *choose_top1(const struct nd_comparison *c)
 {
     const struct nd_top1 *best = NULL;
     for (size_t i = 0; i < c->n_top1; i++) {
         const struct nd_top1 *row = &c->top1[i];
+        if (!row->has_labels && !looks_like_classes(&c->tensors[row->tensor].shape))
+            continue;
         bool is_better =
             best == NULL || (row->has_labels && !best->has_labels) ||
             (row->has_labels == best->has_labels && row->devices[0].n_samples > best->devices[0].n_samples);

@@ -44,7 +44,7 @@ struct work {
 
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
-    const char *unit = strcmp(stage, "accuracy_cost") == 0 ? "samples"
+    const char *unit = strcmp(stage, "accuracy cost") == 0 ? "samples"
                        : strcmp(stage, "capture") == 0     ? "devices"
                                                            : "";
     cli_progress_show(context, 0,

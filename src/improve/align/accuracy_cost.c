@@ -119,7 +119,7 @@ static enum nd_status accuracy_cost_sample(void *context, size_t worker_index, s
     struct worker *worker = &p->workers[worker_index];
     size_t sample = task;
     const struct nd_probe *probe = nd_align_load_sample(p->job, &sample, worker->inputs);
-    ND_TRY(worker_index == 0 ? nd_align_tell(p->job, "accuracy_cost", task, p->n_samples, err) : ND_OK);
+    ND_TRY(worker_index == 0 ? nd_align_tell(p->job, "accuracy cost", task, p->n_samples, err) : ND_OK);
     for (size_t m = 0; m < p->n_models; m++)
         ND_TRY(evaluate(p, worker, (int)m, err));
     for (size_t o = 0; o < p->n_outputs; o++)

@@ -57,7 +57,7 @@ struct nd_align_options {
     size_t n_devices;
     const char *agent; /* as nd_capture_options.agent */
     size_t n_threads;  /* 0: as many as the process may use */
-    /* Told what is done: "observe", "equalise", "curve", "plan", "prove", "accuracy_cost", "capture"; of
+    /* Told what is done: "observe", "equalise", "curve", "plan", "prove", "accuracy cost", "capture"; of
      * n_total parts n_done are finished. NULL: nobody. */
     void (*progress)(void *context, const char *stage, size_t n_done, size_t n_total);
     void *progress_context;

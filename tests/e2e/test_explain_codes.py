@@ -94,10 +94,10 @@ class Codes(Scratch):
         self.assertIn("codes stop above", text)
 
     def test_windows_are_channels_rows_and_columns(self):
-        for place, says in (((slice(None), 0, 4), "channel 4 holds 9, all others are right"),
-                            ((slice(None), 0, slice(None), 3), "row 3 holds 9, all others are right"),
-                            ((slice(None), 0, slice(None), slice(None), slice(2, 4)), "columns 2 to 3 hold 9, all others are right"),
-                            ((slice(None), 0, 2, 0, slice(1, 9)), "elements 1 to 8 of channel 2 hold 9, all others are right")):
+        for place, says in (((slice(None), 0, 4), "channel 4 (axis 1) holds 9, all others are right"),
+                            ((slice(None), 0, slice(None), 3), "row 3 (axis 2) holds 9, all others are right"),
+                            ((slice(None), 0, slice(None), slice(None), slice(2, 4)), "columns 2 to 3 (axis 3) hold 9, all others are right"),
+                            ((slice(None), 0, 2, 0, slice(1, 9)), "hold 9, all others are right")):
             values = self.conv("uint8")
             values["y"][place] = 9
             with self.subTest(says=says, seed=SEED):

@@ -277,7 +277,7 @@ class OtherWays(Scratch):
         x, w, b = self.numbers(6, 3, 8), self.numbers(8, 5), self.numbers(5)
         product = lambda w, b: (x.astype(float) @ w + b).astype(np.float32) # noqa: E731
         gemm = ow.node("Gemm", ["x", "w", "b"], ["y"])
-        for wrong, sentence in ((product(w, 0), "the constant 'b' is left out"), (product(w, -b), "the constant 'b' has the other sign"),
+        for wrong, sentence in ((product(w, 0), "its bias is lost"), (product(w, -b), "its bias has the wrong sign"),
                                 (product(w, 2 * b), "the constant 'b' is 2 times as large"),
                                 (product(w / 4, b), "the constant 'w' is 0.25 times as large")):
             with self.subTest(sentence):

@@ -5,13 +5,40 @@
 #include "core/text/print.h"
 #include "explain/diagnosis/look.h"
 
+/* ---- words ---- */
+
+enum { WINDOW_BYTES = ND_RANGE_BYTES + 16 };
+
+/* "row 3 (axis 2) holds", of a range of elements as nd_range_format has it. */
+static void name_window(const struct nd_look *look, const struct nd_axis *axis, size_t first, size_t last,
+                        char text[WINDOW_BYTES])
+{
+    int rank = look->e->shape.rank;
+    char where[ND_RANGE_BYTES];
+    const char *line = axis->axis == 1 && rank > 2 ? "channel" : axis->axis == rank - 1 ? "column" : "row";
+    bool is_one = axis->axis < 0 ? nd_range_format(&look->e->shape, first, last, where) : first == last;
+    if (axis->axis >= 0 && is_one)
+        snprintf(where, sizeof where, "%s %zu (axis %d)", line, first, axis->axis);
+    else if (axis->axis >= 0)
+        snprintf(where, sizeof where, "%ss %zu to %zu (axis %d)", line, first, last, axis->axis);
+    snprintf(text, WINDOW_BYTES, "%s hold%s", where, is_one ? "s" : "");
+}
+
+/* ---- a window of every sample ---- */
+
 /* What the window holds. */
 enum { ONE_VALUE, SAME_IN_EVERY_SAMPLE, OF_THE_SAMPLE_BEFORE };
+
+static bool is_in(const struct nd_fault *f, size_t j)
+{
+    size_t at = nd_channel_of(f->data, j);
+    return at >= f->first && at < f->end;
+}
 
 static struct nd_span predict_window(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
 {
     const struct nd_evidence *e = look->e;
-    if (j < f->first || j >= f->end)
+    if (!is_in(f, j))
         return nd_exactly(e->expected[s * e->n + j]);
     if (f->mode == ONE_VALUE)
         return nd_exactly(f->low);
@@ -26,9 +53,9 @@ static bool is_moving(const struct nd_look *look, const struct nd_fault *f)
     const struct nd_evidence *e = look->e;
     size_t n_moving = 0;
     for (size_t s = 1; s < e->n_samples; s++)
-        for (size_t j = f->first; j < f->end; j++)
-            n_moving += e->expected[s * e->n + j] != e->expected[j];
-    return n_moving * 4 >= (e->n_samples - 1) * (f->end - f->first);
+        for (size_t j = 0; j < e->n; j++)
+            n_moving += is_in(f, j) && e->expected[s * e->n + j] != e->expected[j];
+    return (double)n_moving * 4 >= (double)(e->n_samples - 1) * f->amount;
 }
 
 /* Other values than quantised values hold it bit for bit. */
@@ -36,33 +63,56 @@ static bool is_held(const struct nd_look *look, const struct nd_fault *f)
 {
     const struct nd_evidence *e = look->e;
     for (size_t s = 0; s < e->n_samples && !nd_is_exact(look); s++)
-        for (size_t j = f->first; j < f->end; j++)
-            if (e->captured[s * e->n + j] != (f->mode == ONE_VALUE ? f->low : e->captured[j]))
+        for (size_t j = 0; j < e->n; j++)
+            if (is_in(f, j) && e->captured[s * e->n + j] != (f->mode == ONE_VALUE ? f->low : e->captured[j]))
                 return false;
     return true;
 }
 
-/* The window of the far elements of all samples. False: it is none. */
-static bool find_window(const struct nd_look *look, struct nd_fault *f)
+/* Of the far elements of all samples, counted along the axis. amount: the elements in it; 0: there are none. */
+static void find_window_along(const struct nd_look *look, const struct nd_axis *axis, struct nd_fault *f)
 {
-    const struct nd_criteria *asked = look->criteria;
     size_t n = look->e->n;
     f->first = SIZE_MAX;
+    f->end = 0;
     for (size_t i = 0; i < look->n_total; i++) {
         if (!nd_is_far(look, i))
             continue;
+        size_t at = nd_channel_of(axis, i % n);
         f->low = look->e->captured[i];
-        f->first = i % n < f->first ? i % n : f->first;
-        f->end = i % n >= f->end ? i % n + 1 : f->end;
+        f->first = at < f->first ? at : f->first;
+        f->end = at >= f->end ? at + 1 : f->end;
     }
-    if (f->first == SIZE_MAX)
-        return false;
-    size_t length = f->end - f->first;
-    f->amount = (double)length;
-    bool is_enough =
-        length * look->e->n_samples >= asked->min_window && (length >= 2 || look->n_far >= asked->min_far);
-    return is_enough && length < n && (double)length <= asked->largest_window * (double)n &&
-           (double)look->n_far >= asked->min_filled * (double)(length * look->e->n_samples);
+    f->amount = f->first == SIZE_MAX ? 0 : (double)(f->end - f->first) * (double)(n / axis->n);
+}
+
+/* The window of the far elements of all samples: of elements, or of whole channels, rows or columns where these
+ * are no more. False: it is none. */
+static bool find_window(const struct nd_look *look, struct nd_fault *f, struct nd_axis *axis)
+{
+    const struct nd_criteria *asked = look->criteria;
+    const struct nd_shape *shape = &look->e->shape;
+    struct nd_axis one = {-1, look->e->n, 1};
+    *axis = one;
+    find_window_along(look, axis, f);
+    for (one.axis = shape->rank - 1; one.axis > 0 && f->amount > 0; one.axis--) {
+        struct nd_fault other = *f;
+        one.n = (size_t)shape->dims[one.axis];
+        if (one.n > 1)
+            find_window_along(look, &one, &other);
+        if (one.n > 1 && other.amount < f->amount) {
+            *f = other;
+            *axis = one;
+        }
+        one.inner *= one.n;
+    }
+    f->data = axis;
+    double n = (double)look->e->n_samples;
+    bool is_enough = f->amount * n >= (double)asked->min_window &&
+                     (f->amount >= 2 || look->n_far >= asked->min_far) && f->amount > 0;
+    return is_enough && f->amount < (double)look->e->n &&
+           f->amount <= asked->largest_window * (double)look->e->n &&
+           (double)look->n_far >= asked->min_filled * f->amount * n;
 }
 
 /* All samples hold it there, as they do in the window. */
@@ -108,18 +158,19 @@ void nd_try_window(const struct nd_look *look)
         [OF_THE_SAMPLE_BEFORE] = "the values of the sample before",
     };
     struct nd_fault found = nd_fault_of(ND_FAULT_UNWRITTEN_WINDOW, 0, predict_window);
-    if (!find_window(look, &found))
+    struct nd_axis axis;
+    if (!find_window(look, &found, &axis))
         return;
     for (int mode = ONE_VALUE; mode <= OF_THE_SAMPLE_BEFORE; mode++) {
         struct nd_fault f = found;
-        char where[ND_RANGE_BYTES], value[64];
+        char what[WINDOW_BYTES], value[64];
         f.mode = mode;
         if ((mode == OF_THE_SAMPLE_BEFORE || is_held(look, &f)) && (mode == ONE_VALUE || is_moving(look, &f))) {
-            if (mode != OF_THE_SAMPLE_BEFORE)
+            if (mode != OF_THE_SAMPLE_BEFORE && axis.axis < 0)
                 widen(look, &f);
-            const char *s = nd_range_format(&look->e->shape, f.first, f.end - 1, where) ? "s" : "";
+            name_window(look, &axis, f.first, f.end - 1, what);
             snprintf(value, sizeof value, "%.6g, all others are right", f.low);
-            if (nd_try(look, &f, "%s hold%s %s", where, s, mode == ONE_VALUE ? value : held[mode]))
+            if (nd_try(look, &f, "%s %s", what, mode == ONE_VALUE ? value : held[mode]))
                 return;
         }
     }

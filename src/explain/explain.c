@@ -23,8 +23,7 @@ static enum nd_status describe_layers(const struct nd_plan *plan, size_t d, stru
                                       struct nd_error *err)
 {
     device->layers = nd_calloc(plan->n_steps, sizeof *device->layers);
-    if (device->layers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->layers != NULL, err);
     for (size_t s = 0; s < plan->n_steps; s++) {
         const struct nd_planned_layer *from = &plan->sources[d].layers[s];
         device->layers[s].is_examined = from->is_examined;
@@ -40,14 +39,12 @@ static enum nd_status describe_layers(const struct nd_plan *plan, size_t d, stru
 static enum nd_status name_device(const struct nd_capture *capture, struct nd_explained_device *devices,
                                   size_t d, struct nd_error *err)
 {
-    const char **before = nd_calloc(d + 1, sizeof *before);
-    if (before == NULL)
-        return nd_fail_memory(err);
+    ND_FREED const char **before = nd_calloc(d + 1, sizeof *before);
+    ND_TRY_MEMORY(before != NULL, err);
     for (size_t i = 0; i < d; i++)
         before[i] = devices[i].label;
     devices[d].label = nd_capture_unique_name(capture, before, d);
     devices[d].environment = nd_capture_environment(capture);
-    free(before);
     return devices[d].label != NULL && devices[d].environment != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -60,8 +57,7 @@ static enum nd_status describe_device(const struct nd_plan *plan, size_t d, stru
     device->uri = nd_strdup(uri != NULL ? uri : "?");
     device->chipset = nd_strdup(chipset != NULL ? chipset : "");
     device->capture = nd_strdup(nd_capture_path(source->capture));
-    if (device->uri == NULL || device->chipset == NULL || device->capture == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->uri != NULL && device->chipset != NULL && device->capture != NULL, err);
     device->expected = nd_expectation_name(source->expectation);
     device->same_as = source->same_as;
     device->observer = source->observer;
@@ -75,8 +71,7 @@ static enum nd_status describe_steps(const struct nd_plan *plan, struct nd_expla
                                      struct nd_error *err)
 {
     out->steps = nd_calloc(plan->n_steps, sizeof *out->steps);
-    if (out->steps == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(out->steps != NULL, err);
     for (size_t s = 0; s < plan->n_steps; s++) {
         const struct nd_explained_step *from = &plan->steps[s];
         struct nd_explained_step *step = &out->steps[out->n_steps++];
@@ -84,8 +79,7 @@ static enum nd_status describe_steps(const struct nd_plan *plan, struct nd_expla
         step->name = nd_strdup(from->name);
         step->op_types = nd_strdup(from->op_types);
         step->inputs = nd_calloc(from->n_inputs + 1, sizeof *step->inputs);
-        if (step->name == NULL || step->op_types == NULL || step->inputs == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(step->name != NULL && step->op_types != NULL && step->inputs != NULL, err);
         for (size_t i = 0; i < from->n_inputs; i++)
             step->inputs[i] = from->inputs[i];
     }
@@ -102,9 +96,7 @@ static char *probe_option(const struct nd_plan *plan)
     size_t n = strlen(probe->name);
     bool is_built_in =
         strncmp(probe->source, probe->name, n) == 0 && (probe->source[n] == '\0' || probe->source[n] == ':');
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s%s", is_built_in ? "" : probe->name, is_built_in ? "" : "=", probe->source);
-    return nd_strbuf_take(&text);
+    return nd_text("%s%s%s", is_built_in ? "" : probe->name, is_built_in ? "" : "=", probe->source);
 }
 
 /* Names of the model, the devices and the steps, and which layers are examined: what the plan says. out is
@@ -147,13 +139,8 @@ static void deinit_layer(struct nd_explained_layer *layer)
 {
     for (size_t i = 0; i < layer->n_arithmetics; i++)
         free(layer->arithmetics[i]);
-    free(layer->arithmetics);
-    free(layer->arithmetic);
-    free(layer->judgement.fault.text);
-    free(layer->judgement.evidence);
-    free(layer->judgement.known_defect);
-    free(layer->judgement.follows_text);
-    free(layer->why_not);
+    ND_FREE_ALL(layer->arithmetics, layer->arithmetic, layer->judgement.fault.text, layer->judgement.evidence,
+                layer->judgement.known_defect, layer->judgement.follows_text, layer->why_not);
     deinit_execution(&layer->execution);
 }
 
@@ -166,28 +153,18 @@ static void deinit_device(struct nd_explained_device *device, size_t n_steps)
         free(device->findings[i].fault.text);
     free(device->findings);
     deinit_execution(&device->execution);
-    free(device->sources);
-    free(device->faulty);
-    free(device->unexplained);
-    free(device->losses);
-    free(device->arithmetic);
+    ND_FREE_ALL(device->sources, device->faulty, device->unexplained, device->losses, device->arithmetic);
     for (size_t i = 0; i < device->n_arithmetics; i++)
         free(device->arithmetics[i]);
-    free(device->arithmetics);
-    free(device->uri);
-    free(device->label);
-    free(device->environment);
-    free(device->chipset);
-    free(device->capture);
-    free(device->failure);
+    ND_FREE_ALL(device->arithmetics, device->uri, device->label, device->environment, device->chipset,
+                device->capture, device->failure);
 }
 
 static void deinit_difference(struct nd_explained_difference *difference)
 {
     for (size_t i = 0; i < difference->n_because; i++)
         free(difference->because[i].op_types);
-    free(difference->because);
-    free(difference->op_types);
+    ND_FREE_ALL(difference->because, difference->op_types);
 }
 
 void nd_quantisation_destroy(struct nd_quantisation **quantisation)
@@ -196,17 +173,12 @@ void nd_quantisation_destroy(struct nd_quantisation **quantisation)
     if (q == NULL)
         return;
     for (size_t s = 0; q->layers != NULL && s < q->n_layers; s++) {
-        free(q->layers[s].cause_text);
-        free(q->layers[s].constant_text);
+        ND_FREE_ALL(q->layers[s].cause_text, q->layers[s].constant_text);
         for (size_t i = 0; i < q->layers[s].n_remedies; i++)
             free(q->layers[s].remedies[i].text);
         free(q->layers[s].remedies);
     }
-    free(q->layers);
-    free(q->equalised);
-    free(q->ranked);
-    free(q->whole);
-    free(q);
+    ND_FREE_ALL(q->layers, q->equalised, q->ranked, q->whole, q);
     *quantisation = NULL;
 }
 
@@ -217,24 +189,14 @@ void nd_explanation_destroy(struct nd_explanation **explanation)
         return;
     for (size_t d = 0; e->devices != NULL && d < e->n_devices; d++)
         deinit_device(&e->devices[d], e->n_steps);
-    for (size_t s = 0; e->steps != NULL && s < e->n_steps; s++) {
-        free(e->steps[s].name);
-        free(e->steps[s].op_types);
-        free(e->steps[s].inputs);
-    }
+    for (size_t s = 0; e->steps != NULL && s < e->n_steps; s++)
+        ND_FREE_ALL(e->steps[s].name, e->steps[s].op_types, e->steps[s].inputs);
     for (size_t i = 0; i < e->n_differences; i++)
         deinit_difference(&e->differences[i]);
     free(e->differences);
     nd_quantisation_destroy(&e->quantisation);
-    free(e->devices);
-    free(e->steps);
-    free(e->model);
-    free(e->model_sha256);
-    free(e->float_model);
-    free(e->probe);
-    free(e->probe_source);
-    free(e->majority.why_not);
-    free(e);
+    ND_FREE_ALL(e->devices, e->steps, e->model, e->model_sha256, e->float_model, e->probe, e->probe_source,
+                e->majority.why_not, e);
     *explanation = NULL;
 }
 
@@ -243,31 +205,23 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
                                struct nd_explanation *out, struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
-    struct nd_observed_arithmetics observations = {0};
-    struct nd_fallback_floats *floats = nd_calloc(plan->n_devices * plan->n_steps + 1, sizeof *floats);
+    ND_CLEANUP(nd_observed_arithmetics_deinit) struct nd_observed_arithmetics observations = {0};
+    ND_FREED struct nd_fallback_floats *floats = nd_calloc(plan->n_devices * plan->n_steps + 1, sizeof *floats);
     const struct nd_explain_job job = {plan, evaluation, &observations, out, options->is_strict, floats};
-    enum nd_status status = floats != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_explain_mark_unevaluable(evaluation, out, err);
-    if (status == ND_OK)
-        status = nd_explain_attribute(evaluation, out, err);
-    if (status == ND_OK)
-        status = nd_explain_identify(evaluation, &observations, out, err);
-    if (status == ND_OK)
-        status = nd_explain_trace(plan, out, err);
-    if (status == ND_OK && plan->n_samples > 0)
-        status = nd_explain_find_differences(&job, err);
-    if (status == ND_OK && plan->n_samples > 0)
-        status = nd_explain_diagnose(&job, err);
-    if (status == ND_OK && plan->n_samples > 0)
-        status = nd_explain_judge_floats(&job, options, err);
-    if (status == ND_OK && plan->n_samples > 0)
-        status = nd_find_execution(&job, options->hides_placement, err);
-    if (status == ND_OK)
-        status = nd_explain_find_health(&job, err);
-    nd_observed_arithmetics_deinit(&observations);
-    free(floats);
-    return status;
+    ND_TRY_MEMORY(floats != NULL, err);
+    ND_TRY(nd_explain_mark_unevaluable(evaluation, out, err));
+    ND_TRY(nd_explain_attribute(evaluation, out, err));
+    ND_TRY(nd_explain_identify(evaluation, &observations, out, err));
+    ND_TRY(nd_explain_trace(plan, out, err));
+    if (plan->n_samples > 0)
+        ND_TRY(nd_explain_find_differences(&job, err));
+    if (plan->n_samples > 0)
+        ND_TRY(nd_explain_diagnose(&job, err));
+    if (plan->n_samples > 0)
+        ND_TRY(nd_explain_judge_floats(&job, options, err));
+    if (plan->n_samples > 0)
+        ND_TRY(nd_find_execution(&job, options->hides_placement, err));
+    return nd_explain_find_health(&job, err);
 }
 
 /* All samples; or what parts have of them. */
@@ -275,21 +229,19 @@ static enum nd_status evaluate(struct nd_evaluation *evaluation, const struct nd
                                struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
-    enum nd_status status = ND_OK;
     if (options->n_merge > 0)
-        status = nd_evaluation_parts_load(evaluation, options->merge, options->n_merge, err);
+        ND_TRY(nd_evaluation_parts_load(evaluation, options->merge, options->n_merge, err));
     else if (plan->n_samples > 0 && nd_plan_has_qvalues(plan))
-        status = nd_evaluate(evaluation, (struct nd_sample_span){0, plan->n_samples}, options, err);
-    if (status == ND_OK)
-        nd_evaluate_finish(evaluation);
-    return status;
+        ND_TRY(nd_evaluate(evaluation, (struct nd_sample_span){0, plan->n_samples}, options, err));
+    nd_evaluate_finish(evaluation);
+    return ND_OK;
 }
 
 /* What is said, of what was planned. */
 static enum nd_status explain(struct nd_plan *plan, const struct nd_explain_options *options,
                               nd_explain_study study, struct nd_explanation *out, struct nd_error *err)
 {
-    struct nd_evaluation evaluation = {0};
+    ND_CLEANUP(nd_evaluation_deinit) struct nd_evaluation evaluation = {0};
     enum nd_status status = nd_explanation_begin(plan, out, err);
     if (status == ND_OK && plan->n_samples > 0)
         status = nd_plan_hold(plan, err);
@@ -304,7 +256,6 @@ static enum nd_status explain(struct nd_plan *plan, const struct nd_explain_opti
     nd_plan_release(plan); /* the study of quantisation reads no captures */
     if (status == ND_OK && !options->omits_quantisation)
         status = study(plan, &out->quantisation, err);
-    nd_evaluation_deinit(&evaluation);
     return status;
 }
 
@@ -344,19 +295,13 @@ enum nd_status nd_explain_part(const struct nd_model *model, const struct nd_mod
     enum { MAX_PARTS = 65536 };
     const struct nd_question question = {model, float_model, captures, n_captures};
     struct nd_explain_options own = {.struct_size = sizeof own};
-    struct nd_plan plan = {0};
-    struct nd_evaluation evaluation = {0};
-    enum nd_status status = begin(&question, options, &own, &plan, err);
-    if (status == ND_OK && (own.part >= own.n_parts || own.n_parts > MAX_PARTS))
-        status =
-            nd_fail(err, ND_E_OPTION_VALUE, NULL, "there is no part %zu of %zu", own.part + 1, own.n_parts);
-    if (status == ND_OK)
-        status = nd_evaluation_init(&evaluation, &plan, err);
-    if (status == ND_OK && plan.n_samples > 0 && nd_plan_has_qvalues(&plan))
-        status = nd_evaluate(&evaluation, nd_part_span(plan.n_samples, own.part, own.n_parts), &own, err);
-    if (status == ND_OK)
-        status = nd_evaluation_part_format(&evaluation, own.part, own.n_parts, out, err);
-    nd_evaluation_deinit(&evaluation);
-    nd_plan_deinit(&plan);
-    return status;
+    ND_CLEANUP(nd_plan_deinit) struct nd_plan plan = {0};
+    ND_CLEANUP(nd_evaluation_deinit) struct nd_evaluation evaluation = {0};
+    ND_TRY(begin(&question, options, &own, &plan, err));
+    if (own.part >= own.n_parts || own.n_parts > MAX_PARTS)
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "there is no part %zu of %zu", own.part + 1, own.n_parts);
+    ND_TRY(nd_evaluation_init(&evaluation, &plan, err));
+    if (plan.n_samples > 0 && nd_plan_has_qvalues(&plan))
+        ND_TRY(nd_evaluate(&evaluation, nd_part_span(plan.n_samples, own.part, own.n_parts), &own, err));
+    return nd_evaluation_part_format(&evaluation, own.part, own.n_parts, out, err);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
+#include "core/memory.h"
 
 /* What of an arithmetic decides the quantised values of a layer. */
 enum aspect {
@@ -146,11 +147,9 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
 double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic,
                                  const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
 {
-    struct nd_htp_unsigned room;
+    ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
-    double doubt = seen != NULL ? doubt_of(arithmetic, seen, memory) : 1;
-    nd_htp_unsigned_deinit(&room);
-    return doubt;
+    return seen != NULL ? doubt_of(arithmetic, seen, memory) : 1;
 }
 
 static bool rescales_operand(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
@@ -169,11 +168,9 @@ static bool rescales_operand(const struct nd_exact_layer *layer, const struct nd
 
 bool nd_layer_rescales_operand(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
 {
-    struct nd_htp_unsigned room;
+    ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
-    bool rescales = seen == NULL || rescales_operand(seen, memory);
-    nd_htp_unsigned_deinit(&room);
-    return rescales;
+    return seen == NULL || rescales_operand(seen, memory);
 }
 
 static const struct {

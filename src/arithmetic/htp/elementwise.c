@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
+#include "core/error.h"
 
 /* y = clip(((f(a, b) >> first) + offset + half) >> shift) in 64-bit integers, where shifts are floors. */
 struct fixed_point {
@@ -25,11 +26,8 @@ static enum nd_status for_pairs(const struct nd_htp_job *job, of_pair *function,
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_array *a = job->call->inputs[0].values, *b = job->call->inputs[1].values;
     struct nd_shape shape = a->shape;
-    enum nd_status status = nd_op_broadcast(&op_call, &b->shape, &shape, err);
-    if (status == ND_OK)
-        status = nd_array_make(out, job->layer->dtype, &shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_op_broadcast(&op_call, &b->shape, &shape, err));
+    ND_TRY(nd_array_make(out, job->layer->dtype, &shape, err));
     struct nd_walk walk = {0};
     double *y = out->x;
     for (int axis = 0; axis < shape.rank; axis++)
@@ -483,9 +481,7 @@ static enum nd_status rescale_by_number(const struct nd_htp_job *job, size_t i, 
     if (!((double)quotient >= min_by_number && (double)quotient < max_by_number) ||
         !nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)quotient, 1))
         return ND_OK;
-    enum nd_status status = nd_array_copy(call.inputs[i].values, job->qvalues, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_copy(call.inputs[i].values, job->qvalues, err));
     quant.zero_point = &zero;
     call.out_quant = &quant;
     moved.call = &call;

@@ -1,7 +1,6 @@
 /* Operators whose input is an input of the graph in floats, and whose output is quantised: the HTP works in
  * float16 and quantises what comes of it, or quantises before. docs/science/htp-arithmetic.md#floats. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/arithmetics/requantise.h"
@@ -202,12 +201,9 @@ enum nd_status nd_htp_halves(const struct nd_htp_job *job, struct nd_error *err)
     const struct method *method = find_method(job);
     if (method == NULL)
         return ND_OK;
-    const struct nd_array **inputs = nd_calloc(job->call->n_inputs, sizeof *inputs);
-    if (inputs == NULL)
-        return nd_fail_memory(err);
+    ND_FREED const struct nd_array **inputs = nd_calloc(job->call->n_inputs, sizeof *inputs);
+    ND_TRY_MEMORY(inputs != NULL, err);
     for (size_t i = 0; i < job->call->n_inputs; i++)
         inputs[i] = job->call->inputs[i].values;
-    enum nd_status status = run(job, inputs, method, err);
-    free(inputs);
-    return status;
+    return run(job, inputs, method, err);
 }

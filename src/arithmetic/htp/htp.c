@@ -2,7 +2,6 @@
  * Formulas, and the evidence for each: docs/science/htp-arithmetic.md. */
 #include "arithmetic/htp/htp.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
@@ -79,16 +78,15 @@ static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const st
     if (!has_known_domain(layer->call->node) || (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16))
         return ND_OK;
     nd_htp_note_tensor(memory, layer);
-    enum nd_status status = ND_OK;
     if (layer->dtype == ND_DTYPE_U16)
-        status = ask(&job, true, err);
-    if (status == ND_OK && !*is_covered && layer->n_links > 0)
-        status = nd_htp_chain(&job, err);
-    if (status == ND_OK && !*is_covered && layer->call->node != NULL && nd_htp_reads_floats(layer))
-        status = nd_htp_halves(&job, err);
-    if (status == ND_OK && !*is_covered)
-        status = ask(&job, false, err);
-    return status;
+        ND_TRY(ask(&job, true, err));
+    if (!*is_covered && layer->n_links > 0)
+        ND_TRY(nd_htp_chain(&job, err));
+    if (!*is_covered && layer->call->node != NULL && nd_htp_reads_floats(layer))
+        ND_TRY(nd_htp_halves(&job, err));
+    if (!*is_covered)
+        ND_TRY(ask(&job, false, err));
+    return ND_OK;
 }
 
 enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithmetic,
@@ -97,8 +95,7 @@ enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithme
 {
     struct nd_htp_unsigned room;
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
-    if (seen == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(seen != NULL, err);
     enum nd_status status = run(arithmetic, seen, memory, qvalues, is_covered, err);
     if (status == ND_OK && *is_covered && seen != layer)
         nd_htp_sign(layer, qvalues);

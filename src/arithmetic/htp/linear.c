@@ -346,7 +346,7 @@ static enum nd_status make_depthwise16(const struct nd_htp_job *job, struct nd_e
     double largest;
     if (!is_known_bias(job, n))
         return ND_OK;
-    struct nd_htp_scaling *scalings = nd_calloc(n, sizeof *scalings);
+    ND_FREED struct nd_htp_scaling *scalings = nd_calloc(n, sizeof *scalings);
     enum nd_status status = scalings != NULL ? ND_OK : nd_fail_memory(err);
     bool is_covered = status == ND_OK && find_scalings(job, scalings);
     for (size_t i = 0; i < 2 && is_covered && status == ND_OK; i++)
@@ -370,7 +370,6 @@ static enum nd_status make_depthwise16(const struct nd_htp_job *job, struct nd_e
     }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         nd_array_deinit(&own[i]);
-    free(scalings);
     return status;
 }
 
@@ -417,11 +416,8 @@ static enum nd_status multiply(struct product *p, struct nd_error *err)
 static enum nd_status add_up(struct product *p, struct nd_error *err)
 {
     double largest;
-    enum nd_status status = nd_linear_borrow_packed_weights(p->job->call, 0, &p->own[0], &p->x, &largest, err);
-    if (status == ND_OK)
-        status = multiply(p, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_linear_borrow_packed_weights(p->job->call, 0, &p->own[0], &p->x, &largest, err));
+    ND_TRY(multiply(p, err));
     const struct nd_shape *shape = &p->sums->shape;
     bool has_planes = is_conv(p->job);
     p->n_channels = (size_t)shape->dims[has_planes ? 1 : shape->rank - 1];
@@ -560,8 +556,7 @@ static enum nd_status make_columns(const struct product *p, struct columns *colu
 {
     size_t n = p->weights->n_columns;
     double *room = nd_calloc(n, 6 * sizeof *room);
-    if (room == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(room != NULL, err);
     *columns = (struct columns){
         room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n, nd_htp_bounds_of(p->job)};
     for (size_t c = 0; c < n; c++) {
@@ -611,10 +606,8 @@ static void requantise_run(const struct product *p, const struct columns *column
 static enum nd_status requantise(const struct product *p, struct nd_error *err)
 {
     struct columns columns = {0};
-    enum nd_status status = make_columns(p, &columns, err);
+    ND_TRY(make_columns(p, &columns, err));
     size_t run = p->weights->n_phases > 1 ? 1 : p->n_inner > 1 ? p->n_inner : p->n_channels;
-    if (status != ND_OK)
-        return status;
     for (size_t first = 0; first < p->sums->n; first += run)
         requantise_run(p, &columns, first, run);
     free(columns.beta);
@@ -717,10 +710,9 @@ static enum nd_status find_weights(struct product *p, struct nd_error *err)
     p->weights = nd_htp_recall_weights(p->job);
     if (p->weights != NULL)
         return ND_OK;
-    enum nd_status status = nd_htp_weights_init(&p->own_weights, p->job, err);
-    if (status == ND_OK)
-        p->weights = nd_htp_keep_weights(p->job, &p->own_weights);
-    return status;
+    ND_TRY(nd_htp_weights_init(&p->own_weights, p->job, err));
+    p->weights = nd_htp_keep_weights(p->job, &p->own_weights);
+    return ND_OK;
 }
 
 static enum nd_status make_linear(const struct nd_htp_job *job, struct nd_error *err)
@@ -790,8 +782,7 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
         !find_common(&p) || !are_known_multipliers(&p))
         return ND_OK;
     struct nd_htp_scaling *scalings = nd_calloc(weights->n_columns, sizeof *scalings);
-    if (scalings == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(scalings != NULL, err);
     for (size_t c = 0; c < weights->n_columns; c++)
         scalings[c] = scaling_of(&p, c);
     *job->is_covered = true;

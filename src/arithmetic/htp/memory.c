@@ -34,8 +34,7 @@ struct nd_layer_memory {
 enum nd_status nd_layer_memory_create(size_t n_tensors, struct nd_layer_memory **out, struct nd_error *err)
 {
     struct nd_layer_memory *memory = nd_calloc(1, sizeof *memory);
-    if (memory == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(memory != NULL, err);
     memory->bytes = nd_calloc(n_tensors, sizeof *memory->bytes);
     memory->weights = nd_calloc(n_tensors, sizeof *memory->weights);
     memory->notes = nd_calloc(n_tensors, sizeof *memory->notes);
@@ -76,11 +75,7 @@ void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor,
 void nd_htp_weights_deinit(struct nd_htp_weights *weights)
 {
     nd_array_deinit(&weights->w8);
-    free(weights->shorts);
-    free(weights->r);
-    free(weights->sums);
-    free(weights->places);
-    free(weights->starts);
+    ND_FREE_ALL(weights->shorts, weights->r, weights->sums, weights->places, weights->starts);
     *weights = (struct nd_htp_weights){0};
 }
 
@@ -91,10 +86,7 @@ void nd_layer_memory_destroy(struct nd_layer_memory **memory)
     nd_layer_memory_forget(*memory);
     for (size_t e = 0; e < (*memory)->n_tensors; e++)
         nd_htp_weights_deinit(&(*memory)->weights[e]);
-    free((*memory)->bytes);
-    free((*memory)->notes);
-    free((*memory)->weights);
-    free(*memory);
+    ND_FREE_ALL((*memory)->bytes, (*memory)->notes, (*memory)->weights, *memory);
     *memory = NULL;
 }
 

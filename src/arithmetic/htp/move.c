@@ -5,7 +5,6 @@
  * (docs/science/htp-arithmetic.md#resize): to the nearest it is a move; between the elements it is the exact
  * mean, where that has few bits, and of floats a number between two float16 numbers. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
@@ -345,13 +344,9 @@ static enum nd_status move(const struct nd_htp_job *job, const struct nd_array *
 static enum nd_status move_qvalues(const struct nd_htp_job *job, struct nd_error *err)
 {
     bool is_rescaled;
-    const struct nd_array **inputs = nd_calloc(job->call->n_inputs, sizeof *inputs);
-    if (inputs == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status =
-        find_inputs(job, inputs, &is_rescaled) ? move(job, inputs, is_rescaled, err) : ND_OK;
-    free(inputs);
-    return status;
+    ND_FREED const struct nd_array **inputs = nd_calloc(job->call->n_inputs, sizeof *inputs);
+    ND_TRY_MEMORY(inputs != NULL, err);
+    return find_inputs(job, inputs, &is_rescaled) ? move(job, inputs, is_rescaled, err) : ND_OK;
 }
 
 /* ---- uint16 that is rescaled, then moved ---- */
@@ -449,8 +444,7 @@ enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
         status = nd_linear_run(call, call->node, inputs, call->n_inputs, &moved, err);
     for (size_t i = 0; rescaled != NULL && i < call->n_inputs; i++)
         nd_array_deinit(&rescaled[i]);
-    free(rescaled);
-    free(inputs);
+    ND_FREE_ALL(rescaled, inputs);
     if (status != ND_OK || !is_known) {
         nd_array_deinit(&moved);
         return status;
@@ -485,16 +479,12 @@ static bool pads_with_nought(const struct nd_htp_job *job)
 static enum nd_status pad_with(const struct nd_htp_job *job, const struct nd_array *qvalues,
                                struct nd_array *moved, struct nd_error *err)
 {
-    struct nd_array zero = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array zero = {0};
     const struct nd_shape number = {.rank = 0};
-    enum nd_status status = nd_array_make(&zero, job->layer->dtype, &number, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_make(&zero, job->layer->dtype, &number, err));
     zero.x[0] = (double)job->call->out_quant->zero_point[0];
     const struct nd_array *inputs[] = {qvalues, job->call->inputs[1].values, &zero};
-    status = nd_linear_run(job->call, job->call->node, inputs, 3, moved, err);
-    nd_array_deinit(&zero);
-    return status;
+    return nd_linear_run(job->call, job->call->node, inputs, 3, moved, err);
 }
 
 /* Whether Pad copies quantised values of a graph input: then they are not brought to the encoding of the

@@ -11,6 +11,7 @@
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
+#include "core/memory.h"
 
 /* ---- mean and inverse deviation as float instructions give them ---- */
 
@@ -472,21 +473,16 @@ static enum nd_status fuse_reals(struct batch_norm *norm, struct nd_error *err)
     const struct nd_linear_call *call = norm->job->call;
     const struct nd_op_call op_call = {.node = call->node, .opset = norm->job->call->opset};
     double epsilon = (double)(float)nd_op_f(&op_call, "epsilon", DEFAULT_EPSILON);
-    struct nd_array mean = {0}, variance = {0};
-    enum nd_status status = nd_linear_reals(call, FACTOR, &norm->weights, err);
-    if (status == ND_OK)
-        status = nd_linear_reals(call, BIAS, &norm->biases, err);
-    if (status == ND_OK)
-        status = nd_linear_reals(call, MEAN, &mean, err);
-    if (status == ND_OK)
-        status = nd_linear_reals(call, VARIANCE, &variance, err);
-    for (size_t c = 0; status == ND_OK && c < norm->weights.n; c++) {
+    ND_CLEANUP(nd_array_deinit) struct nd_array mean = {0}, variance = {0};
+    ND_TRY(nd_linear_reals(call, FACTOR, &norm->weights, err));
+    ND_TRY(nd_linear_reals(call, BIAS, &norm->biases, err));
+    ND_TRY(nd_linear_reals(call, MEAN, &mean, err));
+    ND_TRY(nd_linear_reals(call, VARIANCE, &variance, err));
+    for (size_t c = 0; c < norm->weights.n; c++) {
         norm->weights.x[c] /= sqrt(variance.x[c] + epsilon);
         norm->biases.x[c] -= mean.x[c] * norm->weights.x[c];
     }
-    nd_array_deinit(&mean);
-    nd_array_deinit(&variance);
-    return status;
+    return ND_OK;
 }
 
 /* And these get encodings of their own. *are_known false: it is not known what becomes of them. */

@@ -5,6 +5,7 @@
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
+#include "core/memory.h"
 #include "core/tensors/scales.h"
 
 enum { MAX_AXES = 4 };
@@ -154,17 +155,16 @@ static enum nd_status scale_all(const struct nd_htp_job *job, const struct nd_ar
 static enum nd_status reduce_words(const struct nd_htp_job *job, struct nd_error *err)
 {
     enum { MAX_COUNT = 2048 }; /* that was looked at */
-    struct nd_array x = {0}, reduced = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array x = {0}, reduced = {0};
     bool axes[MAX_AXES];
     double largest;
     if (job->call->n_inputs > 2 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
         job->call->inputs[0].values->n == 0 || is_plane_mean(job) || !find_axes(job, axes))
         return ND_OK;
     const struct nd_array *inputs[] = {&x, nd_linear_has(job->call, 1) ? job->call->inputs[1].values : NULL};
-    enum nd_status status = nd_linear_packed_weights(job->call, 0, &x, &largest, err);
-    if (status == ND_OK)
-        status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &reduced, err);
-    if (status == ND_OK && reduced.n > 0) {
+    ND_TRY(nd_linear_packed_weights(job->call, 0, &x, &largest, err));
+    ND_TRY(nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &reduced, err));
+    if (reduced.n > 0) {
         bool is_mean = strcmp(job->call->node->op_type, "ReduceMean") == 0;
         const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
         struct sums s = {
@@ -172,11 +172,9 @@ static enum nd_status reduce_words(const struct nd_htp_job *job, struct nd_error
         float count = is_mean ? (float)s.count : 1;
         if (s.count <= MAX_COUNT && make_factor(from->scale[0] / count, to->scale[0], &s.factor))
             /* The mean of whole numbers is within some ulp: times their count it rounds to their sum. */
-            status = scale_all(job, &reduced, (double)count, &s, err);
+            ND_TRY(scale_all(job, &reduced, (double)count, &s, err));
     }
-    nd_array_deinit(&x);
-    nd_array_deinit(&reduced);
-    return status;
+    return ND_OK;
 }
 
 /* ---- means ---- */
@@ -244,7 +242,7 @@ static enum nd_status make_mean(const struct nd_htp_job *job, struct nd_error *e
 {
     if (is_mean_of_one(job))
         return make_mean_of_one(job, err);
-    struct nd_array x = {0}, mean = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array x = {0}, mean = {0};
     double largest;
     if (job->layer->dtype == ND_DTYPE_U16 && strcmp(job->call->node->op_type, "ReduceMean") == 0 &&
         !is_plane_mean(job))
@@ -272,8 +270,6 @@ static enum nd_status make_mean(const struct nd_htp_job *job, struct nd_error *e
         }
         *job->is_covered = true;
     }
-    nd_array_deinit(&x);
-    nd_array_deinit(&mean);
     return status;
 }
 

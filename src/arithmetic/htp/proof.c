@@ -4,7 +4,6 @@
  * scalings are equal but for beta, and whose betas are the same distance apart in both arithmetics, share that
  * pair of functions: they are looked at once, over all t that any of them can have. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "arithmetic/htp/htp_internal.h"
 #include "core/error.h"
@@ -213,14 +212,9 @@ static enum nd_status look_at_all(const struct proof *p, struct nd_layer_proof *
                                   struct nd_error *err)
 {
     size_t n = p->weights.n_columns, n_groups = 0;
-    size_t *group = nd_calloc(n, sizeof *group), *firsts = nd_calloc(n, sizeof *firsts);
-    struct pair *whole = nd_calloc(n, sizeof *whole);
-    if (group == NULL || firsts == NULL || whole == NULL) {
-        free(group);
-        free(firsts);
-        free(whole);
-        return nd_fail_memory(err);
-    }
+    ND_FREED size_t *group = nd_calloc(n, sizeof *group), *firsts = nd_calloc(n, sizeof *firsts);
+    ND_FREED struct pair *whole = nd_calloc(n, sizeof *whole);
+    ND_TRY_MEMORY(group != NULL && firsts != NULL && whole != NULL, err);
     for (size_t c = 0; c < n; c++) {
         size_t g = 0;
         while (g < n_groups && !take_in(&whole[g], &p->pairs[c]))
@@ -239,9 +233,6 @@ static enum nd_status look_at_all(const struct proof *p, struct nd_layer_proof *
     }
     proof->end = proof->n_unequal > 0 ? ND_LAYER_PROOF_UNEQUAL : ND_LAYER_PROOF_EQUAL;
     proof->reason = NULL;
-    free(group);
-    free(firsts);
-    free(whole);
     return ND_OK;
 }
 
@@ -266,8 +257,7 @@ static enum nd_status look_at_columns(struct proof *p, struct nd_layer_proof *pr
         return ND_OK;
     }
     p->pairs = nd_calloc(p->weights.n_columns, sizeof *p->pairs);
-    if (p->pairs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(p->pairs != NULL, err);
     if (!make_pairs(p)) {
         proof->reason = "its sums are too large for exact arithmetic";
         return ND_OK;
@@ -309,9 +299,7 @@ static enum nd_status prove_unsigned(const struct nd_layer_arithmetic *a, const 
     if (status == ND_OK && are_covered)
         status = look_at_columns(&p, proof, is_unequal, err);
     nd_htp_weights_deinit(&p.weights);
-    free(p.scalings[0]);
-    free(p.scalings[1]);
-    free(p.pairs);
+    ND_FREE_ALL(p.scalings[0], p.scalings[1], p.pairs);
     return status;
 }
 
@@ -321,8 +309,7 @@ enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const
 {
     struct nd_htp_unsigned room;
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
-    if (seen == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(seen != NULL, err);
     enum nd_status status = prove_unsigned(a, b, seen, proof, is_unequal, err);
     int64_t higher = seen->call->out_quant->zero_point[0] - layer->call->out_quant->zero_point[0];
     for (size_t k = 0; k < 2; k++)

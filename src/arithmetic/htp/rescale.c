@@ -1,11 +1,11 @@
 /* Quantised values of one encoding as quantised values of another, in the ways in which the HTP does it.
  * docs/science/htp-arithmetic.md#rescaling. */
 #include <math.h>
-#include <string.h>
 
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "core/error.h"
 
 enum {
     FIXED_BITS = 14,      /* behind the leading one of the multiplier */
@@ -141,9 +141,7 @@ enum nd_status nd_htp_multiply_by(const struct nd_htp_job *job, size_t i, enum n
     struct nd_htp_rescaling r;
     if (!nd_htp_rescaling_init(&r, method, (double)x->scale[0] * fabs(factor), (double)y->scale[0]))
         return ND_OK;
-    enum nd_status status = nd_array_copy(job->call->inputs[i].values, job->qvalues, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_copy(job->call->inputs[i].values, job->qvalues, err));
     nd_htp_rescale_all(job, &r, (double)x->zero_point[0], copysign(1, factor), job->qvalues);
     *job->is_covered = true;
     return ND_OK;

@@ -5,6 +5,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/operators/ops_shared.h"
+#include "core/memory.h"
 
 enum {
     PLACE_BITS = 16, /* of an exponent, after the point */
@@ -304,18 +305,14 @@ static enum nd_status make(const struct nd_htp_job *job, int64_t axis, float sca
                            struct nd_error *err)
 {
     const struct nd_array *x = job->call->inputs[0].values;
-    struct nd_array rows = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array rows = {0};
     size_t n = (size_t)x->shape.dims[axis], step = nd_dims_product(&x->shape, (int)axis + 1, x->shape.rank);
-    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
-    if (status == ND_OK)
-        status = nd_array_make(&rows, job->layer->dtype, &x->shape, err);
-    if (status == ND_OK) {
-        turn(x, n, step, false, rows.x);
-        function(nd_htp_plain(job, 0)->scale[0], scale, n, rows.x, rows.n);
-        turn(&rows, n, step, true, job->qvalues->x);
-    }
-    nd_array_deinit(&rows);
-    return status;
+    ND_TRY(nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err));
+    ND_TRY(nd_array_make(&rows, job->layer->dtype, &x->shape, err));
+    turn(x, n, step, false, rows.x);
+    function(nd_htp_plain(job, 0)->scale[0], scale, n, rows.x, rows.n);
+    turn(&rows, n, step, true, job->qvalues->x);
+    return ND_OK;
 }
 
 /* In the scale of the output, or in that of its type and then rescaled in that way. */

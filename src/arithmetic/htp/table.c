@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
+#include "core/memory.h"
 
 enum { N_ENTRIES = 256, MAX_INPUTS = 3 /* of Clip */ };
 
@@ -89,7 +90,7 @@ static bool is_shaped_alike(const struct nd_htp_job *job, size_t variable)
 
 enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
 {
-    struct nd_array values = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array values = {0};
     size_t variable = 0;
     if (!find_variable(job, &variable) || !is_known_function(job) || !is_shaped_alike(job, variable) ||
         !has_entries(job->call->inputs[variable].values))
@@ -112,7 +113,6 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
             job->qvalues->x[i] = table[(size_t)x->x[i]];
         *job->is_covered = true;
     }
-    nd_array_deinit(&values);
     return status;
 }
 
@@ -187,9 +187,7 @@ static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *
         return nd_htp_table(job, err);
     const struct nd_array *x = job->call->inputs[0].values, *slopes = job->call->inputs[1].values;
     const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
-    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err));
     float slope_scale = job->call->inputs[1].quant->scale[0];
     double slope_zero = (double)job->call->inputs[1].quant->zero_point[0];
     double ratio = (double)(from->scale[0] / to->scale[0]);

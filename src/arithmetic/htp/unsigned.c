@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "arithmetic/htp/htp_internal.h"
-#include "core/error.h"
 #include "core/memory.h"
 
 static enum nd_dtype unsigned_of(enum nd_dtype dtype)
@@ -95,11 +94,9 @@ void nd_htp_unsigned_deinit(struct nd_htp_unsigned *room)
 
 bool nd_htp_ask(const struct nd_exact_layer *layer, bool (*question)(const struct nd_exact_layer *layer))
 {
-    struct nd_htp_unsigned room;
+    ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
-    bool answer = seen != NULL && question(seen);
-    nd_htp_unsigned_deinit(&room);
-    return answer;
+    return seen != NULL && question(seen);
 }
 
 void nd_htp_sign(const struct nd_exact_layer *layer, struct nd_array *qvalues)

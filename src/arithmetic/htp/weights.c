@@ -89,8 +89,7 @@ static enum nd_status find_places(struct nd_htp_weights *weights, const struct n
     weights->n_columns = (size_t)dims[1] * weights->n_phases;
     weights->places = nd_calloc(n + 1, sizeof *weights->places);
     weights->starts = nd_calloc(weights->n_columns + 2, sizeof *weights->starts);
-    if (weights->places == NULL || weights->starts == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(weights->places != NULL && weights->starts != NULL, err);
     size_t *next = weights->starts + 1; /* of each column; becomes its end */
     for (int is_filling = 0; is_filling < 2; is_filling++) {
         for (size_t i = 0; i < n; i++) {
@@ -233,8 +232,7 @@ static enum nd_status make_shorts(struct nd_htp_weights *weights, const struct n
         return ND_OK;
     weights->largest = input->largest; /* what fits is not larger */
     weights->shorts = nd_tensor_room((weights->w8.n + 1) * sizeof *weights->shorts);
-    if (weights->shorts == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(weights->shorts != NULL, err);
     for (size_t i = 0; i < weights->w8.n; i++)
         weights->shorts[i] = (int16_t)weights->w8.x[i];
     weights->shorts[weights->w8.n] = 0;
@@ -245,17 +243,12 @@ enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct 
                                    struct nd_error *err)
 {
     *weights = (struct nd_htp_weights){0};
-    enum nd_status status = read_weights(weights, job, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_weights(weights, job, err));
     weights->view = weights->w8.n > 0 || weights->from == NULL ? weights->w8 : *weights->from;
-    status = find_columns(weights, job, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(find_columns(weights, job, err));
     weights->r = nd_calloc(weights->n_columns, sizeof *weights->r);
     weights->sums = nd_calloc(weights->n_columns, sizeof *weights->sums);
-    if (weights->r == NULL || weights->sums == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(weights->r != NULL && weights->sums != NULL, err);
     bool is_wide = nd_htp_is_strided_depthwise(job->layer);
     for (size_t c = 0; c < weights->n_columns; c++)
         fit_column(weights, c, is_wide);

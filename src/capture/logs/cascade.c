@@ -164,13 +164,9 @@ static enum nd_status link_nodes(struct work *work, struct nd_error *err)
     const struct nd_failure_graph *graph = work->graph;
     if (graph == NULL)
         return ND_OK;
-    size_t *failure = nd_calloc(graph->n_nodes, sizeof *failure);   /* of the node itself */
-    size_t *upstream = nd_calloc(graph->n_nodes, sizeof *upstream); /* failure before it */
-    if (failure == NULL || upstream == NULL) {
-        free(failure);
-        free(upstream);
-        return nd_fail_memory(err);
-    }
+    ND_FREED size_t *failure = nd_calloc(graph->n_nodes, sizeof *failure);   /* of the node itself */
+    ND_FREED size_t *upstream = nd_calloc(graph->n_nodes, sizeof *upstream); /* failure before it */
+    ND_TRY_MEMORY(failure != NULL && upstream != NULL, err);
     for (size_t i = 0; i < graph->n_nodes; i++)
         failure[i] = upstream[i] = SIZE_MAX;
     for (size_t i = work->n; i-- > 0;)
@@ -187,8 +183,6 @@ static enum nd_status link_nodes(struct work *work, struct nd_error *err)
         if (node != SIZE_MAX && upstream[node] != SIZE_MAX && failure[node] == i)
             work->drafts[i].parent = upstream[node];
     }
-    free(failure);
-    free(upstream);
     return ND_OK;
 }
 
@@ -248,8 +242,7 @@ enum nd_status nd_failure_cascade_find(const struct nd_log_finding *findings, si
     }
 out:
     free(work.failures);
-    free(work.drafts);
-    free(work.owner);
+    ND_FREE_ALL(work.drafts, work.owner);
     return status;
 }
 

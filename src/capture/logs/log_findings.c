@@ -41,12 +41,7 @@ const char *nd_log_stage_name(enum nd_log_stage stage)
 
 static void finding_deinit(struct nd_log_finding *finding)
 {
-    free(finding->log);
-    free(finding->op);
-    free(finding->node);
-    free(finding->op_id);
-    free(finding->tensor);
-    free(finding->text);
+    ND_FREE_ALL(finding->log, finding->op, finding->node, finding->op_id, finding->tensor, finding->text);
 }
 
 static bool copy_finding(const struct nd_log_finding *from, struct nd_log_finding *out)

@@ -456,9 +456,7 @@ enum nd_status nd_log_reader_create(const struct nd_log_options *options, struct
                                     struct nd_error *err)
 {
     struct nd_log_options own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     struct nd_log_reader *reader = nd_calloc(1, sizeof *reader);
     if (reader != NULL)
         reader->pairs = nd_calloc(nd_log_n_patterns, sizeof *reader->pairs);
@@ -483,21 +481,18 @@ void nd_log_reader_destroy(struct nd_log_reader **reader)
 enum nd_status nd_log_read_bytes(const void *bytes, size_t n_bytes, const struct nd_log_options *options,
                                  struct nd_log_summary *out, struct nd_error *err)
 {
-    struct nd_log_reader *reader = NULL;
-    enum nd_status status = nd_log_reader_create(options, &reader, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_log_reader_destroy) struct nd_log_reader *reader = NULL;
+    ND_TRY(nd_log_reader_create(options, &reader, err));
     nd_log_reader_feed(reader, bytes, n_bytes);
     nd_log_reader_end(reader, out);
-    nd_log_reader_destroy(&reader);
     return ND_OK;
 }
 
 enum nd_status nd_log_read_file(const char *path, const struct nd_log_options *options,
                                 struct nd_log_summary *out, struct nd_error *err)
 {
-    struct nd_log_reader *reader = NULL;
-    unsigned char *buffer = NULL;
+    ND_CLEANUP(nd_log_reader_destroy) struct nd_log_reader *reader = NULL;
+    ND_FREED unsigned char *buffer = NULL;
     enum nd_status status = ND_OK;
     size_t n;
     FILE *file = fopen(path, "rbe");
@@ -512,7 +507,5 @@ enum nd_status nd_log_read_file(const char *path, const struct nd_log_options *o
     if (status == ND_OK)
         nd_log_reader_end(reader, out);
     fclose(file);
-    free(buffer);
-    nd_log_reader_destroy(&reader);
     return status;
 }

@@ -127,11 +127,10 @@ static bool are_joined(const struct token *token, const char *signs)
 static bool is_denied_before(const struct words *words, size_t i, enum nd_log_kind kind)
 {
     static const char denials[] =
-        "no|not|non|never|without|nor|didn|doesn|don|wasn|isn|t|ignore|ignored|ignoring|if|on|"
-        "when|handle|handled|may|might|avoid|expected|prevent|disable|disabled";
-    static const char measures[] =
-        "max|maximum|min|mean|average|avg|relative|rel|absolute|abs|squared|rms|quantization|"
-        "quantisation|rounding|approximation|reconstruction";
+        "no|not|non|never|without|nor|didn|doesn|don|wasn|isn|t|ignore|ignored|ignoring|if|on|when|handle|"
+        "handled|may|might|avoid|expected|prevent|disable|disabled";
+    static const char measures[] = "max|maximum|min|mean|average|avg|relative|rel|absolute|abs|squared|rms|"
+                                   "quantization|quantisation|rounding|approximation|reconstruction";
     static const char allowances[] =
         "enable|enabled|enables|allow|allows|allowed|can|could|would|should|support|supports";
     size_t k = i;
@@ -154,8 +153,8 @@ static bool is_denied_after(const struct words *words, size_t next, enum nd_log_
 {
     static const char skipped[] = "code|codes|count|status|num|number|value|s|of|in|message|msg";
     static const char nothing[] =
-        "none|ok|success|false|null|nil|off|disabled|never|na|zero|rate|free|handler|handlers|"
-        "handling|callback|reporting|reporter|correction|margin|bound|bounds|tolerance|threshold";
+        "none|ok|success|false|null|nil|off|disabled|never|na|zero|rate|free|handler|handlers|handling|"
+        "callback|reporting|reporter|correction|margin|bound|bounds|tolerance|threshold";
     static const char conditions[] = "if|when|unless|not|forbidden|impossible|unsupported|option|policy|mode";
     double value;
     bool is_hex, is_measured;

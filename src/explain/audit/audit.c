@@ -75,24 +75,22 @@ static void compare_tensor(const struct nd_tensor *recorded, const struct nd_ten
 static enum nd_status nd_audit_tensors(const struct nd_capture *capture, const struct nd_model *model,
                                        struct nd_audit_check *check, struct nd_error *err)
 {
-    struct nd_names names = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_names_deinit) struct nd_names names = {0};
     if (model == NULL) {
         nd_audit_not_done(check, "no --model");
         return ND_OK;
     }
-    for (size_t e = 0; e < nd_model_n_tensors(model) && status == ND_OK; e++) {
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
         const char *tensor = nd_model_tensor(model, e)->onnx_name;
         if (nd_names_find(&names, tensor) == SIZE_MAX && !nd_names_add(&names, tensor, e))
-            status = nd_fail_memory(err);
+            return nd_fail_memory(err);
     }
-    for (size_t e = 0; e < nd_capture_n_tensors(capture) && status == ND_OK; e++) {
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++) {
         const struct nd_tensor *recorded = nd_capture_tensor(capture, e);
         size_t own = nd_names_find(&names, recorded->onnx_name);
         compare_tensor(recorded, own != SIZE_MAX ? nd_model_tensor(model, own) : NULL, check);
     }
-    nd_names_deinit(&names);
-    return status;
+    return ND_OK;
 }
 
 /* What a capture says, against what else it says. */
@@ -117,9 +115,8 @@ static enum nd_status nd_audit_places(const struct nd_capture *capture, struct n
     size_t n = 0, at = 0;
     for (size_t i = 0; i < index->n_objects; i++)
         n += index->objects[i].chunks != NULL ? index->objects[i].layout.n_chunks : 1;
-    struct range *ranges = nd_calloc(n, sizeof *ranges);
-    if (ranges == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct range *ranges = nd_calloc(n, sizeof *ranges);
+    ND_TRY_MEMORY(ranges != NULL, err);
     for (size_t i = 0; i < index->n_objects; i++) {
         const struct nd_index_object *object = &index->objects[i];
         if (object->is_group)
@@ -144,7 +141,6 @@ static enum nd_status nd_audit_places(const struct nd_capture *capture, struct n
         if (last == NULL || range->first + range->n > last->first + last->n)
             last = range;
     }
-    free(ranges);
     return ND_OK;
 }
 
@@ -253,9 +249,7 @@ static enum nd_status check_digests(const struct nd_capture *capture, struct nd_
                                     struct nd_error *err)
 {
     struct nd_capture_verification found;
-    enum nd_status status = nd_capture_verify(capture, &found, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_capture_verify(capture, &found, err));
     checks[ND_AUDIT_VALUES].n = found.n_tensors;
     if (found.n_wrong > 0)
         nd_audit_wrong(&checks[ND_AUDIT_VALUES], "%s", found.first_wrong);
@@ -309,21 +303,18 @@ struct work {
 
 static enum nd_status find_tensors(struct work *work, struct nd_error *err)
 {
-    struct nd_names names = {0};
+    ND_CLEANUP(nd_names_deinit) struct nd_names names = {0};
     size_t n = nd_model_n_tensors(work->model);
-    enum nd_status status = ND_OK;
     work->tensor_of = nd_calloc(n, sizeof *work->tensor_of);
-    if (work->tensor_of == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < nd_capture_n_tensors(work->capture) && status == ND_OK; e++) {
+    ND_TRY_MEMORY(work->tensor_of != NULL, err);
+    for (size_t e = 0; e < nd_capture_n_tensors(work->capture); e++) {
         const char *tensor = nd_capture_tensor(work->capture, e)->onnx_name;
         if (nd_names_find(&names, tensor) == SIZE_MAX && !nd_names_add(&names, tensor, e))
-            status = nd_fail_memory(err);
+            return nd_fail_memory(err);
     }
-    for (size_t e = 0; e < n && status == ND_OK; e++)
+    for (size_t e = 0; e < n; e++)
         work->tensor_of[e] = nd_names_find(&names, nd_model_tensor(work->model, e)->onnx_name);
-    nd_names_deinit(&names);
-    return status;
+    return ND_OK;
 }
 
 /* nd_exact_found: the digests of all runs of that sample must be those of the computed values. */
@@ -337,11 +328,8 @@ static enum nd_status compare_evaluated(void *context, size_t own, const struct 
         return ND_OK;
     const struct nd_tensor *recorded = nd_capture_tensor(work->capture, tensor);
     const struct nd_capture_probe *probe = nd_capture_probe(work->capture, work->probe);
-    enum nd_status status = nd_shape_size_bytes(&values->shape, recorded->dtype, &n_bytes, err);
-    if (status == ND_OK && !nd_grow((void **)&work->bytes, &work->capacity, n_bytes > 0 ? n_bytes : 1, 1))
-        status = nd_fail_memory(err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&values->shape, recorded->dtype, &n_bytes, err));
+    ND_TRY_MEMORY(nd_grow((void **)&work->bytes, &work->capacity, n_bytes > 0 ? n_bytes : 1, 1), err);
     nd_array_store(recorded->dtype, values->x, values->n, work->bytes);
     struct nd_digest digest = nd_digest_bytes(work->bytes, n_bytes);
     bool is_equal = true;
@@ -442,9 +430,7 @@ static enum nd_status nd_audit_exact(const struct nd_capture *capture, const str
     for (size_t i = 0; work.inputs != NULL && i < nd_model_n_inputs(model); i++)
         nd_array_deinit(&work.inputs[i]);
     nd_exact_graph_destroy(&work.graph);
-    free(work.inputs);
-    free(work.tensor_of);
-    free(work.bytes);
+    ND_FREE_ALL(work.inputs, work.tensor_of, work.bytes);
     if (status == ND_ERR_MEMORY || status == ND_ERR_IO) {
         if (err != NULL)
             *err = why;

@@ -158,11 +158,10 @@ void nd_try_unclamped(const struct nd_look *look)
         if (!is_left_out(look, &x))
             continue;
         struct nd_finding f = nd_finding_of(look, ND_FAULT_UNCLAMPED, x.at, nd_share_of_far(look, x.n_far), 0);
-        nd_add(
-            look, &f,
-            "values go on %s %.6g in %zu of %zu elements where the reference stops there, as if a %s was left "
-            "out",
-            sign < 0 ? "below" : "above", x.at, x.n_beyond, x.n, sign < 0 && x.at == 0 ? "Relu" : "Clip");
+        nd_add(look, &f,
+               "values go on %s %.6g in %zu of %zu elements where the reference stops there, as if a %s was "
+               "left out",
+               sign < 0 ? "below" : "above", x.at, x.n_beyond, x.n, sign < 0 && x.at == 0 ? "Relu" : "Clip");
         return;
     }
 }

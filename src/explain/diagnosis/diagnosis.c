@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "core/error.h"
 #include "explain/diagnosis/look.h"
 #include "explain/diagnosis/values.h"
 
@@ -350,15 +351,12 @@ static enum nd_status examine_over_noise(const struct nd_evidence *e, struct nd_
 enum nd_status nd_diagnose(const struct nd_evidence *evidence, struct nd_diagnosis *out, struct nd_error *err)
 {
     struct nd_findings found = {0};
-    enum nd_status status = ND_OK;
     assert(nd_dtype_is_integer(evidence->dtype));
     if (evidence->n_samples > 0 && evidence->n > 0)
-        status = examine_exact(evidence, &found, err);
+        ND_TRY(examine_exact(evidence, &found, err));
     bool is_known = found.n > 0 && found.items[0].kind != ND_FAULT_UNEXPLAINED;
-    if (status == ND_OK && evidence->noise > 0 && !is_known && evidence->n_samples > 0 && evidence->n > 0)
-        status = examine_over_noise(evidence, &found, err);
-    if (status != ND_OK)
-        return status;
+    if (evidence->noise > 0 && !is_known && evidence->n_samples > 0 && evidence->n > 0)
+        ND_TRY(examine_over_noise(evidence, &found, err));
     *out = (struct nd_diagnosis){0};
     for (size_t k = 0; k < found.n; k++)
         nd_diagnosis_add(out, &found.items[k]);

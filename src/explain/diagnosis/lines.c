@@ -98,13 +98,12 @@ static void say(const struct nd_look *look, const struct axis *axis, const struc
     const char *name = name_lines(e, axis->number);
     if (is_constant)
         nd_add(look, &f,
-               "%zu of %zu %s (along axis %d) are one value each, the first is %zu; the reference's "
-               "are not",
-               n, axis->n_lines, name, axis->number, first);
+               "%zu of %zu %s (along axis %d) are one value each, the first is %zu; the reference's are not", n,
+               axis->n_lines, name, axis->number, first);
     else
         nd_add(look, &f,
-               "%zu of %zu %s (along axis %d) repeat themselves after %zu elements, the first is "
-               "%zu; the reference's do not",
+               "%zu of %zu %s (along axis %d) repeat themselves after %zu elements, the first is %zu; the "
+               "reference's do not",
                n, axis->n_lines, name, axis->number, lines->period, first);
 }
 

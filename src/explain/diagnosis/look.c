@@ -224,8 +224,7 @@ enum nd_status nd_look_open(const struct nd_evidence *e, double noise, struct nd
     if (look->n_wrong == 0)
         return ND_OK;
     look->scratch = nd_calloc(n_arrays * look->n_total, sizeof *look->scratch);
-    if (look->scratch == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(look->scratch != NULL, err);
     look->scratch2 = look->scratch + look->n_total;
     return ND_OK;
 }

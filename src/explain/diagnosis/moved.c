@@ -181,11 +181,10 @@ void nd_try_padded(const struct nd_look *look)
         for (size_t pad = 1; pad <= MAX_PAD && pad <= f.end && f.end < look->e->n; pad++) {
             f.shift = (ptrdiff_t)pad;
             f.amount = (double)pad;
-            if (nd_try(
-                    look, &f,
-                    "every %zu values are %zu further on than those before: they are padded to %zu in memory "
-                    "and read as dense",
-                    f.end, pad, f.end + pad))
+            if (nd_try(look, &f,
+                       "every %zu values are %zu further on than those before: they are padded to %zu in "
+                       "memory and read as dense",
+                       f.end, pad, f.end + pad))
                 return;
         }
     }

@@ -68,4 +68,3 @@ void nd_try_flipped_bits(const struct nd_look *look)
         nd_add(look, &f, "a bit is flipped in %zu of %zu values, not the same one in all", n_flipped,
                look->n_known);
 }
-

@@ -300,11 +300,10 @@ static bool find_pair(const struct question *q, const struct nd_pair_layer *firs
 enum nd_status nd_find_pairs(const struct nd_plan *plan, const size_t *step_of_float,
                              enum nd_pair_scales scales, struct nd_pair **out, size_t *n, struct nd_error *err)
 {
-    struct nd_pair_layer *layers = nd_calloc(plan->n_steps, sizeof *layers);
+    ND_FREED struct nd_pair_layer *layers = nd_calloc(plan->n_steps, sizeof *layers);
     struct nd_pair *pairs = nd_calloc(plan->n_steps, sizeof *pairs);
     struct question q = {.plan = plan, .step_of_float = step_of_float, .layers = layers};
     if (layers == NULL || pairs == NULL) {
-        free(layers);
         free(pairs);
         return nd_fail_memory(err);
     }
@@ -313,7 +312,6 @@ enum nd_status nd_find_pairs(const struct nd_plan *plan, const size_t *step_of_f
     *n = 0;
     for (size_t i = 0; i < q.n_layers; i++)
         *n += find_pair(&q, &layers[i], &pairs[*n]);
-    free(layers);
     *out = pairs;
     return ND_OK;
 }

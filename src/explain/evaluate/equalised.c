@@ -34,10 +34,8 @@ struct weights {
 static enum nd_status hold(const struct nd_plan *plan, const struct nd_pair_layer *layer, struct weights *out,
                            struct nd_error *err)
 {
-    enum nd_status status = nd_exact_hold(plan->graph, layer->weights.real, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_exact_hold(plan->float_graph, layer->before, err);
+    ND_TRY(nd_exact_hold(plan->graph, layer->weights.real, err));
+    enum nd_status status = nd_exact_hold(plan->float_graph, layer->before, err);
     if (status != ND_OK)
         nd_exact_release(plan->graph, layer->weights.real);
     *out = (struct weights){layer, &layer->axes, layer->weights.real->x, layer->before->x, layer->before->n};
@@ -149,9 +147,7 @@ static enum nd_status try_pair(struct work *w, size_t p, const double *known, co
     const struct nd_pair *pair = &w->pairs[p];
     struct weights weights;
     *proof = (struct proof){0};
-    enum nd_status status = hold(w->plan, &pair->first, &weights, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(hold(w->plan, &pair->first, &weights, err));
     fit(&weights, true, &(struct factors){.in = in}, w->fitted);
     for (size_t c = 0; c < pair->n_channels; c++)
         w->factors[p][c] = is_known(&w->fitted[c]) ? w->fitted[c].product / w->fitted[c].square : 1;
@@ -160,9 +156,7 @@ static enum nd_status try_pair(struct work *w, size_t p, const double *known, co
     release(w->plan, &pair->first);
     if (!proof->first)
         return ND_OK;
-    status = hold(w->plan, &pair->second, &weights, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(hold(w->plan, &pair->second, &weights, err));
     proof->second = falls(distance(&weights, &(struct factors){0}),
                           distance(&weights, &(struct factors){.in = w->factors[p]}));
     release(w->plan, &pair->second);
@@ -220,14 +214,10 @@ static enum nd_status refine(struct work *w, size_t p, struct nd_error *err)
     const struct nd_pair *pair = &w->pairs[p];
     struct fitted *second = w->fitted + pair->n_channels;
     struct weights weights;
-    enum nd_status status = hold(w->plan, &pair->first, &weights, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(hold(w->plan, &pair->first, &weights, err));
     fit(&weights, true, &(struct factors){.in = proven(w, pair_at(w, pair->first.step, true))}, w->fitted);
     release(w->plan, &pair->first);
-    status = hold(w->plan, &pair->second, &weights, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(hold(w->plan, &pair->second, &weights, err));
     fit(&weights, false, &(struct factors){.out = proven(w, pair_at(w, pair->second.step, false))}, second);
     release(w->plan, &pair->second);
     for (size_t c = 0; c < pair->n_channels; c++)
@@ -263,27 +253,24 @@ static enum nd_status scale_layer(const struct work *w, const struct nd_pair_lay
 static enum nd_status scale_clips(const struct work *w, size_t p, struct nd_error *err)
 {
     const struct nd_pair *pair = &w->pairs[p];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < pair->n_float_clips && status == ND_OK; i++)
-        status = nd_exact_graph_scale_node(w->plan->float_graph, pair->float_clips[i], w->factors[p],
-                                           pair->n_channels, err);
-    return status;
+    for (size_t i = 0; i < pair->n_float_clips; i++)
+        ND_TRY(nd_exact_graph_scale_node(w->plan->float_graph, pair->float_clips[i], w->factors[p],
+                                         pair->n_channels, err));
+    return ND_OK;
 }
 
 static enum nd_status scale_all(const struct work *w, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t p = 0; p < w->n && status == ND_OK; p++) {
+    for (size_t p = 0; p < w->n; p++) {
         size_t next = pair_at(w, w->pairs[p].second.step, false);
         if (!w->is_followed[p])
             continue;
-        status = scale_layer(w, &w->pairs[p].first, err);
-        if (status == ND_OK)
-            status = scale_clips(w, p, err);
-        if (status == ND_OK && (next == SIZE_MAX || !w->is_followed[next]))
-            status = scale_layer(w, &w->pairs[p].second, err);
+        ND_TRY(scale_layer(w, &w->pairs[p].first, err));
+        ND_TRY(scale_clips(w, p, err));
+        if (next == SIZE_MAX || !w->is_followed[next])
+            ND_TRY(scale_layer(w, &w->pairs[p].second, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- all of it ---- */
@@ -299,12 +286,10 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
     w->factors = nd_calloc(w->n, sizeof *w->factors);
     w->is_on = nd_calloc(w->n, sizeof *w->is_on);
     w->is_followed = nd_calloc(w->n, sizeof *w->is_followed);
-    if (w->factors == NULL || w->is_on == NULL || w->is_followed == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->factors != NULL && w->is_on != NULL && w->is_followed != NULL, err);
     for (size_t p = 0; p < w->n; p++) {
         w->factors[p] = nd_calloc(w->pairs[p].n_channels, sizeof **w->factors);
-        if (w->factors[p] == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(w->factors[p] != NULL, err);
         most = w->pairs[p].n_channels > most ? w->pairs[p].n_channels : most;
     }
     w->fitted = nd_calloc(2 * most, sizeof *w->fitted);
@@ -330,8 +315,7 @@ static enum nd_status tell(const struct work *w, struct nd_error *err)
 {
     struct nd_plan *plan = w->plan;
     plan->equalised = nd_calloc(w->n, sizeof *plan->equalised);
-    if (plan->equalised == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(plan->equalised != NULL, err);
     for (size_t p = 0; p < w->n; p++) {
         struct nd_equalised_pair pair = {.first = w->pairs[p].first.step,
                                          .second = w->pairs[p].second.step,
@@ -359,10 +343,6 @@ enum nd_status nd_plan_follow_equalised(struct nd_plan *plan, struct nd_error *e
         status = tell(&w, err);
     for (size_t p = 0; w.factors != NULL && p < w.n; p++)
         free(w.factors[p]);
-    free(w.factors);
-    free(w.fitted);
-    free(w.is_on);
-    free(w.is_followed);
-    free(w.pairs);
+    ND_FREE_ALL(w.factors, w.fitted, w.is_on, w.is_followed, w.pairs);
     return status;
 }

@@ -1,6 +1,5 @@
 /* One sample: the references once, then the model on every device's own codes. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
@@ -222,16 +221,14 @@ static enum nd_status add_own_output_effect(struct nd_evaluator *w, size_t step,
                                             struct nd_error *err)
 {
     const struct nd_array *reference = nd_reference_array(w, step);
-    double *qvalues = nd_calloc(reference->n, sizeof *qvalues);
-    if (qvalues == NULL)
-        return nd_fail_memory(err);
+    ND_FREED double *qvalues = nd_calloc(reference->n, sizeof *qvalues);
+    ND_TRY_MEMORY(qvalues != NULL, err);
     nd_unpack(&w->injected[step], qvalues);
     for (size_t i = 0; i < reference->n; i++) {
         double d = qvalues[i] - reference->x[i];
         sums->n_harmed += d != 0;
         sums->output_effect_squares += d * d;
     }
-    free(qvalues);
     return ND_OK;
 }
 
@@ -249,13 +246,12 @@ static enum nd_status follow_incremental(struct nd_evaluator *w, size_t step, st
                                          bool *is_done, struct nd_error *err)
 {
     struct nd_incremental_sums found;
-    enum nd_status status =
-        nd_incremental_run(&w->incremental, w->reference, step, &w->injected[step], &found, is_done, err);
-    if (status == ND_OK && *is_done) {
+    ND_TRY(nd_incremental_run(&w->incremental, w->reference, step, &w->injected[step], &found, is_done, err));
+    if (*is_done) {
         sums->n_harmed += found.n_changed;
         sums->output_effect_squares += found.squares;
     }
-    return status;
+    return ND_OK;
 }
 
 /* What the changed values are a share of. */
@@ -302,16 +298,15 @@ static enum nd_status measure_step(struct nd_evaluator *w, size_t step, bool has
 static enum nd_status nd_measure_output_effect(struct nd_evaluator *w, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
-    enum nd_status status = ND_OK;
     bool has_all = has_all_references(w);
     uint64_t n_qvalues = count_output_qvalues(w);
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+    for (size_t s = 0; s < plan->n_steps; s++)
         if (plan->sources[w->reader.device].layers[s].is_examined && plan->steps[s].is_layer) {
             nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, s)->n_output_effect_qvalues +=
                 n_qvalues;
-            status = measure_step(w, s, has_all, err);
+            ND_TRY(measure_step(w, s, has_all, err));
         }
-    return status;
+    return ND_OK;
 }
 
 /* Sums over the elements of one layer: what quantisation makes of the float model, and what a device has beside
@@ -601,15 +596,14 @@ static enum nd_status run_references(struct nd_evaluator *w, struct nd_error *er
         .struct_size = sizeof options, .given = w->substituted, .missed = missed_reference};
     const struct nd_exact_options of_floats = {.struct_size = sizeof options, .missed = missed_float};
     nd_substituted_load(&w->reader, w->substituted);
-    enum nd_status status =
-        nd_exact_graph_run(plan->graph, w->reader.inputs, &options, found_reference, w, err);
-    if (status == ND_OK && plan->float_graph != NULL)
-        status = nd_exact_graph_run(plan->float_graph, w->float_inputs, &of_floats, found_float, w, err);
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+    ND_TRY(nd_exact_graph_run(plan->graph, w->reader.inputs, &options, found_reference, w, err));
+    if (plan->float_graph != NULL)
+        ND_TRY(nd_exact_graph_run(plan->float_graph, w->float_inputs, &of_floats, found_float, w, err));
+    for (size_t s = 0; s < plan->n_steps; s++)
         if (plan->steps[s].has_float && !nd_reference_of(w, s)->is_missed &&
             !nd_reference_of(w, s)->is_float_missed)
             nd_take_error(w, s);
-    return status;
+    return ND_OK;
 }
 
 /* ---- a device ---- */
@@ -690,17 +684,16 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
 {
     struct nd_evaluator *w = state;
     const struct nd_plan *plan = w->reader.plan;
-    enum nd_status status = run_references(w, err);
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
+    ND_TRY(run_references(w, err));
+    for (size_t d = 0; d < plan->n_devices; d++) {
         if (!nd_plan_is_worked_out(plan, d))
             continue;
-        status = run_device(w, d, err);
-        if (status == ND_OK && nd_is_output_effect_sample(plan, w->reader.sample))
-            status = nd_measure_output_effect(w, err);
+        ND_TRY(run_device(w, d, err));
+        if (nd_is_output_effect_sample(plan, w->reader.sample))
+            ND_TRY(nd_measure_output_effect(w, err));
     }
-    if (status == ND_OK)
-        nd_count_counts(w);
-    return status;
+    nd_count_counts(w);
+    return ND_OK;
 }
 
 /* ---- a thread ---- */
@@ -751,17 +744,16 @@ static enum nd_status begin(void *state, void *context, struct nd_error *err)
     w->voters = nd_calloc(plan->n_devices, sizeof *w->voters);
     w->tally = nd_calloc(n_layers, sizeof *w->tally);
     w->layer_tally = nd_calloc(n_layers, sizeof *w->layer_tally);
-    if (w->float_inputs == NULL || w->reference == NULL || w->error == NULL || w->injected == NULL ||
-        w->is_below == NULL || w->voters == NULL || w->tally == NULL || w->layer_tally == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->float_inputs != NULL && w->reference != NULL && w->error != NULL && w->injected != NULL &&
+                      w->is_below != NULL && w->voters != NULL && w->tally != NULL && w->layer_tally != NULL,
+                  err);
     for (size_t i = 0; i < n_float; i++)
         w->float_inputs[i] = w->reader.inputs[plan->float_inputs[i]];
-    enum nd_status status = make_steps(w, err);
-    if (status == ND_OK && w->evaluation->layers != NULL)
-        status = nd_incremental_init(&w->incremental, plan, w->evaluation->layers, err);
-    if (status == ND_OK)
-        status = nd_substituted_make(plan, &w->substituted, err);
-    return status == ND_OK ? make_counts(w, err) : status;
+    ND_TRY(make_steps(w, err));
+    if (w->evaluation->layers != NULL)
+        ND_TRY(nd_incremental_init(&w->incremental, plan, w->evaluation->layers, err));
+    ND_TRY(nd_substituted_make(plan, &w->substituted, err));
+    return make_counts(w, err);
 }
 
 /* Its tallies go into the whole. */
@@ -784,16 +776,9 @@ static void end(void *state, void *context)
     }
     nd_incremental_deinit(&w->incremental);
     nd_substituted_free(plan, &w->substituted);
-    free(w->float_inputs);
-    free(w->reference);
-    free(w->error);
-    free(w->injected);
+    ND_FREE_ALL(w->float_inputs, w->reference, w->error, w->injected);
     nd_array_deinit(&w->step);
-    free(w->is_below);
-    free(w->counts);
-    free(w->voters);
-    free(w->tally);
-    free(w->layer_tally);
+    ND_FREE_ALL(w->is_below, w->counts, w->voters, w->tally, w->layer_tally);
 }
 
 /* ---- all of it ---- */

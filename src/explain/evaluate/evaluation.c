@@ -1,8 +1,6 @@
 /* The sums of an evaluation: made, added, merged. evaluation.h says what they count. */
 #include "explain/evaluate/evaluation.h"
 
-#include <stdlib.h>
-
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -24,10 +22,7 @@ enum nd_status nd_evaluation_init(struct nd_evaluation *evaluation, const struct
 
 void nd_evaluation_deinit(struct nd_evaluation *evaluation)
 {
-    free(evaluation->sums);
-    free(evaluation->reference);
-    free(evaluation->tally);
-    free(evaluation->layer_tally);
+    ND_FREE_ALL(evaluation->sums, evaluation->reference, evaluation->tally, evaluation->layer_tally);
 }
 
 struct nd_sums *nd_sums_of(const struct nd_evaluation *evaluation, size_t sample, size_t device, size_t step)

@@ -177,11 +177,10 @@ static char *digest_of_steps(const struct nd_plan *plan)
         nd_strbuf_puts(&text, "\n");
     }
     size_t n_bytes = text.len;
-    char *substituted = nd_strbuf_take(&text);
+    ND_FREED char *substituted = nd_strbuf_take(&text);
     if (substituted == NULL)
         return NULL;
     nd_sha256_bytes(substituted, n_bytes, digest);
-    free(substituted);
     return nd_strdup(digest);
 }
 
@@ -189,7 +188,7 @@ static char *digest_of_steps(const struct nd_plan *plan)
 static json_t *describe(const struct nd_plan *plan)
 {
     json_t *captures = json_array();
-    char *steps = digest_of_steps(plan);
+    ND_FREED char *steps = digest_of_steps(plan);
     bool is_whole = captures != NULL;
     for (size_t d = 0; d < plan->n_devices; d++) {
         const char *digest = nd_capture_string(plan->sources[d].capture, "", "content_digest");
@@ -204,7 +203,6 @@ static json_t *describe(const struct nd_plan *plan)
         json_decref(out);
         out = NULL;
     }
-    free(steps);
     return out;
 }
 
@@ -253,18 +251,15 @@ static void put_place(const struct record *record, unsigned char place[static PL
 static json_t *write_record(const struct record *record)
 {
     size_t n = measure(record);
-    unsigned char *bytes = nd_calloc(n + HEAD_BYTES, 1);
+    ND_FREED unsigned char *bytes = nd_calloc(n + HEAD_BYTES, 1);
     if (bytes == NULL)
         return NULL;
     struct nd_codec codec = {.method = ND_CODEC_WRITE, .bytes = bytes + HEAD_BYTES};
     visit(record, &codec);
     put_place(record, bytes + DIGEST_BYTES);
     put_digest(bytes + DIGEST_BYTES, n + PLACE_BYTES, bytes);
-    char *text = nd_base64(bytes, n + HEAD_BYTES);
-    json_t *out = text != NULL ? json_string(text) : NULL;
-    free(text);
-    free(bytes);
-    return out;
+    ND_FREED char *text = nd_base64(bytes, n + HEAD_BYTES);
+    return text != NULL ? json_string(text) : NULL;
 }
 
 /* False: it is damaged, of a different size, or of a different place. */
@@ -273,8 +268,7 @@ static enum nd_status read_record(const struct record *record, const json_t *val
 {
     size_t n = measure(record), n_read = 0;
     unsigned char digest[DIGEST_BYTES], place[PLACE_BYTES], *bytes = nd_calloc(n + HEAD_BYTES, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(bytes != NULL, err);
     *is_whole = json_is_string(value) &&
                 nd_base64_read(json_string_value(value), bytes, n + HEAD_BYTES, &n_read) &&
                 n_read == n + HEAD_BYTES;
@@ -332,8 +326,7 @@ enum nd_status nd_evaluation_part_format(struct nd_evaluation *evaluation, size_
                                               "evaluated", samples, "tallies", tallies));
     char *text = is_whole && of != NULL && root != NULL ? nd_json_dump(root, 1) : NULL;
     json_decref(root);
-    if (text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(text != NULL, err);
     *out = text;
     return ND_OK;
 }
@@ -457,8 +450,6 @@ enum nd_status nd_evaluation_parts_load(struct nd_evaluation *evaluation, const 
     for (size_t i = 0; status == ND_OK && i < n; i++) /* n of n without a repetition: none is missing */
         status = add_part(&merge, paths[i], err);
     json_decref(merge.of);
-    free((void *)merge.paths);
-    free(merge.tally);
-    free(merge.layer_tally);
+    ND_FREE_ALL((void *)merge.paths, merge.tally, merge.layer_tally);
     return status;
 }

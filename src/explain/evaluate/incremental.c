@@ -14,17 +14,13 @@ enum nd_status nd_incremental_find_layers(const struct nd_plan *plan, struct nd_
         OF_TABLES = 32
     }; /* a part of the memory: 512 tables of two quantised values with the default; chosen */
     size_t n_tensors = nd_model_n_tensors(plan->model);
-    struct nd_shape *shapes = nd_calloc(n_tensors, sizeof *shapes);
-    if (shapes == NULL)
-        return nd_fail_memory(err);
+    ND_FREED struct nd_shape *shapes = nd_calloc(n_tensors, sizeof *shapes);
+    ND_TRY_MEMORY(shapes != NULL, err);
     for (size_t e = 0; e < n_tensors; e++)
         shapes[e].rank = -1;
     for (size_t s = 0; s < plan->n_steps; s++)
         shapes[plan->steps[s].tensor] = plan->shapes[s];
-    enum nd_status status =
-        nd_byte_layers_create(plan->graph, shapes, nd_plan_share(plan, OF_TABLES), out, err);
-    free(shapes);
-    return status;
+    return nd_byte_layers_create(plan->graph, shapes, nd_plan_share(plan, OF_TABLES), out, err);
 }
 
 enum nd_status nd_incremental_init(struct nd_incremental *r, const struct nd_plan *plan,
@@ -36,9 +32,9 @@ enum nd_status nd_incremental_init(struct nd_incremental *r, const struct nd_pla
     r->first_reader = nd_calloc(plan->n_steps, sizeof *r->first_reader);
     r->last_reader = nd_calloc(plan->n_steps, sizeof *r->last_reader);
     r->touched = nd_calloc(plan->n_steps, sizeof *r->touched);
-    if (r->made == NULL || r->changed == NULL || r->first_reader == NULL || r->last_reader == NULL ||
-        r->touched == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(r->made != NULL && r->changed != NULL && r->first_reader != NULL && r->last_reader != NULL &&
+                      r->touched != NULL,
+                  err);
     for (size_t s = 0; s < plan->n_steps; s++)
         r->first_reader[s] = r->last_reader[s] = SIZE_MAX;
     for (size_t u = 0; u < nd_byte_layers_count(layers); u++) {
@@ -57,11 +53,7 @@ void nd_incremental_deinit(struct nd_incremental *r)
 {
     for (size_t s = 0; r->made != NULL && s < r->plan->n_steps; s++)
         nd_packed_deinit(&r->made[s]);
-    free(r->made);
-    free(r->changed);
-    free(r->first_reader);
-    free(r->last_reader);
-    free(r->touched);
+    ND_FREE_ALL(r->made, r->changed, r->first_reader, r->last_reader, r->touched);
     nd_byte_runner_destroy(&r->runner);
     *r = (struct nd_incremental){.plan = NULL};
 }
@@ -175,7 +167,7 @@ static enum nd_status add_up(const struct nd_packed *a, const struct nd_packed *
         add_bytes(a->bytes, b->bytes, n, sums);
         return ND_OK;
     }
-    double *x = nd_tensor_room(n * sizeof *x), *y = nd_tensor_room(n * sizeof *y);
+    ND_FREED double *x = nd_tensor_room(n * sizeof *x), *y = nd_tensor_room(n * sizeof *y);
     bool has_room = x != NULL && y != NULL;
     if (has_room) {
         nd_unpack(a, x);
@@ -186,8 +178,6 @@ static enum nd_status add_up(const struct nd_packed *a, const struct nd_packed *
         sums->n_changed += d != 0;
         sums->squares += d * d;
     }
-    free(x);
-    free(y);
     return has_room ? ND_OK : nd_fail_memory(err);
 }
 

@@ -40,8 +40,7 @@ static enum nd_status make_room(struct nd_packed *packed, size_t n, size_t width
     if (packed->bytes != NULL && packed->tensor_view.n == n && packed->width == width)
         return ND_OK;
     nd_packed_deinit(packed);
-    if (!nd_size_mul(n, width, &bytes))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_size_mul(n, width, &bytes), err);
     packed->bytes = nd_tensor_room(bytes);
     packed->tensor_view.n = n;
     packed->width = width;

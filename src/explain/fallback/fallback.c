@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -521,10 +520,10 @@ static enum nd_status judge_floats(struct nd_fallback *f, size_t device, size_t 
     }
     weight = -log2(passed_on);
     f->values[nd_fallback_at(f, device, step)] = weight;
-    enum nd_status status = nd_fallback_add(execution, "fp16-grid", weight, err,
-                                            "%zu of %zu floats are numbers of half precision, which an NPU may "
-                                            "also have made of others'",
-                                            floats->n_on_grid, floats->n);
+    enum nd_status status = nd_fallback_add(
+        execution, "fp16-grid", weight, err,
+        "%zu of %zu floats are numbers of half precision, which an NPU may also have made of others'",
+        floats->n_on_grid, floats->n);
     if (status != ND_OK || floats->n_off == 0)
         return status;
     const struct nd_fallback_rates rates = {.exact = 0.5, .off = 0.1, .other = off_on_npu};
@@ -535,8 +534,7 @@ static enum nd_status judge_floats(struct nd_fallback *f, size_t device, size_t 
     f->values[nd_fallback_at(f, device, step)] += fmax(more, 0);
     return nd_fallback_add(
         execution, "fp16-arithmetic", fmax(more, 0), err,
-        "%zu of %zu are not what its own inputs give when they are rounded to half precision "
-        "once",
+        "%zu of %zu are not what its own inputs give when they are rounded to half precision once",
         floats->n_off, floats->n_known);
 }
 
@@ -647,17 +645,14 @@ static enum nd_status judge_values(struct nd_fallback *f, struct nd_error *err)
 
 static enum nd_status judge_device(struct nd_fallback *f, size_t device, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (f->plan->sources[device].is_failed)
         return ND_OK;
     const struct decided all = count_decided(f, device);
-    for (size_t s = 0; s < f->plan->n_steps && status == ND_OK; s++)
+    for (size_t s = 0; s < f->plan->n_steps; s++)
         if (nd_fallback_is_judged(f, device, s))
-            status = judge_step(f, device, s, &all, err);
-    if (status == ND_OK)
-        status = nd_fallback_judge_run(f->plan, device, &f->values[nd_fallback_at(f, device, 0)],
-                                       f->hides_placement, f->out, err);
-    return status;
+            ND_TRY(judge_step(f, device, s, &all, err));
+    return nd_fallback_judge_run(f->plan, device, &f->values[nd_fallback_at(f, device, 0)], f->hides_placement,
+                                 f->out, err);
 }
 
 enum nd_status nd_find_execution(const struct nd_explain_job *job, bool hides_placement, struct nd_error *err)
@@ -682,9 +677,6 @@ enum nd_status nd_find_execution(const struct nd_explain_job *job, bool hides_pl
         status = judge_values(&f, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
         status = judge_device(&f, d, err);
-    free(f.counts);
-    free(f.kin);
-    free(f.alone);
-    free(f.values);
+    ND_FREE_ALL(f.counts, f.kin, f.alone, f.values);
     return status;
 }

@@ -66,12 +66,11 @@ static enum nd_status judge_layers(const double *values, size_t n_steps, struct 
         return nd_fallback_add(run, "layers", for_npu > against || n_npu > 0 ? for_npu : -against, err,
                                "of the layers whose values tell, %zu were computed by an NPU and %zu were not",
                                n_npu, n_not);
-    return nd_fallback_add(run, run->is_called_npu ? "whole-run-cpu" : "layers", -against, err,
-                           "of %zu layers whose values tell, none was computed by an NPU%s", n_not,
-                           run->is_called_npu
-                               ? ", which the device is called: as by a runtime that retried on the "
-                                 "CPU by itself"
-                               : "");
+    return nd_fallback_add(
+        run, run->is_called_npu ? "whole-run-cpu" : "layers", -against, err,
+        "of %zu layers whose values tell, none was computed by an NPU%s", n_not,
+        run->is_called_npu ? ", which the device is called: as by a runtime that retried on the CPU by itself"
+                           : "");
 }
 
 static enum nd_status judge_placement(const struct nd_capture *capture, struct nd_explained_execution *run,
@@ -115,8 +114,7 @@ static enum nd_status judge_latency(const struct nd_plan_source *source, struct 
     if (is_tied)
         return nd_fallback_add(
             run, "latency-modes", -of_tied, err,
-            "%zu of %zu slow runs gave other bits than the fast runs of the same samples, from "
-            "'%s' on",
+            "%zu of %zu slow runs gave other bits than the fast runs of the same samples, from '%s' on",
             latency.join.n_slow_other, latency.join.n_slow,
             latency.join.first_tied < nd_capture_n_tensors(source->capture)
                 ? nd_capture_tensor(source->capture, latency.join.first_tied)->name
@@ -125,8 +123,7 @@ static enum nd_status judge_latency(const struct nd_plan_source *source, struct 
         return ND_OK;
     return nd_fallback_add(
         run, "latency-modes", -of_modes, err,
-        "its runs are of two speeds, %.4g and %.4g us, with the same bits as far as runs were "
-        "repeated",
+        "its runs are of two speeds, %.4g and %.4g us, with the same bits as far as runs were repeated",
         latency.modes[0].median_us, latency.modes[1].median_us);
 }
 
@@ -183,8 +180,7 @@ static enum nd_status judge_accuracy(const struct nd_plan *plan, size_t device,
         return status;
     return nd_fallback_add(
         &devices[device].execution, "accurate-and-slow", -weight, err,
-        "its outputs are nearer to the floats than those of %zu sibling%s, and it took longer: "
-        "median %.4g us",
+        "its outputs are nearer to the floats than those of %zu sibling%s, and it took longer: median %.4g us",
         n, n == 1 ? "" : "s", own_us);
 }
 

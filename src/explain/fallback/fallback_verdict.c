@@ -26,8 +26,7 @@ enum nd_status nd_fallback_add(struct nd_explained_execution *execution, const c
         return ND_OK;
     struct nd_execution_evidence *grown =
         realloc(execution->evidence, (execution->n_evidence + 1) * sizeof *grown);
-    if (grown == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(grown != NULL, err);
     execution->evidence = grown;
     va_start(arguments, fmt);
     int n = vasprintf(&text, fmt, arguments);

@@ -41,9 +41,8 @@ static enum nd_status nd_look_at_values(const struct nd_value_look *look, struct
     *out = (struct nd_findings){0};
     if (n == 0 || n != look->test->n || look->n_samples == 0 || n % look->n_samples != 0)
         return ND_OK;
-    double *x = nd_calloc((2 + 2 * look->n_others) * n, sizeof *x);
-    if (x == NULL)
-        return nd_fail_memory(err);
+    ND_FREED double *x = nd_calloc((2 + 2 * look->n_others) * n, sizeof *x);
+    ND_TRY_MEMORY(x != NULL, err);
     struct nd_evidence values = {.n_samples = look->n_samples,
                                  .n = n / look->n_samples,
                                  .shape = look->shape,
@@ -61,9 +60,7 @@ static enum nd_status nd_look_at_values(const struct nd_value_look *look, struct
                                                       widen(look->others[k][1], x + (n_used + 1) * n)};
         n_used += 2;
     }
-    enum nd_status status = nd_diagnose_tensor(&values, out, err);
-    free(x);
-    return status;
+    return nd_diagnose_tensor(&values, out, err);
 }
 
 /* Floats as a capture holds them: science 2.3. */
@@ -75,8 +72,7 @@ enum nd_status nd_look_keep_floats(struct nd_float_look *look, const double *x, 
     size_t stride = n > room ? (n + room - 1) / room : 1;
     if (look->x == NULL)
         look->x = nd_calloc(ND_LOOK_FLOATS, sizeof *look->x);
-    if (look->x == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(look->x != NULL, err);
     for (size_t i = 0; i < n && look->n < ND_LOOK_FLOATS; i += stride)
         look->x[look->n++] = (float)x[i];
     return ND_OK;
@@ -228,8 +224,7 @@ static enum nd_status add(const struct nd_examination *x, size_t device, size_t 
 {
     struct nd_explained_device *out = &x->devices[device];
     struct nd_explained_finding *grown = realloc(out->findings, (out->n_findings + 1) * sizeof *grown);
-    if (grown == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(grown != NULL, err);
     out->findings = grown;
     grown[out->n_findings] = (struct nd_explained_finding){.step = step,
                                                            .fault = {.kind = nd_fault_name(finding->kind),
@@ -238,8 +233,7 @@ static enum nd_status add(const struct nd_examination *x, size_t device, size_t 
                                                                      .amount = finding->amount,
                                                                      .explained = finding->explained,
                                                                      .rival = rival}};
-    if (grown[out->n_findings].fault.text == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(grown[out->n_findings].fault.text != NULL, err);
     out->n_findings++;
     return ND_OK;
 }
@@ -391,14 +385,11 @@ static enum nd_status say_values(const struct nd_examination *x, size_t device, 
     };
     struct nd_findings found;
     add_others(x, device, step, &values);
-    enum nd_status status = nd_look_at_values(&values, &found, err);
-    if (status != ND_OK)
-        return status;
-    for (size_t k = nd_values_skip_passed_on(&x->histories[device], &found); k < found.n && status == ND_OK;
-         k++)
+    ND_TRY(nd_look_at_values(&values, &found, err));
+    for (size_t k = nd_values_skip_passed_on(&x->histories[device], &found); k < found.n; k++)
         if (!has_grid || !is_grid(found.items[k].kind))
-            status = add(x, device, step, &found.items[k], NULL, err);
-    return status;
+            ND_TRY(add(x, device, step, &found.items[k], NULL, err));
+    return ND_OK;
 }
 
 /* Types that are narrow by themselves show their grid in their name. */
@@ -431,9 +422,7 @@ static enum nd_status say_floats(const struct nd_examination *x, size_t device, 
 static enum nd_status nd_look_say(const struct nd_examination *x, size_t device, size_t step,
                                   struct nd_error *err)
 {
-    enum nd_status status = say_encoding(x, device, step, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(say_encoding(x, device, step, err));
     switch (nd_look_of(x, device, step)->kind) {
     case ND_LOOK_AS_QVALUES:
         return say_qvalues(x, device, step, err);
@@ -503,15 +492,11 @@ static enum nd_status read_values(const struct nd_examination *x, size_t device,
     const struct nd_plan_values tensor = {device, step};
     if (place->tensor != source->tensors[step])
         return nd_read_tensor(place, x->sample, dtype, out, err);
-    unsigned char *raw = nd_tensor_room(source->sample_bytes[step]);
-    enum nd_status status =
-        raw != NULL ? nd_plan_read(x->plan, &tensor, x->sample, 1, raw, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_array_make_room(out, dtype, &nd_capture_tensor(place->capture, place->tensor)->shape, err);
-    if (status == ND_OK)
-        nd_array_load(dtype, raw, out->n, out->x);
-    free(raw);
-    return status;
+    ND_FREED unsigned char *raw = nd_tensor_room(source->sample_bytes[step]);
+    ND_TRY(raw != NULL ? nd_plan_read(x->plan, &tensor, x->sample, 1, raw, err) : nd_fail_memory(err));
+    ND_TRY(nd_array_make_room(out, dtype, &nd_capture_tensor(place->capture, place->tensor)->shape, err));
+    nd_array_load(dtype, raw, out->n, out->x);
+    return ND_OK;
 }
 
 static enum nd_status look_at(const struct nd_examination *x, size_t device, size_t step,
@@ -521,17 +506,16 @@ static enum nd_status look_at(const struct nd_examination *x, size_t device, siz
     bool is_qvalue = look->kind == ND_LOOK_AS_QVALUES || look->kind == ND_LOOK_AS_OTHER_SIGN;
     if (!is_qvalue && look->kind != ND_LOOK_AS_FLOATS)
         return ND_OK;
-    struct nd_array values = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array values = {0};
     enum nd_dtype dtype = is_qvalue
                               ? nd_plan_tensor(x->plan, step)->dtype
                               : nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype;
-    enum nd_status status = read_values(x, device, step, dtype, &values, err);
-    if (status == ND_OK && is_qvalue && values.n == ref->n)
+    ND_TRY(read_values(x, device, step, dtype, &values, err));
+    if (is_qvalue && values.n == ref->n)
         nd_look_at_qvalues(&look->qvalues, dtype, ref->x, values.x, ref->n);
-    if (status == ND_OK && !is_qvalue)
-        status = nd_look_keep_floats(&look->floats, values.x, values.n, x->n_samples, err);
-    nd_array_deinit(&values);
-    return status;
+    if (!is_qvalue)
+        ND_TRY(nd_look_keep_floats(&look->floats, values.x, values.n, x->n_samples, err));
+    return ND_OK;
 }
 
 /* What was seen of a device that has the same quantised values is seen of this one, too. */
@@ -554,15 +538,14 @@ static enum nd_status found(void *context, size_t tensor, const struct nd_array 
     struct nd_examination *x = context;
     size_t step = x->plan->step_of_tensor[tensor];
     bool is_float = false;
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; d < x->plan->n_devices && step != SIZE_MAX && status == ND_OK; d++) {
+    for (size_t d = 0; d < x->plan->n_devices && step != SIZE_MAX; d++) {
         is_float = is_float || nd_look_of(x, d, step)->kind == ND_LOOK_AS_FLOATS;
         if (!take_over_look(x, d, step))
-            status = look_at(x, d, step, values, err);
+            ND_TRY(look_at(x, d, step, values, err));
     }
-    if (status == ND_OK && is_float)
-        status = nd_look_keep_floats(&x->floats[step], values->x, values->n, x->n_samples, err);
-    return status;
+    if (is_float)
+        ND_TRY(nd_look_keep_floats(&x->floats[step], values->x, values->n, x->n_samples, err));
+    return ND_OK;
 }
 
 static enum nd_status look_beside_reference(struct nd_examination *x, struct nd_error *err)
@@ -640,9 +623,7 @@ enum nd_status nd_explain_examine_captures(const struct nd_plan *plan, struct nd
         free(x.looks[i].floats.x);
     for (size_t s = 0; s < plan->n_steps && x.floats != NULL; s++)
         free(x.floats[s].x);
-    free(x.looks);
-    free(x.floats);
-    free(x.histories);
+    ND_FREE_ALL(x.looks, x.floats, x.histories);
     return status;
 }
 

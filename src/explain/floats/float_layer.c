@@ -13,10 +13,10 @@
 #include "explain/floats/floats.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/random.h"
 #include "model/graph/onnx.h"
 
@@ -163,13 +163,10 @@ static enum nd_status make_input(const struct nd_float_case *c, size_t i, struct
     maker.way = NULL;
     if (!is_read_flat(c, i))
         return nd_float_run(&maker, method->reading, (unsigned)method->random, out, err);
-    struct nd_array own = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array own = {0};
     const struct nd_array *read = NULL;
-    enum nd_status status = read_input(&maker, 0, method, &own, &read, err);
-    if (status == ND_OK)
-        status = nd_array_copy(read, out, err);
-    nd_array_deinit(&own);
-    return status;
+    ND_TRY(read_input(&maker, 0, method, &own, &read, err));
+    return nd_array_copy(read, out, err);
 }
 
 /* Input i in that reading: values that are there already, or made of them in `own`. NULL: it is omitted. */
@@ -275,13 +272,12 @@ static double probable_gamma(size_t n_terms, double u)
 static enum nd_status bound_sums(const struct nd_float_case *c, size_t n_terms, const struct nd_array *exact,
                                  double *bound, struct nd_error *err)
 {
-    struct nd_array magnitudes = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array magnitudes = {0};
     double gamma = probable_gamma(n_terms, ldexp(1, -c->digits));
-    enum nd_status status = nd_float_run(c, ND_FLOAT_MAGNITUDES, 0, &magnitudes, err);
-    for (size_t i = 0; status == ND_OK && i < exact->n && i < magnitudes.n; i++)
+    ND_TRY(nd_float_run(c, ND_FLOAT_MAGNITUDES, 0, &magnitudes, err));
+    for (size_t i = 0; i < exact->n && i < magnitudes.n; i++)
         bound[i] = gamma * fabs(magnitudes.x[i]);
-    nd_array_deinit(&magnitudes);
-    return status;
+    return ND_OK;
 }
 
 /* How far values move where what is read is off by a rounding. */
@@ -320,22 +316,19 @@ static enum nd_status add_inside(const struct nd_float_case *c, const struct nd_
 {
     enum nd_float_inside inside = nd_float_node_inside(&c->evaluation->nodes[c->step]);
     struct method method = {.reading = ND_FLOAT_AS_THEY_ARE};
-    struct nd_array own = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array own = {0};
     const struct nd_array *x = NULL;
     if (inside == ND_FLOAT_NOTHING_INSIDE)
         return ND_OK;
     const struct nd_exact_graph *graph = c->evaluation->plan->graph;
     const struct nd_array *constant = c->evaluation->nodes[c->step].inputs[0].constant;
-    enum nd_status status = nd_exact_hold(graph, constant, err);
-    if (status != ND_OK)
-        return status;
-    status = read_input(c, 0, &method, &own, &x, err);
+    ND_TRY(nd_exact_hold(graph, constant, err));
+    enum nd_status status = read_input(c, 0, &method, &own, &x, err);
     bool has_input = status == ND_OK && inside == ND_FLOAT_INPUT_INSIDE && x != NULL && x->n == exact->n;
     for (size_t i = 0; i < exact->n && status == ND_OK; i++)
         bound[i] +=
             inside_roundings * ldexp(1, -c->digits) * (has_input && isfinite(x->x[i]) ? fabs(x->x[i]) : 1);
     nd_exact_release(graph, constant);
-    nd_array_deinit(&own);
     return status;
 }
 

@@ -344,10 +344,9 @@ static enum nd_status try_attributes(struct search *s, const Onnx__NodeProto *no
 static enum nd_status try_two_attributes(struct search *s, struct nd_error *err)
 {
     const Onnx__NodeProto *node = s->e->nodes[s->step].proto;
-    enum nd_status status = ND_OK;
     const struct nd_attribute_row *row;
-    for (size_t at = 0; status == ND_OK && (row = nd_attribute_row_of(node, &at)) != NULL; at++)
-        for (size_t k = 0; status == ND_OK && !s->out->is_found && k < ND_MAX_RANK; k++) {
+    for (size_t at = 0; (row = nd_attribute_row_of(node, &at)) != NULL; at++)
+        for (size_t k = 0; !s->out->is_found && k < ND_MAX_RANK; k++) {
             struct nd_changed_node changed;
             char beside[80];
             if (row->type == ND_ATTRIBUTE_REAL || row->type == ND_ATTRIBUTE_AXES ||
@@ -355,9 +354,9 @@ static enum nd_status try_two_attributes(struct search *s, struct nd_error *err)
                 continue;
             snprintf(beside, sizeof beside, " and %s %s", row->name,
                      row->values != NULL ? changed.text : "with begin and end exchanged");
-            status = try_attributes(s, &changed.node, at + 1, beside, err);
+            ND_TRY(try_attributes(s, &changed.node, at + 1, beside, err));
         }
-    return status;
+    return ND_OK;
 }
 
 /* ---- constants ---- */
@@ -423,11 +422,10 @@ static enum nd_status try_constant(struct search *s, size_t i, struct nd_error *
 static enum nd_status try_constants(struct search *s, struct nd_error *err)
 {
     const struct nd_float_node *node = &s->e->nodes[s->step];
-    enum nd_status status = ND_OK;
-    for (size_t i = node->n_inputs; i-- > 0 && status == ND_OK && !s->out->is_found;)
+    for (size_t i = node->n_inputs; i-- > 0 && !s->out->is_found;)
         if (node->inputs[i].source == ND_FLOAT_CONSTANT && nd_dtype_is_float(node->inputs[i].constant->dtype))
-            status = try_constant(s, i, err);
-    return status;
+            ND_TRY(try_constant(s, i, err));
+    return ND_OK;
 }
 
 /* ---- a flat index ---- */
@@ -523,14 +521,11 @@ static enum nd_status try_narrow(struct search *s, struct nd_error *err)
 
 static enum nd_status try_ways(struct search *s, struct nd_error *err)
 {
-    enum nd_status status = try_attributes(s, s->e->nodes[s->step].proto, 0, "", err);
-    if (status == ND_OK)
-        status = try_constants(s, err);
-    if (status == ND_OK)
-        status = try_flat(s, err);
-    if (status == ND_OK)
-        status = try_narrow(s, err);
-    return status == ND_OK ? try_two_attributes(s, err) : status;
+    ND_TRY(try_attributes(s, s->e->nodes[s->step].proto, 0, "", err));
+    ND_TRY(try_constants(s, err));
+    ND_TRY(try_flat(s, err));
+    ND_TRY(try_narrow(s, err));
+    return try_two_attributes(s, err);
 }
 
 static bool is_line(enum nd_fault_kind kind)
@@ -568,8 +563,7 @@ static enum nd_status search(struct search *s, struct nd_error *err)
 {
     size_t n_all = s->n_samples * s->n;
     s->expected = nd_calloc(3 * n_all + s->n + 1, sizeof *s->expected);
-    if (s->expected == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(s->expected != NULL, err);
     s->captured = s->expected + n_all;
     s->bound = s->captured + n_all;
     s->scratch = s->bound + n_all;

@@ -3,7 +3,6 @@
 #include "explain/floats/floats.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -98,12 +97,11 @@ static enum nd_status run_or_none(const struct nd_float_case *c, enum nd_float_r
 static enum nd_status run_reference(struct worker *w, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < plan->n_steps; s++) {
         const struct nd_float_case c = {w->evaluation, &w->reader, w->reference, s, .digits = ND_SINGLE_DIGITS};
-        status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->reference[plan->steps[s].tensor], err);
+        ND_TRY(run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->reference[plan->steps[s].tensor], err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- a step on a device ---- */
@@ -189,7 +187,7 @@ static enum nd_status count_values(const struct nd_float_case *c, const struct n
     struct nd_array exact = nd_no_array();
     int type_digits = given->dtype == ND_DTYPE_F16 ? ND_HALF_DIGITS : ND_SINGLE_DIGITS;
     enum nd_status status = run_or_none(c, ND_FLOAT_ROUNDED, &exact, err);
-    double *bound = nd_calloc(given->n + 1, sizeof *bound);
+    ND_FREED double *bound = nd_calloc(given->n + 1, sizeof *bound);
     if (bound == NULL)
         status = nd_fail_memory(err);
     sums->is_missed = exact.shape.rank < 0 || exact.n != given->n;
@@ -199,7 +197,6 @@ static enum nd_status count_values(const struct nd_float_case *c, const struct n
         count_value(sums, given->x[i], exact.x[i], bound[i], c->is_whole ? ND_WHOLE_DIGITS : c->digits,
                     type_digits);
     forget(&exact);
-    free(bound);
     return status;
 }
 
@@ -330,18 +327,17 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
 {
     struct worker *w = state;
     const struct nd_plan *plan = w->reader.plan;
-    enum nd_status status = w->evaluation->is_beside_qvalues ? ND_OK : run_reference(w, err);
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
+    ND_TRY(w->evaluation->is_beside_qvalues ? ND_OK : run_reference(w, err));
+    for (size_t d = 0; d < plan->n_devices; d++) {
         if (!nd_plan_is_worked_out(plan, d))
             continue;
-        status = nd_reader_device(&w->reader, d, err);
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-            status = run_step(w, s, err);
-        for (size_t s = 0;
-             s < plan->n_steps && status == ND_OK && nd_is_output_effect_sample(plan, w->reader.sample); s++)
-            status = measure_effect(w, s, err);
+        ND_TRY(nd_reader_device(&w->reader, d, err));
+        for (size_t s = 0; s < plan->n_steps; s++)
+            ND_TRY(run_step(w, s, err));
+        for (size_t s = 0; s < plan->n_steps && nd_is_output_effect_sample(plan, w->reader.sample); s++)
+            ND_TRY(measure_effect(w, s, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status begin(void *state, void *context, struct nd_error *err)
@@ -372,10 +368,7 @@ static void end(void *state, void *context)
         forget(&w->reference[e]);
     for (size_t s = 0; w->error != NULL && s < plan->n_steps; s++)
         forget(&w->error[s]);
-    free(w->reference);
-    free(w->changed);
-    free(w->is_changed);
-    free(w->error);
+    ND_FREE_ALL(w->reference, w->changed, w->is_changed, w->error);
 }
 
 /* ---- all of it ---- */
@@ -430,7 +423,7 @@ static enum nd_status is_beyond_half(struct nd_float_evaluation *e, const struct
 /* What the capture says of its chipset decides, else the values of its first sample. */
 static enum nd_status find_digits(struct nd_float_evaluation *e, struct nd_error *err)
 {
-    struct nd_reader reader = {0};
+    ND_CLEANUP(nd_reader_deinit) struct nd_reader reader = {0};
     enum nd_status status = nd_reader_init(&reader, e->plan, err);
     if (status == ND_OK)
         status = nd_reader_load(&reader, 0, e->plan->n_samples, err);
@@ -449,7 +442,6 @@ static enum nd_status find_digits(struct nd_float_evaluation *e, struct nd_error
                        : is_half                                ? ND_HALF_DIGITS
                                                                 : ND_SINGLE_DIGITS;
     }
-    nd_reader_deinit(&reader);
     return status;
 }
 
@@ -529,23 +521,18 @@ enum nd_status nd_float_evaluate(struct nd_float_evaluation *e, const struct nd_
                                      .end = end,
                                      .progress = options->progress,
                                      .progress_context = options->progress_context};
-    enum nd_status status = prepare(e, err);
-    if (status == ND_OK)
-        status = nd_replay_run(&replay, err);
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+    ND_TRY(prepare(e, err));
+    ND_TRY(nd_replay_run(&replay, err));
+    for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t i = 0; i < plan->n_samples && plan->sources[d].same_as != d; i++)
             memcpy(nd_float_sums_of(e, i, d, 0), nd_float_sums_of(e, i, plan->sources[d].same_as, 0),
                    plan->n_steps * sizeof *e->sums);
-    return status;
+    return ND_OK;
 }
 
 void nd_float_evaluation_deinit(struct nd_float_evaluation *e)
 {
     for (size_t k = 0; e->constants != NULL && k < e->plan->n_steps * ND_FLOAT_OPERANDS; k++)
         forget(&e->constants[k]);
-    free(e->digits);
-    free(e->is_known);
-    free(e->nodes);
-    free(e->constants);
-    free(e->sums);
+    ND_FREE_ALL(e->digits, e->is_known, e->nodes, e->constants, e->sums);
 }

@@ -11,7 +11,6 @@
 #include "core/memory.h"
 #include "core/text/options.h"
 #include "explain/identify/identification.h"
-#include "explain/identify/identify_parts.h"
 #include "explain/plan/replay.h"
 #include "npudiff/core/tensor.h"
 
@@ -20,13 +19,9 @@
 enum nd_status nd_identify_group(const struct nd_identify_tally *const *layers, size_t n,
                                  struct nd_identify_result *out, struct nd_error *err)
 {
-    struct nd_identify_result *parts = nd_calloc(n + 1, sizeof *parts);
-    struct nd_identify_tally *all = nd_calloc(1, sizeof *all);
-    if (parts == NULL || all == NULL) {
-        free(parts);
-        free(all);
-        return nd_fail_memory(err);
-    }
+    ND_FREED struct nd_identify_result *parts = nd_calloc(n + 1, sizeof *parts);
+    ND_FREED struct nd_identify_tally *all = nd_calloc(1, sizeof *all);
+    ND_TRY_MEMORY(parts != NULL && all != NULL, err);
     for (size_t u = 0; u < n; u++) {
         nd_identify_decide(layers[u], &parts[u]);
         nd_identify_merge(layers[u], all);
@@ -49,8 +44,6 @@ enum nd_status nd_identify_group(const struct nd_identify_tally *const *layers, 
     out->is_split = out->verdict == ND_IDENTIFY_NONE && once->is_split; /* together they have none, then */
     if (out->n_open < ND_IDENTIFY_MIN)
         out->verdict = ND_IDENTIFY_TOO_FEW;
-    free(parts);
-    free(all);
     return ND_OK;
 }
 
@@ -127,8 +120,7 @@ static void answer_layers(const struct nd_identified_device *device, const char 
 static enum nd_status answer_layer(struct nd_identified_layer *layer, struct nd_error *err)
 {
     struct nd_answer *a = layer->answer = nd_calloc(1, sizeof *a);
-    if (a == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(a != NULL, err);
     nd_identify_decide(&layer->tally, &a->result);
     choose_nearest(&a->result);
     a->exceptions = a->result.best != SIZE_MAX ? a->result.n_wrong[a->result.best] : 0;
@@ -142,8 +134,7 @@ static enum nd_status answer_type(const struct nd_identified_device *device, str
                                   struct nd_error *err)
 {
     const struct nd_identify_tally **tallies = nd_calloc(device->n_layers, sizeof *tallies);
-    if (tallies == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(tallies != NULL, err);
     for (size_t s = 0; s < device->n_layers; s++)
         if (is_of(&device->layers[s], type->op_types))
             tallies[type->n_layers++] = &device->layers[s].tally;
@@ -165,13 +156,10 @@ static bool is_first(const struct nd_identified_device *device, size_t s)
 /* What is left in all types. A type that is not explained is none of the device's arithmetic. */
 static enum nd_status answer_device(struct nd_identified_device *device, struct nd_error *err)
 {
-    struct nd_identify_result *results = nd_calloc(device->n_types + 1, sizeof *results);
+    ND_FREED struct nd_identify_result *results = nd_calloc(device->n_types + 1, sizeof *results);
     struct nd_answer *a = device->answer = nd_calloc(1, sizeof *a);
     bool has_none = false, has_split = false;
-    if (results == NULL || a == NULL) {
-        free(results);
-        return nd_fail_memory(err);
-    }
+    ND_TRY_MEMORY(results != NULL && a != NULL, err);
     for (size_t t = 0; t < device->n_types; t++) {
         const struct nd_answer *of_type = &device->types[t].answer;
         results[t] = of_type->result;
@@ -179,7 +167,6 @@ static enum nd_status answer_device(struct nd_identified_device *device, struct 
         has_split = has_split || of_type->result.is_split;
     }
     nd_identify_combine(results, device->n_types, &a->result);
-    free(results);
     a->result.is_split = a->result.is_split || has_split;
     answer_layers(device, NULL, a);
     a->verdict = has_none ? "none" : a->verdict;
@@ -191,8 +178,7 @@ static enum nd_status nd_identify_answer(struct nd_identified_device *device, st
 {
     enum nd_status status = ND_OK;
     device->types = nd_calloc(device->n_layers, sizeof *device->types);
-    if (device->types == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->types != NULL, err);
     for (size_t s = 0; s < device->n_layers && status == ND_OK; s++) {
         if (!is_seen(&device->layers[s]))
             continue;
@@ -357,9 +343,7 @@ static void end(void *state, void *context)
         nd_layer_tally_merge(&c->as_whole[s], &layer->as_whole);
         layer->is_double = layer->is_double || c->is_double[s];
     }
-    free(c->tallies);
-    free(c->as_whole);
-    free(c->is_double);
+    ND_FREE_ALL(c->tallies, c->as_whole, c->is_double);
 }
 
 /* ---- a probe ---- */
@@ -374,8 +358,7 @@ static enum nd_status make_layer(const struct nd_plan *plan, size_t step, struct
         return ND_OK;
     layer->name = nd_strdup(from->name);
     layer->op_types = nd_strdup(from->op_types);
-    if (layer->name == NULL || layer->op_types == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(layer->name != NULL && layer->op_types != NULL, err);
     layer->is_conv = strstr(layer->op_types, "Conv") != NULL;
     enum nd_status status =
         nd_exact_accumulator_steps(plan->graph, from->tensor, &layer->steps, &layer->n_steps, &none);
@@ -390,13 +373,11 @@ static enum nd_status make_layers(const struct nd_plan *plan, struct nd_identifi
     if (device->layers != NULL)
         return ND_OK;
     device->layers = nd_calloc(plan->n_steps, sizeof *device->layers);
-    if (device->layers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->layers != NULL, err);
     device->n_layers = plan->n_steps;
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-        status = make_layer(plan, s, &device->layers[s], err);
-    return status;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        ND_TRY(make_layer(plan, s, &device->layers[s], err));
+    return ND_OK;
 }
 
 /* Layers that cannot be looked at in this probe. What changes from run to run has no one program: what was
@@ -418,8 +399,7 @@ static enum nd_status note_layers(const struct nd_plan *plan, struct nd_identifi
         if (found->is_examined || layer->why_not != NULL)
             continue;
         layer->why_not = nd_strdup(found->why_not);
-        if (layer->why_not == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(layer->why_not != NULL, err);
     }
     return ND_OK;
 }
@@ -448,8 +428,7 @@ static enum nd_status describe(const struct nd_capture *capture, struct nd_ident
     device->uri = nd_strdup(uri != NULL ? uri : "?");
     device->chipset = nd_strdup(chipset != NULL ? chipset : "");
     device->capture = nd_strdup(nd_capture_path(capture));
-    if (device->uri == NULL || device->chipset == NULL || device->capture == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->uri != NULL && device->chipset != NULL && device->capture != NULL, err);
     return nd_capture_state(capture) == ND_CAPTURE_FAILED ? nd_plan_failure(capture, &device->failure, err)
                                                           : ND_OK;
 }
@@ -458,8 +437,7 @@ static enum nd_status add_probe(const struct nd_plan *plan, struct nd_identified
                                 struct nd_error *err)
 {
     char *name = nd_strdup(plan->probe);
-    if (name == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(name != NULL, err);
     device->probes[device->n_probes++] = (struct nd_identified_probe){name, plan->n_samples};
     device->n_samples += plan->n_samples;
     return ND_OK;
@@ -476,21 +454,16 @@ static enum nd_status identify_probe(const struct nd_model *model, const struct 
                                              .n_threads = options->n_threads,
                                              .n_samples =
                                                  options->n_samples > 0 ? options->n_samples : DEFAULT_SAMPLES};
-    struct nd_plan plan = {0};
-    enum nd_status status = nd_plan_make(&plan, &question, &asked, err);
-    if (status == ND_OK)
-        status = describe(capture, device, err);
-    if (status == ND_OK && device->failure == NULL) {
-        status = make_layers(&plan, device, err);
-        if (status == ND_OK)
-            status = note_layers(&plan, device, err);
-        if (status == ND_OK)
-            status = count_probe(&plan, device, err);
-        if (status == ND_OK)
-            status = add_probe(&plan, device, err);
+    ND_CLEANUP(nd_plan_deinit) struct nd_plan plan = {0};
+    ND_TRY(nd_plan_make(&plan, &question, &asked, err));
+    ND_TRY(describe(capture, device, err));
+    if (device->failure == NULL) {
+        ND_TRY(make_layers(&plan, device, err));
+        ND_TRY(note_layers(&plan, device, err));
+        ND_TRY(count_probe(&plan, device, err));
+        ND_TRY(add_probe(&plan, device, err));
     }
-    nd_plan_deinit(&plan);
-    return status;
+    return ND_OK;
 }
 
 /* ---- a capture ---- */
@@ -503,8 +476,7 @@ static enum nd_status identify_capture(const struct nd_model *model, const struc
     bool is_failed = nd_capture_state(capture) == ND_CAPTURE_FAILED;
     enum nd_status status = ND_OK;
     device->probes = nd_calloc(n + 1, sizeof *device->probes);
-    if (device->probes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->probes != NULL, err);
     for (size_t p = 0; p < n && options->probe == NULL && !is_failed && status == ND_OK; p++)
         if (nd_capture_probe(capture, p)->n_samples > 0)
             status = identify_probe(model, capture, nd_capture_probe(capture, p)->name, options, device, err);
@@ -518,20 +490,11 @@ static void deinit_device(struct nd_identified_device *device)
     for (size_t p = 0; p < device->n_probes; p++)
         free(device->probes[p].name);
     free(device->probes);
-    for (size_t s = 0; s < device->n_layers; s++) {
-        free(device->layers[s].name);
-        free(device->layers[s].op_types);
-        free(device->layers[s].why_not);
-        free(device->layers[s].steps);
-        free(device->layers[s].answer);
-    }
-    free(device->layers);
-    free(device->types);
-    free(device->answer);
-    free(device->uri);
-    free(device->chipset);
-    free(device->capture);
-    free(device->failure);
+    for (size_t s = 0; s < device->n_layers; s++)
+        ND_FREE_ALL(device->layers[s].name, device->layers[s].op_types, device->layers[s].why_not,
+                    device->layers[s].steps, device->layers[s].answer);
+    ND_FREE_ALL(device->layers, device->types, device->answer, device->uri, device->chipset, device->capture,
+                device->failure);
 }
 
 void nd_identification_destroy(struct nd_identification **identification)
@@ -541,8 +504,7 @@ void nd_identification_destroy(struct nd_identification **identification)
         return;
     for (size_t d = 0; d < all->n_devices; d++)
         deinit_device(&all->devices[d]);
-    free(all->devices);
-    free(all);
+    ND_FREE_ALL(all->devices, all);
     *identification = NULL;
 }
 
@@ -551,14 +513,11 @@ enum nd_status nd_identify_captures(const struct nd_model *model, const struct n
                                     struct nd_identification **out, struct nd_error *err)
 {
     struct nd_identify_options own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     struct nd_identification *all = nd_calloc(1, sizeof *all);
-    if (all == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(all != NULL, err);
     all->devices = nd_calloc(n_captures, sizeof *all->devices);
-    status = all->devices != NULL ? ND_OK : nd_fail_memory(err);
+    enum nd_status status = all->devices != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t d = 0; d < n_captures && status == ND_OK; d++)
         status = identify_capture(model, captures[d], &own, &all->devices[all->n_devices++], err);
     if (status == ND_OK)

@@ -236,8 +236,7 @@ enum nd_status nd_identify_layer(struct nd_identify_tally *tally, const struct n
     w.n_channels = values->quant->n > sample->n_steps ? values->quant->n : sample->n_steps;
     w.n_channels = w.n_channels > 0 ? w.n_channels : 1;
     w.channels = nd_calloc(w.n_channels, sizeof *w.channels);
-    if (w.channels == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w.channels != NULL, err);
     if (w.n_channels <= ND_IDENTIFY_CHANNELS && w.n_channels > tally->n_channels)
         tally->n_channels = w.n_channels;
     for (size_t i = 0; i < values->n; i++) {

@@ -23,9 +23,7 @@ static const double finest_factor = 1.0 / 16, near_factor = 0.05;
 void nd_explain_constants_deinit(struct nd_explain_constants *constants)
 {
     nd_coded_weights_deinit(&constants->coded);
-    free(constants->products);
-    free(constants->moved);
-    free(constants->qvalues);
+    ND_FREE_ALL(constants->products, constants->moved, constants->qvalues);
     *constants = (struct nd_explain_constants){.chosen = SIZE_MAX};
 }
 
@@ -61,7 +59,7 @@ static enum nd_status look_at(struct nd_layer_diagnosis *diagnosis, const struct
     struct nd_explain_constants *constants = &diagnosis->constants;
     const double *given = diagnosis->qvalues + diagnosis->slot * diagnosis->n;
     double most = ND_CONSTANTS_WORTH * (double)(diagnosis->n_samples * diagnosis->n);
-    struct nd_array qvalues;
+    ND_CLEANUP(nd_array_deinit) struct nd_array qvalues = {0};
     bool is_counted = constants->stage == ND_CONSTANTS_COUNT;
     if (is_counted && (constants->tried[k].n_known != diagnosis->slot * diagnosis->n ||
                        (double)constants->tried[k].n_beyond > most))
@@ -80,7 +78,6 @@ static enum nd_status look_at(struct nd_layer_diagnosis *diagnosis, const struct
         memcpy(constants->qvalues + diagnosis->slot * diagnosis->n, qvalues.x,
                diagnosis->n * sizeof *qvalues.x);
     }
-    nd_array_deinit(&qvalues);
     return status;
 }
 
@@ -88,14 +85,13 @@ enum nd_status nd_layer_diagnosis_look_at_constants(struct nd_layer_diagnosis *d
                                                     const struct nd_exact_layer *layer, struct nd_error *err)
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
-    enum nd_status status = ND_OK;
     if (constants->stage == ND_CONSTANTS_MEASURE)
         return measure(diagnosis, layer, err);
     if (constants->stage == ND_CONSTANTS_KEEP)
         return look_at(diagnosis, layer, constants->chosen, err);
-    for (size_t k = 0; k < constants->n && status == ND_OK; k++)
-        status = look_at(diagnosis, layer, k, err);
-    return status;
+    for (size_t k = 0; k < constants->n; k++)
+        ND_TRY(look_at(diagnosis, layer, k, err));
+    return ND_OK;
 }
 
 /* ---- all samples ---- */
@@ -127,8 +123,7 @@ static enum nd_status find_channel(const struct nd_layer_diagnosis *diagnosis, s
 {
     const struct nd_explain_constants *constants = &diagnosis->constants;
     size_t *counts = nd_calloc(constants->n_channels, sizeof *counts), n = 0, most = 0;
-    if (counts == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(counts != NULL, err);
     for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++)
         if (fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > constants->allowance) {
             counts[channel_of(constants, i % diagnosis->n)]++;
@@ -152,7 +147,7 @@ static enum nd_status find_biases(const struct nd_layer_diagnosis *diagnosis, do
 {
     double zero = (double)nd_layer_diagnosis_quant(diagnosis)->zero_point[0];
     const struct nd_explain_constants *constants = &diagnosis->constants;
-    size_t *n = nd_calloc(constants->n_channels, sizeof *n);
+    ND_FREED size_t *n = nd_calloc(constants->n_channels, sizeof *n);
     *out = nd_calloc(constants->n_channels, sizeof **out);
     for (size_t i = 0; n != NULL && *out != NULL && i < diagnosis->n_samples * diagnosis->n; i++) {
         size_t c = channel_of(constants, i % diagnosis->n);
@@ -163,9 +158,7 @@ static enum nd_status find_biases(const struct nd_layer_diagnosis *diagnosis, do
     }
     for (size_t c = 0; n != NULL && *out != NULL && c < constants->n_channels; c++)
         (*out)[c] = n[c] > 0 ? (*out)[c] / (double)n[c] : (double)NAN;
-    enum nd_status status = n != NULL && *out != NULL ? ND_OK : nd_fail_memory(err);
-    free(n);
-    return status;
+    return n != NULL && *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* The factors of the products, and of what is added to them, that the values fit, each alone. False: too few
@@ -235,19 +228,18 @@ static enum nd_status find_shift(struct nd_layer_diagnosis *diagnosis, size_t ch
 {
     struct nd_explain_constants *constants = &diagnosis->constants;
     double factor, shift = rint(moved);
-    enum nd_status status = ND_OK;
     if (shift == 0)
         return ND_OK;
     add(constants, ND_CONSTANTS_ZERO_POINT_MOVED, channel, shift);
-    for (size_t k = 0; k < MAX_TURNS && status == ND_OK && shift != constants->shift && shift != 0; k++) {
+    for (size_t k = 0; k < MAX_TURNS && shift != constants->shift && shift != 0; k++) {
         constants->shift = shift;
-        status = run(diagnosis, ND_CONSTANTS_MEASURE, err);
-        if (status == ND_OK && find_line(diagnosis, channel, biases, &factor, &moved))
+        ND_TRY(run(diagnosis, ND_CONSTANTS_MEASURE, err));
+        if (find_line(diagnosis, channel, biases, &factor, &moved))
             shift = rint(moved * shift);
     }
-    if (status == ND_OK && shift != 0)
+    if (shift != 0)
         add(constants, ND_CONSTANTS_WEIGHTS_MOVED, channel, shift);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)

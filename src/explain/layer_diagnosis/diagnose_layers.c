@@ -72,7 +72,7 @@ static enum nd_status nd_layer_diagnosis_find_reach(struct nd_layer_diagnosis *d
 {
     enum { PATTERNS = 4 };
     size_t n = diagnosis->n_samples * diagnosis->n;
-    double *still = nd_calloc(n, sizeof *still), *moved = nd_calloc(n, sizeof *moved);
+    ND_FREED double *still = nd_calloc(n, sizeof *still), *moved = nd_calloc(n, sizeof *moved);
     enum nd_status status = still != NULL && moved != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t k = 0; k <= PATTERNS && status == ND_OK; k++) {
         for (size_t i = 0; i < diagnosis->n_samples && status == ND_OK; i++) {
@@ -85,8 +85,6 @@ static enum nd_status nd_layer_diagnosis_find_reach(struct nd_layer_diagnosis *d
         for (size_t i = 0; i < n && k > 0; i++)
             reach[i] = fmax(reach[i], fabs(moved[i] - still[i]));
     }
-    free(still);
-    free(moved);
     return status;
 }
 
@@ -189,9 +187,7 @@ struct counts {
 static enum nd_status make_room(struct nd_input_layer_diagnosis *input, struct nd_error *err)
 {
     struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
-    enum nd_status status = nd_layer_diagnosis_size(diagnosis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_layer_diagnosis_size(diagnosis, err));
     size_t n = diagnosis->n_samples * diagnosis->n;
     diagnosis->qvalues = nd_calloc(n, sizeof *diagnosis->qvalues);
     diagnosis->values = nd_calloc(n, sizeof *diagnosis->values);
@@ -254,13 +250,11 @@ static enum nd_status take_samples(struct nd_input_layer_diagnosis *input, size_
 {
     struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
     size_t which = nd_explain_quantised_input(diagnosis->job->plan, diagnosis->step);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < diagnosis->n_samples && status == ND_OK; i++) {
-        status = nd_layer_diagnosis_load_sample(diagnosis, i, err);
-        if (status == ND_OK)
-            count_sample(input, which, arithmetic, counts);
+    for (size_t i = 0; i < diagnosis->n_samples; i++) {
+        ND_TRY(nd_layer_diagnosis_load_sample(diagnosis, i, err));
+        count_sample(input, which, arithmetic, counts);
     }
-    return status;
+    return ND_OK;
 }
 
 /* Several are the same where the zero point is 0, or no value is negative: the first says it. */
@@ -404,9 +398,8 @@ static enum nd_status find_past(struct nd_layer_diagnosis *diagnosis, const stru
 {
     size_t n = diagnosis->n_samples * diagnosis->n;
     unsigned can = nd_explain_forced(diagnosis->job, diagnosis->step), first = diagnosis->forced;
-    bool *past = nd_calloc(n, sizeof *past);
-    if (past == NULL)
-        return nd_fail_memory(err);
+    ND_FREED bool *past = nd_calloc(n, sizeof *past);
+    ND_TRY_MEMORY(past != NULL, err);
     for (size_t i = 0; i < n; i++)
         past[i] = true;
     enum nd_status status = keep_past(diagnosis, past, err);
@@ -419,7 +412,6 @@ static enum nd_status find_past(struct nd_layer_diagnosis *diagnosis, const stru
     }
     for (size_t i = 0; i < n; i++)
         size->n_past += past[i];
-    free(past);
     return status;
 }
 
@@ -672,9 +664,7 @@ static enum nd_status run_task(void *context, size_t worker, size_t i, struct nd
     const struct nd_explain_job *job = team->job;
     struct task *task = &team->tasks[i];
     struct nd_reader *reader = &team->readers[worker];
-    enum nd_status status = reader->plan == NULL ? nd_reader_init(reader, job->plan, err) : ND_OK;
-    if (status != ND_OK)
-        return status;
+    ND_TRY(reader->plan == NULL ? nd_reader_init(reader, job->plan, err) : ND_OK);
     if (nd_explain_is_input_quantiser(job->plan, task->step))
         return diagnose_input(job, reader, task->device, task->step, err);
     struct nd_layer_diagnosis diagnosis = {.job = job,
@@ -710,8 +700,6 @@ enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_e
         *err = introduced;
     for (size_t i = 0; team.readers != NULL && i < plan->n_threads; i++)
         nd_reader_deinit(&team.readers[i]);
-    free(team.tasks);
-    free(team.is_open);
-    free(team.readers);
+    ND_FREE_ALL(team.tasks, team.is_open, team.readers);
     return status;
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "arithmetic/variants/changed_constants.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "explain/verdict/health.h"
@@ -138,8 +137,7 @@ static enum nd_status choose_steps(struct nd_layer_diagnosis *diagnosis, struct 
     if (!nd_exact_graph_is_pure(plan->graph))
         return ND_OK;
     diagnosis->is_wanted = nd_calloc(plan->n_steps, sizeof *diagnosis->is_wanted);
-    if (diagnosis->is_wanted == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(diagnosis->is_wanted != NULL, err);
     want(diagnosis, diagnosis->tensor);
     for (size_t e = 0; e < nd_model_n_tensors(plan->model); e++)
         if (nd_layer_diagnosis_is_helper(diagnosis, e))
@@ -168,18 +166,14 @@ enum nd_status nd_layer_diagnosis_size(struct nd_layer_diagnosis *diagnosis, str
 
 enum nd_status nd_layer_diagnosis_make(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
 {
-    enum nd_status status = nd_layer_diagnosis_size(diagnosis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_layer_diagnosis_size(diagnosis, err));
     nd_explain_pairs_init(&diagnosis->pairs);
     diagnosis->constants.chosen = SIZE_MAX;
     choose_arithmetics(diagnosis);
     choose_fusions(diagnosis);
     choose_operands(diagnosis);
     nd_layer_diagnosis_choose_remade(diagnosis);
-    status = choose_steps(diagnosis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(choose_steps(diagnosis, err));
     double **const arrays[] = {&diagnosis->qvalues, &diagnosis->values, &diagnosis->expected,
                                &diagnosis->others};
     bool is_made = true;
@@ -200,10 +194,7 @@ enum nd_status nd_layer_diagnosis_make(struct nd_layer_diagnosis *diagnosis, str
 
 void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis)
 {
-    free(diagnosis->qvalues);
-    free(diagnosis->values);
-    free(diagnosis->expected);
-    free(diagnosis->others);
+    ND_FREE_ALL(diagnosis->qvalues, diagnosis->values, diagnosis->expected, diagnosis->others);
     nd_explain_pairs_deinit(&diagnosis->pairs);
     nd_explain_constants_deinit(&diagnosis->constants);
     for (size_t k = 0; k < ND_LAYER_DIAGNOSIS_FUSIONS; k++)
@@ -255,13 +246,12 @@ static enum nd_status collect_pairs(struct nd_layer_diagnosis *diagnosis, struct
     size_t n_wrong = 0, n = diagnosis->n_samples * diagnosis->n;
     for (size_t i = 0; i < n; i++)
         n_wrong += diagnosis->qvalues[i] != diagnosis->expected[i];
-    enum nd_status status = nd_explain_pairs_choose(&diagnosis->pairs, n_wrong, n, &is_worth, err);
-    for (size_t i = 0; i < diagnosis->n_samples && is_worth && status == ND_OK; i++) {
-        status = nd_layer_diagnosis_load_sample(diagnosis, i, err);
-        if (status == ND_OK)
-            status = nd_layer_diagnosis_run(diagnosis, SIZE_MAX, NULL, err);
+    ND_TRY(nd_explain_pairs_choose(&diagnosis->pairs, n_wrong, n, &is_worth, err));
+    for (size_t i = 0; i < diagnosis->n_samples && is_worth; i++) {
+        ND_TRY(nd_layer_diagnosis_load_sample(diagnosis, i, err));
+        ND_TRY(nd_layer_diagnosis_run(diagnosis, SIZE_MAX, NULL, err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_layer_diagnosis_collect(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
@@ -383,16 +373,15 @@ enum nd_status nd_layer_diagnosis_try_remade(struct nd_layer_diagnosis *diagnosi
     *out = (struct nd_layer_diagnosis_innocence){0};
     if (diagnosis->n_remade == 0 || !is_any_beyond(diagnosis, allowance)) /* nothing to mend */
         return ND_OK;
-    double *made = nd_calloc(diagnosis->n_samples * diagnosis->n, sizeof *made);
-    enum nd_status status = made != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t k = 0; k < diagnosis->n_remade && status == ND_OK && out->input == NULL; k++) {
+    ND_FREED double *made = nd_calloc(diagnosis->n_samples * diagnosis->n, sizeof *made);
+    ND_TRY_MEMORY(made != NULL, err);
+    for (size_t k = 0; k < diagnosis->n_remade && out->input == NULL; k++) {
         struct nd_layer_diagnosis_remade *input = &diagnosis->remade[k];
-        status = run(diagnosis, input, made, err);
-        if (status == ND_OK && input->n_wrong > 0 && fits(diagnosis, made, allowance, out))
+        ND_TRY(run(diagnosis, input, made, err));
+        if (input->n_wrong > 0 && fits(diagnosis, made, allowance, out))
             out->input = input;
     }
-    free(made);
-    return status;
+    return ND_OK;
 }
 
 size_t nd_layer_diagnosis_find_doubtful(const struct nd_layer_diagnosis *diagnosis, double *max)
@@ -572,17 +561,11 @@ static enum nd_status make_layer_diagnosis_qvalues(void *context, const struct n
         return status;
     }
     bool is_of_constants = diagnosis->constants.stage != ND_CONSTANTS_IDLE;
-    if (layer->tensor == diagnosis->tensor && is_of_constants) {
-        enum nd_status status = nd_layer_diagnosis_look_at_constants(diagnosis, layer, err);
-        if (status != ND_OK)
-            return status;
-    }
+    if (layer->tensor == diagnosis->tensor && is_of_constants)
+        ND_TRY(nd_layer_diagnosis_look_at_constants(diagnosis, layer, err));
     if (layer->tensor == diagnosis->tensor && diagnosis->to == NULL && diagnosis->forced == 0 &&
-        !is_of_constants) {
-        enum nd_status status = keep_pairs(diagnosis, layer, err);
-        if (status != ND_OK)
-            return status;
-    }
+        !is_of_constants)
+        ND_TRY(keep_pairs(diagnosis, layer, err));
     if (diagnosis->is_other &&
         (layer->tensor == diagnosis->tensor || nd_layer_diagnosis_is_helper(diagnosis, layer->tensor)))
         return make_other(diagnosis, layer, err);

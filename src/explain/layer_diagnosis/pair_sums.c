@@ -68,8 +68,7 @@ enum nd_status nd_explain_pairs_choose(struct nd_explain_pairs *pairs, size_t n_
     if (best == SIZE_MAX || n_wrong == 0 || (double)pairs->n_wrong[best] > worth_share * (double)n_wrong)
         return ND_OK;
     pairs->qvalues = nd_calloc(n, sizeof *pairs->qvalues);
-    if (pairs->qvalues == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(pairs->qvalues != NULL, err);
     pairs->chosen = best;
     *is_worth = true;
     return ND_OK;

@@ -1,7 +1,6 @@
 /* Which part of a device's error each layer makes itself, which part it inherits, and what is quantisation:
  * sums over the samples, in their order. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -111,13 +110,12 @@ static enum nd_status name_writer(const struct device *device, size_t step, size
                      device->plan->n_samples, device->plan->steps[writer].name,
                      100 * (double)layer->introduced.n_differing / (double)layer->n_qvalues);
     layer->effect = layer->harmed_share = NAN; /* nothing read it */
-    char *said = nd_strbuf_take(&text);
+    ND_FREED char *said = nd_strbuf_take(&text);
     const struct nd_explained_fault fault = {
         .kind = nd_fault_name(ND_FAULT_REUSED_BUFFER), .text = said, .channel = SIZE_MAX, .explained = 1};
     enum nd_status status = said != NULL ? nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, &fault, &evidence, err)
                                          : nd_fail_memory(err);
     nd_strbuf_deinit(&evidence);
-    free(said);
     return status;
 }
 
@@ -142,18 +140,16 @@ static enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t 
                                              struct nd_explanation *out, struct nd_error *err)
 {
     const struct device looked_at = {plan, &plan->sources[device], out->devices[device].layers};
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < plan->n_steps; s++) {
         size_t writer = find_writer(&looked_at, s);
         if (writer != SIZE_MAX)
-            status = name_writer(&looked_at, s, writer, err);
+            ND_TRY(name_writer(&looked_at, s, writer, err));
     }
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-        for (size_t r = s + 1;
-             r < plan->n_steps && status == ND_OK && looked_at.layers[s].judgement.fault.kind != NULL; r++)
+    for (size_t s = 0; s < plan->n_steps; s++)
+        for (size_t r = s + 1; r < plan->n_steps && looked_at.layers[s].judgement.fault.kind != NULL; r++)
             if (reads(plan, r, plan->steps[s].tensor))
-                status = leave_reader(&looked_at, r, plan->steps[s].name, err);
-    return status;
+                ND_TRY(leave_reader(&looked_at, r, plan->steps[s].name, err));
+    return ND_OK;
 }
 
 /* What chipsets have in common: the plurality of their quantised values. Lineages vote, not devices, and where
@@ -207,8 +203,7 @@ static enum nd_status say_why(const struct nd_explanation *out, struct nd_explai
     else
         nd_strbuf_printf(&why,
                          "the devices form %zu groups, and no value is common enough to say which one is the "
-                         "odd one out: the most "
-                         "common value leads by %.2f votes, %d are needed",
+                         "odd one out: the most common value leads by %.2f votes, %d are needed",
                          majority->n_groups, majority->margin, MIN_MARGIN);
     majority->why_not = nd_strbuf_take(&why);
     return majority->why_not != NULL ? ND_OK : nd_fail_memory(err);
@@ -300,10 +295,9 @@ static enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *e
 {
     const struct nd_plan *plan = evaluation->plan;
     struct nd_explained_device *to = &out->devices[device];
-    struct nd_explain_energies *samples = nd_calloc(plan->n_samples, sizeof *samples);
+    ND_FREED struct nd_explain_energies *samples = nd_calloc(plan->n_samples, sizeof *samples);
     double common = 0, own = 0;
-    if (samples == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(samples != NULL, err);
     for (size_t i = 0; i < plan->n_samples; i++) {
         struct nd_decomposition one = {0};
         struct nd_explain_energies *sums = &samples[i];
@@ -331,9 +325,7 @@ static enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *e
     size_t n = to->output.n_qvalues > 0 ? plan->n_samples : 0;
     if (n > 0)
         to->own_share = own / (common + own);
-    enum nd_status status = nd_explain_bootstrap(samples, n, to, err);
-    free(samples);
-    return status;
+    return nd_explain_bootstrap(samples, n, to, err);
 }
 
 static void add_part(const struct nd_part_sums *from, struct nd_explained_part *to)
@@ -418,13 +410,12 @@ enum nd_status nd_explain_attribute(const struct nd_evaluation *evaluation, stru
                                     struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
-    enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps; s++)
         for (size_t i = 0; i < plan->n_samples; i++)
             out->steps[s].is_double |= nd_reference_sums_of(evaluation, i, s)->is_double;
     if (plan->n_samples > 0)
-        status = nd_explain_conclude_majority(evaluation, out, err);
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
-        status = attribute_device(evaluation, d, out, err);
-    return status;
+        ND_TRY(nd_explain_conclude_majority(evaluation, out, err));
+    for (size_t d = 0; d < plan->n_devices; d++)
+        ND_TRY(attribute_device(evaluation, d, out, err));
+    return ND_OK;
 }

@@ -1,6 +1,5 @@
 /* Intervals of error shares, by drawing samples again. docs/science/statistics.md. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -53,9 +52,8 @@ enum nd_status nd_explain_bootstrap(const struct nd_explain_energies *samples, s
         *intervals[k] = (struct nd_interval){NAN, NAN};
     if (n < 2)
         return ND_OK;
-    double *values = nd_calloc((size_t)ND_DRAWS * N_STATISTICS, sizeof *values);
-    if (values == NULL)
-        return nd_fail_memory(err);
+    ND_FREED double *values = nd_calloc((size_t)ND_DRAWS * N_STATISTICS, sizeof *values);
+    ND_TRY_MEMORY(values != NULL, err);
     uint64_t state = n;
     for (size_t i = 0; i < ND_DRAWS; i++) {
         double drawn[N_STATISTICS];
@@ -65,6 +63,5 @@ enum nd_status nd_explain_bootstrap(const struct nd_explain_energies *samples, s
     }
     for (size_t k = 0; k < N_STATISTICS; k++)
         *intervals[k] = interval_of(values + k * ND_DRAWS);
-    free(values);
     return ND_OK;
 }

@@ -41,11 +41,8 @@ static enum nd_status add_word(char **list, const char *word, struct nd_error *e
 {
     if (is_listed(*list, word))
         return ND_OK;
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s%s", *list != NULL ? *list : "", *list != NULL ? ", " : "", word);
-    char *longer = nd_strbuf_take(&text);
-    if (longer == NULL)
-        return nd_fail_memory(err);
+    char *longer = nd_text("%s%s%s", *list != NULL ? *list : "", *list != NULL ? ", " : "", word);
+    ND_TRY_MEMORY(longer != NULL, err);
     free(*list);
     *list = longer;
     return ND_OK;
@@ -60,8 +57,7 @@ static enum nd_status add_reason(struct nd_explained_difference *out, const stru
         i++;
     if (i == out->n_because) {
         struct nd_explained_reason *grown = realloc(out->because, (i + 1) * sizeof *grown);
-        if (grown == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(grown != NULL, err);
         grown[i] = (struct nd_explained_reason){.name = reason->name, .texts = {reason->a, reason->b}};
         out->because = grown;
         out->n_because++;
@@ -119,8 +115,7 @@ enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, str
     if (!nd_size_mul(n, n, &n_pairs))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many devices");
     job->out->differences = nd_calloc(n_pairs / 2 + 1, sizeof *job->out->differences);
-    if (job->out->differences == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->out->differences != NULL, err);
     enum nd_status status = ND_OK;
     for (size_t a = 0; a < n; a++)
         for (size_t b = a + 1; b < n && status == ND_OK; b++) {

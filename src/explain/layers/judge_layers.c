@@ -526,8 +526,7 @@ static enum nd_status list_arithmetics(const struct nd_observed_arithmetic *obse
     size_t n;
     nd_rounding_rules(&n);
     layer->arithmetics = nd_calloc(n + ND_MAX_LAYER_ARITHMETICS, sizeof *layer->arithmetics);
-    if (layer->arithmetics == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(layer->arithmetics != NULL, err);
     enum nd_status status = ND_OK;
     for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS && status == ND_OK; p++) {
         if (observed->standing == ND_STANDING_NONE || !nd_follows(observed, p))
@@ -569,12 +568,11 @@ static enum nd_status judge_by_layer_arithmetic(struct nd_observed_arithmetic *o
     if (observed->standing == ND_STANDING_FOLLOWS)
         fewest = layer->n_unexplained;
     layer->explained_fraction = n_introduced > 0 ? 1 - fmin((double)fewest / (double)n_introduced, 1) : 1;
-    enum nd_status status = ND_OK;
     if (is_of_layers)
-        status = name_layer_arithmetic(arithmetic, &layer->arithmetic, err);
+        ND_TRY(name_layer_arithmetic(arithmetic, &layer->arithmetic, err));
     else
-        status = name_arithmetic(observed->arithmetic, &layer->arithmetic, err);
-    return status == ND_OK ? list_arithmetics(observed, layer, err) : status;
+        ND_TRY(name_arithmetic(observed->arithmetic, &layer->arithmetic, err));
+    return list_arithmetics(observed, layer, err);
 }
 
 static enum nd_status judge_layer(struct nd_observed_arithmetic *observed, struct nd_explained_layer *layer,
@@ -598,8 +596,7 @@ static enum nd_status name_device_arithmetics(struct nd_explained_device *device
                                               struct nd_error *err)
 {
     device->arithmetics = nd_calloc(ND_MAX_LAYER_ARITHMETICS, sizeof *device->arithmetics);
-    if (device->arithmetics == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->arithmetics != NULL, err);
     if (layer_arithmetic == SIZE_MAX)
         return name_arithmetic(arithmetic, &device->arithmetic, err);
     enum nd_status status = name_layer_arithmetic(layer_arithmetic, &device->arithmetic, err);
@@ -704,8 +701,7 @@ static enum nd_status identify_device(const struct nd_evaluation *evaluation, si
     bool is_possible[ND_MAX_LAYER_ARITHMETICS];
     enum nd_expectation expectation = plan->sources[d].expectation;
     device->losses = nd_calloc(plan->n_steps, sizeof *device->losses);
-    if (device->losses == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->losses != NULL, err);
     begin_observations(evaluation, d, device, layers);
     if (expectation == ND_EXPECT_FLOAT)
         nd_hold_to_float(layers, plan->n_steps, &arithmetic);
@@ -749,6 +745,5 @@ enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation,
 
 void nd_observed_arithmetics_deinit(struct nd_observed_arithmetics *observations)
 {
-    free(observations->layers);
-    free(observations->layer_arithmetic);
+    ND_FREE_ALL(observations->layers, observations->layer_arithmetic);
 }

@@ -44,10 +44,8 @@ static enum nd_status mark_unevaluable_on_device(const struct nd_evaluation *eva
     layer->has_total = false;
     if (!layer->is_examined)
         return ND_OK;
-    struct nd_strbuf why = {0};
     layer->is_examined = false;
-    nd_strbuf_printf(&why, "%s cannot be evaluated in sample %zu", out->steps[step].op_types, i);
-    layer->why_not = nd_strbuf_take(&why);
+    layer->why_not = nd_text("%s cannot be evaluated in sample %zu", out->steps[step].op_types, i);
     return layer->why_not != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -55,12 +53,11 @@ enum nd_status nd_explain_mark_unevaluable(const struct nd_evaluation *evaluatio
                                            struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < plan->n_steps; s++) {
         mark_step_unevaluable(evaluation, out, s);
-        for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+        for (size_t d = 0; d < plan->n_devices; d++)
             if (!plan->sources[d].is_failed)
-                status = mark_unevaluable_on_device(evaluation, out, d, s, err);
+                ND_TRY(mark_unevaluable_on_device(evaluation, out, d, s, err));
     }
-    return status;
+    return ND_OK;
 }

@@ -32,17 +32,16 @@ static size_t find_donor(const struct nd_plan *plan, size_t step)
 /* What has a reference once those values are given. */
 static enum nd_status survey_again(struct nd_plan *plan, const struct nd_array *zeros, struct nd_error *err)
 {
-    struct nd_survey survey = {0};
-    enum nd_status status = nd_survey_run(&survey, plan->model, plan->graph, zeros, err);
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    ND_CLEANUP(nd_survey_deinit) struct nd_survey survey = {0};
+    ND_TRY(nd_survey_run(&survey, plan->model, plan->graph, zeros, err));
+    for (size_t s = 0; s < plan->n_steps; s++) {
         size_t e = plan->steps[s].tensor;
         size_t root =
             survey.tensors[e].why != NULL ? plan->step_of_tensor[nd_survey_root(&survey, e)] : SIZE_MAX;
         plan->steps[s].unreached_from =
             root != SIZE_MAX && plan->steps[root].substituted_from != SIZE_MAX ? SIZE_MAX : root;
     }
-    nd_survey_deinit(&survey);
-    return status;
+    return ND_OK;
 }
 
 void nd_substituted_free(const struct nd_plan *plan, struct nd_array **substituted)
@@ -58,23 +57,21 @@ enum nd_status nd_substituted_make(const struct nd_plan *plan, struct nd_array *
                                    struct nd_error *err)
 {
     size_t n_tensors = nd_model_n_tensors(plan->model);
-    enum nd_status status = ND_OK;
     *substituted = nd_calloc(n_tensors, sizeof **substituted);
-    if (*substituted == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(*substituted != NULL, err);
     for (size_t e = 0; e < n_tensors; e++)
         (*substituted)[e] = nd_no_array();
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < plan->n_steps; s++) {
         size_t donor = plan->steps[s].substituted_from;
         if (donor == SIZE_MAX)
             continue;
         const struct nd_plan_source *source = &plan->sources[donor];
         struct nd_array *array = &(*substituted)[plan->steps[s].tensor];
         *array = (struct nd_array){0};
-        status = nd_array_make(array, nd_capture_tensor(source->capture, source->tensors[s])->dtype,
-                               &plan->shapes[s], err);
+        ND_TRY(nd_array_make(array, nd_capture_tensor(source->capture, source->tensors[s])->dtype,
+                             &plan->shapes[s], err));
     }
-    return status;
+    return ND_OK;
 }
 
 void nd_substituted_load(const struct nd_reader *reader, struct nd_array *substituted)
@@ -155,7 +152,7 @@ static struct nd_digest digest_of(const struct nd_probe_values *place, size_t sa
 static enum nd_status compare_qvalues(const struct pair *pair, size_t sample, bool *is_equal,
                                       struct nd_error *err)
 {
-    struct nd_array qvalues = {0}, floats = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array qvalues = {0}, floats = {0};
     enum nd_status status =
         nd_read_tensor(&pair->places[0], sample, tensor_of(&pair->places[0])->dtype, &qvalues, err);
     if (status == ND_OK)
@@ -166,8 +163,6 @@ static enum nd_status compare_qvalues(const struct pair *pair, size_t sample, bo
         double qvalue = rint(floats.x[i] / (double)pair->quant->scale[c]) + (double)pair->quant->zero_point[c];
         *is_equal = *is_equal && qvalue == qvalues.x[i];
     }
-    nd_array_deinit(&qvalues);
-    nd_array_deinit(&floats);
     return status;
 }
 
@@ -221,21 +216,20 @@ static enum nd_status compare_outputs(struct nd_plan *plan, size_t device, const
 static enum nd_status nd_plan_observe(struct nd_plan *plan, const struct nd_capture *const *witnesses,
                                       size_t n_witnesses, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t k = 0; k < n_witnesses && status == ND_OK; k++) {
+    for (size_t k = 0; k < n_witnesses; k++) {
         bool is_used = false;
-        for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
+        for (size_t d = 0; d < plan->n_devices; d++) {
             if (plan->sources[d].is_failed || !is_of_device(witnesses[k], plan->sources[d].capture))
                 continue;
             is_used = true;
-            status = compare_outputs(plan, d, witnesses[k], err);
+            ND_TRY(compare_outputs(plan, d, witnesses[k], err));
         }
         const char *path = nd_capture_path(witnesses[k]);
-        if (status == ND_OK && !is_used)
+        if (!is_used)
             return nd_fail(err, ND_E_COMPARE_NOTHING, path,
                            "'%s' is of none of the devices that are explained: it says nothing of them", path);
     }
-    return status;
+    return ND_OK;
 }
 
 /* How many samples are read at once, and by how many threads, so that the evaluation stays within its memory.
@@ -342,10 +336,8 @@ enum nd_status nd_plan_failure(const struct nd_capture *capture, char **out, str
 {
     const char *stage = nd_capture_string(capture, "failure", "stage");
     const char *message = nd_capture_string(capture, "failure", "message");
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s%s", stage != NULL ? stage : "", stage != NULL ? ": " : "",
-                     message != NULL ? message : "failed");
-    *out = nd_strbuf_take(&text);
+    *out = nd_text("%s%s%s", stage != NULL ? stage : "", stage != NULL ? ": " : "",
+                   message != NULL ? message : "failed");
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -390,8 +382,7 @@ static enum nd_status choose_probe(struct nd_plan *plan, const struct nd_explain
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, name, "no probe '%s' is in all captures",
                        name != NULL ? name : "");
     plan->probe = nd_strdup(name);
-    if (plan->probe == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(plan->probe != NULL, err);
     plan->n_samples = options->n_samples > 0 ? options->n_samples : SIZE_MAX;
     for (size_t d = 0; d < plan->n_devices; d++) {
         struct nd_plan_source *source = &plan->sources[d];
@@ -415,8 +406,7 @@ static enum nd_status match_inputs(struct nd_plan *plan, struct nd_error *err)
     const struct nd_capture_probe *probe = nd_capture_probe(leader->capture, leader->probe);
     size_t n = nd_model_n_inputs(plan->model);
     plan->inputs = nd_calloc(n, sizeof *plan->inputs);
-    if (plan->inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(plan->inputs != NULL, err);
     for (size_t i = 0; i < n; i++) {
         const struct nd_model_io *io = nd_model_input(plan->model, i);
         size_t k = 0;
@@ -455,8 +445,7 @@ static enum nd_status match_float_inputs(struct nd_plan *plan, struct nd_error *
 {
     size_t n = nd_model_n_inputs(plan->float_model);
     plan->float_inputs = nd_calloc(n, sizeof *plan->float_inputs);
-    if (plan->float_inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(plan->float_inputs != NULL, err);
     for (size_t i = 0; i < n; i++) {
         const struct nd_model_io *io = nd_model_input(plan->float_model, i);
         size_t k = 0;
@@ -465,11 +454,10 @@ static enum nd_status match_float_inputs(struct nd_plan *plan, struct nd_error *
             k++;
         if (k == nd_model_n_inputs(plan->model) || nd_model_input(plan->model, k)->dtype != io->dtype ||
             !nd_shape_equal(&nd_model_input(plan->model, k)->shape, &io->shape))
-            return nd_fail(
-                err, ND_E_COMPARE_MODEL, io->name,
-                "the float model's input '%s' is none of the quantised model's, or has a different shape "
-                "or type",
-                io->name);
+            return nd_fail(err, ND_E_COMPARE_MODEL, io->name,
+                           "the float model's input '%s' is none of the quantised model's, or has a different "
+                           "shape or type",
+                           io->name);
         plan->float_inputs[i] = k;
     }
     return ND_OK;
@@ -480,26 +468,20 @@ static enum nd_status match_float_inputs(struct nd_plan *plan, struct nd_error *
 static enum nd_status plan_graphs(struct nd_plan *plan, struct nd_error *err)
 {
     enum { OF_CONSTANTS = 2, OF_FLOAT_CONSTANTS = 4 }; /* chosen: a half and a quarter of all memory */
-    enum nd_status status = nd_model_check_static(plan->model, err);
-    if (status == ND_OK && plan->float_model != NULL)
-        status = nd_model_check_static(plan->float_model, err);
-    if (status == ND_OK)
-        status =
-            nd_exact_graph_create_within(plan->model, nd_plan_share(plan, OF_CONSTANTS), &plan->graph, err);
-    if (status == ND_OK && plan->float_model != NULL)
-        status = nd_exact_graph_create_within(plan->float_model, nd_plan_share(plan, OF_FLOAT_CONSTANTS),
-                                              &plan->float_graph, err);
-    if (status == ND_OK)
-        status = match_inputs(plan, err);
-    if (status == ND_OK && plan->float_model != NULL)
-        status = match_float_inputs(plan, err);
-    if (status == ND_OK)
-        status = nd_plan_find_steps(plan, err);
-    if (status == ND_OK && plan->float_model != NULL)
-        status = nd_plan_follow_equalised(plan, err);
-    if (status == ND_OK)
-        status = nd_alternatives_init(&plan->alternatives, plan->model, err);
-    return status;
+    ND_TRY(nd_model_check_static(plan->model, err));
+    if (plan->float_model != NULL)
+        ND_TRY(nd_model_check_static(plan->float_model, err));
+    ND_TRY(nd_exact_graph_create_within(plan->model, nd_plan_share(plan, OF_CONSTANTS), &plan->graph, err));
+    if (plan->float_model != NULL)
+        ND_TRY(nd_exact_graph_create_within(plan->float_model, nd_plan_share(plan, OF_FLOAT_CONSTANTS),
+                                            &plan->float_graph, err));
+    ND_TRY(match_inputs(plan, err));
+    if (plan->float_model != NULL)
+        ND_TRY(match_float_inputs(plan, err));
+    ND_TRY(nd_plan_find_steps(plan, err));
+    if (plan->float_model != NULL)
+        ND_TRY(nd_plan_follow_equalised(plan, err));
+    return nd_alternatives_init(&plan->alternatives, plan->model, err);
 }
 
 static bool has_same_qvalues(const struct nd_plan *plan, size_t a, size_t b)
@@ -537,8 +519,7 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
                              .block = 1,
                              .n_threads = 1,
                              .sources = nd_calloc(question->n_captures, sizeof *plan->sources)};
-    if (plan->sources == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(plan->sources != NULL, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
         struct nd_plan_source *source = &plan->sources[d];
         source->capture = question->captures[d];
@@ -578,9 +559,7 @@ static void deinit_source(struct nd_plan_source *source, size_t n_steps)
 {
     for (size_t s = 0; source->layers != NULL && s < n_steps; s++)
         free(source->layers[s].why_not);
-    free(source->layers);
-    free(source->tensors);
-    free(source->sample_bytes);
+    ND_FREE_ALL(source->layers, source->tensors, source->sample_bytes);
 }
 
 void nd_plan_deinit(struct nd_plan *plan)
@@ -588,25 +567,15 @@ void nd_plan_deinit(struct nd_plan *plan)
     nd_plan_release(plan);
     for (size_t d = 0; plan->sources != NULL && d < plan->n_devices; d++)
         deinit_source(&plan->sources[d], plan->n_steps);
-    for (size_t s = 0; plan->steps != NULL && s < plan->n_steps; s++) {
-        free(plan->steps[s].name);
-        free(plan->steps[s].op_types);
-        free(plan->steps[s].inputs);
-    }
+    for (size_t s = 0; plan->steps != NULL && s < plan->n_steps; s++)
+        ND_FREE_ALL(plan->steps[s].name, plan->steps[s].op_types, plan->steps[s].inputs);
     for (size_t s = 0; plan->not_covered != NULL && s < plan->n_steps; s++)
         free(plan->not_covered[s]);
-    free(plan->sources);
-    free(plan->steps);
-    free(plan->not_covered);
-    free(plan->probe);
+    ND_FREE_ALL(plan->sources, plan->steps, plan->not_covered, plan->probe);
     nd_alternatives_deinit(&plan->alternatives);
-    free(plan->inputs);
-    free(plan->float_inputs);
-    free(plan->step_of_tensor);
+    ND_FREE_ALL(plan->inputs, plan->float_inputs, plan->step_of_tensor);
     nd_names_deinit(&plan->step_of_name);
-    free(plan->step_of_float);
-    free(plan->equalised);
-    free(plan->shapes);
+    ND_FREE_ALL(plan->step_of_float, plan->equalised, plan->shapes);
     nd_exact_graph_destroy(&plan->graph);
     nd_exact_graph_destroy(&plan->float_graph);
 }

@@ -1,6 +1,5 @@
 /* The steps of a plan: tensors of the graphs matched with those of the captures. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -50,18 +49,14 @@ static enum nd_status make_zeros(const struct nd_plan *plan, size_t e, struct nd
 static enum nd_status survey_given(const struct nd_plan *plan, struct finding *finding, struct nd_error *err)
 {
     size_t n = finding->alone.n_tensors;
-    enum nd_status status = ND_OK;
     finding->zeros = nd_calloc(n, sizeof *finding->zeros);
-    if (finding->zeros == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(finding->zeros != NULL, err);
     for (size_t e = 0; e < n; e++)
         finding->zeros[e].shape.rank = -1;
-    for (size_t e = 0; e < n && status == ND_OK; e++)
+    for (size_t e = 0; e < n; e++)
         if (finding->alone.tensors[e].why != NULL)
-            status = make_zeros(plan, e, &finding->zeros[e], err);
-    if (status == ND_OK)
-        status = nd_survey_run(&finding->given, plan->model, plan->graph, finding->zeros, err);
-    return status;
+            ND_TRY(make_zeros(plan, e, &finding->zeros[e], err));
+    return nd_survey_run(&finding->given, plan->model, plan->graph, finding->zeros, err);
 }
 
 /* Computed, captured, or what the model says. */
@@ -86,11 +81,9 @@ static enum nd_status say_uncovered(struct nd_plan *plan, const struct finding *
 {
     const struct nd_explained_step *step = &plan->steps[s];
     const struct nd_survey_sight *sight = &finding->given.tensors[step->tensor];
-    struct nd_strbuf text = {0};
     if (sight->why == NULL || (sight->needs != SIZE_MAX && step->is_layer))
         return ND_OK;
-    nd_strbuf_printf(&text, "%s cannot be evaluated: %s", step->op_types, sight->why);
-    plan->not_covered[s] = nd_strbuf_take(&text);
+    plan->not_covered[s] = nd_text("%s cannot be evaluated: %s", step->op_types, sight->why);
     return plan->not_covered[s] != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -103,8 +96,7 @@ static enum nd_status find_inputs(struct nd_plan *plan, struct nd_error *err)
         if (layer == NULL)
             continue;
         step->inputs = nd_calloc(layer->n_inputs + 1, sizeof *step->inputs);
-        if (step->inputs == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(step->inputs != NULL, err);
         for (size_t i = 0; i < layer->n_inputs; i++)
             if (plan->step_of_tensor[layer->inputs[i]] != SIZE_MAX)
                 step->inputs[step->n_inputs++] = plan->step_of_tensor[layer->inputs[i]];
@@ -115,15 +107,14 @@ static enum nd_status find_inputs(struct nd_plan *plan, struct nd_error *err)
 /* Once all steps are known. */
 static enum nd_status find_unreached(struct nd_plan *plan, const struct finding *finding, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < plan->n_steps; s++) {
         size_t e = plan->steps[s].tensor;
         if (finding->alone.tensors[e].why == NULL)
             continue;
         plan->steps[s].unreached_from = plan->step_of_tensor[nd_survey_root(&finding->alone, e)];
-        status = say_uncovered(plan, finding, s, err);
+        ND_TRY(say_uncovered(plan, finding, s, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_step(struct nd_plan *plan, const struct finding *finding, size_t e,
@@ -321,8 +312,7 @@ enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct 
     source->layers = nd_calloc(plan->n_steps, sizeof *source->layers);
     source->tensors = nd_calloc(plan->n_steps, sizeof *source->tensors);
     source->sample_bytes = nd_calloc(plan->n_steps, sizeof *source->sample_bytes);
-    if (source->layers == NULL || source->tensors == NULL || source->sample_bytes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(source->layers != NULL && source->tensors != NULL && source->sample_bytes != NULL, err);
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
         if (!source->is_failed) {

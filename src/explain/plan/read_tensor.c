@@ -1,8 +1,6 @@
 /* Reads one tensor of one sample of a capture, as an array. */
 #include "explain/plan/read_tensor.h"
 
-#include <stdlib.h>
-
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -19,27 +17,20 @@ enum nd_status nd_read_tensor(const struct nd_probe_values *place, size_t sample
                               struct nd_array *out, struct nd_error *err)
 {
     const struct nd_shape *shape = &nd_capture_tensor(place->capture, place->tensor)->shape;
-    unsigned char *bytes;
-    enum nd_status status = make_bytes(shape, dtype, &bytes, err);
-    if (status == ND_OK)
-        status = nd_capture_read_verified(place, sample, 1, bytes, err);
-    if (status == ND_OK)
-        status = nd_array_make_room(out, dtype, shape, err);
-    if (status == ND_OK)
-        nd_array_load(dtype, bytes, out->n, out->x);
-    free(bytes);
-    return status;
+    ND_FREED unsigned char *bytes = NULL;
+    ND_TRY(make_bytes(shape, dtype, &bytes, err));
+    ND_TRY(nd_capture_read_verified(place, sample, 1, bytes, err));
+    ND_TRY(nd_array_make_room(out, dtype, shape, err));
+    nd_array_load(dtype, bytes, out->n, out->x);
+    return ND_OK;
 }
 
 enum nd_status nd_read_input(const struct nd_probe_values *place, size_t sample, enum nd_dtype dtype,
                              struct nd_array *out, struct nd_error *err)
 {
-    unsigned char *bytes;
-    enum nd_status status = make_bytes(&out->shape, dtype, &bytes, err);
-    if (status == ND_OK)
-        status = nd_capture_read_inputs(place, sample, 1, bytes, err);
-    if (status == ND_OK)
-        nd_array_load(dtype, bytes, out->n, out->x);
-    free(bytes);
-    return status;
+    ND_FREED unsigned char *bytes = NULL;
+    ND_TRY(make_bytes(&out->shape, dtype, &bytes, err));
+    ND_TRY(nd_capture_read_inputs(place, sample, 1, bytes, err));
+    nd_array_load(dtype, bytes, out->n, out->x);
+    return ND_OK;
 }

@@ -112,15 +112,14 @@ enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, s
                             .is_skipped = nd_calloc(n_tensors, sizeof *r->is_skipped),
                             .is_ignored = nd_calloc(n_tensors, sizeof *r->is_ignored),
                             .raw = nd_calloc(plan->n_devices * plan->n_steps, sizeof *r->raw)};
-    if (r->raw_inputs == NULL || r->input_bytes == NULL || r->given == NULL || r->chain == NULL ||
-        r->is_skipped == NULL || r->is_ignored == NULL || r->raw == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(r->raw_inputs != NULL && r->input_bytes != NULL && r->given != NULL && r->chain != NULL &&
+                      r->is_skipped != NULL && r->is_ignored != NULL && r->raw != NULL,
+                  err);
     for (size_t e = 0; e < n_tensors; e++)
         r->given[e] = nd_no_array();
-    enum nd_status status = nd_layer_trial_init(&r->trial, plan->model, &plan->alternatives, err);
-    if (status == ND_OK)
-        nd_layer_memory_limit(r->trial.memory, nd_plan_share(plan, OF_WEIGHTS * plan->n_threads));
-    return status == ND_OK ? make_blocks(r, err) : status;
+    ND_TRY(nd_layer_trial_init(&r->trial, plan->model, &plan->alternatives, err));
+    nd_layer_memory_limit(r->trial.memory, nd_plan_share(plan, OF_WEIGHTS * plan->n_threads));
+    return make_blocks(r, err);
 }
 
 void nd_reader_deinit(struct nd_reader *r)
@@ -136,14 +135,9 @@ void nd_reader_deinit(struct nd_reader *r)
     for (size_t i = 0; r->raw != NULL && i < plan->n_devices * plan->n_steps; i++)
         free(r->raw[i]);
     nd_inputs_destroy(plan->model, &r->inputs);
-    free(r->raw_inputs);
-    free(r->input_bytes);
+    ND_FREE_ALL(r->raw_inputs, r->input_bytes);
     nd_array_deinit(&r->decoded);
-    free(r->given);
-    free(r->chain);
-    free(r->is_skipped);
-    free(r->is_ignored);
-    free(r->raw);
+    ND_FREE_ALL(r->given, r->chain, r->is_skipped, r->is_ignored, r->raw);
     nd_layer_trial_deinit(&r->trial);
     r->plan = NULL;
 }
@@ -284,12 +278,10 @@ enum nd_status nd_reader_be_lazy(struct nd_reader *r, struct nd_error *err)
 enum nd_status nd_reader_load(struct nd_reader *r, size_t sample, size_t n, struct nd_error *err)
 {
     size_t left = n - sample;
-    enum nd_status status = ND_OK;
     if (sample % r->plan->block == 0)
-        status = nd_reader_block(r, sample, left < r->plan->block ? left : r->plan->block, err);
-    if (status == ND_OK)
-        nd_reader_inputs(r, sample);
-    return status;
+        ND_TRY(nd_reader_block(r, sample, left < r->plan->block ? left : r->plan->block, err));
+    nd_reader_inputs(r, sample);
+    return ND_OK;
 }
 
 enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sample, size_t n,
@@ -371,8 +363,7 @@ enum nd_status nd_replay_run(const struct nd_replay *replay, struct nd_error *er
     size_t n_blocks = (replay->span.n + block - 1) / block;
     struct team team = {.replay = replay, .block = block, .states = nd_calloc(n_workers, replay->state_bytes)};
     struct nd_error introduced = {0};
-    if (team.states == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(team.states != NULL, err);
     enum nd_status status = nd_parallel_for(n_workers, n_blocks, run_block, &team, &introduced);
     if (status != ND_OK && err != NULL)
         *err = introduced;

@@ -80,14 +80,13 @@ static void nd_diagnose_count_later(struct nd_comparison *c)
  * ND_ERR_MEMORY. */
 static enum nd_status nd_diagnose_copy(struct nd_comparison *c, size_t from, size_t to, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0, n = c->n_diagnoses; i < n && status == ND_OK; i++) {
+    for (size_t i = 0, n = c->n_diagnoses; i < n; i++) {
         struct nd_compared_diagnosis copy = c->diagnoses[i];
         copy.device = to;
         if (c->diagnoses[i].device == from && !copy.is_of_runs)
-            status = append(c, copy, err);
+            ND_TRY(append(c, copy, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Wrong types of floats: the bytes of one side, read as another type, are what the other side has. */
@@ -133,8 +132,7 @@ static enum nd_status is_reading(const struct nd_diagnose_side *side, const stru
     size_t n_held = n * nd_dtype_size_bytes(nd_capture_tensor(side->capture, side->tensor)->dtype) / size;
     n_held = n_held < n ? n_held : n;
     double *x = nd_calloc(2 * n_samples * n, sizeof *x), *right = x + n_samples * n;
-    if (x == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(x != NULL, err);
     enum nd_status status = nd_diagnose_read_as(side, dtype, n_held, x, err);
     for (size_t s = 0; s < n_samples; s++)
         memcpy(right + s * n_held, v->right + s * n, n_held * sizeof *right);
@@ -147,20 +145,19 @@ static enum nd_status try_side(const struct nd_diagnose_side *side, const struct
                                struct nd_findings *found, struct nd_error *err)
 {
     const struct nd_tensor *tensor = nd_capture_tensor(side->capture, side->tensor);
-    enum nd_status status = ND_OK;
     bool is_found = !nd_values_may_be_mislabelled(v->right, v->own, v->n);
-    for (size_t t = 0; t < ND_N_READINGS && status == ND_OK && !is_found; t++) {
+    for (size_t t = 0; t < ND_N_READINGS && !is_found; t++) {
         enum nd_dtype dtype = nd_readings[t];
         bool is_same_size = nd_dtype_size_bytes(dtype) == nd_dtype_size_bytes(tensor->dtype);
         /* Integers beside integers of one size: compare's own labels say it. */
         if (dtype == tensor->dtype || (!nd_dtype_is_float(dtype) && !nd_dtype_is_float(tensor->dtype) &&
                                        (is_same_size || tensor->quant.n > 0)))
             continue;
-        status = is_reading(side, v, dtype, &is_found, err);
-        if (status == ND_OK && is_found)
+        ND_TRY(is_reading(side, v, dtype, &is_found, err));
+        if (is_found)
             say(side, v->is_test, dtype, found);
     }
-    return status;
+    return ND_OK;
 }
 
 /* Replaces what was found by ND_FAULT_WRONG_TYPE where the bytes of the test, else of the reference, are floats
@@ -211,8 +208,7 @@ static enum nd_status compare_runs(const struct nd_capture *capture, size_t prob
     enum nd_status status = ND_OK;
     if (n_runs < 2)
         return ND_OK;
-    if (x == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(x != NULL, err);
     for (size_t k = 0; k < n_runs && status == ND_OK; k++) {
         bool is_first = nd_digest_equal(nd_capture_digest(capture, probe, tensor, sample, runs[k]),
                                         nd_capture_digest(capture, probe, tensor, sample, 0));
@@ -278,7 +274,7 @@ static bool has_many_changes(const struct nd_comparison *c, size_t device)
 static enum nd_status count_runs_of(const struct nd_comparison *c, const struct nd_capture *const *captures,
                                     size_t device, size_t other, struct nd_runs_of *runs, struct nd_error *err)
 {
-    size_t *tensors = nd_calloc(2 * c->n_tensors, sizeof *tensors);
+    ND_FREED size_t *tensors = nd_calloc(2 * c->n_tensors, sizeof *tensors);
     enum nd_status status = tensors != NULL ? ND_OK : nd_fail_memory(err);
     *runs = (struct nd_runs_of){.own = captures[device],
                                 .other = captures[other],
@@ -295,7 +291,6 @@ static enum nd_status count_runs_of(const struct nd_comparison *c, const struct 
         if (runs->other_probe != SIZE_MAX)
             status = nd_repeats_count_of(runs, err);
     }
-    free(tensors);
     return status;
 }
 
@@ -390,16 +385,15 @@ static enum nd_status nd_diagnose_depths(struct nd_comparison *comparison,
 {
     if (comparison->n_devices < 2 || comparison->n_tensors == 0)
         return ND_OK;
-    double *errors = nd_calloc(comparison->n_tensors, sizeof *errors);
+    ND_FREED double *errors = nd_calloc(comparison->n_tensors, sizeof *errors);
     comparison->depths = nd_calloc(comparison->n_devices - 1, sizeof *comparison->depths);
-    enum nd_status status = errors != NULL && comparison->depths != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t d = 1; d < comparison->n_devices && status == ND_OK; d++) {
+    ND_TRY_MEMORY(errors != NULL && comparison->depths != NULL, err);
+    for (size_t d = 1; d < comparison->n_devices; d++) {
         struct nd_compared_depth *depth = &comparison->depths[comparison->n_depths++];
         find_depth(comparison, d, errors, depth);
         depth->is_half = has_half(comparison, captures[d], d);
     }
-    free(errors);
-    return status;
+    return ND_OK;
 }
 
 /* Chosen: what is read of a tensor and of those beside it, so that large captures cost seconds. */
@@ -437,23 +431,19 @@ static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, e
     const struct nd_diagnose_range *range = &side->range;
     const struct nd_tensor *e = nd_capture_tensor(side->capture, side->tensor);
     size_t size_bytes, n_bytes;
-    enum nd_status status = nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, err));
     if (!nd_size_mul(size_bytes, range->n, &n_bytes))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, e->name, "too many samples");
-    unsigned char *bytes = nd_tensor_alloc(n_bytes);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_FREED unsigned char *bytes = nd_tensor_alloc(n_bytes);
+    ND_TRY_MEMORY(bytes != NULL, err);
     const struct nd_probe_values tensor = {side->capture, side->probe, side->tensor};
     if (range->repeat == 0)
-        status = nd_capture_read_verified(&tensor, range->first, range->n, bytes, err);
+        ND_TRY(nd_capture_read_verified(&tensor, range->first, range->n, bytes, err));
     else
-        status = nd_capture_read_repeat_verified(&tensor, range->first, range->repeat, bytes, err);
-    for (size_t k = 0; k < range->n && status == ND_OK; k++)
+        ND_TRY(nd_capture_read_repeat_verified(&tensor, range->first, range->repeat, bytes, err));
+    for (size_t k = 0; k < range->n; k++)
         load(e, dtype, n_held, bytes + k * size_bytes, x + k * n_held);
-    free(bytes);
-    return status;
+    return ND_OK;
 }
 
 /* The values of a tensor of a capture as real numbers (quantised values are dequantised), into x with room for
@@ -500,13 +490,9 @@ static enum nd_status read_pair(struct diagnosis *diagnosis, size_t ref_tensor, 
                                 struct nd_error *err)
 {
     double *ref = make_values(diagnosis), *test = ref != NULL ? make_values(diagnosis) : NULL;
-    if (test == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status =
-        nd_diagnose_read(diagnosis->ref, diagnosis->ref_probe, ref_tensor, &diagnosis->range, ref, err);
-    return status == ND_OK ? nd_diagnose_read(diagnosis->test, diagnosis->test_probe, test_tensor,
-                                              &diagnosis->range, test, err)
-                           : status;
+    ND_TRY_MEMORY(test != NULL, err);
+    ND_TRY(nd_diagnose_read(diagnosis->ref, diagnosis->ref_probe, ref_tensor, &diagnosis->range, ref, err));
+    return nd_diagnose_read(diagnosis->test, diagnosis->test_probe, test_tensor, &diagnosis->range, test, err);
 }
 
 static enum nd_status add_other(struct diagnosis *diagnosis, const char *name, struct nd_error *err)
@@ -522,11 +508,10 @@ static enum nd_status add_other(struct diagnosis *diagnosis, const char *name, s
                     nd_capture_has_outputs(diagnosis->test, diagnosis->test_probe, test);
     if (!is_alike)
         return ND_OK;
-    enum nd_status status = read_pair(diagnosis, ref, test, err);
-    if (status == ND_OK)
-        diagnosis->others[diagnosis->n_others++] = (struct nd_other){
-            name, diagnosis->values[diagnosis->n_values - 2], diagnosis->values[diagnosis->n_values - 1]};
-    return status;
+    ND_TRY(read_pair(diagnosis, ref, test, err));
+    diagnosis->others[diagnosis->n_others++] = (struct nd_other){
+        name, diagnosis->values[diagnosis->n_values - 2], diagnosis->values[diagnosis->n_values - 1]};
+    return ND_OK;
 }
 
 /* The inputs of the probe are the same on both sides: the comparison has seen to that. */
@@ -540,35 +525,32 @@ static enum nd_status add_input(struct diagnosis *diagnosis, size_t input, struc
     n = size_bytes / nd_dtype_size_bytes(in->dtype);
     if (n != diagnosis->n)
         return ND_OK;
-    unsigned char *bytes = nd_tensor_alloc(size_bytes * diagnosis->range.n);
+    ND_FREED unsigned char *bytes = nd_tensor_alloc(size_bytes * diagnosis->range.n);
     double *x = bytes != NULL ? make_values(diagnosis) : NULL;
-    enum nd_status status = x != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK &&
-        nd_capture_read_inputs(&(struct nd_probe_values){diagnosis->ref, diagnosis->ref_probe, input},
+    ND_TRY_MEMORY(x != NULL, err);
+    if (nd_capture_read_inputs(&(struct nd_probe_values){diagnosis->ref, diagnosis->ref_probe, input},
                                diagnosis->range.first, diagnosis->range.n, bytes, NULL) == ND_OK) {
         load(&as_tensor, in->dtype, n * diagnosis->range.n, bytes, x);
         diagnosis->others[diagnosis->n_others++] = (struct nd_other){in->name, x, x};
     }
-    free(bytes);
-    return status;
+    return ND_OK;
 }
 
 /* Inputs first: what else equals them comes later. Then the nearest tensors before and after. */
 static enum nd_status add_others(struct diagnosis *diagnosis, const struct nd_comparison *c,
                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n_inputs = nd_capture_probe(diagnosis->ref, diagnosis->ref_probe)->n_inputs;
-    for (size_t i = 0; i < n_inputs && diagnosis->n_others < MAX_INPUTS && status == ND_OK; i++)
-        status = add_input(diagnosis, i, err);
+    for (size_t i = 0; i < n_inputs && diagnosis->n_others < MAX_INPUTS; i++)
+        ND_TRY(add_input(diagnosis, i, err));
     size_t most = diagnosis->n_others + MAX_OTHERS;
-    for (size_t k = 1; k < c->n_tensors && diagnosis->n_others < most && status == ND_OK; k++) {
+    for (size_t k = 1; k < c->n_tensors && diagnosis->n_others < most; k++) {
         if (diagnosis->tensor >= k)
-            status = add_other(diagnosis, c->tensors[diagnosis->tensor - k].name, err);
-        if (status == ND_OK && diagnosis->tensor + k < c->n_tensors && diagnosis->n_others < most)
-            status = add_other(diagnosis, c->tensors[diagnosis->tensor + k].name, err);
+            ND_TRY(add_other(diagnosis, c->tensors[diagnosis->tensor - k].name, err));
+        if (diagnosis->tensor + k < c->n_tensors && diagnosis->n_others < most)
+            ND_TRY(add_other(diagnosis, c->tensors[diagnosis->tensor + k].name, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- what is looked at ---- */
@@ -642,11 +624,8 @@ static enum nd_status examine(struct diagnosis *diagnosis, const struct nd_compa
 {
     const struct nd_tensor *ref = nd_capture_tensor(diagnosis->ref, diagnosis->ref_tensor);
     const struct nd_tensor *test = nd_capture_tensor(diagnosis->test, diagnosis->test_tensor);
-    enum nd_status status = read_pair(diagnosis, diagnosis->ref_tensor, diagnosis->test_tensor, err);
-    if (status == ND_OK)
-        status = add_others(diagnosis, c, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_pair(diagnosis, diagnosis->ref_tensor, diagnosis->test_tensor, err));
+    ND_TRY(add_others(diagnosis, c, err));
     const struct nd_evidence values = {.n_samples = diagnosis->range.n,
                                        .n = diagnosis->n,
                                        .first_sample = diagnosis->range.first,
@@ -663,9 +642,7 @@ static enum nd_status examine(struct diagnosis *diagnosis, const struct nd_compa
     const struct nd_diagnose_side sides[2] = {
         {diagnosis->ref, diagnosis->ref_probe, diagnosis->ref_tensor, diagnosis->range},
         {diagnosis->test, diagnosis->test_probe, diagnosis->test_tensor, diagnosis->range}};
-    status = nd_diagnose_tensor(&values, found, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_diagnose_tensor(&values, found, err));
     return nd_diagnose_readings(sides, diagnosis->values[0], diagnosis->values[1],
                                 diagnosis->range.n * diagnosis->n, found, err);
 }
@@ -731,9 +708,7 @@ static enum nd_status examine_indices(struct diagnosis *diagnosis, const struct 
 {
     const struct nd_tensor *y = nd_capture_tensor(diagnosis->ref, diagnosis->ref_tensor);
     bool is_index = nd_dtype_is_integer(y->dtype) && y->quant.n == 0;
-    enum nd_status status = ND_OK;
-    for (size_t k = diagnosis->tensor, n = 0;
-         is_index && k-- > 0 && n < MAX_OTHERS && found->n == 0 && status == ND_OK;) {
+    for (size_t k = diagnosis->tensor, n = 0; is_index && k-- > 0 && n < MAX_OTHERS && found->n == 0;) {
         size_t ref = nd_capture_find_tensor(diagnosis->ref, c->tensors[k].name);
         size_t test = nd_capture_find_tensor(diagnosis->test, c->tensors[k].name);
         if (ref == SIZE_MAX || test == SIZE_MAX)
@@ -745,9 +720,9 @@ static enum nd_status examine_indices(struct diagnosis *diagnosis, const struct 
             !nd_capture_has_outputs(diagnosis->test, diagnosis->test_probe, test))
             continue;
         n++;
-        status = try_argmax(diagnosis, ref, test, axis, found, err);
+        ND_TRY(try_argmax(diagnosis, ref, test, axis, found, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- all of it ---- */

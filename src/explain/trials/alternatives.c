@@ -1,7 +1,6 @@
 /* What a provider may make of a layer other than one operator with the model's encodings. */
 #include "explain/trials/alternatives.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -283,15 +282,8 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
 
 void nd_alternatives_deinit(struct nd_alternatives *a)
 {
-    free(a->fused_from);
-    free(a->part_to);
-    free(a->first_part);
-    free(a->is_joined);
-    free(a->parts);
-    free(a->gated);
-    free(a->is_hard);
-    free(a->forced);
-    free(a->is_forced_here);
+    ND_FREE_ALL(a->fused_from, a->part_to, a->first_part, a->is_joined, a->parts, a->gated, a->is_hard,
+                a->forced, a->is_forced_here);
     *a = (struct nd_alternatives){.n_tensors = 0};
 }
 

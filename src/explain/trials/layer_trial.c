@@ -111,16 +111,15 @@ static enum nd_status choose_all(const struct nd_layer_trial *trial, const struc
 {
     struct place place;
     bool is_placed = find_place(layer, given, &place);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < nd_layer_n_inputs(layer) && status == ND_OK; i++) {
+    for (size_t i = 0; i < nd_layer_n_inputs(layer); i++) {
         place.length = is_placed ? nd_layer_input_size(layer, i) / place.n_runs : 0;
         is_placed = is_placed && place.first + place.length <= place.step;
         choices[i] = (struct choice){.place = is_placed ? &place : NULL, .given = given};
         if (!nd_layer_keeps_encoding(layer, i))
-            status = choose(trial, layer, i, arithmetic, &choices[i]);
+            ND_TRY(choose(trial, layer, i, arithmetic, &choices[i]));
         place.first += place.length;
     }
-    return status;
+    return ND_OK;
 }
 
 /* Whether each input is quantised values that the capture has. */
@@ -177,8 +176,7 @@ enum nd_status nd_layer_trial_init(struct nd_layer_trial *trial, const struct nd
     *trial = (struct nd_layer_trial){.tensor = SIZE_MAX, .model = model, .alternatives = alternatives};
     size_t n_kept = alternatives != NULL ? alternatives->n_parts : 0;
     trial->kept = nd_calloc(n_kept, sizeof *trial->kept);
-    if (trial->kept == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(trial->kept != NULL, err);
     trial->n_kept = n_kept;
     return nd_layer_memory_create(n_tensors, &trial->memory, err);
 }
@@ -502,15 +500,13 @@ static enum nd_status run_others(struct nd_layer_trial *trial, const struct nd_e
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_layer_made *v81 = &trial->others[ND_ALTERNATIVE_V81];
     struct nd_error why = {0};
-    enum nd_status status = a->is_joined[layer->tensor] ? nd_layer_join(trial, layer, p, given, err)
-                                                        : run_fused(trial, layer, p, given, err);
-    if (status == ND_OK)
-        status = settle_made(
-            nd_layer_run_as_v81(arithmetic, layer, trial->memory, &v81->qvalues[p], &v81->is_covered[p], &why),
-            &why, &v81->qvalues[p], &v81->is_covered[p], err);
-    if (status == ND_OK)
-        status = run_forced(trial, layer, p, given, err);
-    return status == ND_OK ? keep_fused(trial, layer, p, err) : status;
+    ND_TRY(a->is_joined[layer->tensor] ? nd_layer_join(trial, layer, p, given, err)
+                                       : run_fused(trial, layer, p, given, err));
+    ND_TRY(settle_made(
+        nd_layer_run_as_v81(arithmetic, layer, trial->memory, &v81->qvalues[p], &v81->is_covered[p], &why),
+        &why, &v81->qvalues[p], &v81->is_covered[p], err));
+    ND_TRY(run_forced(trial, layer, p, given, err));
+    return keep_fused(trial, layer, p, err);
 }
 
 const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, enum nd_alternative alternative,

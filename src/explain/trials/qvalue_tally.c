@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/exact/linear/quick.h"
@@ -497,11 +496,10 @@ static bool add_pairs(struct nd_qvalue_tally *tally, const struct nd_quick *quic
     uint32_t keys[ND_QUICK_BLOCK];
     if (!nd_gemm_kernels()->pair_keys(&few, bounds->low, keys))
         return false; /* sums of products, mostly */
-    uint32_t *counts = nd_calloc((size_t)N_VALUES * N_QVALUES, sizeof *counts);
+    ND_FREED uint32_t *counts = nd_calloc((size_t)N_VALUES * N_QVALUES, sizeof *counts);
     bool is_counted = counts != NULL && count_pairs(quick, bounds->low, given, counts);
     if (is_counted)
         settle_pairs(tally, quick, bounds, counts);
-    free(counts);
     return is_counted;
 }
 

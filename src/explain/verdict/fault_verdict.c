@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "explain/layer_diagnosis/diagnose_layers.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/verdict/health.h"
 
@@ -390,11 +388,10 @@ static enum nd_status leave_in_doubt(struct nd_explained_layer *layer, const str
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
-    nd_strbuf_printf(
-        &text,
-        "; it reads '%s', which is itself unexplained, by up to %g LSB: the layer need not have read "
-        "the values that were recorded",
-        size->doubtful, size->doubtful_max);
+    nd_strbuf_printf(&text,
+                     "; it reads '%s', which is itself unexplained, by up to %g LSB: the layer need not have "
+                     "read the values that were recorded",
+                     size->doubtful, size->doubtful_max);
     layer->judgement.certainty = ND_CERTAINTY_UNKNOWN;
     return nd_judge_evidence(layer, &text, err);
 }
@@ -423,11 +420,11 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
     if (is_size || is_reach || is_distance || !is_few)
         put_size(size, &text);
     if (is_size)
-        nd_strbuf_printf(
-            &text,
-            "; the error is %.3g times as large as the layer's own signal, and the values do not follow the "
-            "signal (correlation %.2f): no known rounding makes such an error",
-            size->signal > 0 ? sqrt(size->mean_square / size->signal) : HUGE_VAL, size->correlation);
+        nd_strbuf_printf(&text,
+                         "; the error is %.3g times as large as the layer's own signal, and the values do not "
+                         "follow the signal (correlation %.2f): no known rounding makes such an error",
+                         size->signal > 0 ? sqrt(size->mean_square / size->signal) : HUGE_VAL,
+                         size->correlation);
     else if (is_past)
         nd_strbuf_printf(&text,
                          "; %.3g%% are further off than any rounding of this layer or of its inputs makes",
@@ -438,11 +435,10 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
             100 * (double)size->n_far / (double)size->n,
             ND_EXPLAIN_FAR * nd_explain_allowance(job, device, step));
     else if (is_few)
-        nd_strbuf_printf(
-            &text,
-            "%zu of %zu values are off by up to %g LSB, and all others are exact: no arithmetic makes such "
-            "exceptions",
-            size->n_wrong, size->n, size->max);
+        nd_strbuf_printf(&text,
+                         "%zu of %zu values are off by up to %g LSB, and all others are exact: no arithmetic "
+                         "makes such exceptions",
+                         size->n_wrong, size->n, size->max);
     else
         nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB",
                          sibling->label, sibling->layers[step].introduced.max);
@@ -534,9 +530,7 @@ enum nd_status nd_explain_fault_verdict(const struct nd_explain_job *job, size_t
                                         const struct nd_diagnosis *diagnosis, struct nd_error *err)
 {
     const struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
-    enum nd_status status = decide(job, device, step, size, diagnosis, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(decide(job, device, step, size, diagnosis, err));
     return note_defect(job, device, step, size,
                        layer->judgement.fault.kind != NULL ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED, err);
 }

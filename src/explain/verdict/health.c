@@ -14,7 +14,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "explain/layer_diagnosis/diagnose_layers.h"
 #include "explain/plan/plan.h"
 
 /* How much a layer's values change from run to run, while what it reads does not. */
@@ -113,15 +112,14 @@ static enum nd_status nd_explain_fault_verdict_labels(const struct nd_explain_jo
                                                       struct nd_error *err)
 {
     struct nd_explained_device *out = &job->out->devices[device];
-    enum nd_status status = ND_OK;
     drop_passed_on(out);
-    for (size_t i = 0; i < out->n_findings && status == ND_OK; i++) {
+    for (size_t i = 0; i < out->n_findings; i++) {
         struct nd_explained_layer *layer = &out->layers[out->findings[i].step];
         const char *proof = prove(job->plan, layer, &out->findings[i]);
         if (proof != NULL && layer->judgement.state != ND_LAYER_FAULTY)
-            status = fault_verdict(layer, &out->findings[i].fault, proof, err);
+            ND_TRY(fault_verdict(layer, &out->findings[i].fault, proof, err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum { MAX_RUNS = 64 }; /* that are read */
@@ -138,12 +136,10 @@ static enum nd_status read_run(const struct reader *r, size_t sample, size_t rep
                                struct nd_error *err)
 {
     const struct nd_probe_values tensor = {r->source->capture, r->source->probe, r->tensor};
-    enum nd_status status = repeat == 0
-                                ? nd_capture_read_verified(&tensor, sample, 1, r->bytes, err)
-                                : nd_capture_read_repeat_verified(&tensor, sample, repeat, r->bytes, err);
-    if (status == ND_OK)
-        nd_array_load(r->dtype, r->bytes, r->n, to);
-    return status;
+    ND_TRY(repeat == 0 ? nd_capture_read_verified(&tensor, sample, 1, r->bytes, err)
+                       : nd_capture_read_repeat_verified(&tensor, sample, repeat, r->bytes, err));
+    nd_array_load(r->dtype, r->bytes, r->n, to);
+    return ND_OK;
 }
 
 static bool is_run_other(const struct reader *r, size_t sample, size_t repeat)
@@ -190,17 +186,14 @@ static enum nd_status nd_explain_measure_noise(const struct nd_plan *plan, size_
         return ND_OK;
     struct reader r = {.source = source, .tensor = source->tensors[step]};
     r.dtype = nd_capture_tensor(source->capture, r.tensor)->dtype;
-    enum nd_status status = nd_shape_n_elems(&plan->shapes[step], &r.n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(&plan->shapes[step], &r.n, err));
     r.bytes = nd_tensor_alloc(source->sample_bytes[step]);
     r.first = nd_calloc(r.n, sizeof *r.first);
     r.other = nd_calloc(r.n, sizeof *r.other);
-    status = r.bytes != NULL && r.first != NULL && r.other != NULL ? compare_runs(&r, plan->n_samples, out, err)
-                                                                   : nd_fail_memory(err);
-    free(r.bytes);
-    free(r.first);
-    free(r.other);
+    enum nd_status status = r.bytes != NULL && r.first != NULL && r.other != NULL
+                                ? compare_runs(&r, plan->n_samples, out, err)
+                                : nd_fail_memory(err);
+    ND_FREE_ALL(r.bytes, r.first, r.other);
     return status;
 }
 
@@ -275,15 +268,14 @@ static void say_alternative(const struct nd_plan *plan, size_t step, enum nd_alt
         nd_strbuf_printf(text, "fused with '%s': one operation gives all of its values",
                          nd_model_tensor(plan->model, from)->name);
     else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.is_joined[tensor])
-        nd_strbuf_puts(text,
-                       "fused with what makes its inputs: each makes its part with this layer's encoding, "
-                       "and that gives all of its values");
+        nd_strbuf_puts(text, "fused with what makes its inputs: each makes its part with this layer's "
+                             "encoding, and that gives all of its values");
     else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.gated[tensor] != SIZE_MAX)
         nd_strbuf_puts(text, "fused with its gate: one function gives all of its values");
     else if (alternative == ND_ALTERNATIVE_FUSED)
-        nd_strbuf_puts(text,
-                       "made as a change of the encoding alone, for a layer that reads it: that gives all of "
-                       "its values");
+        nd_strbuf_puts(
+            text,
+            "made as a change of the encoding alone, for a layer that reads it: that gives all of its values");
     else if (alternative == ND_ALTERNATIVE_V81)
         nd_strbuf_puts(text, "made with the floats of v81: they give all of its values");
     else {
@@ -471,10 +463,10 @@ static enum nd_status fault_verdict_of_defect(const struct nd_explain_job *job, 
         return ND_OK;
     struct nd_strbuf text = {0};
     double n = layer->n_qvalues > 0 ? (double)layer->n_qvalues : 1;
-    nd_strbuf_printf(&text,
-                     "the defect predicts every value; %.3g%% of the values differ from exact rounding, by up "
-                     "to %g LSB",
-                     100 * (double)layer->introduced.n_differing / n, layer->introduced.max);
+    nd_strbuf_printf(
+        &text,
+        "the defect predicts every value; %.3g%% of the values differ from exact rounding, by up to %g LSB",
+        100 * (double)layer->introduced.n_differing / n, layer->introduced.max);
     enum nd_status status = nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, NULL, &text, err);
     return status == ND_OK ? nd_explain_name_defect(job, device, defect, layer, err) : status;
 }
@@ -615,11 +607,10 @@ static enum nd_status say_evidence(struct nd_explained_layer *layer, struct nd_e
                          layer->n_unexplained, layer->n_qvalues, layer->introduced.max);
     else
         nd_strbuf_printf(&text,
-                         is_rounding
-                             ? "in this layer alone %.3g%% of the values differ from exact rounding, by up "
-                               "to %g LSB, in a way that no other layer of the device does"
-                             : "in this layer alone %.3g%% of the values differ from known arithmetic; they "
-                               "differ from exact rounding by up to %g LSB",
+                         is_rounding ? "in this layer alone %.3g%% of the values differ from exact rounding, "
+                                       "by up to %g LSB, in a way that no other layer of the device does"
+                                     : "in this layer alone %.3g%% of the values differ from known arithmetic; "
+                                       "they differ from exact rounding by up to %g LSB",
                          share, layer->introduced.max);
     return nd_judge_evidence(layer, &text, err);
 }
@@ -641,8 +632,7 @@ static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct 
     enum nd_status status = ND_OK;
     device->faulty = nd_calloc(job->plan->n_steps, sizeof *device->faulty);
     device->unexplained = nd_calloc(job->plan->n_steps, sizeof *device->unexplained);
-    if (device->faulty == NULL || device->unexplained == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(device->faulty != NULL && device->unexplained != NULL, err);
     if (device->failure == NULL)
         status = nd_explain_fault_verdict_labels(job, d, err);
     for (size_t s = 0; s < job->plan->n_steps && device->failure == NULL && status == ND_OK; s++) {

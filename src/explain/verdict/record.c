@@ -2,7 +2,6 @@
  * the copy may be wrong where the layers behind read the right values. A reader whose values are what known
  * arithmetic makes of what the tensor should be proves that. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -56,18 +55,17 @@ static enum nd_status blame(const struct nd_explain_job *job, const struct nd_ex
     size_t other = find_reader_of_record(job, record);
     nd_strbuf_printf(&text, "its record is wrong: '%s' computed from the right values",
                      job->out->steps[record->reader].name);
-    nd_strbuf_printf(
-        &evidence,
-        "%zu of %zu recorded values are not what the inputs of this layer give; '%s' computed from "
-        "the values that they do give",
-        record->n_wrong, record->n, job->out->steps[record->reader].name);
+    nd_strbuf_printf(&evidence,
+                     "%zu of %zu recorded values are not what the inputs of this layer give; '%s' computed "
+                     "from the values that they do give",
+                     record->n_wrong, record->n, job->out->steps[record->reader].name);
     if (other != SIZE_MAX)
         nd_strbuf_printf(&evidence, "; '%s' read the recorded ones", job->out->steps[other].name);
     else
         nd_strbuf_puts(&evidence, "; the network itself may be right");
     if (other == SIZE_MAX) /* nothing read it */
         layer->effect = layer->harmed_share = (double)NAN;
-    char *said = nd_strbuf_take(&text);
+    ND_FREED char *said = nd_strbuf_take(&text);
     const struct nd_explained_fault fault = {.kind = nd_fault_name(ND_FAULT_WRONG_RECORD),
                                              .text = said,
                                              .channel = SIZE_MAX,
@@ -76,7 +74,6 @@ static enum nd_status blame(const struct nd_explain_job *job, const struct nd_ex
     enum nd_status status = said != NULL ? nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, &fault, &evidence, err)
                                          : nd_fail_memory(err);
     nd_strbuf_deinit(&evidence);
-    free(said);
     return status;
 }
 

@@ -123,21 +123,18 @@ static enum nd_status tell_moved(struct nd_lint_job *job, size_t node, size_t sl
     const char *obstacle = is_concat          ? "the other inputs of the Concat have this encoding, too"
                            : !holds_all(x, y) ? "the output's range clips values of the input"
                                               : NULL;
-    enum nd_status status = nd_lint_find(job, &(struct nd_lint_at){node, unscaled(x, y)}, &finding, err,
-                                         "quantised values of an input of the model (scale %.7g, zero point "
-                                         "%lld) become quantised values of scale %.7g, zero "
-                                         "point %lld",
-                                         (double)x->scale[0], (long long)x->zero_point[0], (double)y->scale[0],
-                                         (long long)y->zero_point[0]);
-    if (status == ND_OK && obstacle == NULL)
-        status = nd_lint_change_tensor(job, quantise, x, &obstacle, err);
-    if (status != ND_OK)
-        return status;
-    return obstacle != NULL ? nd_lint_say_obstacle(finding, err, "%s", obstacle)
-                            : nd_lint_say_change(finding, err,
-                                                 "the output has the encoding of the input: scale %.7g, zero "
-                                                 "point %lld",
-                                                 (double)x->scale[0], (long long)x->zero_point[0]);
+    ND_TRY(nd_lint_find(job, &(struct nd_lint_at){node, unscaled(x, y)}, &finding, err,
+                        "quantised values of an input of the model (scale %.7g, zero point %lld) become "
+                        "quantised values of scale %.7g, zero point %lld",
+                        (double)x->scale[0], (long long)x->zero_point[0], (double)y->scale[0],
+                        (long long)y->zero_point[0]));
+    if (obstacle == NULL)
+        ND_TRY(nd_lint_change_tensor(job, quantise, x, &obstacle, err));
+    return obstacle != NULL
+               ? nd_lint_say_obstacle(finding, err, "%s", obstacle)
+               : nd_lint_say_change(finding, err,
+                                    "the output has the encoding of the input: scale %.7g, zero point %lld",
+                                    (double)x->scale[0], (long long)x->zero_point[0]);
 }
 
 enum nd_status nd_lint_moved(struct nd_lint_job *job, size_t node, struct nd_error *err)
@@ -148,11 +145,9 @@ enum nd_status nd_lint_moved(struct nd_lint_job *job, size_t node, struct nd_err
     if (nd_lint_is(job, node, "DepthToSpace") || nd_lint_is(job, node, "SpaceToDepth") ||
         (nd_lint_is(job, node, "Pad") && !is_constant_pad))
         return tell_moved(job, node, 0, err);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0;
-         status == ND_OK && nd_lint_is(job, node, "Concat") && i < job->graph->nodes[node].n_inputs; i++)
-        status = tell_moved(job, node, i, err);
-    return status;
+    for (size_t i = 0; nd_lint_is(job, node, "Concat") && i < job->graph->nodes[node].n_inputs; i++)
+        ND_TRY(tell_moved(job, node, i, err));
+    return ND_OK;
 }
 
 /* ---- concat-input ---- */
@@ -191,12 +186,11 @@ enum nd_status nd_lint_concat(struct nd_lint_job *job, size_t node, struct nd_er
     if (x == NULL || nd_lint_dtype(job, nd_lint_dequantise(job, node, slot)) != ND_DTYPE_U8 ||
         !(unscaled(x, y) > 1))
         return ND_OK;
-    return nd_lint_find(
-        job, &(struct nd_lint_at){node, unscaled(x, y)}, NULL, err,
-        "input %zu of the Concat is an input of the model with scale %.7g and zero point %lld; the "
-        "Concat has %.7g and %lld",
-        slot + 1, (double)x->scale[0], (long long)x->zero_point[0], (double)y->scale[0],
-        (long long)y->zero_point[0]);
+    return nd_lint_find(job, &(struct nd_lint_at){node, unscaled(x, y)}, NULL, err,
+                        "input %zu of the Concat is an input of the model with scale %.7g and zero point %lld; "
+                        "the Concat has %.7g and %lld",
+                        slot + 1, (double)x->scale[0], (long long)x->zero_point[0], (double)y->scale[0],
+                        (long long)y->zero_point[0]);
 }
 
 /* ---- reciprocal-scale ---- */
@@ -213,8 +207,7 @@ enum nd_status nd_lint_reciprocal(struct nd_lint_job *job, size_t node, struct n
         return ND_OK;
     return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
                         "its input has scale %.7g and zero point %lld, and so no quantised value for 1; the "
-                        "NPU divides %.3g by "
-                        "it: all values are %.3g times too small",
+                        "NPU divides %.3g by it: all values are %.3g times too small",
                         (double)x->scale[0], (long long)x->zero_point[0], one * (double)x->scale[0],
                         1 / (one * (double)x->scale[0]));
 }
@@ -271,9 +264,7 @@ static double levels_left(const struct nd_quant *x, const struct nd_qvalue_range
 enum nd_status nd_lint_concat_range(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_quant *y = nd_lint_one(job, nd_lint_quantise(job, node));
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; nd_lint_is(job, node, "Concat") && y != NULL && status == ND_OK &&
-                       i < job->graph->nodes[node].n_inputs;
+    for (size_t i = 0; nd_lint_is(job, node, "Concat") && y != NULL && i < job->graph->nodes[node].n_inputs;
          i++) {
         size_t dequantise = nd_lint_dequantise(job, node, i);
         const struct nd_quant *x = nd_lint_one(job, dequantise);
@@ -289,12 +280,12 @@ enum nd_status nd_lint_concat_range(struct nd_lint_job *job, size_t node, struct
             snprintf(left, sizeof left, "%.0f of its %.0f quantised values are left", n_left, n_values);
         else
             snprintf(left, sizeof left, "all its values become %.4g", nearbyint(high / step) * step + 0);
-        status =
-            nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
-                         "input %zu, '%s', is from %.4g to %.4g, and a step of the output is %.4g: %s", i,
-                         tensor != ND_NO_INDEX ? job->model->tensors[tensor].name : "", low, high, step, left);
+        ND_TRY(nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+                            "input %zu, '%s', is from %.4g to %.4g, and a step of the output is %.4g: %s", i,
+                            tensor != ND_NO_INDEX ? job->model->tensors[tensor].name : "", low, high, step,
+                            left));
     }
-    return status;
+    return ND_OK;
 }
 
 static bool is_handed_out(const struct nd_lint_job *job, size_t quantise)
@@ -313,9 +304,7 @@ static enum nd_status mend_forced(struct nd_lint_job *job, size_t quantise, cons
                                   struct nd_lint_finding *finding, struct nd_error *err)
 {
     const char *obstacle;
-    enum nd_status status = nd_lint_change_tensor(job, quantise, &forced->quant, &obstacle, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_lint_change_tensor(job, quantise, &forced->quant, &obstacle, err));
     return obstacle != NULL ? nd_lint_say_obstacle(finding, err, "%s", obstacle)
                             : nd_lint_say_change(finding, err, "the output has scale %s", forced->text);
 }
@@ -333,11 +322,10 @@ static enum nd_status look_forced(struct nd_lint_job *job, size_t node, bool is_
         is_handed_out(job, quantise) != is_output || !(misread(&forced->quant, y) > rounding_lsb))
         return ND_OK;
     double effect = is_output ? misread(&forced->quant, y) : beyond(&forced->quant, y);
-    enum nd_status status =
-        nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,
-                     "the output has scale %.7g with zero point %lld, and the NPU writes it with scale %s",
-                     (double)y->scale[0], (long long)y->zero_point[0], forced->text);
-    return status == ND_OK ? mend_forced(job, quantise, forced, finding, err) : status;
+    ND_TRY(nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,
+                        "the output has scale %.7g with zero point %lld, and the NPU writes it with scale %s",
+                        (double)y->scale[0], (long long)y->zero_point[0], forced->text));
+    return mend_forced(job, quantise, forced, finding, err);
 }
 
 enum nd_status nd_lint_forced(struct nd_lint_job *job, size_t node, struct nd_error *err)
@@ -378,8 +366,7 @@ enum nd_status nd_lint_leaky(struct nd_lint_job *job, size_t node, struct nd_err
                               nd_onnx_attribute_f(job->graph->nodes[node].proto, "alpha", 0.01));
     return n > 0 ? nd_lint_find(job, &(struct nd_lint_at){node, WORD_MAX}, NULL, err,
                                 "%lld of 65536 input quantised values lie beyond the output's range; the NPU "
-                                "gives 0 for them, not "
-                                "65535",
+                                "gives 0 for them, not 65535",
                                 (long long)n)
                  : ND_OK;
 }
@@ -507,11 +494,10 @@ enum nd_status nd_lint_apart(struct nd_lint_job *job, size_t node, struct nd_err
     free(qvalues.x);
     if (status != ND_OK || !(ratio >= ND_CHANNELS_APART))
         return status;
-    return nd_lint_find(
-        job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
-        "all channels of the weights have one scale; the largest channel is %.3g times as large "
-        "as a quarter of the others",
-        ratio);
+    return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+                        "all channels of the weights have one scale; the largest channel is %.3g times as "
+                        "large as a quarter of the others",
+                        ratio);
 }
 
 /* ---- activation-channels ---- */
@@ -582,12 +568,11 @@ enum nd_status nd_lint_missing(struct nd_lint_job *job, size_t node, struct nd_e
         return ND_OK;
     if (t->n_readers == 1 && is_activation(job, reader) && nd_lint_quantise(job, node) != ND_NO_INDEX)
         return ND_OK;
-    return nd_lint_find(
-        job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
-        "'%s' has no quantiser, although the layer before and behind it are quantised: '%s' (%s) reads it "
-        "as a float",
-        t->name, nd_graph_node_name(graph->nodes[reader].proto),
-        nd_onnx_text(graph->nodes[reader].proto->op_type));
+    return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+                        "'%s' has no quantiser, although the layer before and behind it are quantised: '%s' "
+                        "(%s) reads it as a float",
+                        t->name, nd_graph_node_name(graph->nodes[reader].proto),
+                        nd_onnx_text(graph->nodes[reader].proto->op_type));
 }
 
 /* ---- double-quantiser ---- */
@@ -663,14 +648,12 @@ static enum nd_status init_job(struct nd_lint_job *job, size_t *n_quantisers, st
     job->quants = nd_calloc(graph->n_nodes, sizeof *job->quants);
     job->infos = nd_calloc(graph->n_tensors, sizeof *job->infos);
     job->result = nd_calloc(1, sizeof *job->result);
-    if (job->quants == NULL || job->infos == NULL || job->result == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->quants != NULL && job->infos != NULL && job->result != NULL, err);
     job->result->struct_size = sizeof *job->result;
     job->result->n_layers = job->model->n_layers;
     job->result->n_qoperators = nd_model_n_qoperators(job->model, &job->result->qoperator);
     job->result->model = nd_strdup(job->model->path);
-    if (job->result->model == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(job->result->model != NULL, err);
     nd_infer_declared(job->model, job->infos);
     nd_infer_propagate(job->model, job->infos);
     enum nd_status status = nd_layers_assign(graph, &job->layer_of, err);
@@ -687,11 +670,7 @@ static void deinit_job(struct nd_lint_job *job)
         nd_quant_deinit(job->kept[i]);
         free(job->kept[i]);
     }
-    free(job->kept);
-    free(job->changes);
-    free(job->quants);
-    free(job->infos);
-    free(job->layer_of);
+    ND_FREE_ALL(job->kept, job->changes, job->quants, job->infos, job->layer_of);
     nd_lint_destroy(&job->result);
 }
 
@@ -716,9 +695,7 @@ static enum nd_status mend(struct nd_lint_job *job, const char *output, struct n
     struct nd_lint *result = job->result;
     if (job->n_changes == 0)
         return ND_OK;
-    enum nd_status status = nd_model_write_recoded(job->model, job->changes, job->n_changes, output, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_model_write_recoded(job->model, job->changes, job->n_changes, output, err));
     result->output = nd_strdup(output);
     for (size_t i = 0; i < result->n_findings; i++)
         result->findings[i].is_mended = result->findings[i].change != NULL;
@@ -777,16 +754,9 @@ void nd_lint_destroy(struct nd_lint **lint_ptr)
         return;
     for (size_t i = 0; i < lint->n_findings; i++) {
         struct nd_lint_finding *finding = &lint->findings[i];
-        free(finding->tensor);
-        free(finding->node);
-        free(finding->op_type);
-        free(finding->message);
-        free(finding->change);
-        free(finding->obstacle);
+        ND_FREE_ALL(finding->tensor, finding->node, finding->op_type, finding->message, finding->change,
+                    finding->obstacle);
     }
-    free(lint->findings);
-    free(lint->model);
-    free(lint->output);
-    free(lint);
+    ND_FREE_ALL(lint->findings, lint->model, lint->output, lint);
     *lint_ptr = NULL;
 }

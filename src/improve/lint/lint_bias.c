@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "improve/lint/lint_job.h"
 
@@ -43,9 +44,7 @@ static enum nd_status read_product(const struct nd_lint_job *job, size_t node, s
     if (p.x == NULL || p.w == NULL || p.b == NULL || p.y == NULL ||
         nd_lint_dtype(job, p.bias_node) != ND_DTYPE_I32)
         return ND_OK;
-    enum nd_status status = nd_lint_numbers(job, p.bias_node, 0, &p.bias, &p.n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_lint_numbers(job, p.bias_node, 0, &p.bias, &p.n, err));
     *is_one = p.n > 0 && (p.b->n == 1 || p.b->n == p.n) && (p.w->n == 1 || p.w->n == p.n);
     for (size_t c = 0; *is_one && c < p.n; c++)
         p.bias[c] -= (double)p.b->zero_point[p.b->n > 1 ? c : 0];
@@ -73,8 +72,8 @@ static bool is_recoded_by_provider(const struct product *p)
 static enum nd_status mend_scale(struct nd_lint_job *job, const struct product *p,
                                  struct nd_lint_finding *finding, struct nd_error *err)
 {
-    struct nd_quant quant = {0};
-    double *qvalues = malloc(p->n * sizeof *qvalues);
+    ND_CLEANUP(nd_quant_deinit) struct nd_quant quant = {0};
+    ND_FREED double *qvalues = malloc(p->n * sizeof *qvalues);
     enum nd_status status = qvalues != NULL ? nd_quant_copy(p->b, &quant, err) : nd_fail_memory(err);
     bool fit = true;
     for (size_t c = 0; status == ND_OK && c < p->n; c++) {
@@ -91,14 +90,11 @@ static enum nd_status mend_scale(struct nd_lint_job *job, const struct product *
         status = nd_lint_change_constant(job, p->bias_node, &quant, qvalues, p->n, err);
         qvalues = NULL;
         if (status == ND_OK)
-            status = nd_lint_say_change(
-                finding, err,
-                "the bias has the scale of input times weights in each of %zu channels, and its "
-                "quantised values are rounded anew",
-                p->n);
+            status = nd_lint_say_change(finding, err,
+                                        "the bias has the scale of input times weights in each of %zu "
+                                        "channels, and its quantised values are rounded anew",
+                                        p->n);
     }
-    free(qvalues);
-    nd_quant_deinit(&quant);
     return status;
 }
 
@@ -137,11 +133,10 @@ static enum nd_status tell_scale(struct nd_lint_job *job, size_t node, const str
     }
     if (effect <= MIN_EFFECT_LSB)
         return ND_OK;
-    enum nd_status status =
-        nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,
-                     "the bias of channel %zu has scale %.7g, and input times weight have %.7g", worst,
-                     (double)p->b->scale[worst], (double)accumulator_scale(p, worst));
-    return status == ND_OK ? mend_scale(job, p, finding, err) : status;
+    ND_TRY(nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,
+                        "the bias of channel %zu has scale %.7g, and input times weight have %.7g", worst,
+                        (double)p->b->scale[worst], (double)accumulator_scale(p, worst)));
+    return mend_scale(job, p, finding, err);
 }
 
 enum nd_status nd_lint_bias_scale(struct nd_lint_job *job, size_t node, struct nd_error *err)
@@ -186,11 +181,10 @@ enum nd_status nd_lint_bias_overflow(struct nd_lint_job *job, size_t node, struc
         most = fmax(most, sum);
     }
     if (most >= INT32_MAX)
-        status =
-            nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
-                         "bias and zero point of channel %zu are %.4g in steps of the accumulator (%.4g, input "
-                         "times weight); 32 bits hold 2.147e+09",
-                         worst, most, (double)accumulator_scale(&p, worst));
+        status = nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+                              "bias and zero point of channel %zu are %.4g in steps of the accumulator (%.4g, "
+                              "input times weight); 32 bits hold 2.147e+09",
+                              worst, most, (double)accumulator_scale(&p, worst));
     free(p.bias);
     return status;
 }

@@ -2,7 +2,6 @@
  * docs/reference/lint.md. */
 #include "improve/lint/lint_job.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,7 +245,7 @@ enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, c
                                      const char **obstacle, struct nd_error *err)
 {
     size_t n = 0, n_makers = 1, n_nodes = job->graph->n_nodes;
-    size_t *list = nd_calloc(n_nodes, sizeof *list), *makers = nd_calloc(n_nodes, sizeof *makers);
+    ND_FREED size_t *list = nd_calloc(n_nodes, sizeof *list), *makers = nd_calloc(n_nodes, sizeof *makers);
     enum nd_status status = list != NULL && makers != NULL ? ND_OK : nd_fail_memory(err);
     *obstacle = NULL;
     if (status == ND_OK)
@@ -258,7 +257,5 @@ enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, c
         status = nd_fail_memory(err);
     for (size_t i = 0; kept != NULL && status == ND_OK && i < n; i++)
         status = change(job, &(struct nd_recoded_node){.node = list[i], .quant = kept}, err);
-    free(list);
-    free(makers);
     return status;
 }

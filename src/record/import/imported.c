@@ -86,10 +86,9 @@ static enum nd_status find(const struct named *named, const char *name, bool is_
                 *method = w == 0 ? ND_NAME_AS_IT_IS : ND_NAME_ONNX;
                 return ND_OK;
             }
-    enum nd_status status = find_sanitised(named, name, out, err);
-    if (status == ND_OK)
-        *method = strcmp(named->name(named->model, *out), name) == 0 ? ND_NAME_AS_IT_IS : ND_NAME_SANITISED;
-    return status;
+    ND_TRY(find_sanitised(named, name, out, err));
+    *method = strcmp(named->name(named->model, *out), name) == 0 ? ND_NAME_AS_IT_IS : ND_NAME_SANITISED;
+    return ND_OK;
 }
 
 enum nd_value_role nd_value_role_of(const struct nd_model *model, const char *name, size_t *tensor)
@@ -144,27 +143,21 @@ static void nd_statements_deinit(struct nd_statements *statements)
 {
     for (size_t k = 0; k < ND_N_STATED; k++) {
         nd_texts_deinit(&statements->of[k].values);
-        free(statements->of[k].where);
-        free(statements->of[k].folder);
+        ND_FREE_ALL(statements->of[k].where, statements->of[k].folder);
     }
     *statements = (struct nd_statements){0};
 }
 
 static void tensor_deinit(struct nd_imported_tensor *tensor)
 {
-    free(tensor->name);
-    free(tensor->where);
-    free(tensor->data);
+    ND_FREE_ALL(tensor->name, tensor->where, tensor->data);
     nd_quant_deinit(&tensor->quant);
     *tensor = (struct nd_imported_tensor){0};
 }
 
 static void fact_deinit(struct nd_imported_fact *fact)
 {
-    free(fact->key);
-    free(fact->kind);
-    free(fact->tensor);
-    free(fact->source);
+    ND_FREE_ALL(fact->key, fact->kind, fact->tensor, fact->source);
 }
 
 void nd_imported_deinit(struct nd_imported *imported)
@@ -177,26 +170,14 @@ void nd_imported_deinit(struct nd_imported *imported)
     }
     for (size_t i = 0; i < imported->n_facts; i++)
         fact_deinit(&imported->facts[i]);
-    for (size_t i = 0; i < imported->n_logs; i++) {
-        free(imported->logs[i].name);
-        free(imported->logs[i].text);
-    }
-    for (size_t i = 0; i < imported->n_parts; i++) {
-        free(imported->parts[i].name);
-        free(imported->parts[i].source);
-        free(imported->parts[i].labels);
-    }
+    for (size_t i = 0; i < imported->n_logs; i++)
+        ND_FREE_ALL(imported->logs[i].name, imported->logs[i].text);
+    for (size_t i = 0; i < imported->n_parts; i++)
+        ND_FREE_ALL(imported->parts[i].name, imported->parts[i].source, imported->parts[i].labels);
     nd_statements_deinit(&imported->stated);
-    free(imported->latency_us);
-    free(imported->shapes);
-    free(imported->kind);
-    free(imported->parts);
-    free(imported->chipset);
-    free(imported->model_sha256);
-    free(imported->model_file);
-    free(imported->cut_short);
-    free(imported->labels);
-    free(imported->facts);
+    ND_FREE_ALL(imported->latency_us, imported->shapes, imported->kind, imported->parts, imported->chipset,
+                imported->model_sha256, imported->model_file, imported->cut_short, imported->labels,
+                imported->facts);
     nd_names_deinit(&imported->fact_keys);
     free(imported->logs);
     *imported = (struct nd_imported){0};
@@ -257,8 +238,7 @@ static enum nd_status add_tensor(struct nd_imported_list *list, const struct nd_
                        strlen(added->name), (int)ND_MAX_NAME_BYTES, added->name);
     if (added->dtype == ND_DTYPE_NONE)
         return nd_fail(err, ND_E_IMPORT_TYPE, added->name, "%s has a type that is not supported", added->where);
-    if (!nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items), err);
     struct nd_imported_tensor *made = &list->items[list->n];
     *made = (struct nd_imported_tensor){.name = nd_strdup(added->name),
                                         .where = nd_strdup(added->where),
@@ -282,8 +262,7 @@ static enum nd_status grow_samples(struct nd_imported_tensor *tensor, struct nd_
         return ND_OK;
     size_t capacity = tensor->capacity_bytes * 2 > needed ? tensor->capacity_bytes * 2 : needed;
     void *grown = nd_tensor_alloc(capacity);
-    if (grown == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(grown != NULL, err);
     if (tensor->data != NULL)
         memcpy(grown, tensor->data, tensor->n_samples * tensor->sample_bytes);
     free(tensor->data);
@@ -356,9 +335,7 @@ enum nd_status nd_imported_set_quant(struct nd_imported_tensor *tensor, const st
 /* "types" of all tensors, "types\nconv1" of one. */
 static char *key_of(const char *kind, const char *tensor)
 {
-    struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s%s%s", kind, tensor != NULL ? "\n" : "", tensor != NULL ? tensor : "");
-    return nd_strbuf_take(&text);
+    return nd_text("%s%s%s", kind, tensor != NULL ? "\n" : "", tensor != NULL ? tensor : "");
 }
 
 enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, const char *tensor,
@@ -395,8 +372,7 @@ enum nd_status nd_imported_log(struct nd_imported *imported, const char *name, c
     if (made.name == NULL || made.text == NULL ||
         !nd_grow((void **)&imported->logs, &imported->logs_capacity, imported->n_logs + 1,
                  sizeof *imported->logs)) {
-        free(made.name);
-        free(made.text);
+        ND_FREE_ALL(made.name, made.text);
         return nd_fail_memory(err);
     }
     memcpy(made.text, text, n_bytes);
@@ -406,9 +382,9 @@ enum nd_status nd_imported_log(struct nd_imported *imported, const char *name, c
 
 enum nd_status nd_imported_latency(struct nd_imported *imported, double latency_us, struct nd_error *err)
 {
-    if (!nd_grow((void **)&imported->latency_us, &imported->latencies_capacity, imported->n_latencies + 1,
-                 sizeof *imported->latency_us))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&imported->latency_us, &imported->latencies_capacity,
+                          imported->n_latencies + 1, sizeof *imported->latency_us),
+                  err);
     imported->latency_us[imported->n_latencies++] = latency_us;
     return ND_OK;
 }
@@ -418,15 +394,12 @@ static enum nd_status open_array(struct nd_source *source, struct nd_npy *npy, s
                                  struct nd_error *err)
 {
     char text[256];
-    enum nd_status status = nd_npy_open(source, npy, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_npy_open(source, npy, err));
     if (npy->dtype == ND_DTYPE_NONE)
-        return nd_fail(
-            err, ND_E_IMPORT_TYPE, source->path,
-            "%s is of type %s; numbers of 8 to 64 bits and bool are read (of others, save the bits as an "
-            "unsigned integer and give 'dtype' in a --map)",
-            source->what, nd_npy_format_dtype(npy, text, sizeof text));
+        return nd_fail(err, ND_E_IMPORT_TYPE, source->path,
+                       "%s is of type %s; numbers of 8 to 64 bits and bool are read (of others, save the bits "
+                       "as an unsigned integer and give 'dtype' in a --map)",
+                       source->what, nd_npy_format_dtype(npy, text, sizeof text));
     if (npy->rank > ND_MAX_RANK)
         return nd_fail(err, ND_E_IMPORT_TYPE, source->path, "%s has %d dimensions; at most %d are read",
                        source->what, npy->rank, ND_MAX_RANK);
@@ -441,9 +414,8 @@ enum nd_status nd_npy_add(struct nd_imported *imported, enum nd_imported_side si
     struct nd_npy npy = {0};
     struct nd_imported_new added = {.side = side, .name = name, .where = source->what, .sample = sample};
     void *data = NULL;
-    enum nd_status status = open_array(source, &npy, &added.shape, err);
+    ND_TRY(open_array(source, &npy, &added.shape, err));
     added.dtype = npy.dtype;
-    if (status == ND_OK)
-        status = nd_imported_add(imported, &added, &data, err);
-    return status == ND_OK ? nd_npy_read(source, &npy, data, err) : status;
+    ND_TRY(nd_imported_add(imported, &added, &data, err));
+    return nd_npy_read(source, &npy, data, err);
 }

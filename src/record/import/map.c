@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/documents/yaml_map.h"
-#include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
@@ -25,16 +24,8 @@ struct raw_item {
 
 static void raw_item_deinit(struct raw_item *raw)
 {
-    free(raw->name);
-    free(raw->tensor);
-    free(raw->layout);
-    free(raw->dtype);
-    free(raw->convention);
-    free(raw->qvalues);
-    free(raw->holds);
-    free(raw->op_types);
-    free(raw->node);
-    free(raw->provider);
+    ND_FREE_ALL(raw->name, raw->tensor, raw->layout, raw->dtype, raw->convention, raw->qvalues, raw->holds,
+                raw->op_types, raw->node, raw->provider);
     nd_texts_deinit(&raw->scale);
     nd_texts_deinit(&raw->zero_point);
     nd_texts_deinit(&raw->offset);
@@ -42,13 +33,9 @@ static void raw_item_deinit(struct raw_item *raw)
 
 static void item_deinit(struct nd_map_item *item)
 {
-    free(item->name);
-    free(item->tensor);
+    ND_FREE_ALL(item->name, item->tensor);
     nd_quant_deinit(&item->quant);
-    free(item->op_types);
-    free(item->node);
-    free(item->provider);
-    free(item->where);
+    ND_FREE_ALL(item->op_types, item->node, item->provider, item->where);
     *item = (struct nd_map_item){0};
 }
 
@@ -141,8 +128,7 @@ static enum nd_status read_quant(struct nd_yaml *yaml, const yaml_node_t *node, 
                             raw->name, n, n > 1 ? "s" : "", n > 1 ? "needs an" : "therefore no");
     item->quant.scale = nd_calloc(n, sizeof *item->quant.scale);
     item->quant.zero_point = nd_calloc(n, sizeof *item->quant.zero_point);
-    if (item->quant.scale == NULL || item->quant.zero_point == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(item->quant.scale != NULL && item->quant.zero_point != NULL, err);
     item->quant.n = n;
     item->quant.axis = n > 1 ? (int)raw->axis : -1;
     for (size_t i = 0; status == ND_OK && i < n; i++) {
@@ -179,10 +165,9 @@ static enum nd_status read_values(struct nd_yaml *yaml, const yaml_node_t *node,
     if (raw->batch_axis >= 0 && raw->batch_axis != floor(raw->batch_axis))
         return nd_yaml_fail(yaml, &node->start_mark, err, "'batch_axis' is a whole number");
     if (raw->batch_axis >= 0 && raw->n_samples > 0)
-        return nd_yaml_fail(
-            yaml, &node->start_mark, err,
-            "'batch_axis' says that a dimension is the samples, 'samples' that the first dimension "
-            "holds more than them; give one");
+        return nd_yaml_fail(yaml, &node->start_mark, err,
+                            "'batch_axis' says that a dimension is the samples, 'samples' that the first "
+                            "dimension holds more than them; give one");
     item->holds_qvalues = is_qvalues;
     item->batch_axis = raw->batch_axis >= 0 ? (int)raw->batch_axis : -1;
     item->n_samples = raw->n_samples;
@@ -237,17 +222,12 @@ static enum nd_status read_item(struct nd_yaml *yaml, const yaml_node_t *node, s
         {"provider", ND_YAML_TEXT, offsetof(struct raw_item, provider), 0, 0, false},
         {"skip", ND_YAML_FLAG, offsetof(struct raw_item, is_skipped), 0, 0, false},
     };
-    struct raw_item raw = {.axis = -1, .batch_axis = -1};
-    enum nd_status status =
-        nd_yaml_map(yaml, node, &(struct nd_yaml_kind){"a tensor of a map", keys, COUNT(keys)}, &raw, err);
-    if (status == ND_OK && raw.axis >= 0 && raw.axis != floor(raw.axis))
-        status = nd_yaml_fail(yaml, &node->start_mark, err, "'axis' is a whole number");
-    if (status == ND_OK)
-        status = read_quant(yaml, node, &raw, item, err);
-    if (status == ND_OK)
-        status = take_raw(yaml, node, &raw, item, err);
-    raw_item_deinit(&raw);
-    return status;
+    ND_CLEANUP(raw_item_deinit) struct raw_item raw = {.axis = -1, .batch_axis = -1};
+    ND_TRY(nd_yaml_map(yaml, node, &(struct nd_yaml_kind){"a tensor of a map", keys, COUNT(keys)}, &raw, err));
+    if (raw.axis >= 0 && raw.axis != floor(raw.axis))
+        return nd_yaml_fail(yaml, &node->start_mark, err, "'axis' is a whole number");
+    ND_TRY(read_quant(yaml, node, &raw, item, err));
+    return take_raw(yaml, node, &raw, item, err);
 }
 
 /* ---- the file ---- */
@@ -307,7 +287,7 @@ static enum nd_status read_file(const char *path, struct nd_map *map, struct nd_
                                                 {"inputs", ND_YAML_NODE, sizeof(void *), 0, 0, false}};
     nd_statements_keys(keys + 2, (size_t)((char *)root.facts - (char *)&root));
     const struct nd_yaml_file file = {path, "a map", ND_E_IMPORT_MAP};
-    struct nd_yaml yaml = {0};
+    ND_CLEANUP(nd_yaml_deinit) struct nd_yaml yaml = {0};
     enum nd_status status = nd_yaml_read(&yaml, &file, err);
     if (status == ND_OK)
         status = nd_yaml_map(&yaml, nd_yaml_root(&yaml), &(struct nd_yaml_kind){"a map", keys, COUNT(keys)},
@@ -318,7 +298,6 @@ static enum nd_status read_file(const char *path, struct nd_map *map, struct nd_
         status = read_list(&yaml, root.inputs, "inputs", &map->sides[ND_IMPORTED_INPUT], err);
     for (size_t k = 0; k < ND_N_STATED; k++)
         nd_texts_deinit(&root.facts[k]);
-    nd_yaml_deinit(&yaml);
     return status;
 }
 

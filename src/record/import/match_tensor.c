@@ -224,8 +224,7 @@ static enum nd_status check_target(const struct nd_imported_tensor *t, const str
     if (!is_integer)
         return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
                        "%s is %s; the scale that %s states is for integer quantised values of 4 to 16 bits: "
-                       "'codes' in the --map "
-                       "says of which type",
+                       "'codes' in the --map says of which type",
                        t->where, nd_dtype_name(t->dtype), item->where);
     if (quant == NULL && !item->holds_qvalues)
         return nd_fail(
@@ -264,8 +263,7 @@ static enum nd_status nd_match_qvalues(struct nd_imported *imported, struct nd_i
         return status;
     size_t n = t->sample_bytes > 0 ? t->n_samples * (t->sample_bytes / nd_dtype_size_bytes(t->dtype)) : 0;
     void *qvalues = nd_tensor_alloc(n * nd_dtype_size_bytes(target.qvalues));
-    if (qvalues == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(qvalues != NULL, err);
     const struct nd_qvalue_grid grid = {target.qvalues, target.quant, t->shape};
     bool are_qvalues =
         holds_qvalues ? nd_grid_whole_qvalues(target.qvalues, t->dtype, t->data, n, qvalues, &miss)
@@ -326,11 +324,10 @@ static enum nd_status check_zero_points(const struct nd_imported_tensor *t, cons
     for (size_t i = 0; i < item->quant.n; i++) {
         int64_t zero_point = item->quant.zero_point[i];
         if (zero_point < range.min || (zero_point > 0 && (uint64_t)zero_point > range.max))
-            return nd_fail(
-                err, ND_E_IMPORT_MISMATCH, t->name,
-                "%s: %s states the zero point %lld, which is no %s; an offset as QNN writes it is given "
-                "as 'offset' with 'convention: qnn'",
-                t->where, item->where, (long long)zero_point, nd_dtype_name(t->dtype));
+            return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
+                           "%s: %s states the zero point %lld, which is no %s; an offset as QNN writes it is "
+                           "given as 'offset' with 'convention: qnn'",
+                           t->where, item->where, (long long)zero_point, nd_dtype_name(t->dtype));
     }
     return ND_OK;
 }
@@ -354,11 +351,9 @@ static enum nd_status nd_match_quant(const struct nd_imported_tensor *t, const s
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
         if (sources[i].quant->n == 0)
             continue;
-        enum nd_status status = check_quant(t, &sources[i], err);
-        if (status == ND_OK && sources[i].quant == (item != NULL ? &item->quant : NULL))
-            status = check_zero_points(t, item, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(check_quant(t, &sources[i], err));
+        if (sources[i].quant == (item != NULL ? &item->quant : NULL))
+            ND_TRY(check_zero_points(t, item, err));
         if (chosen == NULL)
             chosen = &sources[i];
         else if (!is_same_quant(chosen->quant, sources[i].quant))
@@ -406,8 +401,7 @@ enum nd_status nd_layout_channels_first(struct nd_imported_tensor *tensor, int n
     for (int d = 0; d < shape->rank - 1 && n_bytes > 0; d++)
         sizes[d < n_before ? 0 : 1] *= (size_t)shape->dims[d];
     void *moved = nd_tensor_alloc(n_bytes);
-    if (moved == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(moved != NULL, err);
     if (n_bytes > 0)
         move_channels(tensor->data, moved, sizes, nd_dtype_size_bytes(tensor->dtype));
     free(tensor->data);
@@ -528,8 +522,7 @@ static enum nd_status move_to_front(struct nd_imported_tensor *tensor, int axis,
         if (d != axis)
             *(d < axis ? &outer : &inner) *= (size_t)tensor->shape.dims[d]; /* the array exists, so it fits */
     unsigned char *moved = nd_tensor_alloc(tensor->sample_bytes);
-    if (moved == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(moved != NULL, err);
     const unsigned char *from = tensor->data;
     for (size_t o = 0; tensor->sample_bytes > 0 && o < outer; o++)
         for (size_t i = 0; i < n; i++)
@@ -567,10 +560,8 @@ static enum nd_status nd_layout_batch_axis(struct nd_imported_tensor *tensor, in
                 tensor->where, nd_shape_format(&tensor->shape, found, sizeof found), axis, where,
                 nd_shape_format(expected, wanted, sizeof wanted));
     }
-    enum nd_status status = move_to_front(tensor, axis, err);
+    ND_TRY(move_to_front(tensor, axis, err));
     size_t n = (size_t)tensor->shape.dims[axis];
-    if (status != ND_OK)
-        return status;
     part(tensor, sample, n);
     return ND_OK;
 }
@@ -712,15 +703,12 @@ static enum nd_status find_samples(const struct nd_import_matching *m, const str
         m->options->samples == ND_IMPORT_SAMPLES_FILE ? ND_IMPORT_SAMPLES_AUTO : m->options->samples;
     bool is_said = m->item != NULL && (m->item->batch_axis >= 0 || m->item->n_samples > 0);
     bool is_flat = expected != NULL && expected->rank > 2 && t->shape.rank == 2;
-    enum nd_status status = ND_OK;
     if (is_said && m->item->batch_axis >= 0)
-        status = nd_layout_batch_axis(t, m->item->batch_axis, expected, m->item->where, err);
+        ND_TRY(nd_layout_batch_axis(t, m->item->batch_axis, expected, m->item->where, err));
     else if (is_said)
-        status = nd_layout_share_first(t, m->item->n_samples, m->item->where, err);
+        ND_TRY(nd_layout_share_first(t, m->item->n_samples, m->item->where, err));
     else
-        status = nd_layout_find_samples(t, samples, expected, err);
-    if (status != ND_OK)
-        return status;
+        ND_TRY(nd_layout_find_samples(t, samples, expected, err));
     return fact(m, "samples", err, "%s",
                 is_said                             ? m->item->where
                 : samples != ND_IMPORT_SAMPLES_AUTO ? "--samples-axis"
@@ -851,8 +839,7 @@ static enum nd_status match_node(const struct nd_import_matching *m, struct nd_m
                            m->tensor->name, texts[i].said, *texts[i].at);
         free(*texts[i].at);
         *texts[i].at = nd_strdup(texts[i].said);
-        if (*texts[i].at == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(*texts[i].at != NULL, err);
     }
     return ND_OK;
 }

@@ -11,7 +11,6 @@
 #include "npudiff/core/parse.h"
 #include "record/import/imported.h"
 #include "record/import/match_tensor.h"
-#include "record/probes/loader.h"
 
 enum { MAX_TEXT_BYTES = 256 << 20 };
 
@@ -31,8 +30,7 @@ static enum nd_status read_list(const struct nd_statement *statement, const char
                                 struct nd_error *err)
 {
     double *numbers = nd_calloc(statement->values.n, sizeof *numbers);
-    if (numbers == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(numbers != NULL, err);
     for (size_t i = 0; i < statement->values.n; i++)
         if (!read_number(statement->values.items[i], &numbers[i])) {
             free(numbers);
@@ -47,7 +45,7 @@ static enum nd_status read_list(const struct nd_statement *statement, const char
 static enum nd_status read_npy(const char *path, double **out, size_t *n, struct nd_error *err)
 {
     struct nd_source source = {0};
-    struct nd_imported imported = {0};
+    ND_CLEANUP(nd_imported_deinit) struct nd_imported imported = {0};
     enum nd_status status = nd_source_open(&source, path, err);
     if (status == ND_OK)
         status = nd_npy_add(&imported, ND_IMPORTED_OUTPUT, "numbers", ND_IMPORTED_ARRAY, &source, err);
@@ -61,7 +59,6 @@ static enum nd_status read_npy(const char *path, double **out, size_t *n, struct
         for (size_t i = 0; status == ND_OK && i < *n; i++)
             (*out)[i] = nd_grid_value(t->dtype, t->data, i);
     }
-    nd_imported_deinit(&imported);
     return status;
 }
 
@@ -107,9 +104,8 @@ static enum nd_status nd_stated_numbers(const struct nd_statements *statements, 
         return ND_OK;
     if (statement->values.n > 1 || read_number(statement->values.items[0], &number))
         return read_list(statement, nd_stated_name(key), out, n, err);
-    char *path = nd_stated_path(statements, key, 0);
-    if (path == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *path = nd_stated_path(statements, key, 0);
+    ND_TRY_MEMORY(path != NULL, err);
     double *numbers = NULL;
     enum nd_status status =
         nd_ends_with(path, ".npy") ? read_npy(path, &numbers, n, err) : read_text(path, &numbers, n, err);
@@ -120,7 +116,6 @@ static enum nd_status nd_stated_numbers(const struct nd_statements *statements, 
     } else {
         *out = numbers;
     }
-    free(path);
     return status;
 }
 
@@ -146,8 +141,7 @@ static enum nd_status append_samples(struct nd_imported_tensor *to, size_t n_run
     bool fits = nd_size_mul(to->n_samples, to->sample_bytes, &n_old) &&
                 nd_size_mul(n_run, from->sample_bytes, &n_new) && nd_size_add(n_old, n_new, &n_all);
     void *grown = fits ? nd_tensor_alloc(n_all) : NULL;
-    if (grown == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(grown != NULL, err);
     if (n_old > 0)
         memcpy(grown, to->data, n_old);
     if (n_new > 0)
@@ -163,8 +157,7 @@ static enum nd_status append_outputs(struct nd_imported *imported, const struct 
                                      size_t number, struct nd_error *err)
 {
     struct nd_imported_list *list = &imported->sides[ND_IMPORTED_OUTPUT];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < list->n; i++) {
+    for (size_t i = 0; i < list->n; i++) {
         struct nd_imported_tensor *to = &list->items[i];
         const struct nd_imported_tensor *from = nd_imported_find(repeat, ND_IMPORTED_OUTPUT, to->name);
         struct nd_imported_tensor first = *to; /* of the first run */
@@ -172,14 +165,13 @@ static enum nd_status append_outputs(struct nd_imported *imported, const struct 
         if (from == NULL)
             return nd_fail(err, ND_E_IMPORT_MISMATCH, to->name, "repeat %zu has no tensor '%s', which %s is",
                            number, to->name, to->where);
-        status = check_alike(&first, from, number, err);
-        if (status == ND_OK)
-            status = append_samples(to, from->n_samples, from, err);
+        ND_TRY(check_alike(&first, from, number, err));
+        ND_TRY(append_samples(to, from->n_samples, from, err));
     }
-    if (status == ND_OK && repeat->sides[ND_IMPORTED_OUTPUT].n != list->n)
-        status = nd_fail(err, ND_E_IMPORT_MISMATCH, NULL, "repeat %zu has %zu tensors, the first run %zu",
-                         number, repeat->sides[ND_IMPORTED_OUTPUT].n, list->n);
-    return status;
+    if (repeat->sides[ND_IMPORTED_OUTPUT].n != list->n)
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, NULL, "repeat %zu has %zu tensors, the first run %zu", number,
+                       repeat->sides[ND_IMPORTED_OUTPUT].n, list->n);
+    return ND_OK;
 }
 
 /* A run that was fed otherwise is no repeat. */
@@ -192,9 +184,7 @@ static enum nd_status check_inputs(const struct nd_imported *imported, const str
         const struct nd_imported_tensor *a = nd_imported_find(imported, ND_IMPORTED_INPUT, b->name);
         if (a == NULL)
             continue;
-        enum nd_status status = check_alike(a, b, number, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(check_alike(a, b, number, err));
         if (a->n_samples * a->sample_bytes > 0 && memcmp(a->data, b->data, a->n_samples * a->sample_bytes) != 0)
             return nd_fail(err, ND_E_IMPORT_MISMATCH, a->name, "%s was fed otherwise in repeat %zu (%s)",
                            a->where, number, b->where);
@@ -221,8 +211,7 @@ static enum nd_status turn_order(struct nd_imported_tensor *t, size_t n_repeats,
 {
     size_t n_samples = t->n_samples / n_repeats;
     void *turned = nd_tensor_alloc(t->n_samples * t->sample_bytes); /* exists, so it fits */
-    if (turned == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(turned != NULL, err);
     for (size_t s = 0; s < n_samples && t->sample_bytes > 0; s++)
         for (size_t r = 0; r < n_repeats; r++)
             memcpy((char *)turned + (r * n_samples + s) * t->sample_bytes,
@@ -298,8 +287,7 @@ static enum nd_status take_labels(struct nd_imported *imported, const double *nu
 {
     const char *where = imported->stated.of[ND_STATED_LABELS].where;
     int64_t *labels = nd_calloc(n, sizeof *labels);
-    if (labels == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(labels != NULL, err);
     for (size_t i = 0; i < n; i++) {
         bool is_class = numbers[i] >= 0 && numbers[i] < 0x1p53 && numbers[i] == floor(numbers[i]);
         labels[i] = is_class ? (int64_t)numbers[i] : -1;
@@ -353,10 +341,9 @@ static enum nd_status take_latencies(struct nd_imported *imported, enum nd_state
         return nd_fail(err, ND_E_IMPORT_FACT, nd_stated_name(key),
                        "%s states latencies, but the files state them themselves (the first is %g us)", where,
                        imported->latency_us[0]);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = nd_imported_latency(imported, numbers[i], err);
-    return status == ND_OK ? nd_imported_fact(imported, "latencies", NULL, where, err) : status;
+    for (size_t i = 0; i < n; i++)
+        ND_TRY(nd_imported_latency(imported, numbers[i], err));
+    return nd_imported_fact(imported, "latencies", NULL, where, err);
 }
 
 /* As the files have them, run by run, to [samples][repeats]. What facts state is in that order already. */
@@ -364,8 +351,7 @@ static enum nd_status turn_latencies(struct nd_imported *imported, size_t n_samp
                                      struct nd_error *err)
 {
     double *turned = nd_calloc(n_samples * n_repeats, sizeof *turned);
-    if (turned == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(turned != NULL, err);
     for (size_t s = 0; s < n_samples; s++)
         for (size_t r = 0; r < n_repeats; r++)
             turned[s * n_repeats + r] = imported->latency_us[r * n_samples + s];

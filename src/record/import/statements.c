@@ -1,6 +1,5 @@
 /* What the user states of an imported run (docs/reference/import-facts.md): read, checked, held against files
  * and model, and written as attributes of the capture. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,8 +166,7 @@ enum nd_status nd_statements_add(struct nd_statements *statements, const char *k
     if (is_more)
         return nd_texts_add(&statement->values, value) ? ND_OK : nd_fail_memory(err);
     struct nd_texts values = {0};
-    if (!nd_texts_add(&values, value))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_texts_add(&values, value), err);
     return state(statements, (enum nd_stated_key)k, &values, where, "", err);
 }
 
@@ -200,9 +198,8 @@ static enum nd_status state_all(struct nd_statements *statements, struct nd_yaml
                                 struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    char *folder = nd_path_dir(yaml->file.path);
-    if (folder == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *folder = nd_path_dir(yaml->file.path);
+    ND_TRY_MEMORY(folder != NULL, err);
     for (size_t k = 0; status == ND_OK && k < ND_N_STATED; k++) {
         if (values[k].n == 0)
             continue;
@@ -211,7 +208,6 @@ static enum nd_status state_all(struct nd_statements *statements, struct nd_yaml
                                : nd_fail_memory(err);
         free(where);
     }
-    free(folder);
     return status;
 }
 
@@ -230,7 +226,7 @@ enum nd_status nd_statements_read(struct nd_statements *statements, const char *
         .name = "inputs", .type = ND_YAML_NODE, .offset = (size_t)((char *)&root.inputs - (char *)&root)};
     const struct nd_yaml_file file = {path, is_map ? "a map" : "a file of facts",
                                       is_map ? ND_E_IMPORT_MAP : ND_E_IMPORT_FACT};
-    struct nd_yaml yaml = {0};
+    ND_CLEANUP(nd_yaml_deinit) struct nd_yaml yaml = {0};
     enum nd_status status = nd_yaml_read(&yaml, &file, err);
     if (status == ND_OK)
         status = nd_yaml_map(&yaml, nd_yaml_root(&yaml),
@@ -243,7 +239,6 @@ enum nd_status nd_statements_read(struct nd_statements *statements, const char *
         status = state_all(statements, &yaml, root.values, err);
     for (size_t k = 0; k < ND_N_STATED; k++)
         nd_texts_deinit(&root.values[k]);
-    nd_yaml_deinit(&yaml);
     return status;
 }
 
@@ -288,20 +283,16 @@ enum nd_status nd_statements_check(const struct nd_statements *s, struct nd_erro
                                                     ND_STATED_FAILED_NODE, ND_STATED_FAILED_CODE,
                                                     ND_STATED_FAILED_SYMBOL};
     const char *sha256 = nd_stated(s, ND_STATED_MODEL_SHA256);
-    enum nd_status status =
-        excludes(s, ND_STATED_LATENCY_US, ND_STATED_LATENCY_MS, "they are one fact in two units", err);
-    if (status == ND_OK)
-        status = excludes(s, ND_STATED_REPEATS, ND_STATED_REPEAT_FILES,
-                          "the repeats are either in the files or in files of their own", err);
-    if (status == ND_OK)
-        status = needs(s, ND_STATED_REPEAT_ORDER, ND_STATED_REPEATS, err);
-    for (size_t i = 0; status == ND_OK && i < sizeof of_failure / sizeof of_failure[0]; i++)
-        status = needs(s, of_failure[i], ND_STATED_FAILED, err);
-    if (status == ND_OK && sha256 != NULL &&
-        (strlen(sha256) != 64 || sha256[strspn(sha256, "0123456789abcdef")] != '\0'))
-        status = nd_fail(err, ND_E_IMPORT_FACT, "model_sha256", "%s: '%s' is no SHA-256: 64 digits 0-9 and a-f",
-                         s->of[ND_STATED_MODEL_SHA256].where, sha256);
-    return status;
+    ND_TRY(excludes(s, ND_STATED_LATENCY_US, ND_STATED_LATENCY_MS, "they are one fact in two units", err));
+    ND_TRY(excludes(s, ND_STATED_REPEATS, ND_STATED_REPEAT_FILES,
+                    "the repeats are either in the files or in files of their own", err));
+    ND_TRY(needs(s, ND_STATED_REPEAT_ORDER, ND_STATED_REPEATS, err));
+    for (size_t i = 0; i < sizeof of_failure / sizeof of_failure[0]; i++)
+        ND_TRY(needs(s, of_failure[i], ND_STATED_FAILED, err));
+    if (sha256 != NULL && (strlen(sha256) != 64 || sha256[strspn(sha256, "0123456789abcdef")] != '\0'))
+        return nd_fail(err, ND_E_IMPORT_FACT, "model_sha256", "%s: '%s' is no SHA-256: 64 digits 0-9 and a-f",
+                       s->of[ND_STATED_MODEL_SHA256].where, sha256);
+    return ND_OK;
 }
 
 static enum nd_status put_text(const struct nd_import_writing *w, const char *group, const char *key,
@@ -351,21 +342,18 @@ enum nd_status nd_import_check_stated(const struct nd_imported *imported,
     const char *from = options->paths != NULL && options->n_paths > 0 ? options->paths[0] : "the file";
     const char *chipset = chipset_name(options, nd_stated(&imported->stated, ND_STATED_CHIPSET), &stated);
     const char *of_files = chipset_name(options, imported->chipset, &found);
-    enum nd_status status = ND_OK;
     if (chipset != NULL && of_files != NULL && strcmp(chipset, of_files) != 0)
-        status = nd_stated_conflict(&imported->stated, ND_STATED_CHIPSET, imported->chipset, from, err);
-    if (status == ND_OK)
-        status = check(imported, ND_STATED_KIND, imported->kind, from, err);
-    if (status == ND_OK)
-        status = check(imported, ND_STATED_MODEL_SHA256, imported->model_sha256, from, err);
-    if (status == ND_OK && model != NULL)
-        status = check(imported, ND_STATED_MODEL_SHA256, nd_model_sha256(model), nd_model_path(model), err);
-    if (status == ND_OK && model != NULL) {
+        ND_TRY(nd_stated_conflict(&imported->stated, ND_STATED_CHIPSET, imported->chipset, from, err));
+    ND_TRY(check(imported, ND_STATED_KIND, imported->kind, from, err));
+    ND_TRY(check(imported, ND_STATED_MODEL_SHA256, imported->model_sha256, from, err));
+    if (model != NULL)
+        ND_TRY(check(imported, ND_STATED_MODEL_SHA256, nd_model_sha256(model), nd_model_path(model), err));
+    if (model != NULL) {
         char opset[32];
         snprintf(opset, sizeof opset, "%lld", (long long)nd_model_opset(model));
-        status = check(imported, ND_STATED_OPSET, opset, nd_model_path(model), err);
+        ND_TRY(check(imported, ND_STATED_OPSET, opset, nd_model_path(model), err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status fail_end(const struct nd_imported *imported, enum nd_stated_key key, const char *name,
@@ -424,18 +412,16 @@ static const char *source_of(const struct nd_imported *imported, enum nd_stated_
 
 enum nd_status nd_import_stated_facts(struct nd_imported *imported, struct nd_error *err)
 {
-    enum nd_status status =
-        nd_imported_fact(imported, "device", NULL, source_of(imported, ND_STATED_KIND), err);
-    if (status == ND_OK)
-        status = nd_imported_fact(imported, "chipset", NULL, source_of(imported, ND_STATED_CHIPSET), err);
-    for (size_t k = 0; status == ND_OK && k < ND_N_STATED; k++) {
+    ND_TRY(nd_imported_fact(imported, "device", NULL, source_of(imported, ND_STATED_KIND), err));
+    ND_TRY(nd_imported_fact(imported, "chipset", NULL, source_of(imported, ND_STATED_CHIPSET), err));
+    for (size_t k = 0; k < ND_N_STATED; k++) {
         bool is_elsewhere = k == ND_STATED_KIND || k == ND_STATED_CHIPSET || k == ND_STATED_LABEL ||
                             k == ND_STATED_LABELS || k == ND_STATED_LATENCY_US || k == ND_STATED_LATENCY_MS;
         if (imported->stated.of[k].values.n > 0 && !is_elsewhere)
-            status = nd_imported_fact(imported, nd_stated_name((enum nd_stated_key)k), NULL,
-                                      imported->stated.of[k].where, err);
+            ND_TRY(nd_imported_fact(imported, nd_stated_name((enum nd_stated_key)k), NULL,
+                                    imported->stated.of[k].where, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- attributes ---- */
@@ -453,18 +439,15 @@ static enum nd_status put_label(const struct nd_import_writing *w, struct nd_err
 {
     if (nd_stated(&w->imported->stated, ND_STATED_LABEL) != NULL)
         return ND_OK;
-    char *path = nd_strdup(w->options->n_paths > 0 ? w->options->paths[0] : w->options->output);
+    ND_FREED char *path = nd_strdup(w->options->n_paths > 0 ? w->options->paths[0] : w->options->output);
     size_t n = path != NULL ? strlen(path) : 0;
     while (n > 1 && path[n - 1] == '/')
         path[--n] = '\0';
-    char *base = path != NULL ? nd_strdup(nd_path_base(path)) : NULL;
+    ND_FREED char *base = path != NULL ? nd_strdup(nd_path_base(path)) : NULL;
     char *dot = base != NULL ? strrchr(base, '.') : NULL;
     if (dot != NULL && dot != base)
         *dot = '\0';
-    enum nd_status status = base != NULL ? put_text(w, "device", "label", base, err) : nd_fail_memory(err);
-    free(base);
-    free(path);
-    return status;
+    return base != NULL ? put_text(w, "device", "label", base, err) : nd_fail_memory(err);
 }
 
 /* The chipset by the name that every capture has for it, and what the table of chipsets knows of it. */
@@ -490,32 +473,30 @@ static enum nd_status put_device(const struct nd_import_writing *w, struct nd_er
     char uri[64];
     snprintf(uri, sizeof uri, "import:%s", w->options->format);
     const char *simulator = nd_stated(&w->imported->stated, ND_STATED_SIMULATOR);
-    enum nd_status status = put_text(w, "device", "uri", uri, err);
-    if (status == ND_OK)
-        status = put_label(w, err);
-    if (status == ND_OK && nd_stated(&w->imported->stated, ND_STATED_KIND) == NULL)
-        status = put_text(w, "device", "kind", w->imported->kind != NULL ? w->imported->kind : "import", err);
-    if (status == ND_OK && simulator != NULL)
-        status = put_number(w, "device", "is_simulator", is_yes(simulator), err);
-    return status == ND_OK ? put_chipset(w, err) : status;
+    ND_TRY(put_text(w, "device", "uri", uri, err));
+    ND_TRY(put_label(w, err));
+    if (nd_stated(&w->imported->stated, ND_STATED_KIND) == NULL)
+        ND_TRY(put_text(w, "device", "kind", w->imported->kind != NULL ? w->imported->kind : "import", err));
+    if (simulator != NULL)
+        ND_TRY(put_number(w, "device", "is_simulator", is_yes(simulator), err));
+    return put_chipset(w, err);
 }
 
 /* Facts that are attributes as they stand. */
 static enum nd_status put_stated(const struct nd_import_writing *w, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t k = 0; status == ND_OK && k < ND_N_STATED; k++) {
+    for (size_t k = 0; k < ND_N_STATED; k++) {
         const char *group, *attribute, *value = nd_stated(&w->imported->stated, (enum nd_stated_key)k);
         bool is_number;
         int64_t number = 0;
         if (value == NULL || !nd_stated_attribute((enum nd_stated_key)k, &group, &attribute, &is_number))
             continue;
         if (is_number && nd_parse_i64(value, &number))
-            status = put_number(w, group, attribute, number, err);
+            ND_TRY(put_number(w, group, attribute, number, err));
         else
-            status = put_text(w, group, attribute, value, err);
+            ND_TRY(put_text(w, group, attribute, value, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_model(const struct nd_import_writing *w, struct nd_error *err)
@@ -576,14 +557,10 @@ static enum nd_status put_failure(const struct nd_import_writing *w, struct nd_e
 
 enum nd_status nd_import_put_attributes(const struct nd_import_writing *w, struct nd_error *err)
 {
-    enum nd_status status = put_time(w, err);
-    if (status == ND_OK)
-        status = put_device(w, err);
-    if (status == ND_OK)
-        status = put_stated(w, err);
-    if (status == ND_OK)
-        status = put_model(w, err);
-    if (status == ND_OK)
-        status = put_import(w, err);
-    return status == ND_OK ? put_failure(w, err) : status;
+    ND_TRY(put_time(w, err));
+    ND_TRY(put_device(w, err));
+    ND_TRY(put_stated(w, err));
+    ND_TRY(put_model(w, err));
+    ND_TRY(put_import(w, err));
+    return put_failure(w, err);
 }

@@ -74,14 +74,12 @@ enum nd_status nd_facts_sum_up(const struct nd_imported *imported, struct nd_imp
         const char *kind = imported->facts[i].kind;
         if (has_kind(out, kind))
             continue;
-        if (!nd_grow((void **)&out->facts, &capacity, out->n_facts + 1, sizeof *out->facts))
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(nd_grow((void **)&out->facts, &capacity, out->n_facts + 1, sizeof *out->facts), err);
         const char *only = only_source(imported, kind);
         struct nd_import_fact *made = &out->facts[out->n_facts++];
         *made = (struct nd_import_fact){nd_strdup(kind),
                                         only != NULL ? nd_strdup(only) : list_sources(imported, kind)};
-        if (made->kind == NULL || made->source == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY(made->kind != NULL && made->source != NULL, err);
     }
     return ND_OK;
 }
@@ -144,12 +142,10 @@ static struct nd_import_matching begin(const struct side *side, size_t i)
 static enum nd_status match_side(struct side *side, struct nd_matched *out, struct nd_error *err)
 {
     size_t n = side->imported->sides[side->side].n;
-    enum nd_status status = ND_OK;
     struct nd_matched_tensor *tensors = nd_calloc(n, sizeof *tensors);
     out->sides[side->side] = tensors;
-    if (tensors == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_TRY_MEMORY(tensors != NULL, err);
+    for (size_t i = 0; i < n; i++) {
         struct nd_import_matching m = begin(side, i);
         if (m.item != NULL)
             m.item->is_used = true;
@@ -157,15 +153,13 @@ static enum nd_status match_side(struct side *side, struct nd_matched *out, stru
             continue;
         struct nd_matched_tensor *made = &tensors[out->n[side->side]++];
         made->order = i;
-        status = nd_match_tensor(&m, made, err);
-        if (status == ND_OK)
-            status = count_samples(m.tensor, &side->n_samples, &side->first, err);
+        ND_TRY(nd_match_tensor(&m, made, err));
+        ND_TRY(count_samples(m.tensor, &side->n_samples, &side->first, err));
     }
-    if (status == ND_OK)
-        status = check_side(out, side->side, err);
-    if (status == ND_OK && out->n[side->side] > 0)
+    ND_TRY(check_side(out, side->side, err));
+    if (out->n[side->side] > 0)
         qsort(tensors, out->n[side->side], sizeof *tensors, compare_order);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status check_map(const struct nd_map *map, const struct nd_imported *imported,
@@ -212,9 +206,9 @@ static enum nd_status leave_out(struct nd_imported *imported, struct nd_map *map
     const struct nd_model *model = options->model;
     if (model == NULL || imported->has_sanitised_names || imported->keeps_unknown)
         return ND_OK;
-    bool *has_after = nd_calloc(nd_model_n_tensors(model), sizeof *has_after);
-    enum nd_status status = has_after != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < 2 * outputs->n && status == ND_OK; i++) { /* twice: first for has_after */
+    ND_FREED bool *has_after = nd_calloc(nd_model_n_tensors(model), sizeof *has_after);
+    ND_TRY_MEMORY(has_after != NULL, err);
+    for (size_t i = 0; i < 2 * outputs->n; i++) { /* twice: first for has_after */
         struct nd_imported_tensor *tensor = &outputs->items[i % outputs->n];
         size_t k = SIZE_MAX;
         enum nd_value_role role = nd_map_find(map, ND_IMPORTED_OUTPUT, tensor->name) == NULL
@@ -229,10 +223,9 @@ static enum nd_status leave_out(struct nd_imported *imported, struct nd_map *map
             has_after[k] = true;
         tensor->is_left_out = why != NULL;
         if (why != NULL)
-            status = nd_imported_fact(imported, "left out", tensor->name, why, err);
+            ND_TRY(nd_imported_fact(imported, "left out", tensor->name, why, err));
     }
-    free(has_after);
-    return status;
+    return ND_OK;
 }
 
 /* Decides for every tensor which dimension the samples are, and moves channels: what must be done before the
@@ -337,17 +330,14 @@ static enum nd_status put_repeats(const struct nd_import_writing *w, const struc
                                   size_t sample_bytes, struct nd_error *err)
 {
     size_t n_bytes;
-    char *data = nd_size_mul(rows.n, sample_bytes, &n_bytes) ? nd_tensor_alloc(n_bytes) : NULL;
-    if (data == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *data = nd_size_mul(rows.n, sample_bytes, &n_bytes) ? nd_tensor_alloc(n_bytes) : NULL;
+    ND_TRY_MEMORY(data != NULL, err);
     for (size_t i = 0; i < rows.n && sample_bytes > 0; i++)
         memcpy(data + i * sample_bytes,
                sample_at(w, tensor, rows.sample_repeat[i][0], rows.sample_repeat[i][1], sample_bytes),
                sample_bytes);
     rows.data = data;
-    enum nd_status status = nd_capture_writer_repeats(w->writer, probe, &tensor->tensor, &rows, err);
-    free(data);
-    return status;
+    return nd_capture_writer_repeats(w->writer, probe, &tensor->tensor, &rows, err);
 }
 
 static enum nd_status put_digests(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
@@ -355,7 +345,7 @@ static enum nd_status put_digests(const struct nd_import_writing *w, const struc
                                   struct nd_error *err)
 {
     size_t n_runs = probe->n_repeats, n_rows = 0, capacity = 0;
-    struct nd_digest *digests = nd_calloc(probe->n_samples * n_runs, sizeof *digests);
+    ND_FREED struct nd_digest *digests = nd_calloc(probe->n_samples * n_runs, sizeof *digests);
     size_t(*rows)[2] = NULL;
     enum nd_status status = digests != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t s = 0; status == ND_OK && s < probe->n_samples; s++)
@@ -377,7 +367,6 @@ static enum nd_status put_digests(const struct nd_import_writing *w, const struc
             put_repeats(w, probe, tensor, (struct nd_capture_repeats){(const size_t(*)[2])rows, n_rows, NULL},
                         sample_bytes, err);
     free(rows);
-    free(digests);
     return status;
 }
 
@@ -405,19 +394,15 @@ static enum nd_status put_tensors(const struct nd_import_writing *w, struct nd_e
     size_t n = w->matched->n[ND_IMPORTED_OUTPUT];
     bool is_of_model = n == 0 && model != NULL;
     n = is_of_model ? nd_model_n_tensors(model) : n;
-    struct nd_tensor *tensors = nd_calloc(n, sizeof *tensors); /* shallow copies */
-    const char **providers = nd_calloc(n, sizeof *providers);
-    enum nd_status status = tensors != NULL && providers != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    ND_FREED struct nd_tensor *tensors = nd_calloc(n, sizeof *tensors); /* shallow copies */
+    ND_FREED const char **providers = nd_calloc(n, sizeof *providers);
+    ND_TRY_MEMORY(tensors != NULL && providers != NULL, err);
+    for (size_t i = 0; i < n; i++) {
         const struct nd_matched_tensor *tensor = &w->matched->sides[ND_IMPORTED_OUTPUT][i];
         tensors[i] = is_of_model ? *nd_model_tensor(model, i) : tensor->tensor;
         providers[i] = is_of_model ? "" : tensor->provider;
     }
-    if (status == ND_OK)
-        status = nd_capture_writer_tensors(w->writer, tensors, providers, n, err);
-    free(providers);
-    free(tensors);
-    return status;
+    return nd_capture_writer_tensors(w->writer, tensors, providers, n, err);
 }
 
 /* The tensor with its samples from `first` on. */
@@ -450,8 +435,7 @@ static enum nd_status put_probe(const struct nd_import_writing *w, const struct 
             w->imported->latency_us != NULL ? w->imported->latency_us + first * matched->n_repeats : NULL,
     };
     probe.inputs = nd_calloc(probe.n_inputs, sizeof *probe.inputs);
-    if (probe.inputs == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(probe.inputs != NULL, err);
     for (size_t i = 0; i < probe.n_inputs; i++) {
         const struct nd_tensor *tensor = &matched->sides[ND_IMPORTED_INPUT][i].tensor;
         probe.inputs[i] = (struct nd_capture_input){tensor->name, tensor->dtype, tensor->shape};
@@ -478,7 +462,6 @@ static enum nd_status put_probes(const struct nd_import_writing *w, struct nd_er
     char source[80];
     const struct nd_imported *imported = w->imported;
     size_t first = 0;
-    enum nd_status status = ND_OK;
     snprintf(source, sizeof source, "import:%s", w->options->format);
     const struct nd_imported_part only = {
         .name = (char *)(w->options->probe != NULL ? w->options->probe : w->options->format),
@@ -490,11 +473,11 @@ static enum nd_status put_probes(const struct nd_import_writing *w, struct nd_er
         return ND_OK; /* a run that failed, of which nobody says what it was asked */
     if (imported->n_parts == 0)
         return put_probe(w, &only, 0, err);
-    for (size_t i = 0; status == ND_OK && i < imported->n_parts; i++) {
-        status = put_probe(w, &imported->parts[i], first, err);
+    for (size_t i = 0; i < imported->n_parts; i++) {
+        ND_TRY(put_probe(w, &imported->parts[i], first, err));
         first += imported->parts[i].n_samples;
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_log(const struct nd_import_writing *w, const struct nd_imported_log *log,
@@ -512,24 +495,18 @@ static enum nd_status put_log(const struct nd_import_writing *w, const struct nd
 /* The logs, and what they say; as `npudiff capture` does it. */
 static enum nd_status put_logs(const struct nd_import_writing *w, struct nd_error *err)
 {
-    struct nd_log_findings findings = {0};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < w->imported->n_logs; i++)
-        status = put_log(w, &w->imported->logs[i], &findings, err);
-    if (status == ND_OK)
-        status = nd_findings_write(w->writer, &findings, err);
-    nd_log_findings_deinit(&findings);
-    return status;
+    ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings findings = {0};
+    for (size_t i = 0; i < w->imported->n_logs; i++)
+        ND_TRY(put_log(w, &w->imported->logs[i], &findings, err));
+    return nd_findings_write(w->writer, &findings, err);
 }
 
 static enum nd_status put_all(const struct nd_import_writing *w, struct nd_error *err)
 {
-    enum nd_status status = nd_import_put_attributes(w, err);
-    if (status == ND_OK)
-        status = put_tensors(w, err);
-    if (status == ND_OK)
-        status = put_probes(w, err);
-    return status == ND_OK ? put_logs(w, err) : status;
+    ND_TRY(nd_import_put_attributes(w, err));
+    ND_TRY(put_tensors(w, err));
+    ND_TRY(put_probes(w, err));
+    return put_logs(w, err);
 }
 
 /* ---- from tensors to the file ---- */
@@ -537,22 +514,21 @@ static enum nd_status put_all(const struct nd_import_writing *w, struct nd_error
 static enum nd_status add_common_facts(struct nd_imported *imported, const struct nd_import_options *options,
                                        const struct nd_matched *matched, struct nd_error *err)
 {
-    enum nd_status status = nd_imported_fact(imported, "model", NULL,
-                                             options->model != NULL           ? "--model"
-                                             : imported->model_sha256 != NULL ? "npudiff.json"
-                                                                              : "not stated",
-                                             err);
-    if (status == ND_OK && !nd_imported_has_fact(imported, "layout"))
-        status = nd_imported_fact(imported, "layout", NULL, "not stated: taken as it is", err);
-    if (status == ND_OK && matched->n[ND_IMPORTED_INPUT] == 0 && !nd_imported_has_fact(imported, "inputs"))
-        status = nd_imported_fact(
+    ND_TRY(nd_imported_fact(imported, "model", NULL,
+                            options->model != NULL           ? "--model"
+                            : imported->model_sha256 != NULL ? "npudiff.json"
+                                                             : "not stated",
+                            err));
+    if (!nd_imported_has_fact(imported, "layout"))
+        ND_TRY(nd_imported_fact(imported, "layout", NULL, "not stated: taken as it is", err));
+    if (matched->n[ND_IMPORTED_INPUT] == 0 && !nd_imported_has_fact(imported, "inputs"))
+        ND_TRY(nd_imported_fact(
             imported, "inputs", NULL,
-            options->model != NULL ? "not stated: 'explain' needs them (--inputs)" : "not stated", err);
-    if (status == ND_OK)
-        status = nd_import_stated_facts(imported, err);
-    if (status == ND_OK && imported->cut_short != NULL)
-        status = nd_imported_fact(imported, "cut short", NULL, imported->cut_short, err);
-    return status == ND_OK ? nd_runs_facts(imported, matched->n_samples, matched->n_expected, err) : status;
+            options->model != NULL ? "not stated: 'explain' needs them (--inputs)" : "not stated", err));
+    ND_TRY(nd_import_stated_facts(imported, err));
+    if (imported->cut_short != NULL)
+        ND_TRY(nd_imported_fact(imported, "cut short", NULL, imported->cut_short, err));
+    return nd_runs_facts(imported, matched->n_samples, matched->n_expected, err);
 }
 
 /* Why there is less than was asked for, as the facts state it. */
@@ -614,14 +590,11 @@ static enum nd_status settle(struct nd_imported *imported, struct nd_map *map,
                              struct nd_error *err)
 {
     imported->is_failed = imported->is_failed || nd_stated(&imported->stated, ND_STATED_FAILED) != NULL;
-    enum nd_status status = nd_match(imported, map, options, matched, err);
-    if (status == ND_OK)
-        status = check_room(imported, matched, err);
-    if (status == ND_OK)
-        status = nd_import_mark_ends(imported, options->model, matched, err);
-    if (status == ND_OK)
-        status = note_missing(imported, matched, err);
-    return status == ND_OK ? add_common_facts(imported, options, matched, err) : status;
+    ND_TRY(nd_match(imported, map, options, matched, err));
+    ND_TRY(check_room(imported, matched, err));
+    ND_TRY(nd_import_mark_ends(imported, options->model, matched, err));
+    ND_TRY(note_missing(imported, matched, err));
+    return add_common_facts(imported, options, matched, err);
 }
 
 enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_imported *repeats, size_t n_repeats,
@@ -668,11 +641,8 @@ enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_importe
 
 void nd_import_result_deinit(struct nd_import_result *result)
 {
-    for (size_t i = 0; i < result->n_facts; i++) {
-        free(result->facts[i].kind);
-        free(result->facts[i].source);
-    }
-    free(result->facts);
-    free(result->cut_short);
+    for (size_t i = 0; i < result->n_facts; i++)
+        ND_FREE_ALL(result->facts[i].kind, result->facts[i].source);
+    ND_FREE_ALL(result->facts, result->cut_short);
     *result = (struct nd_import_result){0};
 }

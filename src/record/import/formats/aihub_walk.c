@@ -201,17 +201,14 @@ static enum nd_status read_chunk(struct reading *r, const hsize_t start[], struc
         return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
                        "a chunk of %s of '%s' cannot hold %zu bytes in %llu", r->array->what, r->array->path,
                        r->chunk_bytes, (unsigned long long)n_stored);
-    if (!nd_grow((void **)&r->stored, &r->stored_capacity, (size_t)n_stored, 1))
-        return nd_fail_memory(err);
-    enum nd_status status = read_at(r, offset, r->stored, (size_t)n_stored, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY_MEMORY(nd_grow((void **)&r->stored, &r->stored_capacity, (size_t)n_stored, 1), err);
+    ND_TRY(read_at(r, offset, r->stored, (size_t)n_stored, err));
     const struct nd_stored_chunk stored = {.bytes = r->stored,
                                            .n_bytes = (size_t)n_stored,
                                            .elem_bytes = r->elem_bytes,
                                            .is_shuffled = r->has_shuffle && (mask & r->shuffle_bit) == 0,
                                            .is_deflated = is_deflated};
-    status = nd_chunk_decode(&r->decoder, &stored, r->raw, r->chunk_bytes, err);
+    enum nd_status status = nd_chunk_decode(&r->decoder, &stored, r->raw, r->chunk_bytes, err);
     if (status != ND_OK)
         nd_error_context(err, "%s of '%s'", r->array->what, r->array->path);
     else
@@ -223,9 +220,7 @@ static enum nd_status read_chunks(struct reading *r, hid_t creation, struct nd_e
 {
     const struct nd_shape *shape = &r->array->shape;
     hsize_t dims[ND_MAX_RANK] = {0}, start[ND_MAX_RANK] = {0};
-    enum nd_status status = read_filters(r, creation, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(read_filters(r, creation, err));
     if (H5Pget_chunk(creation, ND_MAX_RANK, dims) != shape->rank)
         return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
                             "the chunks of %s of '%s' have another rank", r->array->what, r->array->path);
@@ -235,21 +230,20 @@ static enum nd_status read_chunks(struct reading *r, hid_t creation, struct nd_e
         r->chunk.dims[d] = (int64_t)dims[d];
         n_chunks *= dims[d] > 0 ? (double)shape->dims[d] / (double)dims[d] : 0;
     }
-    status = nd_shape_size_bytes(&r->chunk, r->array->dtype, &r->chunk_bytes, err);
-    if (status == ND_OK &&
-        (r->chunk_bytes == 0 || r->chunk_bytes > max_chunk_bytes || n_chunks > (double)r->file_bytes))
-        status = nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' has chunks that cannot be",
-                         r->array->what, r->array->path);
-    if (status == ND_OK && (r->raw = malloc(r->chunk_bytes)) == NULL)
-        status = nd_fail_memory(err);
-    for (bool is_done = false; status == ND_OK && !is_done;) {
-        status = read_chunk(r, start, err);
+    ND_TRY(nd_shape_size_bytes(&r->chunk, r->array->dtype, &r->chunk_bytes, err));
+    if (r->chunk_bytes == 0 || r->chunk_bytes > max_chunk_bytes || n_chunks > (double)r->file_bytes)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' has chunks that cannot be",
+                       r->array->what, r->array->path);
+    r->raw = malloc(r->chunk_bytes);
+    ND_TRY_MEMORY(r->raw != NULL, err);
+    for (bool is_done = false; !is_done;) {
+        ND_TRY(read_chunk(r, start, err));
         int d = shape->rank - 1;
         for (; d >= 0 && (start[d] += dims[d]) >= (hsize_t)shape->dims[d]; d--)
             start[d] = 0;
         is_done = d < 0;
     }
-    return status;
+    return ND_OK;
 }
 
 static void swap_bytes(unsigned char *data, size_t n_bytes, size_t size)
@@ -290,8 +284,7 @@ static enum nd_status nd_hdf5_array_read(hid_t dataset, int fd, const struct nd_
         status = nd_fail(err, ND_E_IMPORT_TYPE, array->path, "%s of '%s' is neither contiguous nor chunked",
                          array->what, array->path);
     H5Pclose(creation);
-    free(r.stored);
-    free(r.raw);
+    ND_FREE_ALL(r.stored, r.raw);
     nd_chunk_decoder_deinit(&r.decoder);
     if (status == ND_OK && array->is_big_endian)
         swap_bytes(out, array->n_bytes, r.elem_bytes);
@@ -329,10 +322,8 @@ struct entries {
 
 static void entries_deinit(struct entries *entries)
 {
-    for (size_t i = 0; i < entries->n; i++) {
-        free(entries->items[i].group);
-        free(entries->items[i].name);
-    }
+    for (size_t i = 0; i < entries->n; i++)
+        ND_FREE_ALL(entries->items[i].group, entries->items[i].name);
     free(entries->items);
 }
 
@@ -505,7 +496,7 @@ static enum nd_status give_sample(const struct aihub *hub, const struct entry *e
     char what[320], path[300];
     struct nd_hdf5_array array;
     struct stat info;
-    void *data = NULL;
+    ND_FREED void *data = NULL;
     snprintf(path, sizeof path, "%.250s/batch_%zu", entry->group, sample);
     snprintf(what, sizeof what, "'/data/%s'", path);
     hid_t dataset = H5Dopen2(hub->data, path, H5P_DEFAULT);
@@ -525,7 +516,6 @@ static enum nd_status give_sample(const struct aihub *hub, const struct entry *e
                                           array.shape, data, array.n_bytes};
     if (status == ND_OK)
         status = hub->visit(hub->context, &found, err);
-    free(data);
     H5Dclose(dataset);
     return status;
 }

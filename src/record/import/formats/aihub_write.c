@@ -1,7 +1,5 @@
 /* A capture's tensors as a dataset of Qualcomm AI Hub. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "capture/hdf5/libhdf5.h"
@@ -138,7 +136,7 @@ static enum nd_status read_sample(const struct hub_file *hub, const struct hub_t
 static enum nd_status put_samples(struct hub_file *hub, hid_t group, const struct hub_tensor *tensor,
                                   struct nd_error *err)
 {
-    void *data = nd_tensor_alloc(tensor->sample_bytes);
+    ND_FREED void *data = nd_tensor_alloc(tensor->sample_bytes);
     enum nd_status status = data != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t s = 0; status == ND_OK && s < tensor->n_samples; s++) {
         status = read_sample(hub, tensor, s, data, err);
@@ -148,7 +146,6 @@ static enum nd_status put_samples(struct hub_file *hub, hid_t group, const struc
             nd_hdf5_unlock();
         }
     }
-    free(data);
     return status;
 }
 
@@ -159,14 +156,12 @@ static enum nd_status put_tensor(struct hub_file *hub, struct hub_tensor *tensor
     if (dtype == ND_DTYPE_NONE || dtype == ND_DTYPE_BF16 || dtype > ND_DTYPE_U64)
         return nd_fail(err, ND_E_IMPORT_TYPE, tensor->name, "'%s' is %s, a type that datasets of AI Hub lack",
                        tensor->name, nd_dtype_name(dtype));
-    enum nd_status status = nd_shape_size_bytes(&tensor->shape, dtype, &tensor->sample_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_size_bytes(&tensor->shape, dtype, &tensor->sample_bytes, err));
     snprintf(path, sizeof path, "/data/%zu", hub->n_written);
     nd_hdf5_lock();
     hid_t group = H5Gcreate2(hub->file, path, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    status = group >= 0 ? put_integer(hub, group, "order", (int64_t)hub->n_written, err)
-                        : fail_write(hub, path, err);
+    enum nd_status status = group >= 0 ? put_integer(hub, group, "order", (int64_t)hub->n_written, err)
+                                       : fail_write(hub, path, err);
     if (status == ND_OK)
         status = put_name(hub, group, tensor->name, err);
     if (status == ND_OK)
@@ -185,30 +180,28 @@ static enum nd_status put_tensor(struct hub_file *hub, struct hub_tensor *tensor
 static enum nd_status put_inputs(struct hub_file *hub, struct nd_error *err)
 {
     const struct nd_capture_probe *probe = nd_capture_probe(hub->capture, hub->probe);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < probe->n_inputs; i++) {
+    for (size_t i = 0; i < probe->n_inputs; i++) {
         const struct nd_capture_input *input = &probe->inputs[i];
         struct hub_tensor tensor = {i, input->name, input->dtype, input->shape, probe->n_samples_expected, 0};
-        status = put_tensor(hub, &tensor, err);
+        ND_TRY(put_tensor(hub, &tensor, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status put_outputs(struct hub_file *hub, struct nd_error *err)
 {
     const struct nd_capture_probe *probe = nd_capture_probe(hub->capture, hub->probe);
     size_t n_tensors = nd_capture_n_tensors(hub->capture), n_outputs = 0;
-    enum nd_status status = ND_OK;
     for (size_t e = 0; e < n_tensors; e++)
         n_outputs += nd_capture_tensor(hub->capture, e)->is_model_output;
-    for (size_t e = 0; status == ND_OK && e < n_tensors; e++) {
+    for (size_t e = 0; e < n_tensors; e++) {
         const struct nd_tensor *tensor = nd_capture_tensor(hub->capture, e);
         if ((n_outputs > 0 && !tensor->is_model_output) || !nd_capture_has_outputs(hub->capture, hub->probe, e))
             continue;
         struct hub_tensor item = {e, tensor->name, tensor->dtype, tensor->shape, probe->n_samples, 0};
-        status = put_tensor(hub, &item, err);
+        ND_TRY(put_tensor(hub, &item, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- the file ---- */
@@ -278,7 +271,7 @@ static void close_file(struct hub_file *hub)
 
 static enum nd_status write_file(struct hub_file *hub, bool replace, struct nd_error *err)
 {
-    void *image = NULL;
+    ND_FREED void *image = NULL;
     size_t n_bytes = 0;
     enum nd_status status = open_file(hub, err);
     if (status == ND_OK)
@@ -291,7 +284,6 @@ static enum nd_status write_file(struct hub_file *hub, bool replace, struct nd_e
     close_file(hub);
     if (status == ND_OK)
         status = nd_file_put_new(hub->path, image, n_bytes, replace, err);
-    free(image);
     return status;
 }
 

@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,7 +23,6 @@
 #include "record/import/formats/aihub_walk.h"
 #include "record/import/imported.h"
 #include "record/import/write_facts.h"
-#include "record/probes/loader.h"
 #include "record/probes/npz.h"
 #include "record/probes/probe.h"
 #include "record/qnn/net_run.h"
@@ -53,9 +51,7 @@ struct raw_reading {
 
 static void raw_tensor_deinit(struct raw_tensor *tensor)
 {
-    free(tensor->name);
-    free(tensor->dtype_name);
-    free(tensor->file);
+    ND_FREE_ALL(tensor->name, tensor->dtype_name, tensor->file);
     nd_texts_deinit(&tensor->files);
 }
 
@@ -98,9 +94,7 @@ static enum nd_status expand_pattern(struct raw_reading *r, struct raw_tensor *t
     const char *pattern = tensor->files.items[0], *place = strstr(pattern, "{}");
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < tensor->n_samples; i++) {
-        struct nd_strbuf text = {0};
-        nd_strbuf_printf(&text, "%.*s%zu%s", (int)(place - pattern), pattern, i, place + 2);
-        char *path = nd_strbuf_take(&text);
+        char *path = nd_text("%.*s%zu%s", (int)(place - pattern), pattern, i, place + 2);
         if (path == NULL || !nd_texts_add(&made, path))
             status = nd_fail_memory(err);
         free(path);
@@ -120,10 +114,8 @@ static enum nd_status read_tensor(struct raw_reading *r, struct raw_tensor *tens
         {"files", ND_YAML_TEXTS, offsetof(struct raw_tensor, files), 0, 0, false},
         {"samples", ND_YAML_COUNT, offsetof(struct raw_tensor, n_samples), 1, MAX_SAMPLES, false},
     };
-    enum nd_status status = nd_yaml_map(
-        &r->yaml, r->node, &(struct nd_yaml_kind){"a tensor of a raw list", keys, COUNT(keys)}, tensor, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_yaml_map(&r->yaml, r->node, &(struct nd_yaml_kind){"a tensor of a raw list", keys, COUNT(keys)},
+                       tensor, err));
     tensor->dtype = nd_dtype_from_name(tensor->dtype_name);
     if (tensor->dtype == ND_DTYPE_NONE)
         return nd_yaml_fail(&r->yaml, &r->node->start_mark, err, "there is no type '%s'", tensor->dtype_name);
@@ -131,29 +123,26 @@ static enum nd_status read_tensor(struct raw_reading *r, struct raw_tensor *tens
         return nd_yaml_fail(&r->yaml, &r->node->start_mark, err,
                             "tensor '%s' needs either 'file' (all samples) or 'files' (one for each)",
                             tensor->name);
-    status = read_shape(r, tensor, err);
-    if (status == ND_OK)
-        status = expand_pattern(r, tensor, err);
-    if (status == ND_OK && tensor->files.n > 0 && tensor->n_samples > 0 && tensor->n_samples != tensor->files.n)
-        status = nd_yaml_fail(&r->yaml, &r->node->start_mark, err, "tensor '%s' has %zu files, but %zu samples",
-                              tensor->name, tensor->files.n, tensor->n_samples);
-    return status;
+    ND_TRY(read_shape(r, tensor, err));
+    ND_TRY(expand_pattern(r, tensor, err));
+    if (tensor->files.n > 0 && tensor->n_samples > 0 && tensor->n_samples != tensor->files.n)
+        return nd_yaml_fail(&r->yaml, &r->node->start_mark, err, "tensor '%s' has %zu files, but %zu samples",
+                            tensor->name, tensor->files.n, tensor->n_samples);
+    return ND_OK;
 }
 
 /* Appends n_samples samples from the source. */
 static enum nd_status add_samples(struct raw_reading *r, const struct raw_tensor *tensor,
                                   struct nd_source *source, size_t first, size_t n, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         void *data = NULL;
         const struct nd_imported_new sample = {r->side,       tensor->name,  source->what,
                                                tensor->dtype, tensor->shape, first + i};
-        status = nd_imported_add(r->imported, &sample, &data, err);
-        if (status == ND_OK)
-            status = nd_source_read(source, data, tensor->sample_bytes, err);
+        ND_TRY(nd_imported_add(r->imported, &sample, &data, err));
+        ND_TRY(nd_source_read(source, data, tensor->sample_bytes, err));
     }
-    return status == ND_OK ? nd_source_finish(source, err) : status;
+    return nd_source_finish(source, err);
 }
 
 static enum nd_status add_file(struct raw_reading *r, const struct raw_tensor *tensor, const char *name,
@@ -188,14 +177,13 @@ static enum nd_status add_file(struct raw_reading *r, const struct raw_tensor *t
 
 static enum nd_status add_tensor(struct raw_reading *r, struct nd_error *err)
 {
-    struct raw_tensor tensor = {0};
-    enum nd_status status = read_tensor(r, &tensor, err);
-    if (status == ND_OK && tensor.file != NULL)
-        status = add_file(r, &tensor, tensor.file, 0, tensor.n_samples, err);
-    for (size_t i = 0; status == ND_OK && i < tensor.files.n; i++)
-        status = add_file(r, &tensor, tensor.files.items[i], i, 1, err);
-    raw_tensor_deinit(&tensor);
-    return status;
+    ND_CLEANUP(raw_tensor_deinit) struct raw_tensor tensor = {0};
+    ND_TRY(read_tensor(r, &tensor, err));
+    if (tensor.file != NULL)
+        ND_TRY(add_file(r, &tensor, tensor.file, 0, tensor.n_samples, err));
+    for (size_t i = 0; i < tensor.files.n; i++)
+        ND_TRY(add_file(r, &tensor, tensor.files.items[i], i, 1, err));
+    return ND_OK;
 }
 
 static enum nd_status add_list(struct raw_reading *r, const yaml_node_t *list, const char *what,
@@ -314,15 +302,10 @@ struct receiver {
 static enum nd_status add_sample(struct receiver *r, struct nd_imported_new *sample, const char *what,
                                  void **data, struct nd_error *err)
 {
-    struct nd_strbuf buf = {0};
-    nd_strbuf_printf(&buf, "%s of '%s' (tensor '%.200s')", what, r->reading.path, sample->name);
-    char *where = nd_strbuf_take(&buf);
-    if (where == NULL)
-        return nd_fail_memory(err);
+    ND_FREED char *where = nd_text("%s of '%s' (tensor '%.200s')", what, r->reading.path, sample->name);
+    ND_TRY_MEMORY(where != NULL, err);
     sample->where = where;
-    enum nd_status status = nd_imported_add(r->imported, sample, data, err);
-    free(where);
-    return status;
+    return nd_imported_add(r->imported, sample, data, err);
 }
 
 static enum nd_status receive_sample(struct receiver *r, struct nd_error *err)
@@ -330,43 +313,31 @@ static enum nd_status receive_sample(struct receiver *r, struct nd_error *err)
     struct sent_sample sent;
     size_t n_bytes = 0;
     void *data = NULL;
-    char *name = NULL, *what = NULL;
-    enum nd_status status = nd_reading_take(&r->reading, &sent, sizeof sent, err);
+    ND_FREED char *name = NULL, *what = NULL;
+    ND_TRY(nd_reading_take(&r->reading, &sent, sizeof sent, err));
     struct nd_imported_new sample = {.side = r->side};
-    if (status == ND_OK) {
-        sample.dtype = (enum nd_dtype)sent.dtype;
-        sample.sample = sent.sample;
-        nd_shape_from_sent(&sent.shape, &sample.shape);
-        if (sample.shape.rank < 0 || sample.shape.rank >= ND_MAX_RANK ||
-            nd_dtype_size_bytes(sample.dtype) == 0 ||
-            nd_shape_size_bytes(&sample.shape, sample.dtype, &n_bytes, NULL) != ND_OK ||
-            n_bytes != sent.n_bytes)
-            status = nd_reading_fail(&r->reading, err);
-    }
-    if (status == ND_OK)
-        status = nd_reading_take_text(&r->reading, sent.name_bytes, &name, err);
-    if (status == ND_OK)
-        status = nd_reading_take_text(&r->reading, sent.what_bytes, &what, err);
+    sample.dtype = (enum nd_dtype)sent.dtype;
+    sample.sample = sent.sample;
+    nd_shape_from_sent(&sent.shape, &sample.shape);
+    if (sample.shape.rank < 0 || sample.shape.rank >= ND_MAX_RANK || nd_dtype_size_bytes(sample.dtype) == 0 ||
+        nd_shape_size_bytes(&sample.shape, sample.dtype, &n_bytes, NULL) != ND_OK || n_bytes != sent.n_bytes)
+        return nd_reading_fail(&r->reading, err);
+    ND_TRY(nd_reading_take_text(&r->reading, sent.name_bytes, &name, err));
+    ND_TRY(nd_reading_take_text(&r->reading, sent.what_bytes, &what, err));
     sample.name = name;
-    if (status == ND_OK)
-        status = add_sample(r, &sample, what, &data, err);
-    if (status == ND_OK)
-        status = nd_reading_take(&r->reading, data, n_bytes, err);
-    free(what);
-    free(name);
-    return status;
+    ND_TRY(add_sample(r, &sample, what, &data, err));
+    return nd_reading_take(&r->reading, data, n_bytes, err);
 }
 
 static enum nd_status receive_all(struct receiver *r, struct nd_error *err)
 {
     bool has_record = true;
-    enum nd_status status = ND_OK;
-    while (status == ND_OK && has_record) {
-        status = nd_reading_next(&r->reading, &has_record, err);
-        if (status == ND_OK && has_record)
-            status = receive_sample(r, err);
+    while (has_record) {
+        ND_TRY(nd_reading_next(&r->reading, &has_record, err));
+        if (has_record)
+            ND_TRY(receive_sample(r, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Adds a dataset of AI Hub to one side. */
@@ -376,10 +347,8 @@ static enum nd_status nd_aihub_add(struct nd_imported *imported, enum nd_importe
     struct receiver receiver = {
         .imported = imported, .side = side, .reading = {.path = path, .damaged = ND_E_IMPORT_FORMAT}};
     int fd;
-    enum nd_status status = nd_file_open(path, &fd, &receiver.reading.file_bytes, err);
-    if (status != ND_OK)
-        return status;
-    status = nd_reading_begin(&receiver.reading, send_samples, &fd, err);
+    ND_TRY(nd_file_open(path, &fd, &receiver.reading.file_bytes, err));
+    enum nd_status status = nd_reading_begin(&receiver.reading, send_samples, &fd, err);
     if (status == ND_OK) {
         status = receive_all(&receiver, err);
         nd_reading_end(&receiver.reading);
@@ -395,12 +364,11 @@ static enum nd_status read_aihub(const struct nd_import_options *options, struct
                                            {"types", "HDF5 type"},
                                            {"shapes", "HDF5 dataset"},
                                            {"samples", "one of each batch_N"}};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < options->n_paths; i++)
-        status = nd_aihub_add(imported, ND_IMPORTED_OUTPUT, options->paths[i], err);
-    for (size_t i = 0; status == ND_OK && i < sizeof facts / sizeof facts[0]; i++)
-        status = nd_imported_fact(imported, facts[i][0], NULL, facts[i][1], err);
-    return status;
+    for (size_t i = 0; i < options->n_paths; i++)
+        ND_TRY(nd_aihub_add(imported, ND_IMPORTED_OUTPUT, options->paths[i], err));
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
+        ND_TRY(nd_imported_fact(imported, facts[i][0], NULL, facts[i][1], err));
+    return ND_OK;
 }
 
 const struct nd_import_reader nd_import_aihub = {
@@ -432,16 +400,11 @@ struct adding {
 
 static enum nd_status add_npy(const struct adding *to, const char *path, struct nd_error *err)
 {
-    struct nd_source source = {0};
-    char *name = name_of_file(path);
-    if (name == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_source_open(&source, path, err);
-    if (status == ND_OK)
-        status = nd_npy_add(to->imported, to->side, name, to->sample, &source, err);
-    nd_source_close(&source);
-    free(name);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_FREED char *name = name_of_file(path);
+    ND_TRY_MEMORY(name != NULL, err);
+    ND_TRY(nd_source_open(&source, path, err));
+    return nd_npy_add(to->imported, to->side, name, to->sample, &source, err);
 }
 
 static enum nd_status add_npz(const struct adding *to, const char *path, struct nd_error *err)
@@ -515,19 +478,16 @@ static enum nd_status nd_numpy_add(struct nd_imported *imported, enum nd_importe
 static enum nd_status read_numpy(const struct nd_import_options *options, struct nd_imported *imported,
                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     bool is_file = options->samples == ND_IMPORT_SAMPLES_FILE;
-    for (size_t i = 0; status == ND_OK && i < options->n_paths; i++) {
+    for (size_t i = 0; i < options->n_paths; i++) {
         const struct adding to = {imported, ND_IMPORTED_OUTPUT, is_file ? i : ND_IMPORTED_ARRAY};
-        status = add_path(&to, options->paths[i], err);
+        ND_TRY(add_path(&to, options->paths[i], err));
     }
-    if (status == ND_OK && is_file)
-        status = nd_imported_fact(imported, "samples", NULL, "one of each PATH, in the order given", err);
-    if (status == ND_OK)
-        status = nd_imported_fact(imported, "names", NULL, "names of arrays and files", err);
-    if (status == ND_OK)
-        status = nd_imported_fact(imported, "types", NULL, ".npy header", err);
-    return status == ND_OK ? nd_imported_fact(imported, "shapes", NULL, ".npy header", err) : status;
+    if (is_file)
+        ND_TRY(nd_imported_fact(imported, "samples", NULL, "one of each PATH, in the order given", err));
+    ND_TRY(nd_imported_fact(imported, "names", NULL, "names of arrays and files", err));
+    ND_TRY(nd_imported_fact(imported, "types", NULL, ".npy header", err));
+    return nd_imported_fact(imported, "shapes", NULL, ".npy header", err);
 }
 
 const struct nd_import_reader nd_import_numpy = {
@@ -563,40 +523,33 @@ const struct nd_import_format *nd_import_format(size_t i)
 static enum nd_status make_probe(const struct nd_import_options *options, struct nd_probe **out,
                                  struct nd_error *err)
 {
-    enum nd_status status = nd_model_check_static(options->model, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_strbuf spec = {0};
-    nd_strbuf_printf(&spec, "inputs=%s", options->inputs);
-    char *text = nd_strbuf_take(&spec);
-    status = text != NULL ? nd_probe_for_model(options->model, text, out, err) : nd_fail_memory(err);
-    free(text);
-    return status;
+    ND_TRY(nd_model_check_static(options->model, err));
+    ND_FREED char *text = nd_text("inputs=%s", options->inputs);
+    return text != NULL ? nd_probe_for_model(options->model, text, out, err) : nd_fail_memory(err);
 }
 
 static enum nd_status add_probe(const struct nd_import_options *options, struct nd_imported *imported,
                                 struct nd_error *err)
 {
-    struct nd_probe *probe = NULL;
-    enum nd_status status = make_probe(options, &probe, err);
-    for (size_t i = 0; status == ND_OK && i < probe->n_inputs; i++) {
+    ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = NULL;
+    ND_TRY(make_probe(options, &probe, err));
+    for (size_t i = 0; i < probe->n_inputs; i++) {
         const struct nd_probe_input *input = &probe->inputs[i];
-        for (size_t s = 0; status == ND_OK && s < probe->n_samples; s++) {
+        for (size_t s = 0; s < probe->n_samples; s++) {
             void *data = NULL;
             const struct nd_imported_new sample = {ND_IMPORTED_INPUT, input->name,  options->inputs,
                                                    input->dtype,      input->shape, s};
-            status = nd_imported_add(imported, &sample, &data, err);
-            if (status == ND_OK && input->sample_bytes > 0)
+            ND_TRY(nd_imported_add(imported, &sample, &data, err));
+            if (input->sample_bytes > 0)
                 memcpy(data, (const char *)input->data + s * input->sample_bytes, input->sample_bytes);
         }
     }
-    if (status == ND_OK && probe->labels != NULL) {
+    if (probe->labels != NULL) {
         imported->labels = probe->labels;
         imported->n_labels = probe->n_samples;
         probe->labels = NULL;
     }
-    nd_probe_destroy(&probe);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_inputs(const struct nd_import_options *options, struct nd_imported *imported,
@@ -623,19 +576,18 @@ static enum nd_status add_inputs(const struct nd_import_options *options, struct
 static enum nd_status collect_facts(const struct nd_import_options *options, struct nd_statements *out,
                                     struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (options->label != NULL)
-        status = nd_statements_add(out, "label", options->label, "--label", err);
-    if (status == ND_OK && options->chipset != NULL)
-        status = nd_statements_add(out, "chipset", options->chipset, "--chipset", err);
-    for (size_t i = 0; status == ND_OK && i < options->n_stated; i++)
-        status = nd_statements_add(out, options->stated[i].key, options->stated[i].value,
-                                   options->stated[i].option, err);
-    if (status == ND_OK && options->facts != NULL)
-        status = nd_statements_read(out, options->facts, options->map == NULL, err);
-    if (status == ND_OK && options->map != NULL)
-        status = nd_statements_read(out, options->map, true, err);
-    return status == ND_OK ? nd_statements_check(out, err) : status;
+        ND_TRY(nd_statements_add(out, "label", options->label, "--label", err));
+    if (options->chipset != NULL)
+        ND_TRY(nd_statements_add(out, "chipset", options->chipset, "--chipset", err));
+    for (size_t i = 0; i < options->n_stated; i++)
+        ND_TRY(nd_statements_add(out, options->stated[i].key, options->stated[i].value,
+                                 options->stated[i].option, err));
+    if (options->facts != NULL)
+        ND_TRY(nd_statements_read(out, options->facts, options->map == NULL, err));
+    if (options->map != NULL)
+        ND_TRY(nd_statements_read(out, options->map, true, err));
+    return nd_statements_check(out, err);
 }
 
 static enum nd_status add_logs(struct nd_imported *imported, struct nd_error *err)
@@ -654,8 +606,7 @@ static enum nd_status add_logs(struct nd_imported *imported, struct nd_error *er
                                  nd_path_base(path));
         if (status == ND_OK)
             status = nd_imported_log(imported, nd_path_base(path), text, n, err);
-        free(text);
-        free(path);
+        ND_FREE_ALL(text, path);
     }
     return status;
 }
@@ -692,34 +643,29 @@ static enum nd_status read_all(const struct nd_import_reader *reader, const stru
                                struct nd_imported *imported, struct nd_error *err)
 {
     bool has_failed = nd_stated(&imported->stated, ND_STATED_FAILED) != NULL;
-    enum nd_status status = ND_OK;
     if (options->n_paths == 0 && !has_failed)
         return nd_fail(err, ND_E_IMPORT_OPTION, options->format,
                        "no file to import; of a run that gave none 'failed' states why");
     if (options->n_paths > 0)
-        status = reader->read(options, imported, err);
-    if (status == ND_OK)
-        status = add_inputs(options, imported, err);
-    if (status == ND_OK)
-        status = add_logs(imported, err);
-    return status == ND_OK ? nd_import_check_stated(imported, options, err) : status;
+        ND_TRY(reader->read(options, imported, err));
+    ND_TRY(add_inputs(options, imported, err));
+    ND_TRY(add_logs(imported, err));
+    return nd_import_check_stated(imported, options, err);
 }
 
 enum nd_status nd_import(const struct nd_import_options *given, struct nd_import_result *out,
                          struct nd_error *err)
 {
-    struct nd_imported imported = {0};
+    ND_CLEANUP(nd_imported_deinit) struct nd_imported imported = {0};
     struct nd_import_options options = {.struct_size = sizeof options};
-    enum nd_status status = nd_options_read(&options, sizeof options, given, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&options, sizeof options, given, err));
     const char *format = options.format != NULL ? options.format : "";
     const struct nd_import_reader *reader = nd_import_reader_find(format);
     if (reader == NULL)
         return nd_fail(err, ND_E_IMPORT_OPTION, format, "there is no format '%s'", format);
-    status = collect_facts(&options, &imported.stated, err);
+    enum nd_status status = collect_facts(&options, &imported.stated, err);
     size_t n_repeats = imported.stated.of[ND_STATED_REPEAT_FILES].values.n;
-    struct nd_imported *repeats = nd_calloc(n_repeats, sizeof *repeats);
+    ND_FREED struct nd_imported *repeats = nd_calloc(n_repeats, sizeof *repeats);
     if (status == ND_OK && repeats == NULL)
         status = nd_fail_memory(err);
     if (options.map == NULL)
@@ -732,7 +678,5 @@ enum nd_status nd_import(const struct nd_import_options *given, struct nd_import
         status = nd_imported_write(&imported, repeats, n_repeats, &options, out, err);
     for (size_t i = 0; repeats != NULL && i < n_repeats; i++)
         nd_imported_deinit(&repeats[i]);
-    free(repeats);
-    nd_imported_deinit(&imported);
     return status;
 }

@@ -32,8 +32,7 @@ static enum nd_status decode_base64(const struct poly *poly, const char *what, c
     size_t n = json_string_length(text), n_decoded = 0;
     struct base64_decode_ctx context;
     uint8_t *bytes = nd_calloc(BASE64_DECODE_LENGTH(n) + 1, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(bytes != NULL, err);
     base64_decode_init(&context);
     if (base64_decode_update(&context, &n_decoded, bytes, n, json_string_value(text)) == 0 ||
         base64_decode_final(&context) == 0) {
@@ -84,39 +83,29 @@ static enum nd_status add_npz(const struct poly *poly, const struct output *outp
 static enum nd_status add_bytes(const struct poly *poly, const struct output *output, const uint8_t *bytes,
                                 size_t n_bytes, struct nd_error *err)
 {
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     if (n_bytes >= 4 && memcmp(bytes, "PK\003\004", 4) == 0)
         return add_npz(poly, output, bytes, n_bytes, err);
-    enum nd_status status = nd_source_from_memory(&source, poly->path, output->what, bytes, n_bytes, err);
-    if (status == ND_OK)
-        status = nd_npy_add(poly->imported, ND_IMPORTED_OUTPUT, output->name, output->sample, &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_TRY(nd_source_from_memory(&source, poly->path, output->what, bytes, n_bytes, err));
+    return nd_npy_add(poly->imported, ND_IMPORTED_OUTPUT, output->name, output->sample, &source, err);
 }
 
 static enum nd_status add_array(const struct poly *poly, const char *name, const json_t *value, size_t sample,
                                 struct nd_error *err)
 {
-    struct nd_strbuf buf = {0};
-    nd_strbuf_printf(&buf, "output '%s' of iteration %zu in '%s'", name, sample, poly->path);
-    char *what = nd_strbuf_take(&buf);
-    uint8_t *bytes = NULL;
+    ND_FREED char *what = nd_text("output '%s' of iteration %zu in '%s'", name, sample, poly->path);
+    ND_FREED uint8_t *bytes = NULL;
     size_t n_bytes = 0;
     const json_t *values = json_object_get(value, "values");
     const json_t *text = json_object_get(values != NULL ? values : value, "array");
-    enum nd_status status = what != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && json_object_get(values != NULL ? values : value, "tensor") != NULL)
-        status = nd_fail(err, ND_E_IMPORT_TYPE, poly->path,
-                         "%s is a PyTorch tensor (a pickle), which is never loaded", what);
-    else if (status == ND_OK && !json_is_string(text))
-        status = nd_fail(err, ND_E_IMPORT_FORMAT, poly->path, "%s has no text 'array'", what);
-    if (status == ND_OK)
-        status = decode_base64(poly, what, text, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        status = add_bytes(poly, &(const struct output){name, what, sample}, bytes, n_bytes, err);
-    free(bytes);
-    free(what);
-    return status;
+    ND_TRY_MEMORY(what != NULL, err);
+    if (json_object_get(values != NULL ? values : value, "tensor") != NULL)
+        return nd_fail(err, ND_E_IMPORT_TYPE, poly->path,
+                       "%s is a PyTorch tensor (a pickle), which is never loaded", what);
+    if (!json_is_string(text))
+        return nd_fail(err, ND_E_IMPORT_FORMAT, poly->path, "%s has no text 'array'", what);
+    ND_TRY(decode_base64(poly, what, text, &bytes, &n_bytes, err));
+    return add_bytes(poly, &(const struct output){name, what, sample}, bytes, n_bytes, err);
 }
 
 /* ---- runners and iterations ---- */
@@ -135,9 +124,7 @@ static enum nd_status add_iteration(const struct poly *poly, const json_t *itera
     {
         if (strcmp(name, "polygraphy_class") == 0)
             continue;
-        enum nd_status status = add_array(poly, name, value, sample, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(add_array(poly, name, value, sample, err));
     }
     if (sample > 0 && poly->imported->sides[ND_IMPORTED_OUTPUT].n != n_before)
         return nd_fail(err, ND_E_IMPORT_FORMAT, poly->path,
@@ -180,15 +167,13 @@ static enum nd_status choose_runner(const struct poly *poly, const json_t *list,
         *out = found;
         return ND_OK;
     }
-    char *names = list_runners(list);
-    enum nd_status status =
-        runner != NULL
-            ? nd_fail(err, ND_E_IMPORT_NOTHING, poly->path, "'%s' has %zu runners '%s'; it has %.600s",
-                      poly->path, n_found, runner, names != NULL ? names : "")
-            : nd_fail(err, ND_E_IMPORT_OPTION, poly->path, "'%s' has %zu runners; --runner chooses one%s%.600s",
-                      poly->path, n_found, n_found > 0 ? " of " : "", names != NULL ? names : "");
-    free(names);
-    return status;
+    ND_FREED char *names = list_runners(list);
+    return runner != NULL
+               ? nd_fail(err, ND_E_IMPORT_NOTHING, poly->path, "'%s' has %zu runners '%s'; it has %.600s",
+                         poly->path, n_found, runner, names != NULL ? names : "")
+               : nd_fail(err, ND_E_IMPORT_OPTION, poly->path,
+                         "'%s' has %zu runners; --runner chooses one%s%.600s", poly->path, n_found,
+                         n_found > 0 ? " of " : "", names != NULL ? names : "");
 }
 
 static enum nd_status add_results(const struct poly *poly, const json_t *root, const char *runner,
@@ -199,21 +184,16 @@ static enum nd_status add_results(const struct poly *poly, const json_t *root, c
     if (!json_is_array(list))
         return nd_fail(err, ND_E_IMPORT_FORMAT, poly->path,
                        "'%s' is no RunResults of Polygraphy: it has no list 'lst'", poly->path);
-    enum nd_status status = choose_runner(poly, list, runner, &iterations, err);
-    if (status == ND_OK && json_array_size(iterations) == 0)
-        status = nd_fail(err, ND_E_IMPORT_NOTHING, poly->path, "'%s' has no iterations", poly->path);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(choose_runner(poly, list, runner, &iterations, err));
+    if (json_array_size(iterations) == 0)
+        return nd_fail(err, ND_E_IMPORT_NOTHING, poly->path, "'%s' has no iterations", poly->path);
     json_array_foreach(iterations, i, iteration)
     {
         const json_t *seconds = json_object_get(iteration, "runtime");
         double us =
             json_is_number(seconds) && json_number_value(seconds) > 0 ? 1e6 * json_number_value(seconds) : NAN;
-        status = add_iteration(poly, iteration, (*n_samples)++, err);
-        if (status == ND_OK)
-            status = nd_imported_latency(poly->imported, us, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(add_iteration(poly, iteration, (*n_samples)++, err));
+        ND_TRY(nd_imported_latency(poly->imported, us, err));
     }
     return ND_OK;
 }

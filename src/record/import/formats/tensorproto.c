@@ -147,9 +147,7 @@ enum nd_status nd_tensorproto_unpack(const Onnx__TensorProto *proto, const char 
     size_t n = 0;
     int n_fields = (proto->n_float_data > 0) + (proto->n_int32_data > 0) + (proto->n_int64_data > 0) +
                    (proto->n_double_data > 0) + (proto->n_uint64_data > 0) + (proto->n_string_data > 0);
-    enum nd_status status = nd_shape_n_elems(shape, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_shape_n_elems(shape, &n, err));
     if (n_fields + (proto->has_raw_data && proto->raw_data.len > 0) > 1)
         return nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' holds its data in several fields", path);
     if (proto->has_raw_data && n_fields == 0)
@@ -211,12 +209,12 @@ static enum nd_status add_tensor(struct reading *r, enum nd_imported_side side, 
 {
     void *bytes = NULL, *data = NULL;
     size_t n_bytes = 0;
-    char *name = NULL;
+    ND_FREED char *name = NULL;
     Onnx__TensorProto *proto = NULL;
     struct nd_imported_new added = {.side = side, .sample = sample};
     struct nd_strbuf where = {0};
     nd_strbuf_printf(&where, "'%s'", path);
-    char *what = nd_strbuf_take(&where);
+    ND_FREED char *what = nd_strbuf_take(&where);
     enum nd_status status =
         what != NULL ? nd_file_read(path, max_file_bytes, &bytes, &n_bytes, err) : nd_fail_memory(err);
     if (status == ND_OK)
@@ -234,8 +232,6 @@ static enum nd_status add_tensor(struct reading *r, enum nd_imported_side side, 
         status = nd_tensorproto_unpack(proto, path, added.dtype, &added.shape, data, err);
     if (proto != NULL)
         onnx__tensor_proto__free_unpacked(proto, NULL);
-    free(name);
-    free(what);
     return status;
 }
 
@@ -286,9 +282,7 @@ static enum nd_status add_side(struct reading *r, enum nd_imported_side side, co
     const char *prefix = side == ND_IMPORTED_INPUT ? "input_" : "output_";
     enum nd_status status = count_numbered(folder, prefix, ".pb", &n, err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        struct nd_strbuf path = {0};
-        nd_strbuf_printf(&path, "%s/%s%zu.pb", folder, prefix, i);
-        char *file = nd_strbuf_take(&path);
+        char *file = nd_text("%s/%s%zu.pb", folder, prefix, i);
         status = file != NULL ? add_tensor(r, side, i, sample, file, err) : nd_fail_memory(err);
         free(file);
     }
@@ -318,9 +312,7 @@ static enum nd_status add_path(struct reading *r, const char *path, struct nd_er
     if (status == ND_OK && n == 0)
         return add_data_set(r, path, err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        struct nd_strbuf text = {0};
-        nd_strbuf_printf(&text, "%s/test_data_set_%zu", path, i);
-        char *folder = nd_strbuf_take(&text);
+        char *folder = nd_text("%s/test_data_set_%zu", path, i);
         status = folder != NULL ? add_data_set(r, folder, err) : nd_fail_memory(err);
         free(folder);
     }
@@ -335,23 +327,21 @@ static enum nd_status read_onnx_pb(const struct nd_import_options *options, stru
                                            {"shapes", "TensorProto"},
                                            {"samples", "one of each test_data_set_N"}};
     struct reading reading = {.options = options, .imported = imported};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < options->n_paths; i++)
-        status = add_path(&reading, options->paths[i], err);
-    if (status == ND_OK && reading.n_samples > 0 && reading.n_files > 0)
-        status = nd_fail(err, ND_E_IMPORT_OPTION, options->paths[0],
-                         "single .pb files and folders do not go together");
-    for (size_t i = 0; status == ND_OK && i < sizeof facts / sizeof facts[0]; i++)
-        status = nd_imported_fact(imported, facts[i][0], NULL, facts[i][1], err);
-    if (status == ND_OK && imported->sides[ND_IMPORTED_INPUT].n > 0)
-        status = nd_imported_fact(imported, "inputs", NULL, "input_K.pb", err);
-    return status;
+    for (size_t i = 0; i < options->n_paths; i++)
+        ND_TRY(add_path(&reading, options->paths[i], err));
+    if (reading.n_samples > 0 && reading.n_files > 0)
+        return nd_fail(err, ND_E_IMPORT_OPTION, options->paths[0],
+                       "single .pb files and folders do not go together");
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
+        ND_TRY(nd_imported_fact(imported, facts[i][0], NULL, facts[i][1], err));
+    if (imported->sides[ND_IMPORTED_INPUT].n > 0)
+        ND_TRY(nd_imported_fact(imported, "inputs", NULL, "input_K.pb", err));
+    return ND_OK;
 }
 
 const struct nd_import_reader nd_import_onnx_pb = {
     .format = {"onnx-pb", "FOLDER|OUTPUT.pb...",
                "ONNX TensorProto files: folders test_data_set_N (each is a sample, with input_K.pb and "
-               "output_K.pb), a "
-               "folder that holds them, or single .pb files"},
+               "output_K.pb), a folder that holds them, or single .pb files"},
     .read = read_onnx_pb,
 };

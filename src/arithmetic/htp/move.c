@@ -66,7 +66,7 @@ static bool is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
 bool nd_htp_is_still(const struct nd_htp_job *job, const struct nd_shape *out)
 {
     size_t row = 0;
-    while (row < N_METHODS && strcmp(job->call->node->op_type, methods[row].op_type) != 0)
+    while (row < N_METHODS && strcmp(nd_htp_op_type(job->layer), methods[row].op_type) != 0)
         row++;
     return row < N_METHODS && methods[row].order == STILL && has_one_source(job) &&
            nd_htp_all_are(job, 1, ND_DTYPE_U8) && is_same_but_ones(&job->call->inputs[0].values->shape, out) &&

@@ -62,9 +62,9 @@ static enum nd_status describe_device(const struct nd_plan *plan, size_t d, stru
     device->same_as = source->same_as;
     device->observer = source->observer;
     device->float_error = (double)NAN;
-    enum nd_status status = plan->n_steps > 0 ? describe_layers(plan, d, device, err) : ND_OK;
-    return status == ND_OK && source->is_failed ? nd_plan_failure(source->capture, &device->failure, err)
-                                                : status;
+    if (plan->n_steps > 0)
+        ND_TRY(describe_layers(plan, d, device, err));
+    return source->is_failed ? nd_plan_failure(source->capture, &device->failure, err) : ND_OK;
 }
 
 static enum nd_status describe_steps(const struct nd_plan *plan, struct nd_explanation *out,
@@ -118,12 +118,12 @@ static enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd
     out->n_devices = plan->n_devices;
     out->n_samples = plan->n_samples;
     out->n_output_effect_samples = plan->n_output_effect_samples;
-    enum nd_status status = describe_steps(plan, out, err);
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
-        status = describe_device(plan, d, &out->devices[d], err);
-    for (size_t d = 0; d < out->n_devices && status == ND_OK; d++)
-        status = name_device(plan->sources[d].capture, out->devices, d, err);
-    return status;
+    ND_TRY(describe_steps(plan, out, err));
+    for (size_t d = 0; d < plan->n_devices; d++)
+        ND_TRY(describe_device(plan, d, &out->devices[d], err));
+    for (size_t d = 0; d < out->n_devices; d++)
+        ND_TRY(name_device(plan->sources[d].capture, out->devices, d, err));
+    return ND_OK;
 }
 
 /* ---- freed ---- */
@@ -242,31 +242,26 @@ static enum nd_status explain(struct nd_plan *plan, const struct nd_explain_opti
                               nd_explain_study study, struct nd_explanation *out, struct nd_error *err)
 {
     ND_CLEANUP(nd_evaluation_deinit) struct nd_evaluation evaluation = {0};
-    enum nd_status status = nd_explanation_begin(plan, out, err);
-    if (status == ND_OK && plan->n_samples > 0)
-        status = nd_plan_hold(plan, err);
-    if (status == ND_OK && plan->n_samples > 0)
-        status = nd_explain_examine_captures(plan, out->devices, err);
-    if (status == ND_OK)
-        status = nd_evaluation_init(&evaluation, plan, err);
-    if (status == ND_OK)
-        status = evaluate(&evaluation, options, err);
-    if (status == ND_OK)
-        status = conclude(&evaluation, options, out, err);
+    ND_TRY(nd_explanation_begin(plan, out, err));
+    if (plan->n_samples > 0)
+        ND_TRY(nd_plan_hold(plan, err));
+    if (plan->n_samples > 0)
+        ND_TRY(nd_explain_examine_captures(plan, out->devices, err));
+    ND_TRY(nd_evaluation_init(&evaluation, plan, err));
+    ND_TRY(evaluate(&evaluation, options, err));
+    ND_TRY(conclude(&evaluation, options, out, err));
     nd_plan_release(plan); /* the study of quantisation reads no captures */
-    if (status == ND_OK && !options->omits_quantisation)
-        status = study(plan, &out->quantisation, err);
-    return status;
+    return options->omits_quantisation ? ND_OK : study(plan, &out->quantisation, err);
 }
 
 /* Reads the options, and plans. deinit of the plan in any case. */
 static enum nd_status begin(const struct nd_question *question, const struct nd_explain_options *options,
                             struct nd_explain_options *own, struct nd_plan *plan, struct nd_error *err)
 {
-    enum nd_status status = nd_options_read(own, sizeof *own, options, err);
-    for (size_t c = 0; c < question->n_captures && status == ND_OK; c++)
-        status = nd_capture_check_content(question->captures[c], err);
-    return status == ND_OK ? nd_plan_make(plan, question, own, err) : status;
+    ND_TRY(nd_options_read(own, sizeof *own, options, err));
+    for (size_t c = 0; c < question->n_captures; c++)
+        ND_TRY(nd_capture_check_content(question->captures[c], err));
+    return nd_plan_make(plan, question, own, err);
 }
 
 enum nd_status nd_explain_with(const struct nd_question *question, const struct nd_explain_options *options,

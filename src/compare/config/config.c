@@ -17,8 +17,7 @@ static enum nd_status nd_config_add(struct nd_config_list *list, char *key, char
 {
     if (key == NULL || value == NULL ||
         !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)) {
-        free(key);
-        free(value);
+        ND_FREE_ALL(key, value);
         return nd_fail_memory(err);
     }
     list->items[list->n++] =
@@ -118,10 +117,8 @@ enum nd_status nd_config_of_capture(const struct nd_capture *capture, struct nd_
 
 void nd_config_deinit(struct nd_config *config)
 {
-    for (size_t i = 0; i < config->n; i++) {
-        free(config->items[i].key);
-        free(config->items[i].value);
-    }
+    for (size_t i = 0; i < config->n; i++)
+        ND_FREE_ALL(config->items[i].key, config->items[i].value);
     free(config->items);
     *config = (struct nd_config){0};
 }
@@ -198,11 +195,8 @@ enum nd_status nd_config_diff(const struct nd_capture *ref, const struct nd_capt
 
 void nd_config_diff_deinit(struct nd_config_diff *diff)
 {
-    for (size_t i = 0; i < diff->n; i++) {
-        free(diff->changes[i].key);
-        free(diff->changes[i].ref);
-        free(diff->changes[i].test);
-    }
+    for (size_t i = 0; i < diff->n; i++)
+        ND_FREE_ALL(diff->changes[i].key, diff->changes[i].ref, diff->changes[i].test);
     free(diff->changes);
     *diff = (struct nd_config_diff){0};
 }
@@ -341,8 +335,7 @@ enum nd_status nd_htp_config_read(const char *path, struct nd_htp_config *out, s
 
 void nd_htp_config_deinit(struct nd_htp_config *config)
 {
-    free(config->outer);
-    free(config->inner);
+    ND_FREE_ALL(config->outer, config->inner);
     *config = (struct nd_htp_config){0};
 }
 

@@ -1,7 +1,6 @@
 /* Encodings held against what captures hold. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -128,8 +127,7 @@ static enum nd_status find_channels(struct tally *tally, struct nd_error *err)
     if (!fits)
         return nd_fail(err, ND_E_ENCODINGS_MISMATCH, tally->encoding->name,
                        "the encoding of '%s' has %zu scales, which do not lie along a dimension of the "
-                       "captured tensor (%zu "
-                       "scales of its own)",
+                       "captured tensor (%zu scales of its own)",
                        tally->encoding->name, quant->n, own->n);
     for (int d = axis + 1; d < shape->rank; d++)
         tally->inner *= (size_t)shape->dims[d];
@@ -251,7 +249,6 @@ enum nd_status nd_encodings_check(const struct nd_encodings *encodings, const st
 
 void nd_encodings_check_deinit(struct nd_encodings_check *check)
 {
-    free(check->uses);
-    free(check->without);
+    ND_FREE_ALL(check->uses, check->without);
     *check = (struct nd_encodings_check){0};
 }

@@ -58,9 +58,7 @@ void nd_parts_destroy(struct nd_parts **parts)
         if ((*parts)->paths != NULL)
             free((*parts)->paths[i]);
     }
-    free((*parts)->roots);
-    free((*parts)->paths);
-    free(*parts);
+    ND_FREE_ALL((*parts)->roots, (*parts)->paths, *parts);
     *parts = NULL;
 }
 
@@ -96,18 +94,17 @@ static enum nd_status read_one(struct nd_parts *parts, const char *path, struct 
         return nd_fail(err, ND_E_COMPARE_PART, path, "'%s' is not a part of a comparison: line %d, %s", path,
                        where.line, where.text);
     json_int_t part = integer_of(root, "part"), n = integer_of(root, "parts");
-    enum nd_status status = check_whole(root, path, err);
-    if (status == ND_OK && (n < 1 || part < 0 || part >= n || (size_t)n != parts->n))
-        status = nd_fail(err, ND_E_COMPARE_PART, path, "'%s' is part %lld of %lld, and %zu files were given",
-                         path, (long long)part + 1, (long long)n, parts->n);
-    else if (status == ND_OK && parts->roots[part] != NULL)
-        status = nd_fail(err, ND_E_COMPARE_PART, path, "'%s' and '%s' are the same part: %lld of %lld",
-                         parts->paths[part], path, (long long)part + 1, (long long)n);
-    else if (status == ND_OK && (parts->paths[part] = strdup(path)) == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        parts->roots[part] = json_incref(root);
-    return status;
+    ND_TRY(check_whole(root, path, err));
+    if (n < 1 || part < 0 || part >= n || (size_t)n != parts->n)
+        return nd_fail(err, ND_E_COMPARE_PART, path, "'%s' is part %lld of %lld, and %zu files were given",
+                       path, (long long)part + 1, (long long)n, parts->n);
+    if (parts->roots[part] != NULL)
+        return nd_fail(err, ND_E_COMPARE_PART, path, "'%s' and '%s' are the same part: %lld of %lld",
+                       parts->paths[part], path, (long long)part + 1, (long long)n);
+    parts->paths[part] = strdup(path);
+    ND_TRY_MEMORY(parts->paths[part] != NULL, err);
+    parts->roots[part] = json_incref(root);
+    return ND_OK;
 }
 
 enum nd_status nd_parts_read(const char *const *paths, size_t n, struct nd_parts **out, struct nd_error *err)
@@ -321,8 +318,7 @@ static void free_totals(struct nd_tensor_work *work, size_t n_pairs)
 {
     for (size_t p = 0; work->totals != NULL && p < n_pairs; p++)
         nd_pair_state_destroy(&work->totals[p]);
-    free(work->totals);
-    free(work->contexts);
+    ND_FREE_ALL(work->totals, work->contexts);
     *work = (struct nd_tensor_work){0};
 }
 
@@ -420,13 +416,12 @@ static enum nd_status nd_deliver_check(const struct nd_compare_job *job, struct 
         for (size_t s = job->first_sample; s < end && pair->has_values && !pair->context.is_mixed; s++)
             if (!atomic_load(&pair->seen[s - job->first_sample]) &&
                 !nd_job_is_equal(job, pair->ref, pair->test, s))
-                return nd_fail(
-                    err, ND_E_CAPTURE_DIGEST, a->tensor_names[job->tensor],
-                    "tensor '%s', probe '%s', sample %zu: the digests in '%s' and '%s' differ, but the "
-                    "data does not",
-                    a->tensor_names[job->tensor], a->probe_names[job->probe], s,
-                    nd_capture_path(job->streams[pair->ref].tensor.capture),
-                    nd_capture_path(job->streams[pair->test].tensor.capture));
+                return nd_fail(err, ND_E_CAPTURE_DIGEST, a->tensor_names[job->tensor],
+                               "tensor '%s', probe '%s', sample %zu: the digests in '%s' and '%s' differ, but "
+                               "the data does not",
+                               a->tensor_names[job->tensor], a->probe_names[job->probe], s,
+                               nd_capture_path(job->streams[pair->ref].tensor.capture),
+                               nd_capture_path(job->streams[pair->test].tensor.capture));
     }
     return ND_OK;
 }
@@ -695,8 +690,7 @@ enum nd_status nd_engine_run(const struct nd_aligned_captures *alignment,
     free(engine.workers);
     for (size_t i = 0; i < engine.n_jobs; i++)
         nd_job_destroy(&engine.jobs[i]);
-    free(engine.jobs);
-    free(engine.first_tile);
+    ND_FREE_ALL(engine.jobs, engine.first_tile);
     pthread_mutex_destroy(&engine.lock);
     return status;
 }

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "capture/read/view.h"
 #include "compare/matching/matching.h"
@@ -223,8 +222,7 @@ static void destroy_digests(struct nd_job_digests **digests)
         nd_digest_stream_destroy(&d->of[i].stream);
     pthread_mutex_destroy(&d->lock);
     pthread_cond_destroy(&d->turn);
-    free(d->of);
-    free(d);
+    ND_FREE_ALL(d->of, d);
     *digests = NULL;
 }
 
@@ -320,14 +318,7 @@ void nd_job_destroy(struct nd_compare_job **job)
         free(j->pairs[i].seen);
         nd_pair_state_destroy(&j->pairs[i].state);
     }
-    free(j->states);
-    free(j->streams);
-    free(j->pairs);
-    free(j->pair_of);
-    free(j->stream_of);
-    free(j->alike);
-    free(j->best);
-    free(j->spans);
+    ND_FREE_ALL(j->states, j->streams, j->pairs, j->pair_of, j->stream_of, j->alike, j->best, j->spans);
     destroy_digests(&j->digests);
     pthread_mutex_destroy(&j->lock);
     free(j);

@@ -1,6 +1,5 @@
 /* A part of a comparison as JSON. */
 #include <jansson.h>
-#include <stdlib.h>
 
 #include "compare/engine/part.h"
 #include "core/documents/json_out.h"

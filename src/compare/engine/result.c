@@ -158,9 +158,7 @@ static enum nd_status nd_devices_number_labels(struct nd_compared_device *device
         char *numbered = NULL;
         size_t number = 2;
         do {
-            enum nd_status status = nd_text_set(&numbered, err, "%s#%zu", devices[i].label, number++);
-            if (status != ND_OK)
-                return status;
+            ND_TRY(nd_text_set(&numbered, err, "%s#%zu", devices[i].label, number++));
         } while (count_earlier(devices, i, numbered) > 0);
         free(devices[i].label);
         devices[i].label = numbered;
@@ -183,16 +181,8 @@ static bool nd_device_fell_back(const struct nd_compared_device *device, const s
 
 static void nd_compared_device_deinit(struct nd_compared_device *device)
 {
-    free(device->uri);
-    free(device->label);
-    free(device->capture);
-    free(device->content_digest);
-    free(device->chipset);
-    free(device->runtime);
-    free(device->kind);
-    free(device->environment);
-    free(device->failure);
-    free(device->configuration);
+    ND_FREE_ALL(device->uri, device->label, device->capture, device->content_digest, device->chipset,
+                device->runtime, device->kind, device->environment, device->failure, device->configuration);
     *device = (struct nd_compared_device){0};
 }
 
@@ -307,9 +297,7 @@ enum nd_status nd_result_describe(const struct nd_aligned_captures *alignment, b
 
 static void part_deinit(struct nd_compared_part *part)
 {
-    free(part->reason);
-    free(part->state);
-    free(part->difference.worst);
+    ND_FREE_ALL(part->reason, part->state, part->difference.worst);
 }
 
 static void pair_deinit(struct nd_comparison *comparison, struct nd_compared_pair *pair)
@@ -320,8 +308,7 @@ static void pair_deinit(struct nd_comparison *comparison, struct nd_compared_pai
         part_deinit(&pair->probes[p]);
     for (size_t c = 0; pair->channels != NULL && c < pair->n_channels; c++)
         free(pair->channels[c].worst);
-    free(pair->channels);
-    free(pair->probes);
+    ND_FREE_ALL(pair->channels, pair->probes);
 }
 
 static void tensor_deinit(struct nd_comparison *comparison, struct nd_compared_tensor *tensor)
@@ -334,11 +321,7 @@ static void tensor_deinit(struct nd_comparison *comparison, struct nd_compared_t
             free(tensor->devices[c].noise->worst);
         free(tensor->devices[c].noise);
     }
-    free(tensor->pairs);
-    free(tensor->devices);
-    free(tensor->name);
-    free(tensor->op_types);
-    free(tensor->gate);
+    ND_FREE_ALL(tensor->pairs, tensor->devices, tensor->name, tensor->op_types, tensor->gate);
 }
 
 void nd_comparison_destroy(struct nd_comparison **comparison)
@@ -353,32 +336,17 @@ void nd_comparison_destroy(struct nd_comparison **comparison)
     for (size_t i = 0; i < c->n_probes; i++)
         free(c->probes[i].name);
     for (size_t i = 0; i < c->n_top1; i++) {
-        free(c->top1[i].labels_missing_reason);
-        free(c->top1[i].devices);
-        free(c->top1[i].pairs);
-        for (size_t k = 0; k < c->top1[i].n_changed_kept; k++) {
-            free(c->top1[i].changed[k].classes);
-            free(c->top1[i].changed[k].values);
-        }
+        ND_FREE_ALL(c->top1[i].labels_missing_reason, c->top1[i].devices, c->top1[i].pairs);
+        for (size_t k = 0; k < c->top1[i].n_changed_kept; k++)
+            ND_FREE_ALL(c->top1[i].changed[k].classes, c->top1[i].changed[k].values);
         free(c->top1[i].changed);
     }
-    free(c->tensors);
-    free(c->devices);
-    free(c->probes);
-    free(c->top1);
-    free(c->partings);
+    ND_FREE_ALL(c->tensors, c->devices, c->probes, c->top1, c->partings);
     for (size_t i = 0; i < c->n_diagnoses; i++)
         free(c->diagnoses[i].text);
-    free(c->diagnoses);
-    free(c->depths);
-    for (size_t i = 0; i < c->n_predicates; i++) {
-        free(c->predicates[i].conditions[0]);
-        free(c->predicates[i].conditions[1]);
-        free(c->predicates[i].text);
-    }
-    free(c->predicates);
-    free(c->classes_text);
-    free(c->output_classes_text);
-    free(c);
+    ND_FREE_ALL(c->diagnoses, c->depths);
+    for (size_t i = 0; i < c->n_predicates; i++)
+        ND_FREE_ALL(c->predicates[i].conditions[0], c->predicates[i].conditions[1], c->predicates[i].text);
+    ND_FREE_ALL(c->predicates, c->classes_text, c->output_classes_text, c);
     *comparison = NULL;
 }

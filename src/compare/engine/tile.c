@@ -296,9 +296,7 @@ void nd_worker_destroy(struct nd_worker **worker)
     }
     nd_view_scratch_deinit(&w->verify[0]);
     nd_view_scratch_deinit(&w->verify[1]);
-    free(w->wanted);
-    free(w->of);
-    free(w);
+    ND_FREE_ALL(w->wanted, w->of, w);
     *worker = NULL;
 }
 

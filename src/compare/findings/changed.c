@@ -2,7 +2,6 @@
  * comparison itself only counts them. docs/reference/metrics.md#top-1. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "compare/findings/top1_classes.h"
 #include "core/error.h"

@@ -1,8 +1,6 @@
 /* Each coordinate of one axis compared as a tensor of its own. docs/reference/metrics.md#per-channel. */
 #include "compare/findings/channels.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compare/metrics/states.h"
@@ -149,12 +147,7 @@ static enum nd_status compare_pair(struct work *w, struct nd_compared_pair *pair
         status = finish(w, pair, err);
     for (size_t c = 0; w->states != NULL && c < w->n_channels; c++)
         nd_pair_state_destroy(&w->states[c]);
-    free(w->states);
-    free(w->contexts);
-    free(w->ref_sample);
-    free(w->test_sample);
-    free(w->ref_channel);
-    free(w->test_channel);
+    ND_FREE_ALL(w->states, w->contexts, w->ref_sample, w->test_sample, w->ref_channel, w->test_channel);
     return status;
 }
 

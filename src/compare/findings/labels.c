@@ -163,8 +163,7 @@ static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_sampl
         if (status == ND_OK)
             (l->floats != ND_DTYPE_NONE ? count_floats : count)(l, buffers[0], buffers[1], n * l->n_elems);
     }
-    free(buffers[0]);
-    free(buffers[1]);
+    ND_FREE_ALL(buffers[0], buffers[1]);
     return status;
 }
 
@@ -460,8 +459,7 @@ static enum nd_status is_read_as(const struct side *wrong, const struct side *ri
         (!nd_dtype_is_float(type) && right->tensor->dtype != type))
         return ND_OK;
     double *x = nd_calloc(right->n_elems, 2 * sizeof *x), *reading = x + right->n_elems;
-    if (x == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(x != NULL, err);
     nd_array_load(right->tensor->dtype, right->bytes, right->n_elems, x);
     nd_array_load(type, wrong->bytes, right->n_elems, reading);
     size_t inner = nd_quant_inner(quant, &right->tensor->shape);
@@ -544,8 +542,7 @@ static enum nd_status look_at_readings(const struct nd_aligned_captures *alignme
     }
     if (status == ND_OK && pair->label == NULL && sides[1].bytes != NULL)
         status = say_layout(sides, pair, err);
-    free(sides[0].bytes);
-    free(sides[1].bytes);
+    ND_FREE_ALL(sides[0].bytes, sides[1].bytes);
     return status;
 }
 
@@ -588,9 +585,8 @@ static enum nd_status look(const struct nd_aligned_captures *alignment, struct n
 enum nd_status nd_labels_find(const struct nd_aligned_captures *alignment, struct nd_comparison *comparison,
                               struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < comparison->n_tensors; e++)
-        for (size_t p = 0; status == ND_OK && p < comparison->n_pairs; p++)
-            status = look(alignment, comparison, e, &comparison->tensors[e].pairs[p], err);
-    return status;
+    for (size_t e = 0; e < comparison->n_tensors; e++)
+        for (size_t p = 0; p < comparison->n_pairs; p++)
+            ND_TRY(look(alignment, comparison, e, &comparison->tensors[e].pairs[p], err));
+    return ND_OK;
 }

@@ -359,8 +359,7 @@ static enum nd_status judge(struct search *s, struct nd_predicate *out, struct n
     if (!(out->log2_chance < -margin_bits))
         return ND_OK;
     for (size_t i = 0; i < n_conditions; i++)
-        if ((out->conditions[i] = say(&s->kept[hit[i]])) == NULL)
-            return nd_fail_memory(err);
+        ND_TRY_MEMORY((out->conditions[i] = say(&s->kept[hit[i]])) != NULL, err);
     out->n_conditions = n_conditions;
     return ND_OK;
 }
@@ -384,8 +383,7 @@ enum nd_status nd_predicate_find(struct nd_cells *cells, struct nd_predicate *ou
         status = judge(&s, out, err);
     for (size_t i = 0; i < s.n_kept; i++)
         free(s.kept[i].cells);
-    free(s.kept);
-    free(s.wrong);
+    ND_FREE_ALL(s.kept, s.wrong);
     return status;
 }
 

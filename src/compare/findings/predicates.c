@@ -132,10 +132,8 @@ static enum nd_status nd_sample_sizes_read(const struct nd_aligned_captures *ali
     *is_known = *is_known && spread > 0;
     for (size_t s = 0; s < n && *is_known; s++)
         sizes[s] /= spread;
-    for (size_t k = 0; k < 2; k++) {
-        free(r.bytes[k]);
-        free(r.values[k]);
-    }
+    for (size_t k = 0; k < 2; k++)
+        ND_FREE_ALL(r.bytes[k], r.values[k]);
     return status;
 }
 
@@ -374,14 +372,11 @@ static enum nd_status list_samples(const struct nd_cells *cells, struct nd_predi
 static enum nd_status find_and_note(struct nd_comparison *comparison, const struct question *q,
                                     struct nd_cells *cells, struct nd_error *err)
 {
-    struct nd_predicate found;
-    enum nd_status status = nd_predicate_find(cells, &found, err);
-    if (status == ND_OK && found.n_conditions == 0 && q->is_of_size && comparison->n_probes == 1)
-        status = list_samples(cells, &found, err);
-    if (status == ND_OK)
-        status = note(comparison, q, cells, &found, err);
-    nd_predicate_deinit(&found);
-    return status;
+    ND_CLEANUP(nd_predicate_deinit) struct nd_predicate found = {0};
+    ND_TRY(nd_predicate_find(cells, &found, err));
+    if (found.n_conditions == 0 && q->is_of_size && comparison->n_probes == 1)
+        ND_TRY(list_samples(cells, &found, err));
+    return note(comparison, q, cells, &found, err);
 }
 
 static enum nd_status search_tensors(const struct nd_aligned_captures *alignment,

@@ -116,8 +116,7 @@ static enum nd_status measure(struct work *w, struct nd_difference *out, struct 
     else
         nd_error_context(err, "reading the repeats in '%s'", nd_capture_path(a->captures[w->capture]));
     nd_pair_state_destroy(&w->state);
-    free(w->first);
-    free(w->repeat);
+    ND_FREE_ALL(w->first, w->repeat);
     return status;
 }
 
@@ -288,11 +287,9 @@ enum nd_status nd_repeats_count_of(struct nd_runs_of *runs, struct nd_error *err
 {
     size_t n = nd_capture_probe(runs->own, runs->own_probe)->n_samples,
            n_other = nd_capture_probe(runs->other, runs->other_probe)->n_samples;
-    size_t *differing = nd_calloc(runs->n_tensors, sizeof *differing);
-    if (differing == NULL)
-        return nd_fail_memory(err);
+    ND_FREED size_t *differing = nd_calloc(runs->n_tensors, sizeof *differing);
+    ND_TRY_MEMORY(differing != NULL, err);
     for (size_t s = 0; s < n && s < n_other; s++)
         count_sample(runs, s, differing);
-    free(differing);
     return ND_OK;
 }

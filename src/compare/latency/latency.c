@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
@@ -202,11 +201,8 @@ static enum nd_status find_modes(struct nd_timed *timed, struct parting *parting
     size_t n = choose_runs(timed, out->n_thin), from = 0, to = n;
     if (n < ND_MIXTURE_MIN || !(timed->scratch[n - 1] - timed->scratch[0] > 1e-9))
         return ND_OK;
-    enum nd_status status = part_runs(timed->scratch, n, parting, &from, &to, err);
-    if (status == ND_OK)
-        status = nd_series_dip(timed->scratch + from, to - from, &out->dip, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(part_runs(timed->scratch, n, parting, &from, &to, err));
+    ND_TRY(nd_series_dip(timed->scratch + from, to - from, &out->dip, err));
     out->dip_limit = nd_series_dip_limit(to - from);
     judge_modes(parting, out);
     describe_modes(timed, parting, out);
@@ -454,9 +450,7 @@ static enum nd_status examine(const struct examined *e, const struct nd_latency_
 {
     size_t n = e->n, n_kept = 0;
     double *work = e->work;
-    enum nd_status status = gather(e->us, n, work, e->index, &n_kept, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(gather(e->us, n, work, e->index, &n_kept, err));
     out->n_not_recorded = n - n_kept;
     if (n_kept > 0)
         set_warm_up(options, work, n_kept, work + n, out);
@@ -468,10 +462,8 @@ static enum nd_status examine(const struct examined *e, const struct nd_latency_
                              .sorted = work + n,
                              .levels = work + 2 * n,
                              .scratch = work + 3 * n};
-    status = summarise(&timed, options, out, err);
-    if (status == ND_OK)
-        status = nd_latency_find_modes(&timed, options, e->classes, out, err);
-    return status;
+    ND_TRY(summarise(&timed, options, out, err));
+    return nd_latency_find_modes(&timed, options, e->classes, out, err);
 }
 
 /* nd_latency_examine that also says what each of the n runs is (classes[n], nullable). */
@@ -479,19 +471,17 @@ static enum nd_status nd_latency_classify(const double *us, size_t n, const stru
                                           unsigned char *classes, struct nd_latency *out, struct nd_error *err)
 {
     struct nd_latency found;
-    enum nd_status status = check_options(options, n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(check_options(options, n, err));
     set_unknown(&found, n);
     if (classes != NULL)
         memset(classes, ND_RUN_APART, n);
     struct examined examined = {.us = us, .n = n, .classes = classes};
     examined.work = nd_calloc(n, 4 * sizeof *examined.work);
     examined.index = nd_calloc(n, sizeof *examined.index);
-    status = examined.work != NULL && examined.index != NULL ? examine(&examined, options, &found, err)
-                                                             : nd_fail_memory(err);
-    free(examined.work);
-    free(examined.index);
+    enum nd_status status = examined.work != NULL && examined.index != NULL
+                                ? examine(&examined, options, &found, err)
+                                : nd_fail_memory(err);
+    ND_FREE_ALL(examined.work, examined.index);
     if (status != ND_OK)
         return status;
     nd_latency_conclude(options, &found);
@@ -632,15 +622,13 @@ enum nd_status nd_latency_of_capture(const struct nd_capture *capture, size_t pr
     struct nd_latency_options own;
     nd_latency_options_init(&own);
     struct nd_latency found;
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
     assert(probe < nd_capture_n_probes(capture));
     const struct nd_capture_probe *p = nd_capture_probe(capture, probe);
     size_t n = p->n_samples * p->n_repeats; /* the capture holds as many latencies */
-    unsigned char *classes = nd_calloc(n, 2);
-    status = classes != NULL ? ND_OK : nd_fail_memory(err);
+    ND_FREED unsigned char *classes = nd_calloc(n, 2);
+    enum nd_status status = classes != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_latency_classify(p->latency_us, n, options, classes, &found, err);
     if (status == ND_OK) {
@@ -656,7 +644,6 @@ enum nd_status nd_latency_of_capture(const struct nd_capture *capture, size_t pr
     } else if (status != ND_ERR_MEMORY) {
         nd_error_context(err, "'%s', probe '%s'", nd_capture_path(capture), p->name);
     }
-    free(classes);
     return status;
 }
 

@@ -44,8 +44,7 @@ static enum nd_status nd_list_add(struct nd_list *list, double value, const char
     if (list->out.n == ND_LATENCY_MAX_RUNS)
         return nd_fail(err, ND_E_SIZE_OVERFLOW, list->path, "'%s' has more than %d latencies", list->path,
                        ND_LATENCY_MAX_RUNS);
-    if (!nd_grow((void **)&list->out.us, &list->capacity, list->out.n + 1, sizeof *list->out.us))
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(nd_grow((void **)&list->out.us, &list->capacity, list->out.n + 1, sizeof *list->out.us), err);
     list->out.us[list->out.n++] = us;
     return ND_OK;
 }
@@ -126,7 +125,7 @@ static size_t cut_row(char *row, char separator, char **cells)
 static enum nd_status choose_column(const struct nd_list *list, char *const *names, size_t n, size_t *column,
                                     struct nd_error *err)
 {
-    struct nd_strbuf all = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf all = {0};
     double value;
     *column = list->column == NULL && n == 1 ? 0 : SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
@@ -134,22 +133,17 @@ static enum nd_status choose_column(const struct nd_list *list, char *const *nam
         if (list->column != NULL && *column == SIZE_MAX && strcmp(names[i], list->column) == 0)
             *column = i;
     }
-    enum nd_status status = ND_OK;
     if (*column == SIZE_MAX && nd_parse_double(names[0], &value))
-        status = nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
-                         "'%s' has several numbers a line and no header that names its columns", list->path);
-    else if (*column == SIZE_MAX)
-        status = nd_list_no_column(list, all.text != NULL ? all.text : "", err);
-    nd_strbuf_deinit(&all);
-    return status;
+        return nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                       "'%s' has several numbers a line and no header that names its columns", list->path);
+    return *column == SIZE_MAX ? nd_list_no_column(list, all.text != NULL ? all.text : "", err) : ND_OK;
 }
 
 static enum nd_status read_csv(struct nd_list *list, char *header, struct lines *lines, struct nd_error *err)
 {
     char separator = strchr(header, ',') != NULL ? ',' : strchr(header, ';') != NULL ? ';' : '\t';
     char **cells = nd_calloc(MAX_COLUMNS, sizeof *cells), *row;
-    if (cells == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(cells != NULL, err);
     size_t column, n = cut_row(header, separator, cells);
     enum nd_status status = choose_column(list, cells, n, &column, err);
     list->out.format = "csv";
@@ -178,10 +172,9 @@ static enum nd_status read_lines(struct nd_list *list, char *text, struct nd_err
     if (list->column != NULL)
         return nd_fail(err, ND_E_LATENCY_COLUMN, list->path, "'%s' is a plain list: it has no column '%s'",
                        list->path, list->column);
-    enum nd_status status = ND_OK;
-    for (; status == ND_OK && line != NULL; line = take_line(&lines))
-        status = add_text(list, line, lines.number, err);
-    return status;
+    for (; line != NULL; line = take_line(&lines))
+        ND_TRY(add_text(list, line, lines.number, err));
+    return ND_OK;
 }
 
 /* Whether the bytes are UTF-8 as far as it takes to tell text from other encodings. */
@@ -261,9 +254,7 @@ static enum nd_status read_array(struct nd_list *list, struct nd_source *source,
 {
     struct nd_npy npy;
     char type[64];
-    enum nd_status status = nd_npy_open(source, &npy, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_npy_open(source, &npy, err));
     if (!is_numeric(npy.dtype))
         return nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
                        "%s: %s is none of float32, float64, (u)int32, (u)int64", source->what,
@@ -271,55 +262,42 @@ static enum nd_status read_array(struct nd_list *list, struct nd_source *source,
     if (npy.n_elems > ND_LATENCY_MAX_RUNS)
         return nd_fail(err, ND_E_SIZE_OVERFLOW, list->path, "%s has more than %d latencies", source->what,
                        ND_LATENCY_MAX_RUNS);
-    void *data = nd_tensor_alloc(npy.size_bytes);
-    if (data == NULL)
-        return nd_fail_memory(err);
-    status = nd_npy_read(source, &npy, data, err);
-    for (size_t i = 0; status == ND_OK && i < npy.n_elems; i++)
-        status = nd_list_add(list, element(data, npy.dtype, i), "element", i, err);
-    free(data);
-    return status;
+    ND_FREED void *data = nd_tensor_alloc(npy.size_bytes);
+    ND_TRY_MEMORY(data != NULL, err);
+    ND_TRY(nd_npy_read(source, &npy, data, err));
+    for (size_t i = 0; i < npy.n_elems; i++)
+        ND_TRY(nd_list_add(list, element(data, npy.dtype, i), "element", i, err));
+    return ND_OK;
 }
 
 static enum nd_status read_npy(struct nd_list *list, struct nd_error *err)
 {
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     list->out.format = "npy";
     if (list->column != NULL)
         return nd_fail(err, ND_E_LATENCY_COLUMN, list->path, "'%s' is a plain array: it has no '%s'",
                        list->path, list->column);
-    enum nd_status status = nd_source_open(&source, list->path, err);
-    if (status == ND_OK)
-        status = read_array(list, &source, err);
-    nd_source_close(&source);
-    return status;
+    ND_TRY(nd_source_open(&source, list->path, err));
+    return read_array(list, &source, err);
 }
 
 static enum nd_status read_npz(struct nd_list *list, struct nd_error *err)
 {
-    struct nd_npz *npz = NULL;
-    struct nd_strbuf names = {0};
+    ND_CLEANUP(nd_npz_close) struct nd_npz *npz = NULL;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
     list->out.format = "npz";
-    enum nd_status status = nd_npz_open(list->path, &npz, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_npz_open(list->path, &npz, err));
     size_t n = nd_npz_n_arrays(npz), chosen = list->column == NULL && n == 1 ? 0 : SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
         nd_strbuf_printf(&names, "%s'%s'", i > 0 ? ", " : "", nd_npz_name(npz, i));
         if (list->column != NULL && strcmp(nd_npz_name(npz, i), list->column) == 0)
             chosen = i;
     }
-    struct nd_source source = {0};
     if (chosen == SIZE_MAX)
-        status = nd_list_no_column(list, names.text != NULL ? names.text : "", err);
-    if (status == ND_OK)
-        status = nd_npz_source(npz, chosen, &source, err);
-    if (status == ND_OK)
-        status = read_array(list, &source, err);
-    nd_source_close(&source);
-    nd_npz_close(&npz);
-    nd_strbuf_deinit(&names);
-    return status;
+        return nd_list_no_column(list, names.text != NULL ? names.text : "", err);
+    ND_TRY(nd_npz_source(npz, chosen, &source, err));
+    return read_array(list, &source, err);
 }
 
 /* ---- all of them ---- */
@@ -364,8 +342,7 @@ enum nd_status nd_latency_read(const char *path, const char *column, const char 
 
 void nd_latency_list_deinit(struct nd_latency_list *list)
 {
-    free(list->us);
-    free(list->where);
+    ND_FREE_ALL(list->us, list->where);
     *list = (struct nd_latency_list){0};
 }
 
@@ -402,7 +379,7 @@ static char *where_text(const struct nd_ort_profile *profile)
 
 static enum nd_status read_profile(struct nd_list *list, const char *text, size_t n_bytes, struct nd_error *err)
 {
-    struct nd_ort_profile profile = {0};
+    ND_CLEANUP(nd_ort_profile_deinit) struct nd_ort_profile profile = {0};
     enum nd_status status = nd_ort_profile_read(list->path, text, n_bytes, &profile, err);
     list->out.format = "ort-profile";
     list->unit_us = 1;
@@ -412,7 +389,6 @@ static enum nd_status read_profile(struct nd_list *list, const char *text, size_
         list->out.where = where_text(&profile);
         status = list->out.where != NULL ? ND_OK : nd_fail_memory(err);
     }
-    nd_ort_profile_deinit(&profile);
     return status;
 }
 
@@ -453,25 +429,22 @@ static void name_arrays(const json_t *object, const char *prefix, struct nd_strb
 
 static enum nd_status no_array(const struct nd_list *list, const json_t *root, struct nd_error *err)
 {
-    struct nd_strbuf names = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
     name_arrays(root, "", &names, 3);
-    enum nd_status status = nd_list_no_column(list, names.text != NULL ? names.text : "", err);
-    nd_strbuf_deinit(&names);
-    return status;
+    return nd_list_no_column(list, names.text != NULL ? names.text : "", err);
 }
 
 static enum nd_status read_array_of_latency_json(struct nd_list *list, const json_t *array,
                                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < json_array_size(array); i++) {
+    for (size_t i = 0; i < json_array_size(array); i++) {
         const json_t *value = json_array_get(array, i);
         if (!json_is_number(value))
             return nd_fail(err, ND_E_LATENCY_FORMAT, list->path, "'%s': element %zu is no number", list->path,
                            i);
-        status = nd_list_add(list, json_number_value(value), "element", i, err);
+        ND_TRY(nd_list_add(list, json_number_value(value), "element", i, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_root(struct nd_list *list, const json_t *root, struct nd_error *err)
@@ -495,11 +468,9 @@ static enum nd_status nd_list_read_json(struct nd_list *list, const char *text, 
                                         struct nd_error *err)
 {
     json_error_t problem;
-    json_t *root = json_loadb(text, n_bytes, 0, &problem);
+    json_auto_t *root = json_loadb(text, n_bytes, 0, &problem);
     if (root == NULL)
         return nd_fail(err, ND_E_LATENCY_FORMAT, list->path, "'%s' is no whole JSON: line %d: %s", list->path,
                        problem.line, problem.text);
-    enum nd_status status = read_root(list, root, err);
-    json_decref(root);
-    return status;
+    return read_root(list, root, err);
 }

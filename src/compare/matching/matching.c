@@ -181,11 +181,8 @@ void nd_matching_deinit(struct nd_aligned_captures *alignment)
 {
     for (size_t i = 0; alignment->inputs != NULL && i < alignment->n_probes * alignment->n_captures; i++)
         free(alignment->inputs[i]);
-    free(alignment->inputs);
-    free(alignment->tensors);
-    free(alignment->probes);
-    free(alignment->tensor_names);
-    free(alignment->probe_names);
+    ND_FREE_ALL(alignment->inputs, alignment->tensors, alignment->probes, alignment->tensor_names,
+                alignment->probe_names);
     *alignment = (struct nd_aligned_captures){0};
 }
 
@@ -282,11 +279,10 @@ enum nd_status nd_align_tensors(const struct nd_tensor *ref, const struct nd_ten
 enum nd_status nd_align_is_alike(const struct nd_tensor *a, const struct nd_tensor *b, bool *is_alike,
                                  struct nd_error *err)
 {
-    char *reason;
+    ND_FREED char *reason = NULL;
     bool is_mixed;
     enum nd_status status = nd_align_tensors(a, b, &is_mixed, &reason, err);
     *is_alike = status == ND_OK && reason == NULL && !is_mixed;
-    free(reason);
     return status;
 }
 

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "compare/metrics/account.h"
-#include "compare/metrics/kernels/float_format.h"
 #include "compare/metrics/states.h"
 
 static const struct nd_metric_field account_fields[] = {

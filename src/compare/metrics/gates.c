@@ -46,8 +46,7 @@ void nd_gates_destroy(struct nd_gates **gates)
     if (*gates == NULL)
         return;
     truncate_rules(*gates, 0);
-    free((*gates)->rules);
-    free(*gates);
+    ND_FREE_ALL((*gates)->rules, *gates);
     *gates = NULL;
 }
 

@@ -70,8 +70,7 @@ static enum nd_status find_kernel(struct nd_ort_profile *profile, const char *pr
         !nd_grow((void **)&profile->kernels, &profile->capacity, profile->n_kernels + 1,
                  sizeof *profile->kernels) ||
         !nd_names_add(&profile->keys, key, profile->n_kernels)) {
-        free(owned);
-        free(key);
+        ND_FREE_ALL(owned, key);
         return nd_fail_memory(err);
     }
     *out = &profile->kernels[profile->n_kernels++];
@@ -198,12 +197,9 @@ enum nd_status nd_ort_profile_read(const char *name, const char *text, size_t n_
 
 void nd_ort_profile_deinit(struct nd_ort_profile *profile)
 {
-    for (size_t i = 0; i < profile->n_kernels; i++) {
-        free(profile->kernels[i].key);
-        free(profile->kernels[i].provider);
-    }
-    free(profile->kernels);
-    free(profile->run_us);
+    for (size_t i = 0; i < profile->n_kernels; i++)
+        ND_FREE_ALL(profile->kernels[i].key, profile->kernels[i].provider);
+    ND_FREE_ALL(profile->kernels, profile->run_us);
     nd_names_deinit(&profile->keys);
     *profile = (struct nd_ort_profile){0};
 }

@@ -4,8 +4,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,14 +248,8 @@ void nd_placement_destroy(struct nd_placement_report **report)
         return;
     for (size_t i = 0; i < placing->report.n_problems; i++)
         free(placing->problems[i]);
-    free(placing->problems);
-    free(placing->nodes);
-    free(placing->subgraphs);
-    free(placing->tensors);
-    free(placing->pieces);
-    free(placing->cuts);
-    free(placing->events);
-    free(placing->infos);
+    ND_FREE_ALL(placing->problems, placing->nodes, placing->subgraphs, placing->tensors, placing->pieces,
+                placing->cuts, placing->events, placing->infos);
     nd_names_deinit(&placing->run_names);
     nd_ort_profile_deinit(&placing->profile);
     nd_qnn_csv_deinit(&placing->csv);

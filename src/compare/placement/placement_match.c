@@ -2,7 +2,6 @@
  * docs/science/fallback.md. */
 #include "compare/placement/placement.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -171,9 +170,7 @@ static enum nd_status match_assignment(struct nd_placing *placing, struct nd_err
     if (is_whole)
         match_rows(placing, &m);
     nd_names_deinit(&m.names);
-    free(m.next);
-    free(m.match);
-    free(m.n_claims);
+    ND_FREE_ALL(m.next, m.match, m.n_claims);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 

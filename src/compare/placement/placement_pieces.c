@@ -112,7 +112,7 @@ static bool join_subgraphs(struct cutting *cutting)
     size_t n_rows = nd_capture_n_nodes(placing->capture);
     if ((uint64_t)top > n_rows) /* numbers that no assignment makes: what is connected still is */
         return true;
-    size_t *first = nd_calloc((size_t)top + 1, sizeof *first);
+    ND_FREED size_t *first = nd_calloc((size_t)top + 1, sizeof *first);
     if (first == NULL)
         return false;
     for (size_t i = 0; i < placing->n_model_nodes; i++) {
@@ -123,7 +123,6 @@ static bool join_subgraphs(struct cutting *cutting)
             *of = i + 1;
         join(cutting->parent, *of - 1, i);
     }
-    free(first);
     return true;
 }
 
@@ -354,8 +353,6 @@ enum nd_status nd_placing_cut(struct nd_placing *placing, struct nd_error *err)
         if (!placing->graph->tensors[t].is_constant)
             is_whole = count_tensor(placing, t);
     is_whole = is_whole && sort_pieces(placing) && time_pieces(placing);
-    free(cutting.parent);
-    free(cutting.depth);
-    free(cutting.colour);
+    ND_FREE_ALL(cutting.parent, cutting.depth, cutting.colour);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }

@@ -100,9 +100,7 @@ static bool add_event(struct nd_qnn_csv *csv, char *key, struct view message, st
         csv->n_events++;
         return true;
     }
-    free(event->message);
-    free(event->unit);
-    free(event->identifier);
+    ND_FREE_ALL(event->message, event->unit, event->identifier);
     return false;
 }
 
@@ -219,14 +217,9 @@ enum nd_status nd_qnn_csv_read(const char *name, const char *text, size_t n_byte
 
 void nd_qnn_csv_deinit(struct nd_qnn_csv *csv)
 {
-    for (size_t i = 0; i < csv->n_events; i++) {
-        free(csv->events[i].key);
-        free(csv->events[i].message);
-        free(csv->events[i].unit);
-        free(csv->events[i].identifier);
-    }
-    free(csv->events);
-    free(csv->unknown);
+    for (size_t i = 0; i < csv->n_events; i++)
+        ND_FREE_ALL(csv->events[i].key, csv->events[i].message, csv->events[i].unit, csv->events[i].identifier);
+    ND_FREE_ALL(csv->events, csv->unknown);
     nd_names_deinit(&csv->keys);
     *csv = (struct nd_qnn_csv){0};
 }

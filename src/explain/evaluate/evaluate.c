@@ -280,13 +280,13 @@ static enum nd_status measure_step(struct nd_evaluator *w, size_t step, bool has
     if (sums->is_output_effect_missed || sums->introduced.n_differing == 0)
         return ND_OK;
     w->harmful = step;
-    enum nd_status status =
-        plan->steps[step].is_model_output ? add_own_output_effect(w, step, sums, err) : ND_OK;
+    if (plan->steps[step].is_model_output)
+        ND_TRY(add_own_output_effect(w, step, sums, err));
     bool is_done = false;
-    if (status == ND_OK && has_all)
-        status = follow_incremental(w, step, sums, &is_done, err);
-    if (status != ND_OK || is_done)
-        return status;
+    if (has_all)
+        ND_TRY(follow_incremental(w, step, sums, &is_done, err));
+    if (is_done)
+        return ND_OK;
     bool is_known, reaches_output = give_reference(w, step, &is_known);
     sums->is_output_effect_missed = !is_known;
     return reaches_output && is_known
@@ -672,11 +672,9 @@ static enum nd_status run_device(struct nd_evaluator *w, size_t device, struct n
                                              .given = r->given,
                                              .give = give_device,
                                              .missed = missed_device};
-    enum nd_status status = nd_reader_device(r, device, err);
+    ND_TRY(nd_reader_device(r, device, err));
     nd_layer_trial_begin(&r->trial);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(r->plan->graph, r->inputs, &options, found_device, w, err);
-    return status;
+    return nd_exact_graph_run(r->plan->graph, r->inputs, &options, found_device, w, err);
 }
 
 /* Where chipsets share a group of identical devices, one of them is worked out. */
@@ -701,21 +699,18 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
 static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
-    enum nd_status status = ND_OK;
     size_t most = 0;
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < plan->n_steps; s++) {
         struct nd_array *tensor_view = &w->reference[s].tensor_view;
         *tensor_view = (struct nd_array){.shape = plan->shapes[s], .dtype = nd_plan_tensor(plan, s)->dtype};
-        status = nd_shape_n_elems(&tensor_view->shape, &tensor_view->n, err);
+        ND_TRY(nd_shape_n_elems(&tensor_view->shape, &tensor_view->n, err));
         w->injected[s].tensor_view = *tensor_view;
-        if (status == ND_OK && plan->steps[s].has_float)
-            status = nd_array_make_room(&w->error[s], ND_DTYPE_F64, &plan->shapes[s], err);
+        if (plan->steps[s].has_float)
+            ND_TRY(nd_array_make_room(&w->error[s], ND_DTYPE_F64, &plan->shapes[s], err));
         most = tensor_view->n > most ? tensor_view->n : most;
         if (plan->steps[s].is_model_output && tensor_view->n > w->count_n)
             w->count_n = tensor_view->n;
     }
-    if (status != ND_OK)
-        return status;
     w->step.x = nd_tensor_room(most * sizeof *w->step.x);
     return w->step.x != NULL ? nd_reader_be_lazy(&w->reader, err) : nd_fail_memory(err);
 }

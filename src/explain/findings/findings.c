@@ -304,16 +304,14 @@ static enum nd_status check_constant(const struct nd_examination *x, size_t devi
                                      bool *is_constant, struct nd_error *err)
 {
     const struct nd_finding_look *look = nd_look_of(x, device, step);
-    struct nd_array values = {0};
-    enum nd_status status = ND_OK;
     *is_constant = nd_look_finds_constant(&look->qvalues, nd_plan_tensor(x->plan, step)->dtype);
-    for (size_t i = x->n_samples; i < x->plan->n_samples && *is_constant && status == ND_OK; i++) {
-        status = nd_read_tensor(&look->place, i, nd_plan_tensor(x->plan, step)->dtype, &values, err);
-        for (size_t k = 0; status == ND_OK && k < values.n; k++)
+    for (size_t i = x->n_samples; i < x->plan->n_samples && *is_constant; i++) {
+        ND_CLEANUP(nd_array_deinit) struct nd_array values = {0};
+        ND_TRY(nd_read_tensor(&look->place, i, nd_plan_tensor(x->plan, step)->dtype, &values, err));
+        for (size_t k = 0; k < values.n; k++)
             *is_constant = *is_constant && values.x[k] == look->qvalues.low;
-        nd_array_deinit(&values);
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status say_qvalues(const struct nd_examination *x, size_t device, size_t step,
@@ -322,17 +320,17 @@ static enum nd_status say_qvalues(const struct nd_examination *x, size_t device,
     const struct nd_quant *quant = &nd_plan_tensor(x->plan, step)->quant;
     const struct nd_qvalue_look *qvalues = &nd_look_of(x, device, step)->qvalues;
     bool is_constant;
-    enum nd_status status = check_constant(x, device, step, &is_constant, err);
-    if (status == ND_OK && is_constant) {
+    ND_TRY(check_constant(x, device, step, &is_constant, err));
+    if (is_constant) {
         bool is_zero = qvalues->low == 0 || (quant->n == 1 && qvalues->low == (double)quant->zero_point[0]);
         struct nd_finding f = finding_of(is_zero ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT, qvalues->low, NAN);
         snprintf(f.text, sizeof f.text, "every value of every sample is %g; those of the reference differ",
                  qvalues->low);
         return add(x, device, step, &f, NULL, err);
     }
-    for (int end = 0; end < ND_N_ENDS && status == ND_OK; end++)
-        status = say_saturation(x, device, step, end, err);
-    return status;
+    for (int end = 0; end < ND_N_ENDS; end++)
+        ND_TRY(say_saturation(x, device, step, end, err));
+    return ND_OK;
 }
 
 /* The first device before it whose floats stand for the same quantised values is the one to ask. */
@@ -408,8 +406,8 @@ static enum nd_status say_floats(const struct nd_examination *x, size_t device, 
             is_wide_float(nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype);
         if (is_wide)
             nd_look_at_grid(&x->floats[step], &look->floats, &diagnosis);
-        enum nd_status status = add_diagnosis(x, device, step, &diagnosis, err);
-        return status == ND_OK ? say_values(x, device, step, diagnosis.is_found, err) : status;
+        ND_TRY(add_diagnosis(x, device, step, &diagnosis, err));
+        return say_values(x, device, step, diagnosis.is_found, err);
     }
     diagnosis = ask_others(x, device, step);
     if (!diagnosis.is_found)
@@ -573,15 +571,12 @@ static enum nd_status read_qvalue_floats(const struct nd_examination *x, size_t 
     struct nd_finding_look *look = nd_look_of(x, device, step);
     enum nd_dtype dtype = nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype;
     size_t n = x->plan->n_samples < MAX_FLOAT_SAMPLES ? x->plan->n_samples : MAX_FLOAT_SAMPLES;
-    struct nd_array values = {0};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
-        status = nd_read_tensor(&look->place, i, dtype, &values, err);
-        if (status == ND_OK)
-            status = nd_look_keep_floats(&look->floats, values.x, values.n, n, err);
-        nd_array_deinit(&values);
+    for (size_t i = 0; i < n; i++) {
+        ND_CLEANUP(nd_array_deinit) struct nd_array values = {0};
+        ND_TRY(nd_read_tensor(&look->place, i, dtype, &values, err));
+        ND_TRY(nd_look_keep_floats(&look->floats, values.x, values.n, n, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- all of it ---- */
@@ -589,17 +584,16 @@ static enum nd_status read_qvalue_floats(const struct nd_examination *x, size_t 
 static enum nd_status look_at_all(struct nd_examination *x, struct nd_error *err)
 {
     const struct nd_plan *plan = x->plan;
-    enum nd_status status = ND_OK;
     bool is_needed = false;
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps; s++) {
             find_look(x, d, s);
             enum nd_look_kind kind = nd_look_of(x, d, s)->kind;
             is_needed = is_needed || (kind != ND_LOOK_AS_NOT && kind != ND_LOOK_AS_QVALUE_FLOATS);
             if (kind == ND_LOOK_AS_QVALUE_FLOATS)
-                status = read_qvalue_floats(x, d, s, err);
+                ND_TRY(read_qvalue_floats(x, d, s, err));
         }
-    return status == ND_OK && is_needed ? look_beside_reference(x, err) : status;
+    return is_needed ? look_beside_reference(x, err) : ND_OK;
 }
 
 enum nd_status nd_explain_examine_captures(const struct nd_plan *plan, struct nd_explained_device *devices,
@@ -616,9 +610,8 @@ enum nd_status nd_explain_examine_captures(const struct nd_plan *plan, struct nd
     bool is_made = x.looks != NULL && x.floats != NULL && x.histories != NULL;
     enum nd_status status = is_made ? look_at_all(&x, err) : nd_fail_memory(err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
             status = nd_look_say(&x, d, s, err);
-        }
     for (size_t i = 0; i < n_looks && x.looks != NULL; i++)
         free(x.looks[i].floats.x);
     for (size_t s = 0; s < plan->n_steps && x.floats != NULL; s++)

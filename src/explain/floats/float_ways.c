@@ -393,30 +393,27 @@ static enum nd_status try_constant(struct search *s, size_t i, struct nd_error *
     struct nd_float_way way = {.operand = i, .factor = 1};
     const struct number number = {.factor = &way.factor};
     char before[96], after[32] = " times as large";
-    enum nd_status status = nd_exact_hold(s->e->plan->graph, constant, err);
-    double value = status == ND_OK && constant->n == 1 ? constant->x[0] : 0;
-    if (status == ND_OK)
-        nd_exact_release(s->e->plan->graph, constant);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_exact_hold(s->e->plan->graph, constant, err));
+    double value = constant->n == 1 ? constant->x[0] : 0;
+    nd_exact_release(s->e->plan->graph, constant);
     if (value != 0) {
         snprintf(before, sizeof before, "the constant '%.32s' is ", name);
         snprintf(after, sizeof after, ", not %.6g", value);
         return try_number(s, &way, &number, 1, value, ND_FAULT_OTHER_CONSTANT, before, after, err);
     }
     static const char *const said[] = {"is left out", "has the other sign"};
-    for (int k = 0; k < 2 && is_added(op_type, i) && status == ND_OK; k++) {
+    for (int k = 0; k < 2 && is_added(op_type, i); k++) {
         struct names names = {.text = ""};
         way.factor = -k;
-        status = try_name(s, &way, said[k], &names, err);
+        ND_TRY(try_name(s, &way, said[k], &names, err));
         if (names.text[0] != '\0')
             tell(s, &names.score, ND_FAULT_BIAS, way.factor, "the constant '%.32s' %s", name, names.text);
     }
     bool is_beside_bias = i == 1 && node->n_inputs > 2 && is_added(op_type, 2);
     snprintf(before, sizeof before, "the constant '%.32s' is ", name);
-    if (status == ND_OK && (is_beside_bias || is_added(op_type, i)))
-        status = try_number(s, &way, &number, 1, 1, ND_FAULT_OTHER_CONSTANT, before, after, err);
-    return status;
+    return is_beside_bias || is_added(op_type, i)
+               ? try_number(s, &way, &number, 1, 1, ND_FAULT_OTHER_CONSTANT, before, after, err)
+               : ND_OK;
 }
 
 static enum nd_status try_constants(struct search *s, struct nd_error *err)
@@ -435,21 +432,20 @@ static enum nd_status try_flat(struct search *s, struct nd_error *err)
     static const char *const pairwise[] = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "PRelu", "Mod"};
     const struct nd_float_node *node = &s->e->nodes[s->step];
     const Onnx__NodeProto *proto = node->proto;
-    enum nd_status status = ND_OK;
     if (node->n_inputs != 2 ||
         !is_any(nd_onnx_text(proto->op_type), pairwise, sizeof pairwise / sizeof *pairwise))
         return ND_OK;
-    for (size_t i = 0; i < 2 && status == ND_OK; i++) {
+    for (size_t i = 0; i < 2; i++) {
         struct names names = {.text = ""};
         const struct nd_float_way way = {.operand = i, .is_flat = true};
-        status = try_name(s, &way, i == 0 ? "first" : "second", &names, err);
+        ND_TRY(try_name(s, &way, i == 0 ? "first" : "second", &names, err));
         if (names.text[0] != '\0')
             tell(s, &names.score, ND_FAULT_FLAT_INDEX, 0,
                  "the %s operand '%.32s' is read by a flat index that begins again at its end, where it should "
                  "be repeated along its axes",
                  names.text, nd_onnx_text(proto->input[i]));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- fewer bits ---- */
@@ -500,21 +496,20 @@ static const char *meaning(const struct search *s, const struct narrow *narrow)
 
 static enum nd_status try_narrow(struct search *s, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     struct names names = {.text = ""};
     if (!s->model.is_whole && s->model.digits != ND_SINGLE_DIGITS)
         return ND_OK;
-    for (size_t k = 0; k < N_NARROWS && status == ND_OK; k++) {
+    for (size_t k = 0; k < N_NARROWS; k++) {
         const struct nd_float_way way = {
             .operand = SIZE_MAX, .read = narrows[k].read, .convert = narrows[k].convert};
         if (s->model.is_whole || !narrows[k].is_of_whole)
-            status = try_name(s, &way, narrows[k].type, &names, err);
+            ND_TRY(try_name(s, &way, narrows[k].type, &names, err));
         bool is_last = k + 1 == N_NARROWS || strcmp(narrows[k + 1].text, narrows[k].text) != 0;
         if (is_last && names.text[0] != '\0' && !s->out->is_found)
             tell(s, &names.score, ND_FAULT_NARROW_TYPE, 0, "%s %s%s", narrows[k].text, names.text,
                  meaning(s, &narrows[k]));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- all of it ---- */

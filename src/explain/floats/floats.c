@@ -424,25 +424,24 @@ static enum nd_status is_beyond_half(struct nd_float_evaluation *e, const struct
 static enum nd_status find_digits(struct nd_float_evaluation *e, struct nd_error *err)
 {
     ND_CLEANUP(nd_reader_deinit) struct nd_reader reader = {0};
-    enum nd_status status = nd_reader_init(&reader, e->plan, err);
-    if (status == ND_OK)
-        status = nd_reader_load(&reader, 0, e->plan->n_samples, err);
-    for (size_t d = 0; d < e->plan->n_devices && status == ND_OK; d++) {
+    ND_TRY(nd_reader_init(&reader, e->plan, err));
+    ND_TRY(nd_reader_load(&reader, 0, e->plan->n_samples, err));
+    for (size_t d = 0; d < e->plan->n_devices; d++) {
         enum nd_expectation expected = e->plan->sources[d].expectation;
         bool is_htp = expected == ND_EXPECT_V69 || expected == ND_EXPECT_V73, is_beyond = false;
         if (e->plan->sources[d].is_failed)
             continue;
-        status = nd_reader_device(&reader, d, err);
-        bool is_open = status == ND_OK && !is_htp && expected != ND_EXPECT_FLOAT;
+        ND_TRY(nd_reader_device(&reader, d, err));
+        bool is_open = !is_htp && expected != ND_EXPECT_FLOAT;
         bool is_half = is_htp || (is_open && is_on_grid(&reader, ND_HALF_DIGITS));
         bool may_be_bfloat = is_open && is_on_grid(&reader, ND_BFLOAT_DIGITS);
         if (may_be_bfloat && is_half)
-            status = is_beyond_half(e, &reader, &is_beyond, err);
+            ND_TRY(is_beyond_half(e, &reader, &is_beyond, err));
         e->digits[d] = may_be_bfloat && (is_beyond || !is_half) ? ND_BFLOAT_DIGITS
                        : is_half                                ? ND_HALF_DIGITS
                                                                 : ND_SINGLE_DIGITS;
     }
-    return status;
+    return ND_OK;
 }
 
 /* Whether any device computes the step in half precision: nobody else reads rounded constants, which are as
@@ -500,11 +499,11 @@ static enum nd_status prepare(struct nd_float_evaluation *e, struct nd_error *er
     for (size_t s = 0; s < plan->n_steps; s++)
         e->is_known[s] = nd_float_node_find(plan->graph, plan->steps[s].tensor, &e->nodes[s]);
     double room_bytes = plan->memory_bytes / 8; /* chosen */
-    enum nd_status status = find_digits(e, err);
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+    ND_TRY(find_digits(e, err));
+    for (size_t s = 0; s < plan->n_steps; s++)
         if (e->is_known[s] && has_half_precision(e, s))
-            status = round_constants(e, s, &room_bytes, err);
-    return status;
+            ND_TRY(round_constants(e, s, &room_bytes, err));
+    return ND_OK;
 }
 
 enum nd_status nd_float_evaluate(struct nd_float_evaluation *e, const struct nd_plan *plan,

@@ -111,7 +111,8 @@ static enum nd_status fits_changed(const struct nd_float_evaluation *e, struct n
                                    size_t step, const struct nd_changed_constants *change,
                                    const struct nd_coded_weights *weights, bool *fits, struct nd_error *err)
 {
-    size_t n_samples = e->plan->n_samples < MAX_CONSTANTS_SAMPLES ? e->plan->n_samples : MAX_CONSTANTS_SAMPLES, input;
+    size_t n_samples = e->plan->n_samples < MAX_CONSTANTS_SAMPLES ? e->plan->n_samples : MAX_CONSTANTS_SAMPLES,
+           input;
     struct nd_array constant;
     enum nd_status status = nd_change_reals(&e->nodes[step], weights, change, &input, &constant, err);
     *fits = status == ND_OK && constant.n > 0;
@@ -222,16 +223,15 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
     char said[256] = "";
     struct nd_strbuf evidence = {0};
     struct nd_findings of_constants = {0};
-    enum nd_status status = is_within ? ND_OK : diagnose_constants(e, device, step, &of_constants, err);
+    if (!is_within)
+        ND_TRY(diagnose_constants(e, device, step, &of_constants, err));
     bool is_of_constants = of_constants.n > 0;
     if (is_of_constants)
         found = (struct nd_float_fault){.is_found = true, .is_exact = true, .finding = of_constants.items[0]};
-    else if (status == ND_OK && !is_within)
-        status = nd_float_find_fault(e, device, step, false, &found, err);
-    if (status == ND_OK && !found.is_exact && may_hide(e, device, &layer->floats))
-        status = nd_float_find_fault(e, device, step, true, &tight, err);
-    if (status != ND_OK)
-        return status;
+    else if (!is_within)
+        ND_TRY(nd_float_find_fault(e, device, step, false, &found, err));
+    if (!found.is_exact && may_hide(e, device, &layer->floats))
+        ND_TRY(nd_float_find_fault(e, device, step, true, &tight, err));
     found = tight.is_exact ? tight : found;
     if (is_within && !found.is_exact)
         return follow(layer, err);
@@ -250,16 +250,14 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
                                                  .channel = best->channel,
                                                  .amount = best->amount,
                                                  .explained = best->explained};
-        status = nd_judge_resembles(layer, &fault, err);
+        ND_TRY(nd_judge_resembles(layer, &fault, err));
         snprintf(said, sizeof said,
-                 is_of_constants ? "the fault predicts every value"
+                 is_of_constants                          ? "the fault predicts every value"
                  : best->explained == 1 && found.is_exact ? "\"%s\" predicts every value"
-                 : is_predicted || found.is_exact       ? "\"%s\" predicts %.3g%% of those far off"
-                                                        : "it looks like \"%s\"",
+                 : is_predicted || found.is_exact         ? "\"%s\" predicts %.3g%% of those far off"
+                                                          : "it looks like \"%s\"",
                  best->text, 100 * best->explained);
     }
-    if (status != ND_OK)
-        return status;
     say_evidence(&layer->floats, said[0] != '\0' ? said : NULL, &evidence);
     return is_predicted || is_lost
                ? nd_judge_faulty(layer,

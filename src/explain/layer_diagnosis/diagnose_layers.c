@@ -73,19 +73,18 @@ static enum nd_status nd_layer_diagnosis_find_reach(struct nd_layer_diagnosis *d
     enum { PATTERNS = 4 };
     size_t n = diagnosis->n_samples * diagnosis->n;
     ND_FREED double *still = nd_calloc(n, sizeof *still), *moved = nd_calloc(n, sizeof *moved);
-    enum nd_status status = still != NULL && moved != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t k = 0; k <= PATTERNS && status == ND_OK; k++) {
-        for (size_t i = 0; i < diagnosis->n_samples && status == ND_OK; i++) {
-            status = nd_layer_diagnosis_load_sample(diagnosis, i, err);
+    ND_TRY_MEMORY(still != NULL && moved != NULL, err);
+    for (size_t k = 0; k <= PATTERNS; k++) {
+        for (size_t i = 0; i < diagnosis->n_samples; i++) {
+            ND_TRY(nd_layer_diagnosis_load_sample(diagnosis, i, err));
             if (k > 0)
                 move_inputs(diagnosis, k - 1);
-            if (status == ND_OK)
-                status = nd_layer_diagnosis_run(diagnosis, diagnosis->tensor, k == 0 ? still : moved, err);
+            ND_TRY(nd_layer_diagnosis_run(diagnosis, diagnosis->tensor, k == 0 ? still : moved, err));
         }
         for (size_t i = 0; i < n && k > 0; i++)
             reach[i] = fmax(reach[i], fabs(moved[i] - still[i]));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- which tensors ---- */
@@ -277,17 +276,15 @@ static enum nd_status nd_input_layer_diagnosis_run(struct nd_input_layer_diagnos
 {
     struct counts counts = {.n_strange = 0}, again = {.n_strange = 0};
     size_t best = 0;
-    enum nd_status status = make_room(input, err);
-    if (status == ND_OK)
-        status = take_samples(input, 0, &counts, err);
+    ND_TRY(make_room(input, err));
+    ND_TRY(take_samples(input, 0, &counts, err));
     for (size_t a = 1; a < ND_N_INPUT_ARITHMETICS; a++)
         best = counts.n_wrong[a] < counts.n_wrong[best] ? a : best;
-    if (status == ND_OK && best > 0)
-        status = take_samples(input, best, &again, err);
-    if (status == ND_OK)
-        list_hypotheses(input);
-    if (status != ND_OK || counts.n_strange > 0)
-        return status;
+    if (best > 0)
+        ND_TRY(take_samples(input, best, &again, err));
+    list_hypotheses(input);
+    if (counts.n_strange > 0)
+        return ND_OK;
     bool is_whole = counts.n_wrong[best] == 0;
     input->why = is_whole && best > 0 ? "arithmetic" : is_whole ? "exact" : "float-rounding";
     input->follows = is_whole && best > 0 ? arithmetics[best].text : "";
@@ -359,21 +356,21 @@ static enum nd_status keep_past(struct nd_layer_diagnosis *diagnosis, bool *past
        inputs moves further in one of a million cases than in four tries. */
     static const double of_own = 2, of_all = 4;
     size_t n = diagnosis->n_samples * diagnosis->n;
-    double *reach = nd_calloc(n, sizeof *reach), squares = 0;
-    enum nd_status status =
-        reach != NULL ? nd_layer_diagnosis_find_reach(diagnosis, reach, err) : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
+    ND_FREED double *reach = nd_calloc(n, sizeof *reach);
+    double squares = 0;
+    ND_TRY_MEMORY(reach != NULL, err);
+    ND_TRY(nd_layer_diagnosis_find_reach(diagnosis, reach, err));
+    for (size_t i = 0; i < n; i++)
         squares += isfinite(reach[i]) ? reach[i] * reach[i] : 0;
     bool is_any = !nd_explain_is_known(job, diagnosis->device, diagnosis->step) &&
                   nd_explain_forced(job, diagnosis->step) == 0;
     double allowance =
                nd_explain_allowance(job, diagnosis->device, diagnosis->step) * (is_any ? ND_EXPLAIN_FAR : 1),
            all = n > 0 ? sqrt(squares / (double)n) : 0;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         past[i] = past[i] && fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) >
                                  allowance + of_own * reach[i] + of_all * all;
-    free(reach);
-    return status;
+    return ND_OK;
 }
 
 /* How the layer is worked out: as the model says (forced: 0), which is how it was chosen at first, or with
@@ -402,17 +399,16 @@ static enum nd_status find_past(struct nd_layer_diagnosis *diagnosis, const stru
     ND_TRY_MEMORY(past != NULL, err);
     for (size_t i = 0; i < n; i++)
         past[i] = true;
-    enum nd_status status = keep_past(diagnosis, past, err);
-    for (unsigned forced = 0; forced <= can && status == ND_OK; forced++) {
+    ND_TRY(keep_past(diagnosis, past, err));
+    for (unsigned forced = 0; forced <= can; forced++) {
         if (forced == first || (forced & ~can) != 0)
             continue;
-        status = collect_as(diagnosis, own, forced, err);
-        if (status == ND_OK)
-            status = keep_past(diagnosis, past, err);
+        ND_TRY(collect_as(diagnosis, own, forced, err));
+        ND_TRY(keep_past(diagnosis, past, err));
     }
     for (size_t i = 0; i < n; i++)
         size->n_past += past[i];
-    return status;
+    return ND_OK;
 }
 
 /* Which encodings the provider forces. */
@@ -439,18 +435,17 @@ static enum nd_status try_forced(struct nd_layer_diagnosis *diagnosis, const str
     double max = measure(diagnosis).max, least = max / 2;
     if (can == 0 || max <= 1 || job->plan->sources[diagnosis->device].expectation == ND_EXPECT_FLOAT)
         return ND_OK;
-    enum nd_status status = ND_OK;
-    for (unsigned forced = can; forced > 0 && status == ND_OK; forced--) { /* all of them first */
+    for (unsigned forced = can; forced > 0; forced--) { /* all of them first */
         if ((forced & ~can) != 0)
             continue;
-        status = collect_as(diagnosis, own, forced, err);
-        double largest = status == ND_OK ? measure(diagnosis).max : HUGE_VAL;
+        ND_TRY(collect_as(diagnosis, own, forced, err));
+        double largest = measure(diagnosis).max;
         if (largest < least || (largest == least && best == 0)) {
             least = largest;
             best = forced;
         }
     }
-    return status == ND_OK && diagnosis->forced != best ? collect_as(diagnosis, own, best, err) : status;
+    return diagnosis->forced != best ? collect_as(diagnosis, own, best, err) : ND_OK;
 }
 
 /* The evidence of a layer and of an input's quantiser alike; the rest is 0. */
@@ -481,27 +476,22 @@ static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struc
     struct nd_layer_diagnosis_hypotheses hypotheses;
     struct nd_evidence evidence = evidence_of(diagnosis);
     struct nd_explain_error_size size = measure(diagnosis);
-    enum nd_status status = ND_OK;
     bool is_off = size.n_beyond >= nd_explain_fewest_beyond(job, diagnosis->device, diagnosis->step);
     if (is_off && diagnosis->forced == 0 && nd_explain_multiplies_constants(job, diagnosis->step))
-        status = nd_layer_diagnosis_find_constants(diagnosis, evidence.noise, err);
-    if (status != ND_OK)
-        return status;
+        ND_TRY(nd_layer_diagnosis_find_constants(diagnosis, evidence.noise, err));
     nd_layer_diagnosis_make_hypotheses(diagnosis, &hypotheses);
     evidence.inputs_repeat_same = nd_plan_inputs_repeat(job->plan, diagnosis->device, diagnosis->step);
     evidence.hypotheses = hypotheses.items;
     evidence.n_hypotheses = hypotheses.n;
     struct nd_diagnosis found;
-    status = nd_diagnose(&evidence, &found, err);
-    if (status == ND_OK && diagnosis->forced != 0)
-        status = say_forced(diagnosis, err);
+    ND_TRY(nd_diagnose(&evidence, &found, err));
+    if (diagnosis->forced != 0)
+        ND_TRY(say_forced(diagnosis, err));
     size_t doubtful = nd_layer_diagnosis_find_doubtful(diagnosis, &size.doubtful_max);
     size.doubtful = doubtful != SIZE_MAX ? nd_model_tensor(job->plan->model, doubtful)->name : NULL;
-    if (status == ND_OK && nd_explain_needs_reach(job, diagnosis->device, diagnosis->step, &size))
-        status = find_past(diagnosis, own, &size, err);
-    return status == ND_OK
-               ? nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err)
-               : status;
+    if (nd_explain_needs_reach(job, diagnosis->device, diagnosis->step, &size))
+        ND_TRY(find_past(diagnosis, own, &size, err));
+    return nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err);
 }
 
 /* Known arithmetic after all: nothing of it is left unexplained. */
@@ -581,10 +571,8 @@ static enum nd_status diagnose_of_input(struct nd_input_layer_diagnosis *input, 
     evidence.n_hypotheses = input->n_hypotheses;
     struct nd_diagnosis found;
     size.n_past = count_past(diagnosis, evidence.noise);
-    enum nd_status status = nd_diagnose(&evidence, &found, err);
-    return status == ND_OK
-               ? nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err)
-               : status;
+    ND_TRY(nd_diagnose(&evidence, &found, err));
+    return nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err);
 }
 
 /* Of a quantiser of the model's inputs: its exact values are the probe's floats. */

@@ -256,17 +256,15 @@ static enum nd_status collect_pairs(struct nd_layer_diagnosis *diagnosis, struct
 
 enum nd_status nd_layer_diagnosis_collect(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < diagnosis->n_samples && status == ND_OK; i++) {
-        status = nd_layer_diagnosis_load_sample(diagnosis, i, err);
-        if (status == ND_OK)
-            status = nd_layer_diagnosis_run(diagnosis, SIZE_MAX, NULL, err);
-        for (size_t k = 0; k < diagnosis->n_fusions && status == ND_OK; k++)
-            status = nd_layer_diagnosis_run(diagnosis, diagnosis->fused[k], diagnosis->fusions[k], err);
-        for (size_t k = 0; k < diagnosis->n_operands && diagnosis->forced == 0 && status == ND_OK; k++)
-            status = run_late(diagnosis, k, err);
+    for (size_t i = 0; i < diagnosis->n_samples; i++) {
+        ND_TRY(nd_layer_diagnosis_load_sample(diagnosis, i, err));
+        ND_TRY(nd_layer_diagnosis_run(diagnosis, SIZE_MAX, NULL, err));
+        for (size_t k = 0; k < diagnosis->n_fusions; k++)
+            ND_TRY(nd_layer_diagnosis_run(diagnosis, diagnosis->fused[k], diagnosis->fusions[k], err));
+        for (size_t k = 0; k < diagnosis->n_operands && diagnosis->forced == 0; k++)
+            ND_TRY(run_late(diagnosis, k, err));
     }
-    return status == ND_OK && diagnosis->forced == 0 ? collect_pairs(diagnosis, err) : status;
+    return diagnosis->forced == 0 ? collect_pairs(diagnosis, err) : ND_OK;
 }
 
 static bool is_open(const struct nd_layer_diagnosis *diagnosis, size_t tensor)

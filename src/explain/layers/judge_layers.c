@@ -527,20 +527,19 @@ static enum nd_status list_arithmetics(const struct nd_observed_arithmetic *obse
     nd_rounding_rules(&n);
     layer->arithmetics = nd_calloc(n + ND_MAX_LAYER_ARITHMETICS, sizeof *layer->arithmetics);
     ND_TRY_MEMORY(layer->arithmetics != NULL, err);
-    enum nd_status status = ND_OK;
-    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS && status == ND_OK; p++) {
+    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
         if (observed->standing == ND_STANDING_NONE || !nd_follows(observed, p))
             continue;
-        status = name_layer_arithmetic(p, &layer->arithmetics[layer->n_arithmetics], err);
-        layer->n_arithmetics += status == ND_OK;
+        ND_TRY(name_layer_arithmetic(p, &layer->arithmetics[layer->n_arithmetics], err));
+        layer->n_arithmetics++;
     }
-    for (size_t p = 0; p < n && status == ND_OK; p++) {
+    for (size_t p = 0; p < n; p++) {
         if (observed->tally->wrong[p] > 0)
             continue;
-        status = name_arithmetic(p, &layer->arithmetics[layer->n_arithmetics], err);
-        layer->n_arithmetics += status == ND_OK;
+        ND_TRY(name_arithmetic(p, &layer->arithmetics[layer->n_arithmetics], err));
+        layer->n_arithmetics++;
     }
-    return status;
+    return ND_OK;
 }
 
 static uint64_t fewest_wrong(const struct nd_qvalue_tally *tally)
@@ -586,8 +585,8 @@ static enum nd_status judge_layer(struct nd_observed_arithmetic *observed, struc
         layer->n_unexplained =
             (observed->is_exact ? observed->tally->wrong : observed->tally->far)[observed->arithmetic];
     layer->explained_fraction = n_introduced > 0 ? 1 - (double)fewest / (double)n_introduced : 1;
-    enum nd_status status = name_arithmetic(observed->arithmetic, &layer->arithmetic, err);
-    return status == ND_OK ? list_arithmetics(observed, layer, err) : status;
+    ND_TRY(name_arithmetic(observed->arithmetic, &layer->arithmetic, err));
+    return list_arithmetics(observed, layer, err);
 }
 
 /* The arithmetic, and all that what follows it leaves possible. */
@@ -599,14 +598,14 @@ static enum nd_status name_device_arithmetics(struct nd_explained_device *device
     ND_TRY_MEMORY(device->arithmetics != NULL, err);
     if (layer_arithmetic == SIZE_MAX)
         return name_arithmetic(arithmetic, &device->arithmetic, err);
-    enum nd_status status = name_layer_arithmetic(layer_arithmetic, &device->arithmetic, err);
-    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS && status == ND_OK; p++) {
+    ND_TRY(name_layer_arithmetic(layer_arithmetic, &device->arithmetic, err));
+    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
         if (!is_possible[p])
             continue;
-        status = name_layer_arithmetic(p, &device->arithmetics[device->n_arithmetics], err);
-        device->n_arithmetics += status == ND_OK;
+        ND_TRY(name_layer_arithmetic(p, &device->arithmetics[device->n_arithmetics], err));
+        device->n_arithmetics++;
     }
-    return status;
+    return ND_OK;
 }
 
 /* What it does is what it does everywhere, and yet costs much. */
@@ -735,12 +734,11 @@ enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation,
     *observations = (struct nd_observed_arithmetics){
         .layers = nd_calloc(plan->n_devices * plan->n_steps, sizeof *observations->layers),
         .layer_arithmetic = nd_calloc(plan->n_devices, sizeof *observations->layer_arithmetic)};
-    enum nd_status status =
-        observations->layers != NULL && observations->layer_arithmetic != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+    ND_TRY_MEMORY(observations->layers != NULL && observations->layer_arithmetic != NULL, err);
+    for (size_t d = 0; d < plan->n_devices; d++)
         if (!plan->sources[d].is_failed)
-            status = identify_device(evaluation, d, observations, out, err);
-    return status;
+            ND_TRY(identify_device(evaluation, d, observations, out, err));
+    return ND_OK;
 }
 
 void nd_observed_arithmetics_deinit(struct nd_observed_arithmetics *observations)

@@ -194,22 +194,20 @@ static enum nd_status compare_outputs(struct nd_plan *plan, size_t device, const
     struct nd_explained_observer *out = &plan->sources[device].observer;
     size_t probe = nd_capture_find_probe(witness, plan->probe);
     size_t n = probe != SIZE_MAX ? nd_capture_probe(witness, probe)->n_samples : 0;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < n && i < plan->n_samples && status == ND_OK; i++) {
+    for (size_t i = 0; i < n && i < plan->n_samples; i++) {
         bool is_compared = false, is_changed = false;
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK && has_same_inputs(source, witness, probe, i);
-             s++) {
+        for (size_t s = 0; s < plan->n_steps && has_same_inputs(source, witness, probe, i); s++) {
             const struct pair pair = {{{source->capture, source->probe, source->tensors[s]},
                                        {witness, probe, nd_capture_find_tensor(witness, plan->steps[s].name)}},
                                       &nd_plan_tensor(plan, s)->quant};
             if (plan->steps[s].is_model_output && pair.places[0].tensor != SIZE_MAX &&
                 pair.places[1].tensor != SIZE_MAX)
-                status = compare_output(&pair, i, &is_compared, &is_changed, err);
+                ND_TRY(compare_output(&pair, i, &is_compared, &is_changed, err));
         }
         out->n_samples += is_compared;
         out->n_changed += is_changed;
     }
-    return status;
+    return ND_OK;
 }
 
 /* Fills `observer` of the devices. */
@@ -511,7 +509,6 @@ static void find_groups(struct nd_plan *plan)
 enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *question,
                             const struct nd_explain_options *options, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     *plan = (struct nd_plan){.model = question->model,
                              .float_model = question->float_model,
                              .n_devices = question->n_captures,
@@ -520,39 +517,33 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
                              .n_threads = 1,
                              .sources = nd_calloc(question->n_captures, sizeof *plan->sources)};
     ND_TRY_MEMORY(plan->sources != NULL, err);
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
+    for (size_t d = 0; d < plan->n_devices; d++) {
         struct nd_plan_source *source = &plan->sources[d];
         source->capture = question->captures[d];
         source->is_failed = nd_capture_state(source->capture) == ND_CAPTURE_FAILED;
         source->expectation = nd_expect(source->capture);
-        status = check_model(plan, source->capture, err);
+        ND_TRY(check_model(plan, source->capture, err));
         if (!source->is_failed && plan->leader == SIZE_MAX)
             plan->leader = d;
     }
-    if (status != ND_OK || plan->leader == SIZE_MAX)
-        return status; /* all failed: nothing to explain */
+    if (plan->leader == SIZE_MAX)
+        return ND_OK; /* all failed: nothing to explain */
     nd_plan_take_memory(plan, options);
-    status = choose_probe(plan, options, err);
-    for (size_t d = plan->leader + 1; d < plan->n_devices && status == ND_OK; d++)
+    ND_TRY(choose_probe(plan, options, err));
+    for (size_t d = plan->leader + 1; d < plan->n_devices; d++)
         if (!plan->sources[d].is_failed)
-            status = check_inputs(plan, d, err);
-    if (status == ND_OK)
-        status = plan_graphs(plan, err);
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
-        status = nd_plan_match_device(plan, d, err);
-    if (status == ND_OK)
-        status = nd_plan_take_over(plan, err);
-    if (status == ND_OK)
-        nd_plan_find_totals(plan);
-    for (size_t k = 0; k < options->n_untouched && status == ND_OK; k++)
-        status = check_model(plan, options->untouched[k], err);
-    if (status == ND_OK)
-        status = nd_plan_observe(plan, options->untouched, options->n_untouched, err);
-    if (status == ND_OK)
-        find_groups(plan);
-    if (status == ND_OK)
-        nd_plan_fit(plan, options);
-    return status;
+            ND_TRY(check_inputs(plan, d, err));
+    ND_TRY(plan_graphs(plan, err));
+    for (size_t d = 0; d < plan->n_devices; d++)
+        ND_TRY(nd_plan_match_device(plan, d, err));
+    ND_TRY(nd_plan_take_over(plan, err));
+    nd_plan_find_totals(plan);
+    for (size_t k = 0; k < options->n_untouched; k++)
+        ND_TRY(check_model(plan, options->untouched[k], err));
+    ND_TRY(nd_plan_observe(plan, options->untouched, options->n_untouched, err));
+    find_groups(plan);
+    nd_plan_fit(plan, options);
+    return ND_OK;
 }
 
 static void deinit_source(struct nd_plan_source *source, size_t n_steps)

@@ -171,18 +171,16 @@ static void match_float_tensor(struct nd_plan *plan, const struct nd_survey_sigh
 
 static enum nd_status match_float_steps(struct nd_plan *plan, struct nd_error *err)
 {
-    struct nd_survey survey = {0};
+    ND_CLEANUP(nd_survey_deinit) struct nd_survey survey = {0};
     size_t n_tensors = nd_model_n_tensors(plan->float_model);
-    enum nd_status status = nd_survey_run(&survey, plan->float_model, plan->float_graph, NULL, err);
+    ND_TRY(nd_survey_run(&survey, plan->float_model, plan->float_graph, NULL, err));
     plan->step_of_float = nd_calloc(n_tensors, sizeof *plan->step_of_float);
-    if (status == ND_OK && plan->step_of_float == NULL)
-        status = nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < n_tensors; e++) {
+    ND_TRY_MEMORY(plan->step_of_float != NULL, err);
+    for (size_t e = 0; e < n_tensors; e++) {
         plan->step_of_float[e] = SIZE_MAX;
         match_float_tensor(plan, &survey.tensors[e], e);
     }
-    nd_survey_deinit(&survey);
-    return status == ND_OK ? check_float_model(plan, err) : status;
+    return check_float_model(plan, err);
 }
 
 enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err)
@@ -272,13 +270,9 @@ static bool is_of_qvalues(const struct nd_plan *plan, size_t step)
 
 static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t step, struct nd_error *err)
 {
-    struct nd_strbuf why = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf why = {0};
     struct nd_planned_layer *layer = &plan->sources[device].layers[step];
-    enum nd_status status = find_tensor(plan, device, step, &why, err);
-    if (status != ND_OK) {
-        nd_strbuf_deinit(&why);
-        return status;
-    }
+    ND_TRY(find_tensor(plan, device, step, &why, err));
     bool is_read = plan->sources[device].tensors[step] != SIZE_MAX;
     bool is_known = is_read && is_of_qvalues(plan, step);
     if (plan->not_covered[step] != NULL) {
@@ -313,15 +307,14 @@ enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct 
     source->tensors = nd_calloc(plan->n_steps, sizeof *source->tensors);
     source->sample_bytes = nd_calloc(plan->n_steps, sizeof *source->sample_bytes);
     ND_TRY_MEMORY(source->layers != NULL && source->tensors != NULL && source->sample_bytes != NULL, err);
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < plan->n_steps; s++) {
         if (!source->is_failed) {
-            status = match_step(plan, device, s, err);
+            ND_TRY(match_step(plan, device, s, err));
             continue;
         }
         source->tensors[s] = SIZE_MAX;
         source->layers[s].why_not = nd_strdup("the device failed");
-        status = source->layers[s].why_not != NULL ? ND_OK : nd_fail_memory(err);
+        ND_TRY_MEMORY(source->layers[s].why_not != NULL, err);
     }
-    return status;
+    return ND_OK;
 }

@@ -84,18 +84,17 @@ static size_t room_bytes(const struct nd_plan *plan, size_t device, size_t step)
 static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
 {
     const struct nd_plan *plan = r->plan;
-    enum nd_status status = nd_inputs_create(plan->model, &r->inputs, err);
-    for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++) {
+    ND_TRY(nd_inputs_create(plan->model, &r->inputs, err));
+    for (size_t i = 0; i < nd_model_n_inputs(plan->model); i++) {
         const struct nd_model_io *io = nd_model_input(plan->model, i);
-        status = nd_shape_size_bytes(&io->shape, io->dtype, &r->input_bytes[i], err);
-        if (status == ND_OK)
-            status = make_block(plan->block, r->input_bytes[i], &r->raw_inputs[i], err);
+        ND_TRY(nd_shape_size_bytes(&io->shape, io->dtype, &r->input_bytes[i], err));
+        ND_TRY(make_block(plan->block, r->input_bytes[i], &r->raw_inputs[i], err));
     }
     for (size_t d = 0; d < plan->n_devices; d++)
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        for (size_t s = 0; s < plan->n_steps; s++)
             if (plan->sources[d].tensors[s] != SIZE_MAX && *raw_of(r, d, s) == NULL)
-                status = make_block(plan->block, room_bytes(plan, d, s), raw_of(r, d, s), err);
-    return status;
+                ND_TRY(make_block(plan->block, room_bytes(plan, d, s), raw_of(r, d, s), err));
+    return ND_OK;
 }
 
 /* Weights as arithmetics of layers take them: this part of the memory, of all threads together; chosen. */
@@ -157,18 +156,16 @@ static bool is_read_first(const struct nd_reader *r, size_t device, size_t step)
 static enum nd_status read_turn(struct nd_reader *r, size_t device, struct nd_error *err)
 {
     const struct nd_plan *plan = r->plan;
-    enum nd_status status = ND_OK;
     if (!plan->reads_singly || r->is_wanted != NULL || r->loaded == device)
         return ND_OK;
     r->loaded = SIZE_MAX;
     for (size_t d = 0; d < plan->n_devices; d++)
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        for (size_t s = 0; s < plan->n_steps; s++)
             if (plan->sources[d].same_as == plan->sources[device].same_as && !plan->sources[d].is_failed &&
                 plan->sources[d].tensors[s] != SIZE_MAX && takes_turns(plan, s))
-                status =
-                    nd_plan_read(plan, &(struct nd_plan_values){d, s}, r->sample, 1, *raw_of(r, d, s), err);
-    r->loaded = status == ND_OK ? device : SIZE_MAX;
-    return status;
+                ND_TRY(nd_plan_read(plan, &(struct nd_plan_values){d, s}, r->sample, 1, *raw_of(r, d, s), err));
+    r->loaded = device;
+    return ND_OK;
 }
 
 /* Reads a block of n <= nd_plan.block samples of the inputs and of all devices' quantised values. */
@@ -176,18 +173,17 @@ static enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t 
 {
     const struct nd_plan *plan = r->plan;
     const struct nd_plan_source *leader = &plan->sources[plan->leader];
-    enum nd_status status = ND_OK;
     r->first = first;
     r->loaded = SIZE_MAX;
-    for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++)
-        status =
+    for (size_t i = 0; i < nd_model_n_inputs(plan->model); i++)
+        ND_TRY(
             nd_capture_read_inputs(&(struct nd_probe_values){leader->capture, leader->probe, plan->inputs[i]},
-                                   first, n, r->raw_inputs[i], err);
+                                   first, n, r->raw_inputs[i], err));
     for (size_t d = 0; d < plan->n_devices; d++)
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        for (size_t s = 0; s < plan->n_steps; s++)
             if (plan->sources[d].tensors[s] != SIZE_MAX && is_read_first(r, d, s))
-                status = nd_plan_read(plan, &(struct nd_plan_values){d, s}, first, n, *raw_of(r, d, s), err);
-    return status;
+                ND_TRY(nd_plan_read(plan, &(struct nd_plan_values){d, s}, first, n, *raw_of(r, d, s), err));
+    return ND_OK;
 }
 
 /* Fills inputs with those of the sample, which is in the block. */

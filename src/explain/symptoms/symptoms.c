@@ -203,26 +203,23 @@ static enum nd_status compare_runs(const struct nd_capture *capture, size_t prob
 {
     const struct nd_tensor *e = nd_capture_tensor(capture, tensor);
     size_t runs[MAX_RUNS], sample, n_runs = find_runs(capture, probe, tensor, &sample, runs);
-    double *x = n_runs > 1 ? nd_calloc(n_runs * n, sizeof *x) : NULL;
+    ND_FREED double *x = n_runs > 1 ? nd_calloc(n_runs * n, sizeof *x) : NULL;
     const double *launches[MAX_RUNS];
-    enum nd_status status = ND_OK;
     if (n_runs < 2)
         return ND_OK;
     ND_TRY_MEMORY(x != NULL, err);
-    for (size_t k = 0; k < n_runs && status == ND_OK; k++) {
+    for (size_t k = 0; k < n_runs; k++) {
         bool is_first = nd_digest_equal(nd_capture_digest(capture, probe, tensor, sample, runs[k]),
                                         nd_capture_digest(capture, probe, tensor, sample, 0));
         const struct nd_diagnose_range range = {sample, 1, is_first ? 0 : runs[k]};
         launches[k] = x + k * n;
-        status = nd_diagnose_read(capture, probe, tensor, &range, x + k * n, err);
+        ND_TRY(nd_diagnose_read(capture, probe, tensor, &range, x + k * n, err));
     }
     double step = nd_dtype_is_integer(e->dtype) ? 1 : 0;
     for (size_t c = 0; c < e->quant.n && step > 0; c++)
         step = fmax(c == 0 ? 0 : step, fabs((double)e->quant.scale[c]));
-    if (status == ND_OK)
-        nd_values_compare_launches(launches, n_runs, n, step, found);
-    free(x);
-    return status;
+    nd_values_compare_launches(launches, n_runs, n, step, found);
+    return ND_OK;
 }
 
 /* Later tensors inherit what the first unstable one has: it alone is looked at, with those of the graph's
@@ -232,8 +229,7 @@ static enum nd_status nd_diagnose_runs(struct nd_comparison *comparison,
                                        struct nd_error *err)
 {
     const struct nd_capture *capture = captures[device];
-    enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
         size_t tensor = nd_capture_find_tensor(capture, comparison->tensors[e].name), size_bytes;
         if (tensor == SIZE_MAX || comparison->tensors[e].devices[device].n_unstable == 0)
             continue;
@@ -241,19 +237,18 @@ static enum nd_status nd_diagnose_runs(struct nd_comparison *comparison,
         if (nd_shape_size_bytes(&captured->shape, captured->dtype, &size_bytes, NULL) != ND_OK)
             continue;
         size_t n = size_bytes / nd_dtype_size_bytes(captured->dtype);
-        for (size_t p = 0; p < nd_capture_n_probes(capture) && n > 0 && n <= MAX_ELEMENTS && status == ND_OK;
-             p++) {
+        for (size_t p = 0; p < nd_capture_n_probes(capture) && n > 0 && n <= MAX_ELEMENTS; p++) {
             struct nd_findings found = {0};
             if (!nd_capture_has_outputs(capture, p, tensor))
                 continue;
-            status = compare_runs(capture, p, tensor, n, &found, err);
-            if (found.n == 0 || status != ND_OK)
+            ND_TRY(compare_runs(capture, p, tensor, n, &found, err));
+            if (found.n == 0)
                 continue;
-            status = nd_diagnose_add(comparison, device, e, &found.items[0], true, err);
+            ND_TRY(nd_diagnose_add(comparison, device, e, &found.items[0], true, err));
             break;
         }
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- runs that are another capture's ---- */
@@ -275,42 +270,41 @@ static enum nd_status count_runs_of(const struct nd_comparison *c, const struct 
                                     size_t device, size_t other, struct nd_runs_of *runs, struct nd_error *err)
 {
     ND_FREED size_t *tensors = nd_calloc(2 * c->n_tensors, sizeof *tensors);
-    enum nd_status status = tensors != NULL ? ND_OK : nd_fail_memory(err);
+    ND_TRY_MEMORY(tensors != NULL, err);
     *runs = (struct nd_runs_of){.own = captures[device],
                                 .other = captures[other],
                                 .own_tensors = tensors,
                                 .other_tensors = tensors + c->n_tensors,
                                 .n_tensors = c->n_tensors};
-    for (size_t e = 0; e < c->n_tensors && status == ND_OK; e++) {
+    for (size_t e = 0; e < c->n_tensors; e++) {
         tensors[e] = nd_capture_find_tensor(runs->own, c->tensors[e].name);
         tensors[c->n_tensors + e] = nd_capture_find_tensor(runs->other, c->tensors[e].name);
     }
-    for (; runs->own_probe < nd_capture_n_probes(runs->own) && status == ND_OK; runs->own_probe++) {
+    for (; runs->own_probe < nd_capture_n_probes(runs->own); runs->own_probe++) {
         runs->other_probe =
             nd_capture_find_probe(runs->other, nd_capture_probe(runs->own, runs->own_probe)->name);
         if (runs->other_probe != SIZE_MAX)
-            status = nd_repeats_count_of(runs, err);
+            ND_TRY(nd_repeats_count_of(runs, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Some runs of the device give the bits of another capture, and the others do not. */
 static enum nd_status diagnose_runs_of_others(struct nd_comparison *c, const struct nd_capture *const *captures,
                                               size_t device, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t first = 0;
     while (first < c->n_tensors && c->tensors[first].devices[device].n_unstable == 0)
         first++;
     bool is_asked = first < c->n_tensors && has_many_changes(c, device);
-    for (size_t d = 0; d < c->n_devices && is_asked && status == ND_OK; d++) {
+    for (size_t d = 0; d < c->n_devices && is_asked; d++) {
         struct nd_runs_of runs;
         struct nd_finding f = {.kind = ND_FAULT_FALLBACK, .channel = SIZE_MAX, .axis = -1, .explained = 1};
         char times[64] = "";
         if (d == device)
             continue;
-        status = count_runs_of(c, captures, device, d, &runs, err);
-        if (status != ND_OK || runs.n_other == 0)
+        ND_TRY(count_runs_of(c, captures, device, d, &runs, err));
+        if (runs.n_other == 0)
             continue;
         double ms_other = runs.us_other / (double)runs.n_other / 1000,
                ms = runs.us / (double)(runs.n - runs.n_other) / 1000;
@@ -320,9 +314,9 @@ static enum nd_status diagnose_runs_of_others(struct nd_comparison *c, const str
         snprintf(f.text, sizeof f.text, "%zu of %zu runs give, bit for bit, the values of '%.32s'%s: %s",
                  runs.n_other, runs.n, c->devices[d].label, times,
                  strcmp(c->devices[d].kind, "cpu") == 0 ? "a fallback to the CPU" : "two paths");
-        status = nd_diagnose_add(c, device, first, &f, true, err);
+        ND_TRY(nd_diagnose_add(c, device, first, &f, true, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- depth ---- */

@@ -152,17 +152,15 @@ static enum nd_status compare_runs(const struct reader *r, size_t n_samples, str
                                    struct nd_error *err)
 {
     size_t n_differing = 0;
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < n_samples && status == ND_OK; i++) {
+    for (size_t i = 0; i < n_samples; i++) {
         size_t n_runs = nd_capture_n_runs(r->source->capture, r->source->probe, r->tensor, i);
-        for (size_t k = 1; k < n_runs && out->n_repeats < MAX_RUNS && status == ND_OK; k++) {
+        for (size_t k = 1; k < n_runs && out->n_repeats < MAX_RUNS; k++) {
             if (!is_run_other(r, i, k))
                 continue;
-            status = read_run(r, i, 0, r->first, err);
-            if (status == ND_OK)
-                status = read_run(r, i, k, r->other, err);
-            out->n_repeats += status == ND_OK;
-            for (size_t j = 0; status == ND_OK && j < r->n; j++) {
+            ND_TRY(read_run(r, i, 0, r->first, err));
+            ND_TRY(read_run(r, i, k, r->other, err));
+            out->n_repeats++;
+            for (size_t j = 0; j < r->n; j++) {
                 double off = fabs(r->other[j] - r->first[j]);
                 n_differing += off != 0;
                 out->max = fmax(out->max, off);
@@ -171,7 +169,7 @@ static enum nd_status compare_runs(const struct reader *r, size_t n_samples, str
     }
     double n = (double)out->n_repeats * (double)r->n;
     out->share = n > 0 ? (double)n_differing / n : 0;
-    return status;
+    return ND_OK;
 }
 
 /* From the runs that the capture stores of the step; where it stores none that differ, from digests alone,
@@ -365,9 +363,8 @@ static enum nd_status say_runs_of_cpu(const struct nd_explain_job *job, size_t d
     enum { MIN_STEPS = 3 }; /* chosen */
     const struct nd_plan *plan = job->plan;
     const struct nd_plan_source *own = &plan->sources[device];
-    enum nd_status status = ND_OK;
     text[0] = '\0';
-    for (size_t d = 0; d < plan->n_devices && text[0] == '\0' && status == ND_OK; d++) {
+    for (size_t d = 0; d < plan->n_devices && text[0] == '\0'; d++) {
         const struct nd_plan_source *other = &plan->sources[d];
         const char *kind = nd_capture_string(other->capture, "device", "kind");
         struct nd_runs_of runs = {.own = own->capture,
@@ -379,13 +376,13 @@ static enum nd_status say_runs_of_cpu(const struct nd_explain_job *job, size_t d
                                   .n_tensors = plan->n_steps};
         if (d == device || other->is_failed || kind == NULL || strcmp(kind, "cpu") != 0)
             continue;
-        status = nd_repeats_count_of(&runs, err);
+        ND_TRY(nd_repeats_count_of(&runs, err));
         if (runs.n_other > 0 && runs.n_differing >= MIN_STEPS)
             snprintf(text, 160,
                      "%zu of %zu runs give, bit for bit, the values of '%.40s': a fallback to the CPU",
                      runs.n_other, runs.n, job->out->devices[d].label);
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status fault_verdict_runs(struct nd_explained_layer *layer, char *said, struct nd_strbuf *text,
@@ -402,11 +399,11 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     struct nd_explain_noise noise;
-    struct nd_strbuf text = {0};
-    enum nd_status status = nd_explain_measure_noise(job->plan, device, step, &noise, err);
-    bool is_passed = status == ND_OK && is_passed_on_noise(job, device, step, &noise);
-    if (status != ND_OK || ((!noise.is_own || noise.n_repeats == 0) && !is_passed))
-        return status;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
+    ND_TRY(nd_explain_measure_noise(job->plan, device, step, &noise, err));
+    bool is_passed = is_passed_on_noise(job, device, step, &noise);
+    if ((!noise.is_own || noise.n_repeats == 0) && !is_passed)
+        return ND_OK;
     if (noise.n_repeats > 0)
         nd_strbuf_printf(
             &text, "run to run it differs by up to %g LSB, in %.3g%% of its values, while its inputs do%s",
@@ -418,19 +415,12 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
         return nd_judge_evidence(layer, &text, err);
     }
     char said[160];
-    status = say_runs_of_cpu(job, device, said, err);
-    if (status != ND_OK) {
-        nd_strbuf_deinit(&text);
-        return status;
-    }
+    ND_TRY(say_runs_of_cpu(job, device, said, err));
     if (said[0] != '\0')
         return fault_verdict_runs(layer, said, &text, err);
     if (noise.max > between_runs)
         return fault_verdict_noise(job, device, step, &noise, &text, err);
-    if (is_noise(job, device, step, &noise))
-        return nd_judge_follows_as(layer, "noise", &text, err);
-    nd_strbuf_deinit(&text);
-    return ND_OK;
+    return is_noise(job, device, step, &noise) ? nd_judge_follows_as(layer, "noise", &text, err) : ND_OK;
 }
 
 /* A table of plain rounding on a device that rounds otherwise elsewhere. */
@@ -529,31 +519,27 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
                                    struct nd_error *err)
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
-    enum nd_status status = ND_OK;
     if (layer->judgement.state == ND_LAYER_FAULTY) /* it shows what another layer wrote (attribute.c) */
         return ND_OK;
     if (has_no_number(layer))
-        status = leave_unjudged(&job->out->devices[device], layer,
-                                "none of its exact values is a number, so that none can be wrong", err);
+        ND_TRY(leave_unjudged(&job->out->devices[device], layer,
+                              "none of its exact values is a number, so that none can be wrong", err));
     nd_judge_open(layer);
-    if (status != ND_OK || !layer->is_examined)
-        return status;
+    if (!layer->is_examined)
+        return ND_OK;
     const char *why = find_why(job, device, step);
     if (why != NULL)
-        status = nd_judge_follows(layer, why, NULL, err);
-    if (status == ND_OK)
-        status = why != NULL ? say_table(job, device, step, err) : try_alternatives(job, device, step, err);
+        ND_TRY(nd_judge_follows(layer, why, NULL, err));
+    ND_TRY(why != NULL ? say_table(job, device, step, err) : try_alternatives(job, device, step, err));
     bool follows = layer->judgement.state == ND_LAYER_FOLLOWS;
-    if (status == ND_OK && !follows && reads_overflow(job->plan, step))
+    if (!follows && reads_overflow(job->plan, step))
         return leave_unjudged(
             &job->out->devices[device], layer,
             "it reads values that float32 does not hold: in float32 the result may be no number", err);
     if (layer->is_within_step && follows)
         nd_explain_find_tie_rule(nd_tally_of(job->evaluation, device, step), layer);
-    if (status == ND_OK)
-        status = fault_verdict_of_defect(job, device, step, err);
-    return status == ND_OK && layer->judgement.state != ND_LAYER_FAULTY ? settle_noise(job, device, step, err)
-                                                                        : status;
+    ND_TRY(fault_verdict_of_defect(job, device, step, err));
+    return layer->judgement.state != ND_LAYER_FAULTY ? settle_noise(job, device, step, err) : ND_OK;
 }
 
 bool nd_explain_needs_layer_diagnosis(const struct nd_explain_job *job, size_t device, size_t step)
@@ -565,11 +551,10 @@ bool nd_explain_needs_layer_diagnosis(const struct nd_explain_job *job, size_t d
 
 enum nd_status nd_explain_decide_layers(const struct nd_explain_job *job, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (size_t d = 0; d < job->plan->n_devices; d++)
-        for (size_t s = 0; s < job->plan->n_steps && !job->plan->sources[d].is_failed && status == ND_OK; s++)
-            status = settle_layer(job, d, s, err);
-    return status;
+        for (size_t s = 0; s < job->plan->n_steps && !job->plan->sources[d].is_failed; s++)
+            ND_TRY(settle_layer(job, d, s, err));
+    return ND_OK;
 }
 
 /* ---- the sum ---- */

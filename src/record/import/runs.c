@@ -44,22 +44,17 @@ static enum nd_status read_list(const struct nd_statement *statement, const char
 
 static enum nd_status read_npy(const char *path, double **out, size_t *n, struct nd_error *err)
 {
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     ND_CLEANUP(nd_imported_deinit) struct nd_imported imported = {0};
-    enum nd_status status = nd_source_open(&source, path, err);
-    if (status == ND_OK)
-        status = nd_npy_add(&imported, ND_IMPORTED_OUTPUT, "numbers", ND_IMPORTED_ARRAY, &source, err);
-    nd_source_close(&source);
-    if (status == ND_OK) {
-        const struct nd_imported_tensor *t = &imported.sides[ND_IMPORTED_OUTPUT].items[0];
-        *n = t->sample_bytes / nd_dtype_size_bytes(t->dtype);
-        *out = nd_calloc(*n, sizeof **out);
-        if (*out == NULL)
-            status = nd_fail_memory(err);
-        for (size_t i = 0; status == ND_OK && i < *n; i++)
-            (*out)[i] = nd_grid_value(t->dtype, t->data, i);
-    }
-    return status;
+    ND_TRY(nd_source_open(&source, path, err));
+    ND_TRY(nd_npy_add(&imported, ND_IMPORTED_OUTPUT, "numbers", ND_IMPORTED_ARRAY, &source, err));
+    const struct nd_imported_tensor *t = &imported.sides[ND_IMPORTED_OUTPUT].items[0];
+    *n = t->sample_bytes / nd_dtype_size_bytes(t->dtype);
+    *out = nd_calloc(*n, sizeof **out);
+    ND_TRY_MEMORY(*out != NULL, err);
+    for (size_t i = 0; i < *n; i++)
+        (*out)[i] = nd_grid_value(t->dtype, t->data, i);
+    return ND_OK;
 }
 
 /* Numbers with blanks, commas or new lines between them. */
@@ -311,20 +306,18 @@ static enum nd_status take_labels(struct nd_imported *imported, const double *nu
 
 static enum nd_status find_labels(struct nd_imported *imported, size_t n_expected, struct nd_error *err)
 {
-    double *numbers = NULL;
+    ND_FREED double *numbers = NULL;
     size_t n = 0;
-    enum nd_status status = nd_stated_numbers(&imported->stated, ND_STATED_LABELS, &numbers, &n, err);
-    if (status == ND_OK && numbers != NULL && imported->n_parts > 0)
-        status =
-            nd_fail(err, ND_E_IMPORT_FACT, "labels", "%s: a prepared folder has its labels in npudiff.json",
-                    imported->stated.of[ND_STATED_LABELS].where);
-    else if (status == ND_OK && numbers != NULL)
-        status = take_labels(imported, numbers, n, err);
-    free(numbers);
-    if (status == ND_OK && imported->labels != NULL && imported->n_labels != n_expected)
-        status = nd_fail(err, ND_E_IMPORT_MISMATCH, "labels", "there are %zu labels for %zu samples",
-                         imported->n_labels, n_expected);
-    return status;
+    ND_TRY(nd_stated_numbers(&imported->stated, ND_STATED_LABELS, &numbers, &n, err));
+    if (numbers != NULL && imported->n_parts > 0)
+        return nd_fail(err, ND_E_IMPORT_FACT, "labels", "%s: a prepared folder has its labels in npudiff.json",
+                       imported->stated.of[ND_STATED_LABELS].where);
+    if (numbers != NULL)
+        ND_TRY(take_labels(imported, numbers, n, err));
+    if (imported->labels != NULL && imported->n_labels != n_expected)
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, "labels", "there are %zu labels for %zu samples",
+                       imported->n_labels, n_expected);
+    return ND_OK;
 }
 
 static enum nd_status take_latencies(struct nd_imported *imported, enum nd_stated_key key, double *numbers,
@@ -366,17 +359,15 @@ static enum nd_status find_latencies(struct nd_imported *imported, size_t n_samp
     size_t n_repeats = imported->n_repeats > 0 ? imported->n_repeats : 1;
     const char *order = nd_stated(&imported->stated, ND_STATED_REPEAT_ORDER);
     bool is_of_files = imported->latency_us != NULL;
-    enum nd_status status = ND_OK;
-    for (size_t k = 0; status == ND_OK && k < 2; k++) {
-        double *numbers = NULL;
+    for (size_t k = 0; k < 2; k++) {
+        ND_FREED double *numbers = NULL;
         size_t n = 0;
-        status = nd_stated_numbers(&imported->stated, keys[k], &numbers, &n, err);
-        if (status == ND_OK && numbers != NULL)
-            status = take_latencies(imported, keys[k], numbers, n, err);
-        free(numbers);
+        ND_TRY(nd_stated_numbers(&imported->stated, keys[k], &numbers, &n, err));
+        if (numbers != NULL)
+            ND_TRY(take_latencies(imported, keys[k], numbers, n, err));
     }
-    if (status != ND_OK || imported->latency_us == NULL)
-        return status;
+    if (imported->latency_us == NULL)
+        return ND_OK;
     if (imported->n_latencies != n_samples * n_repeats)
         return nd_fail(err, ND_E_IMPORT_FACT, "latencies",
                        "there are %zu latencies for %zu samples of %zu repeats", imported->n_latencies,

@@ -456,16 +456,14 @@ static enum nd_status put_chipset(const struct nd_import_writing *w, struct nd_e
     struct nd_import_chipset chipset = {0};
     const char *stated = nd_stated(&w->imported->stated, ND_STATED_CHIPSET);
     const char *name = chipset_name(w->options, stated != NULL ? stated : w->imported->chipset, &chipset);
-    enum nd_status status =
-        put_text(w, "device", "chipset_source", source_of(w->imported, ND_STATED_CHIPSET), err);
-    if (status == ND_OK && name != NULL)
-        status = put_text(w, "device", "chipset", name, err);
-    if (status != ND_OK || chipset.sm == NULL)
-        return status;
-    status = put_number(w, "device", "soc_model", chipset.soc_model, err);
-    if (status == ND_OK)
-        status = put_text(w, "device", "arch", chipset.arch, err);
-    return status == ND_OK ? put_text(w, "device", "marketing", chipset.marketing, err) : status;
+    ND_TRY(put_text(w, "device", "chipset_source", source_of(w->imported, ND_STATED_CHIPSET), err));
+    if (name != NULL)
+        ND_TRY(put_text(w, "device", "chipset", name, err));
+    if (chipset.sm == NULL)
+        return ND_OK;
+    ND_TRY(put_number(w, "device", "soc_model", chipset.soc_model, err));
+    ND_TRY(put_text(w, "device", "arch", chipset.arch, err));
+    return put_text(w, "device", "marketing", chipset.marketing, err);
 }
 
 static enum nd_status put_device(const struct nd_import_writing *w, struct nd_error *err)
@@ -513,32 +511,32 @@ static enum nd_status put_model(const struct nd_import_writing *w, struct nd_err
     const char *stated_opset = nd_stated(stated, ND_STATED_OPSET);
     if (opset == 0 && stated_opset != NULL)
         (void)nd_parse_i64(stated_opset, &opset);
-    enum nd_status status = file != NULL ? put_text(w, "model", "file", file, err) : ND_OK;
-    if (status == ND_OK && sha256 != NULL)
-        status = put_text(w, "model", "sha256", sha256, err);
-    return status == ND_OK && opset > 0 ? put_number(w, "model", "opset", opset, err) : status;
+    if (file != NULL)
+        ND_TRY(put_text(w, "model", "file", file, err));
+    if (sha256 != NULL)
+        ND_TRY(put_text(w, "model", "sha256", sha256, err));
+    return opset > 0 ? put_number(w, "model", "opset", opset, err) : ND_OK;
 }
 
 /* Which files, and where each fact is from. */
 static enum nd_status put_import(const struct nd_import_writing *w, struct nd_error *err)
 {
-    enum nd_status status = put_text(w, "import", "format", w->options->format, err);
-    for (size_t i = 0; status == ND_OK && i < w->options->n_paths; i++) {
+    ND_TRY(put_text(w, "import", "format", w->options->format, err));
+    for (size_t i = 0; i < w->options->n_paths; i++) {
         char key[48], hex[ND_SHA256_HEX_BYTES];
         struct stat info;
         const char *path = w->options->paths[i];
         snprintf(key, sizeof key, "path_%03zu", i);
-        status = put_text(w, "import", key, path, err);
-        if (status != ND_OK || stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        ND_TRY(put_text(w, "import", key, path, err));
+        if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
             continue;
         snprintf(key, sizeof key, "path_%03zu_sha256", i);
-        status = nd_sha256_file(path, hex, err);
-        if (status == ND_OK)
-            status = put_text(w, "import", key, hex, err);
+        ND_TRY(nd_sha256_file(path, hex, err));
+        ND_TRY(put_text(w, "import", key, hex, err));
     }
-    for (size_t i = 0; status == ND_OK && i < w->result->n_facts; i++)
-        status = put_text(w, "import", w->result->facts[i].kind, w->result->facts[i].source, err);
-    return status;
+    for (size_t i = 0; i < w->result->n_facts; i++)
+        ND_TRY(put_text(w, "import", w->result->facts[i].kind, w->result->facts[i].source, err));
+    return ND_OK;
 }
 
 /* What a failed device left: as `npudiff capture` says it. The facts are written by put_stated. */
@@ -546,13 +544,12 @@ static enum nd_status put_failure(const struct nd_import_writing *w, struct nd_e
 {
     if (!w->imported->is_failed)
         return ND_OK;
-    enum nd_status status = put_number(w, "failure", "code", ND_E_DEVICE_COMMAND, err);
-    if (status == ND_OK && nd_stated(&w->imported->stated, ND_STATED_FAILED_STAGE) == NULL)
-        status = put_text(w, "failure", "stage", "run", err);
-    if (status == ND_OK && nd_stated(&w->imported->stated, ND_STATED_FAILED) == NULL)
-        status = put_text(w, "failure", "message", w->imported->cut_short, err);
-    const char *object = w->options->n_paths > 0 ? w->options->paths[0] : "";
-    return status == ND_OK ? put_text(w, "failure", "object", object, err) : status;
+    ND_TRY(put_number(w, "failure", "code", ND_E_DEVICE_COMMAND, err));
+    if (nd_stated(&w->imported->stated, ND_STATED_FAILED_STAGE) == NULL)
+        ND_TRY(put_text(w, "failure", "stage", "run", err));
+    if (nd_stated(&w->imported->stated, ND_STATED_FAILED) == NULL)
+        ND_TRY(put_text(w, "failure", "message", w->imported->cut_short, err));
+    return put_text(w, "failure", "object", w->options->n_paths > 0 ? w->options->paths[0] : "", err);
 }
 
 enum nd_status nd_import_put_attributes(const struct nd_import_writing *w, struct nd_error *err)

@@ -7,6 +7,7 @@
 #include "core/documents/json_out.h"
 #include "core/memory.h"
 #include "core/statistics/evidence.h"
+#include "core/text/strbuf.h"
 #include "improve/align/certificate/outputs_json.h"
 #include "npudiff/improve/align.h"
 #include "report/text/tree.h"
@@ -198,19 +199,18 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_alignm
                              alignment->n_layers, names, alignment->n_proven, alignment->n_tested);
         break;
     case ND_ALIGN_END_DIFFERS:
-        nd_report_screen_put(
-            screen,
-            "NOT ALIGNED: %zu of %zu layers can differ between %s (%zu proven equal, %zu as tested, "
-            "%zu unknown)\n",
-            alignment->n_differ, alignment->n_layers, names, alignment->n_proven, alignment->n_tested,
-            alignment->n_unknown);
+        nd_report_screen_put(screen,
+                             "NOT ALIGNED: %zu of %zu layers can differ between %s (%zu proven equal, %zu as "
+                             "tested, %zu unknown)\n",
+                             alignment->n_differ, alignment->n_layers, names, alignment->n_proven,
+                             alignment->n_tested, alignment->n_unknown);
         break;
     case ND_ALIGN_END_UNKNOWN:
-        nd_report_screen_put(
-            screen,
-            "INCONCLUSIVE: %zu of %zu layers are neither proven nor tested on %s (%zu proven equal, "
-            "%zu as tested)\n",
-            alignment->n_unknown, alignment->n_layers, names, alignment->n_proven, alignment->n_tested);
+        nd_report_screen_put(screen,
+                             "INCONCLUSIVE: %zu of %zu layers are neither proven nor tested on %s (%zu proven "
+                             "equal, %zu as tested)\n",
+                             alignment->n_unknown, alignment->n_layers, names, alignment->n_proven,
+                             alignment->n_tested);
         break;
     case ND_ALIGN_END_OVER_BUDGET:
         nd_report_screen_put(screen, "REFUSED: alignment costs more than %g dB; nothing was written\n",
@@ -233,11 +233,10 @@ static void say_model(struct nd_report_screen *screen, const struct nd_alignment
         nd_report_screen_put(screen, "%zu BatchNormalization %s now part of the ConvTranspose before it.\n",
                              alignment->n_folded, alignment->n_folded == 1 ? "is" : "are");
     if (alignment->n_equalised > 0)
-        nd_report_screen_put(
-            screen,
-            "%zu %s of layers equalised, which gains precision: tensors between them have channels of "
-            "other sizes than in the float model (--no-equalise leaves them).\n",
-            alignment->n_equalised, alignment->n_equalised == 1 ? "pair" : "pairs");
+        nd_report_screen_put(screen,
+                             "%zu %s of layers equalised, which gains precision: tensors between them have "
+                             "channels of other sizes than in the float model (--no-equalise leaves them).\n",
+                             alignment->n_equalised, alignment->n_equalised == 1 ? "pair" : "pairs");
     if (alignment->float_model != NULL)
         nd_report_screen_put(screen, "Weights rounded anew from '%s': %zu of %zu layers.\n",
                              file_name(alignment->float_model), alignment->n_from_float, alignment->n_weighted);
@@ -457,12 +456,10 @@ static json_t *full_row(const struct nd_alignment *alignment, const struct nd_al
         add_number(row, "sums", "%.4g", layer->n_sums);
     }
     if (layer->n_unequal > 0) {
-        struct nd_strbuf text = {0};
-        nd_strbuf_printf(&text, "%s: %zu channels; in channel %zu the sum %.0f gives %.0f on %s and %.0f on %s",
-                         layer->reason != NULL ? layer->reason : "", layer->n_unequal, layer->channel,
-                         layer->sum, layer->values[0], alignment->arithmetics[0], layer->values[1],
-                         alignment->arithmetics[layer->against]);
-        char *why = nd_strbuf_take(&text);
+        char *why = nd_text("%s: %zu channels; in channel %zu the sum %.0f gives %.0f on %s and %.0f on %s",
+                            layer->reason != NULL ? layer->reason : "", layer->n_unequal, layer->channel,
+                            layer->sum, layer->values[0], alignment->arithmetics[0], layer->values[1],
+                            alignment->arithmetics[layer->against]);
         nd_tree_set(row, "why", nd_json_string(why));
         free(why);
     }
@@ -484,9 +481,8 @@ enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, ch
     json_auto_t *rows = json_array();
     for (size_t i = 0; i < alignment->n_layers; i++)
         nd_tree_append(rows, full_row(alignment, &alignment->layers[i]));
-    nd_strbuf_puts(&text,
-                   "\nAll layers. WEIGHTS and OUTPUT: how many times coarser their steps became. SUMS: sums of "
-                   "products that a proof covers.\n");
+    nd_strbuf_puts(&text, "\nAll layers. WEIGHTS and OUTPUT: how many times coarser their steps became. SUMS: "
+                          "sums of products that a proof covers.\n");
     nd_rows_put(&text, rows, columns);
     return nd_text_end(&text, out, err);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "report/text/compare.h"
 #include "report/text/summary.h"
 #include "report/text/table.h"
@@ -34,7 +35,7 @@ enum { MAX_SAMPLES = 5 };
 /* "The predicted class changes in 17 samples of 'digits': 12, 45, 93, 120, 133 and 12 more." */
 static void put_changed(const struct nd_text_report *report, const struct nd_top1 *top1)
 {
-    struct nd_strbuf list = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf list = {0};
     size_t n_shown = top1->n_changed_kept < MAX_SAMPLES ? top1->n_changed_kept : MAX_SAMPLES;
     for (size_t i = 0; i < n_shown; i++)
         nd_strbuf_printf(&list, "%s%zu",
@@ -53,7 +54,6 @@ static void put_changed(const struct nd_text_report *report, const struct nd_top
         nd_summary_put(report->out, report->width, 0, 2,
                        "The predicted class changes in %zu samples of '%s': %s.", top1->n_changed, probe,
                        list.text != NULL ? list.text : "");
-    nd_strbuf_deinit(&list);
 }
 
 static bool has_outputs(const struct nd_comparison *c)
@@ -168,7 +168,7 @@ static void say_equal(const struct nd_comparison *c, struct nd_strbuf *out)
 static void put_headline(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_strbuf line = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
     size_t n_failed = 0;
     for (size_t i = 0; i < c->n_devices; i++)
         n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
@@ -200,14 +200,13 @@ static void put_headline(const struct nd_text_report *report)
                          c->n_devices, n_groups, c->classes_text);
     report->out->failed = report->out->failed || line.failed;
     nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
-    nd_strbuf_deinit(&line);
 }
 
 /* What was compared with what. */
 static void put_subject(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_strbuf line = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
     size_t n_samples = 0, n_outputs = 0, output = 0;
     for (size_t p = 0; p < c->n_probes; p++)
         n_samples += c->probes[p].n_samples;
@@ -231,14 +230,13 @@ static void put_subject(const struct nd_text_report *report)
         nd_strbuf_puts(&line, "; of different models");
     report->out->failed = report->out->failed || line.failed;
     nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
-    nd_strbuf_deinit(&line);
 }
 
 /* Where it ran: simulated or real, and with which SDK. */
 static void put_environments(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    const char **labels = calloc(2 * c->n_devices + 1, sizeof *labels);
+    ND_FREED const char **labels = calloc(2 * c->n_devices + 1, sizeof *labels);
     report->out->failed = report->out->failed || labels == NULL;
     for (size_t i = 0; i < c->n_devices && labels != NULL; i++) {
         labels[i] = c->devices[i].label;
@@ -246,7 +244,6 @@ static void put_environments(const struct nd_text_report *report)
     }
     if (labels != NULL)
         nd_summary_put_environments(report->out, report->width, labels, labels + c->n_devices, c->n_devices);
-    free(labels);
 }
 
 /* The verdict, what was compared, where it ran. And how many tensors of a test differ from the
@@ -399,7 +396,7 @@ static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test
 static void name_group(const struct nd_comparison *c, size_t test, struct nd_strbuf *out)
 {
     enum { MAX_COLUMNS = 24 };
-    struct nd_strbuf all = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf all = {0};
     size_t n = 0;
     nd_strbuf_puts(&all, c->devices[test].label);
     for (size_t i = test + 1; i < c->n_devices && c->devices[test].class_id >= 0; i++) {
@@ -413,7 +410,6 @@ static void name_group(const struct nd_comparison *c, size_t test, struct nd_str
     else
         nd_strbuf_puts(out, all.text != NULL ? all.text : "");
     out->failed = out->failed || all.failed;
-    nd_strbuf_deinit(&all);
 }
 
 /* ---- the table ---- */
@@ -699,7 +695,7 @@ static void put_notes(const struct nd_text_report *report, const struct nd_top1 
 void nd_text_brief(const struct nd_text_report *report)
 {
     const struct nd_top1 *top1 = choose_top1(report->comparison);
-    struct nd_strbuf notes = {0}, next = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf notes = {0}, next = {0};
     struct nd_text_report of_notes = *report, of_next = *report;
     of_notes.out = &notes;
     of_next.out = &next;
@@ -717,6 +713,4 @@ void nd_text_brief(const struct nd_text_report *report)
     nd_text_channels(report);
     nd_text_matrices(report);
     nd_summary_append_cut(report->out, &next, SIZE_MAX);
-    nd_strbuf_deinit(&notes);
-    nd_strbuf_deinit(&next);
 }

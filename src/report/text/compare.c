@@ -3,7 +3,6 @@
 #include "report/text/compare.h"
 #include "core/memory.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,10 +235,9 @@ static void put_labelled(const struct nd_text_report *report, const struct nd_to
     struct nd_table table = {.n_columns = 9, .is_left = {true, [8] = true}, .max_width = {ND_TEXT_LABEL_MAX}};
     char text[ND_NUMBER_BYTES];
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf title = {0};
-    nd_strbuf_printf(&title,
-                     "\ntop-1 at %s, probe '%s' (p: two-sided mid-p McNemar of right>wrong against "
-                     "wrong>right):",
-                     c->tensors[row->tensor].name, c->probes[row->probe].name);
+    nd_strbuf_printf(
+        &title, "\ntop-1 at %s, probe '%s' (p: two-sided mid-p McNemar of right>wrong against wrong>right):",
+        c->tensors[row->tensor].name, c->probes[row->probe].name);
     nd_text_add_titles(&table, titles);
     for (size_t i = 0; i < c->n_devices; i++) {
         const struct nd_top1_device *device = &row->devices[i];

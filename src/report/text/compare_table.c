@@ -3,7 +3,6 @@
 #include "core/memory.h"
 #include "report/text/compare.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "report/text/table.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/print.h"
 #include "core/text/strbuf.h"
@@ -92,9 +91,8 @@ static void put_case(struct nd_strbuf *out, const struct nd_qualified *result,
 enum nd_status nd_report_qualification_csv(const struct nd_qualified *result, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    nd_strbuf_puts(
-        &buf, "model,device,gate,text,tensors,verdict,value,bound,worst_tensor,worst_probe,checked,failing,"
-              "samples,samples_needed,message\r\n");
+    nd_strbuf_puts(&buf, "model,device,gate,text,tensors,verdict,value,bound,worst_tensor,worst_probe,checked,"
+                         "failing,samples,samples_needed,message\r\n");
     for (size_t i = 0; i < result->cases.n; i++)
         put_case(&buf, result, &result->cases.items[i]);
     return nd_text_end(&buf, out, err);

@@ -103,8 +103,7 @@ static void put_half_range(const struct nd_text_report *report)
         struct nd_strbuf line = {0};
         nd_strbuf_printf(
             &line,
-            "%s: the largest value compared is %s (%s); these probes %s the end of half precision, "
-            "65504",
+            "%s: the largest value compared is %s (%s); these probes %s the end of half precision, 65504",
             c->devices[d->device].label, nd_format_short(d->largest, number),
             c->tensors[d->largest_tensor].name, d->largest < 65504.0 / 4 ? "do not come near" : "come near");
         nd_strbuf_puts(report->out, "\n");

@@ -112,7 +112,7 @@ static void add_pattern(const struct nd_text_report *report, struct nd_table *ta
                         char **lines, size_t first)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_strbuf labels = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf labels = {0};
     for (size_t t = first; t < c->n_devices; t++) {
         if (lines[t] == NULL || strcmp(lines[t], lines[first]) != 0)
             continue;
@@ -126,7 +126,6 @@ static void add_pattern(const struct nd_text_report *report, struct nd_table *ta
     nd_table_add(table, lines[first]);
     nd_table_add(table, labels.text != NULL ? labels.text : "");
     table->failed = table->failed || labels.failed;
-    nd_strbuf_deinit(&labels);
 }
 
 void nd_text_structure(const struct nd_text_report *report)
@@ -154,12 +153,11 @@ void nd_text_structure(const struct nd_text_report *report)
 static void add_element(struct nd_table *table, const struct nd_shape *shape,
                         const struct nd_difference_place *place)
 {
-    struct nd_strbuf text = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "%zu", place->index);
     nd_text_put_coordinates(&text, shape, place);
     nd_table_add(table, place->has_index && text.text != NULL ? text.text : "-");
     table->failed = table->failed || text.failed;
-    nd_strbuf_deinit(&text);
 }
 
 /* As it is stored, a whole number has every digit: a code of 36127 is not 3.613e+04. */

@@ -2,17 +2,13 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/error.h"
 #include "core/files/file.h"
-#include "core/memory.h"
 #include "npudiff/compare/config.h"
 #include "npudiff/model/encodings.h"
 #include "npudiff/report/report.h"
-#include "report/text/summary.h"
 #include "report/text/tree.h"
 
 /* What encodings are, how they differ, and what a capture uses of them: as a table or as JSON. */

@@ -1,8 +1,6 @@
 /* Where layers were computed: evidence with its weight, both sides of it. */
-#include <math.h>
 #include <stdio.h>
 
-#include "core/documents/json_out.h"
 #include "report/text/explain.h"
 #include "report/text/explain_words.h"
 #include "report/text/tree.h"

@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/documents/json_out.h"
 #include "report/text/explain_words.h"
-#include "report/text/summary.h"
 #include "report/text/tree.h"
 
 /* Of the first two columns. */
@@ -280,14 +278,13 @@ static void put_sentence(struct nd_strbuf *out, const struct nd_explanation *e,
                            100 * device->own_share, interval);
     const struct nd_decomposition *o = &device->output;
     char q[32], d[32], c[32], rho[32], bias[32], nf[32], sqnr[32];
-    nd_explain_put_wrapped(
-        out, width, 2,
-        "output, in steps^2: quantisation %s, divergence %s, interaction %s (correlation %s); bias %s; SQNR of "
-        "the quantisation %s dB, noise figure %s dB",
-        nd_explain_real(o->quantisation, q), nd_explain_real(o->divergence, d),
-        nd_explain_real(o->interaction, c), nd_explain_real(o->correlation, rho),
-        nd_explain_real(o->bias, bias), nd_explain_real(o->sqnr_db, sqnr),
-        nd_explain_real(o->noise_figure_db, nf));
+    nd_explain_put_wrapped(out, width, 2,
+                           "output, in steps^2: quantisation %s, divergence %s, interaction %s (correlation "
+                           "%s); bias %s; SQNR of the quantisation %s dB, noise figure %s dB",
+                           nd_explain_real(o->quantisation, q), nd_explain_real(o->divergence, d),
+                           nd_explain_real(o->interaction, c), nd_explain_real(o->correlation, rho),
+                           nd_explain_real(o->bias, bias), nd_explain_real(o->sqnr_db, sqnr),
+                           nd_explain_real(o->noise_figure_db, nf));
     if (o->n_clipped > 0)
         nd_explain_put_wrapped(out, width, 2,
                                "clipped: %" PRIu64 " of %" PRIu64 ""
@@ -306,8 +303,7 @@ static void put_sources(struct nd_strbuf *out, const struct nd_explanation *e,
         char share[32], max[32], mean[32];
         nd_explain_put_wrapped(
             out, width, 2,
-            "%s '%s' (%s): %s of its values are not what its own inputs give, by at most %s, "
-            "%s on average",
+            "%s '%s' (%s): %s of its values are not what its own inputs give, by at most %s, %s on average",
             i == 0 ? "begins in" : "begins apart in", step->name, step->op_types,
             nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
             nd_explain_real(layer->introduced.max, max), nd_explain_real(layer->introduced.mean, mean));
@@ -441,12 +437,11 @@ static void put_majority(struct nd_strbuf *out, const struct nd_explanation *e, 
     if (e->n_devices < 2 || !nd_explain_has_qvalues(e))
         return;
     if (e->majority.is_known)
-        nd_explain_put_wrapped(out, width, 0,
-                               "the devices form %zu groups with different results, which differ in %.3g%% of "
-                               "the outputs' values; the most common value has a mean squared error of %.3g "
-                               "against the quantised reference",
-                               e->majority.n_groups, 100 * e->majority.split_share,
-                               e->majority.common_divergence);
+        nd_explain_put_wrapped(
+            out, width, 0,
+            "the devices form %zu groups with different results, which differ in %.3g%% of the outputs' "
+            "values; the most common value has a mean squared error of %.3g against the quantised reference",
+            e->majority.n_groups, 100 * e->majority.split_share, e->majority.common_divergence);
     else
         nd_explain_put_wrapped(out, width, 0,
                                "no majority: %s; each device is compared with the quantised reference",

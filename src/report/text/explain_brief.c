@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/files/file.h"
+#include "core/memory.h"
 #include "report/text/explain.h"
 #include "report/text/explain_words.h"
 #include "report/text/summary.h"
@@ -371,13 +372,12 @@ static void put_greatest(struct nd_strbuf *out, const struct nd_explanation *e,
         return;
     const struct nd_explained_layer *layer = &device->layers[step];
     char share[32], max[32];
-    nd_summary_put(
-        out, width, 2, 4,
-        "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; in this layer "
-        "alone %s of the values differ, by at most %s LSB",
-        e->steps[step].name, e->steps[step].op_types, 100 * nd_explain_effect_share(e, device, step),
-        nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
-        nd_explain_real(layer->introduced.max, max));
+    nd_summary_put(out, width, 2, 4,
+                   "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; in "
+                   "this layer alone %s of the values differ, by at most %s LSB",
+                   e->steps[step].name, e->steps[step].op_types, 100 * nd_explain_effect_share(e, device, step),
+                   nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+                   nd_explain_real(layer->introduced.max, max));
 }
 
 /* Where a device that is not faulty leaves exact rounding, how far, and which layer matters most. */
@@ -483,7 +483,7 @@ static size_t count_health(const struct nd_explanation *e, enum nd_health health
 static void put_environments(const struct brief *b)
 {
     const struct nd_explanation *e = b->e;
-    const char **labels = calloc(2 * e->n_devices + 1, sizeof *labels);
+    ND_FREED const char **labels = calloc(2 * e->n_devices + 1, sizeof *labels);
     b->out->failed = b->out->failed || labels == NULL;
     for (size_t d = 0; d < e->n_devices && labels != NULL; d++) {
         labels[d] = e->devices[d].label;
@@ -491,7 +491,6 @@ static void put_environments(const struct brief *b)
     }
     if (labels != NULL)
         nd_summary_put_environments(b->out, b->width, labels, labels + e->n_devices, e->n_devices);
-    free(labels);
 }
 
 static void put_headline(const struct brief *b)
@@ -565,7 +564,7 @@ static void put_faulty_of_explain_brief(const struct brief *b, const struct nd_e
                        layer->judgement.remedy);
     if (device->n_faulty < 2)
         return;
-    struct nd_strbuf names = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf names = {0};
     for (size_t i = 1; i < device->n_faulty && i <= MAX_NAMED; i++) {
         const struct nd_explained_step *step = &b->e->steps[device->faulty[i]];
         nd_strbuf_printf(&names, "%s'%s' (%s)", i > 1 ? ", " : "", step->name, step->op_types);
@@ -574,7 +573,6 @@ static void put_faulty_of_explain_brief(const struct brief *b, const struct nd_e
         nd_strbuf_printf(&names, " and %zu more", device->n_faulty - MAX_NAMED - 1);
     b->out->failed = b->out->failed || names.failed;
     nd_summary_put(b->out, b->width, 2, 4, "faulty, too: %s", names.text != NULL ? names.text : "");
-    nd_strbuf_deinit(&names);
 }
 
 /* ---- devices ---- */
@@ -761,7 +759,7 @@ static void put_devices(const struct brief *b)
 static void put_devices_within(struct brief *b, size_t max_lines, struct nd_strbuf *out)
 {
     static const char more[] = "... (-v shows more)\n";
-    struct nd_strbuf all = {0}, bare = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf all = {0}, bare = {0};
     b->out = &all;
     put_devices(b);
     b->is_bare = true;
@@ -774,8 +772,6 @@ static void put_devices_within(struct brief *b, size_t max_lines, struct nd_strb
         nd_summary_append_cut(out, &all, max_lines);
     }
     out->failed = out->failed || bare.failed;
-    nd_strbuf_deinit(&all);
-    nd_strbuf_deinit(&bare);
 }
 
 enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanation,

@@ -201,26 +201,23 @@ void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e
     }
     char share[32];
     if (n > 0)
-        nd_explain_put_wrapped(
-            out, width, 2,
-            "%zu layer%s by 1 LSB from exact rounding, as float arithmetic does (harmless); %s '%s' (%s), %s "
-            "of "
-            "its values",
-            n, n == 1 ? " differs" : "s differ", n == 1 ? "it is" : "most in", e->steps[worst].name,
-            e->steps[worst].op_types,
-            nd_explain_share(device->layers[worst].introduced.n_differing, device->layers[worst].n_qvalues,
-                             share));
+        nd_explain_put_wrapped(out, width, 2,
+                               "%zu layer%s by 1 LSB from exact rounding, as float arithmetic does (harmless); "
+                               "%s '%s' (%s), %s of its values",
+                               n, n == 1 ? " differs" : "s differ", n == 1 ? "it is" : "most in",
+                               e->steps[worst].name, e->steps[worst].op_types,
+                               nd_explain_share(device->layers[worst].introduced.n_differing,
+                                                device->layers[worst].n_qvalues, share));
 }
 
 void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width)
 {
     const struct nd_explained_observer *observer = &device->observer;
     if (observer->n_changed > 0)
-        nd_explain_put_wrapped(
-            out, width, 2,
-            "observing changes the outputs of %zu of %zu samples: what is said of layers is of another graph; "
-            "capture with --prefixes to see those of this one",
-            observer->n_changed, observer->n_samples);
+        nd_explain_put_wrapped(out, width, 2,
+                               "observing changes the outputs of %zu of %zu samples: what is said of layers is "
+                               "of another graph; capture with --prefixes to see those of this one",
+                               observer->n_changed, observer->n_samples);
     else if (observer->n_samples > 0)
         nd_explain_put_wrapped(out, width, 2,
                                "observing changes nothing: the outputs of %zu samples are bit-equal without it",
@@ -281,8 +278,8 @@ static void put_taken(struct nd_strbuf *out, const struct nd_explanation *e, siz
         const struct nd_explained_device *donor = &e->devices[step->substituted_from];
         nd_explain_put_wrapped(
             out, width, 0,
-            "'%s' (%s) is not evaluated: its values come from the capture of '%s'. The layers "
-            "after it are judged as if these values were right; what it adds itself is not known",
+            "'%s' (%s) is not evaluated: its values come from the capture of '%s'. The layers after it are "
+            "judged as if these values were right; what it adds itself is not known",
             step->name, step->op_types, donor->uri);
     }
 }
@@ -298,11 +295,10 @@ void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation
         first = n++ == 0 ? e->steps[s].unreached_from : first;
     }
     if (n > 0)
-        nd_explain_put_wrapped(
-            out, width, 0,
-            "no reference after '%s' (%s): of %zu of %zu layers only what they introduce is known, not "
-            "what earlier layers pass on",
-            e->steps[first].name, e->steps[first].op_types, n, e->n_steps);
+        nd_explain_put_wrapped(out, width, 0,
+                               "no reference after '%s' (%s): of %zu of %zu layers only what they introduce is "
+                               "known, not what earlier layers pass on",
+                               e->steps[first].name, e->steps[first].op_types, n, e->n_steps);
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_step *step = &e->steps[s];
         bool is_unreached = step->unreached_from != SIZE_MAX;

@@ -592,15 +592,14 @@ static void put_reason(struct nd_strbuf *out, const struct nd_golden_check *chec
     const struct nd_golden_difference *d = &check->difference;
     size_t n_unstable = check->n_unstable[0] + check->n_unstable[1];
     if (check->exit_code == ND_EXIT_INCONCLUSIVE && n_unstable > 0)
-        nd_summary_put(
-            out, width, 2, 4,
-            "not repeatable: %zu sample%s of the %s differ%s from run to run, so that nothing can be blamed; "
-            "'npudiff compare' says which differences are larger than that",
-            n_unstable, n_unstable == 1 ? "" : "s",
-            check->n_unstable[0] == 0   ? "capture"
-            : check->n_unstable[1] == 0 ? "entry"
-                                        : "entry and the capture",
-            n_unstable == 1 ? "s" : "");
+        nd_summary_put(out, width, 2, 4,
+                       "not repeatable: %zu sample%s of the %s differ%s from run to run, so that nothing can "
+                       "be blamed; 'npudiff compare' says which differences are larger than that",
+                       n_unstable, n_unstable == 1 ? "" : "s",
+                       check->n_unstable[0] == 0   ? "capture"
+                       : check->n_unstable[1] == 0 ? "entry"
+                                                   : "entry and the capture",
+                       n_unstable == 1 ? "s" : "");
     else if (check->exit_code == ND_EXIT_INCONCLUSIVE)
         nd_summary_put(out, width, 2, 4,
                        "%zu things changed: which one makes the difference is not known (--blame names all)",

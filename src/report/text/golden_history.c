@@ -245,10 +245,9 @@ static void put_tensors(struct nd_strbuf *out, const struct nd_golden_chart *cha
     }
     bool has_rows = table.n_cells > table.n_columns;
     if (has_rows) {
-        nd_summary_put(
-            out, width, 0, 2,
-            "Tensors that changed. For each chipset a letter by SDK, the oldest first; equal letters "
-            "are equal bits:");
+        nd_summary_put(out, width, 0, 2,
+                       "Tensors that changed. For each chipset a letter by SDK, the oldest first; equal "
+                       "letters are equal bits:");
         nd_table_render_panels(&table, 2, out);
     }
     nd_table_deinit(&table);

@@ -127,9 +127,7 @@ static void put_cases(struct writing *w, const struct nd_qualified_model *model,
 static void put_suite(struct writing *w, const struct nd_qualified_model *model,
                       const struct nd_qualified_device *device)
 {
-    struct nd_strbuf class_name = {0};
-    nd_strbuf_printf(&class_name, "%s.%s.%s", w->result->campaign, model->name, device->label);
-    char *text = nd_strbuf_take(&class_name);
+    char *text = nd_text("%s.%s.%s", w->result->campaign, model->name, device->label);
     w->suite = (struct counts){0};
     put_cases(w, model, device, text != NULL ? text : "");
     w->suites.failed = w->suites.failed || text == NULL;

@@ -168,11 +168,10 @@ static void put_modes(struct nd_strbuf *out, const struct nd_latency *l)
         nd_strbuf_printf(out, "  %zu run%s far from the rest (a tail, not a mode)\n", l->n_tail,
                          l->n_tail == 1 ? "" : "s");
     if (!isnan(l->delta_bic))
-        nd_strbuf_printf(
-            out,
-            "  for two kinds of run: BIC %+.4g (10), Ashman's D %.3g (2), smaller part %.2g %% (5); dip %.3g "
-            "(%.3g)\n",
-            l->delta_bic, l->ashman_d, 100 * l->minor_weight, l->dip, l->dip_limit);
+        nd_strbuf_printf(out,
+                         "  for two kinds of run: BIC %+.4g (10), Ashman's D %.3g (2), smaller part %.2g %% "
+                         "(5); dip %.3g (%.3g)\n",
+                         l->delta_bic, l->ashman_d, 100 * l->minor_weight, l->dip, l->dip_limit);
     if (l->n_thin > 1)
         nd_strbuf_printf(out,
                          "  for that only one run in %zu was looked at, since runs resemble the one before\n",
@@ -320,8 +319,7 @@ static void put_headline(struct nd_strbuf *out, const struct nd_latency_series *
     size_t n_few = count_verdict(series, n, ND_LATENCY_TOO_FEW), n_odd = n - n_healthy - n_few;
     if (n_odd > 0)
         nd_summary_put(out, width, 0, 2,
-                       "UNSTEADY: %zu of %zu series may be those of a device that falls back or "
-                       "slows down",
+                       "UNSTEADY: %zu of %zu series may be those of a device that falls back or slows down",
                        n_odd, n);
     else if (n_few > 0)
         nd_summary_put(out, width, 0, 2, "TOO FEW runs for a verdict in %zu of %zu series", n_few, n);

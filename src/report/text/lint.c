@@ -175,11 +175,10 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_lint *
     nd_report_screen_put(screen, "%s: %zu layer%s; nothing was run\n", file_name(lint->model), lint->n_layers,
                          plural(lint->n_layers));
     if (lint->n_qoperators > 0)
-        nd_report_screen_put(
-            screen,
-            "%zu operator%s (%s...) in QOperator format, which lint does not examine: quantise with "
-            "QuantFormat.QDQ\n",
-            lint->n_qoperators, plural(lint->n_qoperators), lint->qoperator);
+        nd_report_screen_put(screen,
+                             "%zu operator%s (%s...) in QOperator format, which lint does not examine: "
+                             "quantise with QuantFormat.QDQ\n",
+                             lint->n_qoperators, plural(lint->n_qoperators), lint->qoperator);
     if (lint->output != NULL)
         nd_report_screen_put(screen, "Written to '%s'.\n", lint->output);
 }

@@ -114,13 +114,12 @@ static void put_broken(const struct nd_text_report *report)
         return;
     const struct nd_top1 *row = &c->top1[c->broken_top1];
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
-    nd_strbuf_printf(
-        &line,
-        "THE REFERENCE IS BROKEN: every capture, '%s' too, is right no more often than by chance at "
-        "'%s' with probe '%s': '%s' in %zu of %zu samples, chance is 1 of %zu. That captures agree "
-        "says nothing then. Check the model, the labels and what was fed.",
-        c->devices[0].label, c->tensors[row->tensor].name, c->probes[row->probe].name, c->devices[0].label,
-        row->devices[0].n_correct, row->devices[0].n_samples, row->n_classes);
+    nd_strbuf_printf(&line,
+                     "THE REFERENCE IS BROKEN: every capture, '%s' too, is right no more often than by chance "
+                     "at '%s' with probe '%s': '%s' in %zu of %zu samples, chance is 1 of %zu. That captures "
+                     "agree says nothing then. Check the model, the labels and what was fed.",
+                     c->devices[0].label, c->tensors[row->tensor].name, c->probes[row->probe].name,
+                     c->devices[0].label, row->devices[0].n_correct, row->devices[0].n_samples, row->n_classes);
     nd_strbuf_puts(report->out, "\n");
     if (line.text != NULL)
         nd_text_put_wrapped(report, line.text, 2);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/error.h"
 #include "report/text/tree.h"
 
 static json_t *count(size_t n)
@@ -200,10 +201,10 @@ static void say_rest(struct nd_report_screen *screen, const struct nd_promoted *
     size_t n_useless = n_of(promoted, ND_PROMOTE_NO_GAIN), n_refused = n_of(promoted, ND_PROMOTE_REFUSED),
            n_dear = n_of(promoted, ND_PROMOTE_OVER_BUDGET);
     if (n_useless + n_refused + n_dear > 0)
-        nd_report_screen_put(screen,
-                             "\nNot kept: %zu did not help, %zu could not run, %zu were over the budget (-v "
-                             "shows them).\n",
-                             n_useless, n_refused, n_dear);
+        nd_report_screen_put(
+            screen,
+            "\nNot kept: %zu did not help, %zu could not run, %zu were over the budget (-v shows them).\n",
+            n_useless, n_refused, n_dear);
 }
 
 static void say_next(struct nd_report_screen *screen, const struct nd_promoted *promoted)
@@ -261,9 +262,8 @@ enum nd_status nd_report_promotion_text(const struct nd_promoted *promoted, size
         add_cost(row, &layer->cost);
         nd_tree_append(rows, row);
     }
-    nd_strbuf_puts(&text,
-                   "\nAll proposals, in the order in which they are tried. EFFECT: of the layer's error, of "
-                   "the effects of all layers on the outputs.\n");
+    nd_strbuf_puts(&text, "\nAll proposals, in the order in which they are tried. EFFECT: of the layer's "
+                          "error, of the effects of all layers on the outputs.\n");
     nd_rows_put(&text, rows, columns);
     return nd_text_end(&text, out, err);
 }

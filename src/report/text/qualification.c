@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/print.h"
 #include "npudiff/report/report.h"
@@ -173,13 +172,12 @@ static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *s
     size_t n = study->changes.n_devices;
     if (n < 2 || n == SIZE_MAX)
         return;
-    put_linef(
-        out, 2,
-        "changed predictions: two of the %zu devices disagree on %.3g%% of the samples on average; not all %zu "
-        "agree on "
-        "%zu of %zu, and on %zu one is right and a different one wrong (both grow with the number of devices)",
-        n, 100 * study->changes.mean, n, study->changes.any_differs.n, study->changes.any_differs.of,
-        study->changes.unstable.n);
+    put_linef(out, 2,
+              "changed predictions: two of the %zu devices disagree on %.3g%% of the samples on average; not "
+              "all %zu agree on %zu of %zu, and on %zu one is right and a different one wrong (both grow with "
+              "the number of devices)",
+              n, 100 * study->changes.mean, n, study->changes.any_differs.n, study->changes.any_differs.of,
+              study->changes.unstable.n);
     put_linef(out, 2, "accuracy over devices: %s; from best ('%s') to worst ('%s') %.2f points [%.2f, %.2f]",
               study->spread.verdict, study->spread.best, study->spread.worst, 100 * size->value,
               100 * size->interval.low, 100 * size->interval.high);
@@ -191,11 +189,10 @@ static void put_accuracy(struct nd_strbuf *out, const struct nd_qualified_model 
     for (size_t i = 0; i < model->accuracy.n; i++) {
         const struct nd_qualified_study *study = &model->accuracy.items[i];
         nd_strbuf_puts(out, "\n");
-        put_linef(
-            out, 0,
-            "accuracy at '%s' with '%s', %zu samples; interval of the change in points at %.6g %%, P of no "
-            "change, E e-value",
-            study->tensor, study->probe, study->n_samples, 100 * study->confidence);
+        put_linef(out, 0,
+                  "accuracy at '%s' with '%s', %zu samples; interval of the change in points at %.6g %%, P of "
+                  "no change, E e-value",
+                  study->tensor, study->probe, study->n_samples, 100 * study->confidence);
         put_accuracy_table(out, study);
         put_stops(out, study);
         put_spread(out, study);

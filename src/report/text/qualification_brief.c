@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/text/print.h"
 #include "npudiff/report/report.h"
 #include "report/text/qualification.h"
@@ -179,8 +180,8 @@ static void put_matrix(const struct brief *b)
     const struct nd_qualified *r = b->result;
     size_t n = 0, n_rows = 0,
            n_models = r->models.n < ND_TABLE_MAX_COLUMNS - 1 ? r->models.n : ND_TABLE_MAX_COLUMNS - 1;
-    const char **labels = list_labels(r, &n);
-    struct nd_table table = {.n_columns = n_models + 1, .line_width = b->width};
+    ND_FREED const char **labels = list_labels(r, &n);
+    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.n_columns = n_models + 1, .line_width = b->width};
     for (size_t i = 0; i <= n_models; i++)
         table.is_left[i] = true;
     nd_table_add(&table, "device");
@@ -198,8 +199,6 @@ static void put_matrix(const struct brief *b)
     if (n_rows > MAX_ROWS)
         nd_strbuf_printf(b->out, "  and %zu more rows (-v shows them)\n", n_rows - MAX_ROWS);
     b->out->failed = b->out->failed || labels == NULL;
-    nd_table_deinit(&table);
-    free(labels);
 }
 
 /* ---- what fails ---- */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "report/text/explain.h"
 #include "report/text/explain_words.h"
 #include "report/text/summary.h"
@@ -76,11 +77,10 @@ static const char *equalised(const struct nd_quantisation *q, char buf[static EQ
                         "%zu pair%s of layers %s equalised: the float model is compared with the same factors.",
                         n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
     if (n_other > 0)
-        snprintf(
-            buf + used, EQUALISED_BYTES - (size_t)used,
-            "%s%zu pair%s of layers %s equalised, but the float model cannot have the same factors there: what "
-            "is said of these layers compares different tensors.",
-            n > 0 ? " " : "", n_other, n_other == 1 ? "" : "s", n_other == 1 ? "is" : "are");
+        snprintf(buf + used, EQUALISED_BYTES - (size_t)used,
+                 "%s%zu pair%s of layers %s equalised, but the float model cannot have the same factors there: "
+                 "what is said of these layers compares different tensors.",
+                 n > 0 ? " " : "", n_other, n_other == 1 ? "" : "s", n_other == 1 ? "is" : "are");
     return buf;
 }
 
@@ -113,7 +113,7 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
         return;
     size_t s = main_layer(q);
     const struct nd_quantised_layer *layer = &q->layers[s];
-    struct nd_strbuf remedies = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf remedies = {0};
     char sqnr[32], whole[32], pairs[EQUALISED_BYTES];
     put_remedies(&remedies, layer, MAX_REMEDIES);
     if (q->n_whole > 0)
@@ -134,7 +134,6 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
         nd_summary_put(out, width, 0, 2, "%s", equalised(q, pairs));
     put_constant_channels(out, e, width);
     out->failed = out->failed || remedies.failed;
-    nd_strbuf_deinit(&remedies);
 }
 
 static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, size_t s, size_t width)
@@ -143,8 +142,7 @@ static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, siz
     char alone[32], total[32], own[32], db[32], own_db[32];
     nd_explain_put_wrapped(
         out, width, 2,
-        "'%s' (%s): %.3g%% of the effects, alone %s at the outputs; SQNR %s, of what it introduces "
-        "%s; %s%s",
+        "'%s' (%s): %.3g%% of the effects, alone %s at the outputs; SQNR %s, of what it introduces %s; %s%s",
         e->steps[s].name, e->steps[s].op_types, 100 * layer->effect_share, decibel(layer->effect_db, alone),
         decibel(layer->sqnr_db, total), decibel(layer->introduced_sqnr_db, own),
         layer->cause_text != NULL ? layer->cause_text : "no error",
@@ -173,8 +171,7 @@ void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanat
     }
     nd_explain_put_wrapped(
         out, width, 0,
-        "quantisation alone: %s at the outputs (SQNR, %zu samples); the layers with the greatest "
-        "effect:",
+        "quantisation alone: %s at the outputs (SQNR, %zu samples); the layers with the greatest effect:",
         decibel(q->output_sqnr_db, sqnr), q->n_effect_samples);
     for (size_t i = 0; i < q->n_ranked && i < MAX_LISTED; i++)
         put_layer(out, e, q->ranked[i], width);

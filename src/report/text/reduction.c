@@ -8,7 +8,6 @@
 
 #include "core/documents/json_out.h"
 #include "core/memory.h"
-#include "core/text/print.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/report/report.h"
 #include "report/text/summary.h"
@@ -424,12 +423,11 @@ static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *redu
         nd_strbuf_puts(out, "  the device failed before it saw the model: no part of it is to blame\n");
         break;
     }
-    nd_strbuf_printf(
-        out,
-        "  %zu of at most %zu sessions: %zu did the same, %zu failed otherwise, %zu did not; %zu parts could "
-        "not be cut out\n",
-        reduction->n_sessions, reduction->session_limit, reduction->n_same, reduction->n_other,
-        reduction->n_fine, reduction->n_uncut);
+    nd_strbuf_printf(out,
+                     "  %zu of at most %zu sessions: %zu did the same, %zu failed otherwise, %zu did not; %zu "
+                     "parts could not be cut out\n",
+                     reduction->n_sessions, reduction->session_limit, reduction->n_same, reduction->n_other,
+                     reduction->n_fine, reduction->n_uncut);
 }
 
 /* ---- the answer in one screen ---- */
@@ -518,9 +516,9 @@ static void say_advice(struct nd_report_screen *screen, const struct nd_reductio
         nd_report_screen_put(screen, "\nOther inputs (--probe), a lower limit (--differs) or an inner tensor "
                                      "(--tensor) may show a difference.\n");
     } else if (reduction->end == ND_REDUCTION_NOTHING) {
-        nd_report_screen_put(screen,
-                             "\nOther inputs (--probe) may make it fail; --differs 1lsb looks for wrong "
-                             "values instead.\n");
+        nd_report_screen_put(
+            screen,
+            "\nOther inputs (--probe) may make it fail; --differs 1lsb looks for wrong values instead.\n");
     } else if (reduction->end == ND_REDUCTION_WHOLE && reduction->n_uncut > 0) {
         nd_report_screen_put(screen, "%zu parts could not be cut out of the model.\n", reduction->n_uncut);
     }

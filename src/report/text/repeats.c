@@ -3,9 +3,7 @@
 #include "core/memory.h"
 #include "report/text/compare.h"
 
-#include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "report/text/summary.h"
@@ -79,8 +77,7 @@ static void put_unequal(const struct nd_text_report *report)
         }
     nd_text_put_table(
         report, &table, table.n_columns, 2,
-        "\nown noise: repeats against the first one of the same device (p: that a repeat differs, "
-        "95 %):");
+        "\nown noise: repeats against the first one of the same device (p: that a repeat differs, 95 %):");
     nd_text_put_more(report, n);
 }
 
@@ -121,11 +118,11 @@ static void put_unknown(const struct nd_text_report *report)
             nd_strbuf_printf(&names, "%s%s", n++ > 0 ? ", " : "", c->devices[i].label);
     }
     if (n > 0) {
-        nd_strbuf_printf(
-            &text,
-            "not known: whether %s repeat%s %s, because no sample was run twice. A part of the difference "
-            "may be noise.",
-            names.text != NULL ? names.text : "", n == 1 ? "s" : "", n == 1 ? "itself" : "themselves");
+        nd_strbuf_printf(&text,
+                         "not known: whether %s repeat%s %s, because no sample was run twice. A part of the "
+                         "difference may be noise.",
+                         names.text != NULL ? names.text : "", n == 1 ? "s" : "",
+                         n == 1 ? "itself" : "themselves");
         nd_strbuf_puts(report->out, "\n");
         nd_text_put_wrapped(report, text.text != NULL ? text.text : "", 0);
         nd_strbuf_puts(report->out, "\n");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
 #include "report/text/table.h"
@@ -72,7 +73,7 @@ static void put_those(struct nd_strbuf *out, const char *const *labels, const ch
 void nd_summary_put_environments(struct nd_strbuf *out, size_t width, const char *const *labels,
                                  const char *const *environments, size_t n)
 {
-    struct nd_strbuf line = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf line = {0};
     bool is_shared = true;
     for (size_t i = 1; i < n; i++)
         is_shared = is_shared && strcmp(environments[i], environments[0]) == 0;
@@ -92,7 +93,6 @@ void nd_summary_put_environments(struct nd_strbuf *out, size_t width, const char
     if (line.len > 0)
         nd_summary_put(out, width, 0, 2, "%s", line.text);
     out->failed = out->failed || line.failed;
-    nd_strbuf_deinit(&line);
 }
 
 size_t nd_summary_count_lines(const struct nd_strbuf *text)
@@ -179,11 +179,10 @@ bool nd_summary_lacks_inputs(const char *capture)
 void nd_summary_put_import_again(struct nd_strbuf *out, size_t width, const char *capture)
 {
     nd_strbuf_puts(out, "\n");
-    nd_summary_put(
-        out, width, 0, 2,
-        "Next: import '%s' again with --inputs FILE, the inputs that the device was fed. Without them no "
-        "layer can be judged.",
-        capture);
+    nd_summary_put(out, width, 0, 2,
+                   "Next: import '%s' again with --inputs FILE, the inputs that the device was fed. Without "
+                   "them no layer can be judged.",
+                   capture);
 }
 
 void nd_summary_put_explain(struct nd_strbuf *out, size_t width, const char *why, const char *capture,
@@ -193,7 +192,7 @@ void nd_summary_put_explain(struct nd_strbuf *out, size_t width, const char *why
         nd_summary_put_import_again(out, width, capture);
         return;
     }
-    struct nd_capture *opened = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *opened = NULL;
     bool is_open = nd_capture_open(capture, &opened, NULL) == ND_OK;
     const char *path = is_open ? nd_capture_model_path(opened) : NULL;
     const char *words[] = {"npudiff", "explain", "--quantised",
@@ -202,5 +201,4 @@ void nd_summary_put_explain(struct nd_strbuf *out, size_t width, const char *why
                                            : "MODEL.onnx",
                            capture};
     nd_summary_put_next_of(out, width, why, path == NULL ? model : NULL, words, sizeof words / sizeof words[0]);
-    nd_capture_close(&opened);
 }

@@ -245,8 +245,7 @@ static void put_dequantised(const struct nd_text_report *report)
     if (n > 0)
         nd_strbuf_printf(report->out,
                          "quantised values against floats: %zu tensor%s equal after dequantisation (rounding "
-                         "moves a float by "
-                         "%s LSB at most)\n",
+                         "moves a float by %s LSB at most)\n",
                          n, n == 1 ? " is" : "s are", nd_format_short(most, number));
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/documents/json_out.h"
 #include "core/memory.h"
 #include "npudiff/report/report.h"
 #include "report/text/tree.h"
@@ -194,8 +193,7 @@ static enum nd_status check_names(const struct nd_plan_of_campaign *plan, bool n
         if (needs_utf8 && strpbrk(text, "{}") != NULL)
             return nd_fail(
                 err, ND_E_OPTION_CONFLICT, text,
-                "'%s' has a brace, which means something else in a Snakefile or workflow; change the "
-                "name",
+                "'%s' has a brace, which means something else in a Snakefile or workflow; change the name",
                 text);
     }
     return ND_OK;
@@ -264,10 +262,9 @@ static void put_task(struct nd_strbuf *out, const struct nd_plan_of_campaign *pl
  * of a gate that fails it would remove the result. */
 static void nd_emit_snakemake(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan)
 {
-    nd_emit_head(
-        out, plan, "A Snakefile",
-        "In the folder in which this was made: snakemake -s FILE --cores 8. The last rule fails when the "
-        "verdict is not 'passed'.");
+    nd_emit_head(out, plan, "A Snakefile",
+                 "In the folder in which this was made: snakemake -s FILE --cores 8. The last rule fails when "
+                 "the verdict is not 'passed'.");
     nd_strbuf_puts(out, "FOLDER = ");
     nd_emit_literal(out, plan->folder);
     nd_strbuf_puts(
@@ -373,8 +370,7 @@ static void put_matrix(struct nd_strbuf *out, const struct nd_plan_of_campaign *
         "          eval \"$COMMAND\"\n"
         "          (cd \"$FOLDER\" && find captures parts -newer \"$RUNNER_TEMP/begin\" -type f -print0 "
         "2> /dev/null || true) > \"$RUNNER_TEMP/files\"\n"
-        "          tar -cf \"$RUNNER_TEMP/%s-$NUMBER.tar\" -C \"$FOLDER\" --null -T "
-        "\"$RUNNER_TEMP/files\"\n"
+        "          tar -cf \"$RUNNER_TEMP/%s-$NUMBER.tar\" -C \"$FOLDER\" --null -T \"$RUNNER_TEMP/files\"\n"
         "        env: {COMMAND: \"${{ matrix.command }}\", NUMBER: \"${{ matrix.number }}\"}\n"
         "      - uses: actions/upload-artifact@v4\n"
         "        with: {name: \"npudiff-%s-${{ matrix.number }}\", path: \"${{ runner.temp "
@@ -593,11 +589,10 @@ static void nd_emit_slurm(struct nd_strbuf *out, const struct nd_plan_of_campaig
         out->failed = true;
     } else {
         nd_strbuf_puts(out, "#!/bin/sh\n");
-        nd_emit_head(
-            out, plan, "Jobs for Slurm",
-            "In the folder in which this was made, which all nodes share: sh FILE [--wait]. With --wait the "
-            "exit code is that of 'qualify'.\n# SBATCH_PARTITION and other variables of sbatch hold for all "
-            "jobs.");
+        nd_emit_head(out, plan, "Jobs for Slurm",
+                     "In the folder in which this was made, which all nodes share: sh FILE [--wait]. With "
+                     "--wait the exit code is that of 'qualify'.\n# SBATCH_PARTITION and other variables of "
+                     "sbatch hold for all jobs.");
         nd_strbuf_puts(out, "set -eu\nmkdir -p -- ");
         nd_shell_put(out, plan->folder);
         nd_strbuf_puts(out, "/logs\n");

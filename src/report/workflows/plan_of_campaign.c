@@ -1,8 +1,5 @@
 /* What a campaign comes to, as text and as JSON. */
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/documents/json_out.h"
 #include "core/memory.h"

@@ -149,30 +149,22 @@ static enum nd_status add_file(struct raw_reading *r, const struct raw_tensor *t
                                size_t first, size_t n, struct nd_error *err)
 {
     char shape[128];
-    struct nd_source source = {0};
-    char *path = nd_path_join(r->folder, name);
-    enum nd_status status = path != NULL ? nd_source_open(&source, path, err) : nd_fail_memory(err);
-    free(path);
-    if (status != ND_OK)
-        return status;
-    if (n == 0) { /* as many as there are */
-        if (tensor->sample_bytes == 0)
-            status = nd_yaml_fail(&r->yaml, &r->node->start_mark, err,
-                                  "tensor '%s' is empty and needs 'samples'", tensor->name);
-        else
-            n = source.size_bytes / tensor->sample_bytes;
-    }
-    if (status == ND_OK &&
-        (n == 0 || source.size_bytes / n != tensor->sample_bytes || source.size_bytes % n != 0))
-        status = nd_fail(err, ND_E_IMPORT_FORMAT, source.path,
-                         "%s has %zu bytes; a sample of '%s', %s %s, takes %zu%s", source.what,
-                         source.size_bytes, tensor->name, tensor->dtype_name,
-                         nd_shape_format(&tensor->shape, shape, sizeof shape), tensor->sample_bytes,
-                         source.size_bytes > 0 && n > 1 ? ", and there must be whole ones" : "");
-    if (status == ND_OK)
-        status = add_samples(r, tensor, &source, first, n, err);
-    nd_source_close(&source);
-    return status;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    ND_FREED char *path = nd_path_join(r->folder, name);
+    ND_TRY_MEMORY(path != NULL, err);
+    ND_TRY(nd_source_open(&source, path, err));
+    if (n == 0 && tensor->sample_bytes == 0)
+        return nd_yaml_fail(&r->yaml, &r->node->start_mark, err, "tensor '%s' is empty and needs 'samples'",
+                            tensor->name);
+    if (n == 0) /* as many as there are */
+        n = source.size_bytes / tensor->sample_bytes;
+    if (n == 0 || source.size_bytes / n != tensor->sample_bytes || source.size_bytes % n != 0)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, source.path,
+                       "%s has %zu bytes; a sample of '%s', %s %s, takes %zu%s", source.what, source.size_bytes,
+                       tensor->name, tensor->dtype_name, nd_shape_format(&tensor->shape, shape, sizeof shape),
+                       tensor->sample_bytes,
+                       source.size_bytes > 0 && n > 1 ? ", and there must be whole ones" : "");
+    return add_samples(r, tensor, &source, first, n, err);
 }
 
 static enum nd_status add_tensor(struct raw_reading *r, struct nd_error *err)
@@ -225,16 +217,15 @@ static enum nd_status read_raw(const struct nd_import_options *options, struct n
                                struct nd_error *err)
 {
     static const char *const kinds[] = {"names", "types", "shapes", "samples"};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < options->n_paths; i++) {
-        char *folder = nd_path_dir(options->paths[i]);
+    for (size_t i = 0; i < options->n_paths; i++) {
+        ND_FREED char *folder = nd_path_dir(options->paths[i]);
         struct raw_reading reading = {.folder = folder, .imported = imported};
-        status = folder != NULL ? add_lists(&reading, options->paths[i], err) : nd_fail_memory(err);
-        free(folder);
+        ND_TRY_MEMORY(folder != NULL, err);
+        ND_TRY(add_lists(&reading, options->paths[i], err));
     }
-    for (size_t i = 0; status == ND_OK && i < COUNT(kinds); i++)
-        status = nd_imported_fact(imported, kinds[i], NULL, "the raw list", err);
-    return status;
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        ND_TRY(nd_imported_fact(imported, kinds[i], NULL, "the raw list", err));
+    return ND_OK;
 }
 
 const struct nd_import_reader nd_import_raw = {
@@ -277,10 +268,10 @@ static enum nd_status send_sample(void *context, const struct nd_aihub_sample *s
                  {sample->name, sent.name_bytes},
                  {sample->what, sent.what_bytes},
                  {sample->data, sample->n_bytes}};
-    enum nd_status status = nd_reading_send_record(child, err);
-    for (size_t i = 0; status == ND_OK && i < sizeof parts / sizeof parts[0]; i++)
-        status = nd_reading_send(child, parts[i].bytes, parts[i].n, err);
-    return status;
+    ND_TRY(nd_reading_send_record(child, err));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        ND_TRY(nd_reading_send(child, parts[i].bytes, parts[i].n, err));
+    return ND_OK;
 }
 
 static enum nd_status send_samples(void *context, struct nd_reading_child *child, struct nd_error *err)
@@ -409,21 +400,16 @@ static enum nd_status add_npy(const struct adding *to, const char *path, struct 
 
 static enum nd_status add_npz(const struct adding *to, const char *path, struct nd_error *err)
 {
-    struct nd_npz *npz = NULL;
-    enum nd_status status = nd_npz_open(path, &npz, err);
-    if (status != ND_OK)
-        return status;
+    ND_CLEANUP(nd_npz_close) struct nd_npz *npz = NULL;
+    ND_TRY(nd_npz_open(path, &npz, err));
     if (nd_npz_n_arrays(npz) == 0)
-        status = nd_fail(err, ND_E_IMPORT_NOTHING, path, "'%s' holds no array", path);
-    for (size_t i = 0; status == ND_OK && i < nd_npz_n_arrays(npz); i++) {
-        struct nd_source source = {0};
-        status = nd_npz_source(npz, i, &source, err);
-        if (status == ND_OK)
-            status = nd_npy_add(to->imported, to->side, nd_npz_name(npz, i), to->sample, &source, err);
-        nd_source_close(&source);
+        return nd_fail(err, ND_E_IMPORT_NOTHING, path, "'%s' holds no array", path);
+    for (size_t i = 0; i < nd_npz_n_arrays(npz); i++) {
+        ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+        ND_TRY(nd_npz_source(npz, i, &source, err));
+        ND_TRY(nd_npy_add(to->imported, to->side, nd_npz_name(npz, i), to->sample, &source, err));
     }
-    nd_npz_close(&npz);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status add_file_of_numpy(const struct adding *to, const char *path, struct nd_error *err)
@@ -560,14 +546,13 @@ static enum nd_status add_inputs(const struct nd_import_options *options, struct
     if (imported->sides[ND_IMPORTED_INPUT].n > 0)
         return nd_fail(err, ND_E_IMPORT_OPTION, options->inputs, "--inputs is given, but %s",
                        "the files hold inputs themselves");
-    enum nd_status status;
     if (nd_ends_with(options->inputs, ".h5"))
-        status = nd_aihub_add(imported, ND_IMPORTED_INPUT, options->inputs, err);
+        ND_TRY(nd_aihub_add(imported, ND_IMPORTED_INPUT, options->inputs, err));
     else if (options->model != NULL)
-        status = add_probe(options, imported, err);
+        ND_TRY(add_probe(options, imported, err));
     else
-        status = nd_numpy_add(imported, ND_IMPORTED_INPUT, options->inputs, err);
-    return status == ND_OK ? nd_imported_fact(imported, "inputs", NULL, "--inputs", err) : status;
+        ND_TRY(nd_numpy_add(imported, ND_IMPORTED_INPUT, options->inputs, err));
+    return nd_imported_fact(imported, "inputs", NULL, "--inputs", err);
 }
 
 /* ---- facts ---- */
@@ -593,22 +578,20 @@ static enum nd_status collect_facts(const struct nd_import_options *options, str
 static enum nd_status add_logs(struct nd_imported *imported, struct nd_error *err)
 {
     enum { MAX_LOG_BYTES = 64 << 20 };
-    enum nd_status status = ND_OK;
     const struct nd_statement *logs = &imported->stated.of[ND_STATED_LOGS];
-    for (size_t i = 0; status == ND_OK && i < logs->values.n; i++) {
-        void *text = NULL;
+    for (size_t i = 0; i < logs->values.n; i++) {
+        ND_FREED void *text = NULL;
         size_t n = 0;
-        char *path = nd_stated_path(&imported->stated, ND_STATED_LOGS, i);
-        status = path != NULL ? nd_file_read(path, MAX_LOG_BYTES, &text, &n, err) : nd_fail_memory(err);
-        for (size_t k = 0; status == ND_OK && k < imported->n_logs; k++)
+        ND_FREED char *path = nd_stated_path(&imported->stated, ND_STATED_LOGS, i);
+        ND_TRY_MEMORY(path != NULL, err);
+        ND_TRY(nd_file_read(path, MAX_LOG_BYTES, &text, &n, err));
+        for (size_t k = 0; k < imported->n_logs; k++)
             if (strcmp(imported->logs[k].name, nd_path_base(path)) == 0)
-                status = nd_fail(err, ND_E_IMPORT_FACT, path, "%s: there is a log '%s' already", logs->where,
-                                 nd_path_base(path));
-        if (status == ND_OK)
-            status = nd_imported_log(imported, nd_path_base(path), text, n, err);
-        ND_FREE_ALL(text, path);
+                return nd_fail(err, ND_E_IMPORT_FACT, path, "%s: there is a log '%s' already", logs->where,
+                               nd_path_base(path));
+        ND_TRY(nd_imported_log(imported, nd_path_base(path), text, n, err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* ---- repeats ---- */

@@ -45,7 +45,7 @@ class BlindSpots(Scratch):
         a = self.write("a", [Edge("x", "float32", [4])])
         b = self.write("b", [Edge("x", "float32", [5])])
         c = self.write("c", [Edge("x", "float32", [2, 2])])
-        for other, text in ((b, "shape 4 against 5"), (c, "shape 4 against 2x2")):
+        for other, text in ((b, "shape 4 against 5"), (c, "shape 4 against 2x2: the values are the reference's, in the same order")):
             code, report = self.compare(a, other)
             self.assertEqual((code, self.reason(report, "x")), (3, text))
             self.assertIsNone(report["tensors"][0]["pairs"][0]["differing"])

@@ -66,6 +66,20 @@ static double sharpen(double period, double unit, int *n_bits)
     return period;
 }
 
+/* Values that are all off by the same are no multiples of anything. */
+static bool has_other_multiples(const struct nd_look *look, double period)
+{
+    double least = HUGE_VAL, most = -HUGE_VAL;
+    for (size_t i = 0; i < look->n_total; i++) {
+        double multiple = rint((look->e->captured[i] - look->e->expected[i]) / period);
+        if (nd_is_known(look, i) && isfinite(multiple)) {
+            least = fmin(least, multiple);
+            most = fmax(most, multiple);
+        }
+    }
+    return least < most;
+}
+
 /* The window is that of the numbers of so many bits, and holds every value of the test. */
 static bool try_period(const struct nd_look *look, double period, int n_bits)
 {
@@ -76,7 +90,8 @@ static bool try_period(const struct nd_look *look, double period, int n_bits)
     f.room = period;
     for (size_t k = 0; k < sizeof lows / sizeof lows[0]; k++) {
         f.low = lows[k];
-        if (!(period > 0) || look->low < f.low - look->far || look->high > f.low + period + look->far)
+        if (!(period > 0) || (n_bits == 0 && !has_other_multiples(look, period)) ||
+            look->low < f.low - look->far || look->high > f.low + period + look->far)
             continue;
         bool is_found =
             n_bits > 0

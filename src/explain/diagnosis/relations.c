@@ -92,8 +92,7 @@ static double room_at(const struct nd_look *look, const struct relation *r, cons
 /* A group whose x hardly changes (one element of samples that are alike) fits a constant, whatever is wrong. */
 static bool is_moving(const struct nd_look *look, const struct relation *r, const struct group *g)
 {
-    static const double rooms =
-        2; /* chosen: then a constant misses a value in three by more than there is room for */
+    static const double rooms = 1; /* chosen: a constant misses a third by more than there is room for */
     double mean = g->x / g->n, square = g->xx / g->n, size = sqrt(square);
     struct group line = {.a = 1, .b = (g->y - g->x) / g->n};
     return sqrt(fmax(square - mean * mean, 0)) >= rooms * room_at(look, r, &line, size, size);

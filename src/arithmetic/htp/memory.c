@@ -125,24 +125,31 @@ bool nd_htp_is_summed_tensor(const struct nd_layer_memory *memory, size_t tensor
     return note_of(memory, tensor).is_summed;
 }
 
+/* Of the tensor that input i reads; without a memory the layer need not know it. */
+static struct note note_of_input(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
+                                 size_t i)
+{
+    return note_of(memory, memory != NULL ? layer->input_tensors[i] : SIZE_MAX);
+}
+
 bool nd_htp_is_made_with_matrix(const struct nd_htp_job *job)
 {
-    return job->arithmetic->arch == ND_HTP_V73 && note_of(job->memory, job->layer->input_tensors[0]).is_matrix;
+    return job->arithmetic->arch == ND_HTP_V73 && note_of_input(job->memory, job->layer, 0).is_matrix;
 }
 
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
 {
-    return note_of(job->memory, job->layer->input_tensors[i]).is_laid_out;
+    return note_of_input(job->memory, job->layer, i).is_laid_out;
 }
 
 bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i)
 {
-    return note_of(job->memory, job->layer->input_tensors[i]).is_in_blocks;
+    return note_of_input(job->memory, job->layer, i).is_in_blocks;
 }
 
 bool nd_htp_is_share(const struct nd_htp_job *job, size_t i)
 {
-    return note_of(job->memory, job->layer->input_tensors[i]).is_share;
+    return note_of_input(job->memory, job->layer, i).is_share;
 }
 
 enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
@@ -150,7 +157,7 @@ enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const 
 {
     if (layer->origins[i] != ND_EXACT_FROM_LAYER)
         return ND_HTP_FLAT;
-    return note_of(memory, layer->input_tensors[i]).layout;
+    return note_of_input(memory, layer, i).layout;
 }
 
 static bool is_one_of(const char *op_type, const char *const names[], size_t n)

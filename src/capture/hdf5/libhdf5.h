@@ -22,7 +22,7 @@ static inline void nd_hdf5_leave(const char *is_held)
 }
 
 /* The lock is held from here to the end of the function, after what was declared below it is cleaned up. */
-#define ND_HDF5_LOCKED ND_CLEANUP(nd_hdf5_leave) char hdf5_is_held = (nd_hdf5_lock(), 1)
+#define ND_HDF5_LOCKED __attribute__((unused)) ND_CLEANUP(nd_hdf5_leave) char hdf5_is_held = (nd_hdf5_lock(), 1)
 
 /* nd_fail with ": " and the innermost message of libhdf5's error stack appended; empties that stack. */
 enum nd_status nd_hdf5_fail(struct nd_error *err, enum nd_error_id id, const char *object, const char *fmt, ...)

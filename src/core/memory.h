@@ -37,8 +37,7 @@ void nd_note_lost_text(void);
 bool nd_take_lost_text(void);
 
 /* free() of each of them: `ND_FREE_ALL(device->uri, device->name);` */
-#define ND_FREE_ALL(...)                                                                                       \
-    nd_free_all((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+#define ND_FREE_ALL(...) nd_free_all((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
 void nd_free_all(void *const *all, size_t n);
 
 /* Grows the array *items of *capacity elements so that it holds n_needed; doubles. False: out of memory, the

@@ -136,7 +136,8 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
     study->out = nd_calloc(1, sizeof *study->out);
     ND_TRY_MEMORY(study->inputs != NULL && study->float_tensor != NULL && study->float_input != NULL &&
                       study->step_of_float != NULL && study->sums != NULL && study->outputs != NULL &&
-                      study->values != NULL && study->channels != NULL && study->flats != NULL && study->out != NULL,
+                      study->values != NULL && study->channels != NULL && study->flats != NULL &&
+                      study->out != NULL,
                   err);
     match_steps(study);
     study->out->layers = nd_calloc(plan->n_steps, sizeof *study->out->layers);

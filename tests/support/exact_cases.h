@@ -1,5 +1,5 @@
-/* Cases of golden/oracle/exact_ops.bin.gz and exact_ops_more.bin.gz as tools/oracles/make_exact_ops_oracle.py writes
- * them: one node, its inputs and outputs. */
+/* Cases of golden/oracle/exact_ops.bin.gz and exact_ops_more.bin.gz as tools/oracles/make_exact_ops_oracle.py
+ * writes them: one node, its inputs and outputs. */
 #ifndef ND_TESTS_EXACT_CASES_H
 #define ND_TESTS_EXACT_CASES_H
 

@@ -1,5 +1,5 @@
-/* Seeded series of latencies whose truth is known: what tools/studies/score_latency counts and the unit tests repeat.
- * Times are microseconds around 1000. */
+/* Seeded series of latencies whose truth is known: what tools/studies/score_latency counts and the unit tests
+ * repeat. Times are microseconds around 1000. */
 #ifndef ND_TESTS_LATENCY_SERIES_H
 #define ND_TESTS_LATENCY_SERIES_H
 

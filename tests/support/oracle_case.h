@@ -1,5 +1,5 @@
-/* Cases of golden/oracle/compare as tools/oracles/make_compare_oracle.py writes them: pairs of tensors, given or by
- * recipe. */
+/* Cases of golden/oracle/compare as tools/oracles/make_compare_oracle.py writes them: pairs of tensors, given
+ * or by recipe. */
 #ifndef ND_TESTS_ORACLE_CASE_H
 #define ND_TESTS_ORACLE_CASE_H
 

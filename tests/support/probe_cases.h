@@ -1,5 +1,5 @@
-/* Oracle cases of golden/oracle/probe, as tools/oracles/make_probe_oracle.py writes them: a description, the inputs of
- * a model, and the bytes that must come out. Include after main.h. */
+/* Oracle cases of golden/oracle/probe, as tools/oracles/make_probe_oracle.py writes them: a description, the
+ * inputs of a model, and the bytes that must come out. Include after main.h. */
 #ifndef ND_TESTS_PROBE_CASES_H
 #define ND_TESTS_PROBE_CASES_H
 

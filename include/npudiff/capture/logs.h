@@ -58,8 +58,8 @@ enum nd_log_kind {
 };
 enum { ND_LOG_N_KINDS = ND_LOG_LIMIT + 1 };
 
-/* note: harmless; warning: may matter, also an unknown error without a code; bad: something does not run, or runs
- * elsewhere than asked. */
+/* note: harmless; warning: may matter, also an unknown error without a code; bad: something does not run, or
+ * runs elsewhere than asked. */
 enum nd_log_severity { ND_LOG_NOTE, ND_LOG_WARNING, ND_LOG_BAD };
 
 /* Where a graph was when it failed. */

@@ -262,7 +262,8 @@ const struct cli_command cmd_latency = {
     .details =
         "Examines the latencies of captures, or lists that other tools measured: text with one number per line "
         "('#' begins a comment), CSV with a header, a JSON array, an AI Hub profile job "
-        "(execution_summary.all_inference_times), a profile of ONNX Runtime (enable_profiling; it also says which "
+        "(execution_summary.all_inference_times), a profile of ONNX Runtime (enable_profiling; it also says "
+        "which "
         "kernels ran on the CPU), .npy or .npz. The warm-up is left out.\n"
         "Verdicts: unimodal (one kind of run); two modes (fallback in some runs); regimes in time (the level "
         "changes: clock, throttling); not steady (the coefficient of variation may be above 15 %); too few "

@@ -1,12 +1,12 @@
 /* `npudiff sweep`: which settings of a provider change results. */
 
+#include "npudiff/improve/sweep.h"
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
-#include "npudiff/improve/sweep.h"
 #include "npudiff/report/report.h"
 
 struct values {

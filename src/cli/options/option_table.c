@@ -1,7 +1,6 @@
 /* All commands and their options as JSON: the reference, man pages and completions are made of it. */
 #include "cli/options/option_table.h"
 
-
 #include "cli/terminal/rows.h"
 
 static const char *kind_name(enum cli_kind kind)

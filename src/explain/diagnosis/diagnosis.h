@@ -85,9 +85,9 @@ enum nd_fault_kind {
     ND_FAULT_UNCLAMPED,     /* values go on where the reference stops; amount: the reference's value there */
     ND_FAULT_STEP,          /* a step function amplifies a small difference; amount: the largest of these */
     ND_FAULT_SIGN,          /* all values have the other sign; amount 0 */
-    ND_FAULT_OWN_STEP,    /* floats of the test are multiples of one step, the reference's are not; amount: the
-                           * step
-                           */
+    ND_FAULT_OWN_STEP, /* floats of the test are multiples of one step, the reference's are not; amount: the
+                        * step
+                        */
     ND_FAULT_CONSTANT_CHANNELS, /* they are one value each where the reference's are not; amount: how many */
     ND_FAULT_COMMON_STEP, /* floats of both sides are multiples of one step; amount: the largest difference, in
                              steps */

@@ -1,6 +1,6 @@
 /* uint8 operators, held against what the simulator of the HTP makes of random quantised values
- * (golden/programs/bytes-*, made by tools/oracles/make_htp_bytes_oracle.py and tools/oracles/make_htp_layers_oracle.py): many
- * operators side by side in a model. */
+ * (golden/programs/bytes-*, made by tools/oracles/make_htp_bytes_oracle.py and
+ * tools/oracles/make_htp_layers_oracle.py): many operators side by side in a model. */
 #include "support/main.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Random quantised graphs against golden/oracle/exact_graphs.bin.gz, which tools/oracles/make_exact_graphs.py made in
- * exact rational arithmetic: every quantised value of every tensor. */
+/* Random quantised graphs against golden/oracle/exact_graphs.bin.gz, which tools/oracles/make_exact_graphs.py
+ * made in exact rational arithmetic: every quantised value of every tensor. */
 #include "support/main.h"
 
 #include <stdio.h>

@@ -72,7 +72,8 @@ static void profiles_give_the_times_of_runs_and_say_where_kernels_ran(void **sta
         {KERNEL("x_Q", "QuantizeLinear", "CPU") KERNEL("f_1_0", "f_1", "QNN"),
          "kernels but quantisers: 0 of 1 ran on CPUExecutionProvider, beside QNNExecutionProvider"},
         {KERNEL("x_Q", "QuantizeLinear", "CPU") KERNEL("f_1_0", "f_1", "QNN") KERNEL("erf", "Erf", "CPU"),
-         "fallback of kernels but quantisers: 1 of 2 ran on CPUExecutionProvider, beside QNNExecutionProvider: 'erf'"},
+         "fallback of kernels but quantisers: 1 of 2 ran on CPUExecutionProvider, beside QNNExecutionProvider: "
+         "'erf'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct nd_latency_list list = {0};

@@ -218,6 +218,29 @@ def flat_rows(b, n):
     return rows[:, np.arange(n) % rows.shape[1]]
 
 
+class LongChains(Scratch):
+    """Thousands of operators with no quantiser between: what they need of the stack does not grow with the operands that an operator may
+    have."""
+
+    def test_two_thousand_operators(self):
+        x = np.float32([[1, -1, 0.5, 0.2]])
+        quantised = lambda read, made: [ow.node("QuantizeLinear", [read, "s", "z"], ["q" + made]), # noqa: E731
+                                        ow.node("DequantizeLinear", ["q" + made, "s", "z"], [made])]
+        chain = [ow.node("Neg", [f"n{i}" if i else "a"], [f"n{i + 1}"]) for i in range(2000)]
+        model = self.folder / "long.onnx"
+        model.write_bytes(ow.model(quantised("x", "a") + chain + quantised("n2000", "y"), [ow.value_info("x", ow.FLOAT, (1, 4))],
+                                   [ow.value_info("y", ow.FLOAT, (1, 4))], {"s": np.float32(0.1), "z": np.uint8(128)}))
+        for changed in (0, 30):
+            np.savez(self.folder / "in.npz", x=x)
+            np.savez(self.folder / "npu.npz", a=x, y=x + np.float32(0.1) * changed)
+            npudiff("import", "numpy", self.folder / "npu.npz", "--model", model, "--inputs", self.folder / "in.npz", "-p", "in",
+                    "--kind", "npu", "-o", self.folder / "npu.h5", "-f", "-q")
+            done = npudiff("explain", "--quantised", model, self.folder / "npu.h5", "--json", expect=None)
+            self.assertIn(done.returncode, (0, 1), done.stderr)
+            device = json.loads(done.stdout)["devices"][0]
+            self.assertEqual(device["verdict"] == "healthy", changed == 0, device)
+
+
 class OtherWays(Scratch):
     """Single layers on a device that does something else than the model says, or the same in fewer bits. What the device
     gives is worked out here."""

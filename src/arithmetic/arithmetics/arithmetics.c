@@ -549,11 +549,6 @@ bool nd_arithmetic_from_name(const char *name, struct nd_arithmetic *out)
     return false;
 }
 
-const char *nd_arithmetic_family_name(const struct nd_arithmetic *arithmetic)
-{
-    return arithmetic->family->name;
-}
-
 /* What is not spelled is not different. */
 bool nd_arithmetic_is_same(const struct nd_arithmetic *a, const struct nd_arithmetic *b)
 {

@@ -85,7 +85,6 @@ const struct nd_arithmetic *nd_arithmetics(size_t *n);
  * parts, stochastic-bits:1 to 16, "stochastic:SEED" (the seed is not kept). False for anything else. */
 const char *nd_arithmetic_name(const struct nd_arithmetic *arithmetic, char buf[ND_ARITHMETIC_NAME_BYTES]);
 bool nd_arithmetic_from_name(const char *name, struct nd_arithmetic *out);
-const char *nd_arithmetic_family_name(const struct nd_arithmetic *arithmetic);
 bool nd_arithmetic_is_same(const struct nd_arithmetic *a, const struct nd_arithmetic *b);
 bool nd_arithmetic_needs_accumulator(const struct nd_arithmetic *arithmetic);
 bool nd_arithmetic_is_stochastic(const struct nd_arithmetic *arithmetic);

@@ -429,16 +429,17 @@ static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct
     return nd_linear_layer(&layer->call, result, err);
 }
 
-/* The number of the node among the links, those that it reads before it. SIZE_MAX: it cannot be a link, or
- * there is no room. */
-static size_t add_link(const struct nd_exact_run *run, size_t node, struct nd_exact_link *links, size_t *n)
+/* The number of the node among the links, those that it reads before it, `most` of them one behind the other.
+ * SIZE_MAX: it cannot be a link, or there is no room. */
+static size_t add_link(const struct nd_exact_run *run, size_t node, struct nd_exact_link *links, size_t *n,
+                       size_t most)
 {
     const struct nd_graph_node *at = &run->graph->nodes[node];
     struct nd_exact_link link = {.node = at->proto, .n_inputs = at->n_inputs};
     for (size_t k = 0; k < *n; k++)
         if (links[k].node == at->proto)
             return k;
-    if (at->n_inputs > ND_EXACT_LINK_INPUTS || at->n_made != 1)
+    if (at->n_inputs > ND_EXACT_LINK_INPUTS || at->n_made != 1 || most == 0)
         return SIZE_MAX;
     for (size_t i = 0; i < at->n_inputs; i++) {
         size_t tensor = nd_graph_used(run->graph, node, i);
@@ -446,9 +447,10 @@ static size_t add_link(const struct nd_exact_run *run, size_t node, struct nd_ex
         bool is_link = maker != ND_NO_INDEX && run->graph->nodes[maker].kind == ND_NODE_OTHER &&
                        !run->graph->nodes[maker].is_constant && run->g->constants[tensor].shape.rank < 0 &&
                        nd_exact_replaced(run, tensor) == NULL;
-        link.from[i] = is_link ? add_link(run, maker, links, n) : SIZE_MAX;
-        link.is_constant[i] = origin_of(run, tensor) == ND_EXACT_FROM_CONSTANT;
-        link.is_input[i] = origin_of(run, tensor) == ND_EXACT_FROM_INPUT;
+        link.from[i] = is_link ? add_link(run, maker, links, n, most - 1) : SIZE_MAX;
+        enum nd_exact_origin origin = origin_of(run, tensor);
+        link.is_constant[i] = origin == ND_EXACT_FROM_CONSTANT;
+        link.is_input[i] = origin == ND_EXACT_FROM_INPUT;
         if (is_link ? link.from[i] == SIZE_MAX : !linear_input(run, tensor, &link.inputs[i]))
             return SIZE_MAX;
     }
@@ -464,7 +466,7 @@ static size_t find_links(const struct nd_exact_run *run, const struct nd_exact_c
 {
     size_t n = 0;
     bool is_one = layer->node == ND_NO_INDEX || layer->bias != ND_NO_INDEX;
-    return !is_one && add_link(run, layer->node, links, &n) != SIZE_MAX && n > 1 ? n : 0;
+    return !is_one && add_link(run, layer->node, links, &n, ND_EXACT_MAX_LINKS) != SIZE_MAX && n > 1 ? n : 0;
 }
 
 /* The quantised values of the layer by options.make, which may leave *is_made false. */

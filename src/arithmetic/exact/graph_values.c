@@ -694,26 +694,16 @@ enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct n
     return nd_exact_run_node(run, producer, err);
 }
 
-enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err)
+/* A node of which all inputs are there. Apart from nd_exact_run_node, which calls itself for what a node reads:
+ * the room for operands would be taken for every node of a chain. */
+static __attribute__((noinline)) enum nd_status run_ready(struct nd_exact_run *run, size_t node,
+                                                          struct nd_error *err)
 {
     const struct nd_graph_node *n = &run->graph->nodes[node];
     const struct nd_array *inputs[ND_EXACT_MAX_OPERANDS];
-    struct nd_array *outputs[ND_EXACT_MAX_OPERANDS];
-    if (n->kind == ND_NODE_DEQUANTIZE && nd_exact_is_real(run, nd_graph_used(run->graph, node, 0)))
-        return pass_real(run, node, err);
-    if (n->n_inputs > ND_EXACT_MAX_OPERANDS || n->n_made > ND_EXACT_MAX_OPERANDS || n->n_uses > n->n_inputs)
-        return nd_fail(err, ND_E_EXACT_OPERATOR, n->proto->name,
-                       "node '%s' (%s) has a subgraph or too many inputs", nd_graph_node_name(n->proto),
-                       n->proto->op_type);
-    bool is_made;
-    enum nd_status found = look_up(run, node, &is_made, err);
-    if (found != ND_OK || is_made)
-        return found;
-    for (size_t i = 0; i < n->n_inputs; i++) {
-        ND_TRY(nd_exact_ensure(run, nd_graph_used(run->graph, node, i), err));
+    struct nd_array *outputs[ND_EXACT_MAX_OPERANDS], unwanted[ND_EXACT_MAX_OPERANDS];
+    for (size_t i = 0; i < n->n_inputs; i++)
         inputs[i] = nd_exact_value(run, nd_graph_used(run->graph, node, i));
-    }
-    struct nd_array unwanted[ND_EXACT_MAX_OPERANDS];
     for (size_t i = 0; i < n->n_made; i++) {
         size_t tensor = nd_graph_made(run->graph, node, i);
         unwanted[i] = (struct nd_array){0};
@@ -735,6 +725,24 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
             nd_array_deinit(&unwanted[i]);
     }
     return status;
+}
+
+enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    const struct nd_graph_node *n = &run->graph->nodes[node];
+    if (n->kind == ND_NODE_DEQUANTIZE && nd_exact_is_real(run, nd_graph_used(run->graph, node, 0)))
+        return pass_real(run, node, err);
+    if (n->n_inputs > ND_EXACT_MAX_OPERANDS || n->n_made > ND_EXACT_MAX_OPERANDS || n->n_uses > n->n_inputs)
+        return nd_fail(err, ND_E_EXACT_OPERATOR, n->proto->name,
+                       "node '%s' (%s) has a subgraph or too many inputs", nd_graph_node_name(n->proto),
+                       n->proto->op_type);
+    bool is_made;
+    enum nd_status found = look_up(run, node, &is_made, err);
+    if (found != ND_OK || is_made)
+        return found;
+    for (size_t i = 0; i < n->n_inputs; i++)
+        ND_TRY(nd_exact_ensure(run, nd_graph_used(run->graph, node, i), err));
+    return run_ready(run, node, err);
 }
 
 /* ---- loaded for the first time ---- */

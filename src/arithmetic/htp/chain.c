@@ -7,12 +7,7 @@
 #include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 
-enum { HALF_BITS = 10 /* behind the leading one */, VECTOR_BYTES = 128 /* of an HVX register */ };
-
-/* Beyond it is an infinity: what the device makes of that was not looked at. Below the other there are fewer
- * bits. */
-static const double max_of_half = 65504, min_normal = 0x1p-14;
-enum { SUBNORMAL_BITS = 24 };
+enum { HALF_BITS = 10 /* behind the leading one */ };
 
 /* ---- float16 that is not rounded as it should be: read out of the device, every significand ---- */
 
@@ -41,9 +36,7 @@ static bool has_bit(const uint64_t *bits, int i)
 
 static double round_away(double v)
 {
-    if (fabs(v) < min_normal)
-        return copysign(ldexp(floor(ldexp(fabs(v), SUBNORMAL_BITS) + 0.5), -SUBNORMAL_BITS), v);
-    return nd_htp_round_to_half(v, ND_ROUND_HALF_AWAY);
+    return nd_htp_as_half(v, ND_ROUND_HALF_AWAY);
 }
 
 /* One unit of a float16, times n. */
@@ -77,35 +70,19 @@ static double root_of(double v)
 
 /* ---- operators ---- */
 
-enum kind {
-    KIND_EXACT, /* the exact result, rounded half away from zero */
-    KIND_ROOT,
-    KIND_RECIPROCAL,
-    KIND_QUOTIENT, /* times the reciprocal, which is a float16; of one constant as nearest */
-};
-
-static double (*const functions[])(double v) = {
-    [KIND_ROOT] = root_of, [KIND_RECIPROCAL] = reciprocal_of, [KIND_QUOTIENT] = NULL};
-
 static const struct {
     const char *op_type;
-    enum kind kind;
-    bool is_in_blocks; /* what it makes, and what is made of that, does not lie flat, or may not */
+    double (*function)(double v); /* of what it reads; NULL: the exact result, rounded half away from zero */
+    bool is_in_blocks;            /* what it makes, and what is made of that, does not lie flat, or may not */
 } operators[] = {
-    {"Abs", KIND_EXACT, false},
-    {"Add", KIND_EXACT, false},
-    {"Div", KIND_QUOTIENT, true},
-    {"Flatten", KIND_EXACT, false},
-    {"Mul", KIND_EXACT, true},
-    {"Neg", KIND_EXACT, false},
-    {"Reciprocal", KIND_RECIPROCAL, true},
-    {"ReduceMean", KIND_EXACT, false},
-    {"Relu", KIND_EXACT, false},
-    {"Reshape", KIND_EXACT, false},
-    {"Sqrt", KIND_ROOT, false},
-    {"Squeeze", KIND_EXACT, false},
-    {"Sub", KIND_EXACT, false},
-    {"Unsqueeze", KIND_EXACT, false},
+    {"Abs", NULL, false},        {"Add", NULL, false},
+    {"Div", NULL, true}, /* the product with the reciprocal, which is a float16 */
+    {"Flatten", NULL, false},    {"Mul", NULL, true},
+    {"Neg", NULL, false},        {"Reciprocal", reciprocal_of, true},
+    {"ReduceMean", NULL, false}, {"Relu", NULL, false},
+    {"Reshape", NULL, false},    {"Sqrt", root_of, false},
+    {"Squeeze", NULL, false},    {"Sub", NULL, false},
+    {"Unsqueeze", NULL, false},
 };
 enum { N_OPERATORS = sizeof operators / sizeof *operators };
 
@@ -145,37 +122,30 @@ static bool read_halves(const struct nd_exact_link *link, size_t i, struct nd_ar
         return false;
     for (size_t k = 0; k < halves->n; k++) {
         if (input->quant != NULL)
-            halves->x[k] = nd_htp_as_half(nd_htp_half_of_qvalue(input, k));
+            halves->x[k] = nd_htp_as_half(nd_htp_half_of_qvalue(input, k), ND_ROUND_HALF_EVEN);
         else if (nd_dtype_is_float(halves->dtype))
-            halves->x[k] = is_constant ? nd_htp_as_half(halves->x[k]) : round_away(halves->x[k]);
+            halves->x[k] = nd_htp_as_half(halves->x[k], is_constant ? ND_ROUND_HALF_EVEN : ND_ROUND_HALF_AWAY);
     }
     halves->dtype = input->quant != NULL ? ND_DTYPE_F32 : halves->dtype;
     return true;
 }
 
-/* What the device divides by, as what it multiplies by. */
+/* What the device divides by, as what it multiplies by: of one constant the nearest. */
 static void invert(const struct nd_exact_link *link, struct nd_array *divisor)
 {
     bool is_one = link->from[1] == SIZE_MAX && link->is_constant[1] && divisor->n == 1;
     for (size_t k = 0; k < divisor->n; k++)
-        divisor->x[k] = 1 / (is_one ? round_away(1 / divisor->x[k]) : reciprocal_of(divisor->x[k]));
+        divisor->x[k] = is_one ? round_away(1 / divisor->x[k]) : reciprocal_of(divisor->x[k]);
 }
 
-/* A product of two float16 has that many bits: a quotient by the inverse of one is brought to them. */
-enum { PRODUCT_BITS = 2 * (HALF_BITS + 1) };
-
-/* What the operator made, in double or already in float16, as float16. False: numbers of which it is not known.
- */
-static bool finish(enum kind kind, struct nd_array *made)
+/* What the operator made, or reads, as the float16 that the device makes. False: beyond the greatest, where it
+ * was not looked at. */
+static bool finish(double (*function)(double v), struct nd_array *made)
 {
     for (size_t k = 0; k < made->n; k++) {
-        double v = made->x[k];
-        if (kind == KIND_QUOTIENT && v != 0)
-            v = copysign(nd_multiplier_round(fabs(v), PRODUCT_BITS, ND_ROUND_HALF_EVEN), v);
-        double half = functions[kind] != NULL ? functions[kind](v) : round_away(v);
-        if (!(fabs(half) <= max_of_half))
+        made->x[k] = function(made->x[k]);
+        if (!(fabs(made->x[k]) <= ND_HTP_MAX_OF_HALF))
             return false;
-        made->x[k] = half;
     }
     return true;
 }
@@ -210,14 +180,20 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
         *is_known = status == ND_OK && (link->from[i] != SIZE_MAX || read_halves(link, i, &own[i]));
         inputs[i] = &own[i];
     }
-    if (*is_known && operators[op].kind == KIND_QUOTIENT)
+    static char product[] = "Mul";
+    Onnx__NodeProto node = *link->node;
+    if (*is_known && strcmp(node.op_type, "Div") == 0) {
         invert(link, &own[1]);
-    if (*is_known && functions[operators[op].kind] != NULL)
+        node.op_type = product;
+    }
+    double (*function)(double v) = *is_known ? operators[op].function : NULL;
+    if (function != NULL)
         status = nd_array_copy(&own[0], &chain->made[k], err);
     else if (*is_known)
-        status = nd_linear_run(chain->job->call, link->node, inputs, link->n_inputs, &chain->made[k], err);
+        status = nd_linear_run(chain->job->call, &node, inputs, link->n_inputs, &chain->made[k], err);
     chain->is_flat[k] = *is_known && !operators[op].is_in_blocks && lies_flat(chain, link);
-    *is_known = *is_known && status == ND_OK && finish(operators[op].kind, &chain->made[k]);
+    *is_known =
+        *is_known && status == ND_OK && finish(function != NULL ? function : round_away, &chain->made[k]);
     for (size_t i = 0; i < ND_EXACT_LINK_INPUTS; i++)
         nd_array_deinit(&own[i]);
     return status;
@@ -231,11 +207,11 @@ enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)
     enum nd_status status = ND_OK;
     for (size_t k = 0; k <= last && is_known && status == ND_OK; k++)
         status = run_link(&chain, k, &is_known, err);
-    size_t n_rest = job->layer->dtype == ND_DTYPE_U8 ? chain.made[last].n % VECTOR_BYTES : 0;
+    size_t n_rest = job->layer->dtype == ND_DTYPE_U8 ? chain.made[last].n % ND_HTP_VECTOR_BYTES : 0;
     is_known = is_known && (n_rest == 0 || chain.is_flat[last]);
-    if (is_known && status == ND_OK)
-        status = nd_array_copy(&chain.made[last], job->qvalues, err);
     if (is_known && status == ND_OK) {
+        *job->qvalues = chain.made[last];
+        chain.made[last] = (struct nd_array){0};
         struct nd_htp_bounds bounds = nd_htp_bounds_between(job, -HUGE_VAL, HUGE_VAL);
         size_t n_whole = job->qvalues->n - n_rest;
         for (size_t i = 0; i < job->qvalues->n; i++) {

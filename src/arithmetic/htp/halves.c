@@ -7,11 +7,6 @@
 #include "arithmetic/htp/htp_internal.h"
 #include "core/memory.h"
 
-enum { VECTOR_BYTES = 128 /* of an HVX register */ };
-
-/* The greatest that is not infinite as float16. */
-static const double max_of_half = 65504;
-
 /* ---- AveragePool ---- */
 
 enum {
@@ -149,7 +144,7 @@ static double qvalue_of_input(const struct nd_quant *y, float value)
 static bool round_input(const struct nd_array *x, struct nd_array *halves)
 {
     for (size_t i = 0; i < x->n; i++) {
-        if (!(fabs(x->x[i]) <= max_of_half))
+        if (!(fabs(x->x[i]) <= ND_HTP_MAX_OF_HALF))
             return false;
         halves->x[i] = nd_htp_round_to_half(x->x[i], ND_ROUND_HALF_AWAY);
     }
@@ -178,7 +173,7 @@ static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **
     /* A Relu or Clip behind the operator is made in float16, too. */
     struct nd_htp_bounds bounds = nd_htp_bounds_between(job, -HUGE_VAL, HUGE_VAL);
     size_t n_whole =
-        method->is_flat && job->layer->dtype == ND_DTYPE_U8 ? made.n - made.n % VECTOR_BYTES : made.n;
+        method->is_flat && job->layer->dtype == ND_DTYPE_U8 ? made.n - made.n % ND_HTP_VECTOR_BYTES : made.n;
     for (size_t i = 0; i < made.n; i++) {
         double value = fmin(fmax(made.x[i], job->call->low), job->call->high);
         double qvalue = method->is_qvalues ? qvalue_of_input(job->call->out_quant, (float)value)

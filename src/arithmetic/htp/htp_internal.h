@@ -153,8 +153,9 @@ float nd_qhalf_between(float a, float b, float weight);
 
 /* To a float16 with all bits, whatever its exponent; a zero keeps the sign. */
 double nd_htp_round_to_half(double v, enum nd_rounding rounding);
-/* To float16, half to even; a zero keeps the sign. */
-double nd_htp_as_half(double v);
+/* To float16, not within its greatest; a zero keeps the sign. */
+double nd_htp_as_half(double v, enum nd_rounding rounding);
+enum { ND_HTP_MAX_OF_HALF = 65504, ND_HTP_VECTOR_BYTES = 128 /* of an HVX register */ };
 /* The quantised value of the layer's output that a number becomes, which is first made a float16; not within
  * its bounds. is_down: of uint8, rounded down. */
 double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is_down);

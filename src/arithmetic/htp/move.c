@@ -21,7 +21,6 @@ static bool has_one_source(const struct nd_htp_job *job)
 }
 
 enum {
-    VECTOR_BYTES = 128, /* of an HVX register */
     GREATEST_FLAT =
         50000,    /* quantised values of the largest tensor that was seen to be worked through in one run */
     MAX_AXES = 4, /* of the HTP's tensors */
@@ -98,7 +97,7 @@ static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_method method, 
             return false;
         order = ANY;
     }
-    size_t n_rest = order == ANY ? 0 : moved->n % VECTOR_BYTES;
+    size_t n_rest = order == ANY ? 0 : moved->n % ND_HTP_VECTOR_BYTES;
     bool is_known = order == ANY || (moved->n <= GREATEST_FLAT && from->rank <= MAX_AXES &&
                                      moved->shape.rank <= MAX_AXES && (order != WHOLE || n_rest == 0));
     if (!is_known || moved->n == 0 ||
@@ -171,7 +170,7 @@ static const struct {
 enum { N_WORD_METHODS = sizeof word_methods / sizeof word_methods[0] };
 
 /* Below 1e-7 up to 280 of 65 536 quantised values differ (QAIRT 2.51); above are infinities. */
-static const double min_scale = 0x1p-20, max_of_half = 65504;
+static const double min_scale = 0x1p-20;
 
 /* The real value of a quantised value that is moved to another encoding; and that as a float16. */
 static struct nd_qfloat real_of_word(const struct nd_quant *x, double qvalue, bool is_v81)
@@ -184,14 +183,14 @@ static struct nd_qfloat real_of_word(const struct nd_quant *x, double qvalue, bo
 
 static double half_of_word(const struct nd_quant *x, double qvalue, bool is_v81)
 {
-    return nd_htp_as_half(nd_qfloat_value(real_of_word(x, qvalue, is_v81)));
+    return nd_htp_as_half(nd_qfloat_value(real_of_word(x, qvalue, is_v81)), ND_ROUND_HALF_EVEN);
 }
 
 /* Whether scales are such as that is known of. */
 static bool are_known_halves(const struct nd_quant *x)
 {
     double zero = (double)x->zero_point[0], farthest = fmax(zero, UINT16_MAX - zero);
-    return (double)x->scale[0] >= min_scale && farthest * (double)x->scale[0] <= max_of_half;
+    return (double)x->scale[0] >= min_scale && farthest * (double)x->scale[0] <= ND_HTP_MAX_OF_HALF;
 }
 
 struct word_step {
@@ -688,7 +687,8 @@ static float between_columns(const double *row, const struct between *b)
     float first = (float)row[b->first];
     if (b->first == b->second)
         return first;
-    return (float)nd_htp_as_half((double)nd_qhalf_between(first, (float)row[b->second], b->weight));
+    return (float)nd_htp_as_half((double)nd_qhalf_between(first, (float)row[b->second], b->weight),
+                                 ND_ROUND_HALF_EVEN);
 }
 
 bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made)

@@ -575,10 +575,11 @@ static enum nd_status make_half_batch_norm(const struct nd_htp_job *job, struct 
     size_t run = nd_dims_product(&x->shape, 2, RANK);
     for (size_t i = 0; status == ND_OK && i < x->n; i++) {
         size_t c = i / run % norm.weights.n;
-        struct nd_qfloat weight = nd_qfloat_read((float)nd_htp_as_half(norm.weights.x[c])),
+        struct nd_qfloat weight = nd_qfloat_read((float)nd_htp_as_half(norm.weights.x[c], ND_ROUND_HALF_EVEN)),
                          bias = nd_qfloat_read((float)norm.biases.x[c]),
                          read = nd_qfloat_from((float)nd_htp_half_of_qvalue(input, i));
-        double value = nd_htp_as_half(nd_qfloat_value(nd_qfloat_sum(nd_qfloat_product(read, weight), bias)));
+        double value = nd_htp_as_half(nd_qfloat_value(nd_qfloat_sum(nd_qfloat_product(read, weight), bias)),
+                                      ND_ROUND_HALF_EVEN);
         value = fmin(fmax(value, job->call->low), job->call->high);
         job->qvalues->x[i] = nd_within(nd_htp_qvalue_of_half(job, value, false), bounds.low, bounds.high);
     }

@@ -127,11 +127,13 @@ double nd_htp_round_to_half(double v, enum nd_rounding rounding)
     return v == 0 ? v : copysign(nd_multiplier_round(fabs(v), HALF_BITS, rounding), v);
 }
 
-double nd_htp_as_half(double v)
+double nd_htp_as_half(double v, enum nd_rounding rounding)
 {
-    if (fabs(v) < ldexp(1, MIN_NORMAL))
-        return copysign(ldexp(rint(ldexp(fabs(v), SUBNORMAL_BITS)), -SUBNORMAL_BITS), v);
-    return nd_htp_round_to_half(v, ND_ROUND_HALF_EVEN);
+    if (fabs(v) < ldexp(1, MIN_NORMAL)) {
+        double units = nd_round_value(ldexp(fabs(v), SUBNORMAL_BITS), rounding);
+        return copysign(ldexp(units, -SUBNORMAL_BITS), v);
+    }
+    return nd_htp_round_to_half(v, rounding);
 }
 
 double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value, bool is_down)
@@ -155,7 +157,7 @@ double nd_htp_half_of_qvalue(const struct nd_linear_input *input, size_t i)
     double n = input->values->x[i] - (double)input->quant->zero_point[0], real;
     float scale = input->quant->scale[0];
     if (nd_dtype_size_bytes(input->values->dtype) == 1)
-        real = n * nd_htp_as_half((double)scale);
+        real = n * nd_htp_as_half((double)scale, ND_ROUND_HALF_EVEN);
     else
         real = nd_qfloat_value(nd_qfloat_product(nd_qfloat_sum(nd_qfloat_read((float)n), nd_qfloat_read(0)),
                                                  nd_qfloat_from(scale)));

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -281,19 +282,29 @@ bool nd_log_names_npu(const char *line, size_t n)
     return false;
 }
 
-/* The first of the phrases that the line says; N_PHRASES: none. */
-static size_t find_phrase(const struct words *words)
+/* The phrases that begin with each letter. */
+static struct {
+    pthread_once_t once;
+    uint64_t of[26];
+} starting = {.once = PTHREAD_ONCE_INIT};
+
+static void find_starts(void)
 {
-    uint64_t starting[26] = {0};
-    size_t best = N_PHRASES;
     for (size_t p = 0; p < N_PHRASES; p++)
         for (const char *at = phrases[p].words; at != NULL && *at != ' '; at = strpbrk(at, "| ")) {
             at += *at == '|';
-            starting[*at - 'a'] |= UINT64_C(1) << p;
+            starting.of[*at - 'a'] |= UINT64_C(1) << p;
         }
+}
+
+/* The first of the phrases that the line says; N_PHRASES: none. */
+static size_t find_phrase(const struct words *words)
+{
+    size_t best = N_PHRASES;
+    pthread_once(&starting.once, find_starts);
     for (size_t i = 0; i < words->n; i++) {
         int first = tolower((unsigned char)words->tokens[i].at[0]) - 'a';
-        uint64_t may = first >= 0 && first < 26 ? starting[first] : 0;
+        uint64_t may = first >= 0 && first < 26 ? starting.of[first] : 0;
         for (size_t p = 0; may >> p != 0 && p < best; p++) {
             size_t next = (may >> p & 1) != 0 ? match_phrase(words, i, phrases[p].words) : 0;
             if (next > 0 && (is_level(words, i) || (!is_in_name(words, &words->tokens[i]) &&

@@ -123,13 +123,12 @@ size_t nd_text_columns(const char *text)
     return n;
 }
 
-static const char *name_of_axis(const struct nd_shape *shape, int axis, size_t n_before)
+const char *nd_axis_word(const struct nd_shape *shape, int axis)
 {
-    return axis == shape->rank - 1 && n_before == 1 ? "element"
-           : axis == shape->rank - 1                ? "column"
-           : axis == shape->rank - 2                ? "row"
-           : axis == 1                              ? "channel"
-                                                    : "slice";
+    return axis == shape->rank - 1   ? "column"
+           : axis == shape->rank - 2 ? "row"
+           : axis == 1               ? "channel"
+                                     : "slice";
 }
 
 bool nd_range_format(const struct nd_shape *shape, size_t first, size_t last, char text[ND_RANGE_BYTES])
@@ -141,7 +140,7 @@ bool nd_range_format(const struct nd_shape *shape, size_t first, size_t last, ch
         size_t dim = (size_t)shape->dims[k], from = first / (inner / dim) % dim,
                to = last / (inner / dim) % dim;
         bool is_whole = first % (inner / dim) == 0 && (last + 1) % (inner / dim) == 0;
-        const char *name = name_of_axis(shape, k, n);
+        const char *name = k == shape->rank - 1 && n == 1 ? "element" : nd_axis_word(shape, k);
         inner /= dim;
         n *= dim;
         if (dim == 1)

@@ -34,6 +34,10 @@ bool nd_is_clean_text(const char *text);
 /* Code points of clean text. */
 size_t nd_text_columns(const char *text);
 
+/* What one place along an axis is called: "column", "row", "channel" (the axis after the first, of four and
+ * more) or "slice". Static storage. */
+const char *nd_axis_word(const struct nd_shape *shape, int axis);
+
 /* The elements from first to last of a tensor of that shape, by its axes where they are whole slices: "channel
  * 5 (axis 1)", "channel 2, rows 3 to 7 (axis 2)"; else "elements 3 to 9". The axis after the first of four and
  * more is called the channels. Returns whether it is one thing, so that the verb is singular. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/text/print.h"
 #include "explain/diagnosis/look.h"
 
 /* ---- shifted ---- */
@@ -103,13 +104,8 @@ static void find_edge(const struct nd_look *look, struct nd_fault *f)
 
 static bool say_lines_on(const struct nd_look *look, const struct nd_fault *f)
 {
-    bool is_last = f->axis == look->e->shape.rank - 1, is_row = f->axis == look->e->shape.rank - 2,
-         is_next = f->shift < 0;
-    const char *line = is_last        ? "column"
-                       : is_row       ? "row"
-                       : f->axis == 1 ? "channel"
-                                      : "slice",
-               *end = is_next ? "last" : "first";
+    bool is_next = f->shift < 0;
+    const char *line = nd_axis_word(&look->e->shape, f->axis), *end = is_next ? "last" : "first";
     int n = abs((int)f->shift);
     char from[48] = "", edge[64] = "holds something else";
     if (n == 1)

@@ -13,9 +13,8 @@ enum { WINDOW_BYTES = ND_RANGE_BYTES + 16 };
 static void name_window(const struct nd_look *look, const struct nd_axis *axis, size_t first, size_t last,
                         char text[WINDOW_BYTES])
 {
-    int rank = look->e->shape.rank;
     char where[ND_RANGE_BYTES];
-    const char *line = axis->axis == 1 && rank > 2 ? "channel" : axis->axis == rank - 1 ? "column" : "row";
+    const char *line = nd_axis_word(&look->e->shape, axis->axis);
     bool is_one = axis->axis < 0 ? nd_range_format(&look->e->shape, first, last, where) : first == last;
     if (axis->axis >= 0 && is_one)
         snprintf(where, sizeof where, "%s %zu (axis %d)", line, first, axis->axis);

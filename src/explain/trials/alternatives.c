@@ -64,13 +64,15 @@ static bool bends(const struct nd_model_layer *layer, const struct nd_model_laye
            (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
 }
 
-/* What is moved to another encoding may be made with that. */
+/* What is moved to another encoding may be made with that; of another type only what was just brought to its
+ * own. */
 static bool moves_anew(const struct nd_model *model, const struct nd_model_layer *layer,
                        const struct nd_model_layer *maker)
 {
     const struct nd_tensor *from = nd_model_tensor(model, layer->inputs[0]),
                            *to = nd_model_tensor(model, layer->tensor);
-    return nd_layer_carries(layer) && strcmp(maker->op_types, "Concat") != 0 && from->dtype == to->dtype &&
+    return nd_layer_carries(layer) && strcmp(maker->op_types, "Concat") != 0 &&
+           (from->dtype == to->dtype || strcmp(maker->op_types, "requantise") == 0) &&
            !nd_quant_is_same(&from->quant, &to->quant);
 }
 
@@ -209,10 +211,6 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     if (maker != NULL && (narrows(layer->op_types) || bends(layer, maker) || moves_anew(model, layer, maker))) {
         a->fused_from[layer->tensor] = layer->inputs[0];
         find_moved(a, model, layer->inputs[0], layer->tensor);
-    } else if (maker != NULL && strcmp(maker->op_types, "requantise") == 0 && nd_layer_carries(layer) &&
-               !keeps_encoding(model, layer, layer->tensor)) {
-        a->fused_from[layer->tensor] = layer->inputs[0];
-        add_part(a, layer->inputs[0], layer->tensor);
     }
     if (nd_layer_is_table(model, layer) && nd_divided_from(model, layer->inputs[0]) != NULL)
         add_part(a, layer->inputs[0], layer->tensor);

@@ -1,7 +1,8 @@
 # Which options change bits: text, everything, JSON; options that change nothing; values that fail; what is refused. The exact
 # device needs no runtime.
 model=$GOLDEN/models/cnn.w8a8.onnx
-hide_times() { sed -E 's/[0-9.]+ ms/N ms/g; s/ms +/ms /; s/ +TIME/ TIME/'; }
+# How long a time is decides how wide its column is.
+hide_times() { sed -E 's/[0-9.]+ ms/N ms/g; s/ms +/ms /; s/ +TIME */ TIME /; s/TIME $/TIME/'; }
 ("$NPUDIFF" sweep "$model" -d exact --set rounding=floor,half-even -p ramp -p uniform:4 -v 2>/dev/null || echo "exit $?") | hide_times
 ("$NPUDIFF" sweep "$model" -d exact --set rounding=half-even -p uniform:4 --float "$GOLDEN/models/cnn.float.onnx" 2>/dev/null || echo "exit $?") | hide_times
 "$NPUDIFF" sweep "$model" -d exact --set rounding=floor -p uniform:4 --json >document.json 2>/dev/null || echo "exit $?"

@@ -9,7 +9,14 @@
 
 #include "explain/diagnosis/values.h"
 
-enum { SAMPLES = 6, CHANNELS = 8, SIDE = 16, N = CHANNELS * SIDE * SIDE, TOTAL = SAMPLES * N, VARIANTS = 8 };
+enum {
+    SAMPLES = 6,
+    CHANNELS = 8,
+    SIDE = 16,
+    N = CHANNELS * SIDE * SIDE,
+    TOTAL = SAMPLES * N,
+    VARIANTS = 8 / ND_SANITIZED_SHARE
+};
 
 /* How the device stores values; the reference is float32 unless the device's are quantised values. */
 enum form { FORM_F32, FORM_F16, FORM_BF16, FORM_U8, FORM_U16, N_FORMS };

@@ -4,7 +4,7 @@
 
 #include "support/diagnosis_trial.h"
 
-enum { N_VARIANTS = 20, N_HEALTHY = 200 };
+enum { N_VARIANTS = 20, N_HEALTHY = 200 / ND_SANITIZED_SHARE };
 
 static uint64_t first_seed(void)
 {

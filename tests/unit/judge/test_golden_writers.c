@@ -14,7 +14,7 @@
 #include "support/golden_capture.h"
 #include "support/scratch.h"
 
-enum { N_EACH = 40, N_KILLS = 40, N_COPIES = 10 };
+enum { N_EACH = 40, N_KILLS = 40 / ND_SANITIZED_SHARE, N_COPIES = 10 };
 
 /* A share that does not lock says yes and does nothing. */
 static bool is_lockless;

@@ -10,7 +10,7 @@
 #include "support/failing_memory.h"
 #include "support/fake_run.h"
 
-enum { N_CONFIGS = 6, DIGESTS = 4, FAILS = 5, N_RANDOM_CUTS = 12 };
+enum { N_CONFIGS = 6, DIGESTS = 4, FAILS = 5, N_RANDOM_CUTS = 12 / ND_SANITIZED_SHARE };
 
 static const struct fake_options configs[N_CONFIGS] = {
     {.n_repeats = 1, .level = 1, .n_passes = 1, .pauses = true},

@@ -10,7 +10,7 @@
 #include "support/fake_runtime.h"
 #include "support/scratch.h"
 
-enum { N_CONFIGS = 8, N_TRIALS = 80, MAX_KILLS = 3, SMALL = 5 };
+enum { N_CONFIGS = 8, N_TRIALS = 80 / ND_SANITIZED_SHARE, MAX_KILLS = 3, SMALL = 5 };
 
 static const struct config {
     struct fake_options options;

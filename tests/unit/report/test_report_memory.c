@@ -8,17 +8,9 @@
 
 #include "npudiff/report/report.h"
 
-#if defined __has_feature
-#define HAS_SANITIZER (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#elif defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define HAS_SANITIZER 1
-#else
-#define HAS_SANITIZER 0
-#endif
-
 static size_t fails_at, n_made; /* counted from 1; 0: none fails */
 
-#if defined __GLIBC__ && !HAS_SANITIZER /* which have an allocator of their own */
+#if defined __GLIBC__ && !ND_HAS_SANITIZER /* which have an allocator of their own */
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);

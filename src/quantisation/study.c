@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "explain/evaluate/incremental.h"
-#include "explain/plan/replay.h"
 #include "quantisation/candidates.h"
 
 /* ---- what both models have ---- */

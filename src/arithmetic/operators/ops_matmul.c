@@ -1,6 +1,5 @@
 /* Products of matrices: MatMul, Gemm and Einsum. */
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/operators/kernels/gemm_kernels.h"

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/suffix.h"
 #include "core/memory.h"
 
 const char *nd_where_name(enum nd_where where)

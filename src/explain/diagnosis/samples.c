@@ -1,6 +1,5 @@
 /* Right values at the wrong time: another sample's, or of another tensor; and values that are all the same. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "explain/diagnosis/look.h"

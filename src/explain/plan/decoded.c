@@ -6,7 +6,6 @@
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "explain/plan/plan.h"
-#include "explain/plan/replay.h"
 
 /* So many samples at most are held, so that many samples take no more memory than few: twice as many as the
  * first look at captures reads. Chosen. */

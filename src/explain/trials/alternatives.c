@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "explain/plan/plan.h"
 
 const char *nd_alternative_name(enum nd_alternative alternative)
 {

@@ -8,11 +8,9 @@
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/rounding.h"
-#include "arithmetic/operators/ops.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
 #include "improve/align/observed.h"
 #include "model/graph/constants.h"

@@ -1,5 +1,4 @@
 /* A capture by qnn-net-run on another machine. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

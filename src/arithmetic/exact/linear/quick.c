@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"

@@ -342,17 +342,3 @@ void nd_say_forced(const struct nd_alternatives *a, const struct nd_model *model
     else if (a->forced[layer->tensor] != NULL)
         nd_strbuf_puts(text, ": only the recorded values are off; layers on the NPU get the right ones");
 }
-
-size_t nd_force_inputs(const struct nd_alternatives *a, const size_t *input_tensors, size_t n_inputs,
-                       struct nd_layer_encodings *encodings)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < n_inputs && i < ND_LAYER_MAX_INPUTS; i++) {
-        size_t tensor = input_tensors[i];
-        if (tensor >= a->n_tensors || a->forced[tensor] == NULL)
-            continue;
-        encodings->inputs[i] = &a->forced[tensor]->quant;
-        n++;
-    }
-    return n;
-}

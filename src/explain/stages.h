@@ -6,7 +6,7 @@
  *     evaluate/evaluation.h   evaluate: every layer from its own inputs; sums and tallies
  *     attribute.c             attribute: which part of the error is a layer's own, passed on, quantisation
  *     judge_layers.c          identify: which arithmetic each device has, and which layers do not follow it
- *     trace.c                 trace: where differences begin
+ *     explain.c               trace: where differences begin
  *     layer diagnosis/diagnose_layers.h  diagnose: layers that do not follow are looked at once more
  *     floats/judge_floats.h   floats: the layers of a model without quantisation, evaluated and judged
  *     explain/fallback/fallback.h    execution: where layers ran
@@ -42,25 +42,17 @@ enum nd_status nd_explain_add_finding(struct nd_explained_device *device, size_t
 
 /* ---- attribute ---- */
 
-/* settle.c: what could not be evaluated in some sample is not examined, or has no reference, in any.
- * ND_ERR_MEMORY. */
-enum nd_status nd_explain_mark_unevaluable(const struct nd_evaluation *evaluation, struct nd_explanation *out,
-                                           struct nd_error *err);
-
 /* attribute.c: fills vote, and of the devices all sums of their layers, output and own_share. The explanation
  * is settled. ND_ERR_MEMORY. */
 enum nd_status nd_explain_attribute(const struct nd_evaluation *evaluation, struct nd_explanation *out,
                                     struct nd_error *err);
 
-/* bootstrap.c: sums of one sample at the outputs, and the intervals that they give. The draws depend on n only.
- */
+/* Sums of one sample at the outputs, and the intervals that they give. The draws depend on n only. */
 struct nd_explain_energies {
     uint64_t n_qvalues;
     double quantisation, divergence, interaction;
     double common, own; /* what own_share is made of */
 };
-enum nd_status nd_explain_bootstrap(const struct nd_explain_energies *samples, size_t n,
-                                    struct nd_explained_device *device, struct nd_error *err);
 
 /* ---- identify ---- */
 
@@ -75,22 +67,14 @@ void nd_observed_arithmetics_deinit(struct nd_observed_arithmetics *observations
 /* differences.c: why devices with arithmetics of layers differ. */
 enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, struct nd_error *err);
 
-/* ---- trace.c ---- */
-
-/* Where differences begin: is_source and sources, and verdict: how the devices differ from exact rounding.
- * ND_ERR_MEMORY. */
-enum nd_status nd_explain_trace(const struct nd_plan *plan, struct nd_explanation *out, struct nd_error *err);
-
 /* ---- explain.c ---- */
 
 /* The study of what the quantisation of the planned model costs: NULL in *out where there is no float model. */
 typedef enum nd_status (*nd_explain_study)(const struct nd_plan *plan, struct nd_quantisation **out,
                                            struct nd_error *err);
-/* nd_explain with this study, which is a later wing's (src/quantisation/explain.c). */
+/* nd_explain with this study, which is a later wing's (src/quantisation/study.c). */
 enum nd_status nd_explain_with(const struct nd_question *question, const struct nd_explain_options *options,
                                nd_explain_study study, struct nd_explanation **out, struct nd_error *err);
-
-/* ---- explain.c ---- */
 
 void nd_quantisation_destroy(struct nd_quantisation **quantisation);
 

@@ -16,7 +16,8 @@ static const double min_part = 0.1, min_own_gain = 0.5;
 /* Values that a range may give up: at the tensor their error is great, at the outputs it may be nothing. */
 static const double outer_share = 1e-3;
 
-struct nd_candidate *nd_add_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind)
+/* A new one without changes; there is room for all that a layer has. */
+static struct nd_candidate *add_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind)
 {
     struct nd_candidate *c = &search->candidates[search->n];
     *c = (struct nd_candidate){
@@ -126,7 +127,7 @@ static enum nd_status try_range(struct nd_search *search, size_t step, const str
         gain_db(nd_fit_error(&old, facts->sorted + tail, n), nd_fit_error(fit, facts->sorted + tail, n));
     if ((own < min_own_gain && inner < min_own_gain) || (!is_wide && is_tried(search, step, fit)))
         return ND_OK;
-    struct nd_candidate *c = nd_add_candidate(search, step, is_wide ? ND_REMEDY_16_BITS : ND_REMEDY_RANGE);
+    struct nd_candidate *c = add_candidate(search, step, is_wide ? ND_REMEDY_16_BITS : ND_REMEDY_RANGE);
     c->remedy.method = is_wide ? NULL : method;
     c->remedy.own_gain_db = own;
     change_range(search->study, c, fit);
@@ -241,7 +242,7 @@ static enum nd_status try_constants(struct nd_search *search, size_t step, enum 
     struct nd_exact_constant all[ND_LOSS_CONSTANTS];
     size_t n =
         nd_exact_layer_constants(study->plan->graph, study->plan->steps[step].tensor, all, ND_LOSS_CONSTANTS);
-    struct nd_candidate *c = nd_add_candidate(search, step, kind);
+    struct nd_candidate *c = add_candidate(search, step, kind);
     double before_mean_square = 0, after_mean_square = 0;
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < n && status == ND_OK; i++) {
@@ -314,7 +315,7 @@ static enum nd_status try_shift(struct nd_search *search, size_t step, struct nd
     double own = gain_db(constants, fmax(constants - mean_square, 0));
     if (own < min_own_gain)
         return ND_OK;
-    struct nd_candidate *candidate = nd_add_candidate(search, step, ND_REMEDY_BIAS_SHIFT);
+    struct nd_candidate *candidate = add_candidate(search, step, ND_REMEDY_BIAS_SHIFT);
     ND_TRY(nd_pair_hold(study->plan, &all[bias], NULL, err));
     enum nd_status status = nd_array_copy(all[bias].real, &candidate->values[0], err);
     nd_pair_release(study->plan, &all[bias], NULL);
@@ -326,59 +327,6 @@ static enum nd_status try_shift(struct nd_search *search, size_t step, struct nd
     candidate->remedy.own_gain_db = own;
     candidate->remedy.text = nd_strdup("biases that take back the mean error of its weights");
     return candidate->remedy.text != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err)
-{
-    const struct nd_quantised_layer *layer = &search->study->out->layers[step];
-    double parts = layer->rounding + layer->clipping + layer->constants;
-    enum nd_status status = ND_OK;
-    if (layer->constants >= min_part * parts)
-        for (int kind = ND_REMEDY_WEIGHT_CHANNELS; kind <= ND_REMEDY_BIAS && status == ND_OK; kind++)
-            status = try_constants(search, step, (enum nd_remedy_kind)kind, err);
-    if (status == ND_OK && layer->constants >= min_part * parts)
-        status = try_shift(search, step, err);
-    if (status == ND_OK) /* which is about weights, and about the tensor between the layers */
-        status = nd_try_equalising(search, step, err);
-    bool is_of_range = layer->cause == ND_LOSS_MASK || layer->rounding + layer->clipping >= min_part * parts;
-    if (status != ND_OK || !is_of_range || !nd_plan_has_range(search->study->plan, step))
-        return status;
-    ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
-    status = nd_loss_value_facts(&search->study->values[step], &facts, err);
-    if (status == ND_OK && facts.n > 0)
-        status = try_ranges(search, step, &facts, err);
-    return status;
-}
-
-/* A mask at a distance of 16 from the other values: e^-16 is nothing to a Softmax. */
-static enum nd_status try_one_mask(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
-                                   struct nd_error *err)
-{
-    const struct nd_fit old = nd_fit_of_step(search->study, step);
-    double below = facts->mask < facts->low ? 16 : 0;
-    const struct nd_range range = {facts->low - below, facts->high + 16 - below};
-    const struct nd_fit fit = nd_fit_range(range, old.low_qvalue, old.high_qvalue);
-    return try_range(search, step, facts, &fit, "without the constant", err);
-}
-
-enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
-                                 struct nd_error *err)
-{
-    const struct nd_study *study = search->study;
-    if (kind == ND_REMEDY_WEIGHT_CHANNELS)
-        return try_constants(search, step, kind, err);
-    if (!nd_plan_has_range(study->plan, step) ||
-        nd_dtype_size_bytes(nd_plan_tensor(study->plan, step)->dtype) > 1)
-        return ND_OK;
-    if (kind == ND_REMEDY_RANGE && isnan(study->out->layers[step].mask))
-        return ND_OK;
-    ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
-    enum nd_status status = nd_loss_value_facts(&study->values[step], &facts, err);
-    if (status == ND_OK && facts.n > 0 && kind == ND_REMEDY_16_BITS)
-        status = try_wide(search, step, &facts, err);
-    else if (status == ND_OK && facts.has_mask && kind == ND_REMEDY_RANGE)
-        status = try_one_mask(search, step, &facts, err);
-    return status;
 }
 
 /* Cross-layer equalisation of the pairs of one layer, and of the whole model. */
@@ -422,7 +370,7 @@ static enum nd_status try_pairs(struct nd_search *search, size_t step, const siz
         nd_equalised_deinit(&equalised);
         return status;
     }
-    struct nd_candidate *c = nd_add_candidate(search, step, ND_REMEDY_EQUALISE);
+    struct nd_candidate *c = add_candidate(search, step, ND_REMEDY_EQUALISE);
     c->equalised = equalised;
     c->n_changes = equalised.n_changes;
     c->watched = study->pairs[pairs[n - 1]].second.step;
@@ -430,7 +378,8 @@ static enum nd_status try_pairs(struct nd_search *search, size_t step, const siz
     return say(c, study, pairs, n, err);
 }
 
-enum nd_status nd_try_equalising(struct nd_search *search, size_t step, struct nd_error *err)
+/* Adds the equalisations of the layer with the one before it, with the one after it, and with both. */
+static enum nd_status try_equalising(struct nd_search *search, size_t step, struct nd_error *err)
 {
     const struct nd_study *study = search->study;
     size_t found[2], n = 0;
@@ -445,7 +394,61 @@ enum nd_status nd_try_equalising(struct nd_search *search, size_t step, struct n
     return n == 2 && status == ND_OK ? try_pairs(search, step, found, n, err) : status;
 }
 
-enum nd_status nd_equalise_all(const struct nd_study *study, struct nd_equalised *out, struct nd_error *err)
+enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err)
+{
+    const struct nd_quantised_layer *layer = &search->study->out->layers[step];
+    double parts = layer->rounding + layer->clipping + layer->constants;
+    enum nd_status status = ND_OK;
+    if (layer->constants >= min_part * parts)
+        for (int kind = ND_REMEDY_WEIGHT_CHANNELS; kind <= ND_REMEDY_BIAS && status == ND_OK; kind++)
+            status = try_constants(search, step, (enum nd_remedy_kind)kind, err);
+    if (status == ND_OK && layer->constants >= min_part * parts)
+        status = try_shift(search, step, err);
+    if (status == ND_OK) /* which is about weights, and about the tensor between the layers */
+        status = try_equalising(search, step, err);
+    bool is_of_range = layer->cause == ND_LOSS_MASK || layer->rounding + layer->clipping >= min_part * parts;
+    if (status != ND_OK || !is_of_range || !nd_plan_has_range(search->study->plan, step))
+        return status;
+    ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
+    status = nd_loss_value_facts(&search->study->values[step], &facts, err);
+    if (status == ND_OK && facts.n > 0)
+        status = try_ranges(search, step, &facts, err);
+    return status;
+}
+
+/* A mask at a distance of 16 from the other values: e^-16 is nothing to a Softmax. */
+static enum nd_status try_one_mask(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
+                                   struct nd_error *err)
+{
+    const struct nd_fit old = nd_fit_of_step(search->study, step);
+    double below = facts->mask < facts->low ? 16 : 0;
+    const struct nd_range range = {facts->low - below, facts->high + 16 - below};
+    const struct nd_fit fit = nd_fit_range(range, old.low_qvalue, old.high_qvalue);
+    return try_range(search, step, facts, &fit, "without the constant", err);
+}
+
+enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
+                                 struct nd_error *err)
+{
+    const struct nd_study *study = search->study;
+    if (kind == ND_REMEDY_WEIGHT_CHANNELS)
+        return try_constants(search, step, kind, err);
+    if (!nd_plan_has_range(study->plan, step) ||
+        nd_dtype_size_bytes(nd_plan_tensor(study->plan, step)->dtype) > 1)
+        return ND_OK;
+    if (kind == ND_REMEDY_RANGE && isnan(study->out->layers[step].mask))
+        return ND_OK;
+    ND_CLEANUP(nd_value_facts_deinit) struct nd_value_facts facts = {0};
+    enum nd_status status = nd_loss_value_facts(&study->values[step], &facts, err);
+    if (status == ND_OK && facts.n > 0 && kind == ND_REMEDY_16_BITS)
+        status = try_wide(search, step, &facts, err);
+    else if (status == ND_OK && facts.has_mask && kind == ND_REMEDY_RANGE)
+        status = try_one_mask(search, step, &facts, err);
+    return status;
+}
+
+/* Of all pairs of the model. */
+static enum nd_status equalise_all(const struct nd_study *study, struct nd_equalised *out, struct nd_error *err)
 {
     size_t n = 0, *pairs = nd_calloc(study->n_pairs, sizeof *pairs);
     *out = (struct nd_equalised){0};
@@ -455,5 +458,127 @@ enum nd_status nd_equalise_all(const struct nd_study *study, struct nd_equalised
             pairs[n++] = p;
     enum nd_status status = n > 0 ? nd_equalise(study, pairs, n, out, err) : ND_OK;
     free(pairs);
+    return status;
+}
+
+/* Remedies of the model as a whole: one kind of change in all layers that it concerns. Layers that share a
+ * cause hide each other: no single one of them gives the accuracy back. */
+
+/* What is tried, and the least gain at the outputs that is worth telling, in dB: chosen. */
+static const struct {
+    enum nd_remedy_kind kind;
+    const char *text;
+} kinds[] = {{ND_REMEDY_RANGE, "ranges without mask constants"},
+             {ND_REMEDY_WEIGHT_CHANNELS, "8-bit weights with one scale for each channel"},
+             {ND_REMEDY_16_BITS, "16-bit outputs"},
+             {ND_REMEDY_EQUALISE, "cross-layer equalisation"}};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+static const double min_gain = 0.5;
+
+/* The changes of all candidates: a new array. NULL: out of memory. */
+static struct nd_change *join(const struct nd_search *search, size_t *n_changes, size_t *n_layers)
+{
+    struct nd_change *changes = nd_calloc(search->n * ND_MAX_TIED, sizeof *changes);
+    *n_changes = *n_layers = 0;
+    for (size_t i = 0; i < search->n && changes != NULL; i++) {
+        const struct nd_candidate *c = &search->candidates[i];
+        *n_layers += c->n_changes > 0;
+        for (size_t k = 0; k < c->n_changes; k++)
+            changes[(*n_changes)++] = c->changes[k];
+    }
+    return changes;
+}
+
+static void tell(struct nd_quantisation *out, const struct nd_whole_remedy *remedy)
+{
+    size_t at = out->n_whole++;
+    for (; at > 0 && out->whole[at - 1].output_gain_db < remedy->output_gain_db; at--)
+        out->whole[at] = out->whole[at - 1];
+    out->whole[at] = *remedy;
+}
+
+/* One kind of change while it is tried. */
+struct attempt {
+    struct nd_search search;
+    struct nd_equalised equalised;
+    struct nd_change *changes; /* of the search */
+    size_t n_changes;
+    struct nd_whole_remedy remedy;
+};
+
+static enum nd_status find_changes(struct nd_study *study, size_t kind, struct attempt *attempt,
+                                   struct nd_error *err)
+{
+    size_t n_steps = study->plan->n_steps;
+    attempt->search = (struct nd_search){study, nd_calloc(n_steps, sizeof *attempt->search.candidates), 0};
+    attempt->remedy = (struct nd_whole_remedy){.kind = kinds[kind].kind, .text = kinds[kind].text};
+    ND_TRY(attempt->search.candidates != NULL ? ND_OK : nd_fail_memory(err));
+    for (size_t s = 0; s < n_steps; s++)
+        if (study->out->layers[s].is_known)
+            ND_TRY(nd_find_candidate(&attempt->search, s, kinds[kind].kind, err));
+    attempt->changes = join(&attempt->search, &attempt->n_changes, &attempt->remedy.n_layers);
+    return attempt->changes != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Of all pairs of layers, which move each other: not layer by layer. */
+static enum nd_status equalise(struct nd_study *study, size_t kind, struct attempt *attempt,
+                               struct nd_error *err)
+{
+    enum nd_status status = equalise_all(study, &attempt->equalised, err);
+    attempt->remedy = (struct nd_whole_remedy){
+        .kind = kinds[kind].kind, .text = kinds[kind].text, .n_layers = attempt->equalised.n_layers};
+    attempt->n_changes = attempt->equalised.n_changes;
+    return status;
+}
+
+static const struct nd_change *changes_of(const struct attempt *attempt)
+{
+    return attempt->changes != NULL ? attempt->changes : attempt->equalised.changes;
+}
+
+/* Whether it is more than what layers say of themselves: more than one layer, or than one pair. */
+static bool is_of_many(const struct attempt *attempt)
+{
+    return attempt->remedy.n_layers > (attempt->remedy.kind == ND_REMEDY_EQUALISE ? 2 : 1);
+}
+
+/* All kinds in one run of the samples. */
+static enum nd_status try_all(struct nd_study *study, struct attempt *attempts, struct nd_error *err)
+{
+    struct nd_trial trials[N_KINDS];
+    size_t n = 0;
+    for (size_t kind = 0; kind < N_KINDS; kind++)
+        if (is_of_many(&attempts[kind]))
+            trials[n++] = (struct nd_trial){.changes = changes_of(&attempts[kind]),
+                                            .n_changes = attempts[kind].n_changes,
+                                            .watched = SIZE_MAX};
+    enum nd_status status = nd_run_trials(study, trials, n, err);
+    n = 0;
+    for (size_t kind = 0; kind < N_KINDS && status == ND_OK; kind++) {
+        struct nd_whole_remedy *remedy = &attempts[kind].remedy;
+        if (!is_of_many(&attempts[kind]))
+            continue;
+        remedy->output_gain_db = trials[n++].sqnr_db - study->out->output_sqnr_db;
+        if (remedy->output_gain_db >= min_gain)
+            tell(study->out, remedy);
+    }
+    return status;
+}
+
+enum nd_status nd_find_whole_remedies(struct nd_study *study, struct nd_error *err)
+{
+    struct attempt attempts[N_KINDS] = {0};
+    study->out->whole = nd_calloc(N_KINDS, sizeof *study->out->whole);
+    enum nd_status status = study->out->whole != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t kind = 0; kind < N_KINDS && status == ND_OK; kind++)
+        status = kinds[kind].kind == ND_REMEDY_EQUALISE ? equalise(study, kind, &attempts[kind], err)
+                                                        : find_changes(study, kind, &attempts[kind], err);
+    if (status == ND_OK)
+        status = try_all(study, attempts, err);
+    for (size_t kind = 0; kind < N_KINDS; kind++) {
+        free(attempts[kind].changes);
+        nd_equalised_deinit(&attempts[kind].equalised);
+        nd_search_deinit(&attempts[kind].search);
+    }
     return status;
 }

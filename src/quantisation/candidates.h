@@ -33,9 +33,6 @@ void nd_search_deinit(struct nd_search *search);
 /* Whether one of the changes is about a tensor that one of the trial changes. */
 bool nd_trial_overlaps(const struct nd_trial *trial, const struct nd_change *changes, size_t n_changes);
 
-/* A new one without changes; there is room for all that a layer has. */
-struct nd_candidate *nd_add_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind);
-
 /* Adds what could help the layer: remedies with own_gain_db, not measured at the outputs. ND_ERR_MEMORY. */
 enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err);
 
@@ -43,10 +40,5 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
  * ND_REMEDY_16_BITS, or ND_REMEDY_RANGE, which takes a mask constant out of the range. */
 enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
                                  struct nd_error *err);
-
-/* candidates.c: adds the equalisations of the layer with the one before it, with the one after it, and
- * with both.
- */
-enum nd_status nd_try_equalising(struct nd_search *search, size_t step, struct nd_error *err);
 
 #endif

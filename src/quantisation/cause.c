@@ -1,6 +1,5 @@
 /* Why a layer introduces its error: from the parts of the error, the range of its quantised values, the values
  * of the float model, and its constants. docs/reference/diagnoses.md#quantisation has the criteria. */
-#include <float.h>
 #include <math.h>
 
 #include "arithmetic/exact/linear/rounding.h"

@@ -14,8 +14,7 @@ enum { MAX_ROUNDS = 32 };
 /* The rounds end when no factor changes by more than this share: chosen. */
 static const double settled = 0.01;
 /* A channel whose greatest value is within this share of the bound of a Clip may be clipped by other inputs.
- * Chosen.
- */
+ * Chosen. */
 static const double clear_of_bound = 0.9;
 
 /* ---- weights of one scale ---- */

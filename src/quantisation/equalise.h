@@ -19,7 +19,4 @@ enum nd_status nd_equalise(const struct nd_study *study, const size_t *pairs, si
                            struct nd_equalised *out, struct nd_error *err);
 void nd_equalised_deinit(struct nd_equalised *equalised);
 
-/* candidates.c: of all pairs of the model. */
-enum nd_status nd_equalise_all(const struct nd_study *study, struct nd_equalised *out, struct nd_error *err);
-
 #endif

@@ -38,7 +38,4 @@ const char *nd_calibration_name(enum nd_calibration calibration);
 /* Of n > 0 sorted values. codes: how many the type has. */
 struct nd_range nd_calibrate(enum nd_calibration calibration, const float *sorted, size_t n, double qvalues);
 
-/* The value below which a share of the sorted values lies. */
-double nd_value_quantile(const float *sorted, size_t n, double share);
-
 #endif

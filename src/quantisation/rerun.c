@@ -1,5 +1,4 @@
 /* Which part of a graph has to run again when some of its tensors change. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"

@@ -1,6 +1,4 @@
 /* Study: see the header. */
-#include "quantisation/study.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +7,65 @@
 #include "core/memory.h"
 #include "explain/evaluate/incremental.h"
 #include "explain/plan/replay.h"
+#include "explain/stages.h"
+#include "npudiff/explain/explain.h"
 #include "quantisation/candidates.h"
+#include "quantisation/study.h"
+
+/* What a study holds at a time, so that it stays within its memory. */
+
+static double kept_bytes(const struct nd_exact_graph *graph)
+{
+    return graph != NULL ? (double)nd_exact_graph_kept_bytes(graph) : 0;
+}
+
+/* Constants, and the values that are kept of all samples. */
+static double fixed_bytes(const struct nd_study *study)
+{
+    double bytes = kept_bytes(study->plan->graph) + kept_bytes(study->plan->float_graph);
+    for (size_t s = 0; s < study->plan->n_steps; s++)
+        bytes += (double)study->values[s].n * (double)(sizeof(float) + sizeof(float));
+    return bytes;
+}
+
+/* How many threads there are, and what is kept, by the memory of the plan. Results do not depend on it.
+ * ND_ERR_MEMORY. */
+static enum nd_status study_take_memory(struct nd_study *study, struct nd_error *err)
+{
+    /* Arrays of the step at hand, as doubles of the largest step. Measured: PP-OCR recognition W8A8 took 7 of
+     * them, 2026-11-23. */
+    enum { OF_LARGEST = 8 };
+    /* The part of the memory for libraries and gaps between arrays: chosen. */
+    static const double not_counted = 1.0 / 8;
+    const struct nd_plan *plan = study->plan;
+    double floats = 0, qvalues = 0, largest = 0,
+           left = plan->memory_bytes * (1 - not_counted) - fixed_bytes(study);
+    size_t n = plan->n_threads < study->n_samples ? plan->n_threads : study->n_samples;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t n_elems = 0;
+        if (nd_shape_n_elems(&plan->shapes[s], &n_elems, NULL) != ND_OK)
+            continue;
+        floats += (double)n_elems * sizeof(double);
+        qvalues += (double)(n_elems * nd_packed_width(nd_plan_tensor(plan, s)->dtype));
+        largest = fmax(largest, (double)n_elems * sizeof(double));
+    }
+    double of_thread = floats + OF_LARGEST * largest, of_all = (double)study->n_samples * qvalues;
+    while (n > 1 && (double)n * (of_thread + qvalues) > left)
+        n--;
+    study->n_threads = n;
+    /* The references of all samples are worth four runs, what was rounded is worth one. */
+    bool keeps = (double)n * of_thread + of_all <= left;
+    left -= (double)n * of_thread + (keeps ? of_all : (double)n * qvalues);
+    study->holds_before = (double)n * floats <= left || !nd_exact_graph_is_pure(plan->graph);
+    if (!keeps)
+        return ND_OK;
+    study->references = nd_calloc(study->n_samples * plan->n_steps, sizeof *study->references);
+    study->has_reference = nd_calloc(study->n_samples, sizeof *study->has_reference);
+    ND_TRY_MEMORY(study->references != NULL && study->has_reference != NULL, err);
+    for (size_t i = 0; i < study->n_samples * plan->n_steps; i++)
+        study->references[i].tensor_view = nd_no_array();
+    return ND_OK;
+}
 
 /* ---- what both models have ---- */
 
@@ -151,7 +207,7 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
                 status = nd_flat_channels_init(study, s, err);
         }
     if (status == ND_OK)
-        status = nd_study_take_memory(study, err);
+        status = study_take_memory(study, err);
     if (status == ND_OK && study->n_effect_samples > 0)
         status = nd_incremental_find_layers(plan, &study->layers, err);
     if (status == ND_OK)
@@ -331,8 +387,10 @@ static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
     return status == ND_OK && study->out->n_ranked > 0 ? nd_find_whole_remedies(study, err) : status;
 }
 
-enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
-                                     struct nd_error *err)
+/* *out is a new nd_quantisation with n_steps layers, or NULL where there is no float model or no sample. The
+ * float model has been matched with the steps by the plan. ND_ERR_MEMORY, or what reading inputs gives. */
+static enum nd_status study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
+                                         struct nd_error *err)
 {
     ND_CLEANUP(nd_study_deinit) struct nd_study study = {0};
     *out = NULL;
@@ -463,4 +521,16 @@ enum nd_status nd_promotions_try(struct nd_promotions *p, const size_t *kept, si
     for (size_t i = 0; i < p->n; i++)
         sqnr_db[i] = trials[i].n_changes > 0 ? trials[i].sqnr_db : (double)NAN;
     return ND_OK;
+}
+
+/* nd_explain, as arithmetics call it: what each device does (src/explain/explain.c), and what the quantisation
+ * costs. */
+
+enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
+                          const struct nd_capture *const *captures, size_t n_captures,
+                          const struct nd_explain_options *options, struct nd_explanation **out,
+                          struct nd_error *err)
+{
+    const struct nd_question question = {model, float_model, captures, n_captures};
+    return nd_explain_with(&question, options, study_quantisation, out, err);
 }

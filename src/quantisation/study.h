@@ -1,20 +1,14 @@
 /* The quantisation side of an explanation: which layer introduces the error against the float model, why, and
  * what would help. Captures matter only for the inputs that they hold: everything is computed.
  *
- *     study.c     the samples, and the stages in order
- *     losses.c    a sample through three runs: what each layer introduces and what it passes on;  losses.c
- *     losses.c the first of them;  study_memory.c  what of it is kept
- *     values.c    what the float values of a tensor look like: ranges, outliers, mask constants
- *     cause.c     why a layer introduces its error, from the numbers
- *     trials.c   what each layer's error does to the outputs
- *     trials.c    what a changed model would give there;  trials.c  one run of it
- *     remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all layers
- *     study.c  which of all layers more bits help
- *     equalise.c  layers scaled against each other;  losses.c  their values
- *     candidates.c  tries them
- *     ranges.c    quantisers of one scale;  weights.c  those of constants
- *     rerun.c     which part of a graph to run
- */
+ *     study.c       the samples, and the stages in order; which of all layers more bits help
+ *     losses.c      a sample through three runs: what each layer introduces and what it passes on
+ *     values.c      what the float values of a tensor look like; quantisers of tensors and of constants
+ *     cause.c       why a layer introduces its error, from the numbers
+ *     trials.c      what each layer's error does to the outputs, and what a changed model would give there
+ *     remedies.c    what helps, and how much;  candidates.c  changes that could
+ *     equalise.c    layers scaled against each other
+ *     rerun.c       which part of a graph to run */
 #ifndef ND_QUANTISATION_STUDY_H
 #define ND_QUANTISATION_STUDY_H
 
@@ -111,25 +105,12 @@ static inline const struct nd_array *nd_study_inputs(const struct nd_study *stud
 /* The quantiser that the model has there. */
 struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
 
-/* ---- study.c ---- */
-
-/* *out is a new nd_quantisation with n_steps layers, or NULL where there is no float model or no sample. The
- * float model has been matched with the steps by the plan. ND_ERR_MEMORY, or what reading inputs gives. */
-enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
-                                     struct nd_error *err);
-
 /* ---- losses.c ---- */
 
 /* Fills study->pairs, in graph order, with room for low and high: [n_samples][n_channels] of the float model.
  * ND_ERR_MEMORY. */
 enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err);
 void nd_pairs_deinit(struct nd_study *study);
-
-/* ---- study_memory.c ---- */
-
-/* How many threads there are, and what is kept, by the memory of the plan. Results do not depend on it.
- * ND_ERR_MEMORY. */
-enum nd_status nd_study_take_memory(struct nd_study *study, struct nd_error *err);
 
 /* ---- rerun.c ---- */
 
@@ -183,8 +164,6 @@ static inline const struct nd_quant *nd_loss_quant(const struct nd_loss_run *run
     return &nd_plan_tensor(run->study->plan, step)->quant;
 }
 
-/* ---- losses.c ---- */
-
 /* The reference of a step, which is known, dequantised: until the next is asked for. */
 const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step);
 /* The quantised reference and the float model; with_errors also the layers of the float model fed with the
@@ -193,8 +172,6 @@ enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool w
                                   struct nd_error *err);
 /* Through all samples: sums and values. */
 enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err);
-
-/* ---- losses.c ---- */
 
 /* out[n]: all elements before they are rounded, in real units. */
 void nd_reals_before(const struct nd_exact_values *values, double *out);
@@ -212,12 +189,9 @@ void nd_value_facts_deinit(struct nd_value_facts *facts);
 enum nd_status nd_find_cause(const struct nd_study *study, size_t step, const struct nd_value_facts *facts,
                              struct nd_error *err);
 
-/* ---- flat_channels.c ---- */
+/* Channels of a step that the quantised reference has as one value. */
 
 enum nd_status nd_flat_channels_init(struct nd_study *study, size_t step, struct nd_error *err);
-/* Looks at a sample of the step: real: of the quantised reference. */
-void nd_flat_channels_take(const struct nd_study *study, size_t step, size_t sample,
-                           const struct nd_array *values, const struct nd_array *real);
 /* Fills n_constant_channels and constant_text of the layer, after all samples. */
 enum nd_status nd_flat_channels_say(const struct nd_study *study, size_t step, struct nd_error *err);
 
@@ -229,8 +203,6 @@ size_t nd_effect_sample(const struct nd_study *study, size_t k);
 /* The effects of these layers on the outputs: effect_db, effect_share; and output_sqnr_db. */
 enum nd_status nd_measure_effects(struct nd_study *study, const size_t *steps, size_t n_steps,
                                   struct nd_error *err);
-
-/* ---- trials.c ---- */
 
 /* A change of the quantised model: the quantiser of a step, or other values of a constant. */
 struct nd_change {
@@ -282,8 +254,7 @@ struct nd_promotions; /* a study with its changes */
 enum nd_status nd_promotions_find(const struct nd_plan *plan, struct nd_promotions **out, struct nd_error *err);
 void nd_promotions_destroy(struct nd_promotions **promotions);
 
-/* The changes, in graph order; and the outputs' SQNR without them, NaN where it cannot be measured.
- */
+/* The changes, in graph order; and the outputs' SQNR without them, NaN where it cannot be measured. */
 size_t nd_promotions_n(const struct nd_promotions *promotions);
 const struct nd_promotion *nd_promotions_at(const struct nd_promotions *promotions, size_t i);
 double nd_promotions_sqnr_db(const struct nd_promotions *promotions);

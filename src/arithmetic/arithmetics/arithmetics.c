@@ -98,14 +98,6 @@ static bool rounding_from_name(const char *name, struct nd_arithmetic *out)
     return nd_rounding_rule_from_name(name, &out->value) && out->value.kind == ND_ROUNDED_ONCE;
 }
 
-static const struct nd_arithmetic_family rounding_family = {.name = "rounding",
-                                                            .arithmetics = rounding_arithmetics,
-                                                            .n = sizeof rounding_arithmetics /
-                                                                 sizeof rounding_arithmetics[0],
-                                                            .put_name = put_value_name,
-                                                            .from_name = rounding_from_name,
-                                                            .run = run_value};
-
 /* Values that pass through floats. */
 enum {
     FLOAT_VALUE, /* nd_arithmetic.value says it */
@@ -186,13 +178,6 @@ static struct nd_arithmetic_outcome float_run(const struct nd_arithmetic_ready *
     return surely(clip_to_qvalue(ready, isnan(whole) ? -HUGE_VAL : whole));
 }
 
-static const struct nd_arithmetic_family float_family = {.name = "float",
-                                                         .arithmetics = float_arithmetics,
-                                                         .n = N_FLOAT_ARITHMETICS,
-                                                         .put_name = float_put_name,
-                                                         .from_name = float_from_name,
-                                                         .run = float_run};
-
 /* Rounded twice: to some fraction bits, then to a whole number. */
 
 #define DOUBLE(bits)                                                                                           \
@@ -208,14 +193,6 @@ static bool double_from_name(const char *name, struct nd_arithmetic *out)
 {
     return nd_rounding_rule_from_name(name, &out->value) && out->value.kind == ND_ROUNDED_TWICE;
 }
-
-static const struct nd_arithmetic_family double_family = {.name = "double",
-                                                          .arithmetics = double_arithmetics,
-                                                          .n = sizeof double_arithmetics /
-                                                               sizeof double_arithmetics[0],
-                                                          .put_name = put_value_name,
-                                                          .from_name = double_from_name,
-                                                          .run = run_value};
 
 /* A multiplier with few bits. */
 
@@ -270,16 +247,6 @@ static void multiplier_prepare(struct nd_arithmetic_ready *ready)
         ready->requantiser.c = nd_multiplier_round(m, 7, ND_ROUND_HALF_EVEN);
 }
 
-static const struct nd_arithmetic_family multiplier_family = {.name = "multiplier",
-                                                              .needs_accumulator = true,
-                                                              .arithmetics = multiplier_arithmetics,
-                                                              .n = sizeof multiplier_arithmetics /
-                                                                   sizeof multiplier_arithmetics[0],
-                                                              .put_name = multiplier_put_name,
-                                                              .from_name = multiplier_from_name,
-                                                              .prepare = multiplier_prepare,
-                                                              .run = run_requantise};
-
 /* Integer arithmetic as TensorFlow Lite's kernels and TOSA specify it (requantise.h). Of a mean and of a
  * LeakyRelu, too, whose sums have no multiplier for other families (struct nd_arithmetic_scaling). */
 
@@ -311,16 +278,6 @@ static struct nd_arithmetic_outcome fixed_run(const struct nd_arithmetic_ready *
             ready, nd_fixed_run(ready->arithmetic->requantise.fixed, &ready->below, element->a)));
     return run_requantise(ready, element);
 }
-
-static const struct nd_arithmetic_family fixed_family = {.name = "fixed-point",
-                                                         .needs_accumulator = true,
-                                                         .arithmetics = fixed_arithmetics,
-                                                         .n = sizeof fixed_arithmetics /
-                                                              sizeof fixed_arithmetics[0],
-                                                         .put_name = put_requantise_name,
-                                                         .from_name = fixed_from_name,
-                                                         .prepare = fixed_prepare,
-                                                         .run = fixed_run};
 
 /* The accumulator cut to a granule before it is multiplied, with and without half of one; the zero point folded
  * into it. The last two are what the HTP does in Conv, Gemm and MatMul of uint8 quantised values (runtime's
@@ -366,16 +323,6 @@ static bool granule_from_name(const char *name, struct nd_arithmetic *out)
            r->accumulator_bits == 0;
 }
 
-static const struct nd_arithmetic_family granule_family = {.name = "granule",
-                                                           .needs_accumulator = true,
-                                                           .arithmetics = granule_arithmetics,
-                                                           .n = sizeof granule_arithmetics /
-                                                                sizeof granule_arithmetics[0],
-                                                           .put_name = put_requantise_name,
-                                                           .from_name = granule_from_name,
-                                                           .prepare = prepare_requantise,
-                                                           .run = run_requantise};
-
 /* Accumulators that are too narrow, or whose last bits are dropped. */
 
 enum { BY_PARTS, DROPPED };
@@ -417,16 +364,6 @@ static void accumulator_prepare(struct nd_arithmetic_ready *ready)
     prepare_requantise(ready);
     ready->dropped = ready->arithmetic->kind == DROPPED ? ldexp(1, ready->arithmetic->n_bits) : 0;
 }
-
-static const struct nd_arithmetic_family accumulator_family = {.name = "accumulator",
-                                                               .needs_accumulator = true,
-                                                               .arithmetics = accumulator_arithmetics,
-                                                               .n = sizeof accumulator_arithmetics /
-                                                                    sizeof accumulator_arithmetics[0],
-                                                               .put_name = accumulator_put_name,
-                                                               .from_name = accumulator_from_name,
-                                                               .prepare = accumulator_prepare,
-                                                               .run = run_requantise};
 
 /* Rounded by chance. */
 
@@ -489,20 +426,40 @@ static struct nd_arithmetic_outcome stochastic_run(const struct nd_arithmetic_re
                                           .p = probability_up(ready->arithmetic, place)};
 }
 
-static const struct nd_arithmetic_family stochastic_family = {.name = "stochastic",
-                                                              .is_stochastic = true,
-                                                              .arithmetics = stochastic_arithmetics,
-                                                              .n = sizeof stochastic_arithmetics /
-                                                                   sizeof stochastic_arithmetics[0],
-                                                              .put_name = stochastic_put_name,
-                                                              .from_name = stochastic_from_name,
-                                                              .run = stochastic_run};
-
-static const struct nd_arithmetic_family *const families[] = {
-    &rounding_family, &float_family,   &double_family,      &multiplier_family,
-    &fixed_family,    &granule_family, &accumulator_family, &stochastic_family,
+enum {
+    ROUNDING_FAMILY,
+    FLOAT_FAMILY,
+    DOUBLE_FAMILY,
+    MULTIPLIER_FAMILY,
+    FIXED_FAMILY,
+    GRANULE_FAMILY,
+    ACCUMULATOR_FAMILY,
+    STOCHASTIC_FAMILY,
+    N_FAMILIES
 };
-enum { N_FAMILIES = sizeof families / sizeof families[0] };
+#define FAMILY(name_, table, put, from, before, run_, ...)                                                     \
+    {                                                                                                          \
+        .name = name_, .arithmetics = table, .n = sizeof table / sizeof table[0], .put_name = put,             \
+        .from_name = from, .prepare = before, .run = run_, __VA_ARGS__                                         \
+    }
+static const struct nd_arithmetic_family families[] = {
+    [ROUNDING_FAMILY] =
+        FAMILY("rounding", rounding_arithmetics, put_value_name, rounding_from_name, NULL, run_value),
+    [FLOAT_FAMILY] = FAMILY("float", float_arithmetics, float_put_name, float_from_name, NULL, float_run),
+    [DOUBLE_FAMILY] = FAMILY("double", double_arithmetics, put_value_name, double_from_name, NULL, run_value),
+    [MULTIPLIER_FAMILY] =
+        FAMILY("multiplier", multiplier_arithmetics, multiplier_put_name, multiplier_from_name,
+               multiplier_prepare, run_requantise, .needs_accumulator = true),
+    [FIXED_FAMILY] = FAMILY("fixed-point", fixed_arithmetics, put_requantise_name, fixed_from_name,
+                            fixed_prepare, fixed_run, .needs_accumulator = true),
+    [GRANULE_FAMILY] = FAMILY("granule", granule_arithmetics, put_requantise_name, granule_from_name,
+                              prepare_requantise, run_requantise, .needs_accumulator = true),
+    [ACCUMULATOR_FAMILY] =
+        FAMILY("accumulator", accumulator_arithmetics, accumulator_put_name, accumulator_from_name,
+               accumulator_prepare, run_requantise, .needs_accumulator = true),
+    [STOCHASTIC_FAMILY] = FAMILY("stochastic", stochastic_arithmetics, stochastic_put_name,
+                                 stochastic_from_name, NULL, stochastic_run, .is_stochastic = true),
+};
 
 /* ---- the list ---- */
 
@@ -515,10 +472,10 @@ static struct {
 static void fill_table(void)
 {
     for (size_t f = 0; f < N_FAMILIES; f++)
-        for (size_t i = 0; i < families[f]->n; i++) {
+        for (size_t i = 0; i < families[f].n; i++) {
             assert(table.n < ND_ARITHMETIC_MAX);
-            table.arithmetics[table.n] = families[f]->arithmetics[i];
-            table.arithmetics[table.n++].family = families[f];
+            table.arithmetics[table.n] = families[f].arithmetics[i];
+            table.arithmetics[table.n++].family = &families[f];
         }
 }
 
@@ -540,9 +497,9 @@ bool nd_arithmetic_from_name(const char *name, struct nd_arithmetic *out)
 {
     for (size_t f = 0; f < N_FAMILIES; f++) {
         struct nd_arithmetic arithmetic = {0};
-        if (families[f]->from_name(name, &arithmetic)) {
+        if (families[f].from_name(name, &arithmetic)) {
             *out = arithmetic;
-            out->family = families[f];
+            out->family = &families[f];
             return true;
         }
     }
@@ -568,7 +525,7 @@ bool nd_arithmetic_is_stochastic(const struct nd_arithmetic *arithmetic)
 
 bool nd_arithmetic_needs_fused(const struct nd_arithmetic *arithmetic)
 {
-    return arithmetic->family == &float_family && arithmetic->kind == FLOAT_UNROUNDED_INPUTS;
+    return arithmetic->family == &families[FLOAT_FAMILY] && arithmetic->kind == FLOAT_UNROUNDED_INPUTS;
 }
 
 /* ---- running one ---- */
@@ -588,7 +545,7 @@ bool nd_arithmetic_prepare(const struct nd_arithmetic *arithmetic, const struct 
 {
     bool is_for_fixed = scaling->n_averaged > 0 || scaling->slope > 0;
     bool has_accumulator = scaling->multiplier > 0 && isfinite(scaling->multiplier) &&
-                           (!is_for_fixed || arithmetic->family == &fixed_family);
+                           (!is_for_fixed || arithmetic->family == &families[FIXED_FAMILY]);
     if ((arithmetic->family->needs_accumulator && !has_accumulator) ||
         (nd_arithmetic_needs_fused(arithmetic) && !has_fused))
         return false;

@@ -116,8 +116,7 @@ static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *
     note_last_uses(g);
     /* A DequantizeLinear is run in its turn, but a layer behind it looks at the quantised values before it:
      * they live as long as what it makes. An operator that feeds several layers may be run again by a later
-     * one.
-     */
+     * one. */
     for (size_t n = graph->n_nodes; n-- > 0;) {
         if (!graph->nodes[n].is_alive)
             continue;

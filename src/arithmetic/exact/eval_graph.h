@@ -182,8 +182,7 @@ size_t nd_exact_layer_constants(const struct nd_exact_graph *graph, size_t tenso
                                 struct nd_exact_constant *out, size_t capacity);
 /* The constant that `constant` was before it was quantised, in the graph of the float model: the one of the
  * same name, or the same input of the node of the same name. NULL: there is none of that shape. Borrowed, as
- * above.
- */
+ * above. */
 const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *float_graph,
                                                 const struct nd_exact_constant *constant);
 /* The same as a tensor of that graph; ND_NO_INDEX: none. */

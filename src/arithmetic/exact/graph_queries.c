@@ -1,6 +1,5 @@
 /* What is asked of a prepared graph: which nodes feed layers, the constants of a layer and what they were
  * before they were quantised, the input behind a quantiser, what the integer accumulator of a layer counts. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/exact/graph_internal.h"

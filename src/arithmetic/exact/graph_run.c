@@ -1,7 +1,6 @@
 /* One sample taken through a graph. A layer is worked out from its exact values as quotients where its operator
  * is linear in quantised values, and from its operators in double where it is not: eval_graph.h. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/exact/graph_internal.h"

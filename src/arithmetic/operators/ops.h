@@ -16,8 +16,7 @@ struct nd_op_call {
     const struct nd_array *const *inputs;
     struct nd_array *const *outputs;
     /* Where inputs 0 and 1 are whole numbers and somebody has prepared input 1: what is known of it. NULL:
-     * nothing.
-     */
+     * nothing. */
     const struct nd_op_shorts *shorts;
     /* Constants alone are read: runtimes work these out beforehand, in the types that the model gives them. */
     bool is_folded;

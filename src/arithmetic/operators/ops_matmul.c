@@ -1,6 +1,5 @@
 /* Products of matrices: MatMul, Gemm and Einsum. */
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/operators/kernels/gemm_kernels.h"
@@ -8,7 +7,9 @@
 #include "arithmetic/operators/ops_shared.h"
 #include "core/memory.h"
 
-void nd_matrix_product(const double *a, const double *b, double *c, size_t n, size_t inner, size_t m)
+/* c = a b for matrices n x inner and inner x m that lie in C order; each element is added up in order of inner.
+ */
+static void nd_matrix_product(const double *a, const double *b, double *c, size_t n, size_t inner, size_t m)
 {
     /* As many columns of as many rows of b as stay in the second-level cache: 256 KiB; chosen. */
     enum { MAX_COLUMNS = 192, MAX_TERMS = 170 };

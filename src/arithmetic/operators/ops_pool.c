@@ -1,6 +1,5 @@
 /* Pooling: the largest, the mean or a norm of what a window covers. */
 #include <math.h>
-#include <string.h>
 
 #include "arithmetic/operators/window.h"
 

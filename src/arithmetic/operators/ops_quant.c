@@ -10,8 +10,7 @@
 /* ---- scales and zero points ---- */
 
 /* Which scale belongs to an element: that of (outer, a, inner) is at outer * outer_stride + a / block *
- * axis_stride
- * + inner * inner_stride. */
+ * axis_stride + inner * inner_stride. */
 struct scales {
     const struct nd_array *scale;
     const struct nd_array *zero_point; /* nullable: 0 */

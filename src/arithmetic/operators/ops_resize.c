@@ -1,7 +1,6 @@
 /* Values between pixels: Resize and Upsample, one axis after the other; GridSample, at places that a second
  * tensor names. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"

@@ -56,10 +56,6 @@ ptrdiff_t nd_broadcast_stride(const struct nd_array *array, const struct nd_shap
  * ND_E_EXACT_OPERATOR where a double cannot tell the integer (over 2^53, or not finite). */
 enum nd_status nd_op_wrap(const struct nd_op_call *call, struct nd_array *array, struct nd_error *err);
 
-/* c = a b for matrices n x inner and inner x m that lie in C order; each element is added up in order of inner.
- */
-void nd_matrix_product(const double *a, const double *b, double *c, size_t n, size_t inner, size_t m);
-
 /* A stored tensor. ND_E_EXACT_OPERATOR: a type that is not handled, or external data. ND_E_EXACT_SHAPE: other
  * data than its shape says. */
 enum nd_status nd_op_tensor(const Onnx__TensorProto *tensor, struct nd_array *out, struct nd_error *err);

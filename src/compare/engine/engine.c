@@ -1,7 +1,5 @@
 /* Reads what must be read, on all threads or from parts, and fills the pairs of every tensor.
  * docs/reference/metrics.md#elements, #sums and #parts. */
-#include "compare/engine/engine.h"
-
 #include <jansson.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,6 +7,7 @@
 #include <string.h>
 
 #include "capture/read/view.h"
+#include "compare/engine/engine.h"
 #include "compare/engine/job_plan.h"
 #include "compare/engine/part.h"
 #include "compare/engine/tile.h"
@@ -42,7 +41,8 @@ struct nd_parts {
     char **paths;   /* of each, for messages */
 };
 
-void nd_part_name(const char *name, char *digits)
+/* The 32 hexadecimal digits that stand for a name in a part. digits has room for 40. */
+static void part_name(const char *name, char *digits)
 {
     struct nd_digest digest = nd_digest_bytes(name, strlen(name));
     snprintf(digits, 40, "%016llx%016llx", (unsigned long long)digest.high, (unsigned long long)digest.low);
@@ -132,7 +132,7 @@ static bool is_text(const json_t *value, const char *text)
 static bool is_name(const json_t *value, const char *name)
 {
     char digits[40];
-    nd_part_name(name, digits);
+    part_name(name, digits);
     return is_text(value, digits);
 }
 
@@ -363,6 +363,22 @@ static uint64_t count_stuck(const struct nd_compare_job *job, const struct nd_co
     return n;
 }
 
+/* Adds one sample of which both sides were read, whether or not it differs. */
+static void numbers_add_sample(struct nd_numbers_state *state, size_t n_elems, const struct nd_specials *ref,
+                               const struct nd_specials *test)
+{
+    bool is_ref_nan = n_elems > 0 && ref->n_nan == n_elems, is_test_nan = n_elems > 0 && test->n_nan == n_elems;
+    state->n_samples++;
+    state->n_elems += n_elems;
+    state->n_ref_nan += ref->n_nan;
+    state->n_test_nan += test->n_nan;
+    state->n_ref_inf += ref->n_inf;
+    state->n_test_inf += test->n_inf;
+    state->n_samples_ref_nan += is_ref_nan;
+    state->n_samples_test_nan += is_test_nan;
+    state->n_samples_both_nan += is_ref_nan && is_test_nan;
+}
+
 /* What is no number, in all samples of a pair of which both sides were read. Quantised values are numbers. */
 static void count_numbers(const struct nd_compare_job *job, const struct nd_compare_job_pair *pair)
 {
@@ -383,7 +399,7 @@ static void count_numbers(const struct nd_compare_job *job, const struct nd_comp
             specials[i] = job->streams[sides[i]].layout.is_float
                               ? &job->best[sides[i] * n_samples + s - job->first_sample].specials
                               : &none;
-        nd_numbers_add_sample(&pair->state->numbers, job->n_elems, specials[0], specials[1]);
+        numbers_add_sample(&pair->state->numbers, job->n_elems, specials[0], specials[1]);
     }
 }
 
@@ -568,6 +584,20 @@ static enum nd_status plan(struct engine *engine, const struct nd_kernels *kerne
     return ND_OK;
 }
 
+/* Bytes of buffers that one worker needs for the job. */
+static size_t job_memory(const struct nd_compare_job *job)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < job->n_streams && job->n_tiles > 0; i++) {
+        const struct nd_stream *s = &job->streams[i];
+        if (s->chunk_bytes > 0)
+            total += job->samples_per_tile * job->tile_elems * s->layout.elem_bytes + 2 * s->chunk_bytes;
+        if (job->is_output && job->n_elems <= ND_OUTPUT_WHOLE)
+            total += job->n_elems * sizeof(double);
+    }
+    return total;
+}
+
 /* Fewer threads where their buffers would not fit; one must. */
 static enum nd_status fit_memory(struct engine *engine, struct nd_error *err)
 {
@@ -575,9 +605,9 @@ static enum nd_status fit_memory(struct engine *engine, struct nd_error *err)
            most = 0;
     const struct nd_compare_job *largest = NULL;
     for (size_t i = 0; i < engine->n_jobs; i++)
-        if (nd_job_memory(engine->jobs[i]) > most) {
+        if (job_memory(engine->jobs[i]) > most) {
             largest = engine->jobs[i];
-            most = nd_job_memory(largest);
+            most = job_memory(largest);
         }
     size_t each = most + WORKER_MEMORY;
     if (each > budget)
@@ -693,4 +723,115 @@ enum nd_status nd_engine_run(const struct nd_aligned_captures *alignment,
     ND_FREE_ALL(engine.jobs, engine.first_tile);
     pthread_mutex_destroy(&engine.lock);
     return status;
+}
+
+/* A part of a comparison as JSON. */
+
+/* jansson refuses NULL values with -1, and so a failed allocation anywhere ends as a failed set: it is
+ * remembered. */
+struct writer {
+    const struct nd_comparison *comparison;
+    bool failed;
+};
+
+static const char *cut_name(enum nd_cut cut)
+{
+    static const char *const names[] = {"none", "tensors", "samples"};
+    return names[cut];
+}
+
+static void put(struct writer *w, json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) != 0)
+        w->failed = true;
+}
+
+static void push(struct writer *w, json_t *array, json_t *value)
+{
+    if (json_array_append_new(array, value) != 0)
+        w->failed = true;
+}
+
+/* Names need not be UTF-8: they are kept as the digest of their bytes. */
+static json_t *name_value(const char *name)
+{
+    char digits[40];
+    part_name(name, digits);
+    return json_string(digits);
+}
+
+static json_t *tensor_value(struct writer *w, const struct nd_compared_tensor *tensor)
+{
+    json_t *object = json_object(), *pairs = json_array();
+    put(w, object, "name", name_value(tensor->name));
+    put(w, object, "gate", json_string(tensor->gate));
+    for (size_t p = 0; p < w->comparison->n_pairs; p++) {
+        json_t *probes = json_array();
+        for (size_t i = 0; i < w->comparison->n_probes; i++) {
+            const char *state = tensor->pairs[p].probes[i].state;
+            push(w, probes, state != NULL ? json_string(state) : json_null());
+        }
+        push(w, pairs, probes);
+    }
+    put(w, object, "pairs", pairs);
+    return object;
+}
+
+static json_t *counts_value(struct writer *w, const size_t *counts, size_t n)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++)
+        push(w, array, json_integer((json_int_t)counts[i]));
+    return array;
+}
+
+static json_t *top1_value(struct writer *w, const struct nd_top1 *entry)
+{
+    json_t *object = json_object(), *devices = json_array(), *pairs = json_array();
+    for (size_t c = 0; c < w->comparison->n_devices; c++) {
+        const struct nd_top1_device *d = &entry->devices[c];
+        size_t counts[] = {d->exists, d->n_samples, d->n_invalid, d->n_correct};
+        push(w, devices, counts_value(w, counts, ND_PART_DEVICE_COUNTS));
+    }
+    for (size_t t = 1; t < w->comparison->n_devices; t++) {
+        const struct nd_top1_pair *p = &entry->pairs[t - 1];
+        size_t counts[] = {p->exists, p->n_samples, p->n_agree, p->n_lost, p->n_gained, p->n_changed_wrong};
+        push(w, pairs, counts_value(w, counts, ND_PART_PAIR_COUNTS));
+    }
+    put(w, object, "devices", devices);
+    put(w, object, "pairs", pairs);
+    return object;
+}
+
+enum nd_status nd_compare_part_format(const struct nd_comparison *comparison, char **out, struct nd_error *err)
+{
+    if (comparison->cut == ND_CUT_NONE)
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "this comparison is whole, not a part");
+    struct writer w = {.comparison = comparison};
+    json_t *root = nd_json_document(ND_DOCUMENT_PART, json_object()), *captures = json_array(),
+           *probes = json_array(), *tensors = json_array(), *top1 = json_array();
+    for (size_t c = 0; c < comparison->n_devices; c++)
+        push(&w, captures, json_string(comparison->devices[c].content_digest));
+    for (size_t p = 0; p < comparison->n_probes; p++)
+        push(&w, probes, name_value(comparison->probes[p].name));
+    for (size_t e = 0; e < comparison->n_tensors; e++)
+        push(&w, tensors, tensor_value(&w, &comparison->tensors[e]));
+    for (size_t i = 0; i < comparison->n_top1; i++)
+        push(&w, top1, top1_value(&w, &comparison->top1[i]));
+    put(&w, root, "npudiff_part", json_integer(ND_PART_FORMAT));
+    put(&w, root, "cut", json_string(cut_name(comparison->cut)));
+    put(&w, root, "part", json_integer((json_int_t)comparison->part));
+    put(&w, root, "parts", json_integer((json_int_t)comparison->n_parts));
+    put(&w, root, "pairs", json_integer((json_int_t)comparison->n_pairs));
+    put(&w, root, "ulp_in", json_string(nd_dtype_name(comparison->ulp_in)));
+    put(&w, root, "worst", json_integer((json_int_t)comparison->n_worst));
+    put(&w, root, "captures", captures);
+    put(&w, root, "probes", probes);
+    put(&w, root, "tensors", tensors);
+    put(&w, root, "top1", top1);
+    char *text = !w.failed && nd_json_stamp(root, NULL) == ND_OK ? nd_json_dump(root, 1) : NULL;
+    json_decref(root);
+    ND_TRY_MEMORY(text != NULL, err);
+    *out = text;
+    return ND_OK;
 }

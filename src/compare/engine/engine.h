@@ -1,6 +1,5 @@
 /* Reads what must be read, on all threads, and fills the pairs of every tensor.
- * docs/reference/metrics.md#elements, #sums and #alignment.
- */
+ * docs/reference/metrics.md#elements, #sums and #alignment. */
 #ifndef ND_COMPARE_ENGINE_H
 #define ND_COMPARE_ENGINE_H
 

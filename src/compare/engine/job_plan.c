@@ -325,19 +325,6 @@ void nd_job_destroy(struct nd_compare_job **job)
     *job = NULL;
 }
 
-size_t nd_job_memory(const struct nd_compare_job *job)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < job->n_streams && job->n_tiles > 0; i++) {
-        const struct nd_stream *s = &job->streams[i];
-        if (s->chunk_bytes > 0)
-            total += job->samples_per_tile * job->tile_elems * s->layout.elem_bytes + 2 * s->chunk_bytes;
-        if (job->is_output && job->n_elems <= ND_OUTPUT_WHOLE)
-            total += job->n_elems * sizeof(double);
-    }
-    return total;
-}
-
 /* What planning one tensor and probe works with. */
 struct plan {
     const struct nd_aligned_captures *alignment;

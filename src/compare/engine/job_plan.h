@@ -109,9 +109,6 @@ enum nd_status nd_jobs_plan(const struct nd_aligned_captures *alignment, size_t 
                             size_t *capacity, struct nd_error *err);
 void nd_job_destroy(struct nd_compare_job **job);
 
-/* Bytes of buffers that one worker needs for the job. */
-size_t nd_job_memory(const struct nd_compare_job *job);
-
 /* Whether sample `sample` of two streams has equal digests, where that says anything. */
 bool nd_job_is_equal(const struct nd_compare_job *job, size_t a, size_t b, size_t sample);
 

@@ -11,7 +11,4 @@ enum nd_status nd_parts_check(const struct nd_parts *parts, const struct nd_comp
 
 enum { ND_PART_FORMAT = 5, ND_PART_DEVICE_COUNTS = 4, ND_PART_PAIR_COUNTS = 6 };
 
-/* The 32 hexadecimal digits that stand for a name in a part. digits has room for 40. */
-void nd_part_name(const char *name, char *digits);
-
 #endif

@@ -22,8 +22,7 @@ static const double near_share = 0.99; /* of elements whose quantised values are
 
 /* A device's own differences are one step of 8 bits, but many of 16. Chosen: quantised values that are apart by
  * a 16th of the spread of the reference's quantised values, or by one step, are near; it takes twice that to
- * call real values apart.
- */
+ * call real values apart. */
 static const double steps_of_spread = 1.0 / 16;
 /* Elements whose quantised values are near and whose real values are apart: 12, and twice the 1 % that may be
  * neither. Chosen. */

@@ -6,25 +6,20 @@
 #include "compare/metrics/states.h"
 
 static const struct nd_metric_field account_fields[] = {
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_nan_mismatch), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_nan_payload), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_inf_mismatch), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_zero_sign), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_saturation_mismatch), 0},
+    ND_STATE_FIELD(COUNT, nd_account_state, n_nan_mismatch),
+    ND_STATE_FIELD(COUNT, nd_account_state, n_nan_payload),
+    ND_STATE_FIELD(COUNT, nd_account_state, n_inf_mismatch),
+    ND_STATE_FIELD(COUNT, nd_account_state, n_zero_sign),
+    ND_STATE_FIELD(COUNT, nd_account_state, n_saturation_mismatch),
 };
 
 static const struct nd_metric_field side_fields[] = {
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_elems), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_nan), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_inf), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_zero), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_subnormal), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_saturated), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_stuck_samples), 0},
-    {ND_METRIC_FIELD_REAL_MIN, offsetof(struct nd_side_state, min), 0},
-    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_side_state, max), 0},
-    {ND_METRIC_FIELD_SUM, offsetof(struct nd_side_state, sum), 0},
-    {ND_METRIC_FIELD_SUM, offsetof(struct nd_side_state, sum_squares), 0},
+    ND_STATE_FIELD(COUNT, nd_side_state, n_elems),         ND_STATE_FIELD(COUNT, nd_side_state, n_nan),
+    ND_STATE_FIELD(COUNT, nd_side_state, n_inf),           ND_STATE_FIELD(COUNT, nd_side_state, n_zero),
+    ND_STATE_FIELD(COUNT, nd_side_state, n_subnormal),     ND_STATE_FIELD(COUNT, nd_side_state, n_saturated),
+    ND_STATE_FIELD(COUNT, nd_side_state, n_stuck_samples), ND_STATE_FIELD(REAL_MIN, nd_side_state, min),
+    ND_STATE_FIELD(REAL_MAX, nd_side_state, max),          ND_STATE_FIELD(SUM, nd_side_state, sum),
+    ND_STATE_FIELD(SUM, nd_side_state, sum_squares),
 };
 enum { N_SIDE_FIELDS = sizeof side_fields / sizeof side_fields[0] };
 
@@ -162,49 +157,32 @@ static enum nd_status finish_account(const struct nd_pair_state *state, const st
 }
 
 static const struct nd_measure account_measures[] = {
-    {.name = "nan_mismatch",
-     .offset = offsetof(struct nd_difference, n_nan_mismatch),
-     .need = ND_NEEDS_VALUES,
-     .form = ND_MEASURED_COUNT},
-    {.name = "nan_payload",
-     .offset = offsetof(struct nd_difference, n_nan_payload),
-     .need = ND_NEEDS_VALUES,
-     .form = ND_MEASURED_COUNT},
-    {.name = "inf_mismatch",
-     .offset = offsetof(struct nd_difference, n_inf_mismatch),
-     .need = ND_NEEDS_VALUES,
-     .form = ND_MEASURED_COUNT},
-    {.name = "zero_sign",
-     .offset = offsetof(struct nd_difference, n_zero_sign),
-     .need = ND_NEEDS_VALUES,
-     .form = ND_MEASURED_COUNT},
-    {.name = "saturation_mismatch",
-     .offset = offsetof(struct nd_difference, n_saturation_mismatch),
-     .need = ND_NEEDS_VALUES,
-     .form = ND_MEASURED_COUNT},
+    ND_MEASURE(n_nan_mismatch, VALUES, COUNT, .name = "nan_mismatch"),
+    ND_MEASURE(n_nan_payload, VALUES, COUNT, .name = "nan_payload"),
+    ND_MEASURE(n_inf_mismatch, VALUES, COUNT, .name = "inf_mismatch"),
+    ND_MEASURE(n_zero_sign, VALUES, COUNT, .name = "zero_sign"),
+    ND_MEASURE(n_saturation_mismatch, VALUES, COUNT, .name = "saturation_mismatch"),
 };
 
 const struct nd_metric nd_metric_account = {
     .name = "account",
     .offset = offsetof(struct nd_pair_state, account),
-    .fields = account_fields,
-    .n_fields = sizeof account_fields / sizeof account_fields[0],
+    ND_STATE_FIELDS(account_fields),
     .update = update_account,
     .add_cell = add_account_cell,
     .finish = finish_account,
-    .measures = account_measures,
-    .n_measures = sizeof account_measures / sizeof account_measures[0],
+    ND_MEASURES(account_measures),
 };
 
 /* Which elements differ at all. docs/reference/metrics.md#elements and #bits. */
 
 static const struct nd_metric_field bits_fields[] = {
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples_differing), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples_unread), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_elems), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_differing), 0},
-    {ND_METRIC_FIELD_FIRST, offsetof(struct nd_bits_state, first), 0},
+    ND_STATE_FIELD(COUNT, nd_bits_state, n_samples),
+    ND_STATE_FIELD(COUNT, nd_bits_state, n_samples_differing),
+    ND_STATE_FIELD(COUNT, nd_bits_state, n_samples_unread),
+    ND_STATE_FIELD(COUNT, nd_bits_state, n_elems),
+    ND_STATE_FIELD(COUNT, nd_bits_state, n_differing),
+    ND_STATE_FIELD(FIRST, nd_bits_state, first),
 };
 
 void nd_bits_add_sample(struct nd_bits_state *state, size_t n_elems, bool differs, bool is_read, size_t probe,
@@ -245,62 +223,35 @@ static enum nd_status finish_bits(const struct nd_pair_state *state, const struc
 }
 
 static const struct nd_measure bits_measures[] = {
-    {.name = "differing",
-     .option = "differing",
-     .title = "differing elements",
-     .offset = offsetof(struct nd_difference, n_differing),
-     .need = ND_NEEDS_VALUES,
-     .form = ND_MEASURED_COUNT,
-     .is_symmetric = true},
-    {.name = "share",
-     .option = "share",
-     .title = "share of differing elements",
-     .offset = offsetof(struct nd_difference, share),
-     .need = ND_NEEDS_VALUES,
-     .form = ND_MEASURED_SHARE,
-     .is_symmetric = true},
+    ND_MEASURE(n_differing, VALUES, COUNT, .name = "differing", .option = "differing",
+               .title = "differing elements", .is_symmetric = true),
+    ND_MEASURE(share, VALUES, SHARE, .name = "share", .option = "share", .title = "share of differing elements",
+               .is_symmetric = true),
 };
 
 const struct nd_metric nd_metric_bits = {
     .name = "bits",
     .offset = offsetof(struct nd_pair_state, bits),
-    .fields = bits_fields,
-    .n_fields = sizeof bits_fields / sizeof bits_fields[0],
+    ND_STATE_FIELDS(bits_fields),
     .update = update_bits,
     .finish = finish_bits,
-    .measures = bits_measures,
-    .n_measures = sizeof bits_measures / sizeof bits_measures[0],
+    ND_MEASURES(bits_measures),
 };
 
 /* Values that are no numbers, over all samples of what was read whole. docs/reference/metrics.md#accounting.
  * Samples are added by engine.c. */
 
 static const struct nd_metric_field numbers_fields[] = {
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_elems), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_ref_nan), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_test_nan), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_ref_inf), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_test_inf), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_ref_nan), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_test_nan), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_both_nan), 0},
+    ND_STATE_FIELD(COUNT, nd_numbers_state, n_elems),
+    ND_STATE_FIELD(COUNT, nd_numbers_state, n_ref_nan),
+    ND_STATE_FIELD(COUNT, nd_numbers_state, n_test_nan),
+    ND_STATE_FIELD(COUNT, nd_numbers_state, n_ref_inf),
+    ND_STATE_FIELD(COUNT, nd_numbers_state, n_test_inf),
+    ND_STATE_FIELD(COUNT, nd_numbers_state, n_samples),
+    ND_STATE_FIELD(COUNT, nd_numbers_state, n_samples_ref_nan),
+    ND_STATE_FIELD(COUNT, nd_numbers_state, n_samples_test_nan),
+    ND_STATE_FIELD(COUNT, nd_numbers_state, n_samples_both_nan),
 };
-
-void nd_numbers_add_sample(struct nd_numbers_state *state, size_t n_elems, const struct nd_specials *ref,
-                           const struct nd_specials *test)
-{
-    bool is_ref_nan = n_elems > 0 && ref->n_nan == n_elems, is_test_nan = n_elems > 0 && test->n_nan == n_elems;
-    state->n_samples++;
-    state->n_elems += n_elems;
-    state->n_ref_nan += ref->n_nan;
-    state->n_test_nan += test->n_nan;
-    state->n_ref_inf += ref->n_inf;
-    state->n_test_inf += test->n_inf;
-    state->n_samples_ref_nan += is_ref_nan;
-    state->n_samples_test_nan += is_test_nan;
-    state->n_samples_both_nan += is_ref_nan && is_test_nan;
-}
 
 static enum nd_status finish_numbers(const struct nd_pair_state *state, const struct nd_pair_context *context,
                                      struct nd_difference *out, struct nd_error *err)
@@ -326,16 +277,15 @@ static enum nd_status finish_numbers(const struct nd_pair_state *state, const st
 const struct nd_metric nd_metric_numbers = {
     .name = "numbers",
     .offset = offsetof(struct nd_pair_state, numbers),
-    .fields = numbers_fields,
-    .n_fields = sizeof numbers_fields / sizeof numbers_fields[0],
+    ND_STATE_FIELDS(numbers_fields),
     .finish = finish_numbers,
 };
 
 /* What is only the rounding of quantised value to float. docs/reference/metrics.md#mixed-types. */
 
 static const struct nd_metric_field dequantised_fields[] = {
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_dequantised_elements, n), 0},
-    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_dequantised_elements, max_steps), 0},
+    ND_STATE_FIELD(COUNT, nd_dequantised_elements, n),
+    ND_STATE_FIELD(REAL_MAX, nd_dequantised_elements, max_steps),
 };
 
 void nd_dequantised_note(struct nd_pair_state *state, const struct nd_pair_block *block)
@@ -360,7 +310,6 @@ static enum nd_status finish_dequantised(const struct nd_pair_state *state,
 const struct nd_metric nd_metric_dequantised = {
     .name = "dequantised",
     .offset = offsetof(struct nd_pair_state, dequantised),
-    .fields = dequantised_fields,
-    .n_fields = sizeof dequantised_fields / sizeof dequantised_fields[0],
+    ND_STATE_FIELDS(dequantised_fields),
     .finish = finish_dequantised,
 };

@@ -7,14 +7,14 @@
 #include "core/statistics/distributions.h"
 
 static const struct nd_metric_field fields[] = {
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_samples), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_unlike), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_infinite_values), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_invalid), 0},
-    {ND_METRIC_FIELD_SUM, offsetof(struct nd_distribution_state, sum_values), 0},
-    {ND_METRIC_FIELD_SUM, offsetof(struct nd_distribution_state, sum_softmax), 0},
-    {ND_METRIC_FIELD_MAX, offsetof(struct nd_distribution_state, top_k), 0},
-    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_common), 0},
+    ND_STATE_FIELD(COUNT, nd_distribution_state, n_samples),
+    ND_STATE_FIELD(COUNT, nd_distribution_state, n_unlike),
+    ND_STATE_FIELD(COUNT, nd_distribution_state, n_infinite_values),
+    ND_STATE_FIELD(COUNT, nd_distribution_state, n_invalid),
+    ND_STATE_FIELD(SUM, nd_distribution_state, sum_values),
+    ND_STATE_FIELD(SUM, nd_distribution_state, sum_softmax),
+    ND_STATE_FIELD(MAX, nd_distribution_state, top_k),
+    ND_STATE_FIELD(COUNT, nd_distribution_state, n_common),
 };
 
 static void find_top(struct nd_probabilities *p)
@@ -122,19 +122,13 @@ static enum nd_status finish(const struct nd_pair_state *state, const struct nd_
 }
 
 static const struct nd_measure distribution_measures[] = {
-    {.option = "kl",
-     .title = "KL divergence in nats",
-     .offset = offsetof(struct nd_difference, distribution.kl),
-     .need = ND_NEEDS_DIVERGENCE,
-     .form = ND_MEASURED_REAL},
+    ND_MEASURE(distribution.kl, DIVERGENCE, REAL, .option = "kl", .title = "KL divergence in nats"),
 };
 
 const struct nd_metric nd_metric_distribution = {
     .name = "distribution",
     .offset = offsetof(struct nd_pair_state, distribution),
-    .fields = fields,
-    .n_fields = sizeof fields / sizeof fields[0],
+    ND_STATE_FIELDS(fields),
     .finish = finish,
-    .measures = distribution_measures,
-    .n_measures = sizeof distribution_measures / sizeof distribution_measures[0],
+    ND_MEASURES(distribution_measures),
 };

@@ -27,6 +27,10 @@ struct nd_metric_field {
     size_t offset; /* in the state */
     size_t n;      /* an array of so many; 0 means 1 */
 };
+#define ND_STATE_FIELD(kind, state, member)                                                                    \
+    {                                                                                                          \
+        ND_METRIC_FIELD_##kind, offsetof(struct state, member), 0                                              \
+    }
 
 /* The first element that differs, with what was found there. */
 struct nd_first {
@@ -65,17 +69,12 @@ void nd_fields_format(const struct nd_metric_field *fields, size_t n, const void
 bool nd_fields_parse(const struct nd_metric_field *fields, size_t n, void *state, const char **text);
 
 /* Whether a comes before b. */
-bool nd_place_is_before(const struct nd_difference_place *a, const struct nd_difference_place *b);
 void nd_first_note(struct nd_first *first, struct nd_first candidate);
-void nd_stride_add(struct nd_stride *stride, uint64_t position);
-bool nd_bitset_reserve(struct nd_bitset *set, size_t n_bits);
 static inline void nd_bitset_add(struct nd_bitset *set, size_t bit)
 {
     uint64_t mask = (uint64_t)1 << (bit % 64);
     set->n_set += (set->words[bit / 64] & mask) == 0;
     set->words[bit / 64] |= mask;
 }
-/* Puts an item where it belongs, when it belongs among the worst. */
-void nd_worst_offer(struct nd_worst_list *list, const struct nd_worst *item);
 
 #endif

@@ -121,6 +121,15 @@ struct nd_metric {
                              struct nd_difference *out, struct nd_error *err);
 };
 
+/* Tables of a metric; and a row of its measures, which is a member of nd_difference. */
+#define ND_STATE_FIELDS(table) .fields = table, .n_fields = sizeof table / sizeof table[0]
+#define ND_MEASURES(table) .measures = table, .n_measures = sizeof table / sizeof table[0]
+#define ND_MEASURE(member, needed, as, ...)                                                                    \
+    {                                                                                                          \
+        .offset = offsetof(struct nd_difference, member), .need = ND_NEEDS_##needed, .form = ND_MEASURED_##as, \
+        __VA_ARGS__                                                                                            \
+    }
+
 extern const struct nd_metric nd_metric_bits, nd_metric_steps, nd_metric_ulp, nd_metric_error, nd_metric_signal,
     nd_metric_account, nd_metric_numbers, nd_metric_dequantised, nd_metric_structure, nd_metric_worst,
     nd_metric_tolerance, nd_metric_distribution;
@@ -145,10 +154,6 @@ void nd_signal_copy(const struct nd_difference *from, struct nd_difference *to);
 struct nd_specials {
     uint64_t n_nan, n_inf;
 };
-
-/* Adds one sample of which both sides were read, whether or not it differs. */
-void nd_numbers_add_sample(struct nd_numbers_state *state, size_t n_elems, const struct nd_specials *ref,
-                           const struct nd_specials *test);
 
 /* Adds what nd_pair_block_make took for the rounding of quantised value to float; it is no difference. */
 void nd_dequantised_note(struct nd_pair_state *state, const struct nd_pair_block *block);

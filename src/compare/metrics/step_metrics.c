@@ -9,9 +9,9 @@
 static const struct nd_metric_field steps_fields[] = {
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_steps_state, histogram), ND_LSB_BUCKETS},
     {ND_METRIC_FIELD_COUNT, offsetof(struct nd_steps_state, tail), 2 * ND_LSB_TAIL},
-    {ND_METRIC_FIELD_MAX, offsetof(struct nd_steps_state, max), 0},
-    {ND_METRIC_FIELD_SUM, offsetof(struct nd_steps_state, sum), 0},
-    {ND_METRIC_FIELD_SUM, offsetof(struct nd_steps_state, sum_signed), 0},
+    ND_STATE_FIELD(MAX, nd_steps_state, max),
+    ND_STATE_FIELD(SUM, nd_steps_state, sum),
+    ND_STATE_FIELD(SUM, nd_steps_state, sum_signed),
 };
 
 static bool applies(const struct nd_pair_context *context)
@@ -182,45 +182,30 @@ static enum nd_status finish_steps(const struct nd_pair_state *state, const stru
 }
 
 static const struct nd_measure steps_measures[] = {
-    {.name = "max_lsb",
-     .option = "max_lsb",
-     .title = "largest difference in LSB",
-     .offset = offsetof(struct nd_difference, max_lsb),
-     .need = ND_NEEDS_STEPS,
-     .form = ND_MEASURED_COUNT,
-     .is_symmetric = true},
-    {.name = "mean_lsb",
-     .option = "mean_lsb",
-     .title = "mean difference in LSB",
-     .offset = offsetof(struct nd_difference, mean_lsb),
-     .need = ND_NEEDS_STEPS,
-     .form = ND_MEASURED_REAL,
-     .is_symmetric = true},
-    {.name = "signed_mean_lsb",
-     .offset = offsetof(struct nd_difference, signed_mean_lsb),
-     .need = ND_NEEDS_STEPS,
-     .form = ND_MEASURED_REAL},
+    ND_MEASURE(max_lsb, STEPS, COUNT, .name = "max_lsb", .option = "max_lsb",
+               .title = "largest difference in LSB", .is_symmetric = true),
+    ND_MEASURE(mean_lsb, STEPS, REAL, .name = "mean_lsb", .option = "mean_lsb",
+               .title = "mean difference in LSB", .is_symmetric = true),
+    ND_MEASURE(signed_mean_lsb, STEPS, REAL, .name = "signed_mean_lsb"),
 };
 
 const struct nd_metric nd_metric_steps = {
     .name = "steps",
     .offset = offsetof(struct nd_pair_state, steps),
-    .fields = steps_fields,
-    .n_fields = sizeof steps_fields / sizeof steps_fields[0],
+    ND_STATE_FIELDS(steps_fields),
     .update = update_steps,
     .add_cell = add_steps_cell,
     .finish = finish_steps,
-    .measures = steps_measures,
-    .n_measures = sizeof steps_measures / sizeof steps_measures[0],
+    ND_MEASURES(steps_measures),
 };
 
 /* How many floats apart; quantised values against floats: how many steps of the quantised value.
  * docs/reference/metrics.md#ulp and #mixed-types. */
 
 static const struct nd_metric_field ulp_fields[] = {
-    {ND_METRIC_FIELD_MAX, offsetof(struct nd_ulp_state, max), 0},
-    {ND_METRIC_FIELD_MAX, offsetof(struct nd_ulp_state, max_in), 0},
-    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_ulp_state, max_steps), 0},
+    ND_STATE_FIELD(MAX, nd_ulp_state, max),
+    ND_STATE_FIELD(MAX, nd_ulp_state, max_in),
+    ND_STATE_FIELD(REAL_MAX, nd_ulp_state, max_steps),
 };
 
 /* The side that has quantised values where the other has floats; NULL: both have the same, or floats. */
@@ -276,26 +261,16 @@ static enum nd_status finish_ulp(const struct nd_pair_state *state, const struct
 }
 
 static const struct nd_measure ulp_measures[] = {
-    {.name = "max_ulp",
-     .option = "max_ulp",
-     .title = "largest difference in ULP",
-     .offset = offsetof(struct nd_difference, max_ulp),
-     .need = ND_NEEDS_ULPS,
-     .form = ND_MEASURED_COUNT,
-     .is_symmetric = true},
-    {.name = "max_ulp_in",
-     .offset = offsetof(struct nd_difference, max_ulp_in),
-     .need = ND_NEEDS_ULP_IN,
-     .form = ND_MEASURED_COUNT},
+    ND_MEASURE(max_ulp, ULPS, COUNT, .name = "max_ulp", .option = "max_ulp",
+               .title = "largest difference in ULP", .is_symmetric = true),
+    ND_MEASURE(max_ulp_in, ULP_IN, COUNT, .name = "max_ulp_in"),
 };
 
 const struct nd_metric nd_metric_ulp = {
     .name = "ulp",
     .offset = offsetof(struct nd_pair_state, ulp),
-    .fields = ulp_fields,
-    .n_fields = sizeof ulp_fields / sizeof ulp_fields[0],
+    ND_STATE_FIELDS(ulp_fields),
     .update = update_ulp,
     .finish = finish_ulp,
-    .measures = ulp_measures,
-    .n_measures = sizeof ulp_measures / sizeof ulp_measures[0],
+    ND_MEASURES(ulp_measures),
 };

@@ -1,14 +1,366 @@
 /* Where each node ran, from the assignment, the profile and the file of the provider. docs/science/fallback.md.
  */
-#include "compare/placement/placement.h"
-
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/suffix.h"
+#include "compare/placement/placement.h"
 #include "core/memory.h"
+
+/* How the placement cuts the graph: pieces that run at once or one after the other in one place, the tensors
+ * that go between them, and what both cost. */
+
+/* Pieces while they are found. A fused piece is known by its subgraph. Other nodes are of one piece when they
+ * are connected, of one provider and equally many changes of place away from the inputs: so no way can lead out
+ * of a piece and back into it. */
+struct cutting {
+    struct nd_placing *placing;
+    const struct nd_graph *graph;
+    size_t *parent; /* [model nodes]: union-find */
+    size_t *depth;  /* changes of place on the way from the inputs */
+    size_t *colour; /* a node that stands for subgraph or provider; SIZE_MAX: nothing known on the way */
+};
+
+/* Whether the node belongs to a piece that is known: not one of the NPU of which only that is known. */
+static bool is_placed(const struct nd_placing *placing, size_t node)
+{
+    const struct nd_placed_node *at = &placing->nodes[node];
+    bool is_homeless = at->is_inferred && at->where == ND_WHERE_NPU && placing->subgraphs[node] == 0;
+    return at->where != ND_WHERE_UNKNOWN && !at->is_constant && !is_homeless;
+}
+
+static bool is_fused(const struct nd_placing *placing, size_t node)
+{
+    return placing->nodes[node].where == ND_WHERE_NPU && placing->subgraphs[node] > 0;
+}
+
+static bool is_together(const struct nd_placing *placing, size_t a, size_t b)
+{
+    if (is_fused(placing, a) || is_fused(placing, b))
+        return is_fused(placing, a) && is_fused(placing, b) && placing->subgraphs[a] == placing->subgraphs[b];
+    return strcmp(placing->nodes[a].provider, placing->nodes[b].provider) == 0;
+}
+
+static size_t root_of(size_t *parent, size_t node)
+{
+    while (parent[node] != node) {
+        parent[node] = parent[parent[node]];
+        node = parent[node];
+    }
+    return node;
+}
+
+/* The smaller number stays the root: a piece is called by its first node. */
+static void join(size_t *parent, size_t a, size_t b)
+{
+    size_t root_a = root_of(parent, a), root_b = root_of(parent, b);
+    if (root_a < root_b)
+        parent[root_b] = root_a;
+    else
+        parent[root_a] = root_b;
+}
+
+/* The node that makes input i of a node, where that is not a constant; ND_NO_INDEX. */
+static size_t maker_of(const struct cutting *cutting, size_t node, size_t i)
+{
+    const struct nd_graph_node *at = &cutting->graph->nodes[node];
+    size_t tensor = cutting->graph->uses[at->first_use + i];
+    size_t maker = tensor != ND_NO_INDEX ? cutting->graph->tensors[tensor].producer : ND_NO_INDEX;
+    return maker != ND_NO_INDEX && !cutting->graph->nodes[maker].is_constant ? maker : ND_NO_INDEX;
+}
+
+static void find_depth(struct cutting *cutting, size_t node)
+{
+    bool is_known = is_placed(cutting->placing, node);
+    cutting->colour[node] = is_known ? node : SIZE_MAX;
+    for (size_t i = 0; i < cutting->graph->nodes[node].n_uses; i++) {
+        size_t maker = maker_of(cutting, node, i);
+        if (maker == ND_NO_INDEX)
+            continue;
+        size_t depth = cutting->depth[maker], colour = cutting->colour[maker];
+        if (is_known && colour != SIZE_MAX && !is_together(cutting->placing, node, colour))
+            depth++;
+        if (depth >= cutting->depth[node]) {
+            cutting->depth[node] = depth;
+            if (!is_known && colour != SIZE_MAX)
+                cutting->colour[node] = colour;
+        }
+    }
+}
+
+static void join_nodes(struct cutting *cutting)
+{
+    const struct nd_placing *placing = cutting->placing;
+    size_t n = placing->n_model_nodes;
+    for (size_t i = 0; i < n; i++) {
+        cutting->parent[i] = i;
+        find_depth(cutting, i);
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; is_placed(placing, i) && k < cutting->graph->nodes[i].n_uses; k++) {
+            size_t maker = maker_of(cutting, i, k);
+            if (maker != ND_NO_INDEX && is_placed(placing, maker) && is_together(placing, i, maker) &&
+                cutting->depth[i] == cutting->depth[maker])
+                join(cutting->parent, i, maker);
+        }
+}
+
+/* Nodes of one subgraph are one piece, connected or not. */
+static bool join_subgraphs(struct cutting *cutting)
+{
+    const struct nd_placing *placing = cutting->placing;
+    int64_t top = 0;
+    for (size_t i = 0; i < placing->n_model_nodes; i++)
+        top = placing->subgraphs[i] > top ? placing->subgraphs[i] : top;
+    size_t n_rows = nd_capture_n_nodes(placing->capture);
+    if ((uint64_t)top > n_rows) /* numbers that no assignment makes: what is connected still is */
+        return true;
+    ND_FREED size_t *first = nd_calloc((size_t)top + 1, sizeof *first);
+    if (first == NULL)
+        return false;
+    for (size_t i = 0; i < placing->n_model_nodes; i++) {
+        if (!is_placed(placing, i) || !is_fused(placing, i))
+            continue;
+        size_t *of = &first[placing->subgraphs[i]]; /* node + 1 */
+        if (*of == 0)
+            *of = i + 1;
+        join(cutting->parent, *of - 1, i);
+    }
+    return true;
+}
+
+static bool number_pieces(struct cutting *cutting)
+{
+    struct nd_placing *placing = cutting->placing;
+    size_t n_pieces = 0;
+    for (size_t i = 0; i < placing->n_model_nodes; i++)
+        n_pieces += is_placed(placing, i) && root_of(cutting->parent, i) == i;
+    placing->pieces = nd_calloc(n_pieces, sizeof *placing->pieces);
+    if (placing->pieces == NULL)
+        return false;
+    for (size_t i = 0; i < placing->n_model_nodes; i++) {
+        if (!is_placed(placing, i))
+            continue;
+        struct nd_placed_node *node = &placing->nodes[i];
+        size_t root = root_of(cutting->parent, i);
+        if (root == i) {
+            node->piece = placing->report.n_pieces++;
+            placing->pieces[node->piece] = (struct nd_placed_piece){.provider = node->provider,
+                                                                    .where = node->where,
+                                                                    .first_node = node->name,
+                                                                    .is_io_quantisation = true,
+                                                                    .us = (double)NAN};
+        }
+        node->piece = placing->nodes[root].piece;
+        struct nd_placed_piece *piece = &placing->pieces[node->piece];
+        piece->last_node = node->name;
+        piece->n_nodes++;
+        piece->flops += isnan(node->flops) ? 0 : node->flops;
+        piece->is_io_quantisation =
+            piece->is_io_quantisation && node->is_io_quantisation && node->where == ND_WHERE_OFF;
+    }
+    return true;
+}
+
+/* ---- what goes between ---- */
+
+static struct nd_placed_cut *find_cut(struct nd_placing *placing, size_t from, size_t to, const char *tensor)
+{
+    for (size_t i = placing->report.n_cuts; i-- > 0;)
+        if (placing->cuts[i].from == from && placing->cuts[i].to == to)
+            return &placing->cuts[i];
+    if (!nd_grow((void **)&placing->cuts, &placing->cuts_capacity, placing->report.n_cuts + 1,
+                 sizeof *placing->cuts))
+        return NULL;
+    struct nd_placed_cut *cut = &placing->cuts[placing->report.n_cuts++];
+    *cut = (struct nd_placed_cut){.from = from, .to = to, .tensor = tensor};
+    return cut;
+}
+
+static bool has_reader_before(const struct nd_placing *placing, const struct nd_graph_tensor *tensor, size_t k,
+                              size_t piece)
+{
+    for (size_t i = 0; i < k; i++)
+        if (placing->nodes[placing->graph->readers[tensor->first_reader + i]].piece == piece)
+            return true;
+    return false;
+}
+
+/* A tensor is handed over once to each piece that reads it, and once to the host. */
+static bool count_tensor(struct nd_placing *placing, size_t t)
+{
+    const struct nd_graph_tensor *tensor = &placing->graph->tensors[t];
+    size_t from = tensor->producer != ND_NO_INDEX ? placing->nodes[tensor->producer].piece : SIZE_MAX;
+    double bytes = nd_infer_bytes(&placing->infos[t]);
+    bool leaves = tensor->output != ND_NO_INDEX;
+    for (size_t k = 0; k < tensor->n_readers; k++) {
+        size_t to = placing->nodes[placing->graph->readers[tensor->first_reader + k]].piece;
+        if (to == SIZE_MAX || to == from || has_reader_before(placing, tensor, k, to))
+            continue;
+        if (from != SIZE_MAX || tensor->input != ND_NO_INDEX)
+            placing->pieces[to].bytes_in += bytes;
+        if (from == SIZE_MAX)
+            continue;
+        leaves = true;
+        struct nd_placed_cut *cut = find_cut(placing, from, to, tensor->name);
+        if (cut == NULL)
+            return false;
+        cut->n_tensors++;
+        cut->n_unsized += isnan(bytes) ? 1 : 0;
+        cut->bytes += isnan(bytes) ? 0 : bytes;
+    }
+    if (leaves && from != SIZE_MAX)
+        placing->pieces[from].bytes_out += bytes;
+    return true;
+}
+
+static int compare_cuts(const void *a, const void *b)
+{
+    const struct nd_placed_cut *p = a, *q = b;
+    if (p->from != q->from)
+        return p->from < q->from ? -1 : 1;
+    return p->to < q->to ? -1 : p->to > q->to;
+}
+
+/* ---- the order of execution ---- */
+
+/* Kahn's algorithm over the cuts; of the pieces that are ready the one whose first node comes first. place[] is
+ * filled. Pieces in a ring (which no assignment makes) keep their order at the end. */
+static bool order_pieces(const struct nd_placing *placing, size_t *place)
+{
+    size_t n = placing->report.n_pieces, n_done = 0;
+    ND_FREED size_t *waits = nd_calloc(n, sizeof *waits);
+    if (waits == NULL)
+        return false;
+    for (size_t i = 0; i < placing->report.n_cuts; i++)
+        waits[placing->cuts[i].to]++;
+    for (size_t i = 0; i < n; i++)
+        place[i] = SIZE_MAX;
+    while (n_done < n) {
+        size_t next = 0;
+        while (next < n && (place[next] != SIZE_MAX || waits[next] > 0))
+            next++;
+        for (size_t i = 0; next == n && i < n; i++)
+            if (place[i] == SIZE_MAX)
+                next = i;
+        place[next] = n_done++;
+        for (size_t i = 0; i < placing->report.n_cuts; i++)
+            if (placing->cuts[i].from == next && waits[placing->cuts[i].to] > 0)
+                waits[placing->cuts[i].to]--;
+    }
+    return true;
+}
+
+static bool sort_pieces(struct nd_placing *placing)
+{
+    size_t n = placing->report.n_pieces;
+    ND_FREED size_t *place = nd_calloc(n, sizeof *place);
+    ND_FREED struct nd_placed_piece *sorted = nd_calloc(n, sizeof *sorted);
+    bool is_whole = place != NULL && sorted != NULL && order_pieces(placing, place);
+    if (is_whole) {
+        for (size_t i = 0; i < n; i++)
+            sorted[place[i]] = placing->pieces[i];
+        for (size_t i = 0; i < placing->report.n_nodes; i++)
+            if (placing->nodes[i].piece != SIZE_MAX)
+                placing->nodes[i].piece = place[placing->nodes[i].piece];
+        for (size_t i = 0; i < placing->report.n_cuts; i++) {
+            placing->cuts[i].from = place[placing->cuts[i].from];
+            placing->cuts[i].to = place[placing->cuts[i].to];
+        }
+        free(placing->pieces);
+        placing->pieces = sorted;
+        sorted = NULL;
+    }
+    if (placing->report.n_cuts > 1)
+        qsort(placing->cuts, placing->report.n_cuts, sizeof *placing->cuts, compare_cuts);
+    return is_whole;
+}
+
+/* ---- time ---- */
+
+/* Whether a way of cuts leads from one piece to the other: cuts lead forward and are sorted, so one sweep does.
+ */
+static bool leads_to(const struct nd_placing *placing, size_t from, size_t to, bool *reached)
+{
+    memset(reached, 0, placing->report.n_pieces * sizeof *reached);
+    reached[from] = true;
+    for (size_t i = 0; i < placing->report.n_cuts; i++)
+        if (reached[placing->cuts[i].from])
+            reached[placing->cuts[i].to] = true;
+    return reached[to];
+}
+
+/* Fused kernels bear no name of a node. They are told apart by their order, where the pieces can only run in
+ * one order and are as many. */
+static bool time_fused(struct nd_placing *placing)
+{
+    const struct nd_ort_profile *profile = &placing->profile;
+    size_t n_pieces = 0, n_kernels = 0, last = SIZE_MAX;
+    bool *reached = nd_calloc(placing->report.n_pieces, sizeof *reached), is_chain = true;
+    if (reached == NULL)
+        return false;
+    for (size_t i = 0; i < placing->report.n_pieces; i++) {
+        if (placing->pieces[i].where != ND_WHERE_NPU)
+            continue;
+        n_pieces++;
+        is_chain = is_chain && n_pieces <= 256 && (last == SIZE_MAX || leads_to(placing, last, i, reached));
+        last = i;
+    }
+    free(reached);
+    for (size_t i = 0; i < profile->n_kernels; i++)
+        n_kernels += nd_placing_where(placing, profile->kernels[i].provider) == ND_WHERE_NPU;
+    if (n_kernels != n_pieces && n_kernels > 0)
+        return nd_placing_problem(placing,
+                                  "the profile has %zu kernels on %s where the placement of the model's nodes "
+                                  "makes %zu pieces",
+                                  n_kernels, placing->report.wanted_provider, n_pieces);
+    for (size_t i = 0, k = 0; is_chain && profile->n_runs > 1 && n_kernels > 0 && i < placing->report.n_pieces;
+         i++) {
+        if (placing->pieces[i].where != ND_WHERE_NPU)
+            continue;
+        while (nd_placing_where(placing, profile->kernels[k].provider) != ND_WHERE_NPU)
+            k++;
+        placing->pieces[i].us = profile->kernels[k++].total_us / (double)(profile->n_runs - 1);
+    }
+    return true;
+}
+
+static bool time_pieces(struct nd_placing *placing)
+{
+    if (!placing->has_profile)
+        return true;
+    for (size_t i = 0; i < placing->n_model_nodes; i++) {
+        const struct nd_placed_node *node = &placing->nodes[i];
+        if (node->piece == SIZE_MAX || node->where != ND_WHERE_OFF || isnan(node->profile_us))
+            continue;
+        double *us = &placing->pieces[node->piece].us;
+        *us = isnan(*us) ? node->profile_us : *us + node->profile_us;
+    }
+    return !placing->report.is_npu || time_fused(placing);
+}
+
+/* Pieces and cuts, and what they cost. Needs the model. */
+static enum nd_status placing_cut(struct nd_placing *placing, struct nd_error *err)
+{
+    size_t n = placing->n_model_nodes;
+    struct cutting cutting = {.placing = placing,
+                              .graph = placing->graph,
+                              .parent = nd_calloc(n, sizeof *cutting.parent),
+                              .depth = nd_calloc(n, sizeof *cutting.depth),
+                              .colour = nd_calloc(n, sizeof *cutting.colour)};
+    bool is_whole = cutting.parent != NULL && cutting.depth != NULL && cutting.colour != NULL;
+    if (is_whole) {
+        join_nodes(&cutting);
+        is_whole = join_subgraphs(&cutting) && number_pieces(&cutting);
+    }
+    for (size_t t = 0; is_whole && t < placing->graph->n_tensors; t++)
+        if (!placing->graph->tensors[t].is_constant)
+            is_whole = count_tensor(placing, t);
+    is_whole = is_whole && sort_pieces(placing) && time_pieces(placing);
+    ND_FREE_ALL(cutting.parent, cutting.depth, cutting.colour);
+    return is_whole ? ND_OK : nd_fail_memory(err);
+}
 
 const char *nd_where_name(enum nd_where where)
 {
@@ -208,7 +560,7 @@ static enum nd_status examine(struct nd_placing *placing, struct nd_error *err)
     if (placing->model != NULL)
         ND_TRY(weigh_nodes(placing, err));
     if (placing->model != NULL)
-        ND_TRY(nd_placing_cut(placing, err));
+        ND_TRY(placing_cut(placing, err));
     share_out(placing);
     return ND_OK;
 }

@@ -40,7 +40,4 @@ enum nd_where nd_placing_where(const struct nd_placing *placing, const char *pro
 /* Matches the nodes of the assignment, of the profiles and of the model. */
 enum nd_status nd_placing_match(struct nd_placing *placing, struct nd_error *err);
 
-/* Pieces and cuts, and what they cost. Needs the model. */
-enum nd_status nd_placing_cut(struct nd_placing *placing, struct nd_error *err);
-
 #endif

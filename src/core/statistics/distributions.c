@@ -91,11 +91,6 @@ double nd_normal_quantile(double p)
     return from_middle < 0 ? -z : z;
 }
 
-double nd_normal_of_confidence(double confidence)
-{
-    return -nd_normal_quantile((1 - confidence) / 2);
-}
-
 /* ln n! less Stirling's formula. */
 static double stirling_error(double n)
 {

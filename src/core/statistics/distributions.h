@@ -17,9 +17,6 @@ double nd_log(double x);
  * on every machine. */
 double nd_normal_quantile(double p);
 
-/* The z of a two-sided interval of this confidence, 0 < confidence < 1. */
-double nd_normal_of_confidence(double confidence);
-
 /* The binomial distribution, the same bits on every machine. docs/science/statistics.md#numbers. */
 
 /* ln P(X = k), X ~ Bin(n, p), for k <= n <= 2^53, 0 < p < 1 and q = 1 - p (given apart: where p is near 1 the

@@ -31,12 +31,18 @@ static double wilson_upper(double k, double n, double z)
     return (middle + half) / (n + z * z);
 }
 
+/* The z of a two-sided interval of this confidence, 0 < confidence < 1. */
+static double normal_of_confidence(double confidence)
+{
+    return -nd_normal_quantile((1 - confidence) / 2);
+}
+
 struct nd_interval nd_wilson(uint64_t k, uint64_t n, double confidence)
 {
     assert(k <= n && confidence > 0 && confidence < 1);
     if (n == 0)
         return (struct nd_interval){0, 1};
-    double z = nd_normal_of_confidence(confidence), successes = (double)k, size = (double)n;
+    double z = normal_of_confidence(confidence), successes = (double)k, size = (double)n;
     return (struct nd_interval){wilson_lower(successes, size, z),
                                 k == n ? 1 : wilson_upper(successes, size, z)};
 }
@@ -153,7 +159,7 @@ struct nd_interval nd_paired_tango(const struct nd_paired *table, double confide
     double n = (double)nd_paired_n(table), b = (double)table->test_only, c = (double)table->ref_only;
     if (n == 0)
         return (struct nd_interval){-1, 1};
-    double z = nd_normal_of_confidence(confidence);
+    double z = normal_of_confidence(confidence);
     return (struct nd_interval){-tango_upper(c, b, n, z), tango_upper(b, c, n, z)};
 }
 

@@ -2,7 +2,6 @@
  * (npudiff/core/tensor.h). */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"

@@ -90,6 +90,12 @@ static bool is_end_of_type(const struct nd_look *look, const struct clamp *c)
     return (!c->has_low || fabs(c->low - low) < half) && (!c->has_high || fabs(c->high - high) < half);
 }
 
+/* "codes" or "values". */
+static const char *noun(const struct nd_look *look)
+{
+    return nd_is_exact(look) ? "codes" : "values";
+}
+
 void nd_try_clamp(const struct nd_look *look)
 {
     struct clamp c = {.low = look->low, .high = look->high};
@@ -107,61 +113,5 @@ void nd_try_clamp(const struct nd_look *look)
     if (c.has_low && c.has_high)
         nd_try(look, &f, "clamped at both ends, to %.6g..%.6g%s", c.low, c.high, gain);
     else
-        nd_try(look, &f, "%s stop %s %.6g%s", nd_noun(look), c.has_high ? "above" : "below", f.amount, gain);
-}
-
-/* ---- a clamp that only the reference has ---- */
-
-struct end {
-    double sign, at;              /* -1: the low end; its value in the reference */
-    size_t n, n_beyond, n_within; /* elements of the reference there; the test's further on; not before it */
-    size_t n_far;                 /* far ones of them */
-    double least, most;           /* the test's values there */
-};
-
-static struct end count_end(const struct nd_look *look, double sign)
-{
-    const struct nd_evidence *e = look->e;
-    struct end x = {.sign = sign, .at = -sign * HUGE_VAL, .least = HUGE_VAL, .most = -HUGE_VAL};
-    for (size_t i = 0; i < look->n_total; i++)
-        if (nd_is_known(look, i) && sign * e->expected[i] > sign * x.at)
-            x.at = e->expected[i];
-    for (size_t i = 0; i < look->n_total; i++) {
-        if (!nd_is_known(look, i) || e->expected[i] != x.at || !isfinite(e->captured[i]))
-            continue;
-        double beyond = sign * (e->captured[i] - x.at);
-        x.n++;
-        x.n_beyond += beyond > 0;
-        x.n_within += beyond > -look->far;
-        x.n_far += beyond > look->far;
-        x.least = fmin(x.least, e->captured[i]);
-        x.most = fmax(x.most, e->captured[i]);
-    }
-    return x;
-}
-
-/* The reference has one value in many elements, its least or its largest, and the test goes on there in nearly
- * all of them; elsewhere the two agree. Quantised values that are not zero there may be the end of the
- * reference's type. All chosen. */
-static bool is_left_out(const struct nd_look *look, const struct end *x)
-{
-    bool may_be_end_of_type = look->e->ref_step > 0 && x->at != 0;
-    return !may_be_end_of_type && x->n_far >= ND_MIN_DECISIVE && x->n_beyond * 10 >= x->n * 9 &&
-           x->n_within * 100 >= x->n * 99 && x->n_far * 100 >= look->n_far * 95 &&
-           x->most - x->least > look->far;
-}
-
-void nd_try_unclamped(const struct nd_look *look)
-{
-    for (double sign = -1; sign <= 1; sign += 2) {
-        struct end x = count_end(look, sign);
-        if (!is_left_out(look, &x))
-            continue;
-        struct nd_finding f = nd_finding_of(look, ND_FAULT_UNCLAMPED, x.at, nd_share_of_far(look, x.n_far), 0);
-        nd_add(look, &f,
-               "values go on %s %.6g in %zu of %zu elements where the reference stops there, as if a %s was "
-               "left out",
-               sign < 0 ? "below" : "above", x.at, x.n_beyond, x.n, sign < 0 && x.at == 0 ? "Relu" : "Clip");
-        return;
-    }
+        nd_try(look, &f, "%s stop %s %.6g%s", noun(look), c.has_high ? "above" : "below", f.amount, gain);
 }

@@ -114,11 +114,6 @@ double nd_share_of_far(const struct nd_look *look, size_t n_far)
     return look->n_far > 0 ? (double)n_far / (double)look->n_far : 0;
 }
 
-const char *nd_noun(const struct nd_look *look)
-{
-    return nd_is_exact(look) ? "codes" : "values";
-}
-
 size_t nd_channel_of(const struct nd_axis *axis, size_t j)
 {
     return j / axis->inner % axis->n;

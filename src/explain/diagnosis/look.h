@@ -90,8 +90,6 @@ double nd_unit_at(double x, int mantissa_bits, int min_exponent);
 double nd_spacing(enum nd_dtype dtype, double step, double x);
 /* n_far of the far elements, as the share that a finding explains. */
 double nd_share_of_far(const struct nd_look *look, size_t n_far);
-/* "codes" or "values". */
-const char *nd_noun(const struct nd_look *look);
 
 /* Channels along an axis: element j belongs to channel j / inner % n. */
 struct nd_axis {
@@ -194,29 +192,15 @@ struct nd_own_step {
 struct nd_own_step nd_find_own_step(const struct nd_look *look, const double *x);
 /* clamp.c. Where the captured values' type ends, as real numbers; of floats infinite. */
 void nd_ends_of_type(const struct nd_evidence *e, double *low, double *high);
-/* float_grids.c: numbers of the narrower type, or a unit in the last place of float32 beside one. */
-bool nd_is_bf16(float value);
-bool nd_is_fp16(float value);
-/* That n random floats lie on the grid (ND_FAULT_FP16_GRID or _BF16_GRID) or that layer beside it: base 10
- * logarithm. */
-double nd_chance_of_grid(enum nd_fault_kind kind, size_t n);
 
-/* The recognisers of the table, each adds what it finds. Those of random_steps.c before the table, too. */
+/* The recognisers of the table, each adds what it finds. */
 typedef void (*nd_recogniser)(const struct nd_look *look);
 void nd_try_scales(const struct nd_look *look);
 void nd_try_channels(const struct nd_look *look);
 /* The test is a line of the reference: its sign, a factor, an offset or both, of all values or of each channel.
  */
 void nd_try_relations(const struct nd_look *look);
-void nd_try_constant(const struct nd_look *look);
-void nd_try_type(const struct nd_look *look);
-void nd_try_flipped_bits(const struct nd_look *look);
-void nd_try_accumulators(const struct nd_look *look);
-void nd_try_samples(const struct nd_look *look);
-void nd_try_passed(const struct nd_look *look);
-void nd_try_operand(const struct nd_look *look);
 void nd_try_clamp(const struct nd_look *look);
-void nd_try_unclamped(const struct nd_look *look);
 void nd_try_cliff(const struct nd_look *look);
 void nd_try_wrap(const struct nd_look *look);
 void nd_try_lost_clip(const struct nd_look *look);
@@ -237,8 +221,5 @@ void nd_try_truncation(const struct nd_look *look);
 void nd_try_ties(const struct nd_look *look);
 void nd_try_step(const struct nd_look *look);
 void nd_try_comparison(const struct nd_look *look);
-/* By the fractions alone: the runs need not differ (a seeded generator repeats itself). */
-void nd_try_stochastic(const struct nd_look *look);
-void nd_try_flips(const struct nd_look *look);
 
 #endif

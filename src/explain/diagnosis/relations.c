@@ -3,7 +3,6 @@
  * near. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "explain/diagnosis/look.h"
 

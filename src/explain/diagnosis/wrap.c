@@ -155,8 +155,7 @@ static int compare_pairs(const void *a, const void *b)
 }
 
 /* The elements beyond the window, each quantised value of the reference once; scratch has room for a pair of
- * each element.
- */
+ * each element. */
 static size_t collect_beyond(const struct nd_look *look, double period, struct pair *pairs)
 {
     const struct nd_evidence *e = look->e;

@@ -696,6 +696,27 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
 
 /* ---- a thread ---- */
 
+/* Room for the largest of them. */
+static enum nd_status make_decoded(struct nd_reader *r, struct nd_error *err)
+{
+    size_t most = 0;
+    for (size_t s = 0; s < r->plan->n_steps; s++) {
+        size_t n = 0;
+        if (nd_shape_n_elems(&r->plan->shapes[s], &n, NULL) == ND_OK && n > most)
+            most = n;
+    }
+    r->decoded.x = nd_tensor_room(most * sizeof *r->decoded.x);
+    return r->decoded.x != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* From now on quantised values of a device are held for one tensor at a time. ND_ERR_MEMORY. */
+static enum nd_status reader_be_lazy(struct nd_reader *r, struct nd_error *err)
+{
+    r->is_lazy = true;
+    r->decoded_tensor = SIZE_MAX;
+    return make_decoded(r, err);
+}
+
 static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
@@ -712,7 +733,7 @@ static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
             w->count_n = tensor_view->n;
     }
     w->step.x = nd_tensor_room(most * sizeof *w->step.x);
-    return w->step.x != NULL ? nd_reader_be_lazy(&w->reader, err) : nd_fail_memory(err);
+    return w->step.x != NULL ? reader_be_lazy(&w->reader, err) : nd_fail_memory(err);
 }
 
 static enum nd_status make_counts(struct nd_evaluator *w, struct nd_error *err)

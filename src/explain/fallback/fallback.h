@@ -72,13 +72,4 @@ enum nd_status nd_fallback_add(struct nd_explained_execution *execution, const c
 /* Sums up. */
 void nd_fallback_conclude(struct nd_explained_execution *execution);
 
-/* ---- fallback_run.c ---- */
-
-/* What is said of the run; its layers are concluded. values[n_steps]: the weights of their values alone. */
-enum nd_status nd_fallback_judge_run(const struct nd_plan *plan, size_t device, const double *values,
-                                     bool hides_placement, struct nd_explanation *out, struct nd_error *err);
-
-/* "CPU", "GPU" or "reference" where an import states that its device is one; else NULL. */
-const char *nd_fallback_stated_other(const struct nd_capture *capture);
-
 #endif

@@ -5,8 +5,7 @@
 #include "explain/fallback/fallback.h"
 
 /* Of each kind of layers a list, in graph order: the layers of a run that tell what an NPU does in such a
- * layer.
- */
+ * layer. */
 struct nd_fallback_kin {
     size_t kind;  /* the first step of this one's kind */
     size_t first; /* of that step: the first of the list; SIZE_MAX: it is empty */
@@ -43,7 +42,5 @@ static inline bool nd_fallback_is_judged(const struct nd_fallback *f, size_t dev
 {
     return !f->plan->sources[device].is_failed && !nd_plan_tensor(f->plan, step)->is_model_input;
 }
-
-/* ---- fallback.c ---- */
 
 #endif

@@ -1,6 +1,5 @@
-/* What findings.c (who is looked at), findings.c (what is said) and the files that judge share:
- * findings.c judges quantised values, findings.c floats, findings.c whole tensors of floats. Those
- * read no capture. */
+/* What findings.c (who is looked at), findings.c (what is said) and the files that judge share: findings.c
+ * judges quantised values, findings.c floats, findings.c whole tensors of floats. Those read no capture. */
 #ifndef ND_EXPLAIN_FINDINGS_INTERNAL_H
 #define ND_EXPLAIN_FINDINGS_INTERNAL_H
 

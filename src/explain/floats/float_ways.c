@@ -46,8 +46,7 @@ static bool is_far(const struct search *s, size_t i)
 }
 
 /* How far each value may be off: as far as rounding goes; or, where that tells nothing, by two units in the
- * last place.
- */
+ * last place. */
 static enum nd_status bound_values(const struct search *s, const struct nd_float_case *c,
                                    const struct nd_array *made, double *bound, struct nd_error *err)
 {

@@ -49,7 +49,6 @@ struct nd_float_sums *nd_float_sums_of(const struct nd_float_evaluation *evaluat
 
 /* Whether the step's values are no quantised values, and the device computes them: floats, or whole numbers
  * such as indices; whether any step of any device has such. */
-bool nd_float_has_steps(const struct nd_plan *plan);
 bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step);
 /* Digits of the step: a tensor of half precision is rounded to it whatever computed it. Of whole numbers
  * ND_WHOLE_DIGITS. */
@@ -113,10 +112,5 @@ enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *o
  */
 enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
                               struct nd_error *err);
-
-/* The distance of two numbers of so many digits at x. */
-double nd_float_ulp(double x, int digits);
-/* To that many digits, half to even. Half precision overflows to infinity. */
-double nd_float_round(double x, int digits);
 
 #endif

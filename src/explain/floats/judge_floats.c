@@ -154,8 +154,7 @@ static enum nd_status diagnose_constants(const struct nd_float_evaluation *e, si
 }
 
 /* Values beyond their bound, and the share of them that a fault must predict; as for quantised values
- * (verdict/fault_verdict.c).
- */
+ * (verdict/fault_verdict.c). */
 enum { MIN_BEYOND = 8 };
 static const double min_explained = 0.99;
 
@@ -384,7 +383,7 @@ static double error_of_outputs(const struct nd_explain_job *job, const struct nd
     return relative(total, signal, is_known);
 }
 
-/* The device against exact rounding: as trace.c has it for quantised values, which was called before. */
+/* The device against exact rounding: as explain.c has it for quantised values, which was called before. */
 static enum nd_verdict verdict_of(const struct nd_explained_device *device, size_t n_steps)
 {
     bool differs = device->n_sources > 0, is_within = false;
@@ -436,12 +435,23 @@ static enum nd_status judge_device(const struct nd_explain_job *job, const struc
     return status;
 }
 
+/* Whether the step's values are no quantised values, and the device computes them: floats, or whole numbers
+ * such as indices; whether any step of any device has such. */
+static bool float_has_steps(const struct nd_plan *plan)
+{
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps; s++)
+            if (nd_float_is_step(plan, d, s))
+                return true;
+    return false;
+}
+
 enum nd_status nd_explain_judge_floats(const struct nd_explain_job *job,
                                        const struct nd_explain_options *options, struct nd_error *err)
 {
     struct nd_float_evaluation evaluation = {0};
     struct nd_explanation *out = job->out;
-    if (nd_plan_has_qvalues(job->plan) && !nd_float_has_steps(job->plan))
+    if (nd_plan_has_qvalues(job->plan) && !float_has_steps(job->plan))
         return ND_OK;
     enum nd_status status = nd_float_evaluate(&evaluation, job->plan, options, err);
     for (size_t d = 0; d < out->n_devices && status == ND_OK; d++)

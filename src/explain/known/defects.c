@@ -1,9 +1,82 @@
 /* Which known defect of an SDK a layer has. The table: arithmetic/known/defects.def. */
-#include "explain/known/defects.h"
-
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/text/strbuf.h"
+#include "explain/known/defects.h"
+#include "explain/known/expectation.h"
+#include "npudiff/devices/device.h"
+
+/* The arithmetic that a capture asks for by what it says of its device. Values may refute it, but they do not
+ * choose a different one: an arithmetic that fits by chance is not the chip's. */
+
+enum nd_expectation nd_expect_of_arch(const char *arch)
+{
+    enum {
+        LAST_OLD = 69
+    }; /* v68 and v69 share one arithmetic, as do v73 and later ones (docs/science/htp-arithmetic.md) */
+    if (arch == NULL || arch[0] != 'v' || strspn(arch + 1, "0123456789") != strlen(arch + 1))
+        return ND_EXPECT_ANY;
+    int version = atoi(arch + 1);
+    return version == 0 ? ND_EXPECT_ANY : version <= LAST_OLD ? ND_EXPECT_V69 : ND_EXPECT_V73;
+}
+
+static bool is_one_of(const char *kind, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(kind, names[i]) == 0)
+            return true;
+    return false;
+}
+
+enum nd_expectation nd_expect(const struct nd_capture *capture)
+{
+    static const char *const in_floats[] = {"cpu"}, *const of_their_own[] = {"emu", "exact", "float64", "gpu",
+                                                                             "reference"};
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    const char *arch = nd_capture_string(capture, "device", "arch");
+    const char *sm = nd_capture_string(capture, "device", "chipset");
+    bool is_import = nd_capture_string(capture, "import", "format") != NULL;
+    if (kind != NULL && is_one_of(kind, in_floats, sizeof in_floats / sizeof *in_floats))
+        return is_import ? ND_EXPECT_ANY
+                         : ND_EXPECT_FLOAT; /* other runtimes compute in integers on a CPU, too */
+    if (kind != NULL && is_one_of(kind, of_their_own, sizeof of_their_own / sizeof *of_their_own))
+        return ND_EXPECT_ANY;
+    if (arch != NULL && arch[0] != '\0')
+        return nd_expect_of_arch(arch);
+    const struct nd_chipset *chipset = sm != NULL && sm[0] != '\0' ? nd_chipset_find(sm) : NULL;
+    return chipset != NULL ? nd_expect_of_arch(chipset->arch) : ND_EXPECT_ANY;
+}
+
+bool nd_is_emulated(const struct nd_capture *capture)
+{
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    return kind != NULL && strcmp(kind, "emu") == 0;
+}
+
+bool nd_is_runner(const struct nd_capture *capture)
+{
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    return kind != NULL && strcmp(kind, "exec") == 0;
+}
+
+bool nd_can_fall_back(const struct nd_capture *capture)
+{
+    static const char *const others[] = {"import", "cpu", "gpu", "reference"};
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    bool is_import = nd_capture_string(capture, "import", "format") != NULL;
+    if (nd_is_runner(capture))
+        return nd_expect(capture) != ND_EXPECT_ANY;
+    return !is_import || nd_expect(capture) != ND_EXPECT_ANY ||
+           (kind != NULL && !is_one_of(kind, others, sizeof others / sizeof *others));
+}
+
+const char *nd_expectation_name(enum nd_expectation expectation)
+{
+    static const char *const names[] = {
+        [ND_EXPECT_ANY] = NULL, [ND_EXPECT_FLOAT] = "float", [ND_EXPECT_V69] = "v69", [ND_EXPECT_V73] = "v73"};
+    return names[expectation];
+}
 
 /* In the order of enum nd_layer_condition. */
 static const struct nd_known_defect defects[] = {
@@ -43,39 +116,4 @@ bool nd_known_defect_shows_as(const struct nd_known_defect *defect, enum nd_faul
         if (defect->kinds[i] == kind)
             return true;
     return false;
-}
-
-/* ---- what is said ---- */
-
-/* "2.51.0" of what an import states, or of the runtime "qairt-2.51.0"; NULL: nobody says it. */
-static const char *sdk_of(const struct nd_capture *capture)
-{
-    static const char prefix[] = "qairt-";
-    const char *stated = nd_capture_string(capture, "runtime", "sdk_version");
-    const char *id = nd_capture_string(capture, "runtime", "id");
-    if (stated != NULL && stated[0] != '\0')
-        return stated[0] == 'v' ? stated + 1 : stated;
-    return id != NULL && strncmp(id, prefix, sizeof prefix - 1) == 0 ? id + sizeof prefix - 1 : NULL;
-}
-
-/* "2.51.0" and "2.51.0.251014" are of one release. */
-static bool is_release(const char *sdk, const char *release)
-{
-    size_t n = strlen(release);
-    return strncmp(sdk, release, n) == 0 && (sdk[n] < '0' || sdk[n] > '9');
-}
-
-char *nd_known_defect_text(const struct nd_known_defect *defect, const struct nd_capture *capture)
-{
-    struct nd_strbuf text = {0};
-    const char *sdk = sdk_of(capture);
-    nd_strbuf_printf(&text, "a known defect of QAIRT %s%s%s (measured on %s): %s",
-                     defect->older_sdk != NULL ? defect->older_sdk : "",
-                     defect->older_sdk != NULL ? " and " : "", defect->sdk, defect->archs, defect->what);
-    if (sdk == NULL)
-        nd_strbuf_printf(&text, "; the capture does not say which SDK made it");
-    else if (!is_release(sdk, defect->sdk) &&
-             !(defect->older_sdk != NULL && is_release(sdk, defect->older_sdk)))
-        nd_strbuf_printf(&text, "; this capture was made with %s, which was not measured", sdk);
-    return nd_strbuf_take(&text);
 }

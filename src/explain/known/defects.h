@@ -37,8 +37,4 @@ const struct nd_known_defect *nd_known_defect_at(size_t index);
 /* Whether an error that looks like that fault may be this defect. */
 bool nd_known_defect_shows_as(const struct nd_known_defect *defect, enum nd_fault_kind kind);
 
-/* "a known defect of QAIRT 2.51.0: it computes ..."; where the capture states another SDK or none, that is
- * said, too. The caller frees it; NULL: no memory. */
-char *nd_known_defect_text(const struct nd_known_defect *defect, const struct nd_capture *capture);
-
 #endif

@@ -1,8 +1,8 @@
 /* How far inputs can bring the values of a layer: what rounding and clipping took from them is put back, this
  * way and that. */
-#include "explain/layer_diagnosis/diagnose_layers.h"
-
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +13,146 @@
 #include "core/random.h"
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
+#include "explain/layer_diagnosis/diagnose_layers.h"
 #include "explain/layer_diagnosis/hypotheses.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
 #include "explain/layer_diagnosis/rounded_twice.h"
 #include "explain/verdict/health.h"
+
+/* What a device may have computed in a layer instead: the rival values that diagnosis is shown. */
+
+static void ND_PRINTF(4, 5) add_hypothesis(struct nd_layer_diagnosis_hypotheses *h, enum nd_fault_kind kind,
+                                           const double *qvalues, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(h->texts[h->n], sizeof h->texts[h->n], fmt, args);
+    va_end(args);
+    h->items[h->n] = (struct nd_hypothesis){kind, h->texts[h->n], qvalues};
+    h->n++;
+}
+
+static void add_pairs(const struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_hypotheses *h)
+{
+    char text[ND_PAIR_SUM_TEXT_BYTES];
+    bool is_wrapping = nd_pair_sums()[diagnosis->pairs.chosen].is_wrapping;
+    nd_explain_pairs_text(&diagnosis->pairs, text);
+    add_hypothesis(h, is_wrapping ? ND_FAULT_PAIR_WRAP : ND_FAULT_PAIR_SATURATION, diagnosis->pairs.qvalues,
+                   "%s", text);
+}
+
+static void add_constants(const struct nd_layer_diagnosis *diagnosis, struct nd_layer_diagnosis_hypotheses *h)
+{
+    const struct nd_explain_constants *constants = &diagnosis->constants;
+    add_hypothesis(h, nd_fault_of_constants(constants->tried[constants->chosen].change.kind),
+                   constants->qvalues, "%s", constants->text);
+}
+
+/* Of a layer diagnosis that has collected its quantised values. The struct need not be initialised. */
+static void layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *diagnosis,
+                                            struct nd_layer_diagnosis_hypotheses *h)
+{
+    const struct nd_model *model = diagnosis->job->plan->model;
+    char name[ND_ROUNDING_RULE_NAME_BYTES], usual[ND_ROUNDING_RULE_NAME_BYTES];
+    bool is_float =
+        diagnosis->other.kind == ND_ROUNDED_AS_FLOAT32 ||
+        (diagnosis->other.kind == ND_ROUNDED_ONCE && diagnosis->other.rounding <= ND_ROUND_HALF_DOWN);
+    /* Two rules for ties alone: what differs lies on ties. */
+    bool is_tie = diagnosis->layer_arithmetic == NULL && diagnosis->usual.kind == ND_ROUNDED_ONCE &&
+                  diagnosis->other.kind == ND_ROUNDED_ONCE && diagnosis->usual.rounding <= ND_ROUND_HALF_DOWN &&
+                  diagnosis->other.rounding <= ND_ROUND_HALF_DOWN;
+    h->n = 0;
+    if (diagnosis->has_other && is_tie)
+        add_hypothesis(h, ND_FAULT_FALLBACK, diagnosis->others, "ties are rounded %s, not %s, as floats may be",
+                       nd_rounding_rule_name(&diagnosis->other, name),
+                       nd_rounding_rule_name(&diagnosis->usual, usual));
+    else if (diagnosis->has_other)
+        add_hypothesis(h, is_float ? ND_FAULT_FALLBACK : ND_FAULT_ROUNDING, diagnosis->others,
+                       is_float ? "rounded %s, as floats are" : "rounded by %s",
+                       nd_rounding_rule_name(&diagnosis->other, name));
+    for (size_t k = 0; k < diagnosis->n_fusions; k++)
+        add_hypothesis(h, ND_FAULT_FUSION, diagnosis->fusions[k], "fused with '%.120s'",
+                       nd_model_tensor(model, diagnosis->fused[k])->name);
+    for (size_t k = 0; k < diagnosis->n_operands && diagnosis->forced == 0; k++)
+        add_hypothesis(h, ND_FAULT_STALE_OPERAND, diagnosis->stale[k],
+                       "computed with '%.100s' of the previous sample",
+                       nd_model_tensor(model, diagnosis->operands[k])->name);
+    if (diagnosis->pairs.qvalues != NULL && diagnosis->forced == 0)
+        add_pairs(diagnosis, h);
+    if (diagnosis->constants.qvalues != NULL && diagnosis->forced == 0)
+        add_constants(diagnosis, h);
+}
+
+/* Whether a mean or sum is rounded twice. docs/reference/diagnoses.md. */
+
+/* A value that doubles put this near to a half, relative to it, is that half: the exact one is a sum of
+ * quantised values over a count. */
+static const double nearly = 0x1p-40;
+
+static double settle_half(double v)
+{
+    double half = rint(v * 2) / 2;
+    return fabs(v - half) <= nearly * fmax(fabs(v), 1) ? half : v;
+}
+
+/* ratio: a step of the input in steps of the output. */
+static bool gives_all(const struct nd_layer_diagnosis *diagnosis, double ratio, enum nd_rounding first,
+                      enum nd_rounding second)
+{
+    double low, high, zero = (double)nd_layer_diagnosis_quant(diagnosis)->zero_point[0];
+    nd_qvalue_range(nd_plan_tensor(diagnosis->job->plan, diagnosis->step)->dtype, &low, &high);
+    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++) {
+        if (!isfinite(diagnosis->values[i]))
+            continue;
+        double mean = nd_round_value(settle_half((diagnosis->values[i] - zero) / ratio), first);
+        double qvalue = nd_round_value(settle_half(mean * ratio), second) + zero;
+        if (fmin(fmax(qvalue, low), high) != diagnosis->qvalues[i])
+            return false;
+    }
+    return true;
+}
+
+static bool rounds_to_input(const struct nd_layer_diagnosis *diagnosis, const struct nd_tensor *input,
+                            char *text)
+{
+    const struct nd_quant *to = nd_layer_diagnosis_quant(diagnosis);
+    if (!nd_dtype_is_integer(input->dtype) || input->quant.n != 1 || to->n != 1 || !(input->quant.scale[0] > 0))
+        return false;
+    double ratio = (double)input->quant.scale[0] / (double)to->scale[0];
+    for (int first = ND_ROUND_HALF_EVEN; first <= ND_ROUND_TO_ZERO; first++)
+        for (int second = ND_ROUND_HALF_EVEN; second <= ND_ROUND_HALF_DOWN; second++) {
+            if (!gives_all(diagnosis, ratio, (enum nd_rounding)first, (enum nd_rounding)second))
+                continue;
+            snprintf(text, ND_ROUNDED_TWICE_TEXT_BYTES,
+                     "rounded twice: %s to the scale of '%.60s', then to its own",
+                     nd_rounding_name((enum nd_rounding)first), input->name);
+            return true;
+        }
+    return false;
+}
+
+/* Whether one of two ways gives every value of the layer that was collected, which is a mean or a sum of one
+ * tensor: to the scale of the input (a mean of whole numbers, divided in integers), and then to that of the
+ * output; to some binary places of the output's step, and then to a whole quantised value (double:N of
+ * arithmetic/exact/linear/rounding.h). Only of devices whose arithmetic the capture does not state. `text` says
+ * which. ND_ERR_MEMORY is not possible: nothing is allocated. */
+static bool explain_rounds_twice(const struct nd_layer_diagnosis *diagnosis,
+                                 char text[ND_ROUNDED_TWICE_TEXT_BYTES])
+{
+    const struct nd_explain_job *job = diagnosis->job;
+    const struct nd_model_layer *layer = nd_plan_layer(job->plan, diagnosis->step);
+    if (!nd_layer_is_mean(layer) || job->observations->layer_arithmetic[diagnosis->device] != SIZE_MAX ||
+        job->plan->sources[diagnosis->device].expectation != ND_EXPECT_ANY ||
+        nd_is_emulated(job->plan->sources[diagnosis->device].capture))
+        return false;
+    if (diagnosis->has_other && diagnosis->other.kind == ND_ROUNDED_TWICE) {
+        snprintf(text, ND_ROUNDED_TWICE_TEXT_BYTES,
+                 "rounded twice: to %d binary place%s of a step, then to a whole one", diagnosis->other.n_bits,
+                 diagnosis->other.n_bits == 1 ? "" : "s");
+        return true;
+    }
+    return rounds_to_input(diagnosis, nd_model_tensor(job->plan->model, layer->inputs[0]), text);
+}
 
 /* Half a step up or down: all up, all down, or by chance. */
 static double step_of(size_t pattern, uint64_t *random)
@@ -469,6 +605,25 @@ static struct nd_evidence evidence_of(const struct nd_layer_diagnosis *diagnosis
     };
 }
 
+/* An input whose maker is off by more than its allowance, and of which nobody can say what it should be: the
+ * tensor, or SIZE_MAX. *max: by how many LSB. */
+static size_t layer_diagnosis_find_doubtful(const struct nd_layer_diagnosis *diagnosis, double *max)
+{
+    const struct nd_explain_job *job = diagnosis->job;
+    size_t arithmetic = job->observations->layer_arithmetic[diagnosis->device];
+    for (size_t k = 0; k < diagnosis->n_remade; k++) {
+        size_t step = job->plan->step_of_tensor[diagnosis->remade[k].tensor];
+        const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, diagnosis->device, step);
+        const struct nd_explained_layer *maker = &job->out->devices[diagnosis->device].layers[step];
+        bool is_known = nd_explain_is_known(job, diagnosis->device, step) || observed->tally->n_open == 0;
+        *max = arithmetic != SIZE_MAX && maker->is_covered ? observed->layers->max[arithmetic]
+                                                           : maker->introduced.max;
+        if (!is_known && *max > nd_explain_allowance(job, diagnosis->device, step))
+            return diagnosis->remade[k].tensor;
+    }
+    return SIZE_MAX;
+}
+
 static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own,
                                struct nd_error *err)
 {
@@ -479,7 +634,7 @@ static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struc
     bool is_off = size.n_beyond >= nd_explain_fewest_beyond(job, diagnosis->device, diagnosis->step);
     if (is_off && diagnosis->forced == 0 && nd_explain_multiplies_constants(job, diagnosis->step))
         ND_TRY(nd_layer_diagnosis_find_constants(diagnosis, evidence.noise, err));
-    nd_layer_diagnosis_make_hypotheses(diagnosis, &hypotheses);
+    layer_diagnosis_make_hypotheses(diagnosis, &hypotheses);
     evidence.inputs_repeat_same = nd_plan_inputs_repeat(job->plan, diagnosis->device, diagnosis->step);
     evidence.hypotheses = hypotheses.items;
     evidence.n_hypotheses = hypotheses.n;
@@ -487,7 +642,7 @@ static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struc
     ND_TRY(nd_diagnose(&evidence, &found, err));
     if (diagnosis->forced != 0)
         ND_TRY(say_forced(diagnosis, err));
-    size_t doubtful = nd_layer_diagnosis_find_doubtful(diagnosis, &size.doubtful_max);
+    size_t doubtful = layer_diagnosis_find_doubtful(diagnosis, &size.doubtful_max);
     size.doubtful = doubtful != SIZE_MAX ? nd_model_tensor(job->plan->model, doubtful)->name : NULL;
     if (nd_explain_needs_reach(job, diagnosis->device, diagnosis->step, &size))
         ND_TRY(find_past(diagnosis, own, &size, err));
@@ -532,7 +687,7 @@ static enum nd_status diagnose_layer(struct nd_layer_diagnosis *diagnosis, struc
     if (status == ND_OK)
         status = nd_layer_diagnosis_collect(diagnosis, err);
     char text[ND_ROUNDED_TWICE_TEXT_BYTES];
-    bool rounds_twice = status == ND_OK && nd_explain_rounds_twice(diagnosis, text);
+    bool rounds_twice = status == ND_OK && explain_rounds_twice(diagnosis, text);
     if (rounds_twice)
         status = follow_rounding(diagnosis, text, err);
     else if (status == ND_OK)

@@ -15,8 +15,4 @@ struct nd_layer_diagnosis_hypotheses {
     char texts[ND_LAYER_DIAGNOSIS_MAX_HYPOTHESES][160];
 };
 
-/* Of a layer diagnosis that has collected its quantised values. The struct need not be initialised. */
-void nd_layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *diagnosis,
-                                        struct nd_layer_diagnosis_hypotheses *out);
-
 #endif

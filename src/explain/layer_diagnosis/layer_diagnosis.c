@@ -1,16 +1,105 @@
 /* Inputs of a layer as they should be. What was recorded of a tensor need not be what its readers read: where
  * its maker does not follow known arithmetic, the layer is worked out once more from what the maker should have
  * made of its own recorded inputs. */
-#include "explain/layer_diagnosis/layer_diagnosis.h"
-
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "explain/layer_diagnosis/layer_diagnosis.h"
+#include "explain/layer_diagnosis/pair_sums.h"
 #include "explain/verdict/health.h"
+
+/* Which sum of pairs in 16 bits gives the values of a layer. docs/reference/diagnoses.md. */
+
+/* Of the quantised values that exact sums get wrong the best must leave at most this share. Chosen: it only
+ * saves the second pass, the diagnosis then asks for 0.01 of them. With both 400 networks without such sums
+ * have none that is named (docs/reference/diagnoses.md). */
+static const double worth_share = 0.05;
+
+static void explain_pairs_init(struct nd_explain_pairs *pairs)
+{
+    *pairs = (struct nd_explain_pairs){.chosen = SIZE_MAX};
+}
+
+static void explain_pairs_deinit(struct nd_explain_pairs *pairs)
+{
+    free(pairs->qvalues);
+    explain_pairs_init(pairs);
+}
+
+struct look {
+    struct nd_explain_pairs *pairs;
+    const struct nd_array *given;
+    double *qvalues;
+};
+
+static enum nd_status look_at(void *context, size_t which, const struct nd_array *qvalues, struct nd_error *err)
+{
+    (void)err;
+    const struct look *look = context;
+    struct nd_explain_pairs *pairs = look->pairs;
+    if (qvalues->n != look->given->n)
+        return ND_OK;
+    if (look->qvalues != NULL) {
+        if (which == pairs->chosen)
+            memcpy(look->qvalues, qvalues->x, qvalues->n * sizeof *qvalues->x);
+        return ND_OK;
+    }
+    pairs->is_tried[which] = true;
+    for (size_t i = 0; i < qvalues->n; i++)
+        pairs->n_wrong[which] += qvalues->x[i] != look->given->x[i];
+    return ND_OK;
+}
+
+/* One sample of the layer: `given` is what the device has. Counts, or fills quantised values[given->n] where
+ * those are not NULL. */
+static enum nd_status explain_pairs_look(struct nd_explain_pairs *pairs, const struct nd_exact_layer *layer,
+                                         const struct nd_rounding_rule *usual, const struct nd_array *given,
+                                         double *qvalues, struct nd_error *err)
+{
+    struct look look = {pairs, given, qvalues};
+    pairs->n_known += qvalues == NULL ? given->n : 0;
+    return nd_layer_in_pairs(layer, usual, look_at, &look, err);
+}
+
+/* After the first pass: chooses the one that leaves the fewest wrong quantised values, of n_wrong that exact
+ * sums leave. True: it is worth a second pass, for which quantised values has room for n. ND_ERR_MEMORY. */
+static enum nd_status explain_pairs_choose(struct nd_explain_pairs *pairs, size_t n_wrong, size_t n,
+                                           bool *is_worth, struct nd_error *err)
+{
+    size_t best = SIZE_MAX;
+    *is_worth = false;
+    for (size_t s = 0; s < ND_N_PAIR_SUMS; s++)
+        if (pairs->is_tried[s] && (best == SIZE_MAX || pairs->n_wrong[s] < pairs->n_wrong[best]))
+            best = s;
+    if (best == SIZE_MAX || n_wrong == 0 || (double)pairs->n_wrong[best] > worth_share * (double)n_wrong)
+        return ND_OK;
+    pairs->qvalues = nd_calloc(n, sizeof *pairs->qvalues);
+    ND_TRY_MEMORY(pairs->qvalues != NULL, err);
+    pairs->chosen = best;
+    *is_worth = true;
+    return ND_OK;
+}
+
+void nd_explain_pairs_text(const struct nd_explain_pairs *pairs, char buf[ND_PAIR_SUM_TEXT_BYTES])
+{
+    const struct nd_pair_sum *sums = nd_pair_sums(), *chosen = &sums[pairs->chosen];
+    size_t n_other = 0;
+    bool has_orders = false;
+    for (size_t s = 0; s < ND_N_PAIR_SUMS; s++) {
+        has_orders = has_orders || (pairs->is_tried[s] && sums[s].order != ND_PAIR_CHANNELS_FASTEST);
+        n_other += pairs->is_tried[s] && pairs->n_wrong[s] == pairs->n_wrong[pairs->chosen] &&
+                   (sums[s].is_wrapping != chosen->is_wrapping || sums[s].distance != chosen->distance);
+    }
+    nd_pair_sum_text(chosen, has_orders, buf);
+    size_t length = strlen(buf);
+    if (n_other > 0)
+        snprintf(buf + length, ND_PAIR_SUM_TEXT_BYTES - length, "; other pairs fit as well");
+}
 
 static void nd_layer_diagnosis_choose_remade(struct nd_layer_diagnosis *diagnosis);
 
@@ -167,7 +256,7 @@ enum nd_status nd_layer_diagnosis_size(struct nd_layer_diagnosis *diagnosis, str
 enum nd_status nd_layer_diagnosis_make(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
 {
     ND_TRY(nd_layer_diagnosis_size(diagnosis, err));
-    nd_explain_pairs_init(&diagnosis->pairs);
+    explain_pairs_init(&diagnosis->pairs);
     diagnosis->constants.chosen = SIZE_MAX;
     choose_arithmetics(diagnosis);
     choose_fusions(diagnosis);
@@ -195,7 +284,7 @@ enum nd_status nd_layer_diagnosis_make(struct nd_layer_diagnosis *diagnosis, str
 void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis)
 {
     ND_FREE_ALL(diagnosis->qvalues, diagnosis->values, diagnosis->expected, diagnosis->others);
-    nd_explain_pairs_deinit(&diagnosis->pairs);
+    explain_pairs_deinit(&diagnosis->pairs);
     nd_explain_constants_deinit(&diagnosis->constants);
     for (size_t k = 0; k < ND_LAYER_DIAGNOSIS_FUSIONS; k++)
         free(diagnosis->fusions[k]);
@@ -246,7 +335,7 @@ static enum nd_status collect_pairs(struct nd_layer_diagnosis *diagnosis, struct
     size_t n_wrong = 0, n = diagnosis->n_samples * diagnosis->n;
     for (size_t i = 0; i < n; i++)
         n_wrong += diagnosis->qvalues[i] != diagnosis->expected[i];
-    ND_TRY(nd_explain_pairs_choose(&diagnosis->pairs, n_wrong, n, &is_worth, err));
+    ND_TRY(explain_pairs_choose(&diagnosis->pairs, n_wrong, n, &is_worth, err));
     for (size_t i = 0; i < diagnosis->n_samples && is_worth; i++) {
         ND_TRY(nd_layer_diagnosis_load_sample(diagnosis, i, err));
         ND_TRY(nd_layer_diagnosis_run(diagnosis, SIZE_MAX, NULL, err));
@@ -380,23 +469,6 @@ enum nd_status nd_layer_diagnosis_try_remade(struct nd_layer_diagnosis *diagnosi
             out->input = input;
     }
     return ND_OK;
-}
-
-size_t nd_layer_diagnosis_find_doubtful(const struct nd_layer_diagnosis *diagnosis, double *max)
-{
-    const struct nd_explain_job *job = diagnosis->job;
-    size_t arithmetic = job->observations->layer_arithmetic[diagnosis->device];
-    for (size_t k = 0; k < diagnosis->n_remade; k++) {
-        size_t step = job->plan->step_of_tensor[diagnosis->remade[k].tensor];
-        const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, diagnosis->device, step);
-        const struct nd_explained_layer *maker = &job->out->devices[diagnosis->device].layers[step];
-        bool is_known = nd_explain_is_known(job, diagnosis->device, step) || observed->tally->n_open == 0;
-        *max = arithmetic != SIZE_MAX && maker->is_covered ? observed->layers->max[arithmetic]
-                                                           : maker->introduced.max;
-        if (!is_known && *max > nd_explain_allowance(job, diagnosis->device, step))
-            return diagnosis->remade[k].tensor;
-    }
-    return SIZE_MAX;
 }
 
 /* One sample of an examination: the layer is worked out from the device's quantised values, by each arithmetic
@@ -537,7 +609,7 @@ static enum nd_status keep_pairs(struct nd_layer_diagnosis *diagnosis, const str
         diagnosis->pairs.qvalues != NULL ? diagnosis->pairs.qvalues + diagnosis->slot * diagnosis->n : NULL;
     if (diagnosis->layer_arithmetic != NULL || diagnosis->is_other || given->n != diagnosis->n)
         return ND_OK;
-    return nd_explain_pairs_look(&diagnosis->pairs, layer, &diagnosis->usual, given, qvalues, err);
+    return explain_pairs_look(&diagnosis->pairs, layer, &diagnosis->usual, given, qvalues, err);
 }
 
 static enum nd_status make_layer_diagnosis_qvalues(void *context, const struct nd_exact_layer *layer,

@@ -98,8 +98,5 @@ struct nd_layer_diagnosis_innocence {
 /* Tries the inputs one by one. allowance: LSB. */
 enum nd_status nd_layer_diagnosis_try_remade(struct nd_layer_diagnosis *diagnosis, double allowance,
                                              struct nd_layer_diagnosis_innocence *out, struct nd_error *err);
-/* An input whose maker is off by more than its allowance, and of which nobody can say what it should be: the
- * tensor, or SIZE_MAX. *max: by how many LSB. */
-size_t nd_layer_diagnosis_find_doubtful(const struct nd_layer_diagnosis *diagnosis, double *max);
 
 #endif

@@ -1,7 +1,6 @@
 /* Which sum of pairs in 16 bits (arithmetic/variants/pairs.h) gives the quantised values of a layer on a
  * device. Two passes over the samples: the first counts what each leaves wrong, the second keeps the quantised
- * values of the best.
- */
+ * values of the best. */
 #ifndef ND_EXPLAIN_PAIR_SUMS_H
 #define ND_EXPLAIN_PAIR_SUMS_H
 
@@ -14,20 +13,6 @@ struct nd_explain_pairs {
     size_t chosen;   /* SIZE_MAX: none yet, or none fits */
     double *qvalues; /* [n_samples][n] of the chosen one; NULL before the second pass, or where none fits */
 };
-
-void nd_explain_pairs_init(struct nd_explain_pairs *pairs);
-void nd_explain_pairs_deinit(struct nd_explain_pairs *pairs);
-
-/* One sample of the layer: `given` is what the device has. Counts, or fills quantised values[given->n] where
- * those are not NULL. */
-enum nd_status nd_explain_pairs_look(struct nd_explain_pairs *pairs, const struct nd_exact_layer *layer,
-                                     const struct nd_rounding_rule *usual, const struct nd_array *given,
-                                     double *qvalues, struct nd_error *err);
-
-/* After the first pass: chooses the one that leaves the fewest wrong quantised values, of n_wrong that exact
- * sums leave. True: it is worth a second pass, for which quantised values has room for n. ND_ERR_MEMORY. */
-enum nd_status nd_explain_pairs_choose(struct nd_explain_pairs *pairs, size_t n_wrong, size_t n, bool *is_worth,
-                                       struct nd_error *err);
 
 /* What the chosen one is, as a sentence, and whether another leaves as little. */
 void nd_explain_pairs_text(const struct nd_explain_pairs *pairs, char buf[ND_PAIR_SUM_TEXT_BYTES]);

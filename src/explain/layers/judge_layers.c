@@ -29,14 +29,6 @@ static bool nd_follows(const struct nd_observed_arithmetic *observed, size_t ari
                           (double)wrong <= observed->layers->doubt[arithmetic] * (double)observed->n_qvalues);
 }
 
-bool nd_follows_other(const struct nd_observed_arithmetic *observed, enum nd_alternative alternative,
-                      size_t arithmetic)
-{
-    const struct nd_other_tally *other = &observed->layers->others[alternative];
-    return observed->is_counted && other->n[arithmetic] > 0 && other->n[arithmetic] == observed->n_qvalues &&
-           other->wrong[arithmetic] == 0;
-}
-
 /* Whether its quantised values are those of arithmetic in floats. */
 static bool is_plain(const struct nd_observed_arithmetic *observed)
 {
@@ -81,8 +73,7 @@ static void count_layers(const struct nd_observed_arithmetic *observations, size
 }
 
 /* As of fixed point arithmetics (judge_layers.c): two layers that follow it outweigh any number of layers in
- * floats.
- */
+ * floats. */
 static bool outweighs(const struct nd_observed_arithmetic *observations, size_t n, size_t n_for,
                       size_t n_against)
 {
@@ -173,8 +164,7 @@ static size_t first_unknown(const struct nd_observed_arithmetic *observations, s
 }
 
 /* Kinds of layers of which the arithmetic says nothing may have one of values: at least three layers, all but
- * one.
- */
+ * one. */
 static void settle_others(struct nd_observed_arithmetic *observations, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

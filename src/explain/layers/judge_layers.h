@@ -15,8 +15,4 @@ void nd_find_layer_arithmetics(struct nd_observed_arithmetic *observations, size
                                enum nd_expectation expectation, size_t *arithmetic, bool *is_possible,
                                bool *is_refuted);
 
-/* Whether all quantised values of the layer are what the arithmetic makes in another way. */
-bool nd_follows_other(const struct nd_observed_arithmetic *observed, enum nd_alternative alternative,
-                      size_t arithmetic);
-
 #endif

@@ -1,6 +1,4 @@
 /* Layers that cannot be evaluated: the reference goes on with the values that a capture has of them. */
-#include "explain/plan/plan.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +8,80 @@
 #include "core/processes/parallel.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/packed.h"
+#include "explain/plan/plan.h"
 #include "explain/plan/read_tensor.h"
 #include "explain/plan/replay.h"
 #include "explain/plan/survey.h"
+
+/* What one zeroed sample shows of a model: shapes, and what cannot be evaluated. */
+
+/* A survey under way. */
+struct walk {
+    struct nd_survey *survey;
+    const struct nd_model *model;
+};
+
+static enum nd_status found(void *context, size_t tensor, const struct nd_array *values,
+                            enum nd_exact_method method, struct nd_error *err)
+{
+    (void)method;
+    (void)err;
+    struct walk *walk = context;
+    struct nd_survey_sight *sight = &walk->survey->tensors[tensor];
+    sight->is_found = true;
+    sight->shape = values->shape;
+    sight->n = values->n;
+    return ND_OK;
+}
+
+static enum nd_status missed(void *context, size_t tensor, const struct nd_error *why, struct nd_error *err)
+{
+    struct walk *walk = context;
+    struct nd_survey_sight *sight = &walk->survey->tensors[tensor];
+    walk->survey->n_missed++;
+    sight->why = nd_strdup(why->message);
+    sight->needs = SIZE_MAX;
+    for (size_t e = 0; e < walk->survey->n_tensors && why->id == ND_E_EXACT_UNKNOWN; e++)
+        if (walk->survey->tensors[e].why != NULL && e != tensor &&
+            strcmp(nd_model_tensor(walk->model, e)->name, why->object) == 0)
+            sight->needs = e;
+    return sight->why != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Takes zeroed inputs through the graph. given: as in nd_exact_options, nullable. ND_ERR_MEMORY, and what is
+ * wrong with the model's shapes. The caller frees *survey in any case. */
+static enum nd_status nd_survey_run(struct nd_survey *survey, const struct nd_model *model,
+                                    const struct nd_exact_graph *graph, const struct nd_array *given,
+                                    struct nd_error *err)
+{
+    struct nd_array *inputs = NULL;
+    struct walk walk = {.survey = survey, .model = model};
+    const struct nd_exact_options options = {.struct_size = sizeof options, .given = given, .missed = missed};
+    survey->n_tensors = nd_model_n_tensors(model);
+    survey->tensors = nd_calloc(survey->n_tensors, sizeof *survey->tensors);
+    enum nd_status status =
+        survey->tensors != NULL ? nd_inputs_create(model, &inputs, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_exact_graph_run(graph, inputs, &options, found, &walk, err);
+    nd_inputs_destroy(model, &inputs);
+    return status;
+}
+
+static void nd_survey_deinit(struct nd_survey *survey)
+{
+    for (size_t e = 0; survey->tensors != NULL && e < survey->n_tensors; e++)
+        free(survey->tensors[e].why);
+    free(survey->tensors);
+    *survey = (struct nd_survey){0};
+}
+
+/* The tensor at which it begins that tensor e is not known: e itself, or one before it. */
+static size_t nd_survey_root(const struct nd_survey *survey, size_t e)
+{
+    while (survey->tensors[e].needs != SIZE_MAX)
+        e = survey->tensors[e].needs; /* one that was met before it */
+    return e;
+}
 
 /* A CPU's values are the nearest to the reference's own; else those of the first device that has them. */
 static size_t find_donor(const struct nd_plan *plan, size_t step)
@@ -463,6 +532,211 @@ static enum nd_status match_float_inputs(struct nd_plan *plan, struct nd_error *
 
 /* ---- all of it ---- */
 
+/* ---- what of the model can be evaluated ---- */
+
+/* Two surveys: what the model makes of its inputs alone has a reference; and with the tensors that have none
+ * given as captures have them, what lies behind them can still be worked out from a device's own inputs. */
+struct finding {
+    struct nd_survey alone, given;
+    struct nd_array *zeros; /* [n_edges] */
+};
+
+static void finding_deinit(struct finding *finding)
+{
+    for (size_t e = 0; finding->zeros != NULL && e < finding->alone.n_tensors; e++)
+        if (finding->zeros[e].shape.rank >= 0)
+            nd_array_deinit(&finding->zeros[e]);
+    free(finding->zeros);
+    nd_survey_deinit(&finding->alone);
+    nd_survey_deinit(&finding->given);
+}
+
+/* Zeros of the shape that a device captured; nothing when none did. */
+static enum nd_status make_zeros(const struct nd_plan *plan, size_t e, struct nd_array *zeros,
+                                 struct nd_error *err)
+{
+    for (size_t d = 0; d < plan->n_devices; d++) {
+        const struct nd_plan_source *source = &plan->sources[d];
+        size_t k = source->is_failed
+                       ? SIZE_MAX
+                       : nd_capture_find_tensor(source->capture, nd_model_tensor(plan->model, e)->name);
+        if (k == SIZE_MAX || nd_capture_tensor(source->capture, k)->shape.rank < 0)
+            continue;
+        *zeros = (struct nd_array){0};
+        return nd_array_make(zeros, nd_capture_tensor(source->capture, k)->dtype,
+                             &nd_capture_tensor(source->capture, k)->shape, err);
+    }
+    return ND_OK;
+}
+
+static enum nd_status survey_given(const struct nd_plan *plan, struct finding *finding, struct nd_error *err)
+{
+    size_t n = finding->alone.n_tensors;
+    finding->zeros = nd_calloc(n, sizeof *finding->zeros);
+    ND_TRY_MEMORY(finding->zeros != NULL, err);
+    for (size_t e = 0; e < n; e++)
+        finding->zeros[e].shape.rank = -1;
+    for (size_t e = 0; e < n; e++)
+        if (finding->alone.tensors[e].why != NULL)
+            ND_TRY(make_zeros(plan, e, &finding->zeros[e], err));
+    return nd_survey_run(&finding->given, plan->model, plan->graph, finding->zeros, err);
+}
+
+/* Computed, captured, or what the model says. */
+static struct nd_shape shape_of(const struct nd_plan *plan, const struct finding *finding, size_t e)
+{
+    const struct nd_shape *declared = &nd_model_tensor(plan->model, e)->shape;
+    if (finding->alone.tensors[e].is_found)
+        return finding->alone.tensors[e].shape;
+    if (finding->given.tensors[e].is_found)
+        return finding->given.tensors[e].shape;
+    if (finding->zeros[e].shape.rank >= 0)
+        return finding->zeros[e].shape;
+    bool is_fixed = declared->rank >= 0;
+    for (int d = 0; d < declared->rank; d++)
+        is_fixed = is_fixed && declared->dims[d] >= 0;
+    return is_fixed ? *declared : (struct nd_shape){.rank = 1}; /* nobody has values of it */
+}
+
+/* What a layer reads that is not known is said of each device. */
+static enum nd_status say_uncovered(struct nd_plan *plan, const struct finding *finding, size_t s,
+                                    struct nd_error *err)
+{
+    const struct nd_explained_step *step = &plan->steps[s];
+    const struct nd_survey_sight *sight = &finding->given.tensors[step->tensor];
+    if (sight->why == NULL || (sight->needs != SIZE_MAX && step->is_layer))
+        return ND_OK;
+    plan->not_covered[s] = nd_text("%s cannot be evaluated: %s", step->op_types, sight->why);
+    return plan->not_covered[s] != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Once all steps are known: those that each layer reads. */
+static enum nd_status find_inputs(struct nd_plan *plan, struct nd_error *err)
+{
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        struct nd_explained_step *step = &plan->steps[s];
+        const struct nd_model_layer *layer = nd_model_layer_of_tensor(plan->model, step->tensor);
+        if (layer == NULL)
+            continue;
+        step->inputs = nd_calloc(layer->n_inputs + 1, sizeof *step->inputs);
+        ND_TRY_MEMORY(step->inputs != NULL, err);
+        for (size_t i = 0; i < layer->n_inputs; i++)
+            if (plan->step_of_tensor[layer->inputs[i]] != SIZE_MAX)
+                step->inputs[step->n_inputs++] = plan->step_of_tensor[layer->inputs[i]];
+    }
+    return ND_OK;
+}
+
+/* Once all steps are known. */
+static enum nd_status find_unreached(struct nd_plan *plan, const struct finding *finding, struct nd_error *err)
+{
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t e = plan->steps[s].tensor;
+        if (finding->alone.tensors[e].why == NULL)
+            continue;
+        plan->steps[s].unreached_from = plan->step_of_tensor[nd_survey_root(&finding->alone, e)];
+        ND_TRY(say_uncovered(plan, finding, s, err));
+    }
+    return ND_OK;
+}
+
+static enum nd_status add_step(struct nd_plan *plan, const struct finding *finding, size_t e,
+                               struct nd_error *err)
+{
+    const struct nd_tensor *tensor = nd_model_tensor(plan->model, e);
+    struct nd_explained_step *step = &plan->steps[plan->n_steps];
+    *step = (struct nd_explained_step){.name = nd_strdup(tensor->name),
+                                       .op_types = nd_strdup(tensor->op_types),
+                                       .tensor = e,
+                                       .is_layer = nd_model_layer_of_tensor(plan->model, e) != NULL,
+                                       .is_model_output = tensor->is_model_output,
+                                       .unreached_from = SIZE_MAX,
+                                       .substituted_from = SIZE_MAX};
+    plan->shapes[plan->n_steps] = shape_of(plan, finding, e);
+    plan->step_of_tensor[e] = plan->n_steps;
+    plan->n_steps++;
+    return step->name != NULL && step->op_types != NULL &&
+                   nd_names_add(&plan->step_of_name, tensor->name, plan->n_steps - 1)
+               ? ND_OK
+               : nd_fail_memory(err);
+}
+
+/* ---- the float model ---- */
+
+/* Models of one family share a name or two: less than half of the names is another model. */
+static enum nd_status check_float_model(const struct nd_plan *plan, struct nd_error *err)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        n += plan->steps[s].has_float || plan->steps[s].lacks_float;
+    if (2 * n >= plan->n_steps)
+        return ND_OK;
+    const char *path = nd_model_path(plan->float_model);
+    return nd_fail(err, ND_E_COMPARE_MODEL, path,
+                   "'%s' is not '%s' before quantisation: it has %zu of its %zu tensors", path,
+                   nd_model_path(plan->model), n, plan->n_steps);
+}
+
+/* A tensor of the same name, number of elements and known scale. The input's float tensor is no tensor of a
+ * float model: its values are the probe's. */
+static void match_float_tensor(struct nd_plan *plan, const struct nd_survey_sight *sight, size_t e)
+{
+    size_t s = nd_names_find(&plan->step_of_name, nd_model_tensor(plan->float_model, e)->name), n;
+    if (s == SIZE_MAX || nd_plan_tensor(plan, s)->quant.n == 0)
+        return;
+    struct nd_explained_step *step = &plan->steps[s];
+    step->lacks_float |= sight->why != NULL;
+    if (!sight->is_found || nd_shape_n_elems(&plan->shapes[s], &n, NULL) != ND_OK || n != sight->n)
+        return;
+    plan->step_of_float[e] = s;
+    step->has_float = true;
+}
+
+static enum nd_status match_float_steps(struct nd_plan *plan, struct nd_error *err)
+{
+    ND_CLEANUP(nd_survey_deinit) struct nd_survey survey = {0};
+    size_t n_tensors = nd_model_n_tensors(plan->float_model);
+    ND_TRY(nd_survey_run(&survey, plan->float_model, plan->float_graph, NULL, err));
+    plan->step_of_float = nd_calloc(n_tensors, sizeof *plan->step_of_float);
+    ND_TRY_MEMORY(plan->step_of_float != NULL, err);
+    for (size_t e = 0; e < n_tensors; e++) {
+        plan->step_of_float[e] = SIZE_MAX;
+        match_float_tensor(plan, &survey.tensors[e], e);
+    }
+    return check_float_model(plan, err);
+}
+
+/* Takes a zeroed sample through the graph to learn the steps and what of them can be evaluated, and matches the
+ * float model's tensors with them. */
+static enum nd_status plan_find_steps(struct nd_plan *plan, struct nd_error *err)
+{
+    struct finding finding = {0};
+    size_t n_tensors = nd_model_n_tensors(plan->model);
+    enum nd_status status = nd_survey_run(&finding.alone, plan->model, plan->graph, NULL, err);
+    if (status == ND_OK && finding.alone.n_missed > 0)
+        status = survey_given(plan, &finding, err);
+    plan->steps = nd_calloc(n_tensors, sizeof *plan->steps);
+    plan->shapes = nd_calloc(n_tensors, sizeof *plan->shapes);
+    plan->step_of_tensor = nd_calloc(n_tensors, sizeof *plan->step_of_tensor);
+    plan->not_covered = nd_calloc(n_tensors, sizeof *plan->not_covered);
+    if (status == ND_OK && (plan->steps == NULL || plan->shapes == NULL || plan->step_of_tensor == NULL ||
+                            plan->not_covered == NULL))
+        status = nd_fail_memory(err);
+    for (size_t e = 0; e < n_tensors && status == ND_OK; e++) {
+        plan->step_of_tensor[e] = SIZE_MAX;
+        if (finding.alone.tensors[e].is_found || finding.alone.tensors[e].why != NULL)
+            status = add_step(plan, &finding, e, err);
+    }
+    if (status == ND_OK)
+        status = find_unreached(plan, &finding, err);
+    if (status == ND_OK)
+        status = find_inputs(plan, err);
+    finding_deinit(&finding);
+    if (status == ND_OK && plan->float_model != NULL)
+        status = match_float_steps(plan, err);
+    return status;
+}
+
 static enum nd_status plan_graphs(struct nd_plan *plan, struct nd_error *err)
 {
     enum { OF_CONSTANTS = 2, OF_FLOAT_CONSTANTS = 4 }; /* chosen: a half and a quarter of all memory */
@@ -476,7 +750,7 @@ static enum nd_status plan_graphs(struct nd_plan *plan, struct nd_error *err)
     ND_TRY(match_inputs(plan, err));
     if (plan->float_model != NULL)
         ND_TRY(match_float_inputs(plan, err));
-    ND_TRY(nd_plan_find_steps(plan, err));
+    ND_TRY(plan_find_steps(plan, err));
     if (plan->float_model != NULL)
         ND_TRY(nd_plan_follow_equalised(plan, err));
     return nd_alternatives_init(&plan->alternatives, plan->model, err);

@@ -112,9 +112,6 @@ enum nd_status nd_plan_failure(const struct nd_capture *capture, char **out, str
 
 /* ---- the parts of nd_plan_make ---- */
 
-/* Takes a zeroed sample through the graph to learn the steps and what of them can be evaluated, and matches the
- * float model's tensors with them. */
-enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err);
 /* Fills `equalised`, and scales the constants of float_graph like these pairs: before the float model is run.
  * ND_ERR_MEMORY, or what reading constants gives. */
 enum nd_status nd_plan_follow_equalised(struct nd_plan *plan, struct nd_error *err);
@@ -132,8 +129,7 @@ static inline size_t nd_plan_share(const struct nd_plan *plan, size_t n)
 
 /* Decodes the first samples of tensors of the captures, as many as held_bytes has room for, on all threads.
  * Until then, and once they are released, every read goes to the captures. ND_ERR_MEMORY, and the errors of
- * nd_capture_read_verified.
- */
+ * nd_capture_read_verified. */
 enum nd_status nd_plan_hold(struct nd_plan *plan, struct nd_error *err);
 void nd_plan_release(struct nd_plan *plan);
 /* Whether the quantised values of all devices are needed at the same time: where they vote, or stand for the

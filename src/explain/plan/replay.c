@@ -1,14 +1,179 @@
 /* Samples of a plan, in blocks, by several threads. */
-#include "explain/plan/replay.h"
-
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "arithmetic/exact/linear/quick.h"
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
+#include "explain/plan/plan.h"
+#include "explain/plan/read_tensor.h"
+#include "explain/plan/replay.h"
+
+/* Tensors of captures that are read several times, by several stages and threads, and are decoded once. */
+
+/* So many samples at most are held, so that many samples take no more memory than few: twice as many as the
+ * first look at captures reads. Chosen. */
+enum { MAX_DECODED = 8 };
+
+/* One tensor of a device and of those with the same quantised values. */
+struct piece {
+    size_t device, step;
+};
+
+struct team_decoded {
+    struct nd_plan *plan;
+    struct piece *pieces;
+    size_t n_pieces;
+};
+
+static unsigned char **decoded_of(const struct nd_plan *plan, size_t device, size_t step)
+{
+    return &plan->decoded[plan->sources[device].same_as * plan->n_steps + step];
+}
+
+static bool is_first(const struct nd_plan *plan, size_t device)
+{
+    return !plan->sources[device].is_failed && plan->sources[device].same_as == device;
+}
+
+/* Those with the fewest bytes first: a chunk of a capture holds many samples of them, and is decoded for each
+ * sample that is read by itself. */
+static int by_size(const void *a, const void *b, void *context)
+{
+    const struct nd_plan *plan = context;
+    const struct piece *x = a, *y = b;
+    size_t size_x = plan->sources[x->device].sample_bytes[x->step],
+           size_y = plan->sources[y->device].sample_bytes[y->step];
+    if (size_x != size_y)
+        return size_x < size_y ? -1 : 1;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    return x->device < y->device ? -1 : 1;
+}
+
+static void list_pieces(struct team_decoded *team_decoded, double limit_bytes)
+{
+    const struct nd_plan *plan = team_decoded->plan;
+    size_t n = 0;
+    double bytes = 0;
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps && is_first(plan, d); s++)
+            if (plan->sources[d].tensors[s] != SIZE_MAX)
+                team_decoded->pieces[n++] = (struct piece){d, s};
+    qsort_r(team_decoded->pieces, n, sizeof *team_decoded->pieces, by_size, team_decoded->plan);
+    while (team_decoded->n_pieces < n) {
+        const struct piece *piece = &team_decoded->pieces[team_decoded->n_pieces];
+        bytes += (double)plan->sources[piece->device].sample_bytes[piece->step] * (double)plan->n_decoded;
+        if (bytes > limit_bytes)
+            break;
+        team_decoded->n_pieces++;
+    }
+}
+
+/* Captures with the same quantised values are read, too, so that what is damaged is found. */
+static enum nd_status read_piece(void *context, size_t worker, size_t task, struct nd_error *err)
+{
+    (void)worker;
+    struct team_decoded *team_decoded = context;
+    const struct nd_plan *plan = team_decoded->plan;
+    const struct piece piece = team_decoded->pieces[task];
+    size_t bytes;
+    if (!nd_size_mul(plan->sources[piece.device].sample_bytes[piece.step], plan->n_decoded, &bytes))
+        return nd_fail_memory(err);
+    unsigned char *decoded = nd_tensor_room(bytes);
+    enum nd_status status = decoded != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t d = piece.device; d < plan->n_devices && status == ND_OK; d++) {
+        const struct nd_plan_source *source = &plan->sources[d];
+        if (!source->is_failed && source->same_as == piece.device && source->tensors[piece.step] != SIZE_MAX)
+            status = nd_capture_read_verified(
+                &(struct nd_probe_values){source->capture, source->probe, source->tensors[piece.step]}, 0,
+                plan->n_decoded, decoded, err);
+    }
+    if (status == ND_OK)
+        *decoded_of(plan, piece.device, piece.step) = decoded;
+    else
+        free(decoded);
+    return status;
+}
+
+enum nd_status nd_plan_hold(struct nd_plan *plan, struct nd_error *err)
+{
+    struct team_decoded team_decoded = {
+        .plan = plan, .pieces = nd_calloc(plan->n_devices * plan->n_steps, sizeof *team_decoded.pieces)};
+    plan->decoded = nd_calloc(plan->n_devices * plan->n_steps, sizeof *plan->decoded);
+    struct nd_error introduced = {0};
+    if (team_decoded.pieces == NULL || plan->decoded == NULL) {
+        free(team_decoded.pieces);
+        return nd_fail_memory(err);
+    }
+    plan->n_decoded = plan->n_samples < MAX_DECODED ? plan->n_samples : MAX_DECODED;
+    list_pieces(&team_decoded, plan->decoded_bytes);
+    enum nd_status status =
+        nd_parallel_for(plan->n_threads, team_decoded.n_pieces, read_piece, &team_decoded, &introduced);
+    if (status != ND_OK && err != NULL)
+        *err = introduced;
+    free(team_decoded.pieces);
+    return status;
+}
+
+void nd_plan_release(struct nd_plan *plan)
+{
+    for (size_t i = 0; plan->decoded != NULL && i < plan->n_devices * plan->n_steps; i++)
+        free(plan->decoded[i]);
+    free(plan->decoded);
+    plan->decoded = NULL;
+}
+
+enum nd_status nd_plan_read(const struct nd_plan *plan, const struct nd_plan_values *tensor, size_t first,
+                            size_t n, void *out, struct nd_error *err)
+{
+    const struct nd_plan_source *source = &plan->sources[tensor->device];
+    const unsigned char *decoded =
+        plan->decoded != NULL ? *decoded_of(plan, tensor->device, tensor->step) : NULL;
+    size_t sample_bytes = source->sample_bytes[tensor->step];
+    if (decoded == NULL || first + n > plan->n_decoded)
+        return nd_capture_read_verified(
+            &(struct nd_probe_values){source->capture, source->probe, source->tensors[tensor->step]}, first, n,
+            out, err);
+    memcpy(out, decoded + first * sample_bytes, n * sample_bytes);
+    return ND_OK;
+}
+
+/* Reads one tensor of one sample of a capture, as an array. */
+
+static enum nd_status make_bytes(const struct nd_shape *shape, enum nd_dtype dtype, unsigned char **bytes,
+                                 struct nd_error *err)
+{
+    size_t size_bytes;
+    enum nd_status status = nd_shape_size_bytes(shape, dtype, &size_bytes, err);
+    *bytes = status == ND_OK ? nd_tensor_room(size_bytes) : NULL;
+    return status == ND_OK && *bytes == NULL ? nd_fail_memory(err) : status;
+}
+
+enum nd_status nd_read_tensor(const struct nd_probe_values *place, size_t sample, enum nd_dtype dtype,
+                              struct nd_array *out, struct nd_error *err)
+{
+    const struct nd_shape *shape = &nd_capture_tensor(place->capture, place->tensor)->shape;
+    ND_FREED unsigned char *bytes = NULL;
+    ND_TRY(make_bytes(shape, dtype, &bytes, err));
+    ND_TRY(nd_capture_read_verified(place, sample, 1, bytes, err));
+    ND_TRY(nd_array_make_room(out, dtype, shape, err));
+    nd_array_load(dtype, bytes, out->n, out->x);
+    return ND_OK;
+}
+
+enum nd_status nd_read_input(const struct nd_probe_values *place, size_t sample, enum nd_dtype dtype,
+                             struct nd_array *out, struct nd_error *err)
+{
+    ND_FREED unsigned char *bytes = NULL;
+    ND_TRY(make_bytes(&out->shape, dtype, &bytes, err));
+    ND_TRY(nd_capture_read_inputs(place, sample, 1, bytes, err));
+    nd_array_load(dtype, bytes, out->n, out->x);
+    return ND_OK;
+}
 
 struct nd_array nd_no_array(void)
 {
@@ -249,26 +414,6 @@ const struct nd_array *nd_reader_given(struct nd_reader *r, size_t tensor)
         nd_reader_give(r, tensor, r->decoded.x);
     }
     return &r->decoded;
-}
-
-/* Room for the largest of them. */
-static enum nd_status make_decoded(struct nd_reader *r, struct nd_error *err)
-{
-    size_t most = 0;
-    for (size_t s = 0; s < r->plan->n_steps; s++) {
-        size_t n = 0;
-        if (nd_shape_n_elems(&r->plan->shapes[s], &n, NULL) == ND_OK && n > most)
-            most = n;
-    }
-    r->decoded.x = nd_tensor_room(most * sizeof *r->decoded.x);
-    return r->decoded.x != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-enum nd_status nd_reader_be_lazy(struct nd_reader *r, struct nd_error *err)
-{
-    r->is_lazy = true;
-    r->decoded_tensor = SIZE_MAX;
-    return make_decoded(r, err);
 }
 
 enum nd_status nd_reader_load(struct nd_reader *r, size_t sample, size_t n, struct nd_error *err)

@@ -41,8 +41,6 @@ void nd_reader_deinit(struct nd_reader *r);
 
 /* Fills given with the device's quantised values of that sample. */
 enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_error *err);
-/* From now on quantised values of a device are held for one tensor at a time. ND_ERR_MEMORY. */
-enum nd_status nd_reader_be_lazy(struct nd_reader *r, struct nd_error *err);
 /* The device's quantised values of one tensor: all of `given`, or, where is_lazy, until the next is asked for.
  */
 const struct nd_array *nd_reader_given(struct nd_reader *r, size_t tensor);

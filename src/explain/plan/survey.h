@@ -20,14 +20,4 @@ struct nd_survey {
     struct nd_survey_sight *tensors; /* [n_edges] */
 };
 
-/* Takes zeroed inputs through the graph. given: as in nd_exact_options, nullable. ND_ERR_MEMORY, and what is
- * wrong with the model's shapes. The caller frees *survey in any case. */
-enum nd_status nd_survey_run(struct nd_survey *survey, const struct nd_model *model,
-                             const struct nd_exact_graph *graph, const struct nd_array *given,
-                             struct nd_error *err);
-void nd_survey_deinit(struct nd_survey *survey);
-
-/* The tensor at which it begins that tensor e is not known: e itself, or one before it. */
-size_t nd_survey_root(const struct nd_survey *survey, size_t e);
-
 #endif

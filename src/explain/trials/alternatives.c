@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "explain/plan/plan.h"
 
 const char *nd_alternative_name(enum nd_alternative alternative)
 {
@@ -342,18 +341,4 @@ void nd_say_forced(const struct nd_alternatives *a, const struct nd_model *model
         nd_strbuf_puts(text, ": the output is wrong in real units, as the provider makes it");
     else if (a->forced[layer->tensor] != NULL)
         nd_strbuf_puts(text, ": only the recorded values are off; layers on the NPU get the right ones");
-}
-
-size_t nd_force_inputs(const struct nd_alternatives *a, const size_t *input_tensors, size_t n_inputs,
-                       struct nd_layer_encodings *encodings)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < n_inputs && i < ND_LAYER_MAX_INPUTS; i++) {
-        size_t tensor = input_tensors[i];
-        if (tensor >= a->n_tensors || a->forced[tensor] == NULL)
-            continue;
-        encodings->inputs[i] = &a->forced[tensor]->quant;
-        n++;
-    }
-    return n;
 }

@@ -82,8 +82,4 @@ bool nd_layer_is_mean(const struct nd_model_layer *layer);
 void nd_say_forced(const struct nd_alternatives *alternatives, const struct nd_model *model,
                    const struct nd_model_layer *layer, bool is_model_output, struct nd_strbuf *text);
 
-/* Fills in encodings->inputs of operands that have a forced one; how many. */
-size_t nd_force_inputs(const struct nd_alternatives *alternatives, const size_t *input_tensors, size_t n_inputs,
-                       struct nd_layer_encodings *encodings);
-
 #endif

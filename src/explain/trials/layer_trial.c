@@ -348,6 +348,21 @@ static bool hands_on(const struct nd_layer_trial *trial, const struct nd_exact_l
     return nd_layer_carries(own) && nd_layer_trial_kept(trial, layer->input_tensors[0], to, p) != NULL;
 }
 
+/* Fills in encodings->inputs of operands that have a forced one; how many. */
+static size_t force_inputs(const struct nd_alternatives *a, const size_t *input_tensors, size_t n_inputs,
+                           struct nd_layer_encodings *encodings)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_inputs && i < ND_LAYER_MAX_INPUTS; i++) {
+        size_t tensor = input_tensors[i];
+        if (tensor >= a->n_tensors || a->forced[tensor] == NULL)
+            continue;
+        encodings->inputs[i] = &a->forced[tensor]->quant;
+        n++;
+    }
+    return n;
+}
+
 /* For the layers after the layer that may be made with it. What hands on quantised values hands on those that
  * its maker made for that layer. */
 static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
@@ -369,7 +384,7 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
             own != NULL && nd_layer_carries(own) && is_open(trial, layer->input_tensors[0], a->parts[k].to, p);
         if (kept->is_open[p])
             continue;
-        nd_force_inputs(a, layer->input_tensors, nd_layer_n_inputs(layer), &encodings);
+        force_inputs(a, layer->input_tensors, nd_layer_n_inputs(layer), &encodings);
         if (nd_divided_from(trial->model, layer->tensor) != NULL)
             encodings.output = nd_divided_from(trial->model, layer->tensor);
         else if (!carries)
@@ -478,7 +493,7 @@ static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_e
         struct nd_error why = {0};
         size_t n_inputs = is_output_alone != 0
                               ? 0
-                              : nd_force_inputs(a, layer->input_tensors, nd_layer_n_inputs(layer), &encodings);
+                              : force_inputs(a, layer->input_tensors, nd_layer_n_inputs(layer), &encodings);
         if (n_inputs == 0 && !is_here)
             break;
         nd_array_deinit(&forced->qvalues[p]);

@@ -152,8 +152,7 @@ void nd_qvalue_tally_finish(struct nd_qvalue_tally *tally)
 
 /* Most values lie between two thresholds of arithmetics, and not beside one: all values between the same two
  * are one case, and are counted together. A cell is a range of fractions, small enough that few hold a
- * threshold.
- */
+ * threshold. */
 enum {
     N_CELLS = 1 << 14, /* chosen: about 60 of them hold a threshold */
     IN_DOUBT = 255,

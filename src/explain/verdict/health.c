@@ -282,6 +282,15 @@ static void say_alternative(const struct nd_plan *plan, size_t step, enum nd_alt
     }
 }
 
+/* Whether all quantised values of the layer are what the arithmetic makes in another way. */
+static bool follows_other(const struct nd_observed_arithmetic *observed, enum nd_alternative alternative,
+                          size_t arithmetic)
+{
+    const struct nd_other_tally *other = &observed->layers->others[alternative];
+    return observed->is_counted && other->n[arithmetic] > 0 && other->n[arithmetic] == observed->n_qvalues &&
+           other->wrong[arithmetic] == 0;
+}
+
 /* What the device's arithmetic makes of it in another way. */
 static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t device, size_t step,
                                        struct nd_error *err)
@@ -291,7 +300,7 @@ static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t 
     size_t arithmetic = job->observations->layer_arithmetic[device], n;
     for (size_t k = 0; k < ND_N_ALTERNATIVES && arithmetic != SIZE_MAX; k++) {
         enum nd_alternative alternative = (enum nd_alternative)k;
-        if (!nd_follows_other(observed, alternative, arithmetic))
+        if (!follows_other(observed, alternative, arithmetic))
             continue;
         free(layer->arithmetic);
         layer->arithmetic = nd_strdup(nd_layer_arithmetics(&n)[arithmetic].name);

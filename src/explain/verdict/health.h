@@ -112,11 +112,11 @@ struct nd_explain_record {
     bool is_exact;       /* so is every other value of the reader, to the bit */
 };
 
-/* record.c: the reader follows, or is left unexplained where is_exact is false. Writes to the reader's layer
+/* The reader follows, or is left unexplained where is_exact is false. Writes to the reader's layer
  * only. ND_ERR_MEMORY. */
 enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
                                         const struct nd_explain_record *record, struct nd_error *err);
-/* record.c: says of the tensor that its record is wrong, once all layers have been looked at, and blames it.
+/* Says of the tensor that its record is wrong, once all layers have been looked at, and blames it.
  * ND_ERR_MEMORY. */
 enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const struct nd_explain_record *record,
                                        struct nd_error *err);

@@ -598,6 +598,18 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
     return ND_OK;
 }
 
+/* Moves the zero point of a uint16 quantiser to the middle; the scale grows so that all values stay in the
+ * range. */
+static void quantiser_centre(struct nd_quantiser *quantiser)
+{
+    enum { MIDDLE = 32768, GREATEST = 65535 };
+    struct nd_quant *quant = &quantiser->quant;
+    double below = (double)quant->zero_point[0] / MIDDLE,
+           above = (double)(GREATEST - quant->zero_point[0]) / (GREATEST - MIDDLE);
+    quant->scale[0] = nextafterf((float)((double)quant->scale[0] * fmax(below, above)), HUGE_VALF);
+    quant->zero_point[0] = MIDDLE;
+}
+
 /* A calculated uint16 operand becomes 8-bit numbers around its zero point. Where that is in the middle they are
  * all that 8 bits hold, and none is rescaled. A range that begins with 0 stays: it may stand for a Relu. */
 static void centre_second_operand(const struct nd_exact_layer *layer, struct nd_quantiser *w,
@@ -606,7 +618,7 @@ static void centre_second_operand(const struct nd_exact_layer *layer, struct nd_
     bool is_calculated = layer->origins[W_of_align_plan] == ND_EXACT_FROM_LAYER;
     if (is_calculated && w != NULL && w->quant.zero_point[0] > 0 && !w->is_settled && !y->is_settled &&
         layer->dtype == ND_DTYPE_U16 && layer->call->inputs[W_of_align_plan].values->dtype == ND_DTYPE_U16)
-        nd_quantiser_centre(w);
+        quantiser_centre(w);
 }
 
 static const struct nd_observed_layer *seen_of(const struct nd_align_plan *plan, size_t tensor)

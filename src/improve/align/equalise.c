@@ -8,11 +8,9 @@
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/rounding.h"
-#include "arithmetic/operators/ops.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
 #include "improve/align/observed.h"
 #include "model/graph/constants.h"
@@ -288,8 +286,7 @@ static enum nd_status hand_over(struct work *w, struct nd_align_equalised *out, 
     return ND_OK;
 }
 
-/* With the pairs is_on[n], and factors to the power of `strength`. path: where the model is
- * written. */
+/* With the pairs is_on[n], and factors to the power of `strength`. path: where the model is written. */
 static enum nd_status nd_align_equalise(const struct nd_model *model, const struct nd_align_pairs *pairs,
                                         const bool *is_on, double strength, const char *path,
                                         struct nd_align_equalised *out, struct nd_error *err)
@@ -450,8 +447,7 @@ static enum nd_status nd_align_try(const struct nd_align_job *job, const struct 
     return status;
 }
 
-/* Pairs whose factors differ by less are left alone: half a bit, as in src/quantisation/candidates.c.
- */
+/* Pairs whose factors differ by less are left alone: half a bit, as in src/quantisation/candidates.c. */
 static const double min_spread = 1.5;
 /* What a trial has to gain at the outputs, and in which share of the samples, as a remedy of explain:
  * docs/reference/diagnoses.md. */

@@ -54,16 +54,6 @@ struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t tenso
     return &q->items[tensor];
 }
 
-void nd_quantiser_centre(struct nd_quantiser *quantiser)
-{
-    enum { MIDDLE = 32768, GREATEST = 65535 };
-    struct nd_quant *quant = &quantiser->quant;
-    double below = (double)quant->zero_point[0] / MIDDLE,
-           above = (double)(GREATEST - quant->zero_point[0]) / (GREATEST - MIDDLE);
-    quant->scale[0] = nextafterf((float)((double)quant->scale[0] * fmax(below, above)), HUGE_VALF);
-    quant->zero_point[0] = MIDDLE;
-}
-
 static void join(struct nd_quantisers *q, size_t a, size_t b)
 {
     size_t first = (size_t)(nd_quantiser_of(q, a) - q->items),

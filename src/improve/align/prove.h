@@ -28,10 +28,6 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
                                   const struct nd_model *float_model, struct nd_error *err);
 void nd_quantisers_deinit(struct nd_quantisers *q);
 
-/* Moves the zero point of a uint16 quantiser to the middle; the scale grows so that all values stay in the
- * range. */
-void nd_quantiser_centre(struct nd_quantiser *quantiser);
-
 /* The tensor whose quantised values the node, a QuantizeLinear or DequantizeLinear, makes or reads;
  * ND_NO_INDEX: none, or a constant's. */
 size_t nd_quantiser_tensor(const struct nd_model *model, size_t node);

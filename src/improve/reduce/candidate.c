@@ -1,6 +1,5 @@
 /* One part of the model: cutting it out, feeding it, running it, judging it. */
-#include "improve/reduce/candidate.h"
-
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +11,478 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "devices/device.h"
+#include "improve/reduce/candidate.h"
 #include "improve/reduce/candidate_failure.h"
 #include "improve/reduce/difference.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/parts.h"
+#include "npudiff/capture/logs.h"
+
+/* Whether two failures are the same one, and which nodes a failure names. */
+
+/* ---- texts ---- */
+
+/* The byte after a name in quotes that starts at text, or text itself. */
+static const char *skip_quoted(const char *text)
+{
+    if (strchr("'\"`", *text) == NULL)
+        return text;
+    size_t n = strcspn(text + 1, "'\"`\n");
+    return text[1 + n] == text[0] ? text + n + 2 : text;
+}
+
+void nd_failure_normalise(const char *text, char *out, size_t size)
+{
+    size_t n = 0;
+    while (*text != '\0' && n + 4 < size) {
+        const char *end = skip_quoted(text);
+        if (end != text) {
+            memcpy(out + n, "'*'", 3);
+            n += 3;
+            text = end;
+        } else if (text[0] == '0' && text[1] == 'x') {
+            memcpy(out + n, "0x*", 3);
+            n += 3;
+            for (text += 2; isxdigit((unsigned char)*text); text++)
+                ;
+        } else if (isdigit((unsigned char)*text)) {
+            size_t digits = strspn(text, "0123456789");
+            for (size_t i = 0; digits < 5 && i < digits && n + 1 < size; i++)
+                out[n++] = text[i];
+            if (digits >= 5)
+                out[n++] = '#';
+            text += digits;
+        } else {
+            out[n++] = *text++;
+        }
+    }
+    out[n] = '\0';
+}
+
+/* ---- reading ---- */
+
+static void copy_string(const struct nd_capture *capture, const char *key, char *out, size_t size)
+{
+    const char *text = nd_capture_string(capture, "failure", key);
+    if (text != NULL)
+        snprintf(out, size, "%.*s", (int)size - 1, text);
+}
+
+static void read_code(const struct nd_capture *capture, struct nd_reduction_failure *out)
+{
+    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
+        const struct nd_attr *attr = nd_capture_attr(capture, i);
+        if (attr->type == ND_ATTR_I64 && strcmp(attr->group, "failure") == 0 &&
+            strcmp(attr->key, "raw_code") == 0) {
+            out->has_raw_code = true;
+            out->raw_code = attr->i64;
+        }
+    }
+}
+
+/* How well a finding says why: one that names the operator, one that names what is wrong with it, anything else
+ * that failed; what the backend had against the node that was not placed in the end; nothing. */
+static unsigned rank_reason(const struct nd_capture_finding *finding, const char *log_node)
+{
+    static const char *const telling[] = {"quantisation", "memory", "version", "arch", "library", "device"};
+    bool is_failure = strcmp(finding->severity, "failure") == 0;
+    if (!is_failure || strcmp(finding->kind, "fallback") == 0)
+        return strcmp(finding->kind, "validation") == 0 && log_node != NULL &&
+               strcmp(finding->node, log_node) == 0;
+    if (strcmp(finding->kind, "preparation") == 0 && finding->op[0] != '\0')
+        return 4;
+    for (size_t i = 0; i < sizeof telling / sizeof telling[0]; i++)
+        if (strcmp(finding->kind, telling[i]) == 0)
+            return 3;
+    return 2;
+}
+
+/* A line without what every line begins with: where in the runtime it was written. */
+static const char *skip_source(const char *line)
+{
+    static const char *const marks[] = {"ERROR:", "<E> ", "] "};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        const char *found = strstr(line, marks[i]);
+        if (found != NULL)
+            return found + strlen(marks[i]);
+    }
+    return line;
+}
+
+static void read_cause(const struct nd_capture *capture, struct nd_reduction_failure *out)
+{
+    const struct nd_capture_finding *best = NULL;
+    const char *log_node = nd_capture_string(capture, "failure", "log_node");
+    unsigned best_rank = 0;
+    for (size_t i = 0; i < nd_capture_n_findings(capture); i++) {
+        const struct nd_capture_finding *finding = nd_capture_finding(capture, i);
+        unsigned rank = rank_reason(finding, log_node);
+        if (rank > best_rank) {
+            best = finding;
+            best_rank = rank;
+        }
+    }
+    if (best == NULL)
+        return;
+    snprintf(out->cause_kind, sizeof out->cause_kind, "%.15s", best->kind);
+    snprintf(out->cause, sizeof out->cause, "%.191s", skip_source(best->text));
+}
+
+/* Which operators fall back is the reason; the first stands for all: "Erf". */
+static void read_fell_back(const char *message, struct nd_reduction_failure *out)
+{
+    const char *colon = strstr(message, ": ");
+    if (colon == NULL)
+        return;
+    snprintf(out->op, sizeof out->op, "%.*s", (int)strcspn(colon + 2, " "), colon + 2);
+    snprintf(out->cause, sizeof out->cause, "%s does not run on the NPU", out->op);
+    snprintf(out->cause_kind, sizeof out->cause_kind, "fallback");
+}
+
+void nd_failure_read(const struct nd_capture_outcome *outcome, const struct nd_capture *capture,
+                     struct nd_reduction_failure *out)
+{
+    *out = (struct nd_reduction_failure){.id = outcome->failure.id};
+    snprintf(out->stage, sizeof out->stage, "%s", outcome->stage);
+    snprintf(out->message, sizeof out->message, "%.511s", outcome->failure.message);
+    if (capture != NULL) {
+        /* That of the outcome also tells what the logs say, with names and counts. */
+        copy_string(capture, "message", out->message, sizeof out->message);
+        copy_string(capture, "qnn_stage", out->qnn_stage, sizeof out->qnn_stage);
+        copy_string(capture, "symbol", out->symbol, sizeof out->symbol);
+        copy_string(capture, "operator", out->op, sizeof out->op);
+        copy_string(capture, "node", out->node, sizeof out->node);
+        read_code(capture, out);
+    }
+    if (out->id == ND_E_DEVICE_FALLBACK)
+        read_fell_back(out->message, out);
+    else if (capture != NULL)
+        read_cause(capture, out);
+}
+
+bool nd_failure_is_same(const struct nd_reduction_failure *a, const struct nd_reduction_failure *b)
+{
+    char left[sizeof a->message], right[sizeof b->message];
+    if (strcmp(a->stage, b->stage) != 0 || a->id != b->id || strcmp(a->op, b->op) != 0 ||
+        strcmp(a->cause_kind, b->cause_kind) != 0)
+        return false;
+    if (a->id == ND_E_DEVICE_FALLBACK)
+        return true;
+    if (strcmp(a->qnn_stage, b->qnn_stage) != 0 || a->has_raw_code != b->has_raw_code ||
+        a->raw_code != b->raw_code)
+        return false;
+    nd_failure_normalise(a->message, left, sizeof left);
+    nd_failure_normalise(b->message, right, sizeof right);
+    return strcmp(left, right) == 0;
+}
+
+/* ---- which nodes it speaks of ---- */
+
+static void squeeze(const char *text, char *out, size_t size)
+{
+    size_t n = 0;
+    for (; *text != '\0' && *text != '.' && n + 1 < size; text++)
+        if (isalnum((unsigned char)*text))
+            out[n++] = (char)tolower((unsigned char)*text);
+    out[n] = '\0';
+}
+
+/* "q::QNN_Elu" is what becomes of Elu and Selu, "q::ScatterNd.tcm" of ScatterND. */
+static bool is_of_kind(const char *op, const char *op_type)
+{
+    char made[64], asked[64];
+    const char *name = strncmp(op, "q::", 3) == 0 ? op + 3 : op;
+    squeeze(strncmp(name, "QNN_", 4) == 0 ? name + 4 : name, made, sizeof made);
+    squeeze(op_type, asked, sizeof asked);
+    if (strlen(made) < 3 || strlen(asked) < 2)
+        return false;
+    return strstr(made, asked) != NULL || strstr(asked, made) != NULL ||
+           (strcmp(made, "select") == 0 && strcmp(asked, "where") == 0);
+}
+
+static void raise(unsigned *score, size_t node, unsigned points)
+{
+    if (node != SIZE_MAX && score[node] < points)
+        score[node] = points;
+}
+
+/* By the names that the findings give, which are those of whatever the device was at when it gave up, after it
+ * had moved operators about. */
+static void score_names(const char *const *names, size_t n, const struct nd_reduction_failure *failure,
+                        const struct nd_capture *capture, unsigned *score)
+{
+    enum { BY_NODE = 3, BY_FINDING = 2, BY_WARNING = 1 };
+    if (failure->node[0] != '\0')
+        raise(score, nd_failure_find_node(names, n, failure->node), BY_NODE);
+    for (size_t i = 0; capture != NULL && i < nd_capture_n_findings(capture); i++) {
+        const struct nd_capture_finding *finding = nd_capture_finding(capture, i);
+        if (finding->node[0] != '\0' && strcmp(finding->severity, "note") != 0)
+            raise(score, nd_failure_find_node(names, n, finding->node),
+                  strcmp(finding->severity, "failure") == 0 ? BY_FINDING : BY_WARNING);
+    }
+}
+
+/* A kind of which there is next to nothing else in the model says more than a name. */
+static void score_kinds(const struct nd_model *model, const char *op, unsigned *score)
+{
+    enum { BY_RARE_KIND = ND_FAILURE_BEST_SCORE, BY_KIND = 1, RARE = 4 };
+    size_t n_of_kind = 0;
+    for (size_t n = 0; n < nd_model_n_nodes(model); n++)
+        n_of_kind += is_of_kind(op, nd_model_node(model, n)->op_type);
+    for (size_t n = 0; n < nd_model_n_nodes(model); n++)
+        if (is_of_kind(op, nd_model_node(model, n)->op_type))
+            raise(score, n, n_of_kind <= RARE ? BY_RARE_KIND : BY_KIND);
+}
+
+enum nd_status nd_failure_score_nodes(const struct nd_model *model, const struct nd_reduction_failure *failure,
+                                      const struct nd_capture *capture, unsigned *score, struct nd_error *err)
+{
+    size_t n = nd_model_n_nodes(model);
+    ND_FREED const char **names = nd_calloc(n, sizeof *names);
+    ND_TRY_MEMORY(names != NULL, err);
+    for (size_t i = 0; i < n; i++) {
+        names[i] = nd_model_node(model, i)->name;
+        score[i] = 0;
+    }
+    score_names(names, n, failure, capture, score);
+    if (failure->op[0] != '\0')
+        score_kinds(model, failure->op, score);
+    return ND_OK;
+}
+
+/* What tensors of the whole model held when a reference ran it, and how far what a device computed is from what
+ * it should be. */
+
+/* The index of the tensor that records the tensor, or SIZE_MAX. */
+static size_t nd_recorded_find(const struct nd_capture *capture, const char *tensor)
+{
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++)
+        if (strcmp(nd_capture_tensor(capture, e)->onnx_name, tensor) == 0)
+            return e;
+    return SIZE_MAX;
+}
+
+enum nd_status nd_recorded_add(struct nd_recorded *recorded, struct nd_capture **capture, bool is_of_part,
+                               struct nd_error *err)
+{
+    size_t n = nd_capture_n_tensors(*capture);
+    ND_TRY_MEMORY(
+        nd_grow((void **)&recorded->known, &recorded->capacity, recorded->n_known + n, sizeof *recorded->known),
+        err);
+    for (size_t e = 0; e < n; e++) {
+        struct nd_tensor tensor = *nd_capture_tensor(*capture, e);
+        /* A reference hands out floats in double precision; the model itself computes in float32. */
+        if (tensor.dtype == ND_DTYPE_F64)
+            tensor.dtype = ND_DTYPE_F32;
+        recorded->known[recorded->n_known++] = tensor;
+    }
+    recorded->is_of_part[recorded->n_captures] = is_of_part;
+    recorded->captures[recorded->n_captures++] = *capture;
+    *capture = NULL;
+    return ND_OK;
+}
+
+void nd_recorded_deinit(struct nd_recorded *recorded)
+{
+    for (size_t i = 0; i < recorded->n_captures; i++)
+        nd_capture_close(&recorded->captures[i]);
+    free(recorded->known);
+    *recorded = (struct nd_recorded){0};
+}
+
+/* Sample number `sample` of all probes together: which probe, and which of its own. */
+static bool locate_array(const struct nd_recorded *recorded, size_t *probe, size_t *sample)
+{
+    for (*probe = 0; *probe < recorded->n_probes; ++*probe) {
+        if (*sample < recorded->probes[*probe]->n_samples)
+            return true;
+        *sample -= recorded->probes[*probe]->n_samples;
+    }
+    return false;
+}
+
+static bool read_probe(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted)
+{
+    size_t p, sample = wanted->sample, size_bytes = wanted->size_bytes;
+    if (!locate_array(recorded, &p, &sample))
+        return false;
+    const struct nd_probe *probe = recorded->probes[p];
+    for (size_t i = 0; i < probe->n_inputs; i++) {
+        const struct nd_probe_input *input = &probe->inputs[i];
+        if (strcmp(input->name, wanted->tensor) != 0 || input->sample_bytes != size_bytes)
+            continue;
+        if (size_bytes > 0)
+            memcpy(wanted->out, (const unsigned char *)input->data + sample * size_bytes, size_bytes);
+        return true;
+    }
+    return false;
+}
+
+/* Of the probe's own samples. */
+static enum nd_status read_narrowed(const struct nd_capture *capture, size_t probe, size_t tensor,
+                                    size_t sample, const struct nd_wanted_record *wanted, struct nd_error *err)
+{
+    float *out = wanted->out;
+    size_t n = wanted->size_bytes / sizeof *out;
+    ND_FREED double *wide = nd_calloc(n, sizeof *wide);
+    ND_TRY_MEMORY(wide != NULL, err);
+    ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample, 1, wide, err));
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)wide[i];
+    return ND_OK;
+}
+
+static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
+                                   const struct nd_wanted_record *wanted, bool *is_found, struct nd_error *err)
+{
+    const struct nd_capture *capture = recorded->captures[c];
+    size_t probe = 0, sample = wanted->sample, tensor = nd_recorded_find(capture, wanted->tensor),
+           has_bytes = 0;
+    if (tensor == SIZE_MAX || (!recorded->is_of_part[c] && !locate_array(recorded, &probe, &sample)))
+        return ND_OK;
+    const struct nd_tensor *known = nd_capture_tensor(capture, tensor);
+    if (probe >= nd_capture_n_probes(capture) || sample >= nd_capture_probe(capture, probe)->n_samples ||
+        !nd_capture_has_outputs(capture, probe, tensor))
+        return ND_OK;
+    bool is_narrowed = known->dtype == ND_DTYPE_F64 && wanted->dtype == ND_DTYPE_F32;
+    enum nd_status status = nd_shape_size_bytes(&known->shape, known->dtype, &has_bytes, err);
+    if (status != ND_OK || has_bytes != (is_narrowed ? 2 * wanted->size_bytes : wanted->size_bytes) ||
+        (known->dtype != wanted->dtype && !is_narrowed))
+        return status;
+    status = is_narrowed ? read_narrowed(capture, probe, tensor, sample, wanted, err)
+                         : nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample,
+                                                    1, wanted->out, err);
+    *is_found = status == ND_OK;
+    return status;
+}
+
+/* *is_found false: nobody recorded it, and wanted->out is all zeros. */
+static enum nd_status recorded_read(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted,
+                                    bool *is_found, struct nd_error *err)
+{
+    *is_found = read_probe(recorded, wanted);
+    for (size_t c = 0; !*is_found && c < recorded->n_captures; c++)
+        ND_TRY(read_capture(recorded, c, wanted, is_found, err));
+    if (!*is_found)
+        memset(wanted->out, 0, wanted->size_bytes);
+    return ND_OK;
+}
+
+/* ---- differences ---- */
+
+/* Codes fit in a double exactly but for those of 64 bits, which no quantised tensor has. */
+static double code_at(enum nd_dtype dtype, const void *data, size_t i)
+{
+    switch (dtype) {
+    case ND_DTYPE_U8:
+    case ND_DTYPE_U4:
+        return ((const uint8_t *)data)[i];
+    case ND_DTYPE_I8:
+    case ND_DTYPE_I4:
+        return ((const int8_t *)data)[i];
+    case ND_DTYPE_U16:
+        return ((const uint16_t *)data)[i];
+    case ND_DTYPE_I16:
+        return ((const int16_t *)data)[i];
+    case ND_DTYPE_I32:
+        return ((const int32_t *)data)[i];
+    case ND_DTYPE_U32:
+        return ((const uint32_t *)data)[i];
+    default:
+        return NAN;
+    }
+}
+
+static bool is_equal(enum nd_dtype dtype, const unsigned char *ref, const unsigned char *test, size_t size)
+{
+    if (memcmp(ref, test, size) == 0)
+        return true;
+    if (dtype == ND_DTYPE_F32) {
+        float a, b;
+        memcpy(&a, ref, sizeof a);
+        memcpy(&b, test, sizeof b);
+        return isnan(a) && isnan(b);
+    }
+    return false;
+}
+
+void nd_difference_of(enum nd_dtype dtype, bool is_qvalues, const void *ref, const void *test, size_t n,
+                      struct nd_reduction_difference *out)
+{
+    size_t n_different = 0, size = nd_dtype_size_bytes(dtype);
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_different += !is_equal(dtype, (const unsigned char *)ref + i * size,
+                                 (const unsigned char *)test + i * size, size);
+        if (is_qvalues) {
+            double steps = fabs(code_at(dtype, ref, i) - code_at(dtype, test, i));
+            worst = steps > worst ? steps : worst;
+        }
+    }
+    out->max_lsb = is_qvalues ? worst : NAN;
+    out->fraction = n > 0 ? (double)n_different / (double)n : 0;
+}
+
+bool nd_difference_exceeds(const struct nd_reduction_difference *difference,
+                           const struct nd_reduce_options *options)
+{
+    /* NaN on either side is not looked at, and never more. */
+    return difference->max_lsb > options->lsb || difference->fraction > options->fraction;
+}
+
+bool nd_difference_is_worse(const struct nd_reduction_difference *a, const struct nd_reduction_difference *b)
+{
+    double steps_a = isnan(a->max_lsb) ? 0 : a->max_lsb, steps_b = isnan(b->max_lsb) ? 0 : b->max_lsb;
+    return steps_a > steps_b || (!(steps_a < steps_b) && a->fraction > b->fraction);
+}
+
+/* Sample `sample` of all probes together, as a capture of the whole model holds it. */
+static void locate(const struct nd_capture *capture, size_t *probe, size_t *sample)
+{
+    for (*probe = 0; *probe + 1 < nd_capture_n_probes(capture); ++*probe) {
+        if (*sample < nd_capture_probe(capture, *probe)->n_samples)
+            return;
+        *sample -= nd_capture_probe(capture, *probe)->n_samples;
+    }
+}
+
+enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const struct nd_capture *test,
+                                       size_t tensor, bool is_of_part, struct nd_reduction_difference *out,
+                                       struct nd_error *err)
+{
+    const struct nd_tensor *known = nd_capture_tensor(test, tensor);
+    size_t n = 0, n_bytes = 0;
+    bool is_known = true;
+    *out = (struct nd_reduction_difference){.max_lsb = NAN, .fraction = NAN};
+    enum nd_status status = nd_shape_n_elems(&known->shape, &n, err);
+    if (status == ND_OK)
+        status = nd_shape_size_bytes(&known->shape, known->dtype, &n_bytes, err);
+    if (status != ND_OK)
+        return status;
+    ND_FREED void *ref = nd_tensor_alloc(n_bytes), *got = nd_tensor_alloc(n_bytes);
+    if (ref == NULL || got == NULL)
+        status = nd_fail_memory(err);
+    for (size_t s = 0; status == ND_OK && is_known && s < recorded->n_samples; s++) {
+        size_t probe = 0, sample = s;
+        struct nd_reduction_difference one = {.max_lsb = NAN};
+        if (!is_of_part)
+            locate(test, &probe, &sample);
+        if (probe >= nd_capture_n_probes(test) || sample >= nd_capture_probe(test, probe)->n_samples)
+            break;
+        const struct nd_wanted_record wanted = {known->onnx_name, s, known->dtype, ref, n_bytes};
+        status = recorded_read(recorded, &wanted, &is_known, err);
+        if (status != ND_OK || !is_known)
+            break;
+        status = nd_capture_read_verified(&(struct nd_probe_values){test, probe, tensor}, sample, 1, got, err);
+        nd_difference_of(known->dtype, known->quant.n > 0, ref, got, n, &one);
+        if (status == ND_OK && (s == 0 || nd_difference_is_worse(&one, out)))
+            *out = one;
+    }
+    if (!is_known)
+        out->fraction = NAN;
+    snprintf(out->tensor, sizeof out->tensor, "%.255s", known->name);
+    return status;
+}
 
 static const char *descr(enum nd_dtype dtype)
 {
@@ -202,7 +669,7 @@ static enum nd_status fill_input(struct nd_smaller_model *candidate, const struc
         bool is_found = false;
         const struct nd_wanted_record wanted = {input->name, s, input->dtype,
                                                 (unsigned char *)feed->data[i] + s * size, size};
-        status = nd_recorded_read(recorded, &wanted, &is_found, err);
+        status = recorded_read(recorded, &wanted, &is_found, err);
         candidate->is_all_recorded = candidate->is_all_recorded && is_found;
     }
     return status;

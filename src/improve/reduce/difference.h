@@ -37,10 +37,6 @@ struct nd_wanted_record {
     size_t size_bytes;
 };
 
-/* *is_found false: nobody recorded it, and wanted->out is all zeros. */
-enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted_record *wanted,
-                                bool *is_found, struct nd_error *err);
-
 /* Holds two tensors of n elements against each other. Codes (is_codes): max_lsb is the largest difference of
  * two codes, else NaN. fraction: of elements whose bits differ, NaN and NaN being equal; 0 for none. tensor
  * stays. */

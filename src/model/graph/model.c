@@ -96,8 +96,7 @@ enum nd_status nd_layers_assign(const struct nd_graph *graph, size_t **out, stru
 }
 
 /* The nodes of each layer in graph order, as lists: first[q] of the layer that node q ends, next[n] after node
- * n.
- */
+ * n. */
 struct members {
     size_t *first;
     size_t *next;

@@ -18,8 +18,7 @@ struct recoder {
 };
 
 /* The constant itself, past Identity nodes and, of quantised values, a QuantizeLinear of a constant; NULL:
- * there is none.
- */
+ * there is none. */
 static const Onnx__TensorProto *constant_of(const struct nd_graph *graph, size_t tensor)
 {
     while (tensor != ND_NO_INDEX && nd_graph_constant(graph, tensor) == NULL) {

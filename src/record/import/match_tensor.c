@@ -131,8 +131,7 @@ bool nd_grid_qvalues(const struct nd_qvalue_grid *grid, enum nd_dtype dtype, con
 }
 
 /* Numbers of any type that hold quantised values as they are (a float32 array of 0 ... 255). false where one is
- * no quantised value.
- */
+ * no quantised value. */
 static bool nd_grid_whole_qvalues(enum nd_dtype qvalues_dtype, enum nd_dtype dtype, const void *values,
                                   size_t n, void *qvalues, struct nd_grid_miss *miss)
 {

@@ -12,10 +12,6 @@
 enum nd_status nd_runs_append(struct nd_imported *imported, const struct nd_imported *repeat, size_t number,
                               struct nd_error *err);
 
-/* Where the facts say that the files hold several runs: brings them into the order run by run, and sets
- * n_repeats. ND_E_IMPORT_FACT: the numbers do not fit, or nothing states the order. */
-enum nd_status nd_runs_split(struct nd_imported *imported, struct nd_error *err);
-
 /* Labels and latencies that the facts state, held against those of the files and against the numbers of samples
  * and repeats. Latencies are then [n_samples][n_repeats]. */
 enum nd_status nd_runs_facts(struct nd_imported *imported, size_t n_samples, size_t n_expected,

@@ -70,10 +70,6 @@ enum nd_status nd_statements_add(struct nd_statements *statements, const char *k
 enum nd_status nd_statements_read(struct nd_statements *statements, const char *path, bool is_map,
                                   struct nd_error *err);
 
-/* Rows of nd_yaml_map for all keys, at offsets of struct nd_texts[ND_N_STATED]. keys has room for ND_N_STATED.
- */
-void nd_statements_keys(struct nd_yaml_key *keys, size_t offset);
-
 /* The first value, or NULL. */
 const char *nd_stated(const struct nd_statements *statements, enum nd_stated_key key);
 

@@ -555,6 +555,83 @@ static enum nd_capture_status state_of(const struct nd_imported *imported)
     return imported->cut_short != NULL ? ND_CAPTURE_PARTIAL : ND_CAPTURE_COMPLETE;
 }
 
+/* ---- several runs in the same files ---- */
+
+/* [samples][repeats] to [repeats][samples]. */
+static enum nd_status turn_order(struct nd_imported_tensor *t, size_t n_repeats, struct nd_error *err)
+{
+    size_t n_samples = t->n_samples / n_repeats;
+    void *turned = nd_tensor_alloc(t->n_samples * t->sample_bytes); /* exists, so it fits */
+    ND_TRY_MEMORY(turned != NULL, err);
+    for (size_t s = 0; s < n_samples && t->sample_bytes > 0; s++)
+        for (size_t r = 0; r < n_repeats; r++)
+            memcpy((char *)turned + (r * n_samples + s) * t->sample_bytes,
+                   (const char *)t->data + (s * n_repeats + r) * t->sample_bytes, t->sample_bytes);
+    free(t->data);
+    t->data = turned;
+    t->capacity_bytes = t->n_samples * t->sample_bytes;
+    return ND_OK;
+}
+
+/* What was fed, run by run: every run alike, of which one is kept. */
+static enum nd_status fold_input(struct nd_imported_tensor *t, size_t n_repeats, const char *where,
+                                 struct nd_error *err)
+{
+    size_t n = t->n_samples / n_repeats, n_bytes = n * t->sample_bytes;
+    for (size_t r = 1; r < n_repeats && n_bytes > 0; r++)
+        if (memcmp(t->data, (const char *)t->data + r * n_bytes, n_bytes) != 0)
+            return nd_fail(err, ND_E_IMPORT_FACT, t->name,
+                           "%s states %zu repeats, but %s was fed otherwise in repeat %zu", where, n_repeats,
+                           t->where, r);
+    t->n_samples = n;
+    return ND_OK;
+}
+
+static enum nd_status split_tensor(struct nd_imported *imported, enum nd_imported_side side,
+                                   struct nd_imported_tensor *t, size_t n_repeats, struct nd_error *err)
+{
+    const char *order = nd_stated(&imported->stated, ND_STATED_REPEAT_ORDER);
+    const char *where = imported->stated.of[ND_STATED_REPEATS].where;
+    const struct nd_imported_list *outputs = &imported->sides[ND_IMPORTED_OUTPUT];
+    size_t n_all = outputs->n > 0 ? outputs->items[0].n_samples : t->n_samples;
+    if (side == ND_IMPORTED_INPUT && t->n_samples != n_all) /* each sample once */
+        return ND_OK;
+    if (t->n_samples % n_repeats != 0)
+        return nd_fail(err, ND_E_IMPORT_FACT, t->name, "%s states %zu repeats, but %s has %zu samples in all",
+                       where, n_repeats, t->where, t->n_samples);
+    if (order == NULL && t->n_samples > n_repeats)
+        return nd_fail(err, ND_E_IMPORT_FACT, "repeat_order",
+                       "%s states %zu repeats of %zu samples: 'repeat_order' says whether the files have them "
+                       "run-by-run or sample-by-sample",
+                       where, n_repeats, t->n_samples / n_repeats);
+    enum nd_status status = ND_OK;
+    if (order != NULL && strcmp(order, "sample-by-sample") == 0)
+        status = turn_order(t, n_repeats, err);
+    return status == ND_OK && side == ND_IMPORTED_INPUT ? fold_input(t, n_repeats, where, err) : status;
+}
+
+/* Where the facts say that the files hold several runs: brings them into the order run by run, and sets
+ * n_repeats. ND_E_IMPORT_FACT: the numbers do not fit, or nothing states the order. */
+static enum nd_status runs_split(struct nd_imported *imported, struct nd_error *err)
+{
+    uint64_t n_repeats = 1;
+    const char *text = nd_stated(&imported->stated, ND_STATED_REPEATS);
+    enum nd_status status = ND_OK;
+    if (text == NULL || !nd_parse_u64(text, &n_repeats) || n_repeats == 1)
+        return ND_OK;
+    if (imported->n_parts > 0)
+        return nd_fail(err, ND_E_IMPORT_FACT, "repeats",
+                       "%s: a prepared folder says itself which sample each result is; repeats of it are other "
+                       "folders ('repeat_files')",
+                       imported->stated.of[ND_STATED_REPEATS].where);
+    for (int side = ND_IMPORTED_INPUT; side >= ND_IMPORTED_OUTPUT; side--)
+        for (size_t i = 0; status == ND_OK && i < imported->sides[side].n; i++)
+            status = split_tensor(imported, (enum nd_imported_side)side, &imported->sides[side].items[i],
+                                  (size_t)n_repeats, err);
+    imported->n_repeats = (size_t)n_repeats;
+    return status;
+}
+
 /* All runs of the samples as one, matched. */
 static enum nd_status join_runs(struct nd_imported *imported, struct nd_imported *repeats, size_t n_repeats,
                                 struct nd_map *map, const struct nd_import_options *options,
@@ -567,7 +644,7 @@ static enum nd_status join_runs(struct nd_imported *imported, struct nd_imported
             status = nd_runs_append(imported, &repeats[r], r + 1, err);
         nd_imported_deinit(&repeats[r]);
     }
-    return status == ND_OK ? nd_runs_split(imported, err) : status;
+    return status == ND_OK ? runs_split(imported, err) : status;
 }
 
 /* Where samples are small, what a capture keeps of each takes more than its values: digest and latency. */

@@ -12,11 +12,6 @@ static size_t nd_probe_max_bytes(void);
 
 static const char prefix[] = "target:";
 
-bool nd_loader_is_label_name(const char *name)
-{
-    return strcmp(name, "labels") == 0 || strcmp(name, "label") == 0 || strcmp(name, "y") == 0;
-}
-
 size_t nd_loader_find_input(const struct nd_loader *loader, const char *name)
 {
     for (size_t i = 0; i < loader->probe->n_inputs; i++)
@@ -112,50 +107,6 @@ static void nd_probe_goals_deinit(struct nd_probe *probe)
     free(probe->goals);
 }
 
-enum nd_status nd_probe_create_empty(const char *name, const char *source,
-                                     const struct nd_probe_target *targets, size_t n_targets,
-                                     struct nd_probe **out, struct nd_error *err)
-{
-    enum nd_status status;
-    struct nd_probe *probe = nd_calloc(1, sizeof *probe);
-    ND_TRY_MEMORY(probe != NULL, err);
-    probe->name = nd_strdup(name);
-    probe->source = nd_strdup(source);
-    probe->inputs = nd_calloc(n_targets, sizeof *probe->inputs);
-    if (probe->name == NULL || probe->source == NULL || probe->inputs == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
-    probe->n_inputs = n_targets;
-    for (size_t i = 0; i < n_targets; i++) {
-        struct nd_probe_input *input = &probe->inputs[i];
-        if (targets[i].dtype > ND_DTYPE_BF16) { /* the model's reader gives none of these */
-            status =
-                nd_fail(err, ND_E_MODEL_UNSUPPORTED, targets[i].name, "input '%s' is %s, which no probe makes",
-                        targets[i].name, nd_dtype_name(targets[i].dtype));
-            goto out;
-        }
-        status = nd_shape_size_bytes(&targets[i].shape, targets[i].dtype, &input->sample_bytes, err);
-        if (status != ND_OK) {
-            nd_error_context(err, "input '%s'", targets[i].name);
-            goto out;
-        }
-        input->dtype = targets[i].dtype;
-        input->shape = targets[i].shape;
-        input->name = nd_strdup(targets[i].name);
-        if (input->name == NULL) {
-            status = nd_fail_memory(err);
-            goto out;
-        }
-    }
-    *out = probe;
-    probe = NULL;
-    status = ND_OK;
-out:
-    nd_probe_destroy(&probe);
-    return status;
-}
-
 /* ND_PROBE_MAX_BYTES, or the memory of this machine if that is less. */
 static size_t nd_probe_max_bytes(void)
 {
@@ -195,76 +146,4 @@ void nd_probe_destroy(struct nd_probe **probe)
     nd_probe_goals_deinit(*probe);
     ND_FREE_ALL((*probe)->name, (*probe)->source, *probe);
     *probe = NULL;
-}
-
-static const size_t no_role = SIZE_MAX;
-
-static enum nd_status fail_missing(const struct nd_loader *loader, size_t input, const char *const *names,
-                                   size_t n, const char *where, struct nd_error *err)
-{
-    struct nd_strbuf found = {0};
-    const size_t most = 16;
-    for (size_t i = 0; i < n && i < most; i++)
-        nd_strbuf_printf(&found, i > 0 ? ", '%s'" : "'%s'", names[i]);
-    if (n > most)
-        nd_strbuf_puts(&found, ", ...");
-    ND_FREED char *text = nd_strbuf_take(&found);
-    ND_TRY_MEMORY(text != NULL, err);
-    return nd_fail(err, ND_E_PROBE_INPUT, where, "'%s' has no array for input '%s'; it has %s", where,
-                   loader->probe->inputs[input].name, n > 0 ? text : "none at all");
-}
-
-static enum nd_status check_inputs(const struct nd_loader *loader, const size_t *roles,
-                                   const char *const *names, size_t n, const char *where, struct nd_error *err)
-{
-    for (size_t input = 0; input < loader->probe->n_inputs; input++) {
-        size_t i = 0;
-        while (i < n && roles[i] != input)
-            i++;
-        if (i == n)
-            return fail_missing(loader, input, names, n, where, err);
-    }
-    return ND_OK;
-}
-
-static enum nd_status check_arrays(const size_t *roles, const char *const *names, size_t n, const char *where,
-                                   struct nd_error *err)
-{
-    size_t labels = no_role;
-    for (size_t i = 0; i < n; i++) {
-        if (roles[i] == no_role)
-            return nd_fail(err, ND_E_PROBE_FORMAT, where, "array '%s' of '%s' belongs to no input of the model",
-                           names[i], where);
-        if (roles[i] != ND_ROLE_LABELS)
-            continue;
-        if (labels != no_role)
-            return nd_fail(err, ND_E_PROBE_LABELS, where, "'%s' has two arrays of labels: '%s' and '%s'", where,
-                           names[labels], names[i]);
-        labels = i;
-    }
-    return ND_OK;
-}
-
-enum nd_status nd_roles_assign(const struct nd_loader *loader, const char *const *names, size_t n,
-                               const char *where, size_t **out, struct nd_error *err)
-{
-    ND_FREED size_t *roles = nd_calloc(n, sizeof *roles);
-    ND_TRY_MEMORY(roles != NULL, err);
-    size_t n_unlabelled = 0, unlabelled = 0;
-    for (size_t i = 0; i < n; i++) {
-        roles[i] = nd_loader_find_input(loader, names[i]);
-        if (roles[i] == no_role && nd_loader_is_label_name(names[i]))
-            roles[i] = ND_ROLE_LABELS;
-        if (roles[i] != ND_ROLE_LABELS) {
-            n_unlabelled++;
-            unlabelled = i;
-        }
-    }
-    if (loader->probe->n_inputs == 1 && n_unlabelled == 1)
-        roles[unlabelled] = 0;
-    ND_TRY(check_inputs(loader, roles, names, n, where, err));
-    ND_TRY(check_arrays(roles, names, n, where, err));
-    *out = roles;
-    roles = NULL;
-    return ND_OK;
 }

@@ -516,6 +516,89 @@ static enum nd_status load_goal(struct nd_loader *loader, const struct nd_npz *n
     return nd_loader_read_goal(loader, nd_npz_name(npz, i), &source, err);
 }
 
+/* "labels", "label" and "y". */
+static bool loader_is_label_name(const char *name)
+{
+    return strcmp(name, "labels") == 0 || strcmp(name, "label") == 0 || strcmp(name, "y") == 0;
+}
+
+static const size_t no_role = SIZE_MAX;
+
+static enum nd_status fail_missing(const struct nd_loader *loader, size_t input, const char *const *names,
+                                   size_t n, const char *where, struct nd_error *err)
+{
+    struct nd_strbuf found = {0};
+    const size_t most = 16;
+    for (size_t i = 0; i < n && i < most; i++)
+        nd_strbuf_printf(&found, i > 0 ? ", '%s'" : "'%s'", names[i]);
+    if (n > most)
+        nd_strbuf_puts(&found, ", ...");
+    ND_FREED char *text = nd_strbuf_take(&found);
+    ND_TRY_MEMORY(text != NULL, err);
+    return nd_fail(err, ND_E_PROBE_INPUT, where, "'%s' has no array for input '%s'; it has %s", where,
+                   loader->probe->inputs[input].name, n > 0 ? text : "none at all");
+}
+
+static enum nd_status check_inputs(const struct nd_loader *loader, const size_t *roles,
+                                   const char *const *names, size_t n, const char *where, struct nd_error *err)
+{
+    for (size_t input = 0; input < loader->probe->n_inputs; input++) {
+        size_t i = 0;
+        while (i < n && roles[i] != input)
+            i++;
+        if (i == n)
+            return fail_missing(loader, input, names, n, where, err);
+    }
+    return ND_OK;
+}
+
+static enum nd_status check_arrays(const size_t *roles, const char *const *names, size_t n, const char *where,
+                                   struct nd_error *err)
+{
+    size_t labels = no_role;
+    for (size_t i = 0; i < n; i++) {
+        if (roles[i] == no_role)
+            return nd_fail(err, ND_E_PROBE_FORMAT, where, "array '%s' of '%s' belongs to no input of the model",
+                           names[i], where);
+        if (roles[i] != ND_ROLE_LABELS)
+            continue;
+        if (labels != no_role)
+            return nd_fail(err, ND_E_PROBE_LABELS, where, "'%s' has two arrays of labels: '%s' and '%s'", where,
+                           names[labels], names[i]);
+        labels = i;
+    }
+    return ND_OK;
+}
+
+/* For every array the index of its input, or ND_ROLE_LABELS. An input's own name comes first; "labels", "label"
+ * and "y" are labels; with one input and one array besides labels, that array is the input's whatever its name.
+ * *out has n entries and is freed by the caller. `where` is the file or folder, for messages. ND_ERR_NOT_FOUND
+ * (ND_E_PROBE_INPUT): an input has no array; ND_ERR_FORMAT: an array has no input (ND_E_PROBE_FORMAT), or there
+ * are several of labels (ND_E_PROBE_LABELS). */
+static enum nd_status roles_assign(const struct nd_loader *loader, const char *const *names, size_t n,
+                                   const char *where, size_t **out, struct nd_error *err)
+{
+    ND_FREED size_t *roles = nd_calloc(n, sizeof *roles);
+    ND_TRY_MEMORY(roles != NULL, err);
+    size_t n_unlabelled = 0, unlabelled = 0;
+    for (size_t i = 0; i < n; i++) {
+        roles[i] = nd_loader_find_input(loader, names[i]);
+        if (roles[i] == no_role && loader_is_label_name(names[i]))
+            roles[i] = ND_ROLE_LABELS;
+        if (roles[i] != ND_ROLE_LABELS) {
+            n_unlabelled++;
+            unlabelled = i;
+        }
+    }
+    if (loader->probe->n_inputs == 1 && n_unlabelled == 1)
+        roles[unlabelled] = 0;
+    ND_TRY(check_inputs(loader, roles, names, n, where, err));
+    ND_TRY(check_arrays(roles, names, n, where, err));
+    *out = roles;
+    roles = NULL;
+    return ND_OK;
+}
+
 /* The inputs first: they say how many labels and targets there may be. Targets belong to whole probes: in a
  * file of one sample such a name is one like any other. */
 static enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *path, size_t sample,
@@ -539,7 +622,7 @@ static enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *pat
         members[n++] = i;
     }
     if (status == ND_OK)
-        status = nd_roles_assign(loader, names, n, path, &roles, err);
+        status = roles_assign(loader, names, n, path, &roles, err);
     for (int labels = 0; labels < 2; labels++)
         for (size_t i = 0; i < n && status == ND_OK; i++)
             if ((roles[i] == ND_ROLE_LABELS) == labels)
@@ -558,7 +641,7 @@ static enum nd_status find_labels(const struct nd_npz *npz, const char *path, si
 {
     size_t n = nd_npz_n_arrays(npz), n_found = 0, found = 0;
     for (size_t i = 0; i < n; i++)
-        if (nd_loader_is_label_name(nd_npz_name(npz, i))) {
+        if (loader_is_label_name(nd_npz_name(npz, i))) {
             n_found++;
             found = i;
         }
@@ -733,7 +816,7 @@ static enum nd_status load_inputs(struct nd_loader *loader, const char *path, co
 {
     ND_FREED size_t *roles = NULL;
     enum nd_status status =
-        nd_roles_assign(loader, (const char *const *)arrays->names, arrays->n, path, &roles, err);
+        roles_assign(loader, (const char *const *)arrays->names, arrays->n, path, &roles, err);
     /* The inputs first: they say how many labels there may be. */
     for (int labels = 0; labels < (loader->has_explicit_labels ? 1 : 2); labels++)
         for (size_t i = 0; i < files->n && status == ND_OK; i++)
@@ -746,7 +829,7 @@ static enum nd_status load_inputs(struct nd_loader *loader, const char *path, co
 
 static bool is_labels(const char *file, const char *array)
 {
-    return nd_ends_with(file, ".npy") && nd_loader_is_label_name(array);
+    return nd_ends_with(file, ".npy") && loader_is_label_name(array);
 }
 
 static enum nd_status load_sample(struct nd_loader *loader, const char *file, size_t sample,

@@ -15,15 +15,8 @@ struct nd_loader {
     bool *filled; /* [n_inputs]: the whole input, or the present sample of it, has its data */
 };
 
-/* "labels", "label" and "y". */
-bool nd_loader_is_label_name(const char *name);
-
 /* Index of the input of that name, or SIZE_MAX. */
 size_t nd_loader_find_input(const struct nd_loader *loader, const char *name);
-
-/* ---- By whole inputs ---- */
-
-/* ---- Sample by sample ---- */
 
 /* ---- Target tensors ---- */
 

@@ -51,19 +51,6 @@ static enum nd_status nd_source_from_zip(struct nd_source *source, const char *p
     return ND_OK;
 }
 
-enum nd_status nd_source_from_memory(struct nd_source *source, const char *path, const char *what,
-                                     const void *bytes, size_t size_bytes, struct nd_error *err)
-{
-    struct nd_source made = {
-        .memory = bytes, .size_bytes = size_bytes, .path = nd_strdup(path), .what = nd_strdup(what)};
-    if (made.path == NULL || made.what == NULL) {
-        nd_source_close(&made);
-        return nd_fail_memory(err);
-    }
-    *source = made;
-    return ND_OK;
-}
-
 /* One read call: bytes read, 0 at the end, -1 with the reason. */
 static ssize_t read_some(struct nd_source *source, void *buf, size_t size_bytes, const char **reason)
 {

@@ -27,11 +27,6 @@ struct nd_source {
  * nothing needs to be closed. */
 enum nd_status nd_source_open(struct nd_source *source, const char *path, struct nd_error *err);
 
-/* Reads from memory, which is borrowed until the source is closed. `path` is the file that it is from, `what`
- * what it is in messages. ND_ERR_MEMORY. */
-enum nd_status nd_source_from_memory(struct nd_source *source, const char *path, const char *what,
-                                     const void *bytes, size_t size_bytes, struct nd_error *err);
-
 /* Reads exactly size_bytes. ND_ERR_FORMAT (ND_E_FILE_SHORT) when fewer are left. */
 enum nd_status nd_source_read(struct nd_source *source, void *buf, size_t size_bytes, struct nd_error *err);
 

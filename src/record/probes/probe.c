@@ -498,6 +498,52 @@ static char *full_spec(const struct generator *generator, const struct nd_genera
     return nd_strbuf_take(&text);
 }
 
+/* An empty probe with the names, types and shapes of the targets, no samples and no data. The caller destroys
+ * *out. ND_ERR_FORMAT: a target without type or with a negative dimension. */
+static enum nd_status probe_create_empty(const char *name, const char *source,
+                                         const struct nd_probe_target *targets, size_t n_targets,
+                                         struct nd_probe **out, struct nd_error *err)
+{
+    enum nd_status status;
+    struct nd_probe *probe = nd_calloc(1, sizeof *probe);
+    ND_TRY_MEMORY(probe != NULL, err);
+    probe->name = nd_strdup(name);
+    probe->source = nd_strdup(source);
+    probe->inputs = nd_calloc(n_targets, sizeof *probe->inputs);
+    if (probe->name == NULL || probe->source == NULL || probe->inputs == NULL) {
+        status = nd_fail_memory(err);
+        goto out;
+    }
+    probe->n_inputs = n_targets;
+    for (size_t i = 0; i < n_targets; i++) {
+        struct nd_probe_input *input = &probe->inputs[i];
+        if (targets[i].dtype > ND_DTYPE_BF16) { /* the model's reader gives none of these */
+            status =
+                nd_fail(err, ND_E_MODEL_UNSUPPORTED, targets[i].name, "input '%s' is %s, which no probe makes",
+                        targets[i].name, nd_dtype_name(targets[i].dtype));
+            goto out;
+        }
+        status = nd_shape_size_bytes(&targets[i].shape, targets[i].dtype, &input->sample_bytes, err);
+        if (status != ND_OK) {
+            nd_error_context(err, "input '%s'", targets[i].name);
+            goto out;
+        }
+        input->dtype = targets[i].dtype;
+        input->shape = targets[i].shape;
+        input->name = nd_strdup(targets[i].name);
+        if (input->name == NULL) {
+            status = nd_fail_memory(err);
+            goto out;
+        }
+    }
+    *out = probe;
+    probe = NULL;
+    status = ND_OK;
+out:
+    nd_probe_destroy(&probe);
+    return status;
+}
+
 static enum nd_status create_generated(const char *spec, const struct generator *generator,
                                        const struct nd_probe_target *targets, size_t n_targets,
                                        struct nd_probe **out, struct nd_error *err)
@@ -511,7 +557,7 @@ static enum nd_status create_generated(const char *spec, const struct generator 
     ND_CLEANUP(nd_probe_destroy) struct nd_probe *probe = NULL;
     ND_FREED char *source = full_spec(generator, &args);
     ND_TRY_MEMORY(source != NULL, err);
-    ND_TRY(nd_probe_create_empty(generator->name, source, targets, n_targets, &probe, err));
+    ND_TRY(probe_create_empty(generator->name, source, targets, n_targets, &probe, err));
     ND_TRY(nd_probe_set_samples(probe, args.n_samples, err));
     for (size_t i = 0; i < n_targets; i++) {
         ND_TRY(nd_probe_alloc_input(probe, i, err));
@@ -560,7 +606,7 @@ static enum nd_status create_user(const char *spec, size_t name_bytes, const str
     char *path = text + name_bytes + 1, *labels_path = NULL;
     status = check_name(spec, text, err);
     if (status == ND_OK)
-        status = nd_probe_create_empty(text, path, targets, n_targets, &probe, err);
+        status = probe_create_empty(text, path, targets, n_targets, &probe, err);
     if (status != ND_OK)
         goto out;
     char *labels = find_labels(path);

@@ -90,8 +90,6 @@ enum nd_status nd_qnr_read_context(const char *path, const char *graph, struct n
 enum nd_status nd_qnr_read_sidecar(const char *path, const char *name, enum nd_dtype known,
                                    struct nd_qnr_stated *out, struct nd_error *err);
 
-/* ---- net_run_stated.c ---- */
-
 void nd_qnr_source_deinit(struct nd_qnr_source *source);
 void nd_qnr_stated_deinit(struct nd_qnr_stated *stated);
 
@@ -109,23 +107,17 @@ void nd_qnr_files_deinit(struct nd_qnr_files *files);
 /* Names in a folder; symbolic links are refused, names are UTF-8. */
 enum nd_status nd_qnr_list_folder(const char *path, struct nd_qnr_files *out, struct nd_error *err);
 
-/* ---- net_run_tensors.c ---- */
-
 /* Finds top, base, output, results and n_results. ND_E_QNN_FOLDER. */
 enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err);
 
 /* Finds the tensors by the files of Result_0, and that every other result has the same. ND_E_QNN_FOLDER. */
 enum nd_status nd_qnr_find_tensors(struct nd_qnr *run, struct nd_error *err);
 
-/* ---- net_run_tensors.c ---- */
-
 /* Decides type, shape, layout and quantisation of every tensor. ND_E_QNN_UNSTATED, ND_E_QNN_STATED. */
 enum nd_status nd_qnr_describe(struct nd_qnr *run, struct nd_error *err);
 
 /* Reads the files of complete results. ND_E_QNN_SIZE, ND_E_QNN_VALUES. */
 enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err);
-
-/* ---- net_run_tensors.c ---- */
 
 struct nd_source;
 
@@ -139,8 +131,6 @@ enum nd_status nd_qnr_compare_floats(const struct nd_qnr_tensor *t, const struct
 /* The input list: how many lines, and what they feed, which is read where its type is known; and the tensors
  * that are fed. Before nd_qnr_read_tensors: sets n_complete. ND_E_QNN_STATED names list and line. */
 enum nd_status nd_qnr_read_inputs(struct nd_qnr *run, struct nd_error *err);
-
-/* ---- net_run_prepared.c ---- */
 
 /* ---- net_run.c ---- */
 

@@ -62,8 +62,4 @@ struct nd_byte_runner {
     size_t left_bytes; /* for tables, while layers are found */
 };
 
-/* byte_conv.c: one layer that is an ND_BYTE_CONV. ND_ERR_IO, ND_ERR_MEMORY. */
-enum nd_status nd_byte_convolve(struct nd_byte_runner *runner, const struct nd_byte_layer *layer,
-                                const uint8_t *in, uint8_t *out, struct nd_error *err);
-
 #endif

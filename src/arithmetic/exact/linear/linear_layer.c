@@ -3,7 +3,6 @@
 #include "arithmetic/exact/linear/linear_layer.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/exact/linear/linear_values.h"

@@ -36,8 +36,7 @@ struct nd_linear_input {
     const struct nd_array *values;
     const struct nd_quant *quant;
     /* Of constants, where somebody has prepared them: what nd_linear_packed_weights makes of the two. NULL:
-     * nobody has.
-     */
+     * nobody has. */
     const struct nd_array *packed_weights;
     double largest;
     const int16_t *shorts; /* `wholes` for nd_op_shorts, nothing without them; NULL: they do not fit */

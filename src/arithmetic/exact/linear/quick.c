@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
@@ -173,17 +172,4 @@ void nd_quick_round(const struct nd_quick *q, double zero, double low, double hi
                                      : fmin(fmax(nd_round_ratio(&v, ND_ROUND_HALF_EVEN) + zero, low), high);
         }
     }
-}
-
-bool nd_quick_round_line(const struct nd_quick *q, const double *sums, double zero, size_t n, uint8_t *qvalues)
-{
-    double inverse = 1 / q->scale;
-    const struct nd_sums_rounding rounding = {.factor = q->factors[0],
-                                              .bias = q->biases[0],
-                                              .least = q->low * inverse,
-                                              .greatest = q->high * inverse,
-                                              .zero = zero,
-                                              .most = 0.5 - ND_QUICK_DOUBT,
-                                              .largest = ND_QUICK_LARGEST};
-    return nd_gemm_kernels()->round_sums(&rounding, sums, n, qvalues);
 }

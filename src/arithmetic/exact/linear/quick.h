@@ -56,9 +56,5 @@ struct nd_ratio nd_quick_exact(const struct nd_quick *quick, size_t i);
 
 /* All rounded half to even, zero point added, within low .. high. */
 void nd_quick_round(const struct nd_quick *quick, double zero, double low, double high, double *qvalues);
-/* The same of the first line, of sums in the place of x, as bytes; zero: less the least quantised value. False:
- * it is to be done by nd_quick_round, since a value is near a tie or very large. */
-bool nd_quick_round_line(const struct nd_quick *quick, const double *sums, double zero, size_t n,
-                         uint8_t *qvalues);
 
 #endif

@@ -6,10 +6,9 @@
 #include "npudiff/core/tensor.h"
 
 /* An exact number: the sum of doubles of decreasing size that do not overlap. parts[0] has the sign of the
- * number and is within a unit in its last place of it; parts behind the last that is needed are 0.
- * Infinities and NaN are held in parts[0] alone. All operations expect magnitudes between 2^-900 and 2^900, far
- * outside of what products of four float32 and a quantised value can be, and the processor's usual rounding to
- * nearest. */
+ * number and is within a unit in its last place of it; parts behind the last that is needed are 0. Infinities
+ * and NaN are held in parts[0] alone. All operations expect magnitudes between 2^-900 and 2^900, far outside of
+ * what products of four float32 and a quantised value can be, and the processor's usual rounding to nearest. */
 enum { ND_WIDE_PARTS = 3 };
 struct nd_wide {
     double parts[ND_WIDE_PARTS];
@@ -115,8 +114,7 @@ double nd_rounding_rule_round(const struct nd_rounding_rule *arithmetic, const s
                               const struct nd_place *place);
 
 /* The quantised value of the ratio, which is in steps of the output: rounded, zero_point added, within what
- * dtype holds.
- */
+ * dtype holds. */
 double nd_rounding_rule_qvalue(const struct nd_rounding_rule *arithmetic, const struct nd_ratio *ratio,
                                double zero_point, enum nd_dtype dtype);
 

@@ -1,6 +1,5 @@
 /* The matrix of columns of a convolution, of elements of one type: ELEMENT is defined by who includes this,
- * once.
- */
+ * once. */
 #include <string.h>
 
 #include "arithmetic/operators/kernels/convolutions.h"

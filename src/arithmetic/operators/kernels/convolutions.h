@@ -54,8 +54,7 @@ struct nd_conv_planes {
 /* False: not that way (three axes, cropped inputs, a kernel of one tap or of very many), or no memory. */
 bool nd_conv_planes_begin(struct nd_conv_planes *planes, const struct nd_window *w);
 void nd_conv_planes_end(struct nd_conv_planes *planes);
-/* group->n_in is 1; out is written, not added to. The same bits as one tap after the
- * other gives. */
+/* group->n_in is 1; out is written, not added to. The same bits as one tap after the other gives. */
 void nd_conv_planes_run(const struct nd_conv_planes *planes, const struct nd_conv_group *group);
 /* The same sums, of bytes, and one channel after the other (block.n_channels is 1, from 0; channels come in
  * order): group->in and out are not looked at. weights: those of the group; every sum is below 2^24. False: no

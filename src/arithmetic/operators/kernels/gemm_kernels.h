@@ -175,8 +175,7 @@ struct nd_gemm_kernels {
     /* out[i] = x[i] * factor + bias: two roundings. */
     void (*follow_line)(const double *x, size_t n, double factor, double bias, double *out);
     /* out[i] = (x[i] + y[i] * sign) * factor, and x[i] * y[i] * factor, and x[i] / (y[i] * scale), NaN where y
-     * is 0.
-     */
+     * is 0. */
     void (*add_pairs)(const struct nd_pairs *pairs, double sign, double factor, double *out);
     void (*multiply_pairs)(const struct nd_pairs *pairs, double factor, double *out);
     void (*divide_pairs)(const struct nd_pairs *pairs, double scale, double *out);

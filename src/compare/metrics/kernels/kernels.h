@@ -90,9 +90,8 @@ struct nd_kernels {
     /* Bit i % 64 of bits[i / 64] = mask[i], which is 0 or 1; the rest of the ND_BLOCK bits is 0. */
     void (*bits)(const uint8_t *mask, size_t n, uint64_t *bits);
     /* Integers: |test - ref|, exact. Floats: how many floats of that type apart, as
-     * docs/reference/metrics.md#ulp has it
-     * (+0 and -0 are 0 apart; infinities are the neighbours of the largest finite values; of NaNs any number).
-     * Returns the largest of them. */
+     * docs/reference/metrics.md#ulp has it (+0 and -0 are 0 apart; infinities are the neighbours of the largest
+     * finite values; of NaNs any number). Returns the largest of them. */
     uint64_t (*distance[ND_N_ELEM_KINDS])(const void *ref, const void *test, size_t n, uint64_t *out);
     void (*self_sums)(const double *x, size_t n, double tiny, struct nd_self_sums *out);
     /* self_sums of what load gives, without loading; the same bits. NULL for kinds that have none. Integers of

@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 #include <nettle/base64.h>
+#include <zip.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -80,13 +81,28 @@ static enum nd_status add_npz(const struct poly *poly, const struct output *outp
     return status;
 }
 
+/* Reads from memory, which is borrowed until the source is closed. `path` is the file that it is from, `what`
+ * what it is in messages. ND_ERR_MEMORY. */
+static enum nd_status source_from_memory(struct nd_source *source, const char *path, const char *what,
+                                         const void *bytes, size_t size_bytes, struct nd_error *err)
+{
+    struct nd_source made = {
+        .memory = bytes, .size_bytes = size_bytes, .path = nd_strdup(path), .what = nd_strdup(what)};
+    if (made.path == NULL || made.what == NULL) {
+        nd_source_close(&made);
+        return nd_fail_memory(err);
+    }
+    *source = made;
+    return ND_OK;
+}
+
 static enum nd_status add_bytes(const struct poly *poly, const struct output *output, const uint8_t *bytes,
                                 size_t n_bytes, struct nd_error *err)
 {
     ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     if (n_bytes >= 4 && memcmp(bytes, "PK\003\004", 4) == 0)
         return add_npz(poly, output, bytes, n_bytes, err);
-    ND_TRY(nd_source_from_memory(&source, poly->path, output->what, bytes, n_bytes, err));
+    ND_TRY(source_from_memory(&source, poly->path, output->what, bytes, n_bytes, err));
     return nd_npy_add(poly->imported, ND_IMPORTED_OUTPUT, output->name, output->sample, &source, err);
 }
 

@@ -16,7 +16,6 @@
 
 #include "support/scratch.h"
 
-#include "capture/hdf5/confine.h"
 #include "core/files/file.h"
 #include "core/files/new_file.h"
 #include "core/memory.h"
@@ -410,34 +409,6 @@ static void pipe_with_a_slow_writer_is_read(void **state)
     waitpid(child, NULL, 0);
 }
 
-/* ---- the confined child ---- */
-
-static void a_confined_process_reads_and_writes_only_what_is_open(void **state)
-{
-    (void)state;
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        nd_confine_to_reading(60);
-        bool is_held = open("/dev/null", O_RDONLY) >= 0 && open("/dev/null", O_WRONLY) < 0 && errno == EPERM &&
-                       open("/dev/null", O_RDWR) < 0 && fork() < 0 && errno == EPERM;
-        nd_confine();
-        char *memory = malloc(1 << 22);
-        bool is_refused = open("/dev/null", O_RDONLY) < 0 && errno == EPERM && fork() < 0 && errno == EPERM &&
-                          socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EPERM && kill(getppid(), 0) < 0;
-        char answer = memory != NULL && is_held && is_refused ? 'y' : 'n';
-        _exit(write(ends[1], &answer, 1) == 1 ? 0 : 1);
-    }
-    char answer = '?';
-    int how = 0;
-    assert_int_equal(read(ends[0], &answer, 1), 1);
-    assert_int_equal(answer, 'y');
-    assert_int_equal(waitpid(child, &how, 0), child);
-    close(ends[0]);
-    close(ends[1]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,7 +426,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(pipe_that_nobody_writes_ends_in_every_format, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(pipe_with_a_slow_writer_is_read, make_folder, remove_folder),
-        cmocka_unit_test(a_confined_process_reads_and_writes_only_what_is_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

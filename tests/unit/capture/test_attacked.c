@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "capture/hdf5/index.h"
+#include "capture/hdf5/libhdf5.h"
 #include "capture/hdf5/reading.h"
 #include "capture/read/schema.h"
 #include "core/files/file.h"
@@ -631,6 +632,99 @@ static void a_sound_child_is_believed(void **state)
     nd_index_close(&index);
 }
 
+/* ---- files that make much of little ---- */
+
+static void put_text(hid_t id, const char *name, size_t n_bytes)
+{
+    char *text = calloc(n_bytes, 1);
+    hid_t type = nd_hdf5_text_make(n_bytes), space = H5Screate(H5S_SCALAR);
+    hid_t attribute = H5Acreate2(id, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(attribute >= 0 && H5Awrite(attribute, type, text) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(space);
+    H5Tclose(type);
+    free(text);
+}
+
+/* A capture of one probe that has n_names names (hard links) and text of n_bytes, or of n_names such probes. */
+static void write_links(const char *path, int n_names, size_t n_bytes, bool is_one)
+{
+    const int64_t version = 1;
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), space = H5Screate(H5S_SCALAR);
+    hid_t attribute = H5Acreate2(file, "npudiff_format", H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT);
+    H5Awrite(attribute, H5T_NATIVE_INT64, &version);
+    H5Aclose(attribute);
+    hid_t probes = H5Gcreate2(file, "probes", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), probe = H5I_INVALID_HID;
+    for (int i = 0; i < n_names; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "p%d", i);
+        if (i > 0 && is_one) {
+            assert_true(H5Lcreate_hard(probe, ".", probes, name, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+            continue;
+        }
+        if (probe >= 0)
+            H5Gclose(probe);
+        probe = H5Gcreate2(probes, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        for (size_t n = 0; n < n_bytes; n += 60000) {
+            snprintf(name, sizeof name, "a%zu", n);
+            put_text(probe, name, n_bytes - n < 60000 ? n_bytes - n : 60000);
+        }
+    }
+    H5Gclose(probe);
+    H5Gclose(probes);
+    H5Sclose(space);
+    assert_true(H5Fclose(file) >= 0);
+}
+
+/* The largest memory of the parent and of the child, in KiB, and what came out. */
+static enum nd_status open_links(int n_names, size_t n_bytes, bool is_one, long max_kb[2], struct nd_error *err)
+{
+    struct rusage used[2];
+    struct nd_index *index = NULL;
+    char *path = NULL;
+    assert_int_equal(nd_dir_make_temporary(&path, NULL), ND_OK);
+    char *file = nd_path_join(path, "links.h5");
+    write_links(file, n_names, n_bytes, is_one);
+    enum nd_status status = nd_index_open(file, &nd_capture_schema, &index, err);
+    getrusage(RUSAGE_SELF, &used[0]);
+    getrusage(RUSAGE_CHILDREN, &used[1]);
+    max_kb[0] = used[0].ru_maxrss;
+    max_kb[1] = used[1].ru_maxrss;
+    nd_index_close(&index);
+    nd_dir_remove(path);
+    free(path);
+    free(file);
+    return status;
+}
+
+/* 1.3 MB stood for 5.2 GB: every name of an object is an object, with all that it has. */
+static void names_of_one_object_do_not_multiply_it(void **state)
+{
+    (void)state;
+    static const struct {
+        int n_names;
+        size_t n_bytes;
+    } bombs[] = {{4000, 1200000}, {20000, 60000}, {500, 3000000}};
+    for (size_t i = 0; i < sizeof bombs / sizeof bombs[0]; i++) {
+        struct nd_error err = {0};
+        long max_kb[2];
+        assert_int_equal(open_links(bombs[i].n_names, bombs[i].n_bytes, true, max_kb, &err), ND_ERR_FORMAT);
+        assert_int_equal(err.id, ND_E_CAPTURE_FORMAT);
+        assert_non_null(strstr(err.message, "that a sound file of"));
+        assert_true(max_kb[0] < MAX_PARENT_KB && max_kb[1] < MAX_PARENT_KB);
+    }
+}
+
+/* The near misses: few names, or as much in objects of their own. */
+static void as_much_in_its_own_objects_is_read(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    long max_kb[2];
+    assert_int_equal(open_links(4, 1200000, true, max_kb, &err), ND_OK);
+    assert_int_equal(open_links(30, 1200000, false, max_kb, &err), ND_OK);
+}
+
 /* As a kernel without seccomp, or an emulator of one. */
 static void refuse_seccomp(void)
 {
@@ -682,6 +776,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sound_child_is_believed),
+        cmocka_unit_test(names_of_one_object_do_not_multiply_it),
+        cmocka_unit_test(as_much_in_its_own_objects_is_read),
         cmocka_unit_test(the_parent_survives),
         cmocka_unit_test(libhdf5_does_not_run_unconfined_without_a_word),
     };

@@ -498,7 +498,7 @@ static void a_small_dataset_does_not_take_much_memory(void **state)
     assert_non_null(strstr(err.message, "shares its data with other samples"));
     assert_int_equal(import_hub(&(struct hub){64, 8 * MILLION, false, true}), ND_ERR_FORMAT);
     assert_int_equal(import_hub(&(struct hub){1, 128 * MILLION, false, false}), ND_ERR_FORMAT);
-    assert_non_null(strstr(err.message, "is too small for the 536870912 bytes of '/data/0/batch_0'"));
+    assert_non_null(strstr(err.message, "is too small to hold the 536870912 bytes of '/data/0/batch_0'"));
     getrusage(RUSAGE_CHILDREN, &used);
     assert_true(used.ru_maxrss < 1 << 20);
 }

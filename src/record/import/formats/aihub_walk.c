@@ -511,8 +511,8 @@ static enum nd_status give_sample(const struct aihub *hub, const struct entry *e
     if (status == ND_OK && array.n_bytes > n_left)
         status =
             nd_fail(err, ND_E_IMPORT_FORMAT, hub->path,
-                    "'%s' is too small for the %zu bytes of %s: of a file of %llu bytes at most %llu MiB of "
-                    "values are read (as .npz all are)",
+                    "'%s' is too small to hold the %zu bytes of %s: of a file of %llu bytes at most %llu MiB "
+                    "of values are read (as .npz all are)",
                     hub->path, array.n_bytes, what, (unsigned long long)hub->source->file_bytes,
                     (unsigned long long)hub->source->max_data_bytes >> 20);
     if (status == ND_OK && (data = nd_tensor_alloc(array.n_bytes)) == NULL)

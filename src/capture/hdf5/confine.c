@@ -25,45 +25,35 @@
 #endif
 
 #ifdef ND_AUDIT_ARCH
-/* One comparison each: equal falls through to "allow", else two instructions on. */
-#define ALLOW(call)                                                                                            \
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (call), 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-
-/* Reading what is open, writing to the parent, memory, and ending. */
+/* Reading what is open, memory, and ending; and writing to the parent. */
 static bool filter_calls(int pipe)
 {
-    struct sock_filter code[] = {
+    static const unsigned allowed[] = {__NR_read,           __NR_pread64,       __NR_brk,
+                                       __NR_mmap,           __NR_munmap,        __NR_mremap,
+                                       __NR_mprotect,       __NR_madvise,       __NR_futex,
+                                       __NR_getrandom,      __NR_clock_gettime, __NR_gettimeofday,
+                                       __NR_rt_sigprocmask, __NR_rt_sigaction,  __NR_rt_sigreturn,
+                                       __NR_sigaltstack,    __NR_getpid,        __NR_gettid,
+                                       __NR_sched_yield,    __NR_exit,          __NR_exit_group};
+    enum { N_ALLOWED = sizeof allowed / sizeof allowed[0] };
+    struct sock_filter code[4 + 2 * N_ALLOWED + 5] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ND_AUDIT_ARCH, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        ALLOW(__NR_read),
-        ALLOW(__NR_pread64),
-        ALLOW(__NR_brk),
-        ALLOW(__NR_mmap),
-        ALLOW(__NR_munmap),
-        ALLOW(__NR_mremap),
-        ALLOW(__NR_mprotect),
-        ALLOW(__NR_madvise),
-        ALLOW(__NR_futex),
-        ALLOW(__NR_getrandom),
-        ALLOW(__NR_clock_gettime),
-        ALLOW(__NR_gettimeofday),
-        ALLOW(__NR_rt_sigprocmask),
-        ALLOW(__NR_rt_sigaction),
-        ALLOW(__NR_rt_sigreturn),
-        ALLOW(__NR_sigaltstack),
-        ALLOW(__NR_getpid),
-        ALLOW(__NR_gettid),
-        ALLOW(__NR_sched_yield),
-        ALLOW(__NR_exit),
-        ALLOW(__NR_exit_group),
+    };
+    const struct sock_filter end[5] = {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_write, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])), /* its low half */
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)pipe, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
     };
+    for (size_t i = 0; i < N_ALLOWED; i++) { /* equal: the next instruction; else the one behind it */
+        code[4 + 2 * i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0, 1);
+        code[5 + 2 * i] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    }
+    memcpy(code + 4 + 2 * N_ALLOWED, end, sizeof end);
     const struct sock_fprog program = {sizeof code / sizeof code[0], code};
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;

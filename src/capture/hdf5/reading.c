@@ -26,8 +26,7 @@
 /* Sent by a child in the place of a record's mark. */
 enum { ND_MARK_ASK = 0x41534b3f };
 
-/* What parent and child share: ND_SHARED_BUFFER_BYTES, which the parent fills and never reads. NULL: out of
- * memory. */
+/* What parent and child share, which the parent fills and never reads. */
 enum { ND_SHARED_BUFFER_BYTES = 256 << 10 };
 
 static enum nd_status nd_reading_flush(struct nd_reading_child *child, struct nd_error *err);
@@ -40,19 +39,6 @@ struct question {
     uint64_t offset;
     uint64_t n_bytes;
 };
-
-static unsigned char *nd_shared_buffer_make(void)
-{
-    void *shared_buffer =
-        mmap(NULL, ND_SHARED_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared_buffer != MAP_FAILED ? shared_buffer : NULL;
-}
-
-static void nd_shared_buffer_free(unsigned char *shared_buffer)
-{
-    if (shared_buffer != NULL)
-        munmap(shared_buffer, ND_SHARED_BUFFER_BYTES);
-}
 
 enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, void *buf, size_t n_bytes,
                               struct nd_error *err)
@@ -118,9 +104,9 @@ enum { DISK_NS_PER_NS = 8 };
 static const double stuck_s = 2;
 enum { MAX_RESTARTS = 3 };
 /* Bytes that the child may send, unless the reading says otherwise: names, attributes and places, which lie in
- * the file themselves. Measured: @@ of the file at the most (docs/results/faults.md). */
+ * the file themselves. Measured: 0.47 of the file at the most (docs/results/faults.md). */
 enum { BASE_SENT_BYTES = 16 << 20, SENT_PER_FILE_BYTE = 4 };
-/* Addresses that the child may take beside those of its parent: libhdf5 needs less than @@ MiB, and of what it
+/* Addresses that the child may take beside those of its parent: libhdf5 needs some 10 MiB, and of what it
  * sends it holds three times the largest part at the most (stored, decoded, and shuffled or cut). */
 enum { BASE_CHILD_BYTES = 128 << 20, CHILD_PER_SENT_BYTE = 3 };
 /* Deflate cannot do better: no file gives more bytes than this many times its own. */
@@ -271,7 +257,8 @@ static void stop_child(struct nd_reading *reading)
 
 static void free_all(struct nd_reading *reading)
 {
-    nd_shared_buffer_free(reading->shared_buffer);
+    if (reading->shared_buffer != MAP_FAILED)
+        munmap(reading->shared_buffer, ND_SHARED_BUFFER_BYTES);
     if (reading->answers >= 0)
         close(reading->answers);
     free(reading->buffer);
@@ -282,9 +269,11 @@ enum nd_status nd_reading_begin(struct nd_reading *reading, nd_reading_work *wor
 {
     bool asks = reading->fetch != NULL;
     reading->buffer = nd_calloc(BUFFER_BYTES, 1);
-    reading->shared_buffer = asks ? nd_shared_buffer_make() : NULL;
+    reading->shared_buffer =
+        asks ? mmap(NULL, ND_SHARED_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)
+             : MAP_FAILED;
     reading->answers = asks ? eventfd(0, EFD_CLOEXEC) : -1;
-    if (reading->buffer == NULL || (asks && (reading->shared_buffer == NULL || reading->answers < 0))) {
+    if (reading->buffer == NULL || (asks && (reading->shared_buffer == MAP_FAILED || reading->answers < 0))) {
         free_all(reading);
         return nd_fail_memory(err);
     }
@@ -343,16 +332,6 @@ static bool waits_for_disk(pid_t process)
     return end_of_name != NULL && strncmp(end_of_name, ") D", 3) == 0;
 }
 
-/* Since the child was last seen to use the processor: on a busy machine it does so now and then. */
-static double idle_s(struct nd_reading *reading, double cpu_s)
-{
-    if (cpu_s > reading->cpu_s) {
-        reading->cpu_s = cpu_s;
-        reading->busy_ns = reading->waited_ns;
-    }
-    return (double)(reading->waited_ns - reading->busy_ns) * 1e-9;
-}
-
 static enum nd_status check_time(struct nd_reading *reading, struct nd_error *err)
 {
     double limit_s = cpu_limit_s(reading, (double)reading->file_bytes + (double)reading->n_received);
@@ -367,11 +346,17 @@ static enum nd_status check_time(struct nd_reading *reading, struct nd_error *er
                    is_busy ? " of processor time" : "", (unsigned long long)reading->file_bytes);
 }
 
-/* Once the child has sent something it goes on, as nothing that was received can be taken back. */
+/* Since the child was last seen to use the processor: on a busy machine it does so now and then. Once it has
+ * sent something it goes on, as nothing that was received can be taken back. */
 static bool is_stuck(struct nd_reading *reading)
 {
+    double cpu_s = cpu_of(reading->child);
+    if (cpu_s > reading->cpu_s) {
+        reading->cpu_s = cpu_s;
+        reading->busy_ns = reading->waited_ns;
+    }
     return reading->n_received == 0 && reading->n_restarts < MAX_RESTARTS &&
-           idle_s(reading, cpu_of(reading->child)) > stuck_s;
+           (double)(reading->waited_ns - reading->busy_ns) * 1e-9 > stuck_s;
 }
 
 static enum nd_status restart(struct nd_reading *reading, struct nd_error *err)

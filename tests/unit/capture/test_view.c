@@ -534,6 +534,32 @@ static void *view_many(void *argument)
     return NULL;
 }
 
+/* Others may shorten a file that is open: an error, and no signal. */
+static void file_shortened_while_open_is_an_error(void **state)
+{
+    (void)state;
+    static const int deflate[] = {0, 6};
+    for (size_t i = 0; i < 2; i++) {
+        struct stored stored;
+        struct nd_error err;
+        struct nd_view_scratch scratch = {0};
+        const unsigned char *view = NULL;
+        char *path = in_folder("shortened.h5");
+        make_cut(&stored, i > 0, deflate[i]);
+        write_capture(path, &stored);
+        struct nd_capture *capture = open_ok(path);
+        expect_ok(nd_capture_view_outputs(FIRST(capture), 0, 700, &scratch, &view, &err), &err);
+        assert_int_equal(truncate(path, 2048), 0);
+        assert_int_equal(nd_capture_view_outputs(FIRST(capture), 0, stored.n_bytes, &scratch, &view, &err),
+                         ND_ERR_FORMAT);
+        assert_int_equal(err.id, ND_E_CAPTURE_TRUNCATED);
+        nd_view_scratch_deinit(&scratch);
+        nd_capture_close(&capture);
+        free(stored.data);
+        free(path);
+    }
+}
+
 static void threads_view_side_by_side(void **state)
 {
     (void)state;
@@ -568,6 +594,7 @@ int main(void)
         cmocka_unit_test(alike_is_not_told_of_other_storage),
         cmocka_unit_test(alike_is_not_told_of_other_filters),
         cmocka_unit_test(file_changed_while_open_is_noticed),
+        cmocka_unit_test(file_shortened_while_open_is_an_error),
         cmocka_unit_test(threads_view_side_by_side),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

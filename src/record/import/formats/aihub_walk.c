@@ -1,13 +1,12 @@
 /* Walks a dataset of AI Hub by libhdf5 and hands out its samples. Runs in the confined child. */
 #include "record/import/formats/aihub_walk.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "capture/hdf5/chunk_decode.h"
+#include "capture/hdf5/index.h"
 #include "capture/hdf5/read_driver.h"
 #include "core/memory.h"
 
@@ -102,25 +101,14 @@ struct reading {
     struct nd_chunk_decoder decoder;
 };
 
-/* What libhdf5 reads, and the values: no byte of them is that of two samples. */
 static enum nd_status read_file(void *context, uint64_t offset, void *buf, size_t n_bytes, struct nd_error *err)
 {
     const struct nd_aihub_source *source = context;
-    char *at = buf;
-    while (n_bytes > 0) {
-        ssize_t n = pread(source->fd, at, n_bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return nd_fail(err, ND_E_FILE_READ, source->path, "cannot read '%s': %s", source->path,
-                           n < 0 ? strerror(errno) : "it has become shorter");
-        at += n;
-        offset += (uint64_t)n;
-        n_bytes -= (size_t)n;
-    }
-    return ND_OK;
+    const struct nd_index file = {.fd = source->fd};
+    return nd_index_read_at(&file, source->path, offset, buf, n_bytes, err);
 }
 
+/* No byte of the file is a value of two samples. */
 static enum nd_status read_values(const struct reading *r, uint64_t offset, void *buf, size_t n_bytes,
                                   struct nd_error *err)
 {

@@ -275,27 +275,13 @@ static enum nd_status send_sample(void *context, const struct nd_aihub_sample *s
 }
 
 /* Values that a dataset may hold: 256 MiB + 256 bytes for each byte of the file. Deflate gives 1032 at the
- * most, but of real outputs less: @@ (docs/results/faults.md). */
+ * most, but of real outputs less: 140 (docs/results/faults.md). */
 enum { BASE_DATA_BYTES = 256 << 20, DATA_PER_FILE_BYTE = 256 };
-/* What is sent beside the values: names and places of samples. Chosen. */
-enum { HEADS_BYTES = 64 << 20 };
-
-static uint64_t max_data_bytes(uint64_t file_bytes)
-{
-    return BASE_DATA_BYTES + DATA_PER_FILE_BYTE * file_bytes;
-}
-
-struct origin {
-    int fd;
-    uint64_t file_bytes;
-};
+enum { HEADS_BYTES = 64 << 20 }; /* chosen: names and places of samples, beside the values */
 
 static enum nd_status send_samples(void *context, struct nd_reading_child *child, struct nd_error *err)
 {
-    const struct origin *origin = context;
-    struct nd_aihub_source source = {
-        child->path, origin->fd, origin->file_bytes, max_data_bytes(origin->file_bytes), 0, 0};
-    return nd_aihub_walk(&source, send_sample, child, err);
+    return nd_aihub_walk(context, send_sample, child, err);
 }
 
 /* ---- the parent ---- */
@@ -353,21 +339,22 @@ static enum nd_status receive_all(struct receiver *r, struct nd_error *err)
 static enum nd_status nd_aihub_add(struct nd_imported *imported, enum nd_imported_side side, const char *path,
                                    struct nd_error *err)
 {
-    struct origin origin;
-    ND_TRY(nd_file_open(path, &origin.fd, &origin.file_bytes, err));
+    struct nd_aihub_source source = {.path = path};
+    ND_TRY(nd_file_open(path, &source.fd, &source.file_bytes, err));
+    source.max_data_bytes = BASE_DATA_BYTES + DATA_PER_FILE_BYTE * source.file_bytes;
     struct receiver receiver = {.imported = imported,
                                 .side = side,
                                 .reading = {.path = path,
-                                            .file_bytes = origin.file_bytes,
+                                            .file_bytes = source.file_bytes,
                                             .damaged = ND_E_IMPORT_FORMAT,
-                                            .fd = &origin.fd,
-                                            .max_sent_bytes = HEADS_BYTES + max_data_bytes(origin.file_bytes)}};
-    enum nd_status status = nd_reading_begin(&receiver.reading, send_samples, &origin, err);
+                                            .fd = &source.fd,
+                                            .max_sent_bytes = HEADS_BYTES + source.max_data_bytes}};
+    enum nd_status status = nd_reading_begin(&receiver.reading, send_samples, &source, err);
     if (status == ND_OK) {
         status = receive_all(&receiver, err);
         nd_reading_end(&receiver.reading);
     }
-    close(origin.fd);
+    close(source.fd);
     return status;
 }
 

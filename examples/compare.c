@@ -24,12 +24,17 @@ static void print_device(const struct nd_comparison *comparison, size_t device)
     for (size_t e = 0; e < comparison->n_tensors; e++) {
         const struct nd_compared_tensor *tensor = &comparison->tensors[e];
         const struct nd_difference *difference = &tensor->pairs[device - 1].total.difference;
-        if (difference->n_differing == 0)
+        if (difference->n_samples_differing == 0)
             continue;
-        printf("  %s (%s): %" PRIu64 " of %" PRIu64 " values differ%s", tensor->name, tensor->op_types,
-               difference->n_differing, difference->n_elems,
-               e == of->first_tensor ? ", the first that does" : "");
-        if (difference->is_integer)
+        printf("  %s (%s): ", tensor->name, tensor->op_types);
+        if (difference->has_values)
+            printf("%" PRIu64 " of %" PRIu64 " values differ", difference->n_differing, difference->n_elems);
+        else /* captures that hold digests only (capture --store digest) */
+            printf("%" PRIu64 " of %" PRIu64 " samples differ", difference->n_samples_differing,
+                   difference->n_samples);
+        if (e == of->first_tensor)
+            printf(", the first that does");
+        if (difference->has_values && difference->is_integer)
             printf(", by at most %" PRIu64 " LSB", difference->max_lsb);
         putchar('\n');
     }

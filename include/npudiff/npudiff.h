@@ -15,7 +15,21 @@
  * tensor.h (types and shapes) and parse.h.
  *
  * Errors. A function that can fail returns `enum nd_status` and takes a `struct nd_error *` as its last
- * argument (status.h). The library never prints and never ends the process.
+ * argument (status.h). The library never prints, and nothing in a file, of a device or of the system makes it
+ * end the process: a full memory, a damaged or a shortened file and a dead agent are errors. Only a call that
+ * breaks what a header demands (an index that is not below the count, NULL where a pointer is needed) does: it
+ * stops in assert(), or is undefined where the library was built with NDEBUG.
+ *
+ * Processes and signals. Opening a capture or importing an HDF5 file forks a child that reads it confined
+ * (SECURITY.md); running devices starts agents, adb and ssh. The library waits for its own children alone, by
+ * their number. A program that ignores SIGCHLD can open captures, but not run devices. It installs no signal
+ * handler, and sends SIGTERM and SIGKILL to its own children only. fork() runs the program's pthread_atfork
+ * handlers, and the child has a copy of its memory, of which it can send to nobody but its parent. The child
+ * ends with the thread that made it. A system that cannot confine is an error, unless NPUDIFF_CONFINE=off is in
+ * the environment.
+ *
+ * Files. Captures are read, not mapped: somebody who shortens one meanwhile causes an error, never SIGBUS. The
+ * spools of agents are mapped, in a folder that only this user can write to.
  *
  * Ownership. A `const` pointer that is passed in is borrowed for the call, unless its header says otherwise.
  * What

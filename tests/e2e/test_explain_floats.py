@@ -222,13 +222,13 @@ class LongChains(Scratch):
     """Thousands of operators with no quantiser between: what they need of the stack does not grow with the operands that an operator may
     have."""
 
-    def test_two_thousand_operators(self):
+    def check(self, n):
         x = np.float32([[1, -1, 0.5, 0.2]])
         quantised = lambda read, made: [ow.node("QuantizeLinear", [read, "s", "z"], ["q" + made]), # noqa: E731
                                         ow.node("DequantizeLinear", ["q" + made, "s", "z"], [made])]
-        chain = [ow.node("Neg", [f"n{i}" if i else "a"], [f"n{i + 1}"]) for i in range(2000)]
+        chain = [ow.node("Neg", [f"n{i}" if i else "a"], [f"n{i + 1}"]) for i in range(n)]
         model = self.folder / "long.onnx"
-        model.write_bytes(ow.model(quantised("x", "a") + chain + quantised("n2000", "y"), [ow.value_info("x", ow.FLOAT, (1, 4))],
+        model.write_bytes(ow.model(quantised("x", "a") + chain + quantised(f"n{n}", "y"), [ow.value_info("x", ow.FLOAT, (1, 4))],
                                    [ow.value_info("y", ow.FLOAT, (1, 4))], {"s": np.float32(0.1), "z": np.uint8(128)}))
         for changed in (0, 30):
             np.savez(self.folder / "in.npz", x=x)
@@ -239,6 +239,12 @@ class LongChains(Scratch):
             self.assertIn(done.returncode, (0, 1), done.stderr)
             device = json.loads(done.stdout)["devices"][0]
             self.assertEqual(device["verdict"] == "healthy", changed == 0, device)
+
+    def test_two_thousand_operators(self):
+        self.check(2000)
+
+    def test_twenty_thousand_operators(self):
+        self.check(20000)
 
 
 class OtherWays(Scratch):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -172,6 +173,45 @@ class Outputs(Scratch):
             self.assertEqual(done.returncode, 2)
             self.assertIn("the name that --output gives is empty", done.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
+
+
+class Work(Scratch):
+    """A model of some hundred bytes that wants much: 'explain' and 'align' give up at limits, as 'capture' does."""
+
+    def hostile(self, n_elems, n_times):
+        x = np.float32([[1, -1, 0.5, 0.2]])
+        quantised = lambda read, made: [onnx_write.node("QuantizeLinear", [read, "s", "z"], ["q" + made]), # noqa: E731
+                                        onnx_write.node("DequantizeLinear", ["q" + made, "s", "z"], [made])]
+        large = [onnx_write.node("Expand", ["a", "large"], ["n0"])]
+        large += [onnx_write.node("Sin", [f"n{i}"], [f"n{i + 1}"]) for i in range(n_times)]
+        large += [onnx_write.node("ReduceMax", [f"n{n_times}"], ["r"], axes=[0], keepdims=0)]
+        model = self.folder / "hostile.onnx"
+        model.write_bytes(onnx_write.model(
+            quantised("x", "a") + large + quantised("r", "y"), [onnx_write.value_info("x", onnx_write.FLOAT, (1, 4))],
+            [onnx_write.value_info("y", onnx_write.FLOAT, (1, 4))],
+            {"s": np.float32(0.1), "z": np.uint8(128), "large": np.int64([n_elems // 4, 1, 4])}))
+        np.savez(self.folder / "in.npz", x=x)
+        np.savez(self.folder / "npu.npz", a=x, y=x)
+        npudiff("import", "numpy", self.folder / "npu.npz", "--model", model, "--inputs", self.folder / "in.npz", "-p", "in",
+                "--kind", "npu", "-o", self.folder / "npu.h5", "-f", "-q")
+        return ["--quantised", model, self.folder / "npu.h5"]
+
+    def test_memory(self):
+        code, said, mib = measured("explain", *self.hostile(1 << 29, 1), "--memory-limit", 256)
+        self.assertLess(mib, 400)
+        self.assertNotIn("HEALTHY", said.split("\n")[0])
+        self.assertNotEqual(code, 0, said)
+
+    def test_time(self):
+        begun = time.monotonic()
+        code, said, _ = measured("explain", *self.hostile(1 << 24, 1000), "--time-limit", 1)
+        self.assertEqual(code, 2, said)
+        self.assertIn("npudiff: stopped after --time-limit, 1 s; nothing is kept", said)
+        self.assertLess(time.monotonic() - begun, 30)
+
+    def test_a_model_that_wants_little_is_explained(self):
+        code, said, _ = measured("explain", *self.hostile(1 << 12, 2), "--memory-limit", 256, "--time-limit", 60)
+        self.assertIn(code, (0, 1, 4), said)
 
 
 if __name__ == "__main__":

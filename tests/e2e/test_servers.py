@@ -140,8 +140,11 @@ class Servers(Scratch):
         variables = {"AWS_ENDPOINT_URL": self.server.url, "AWS_REGION": REGION}
         keys = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
         self.server.files["dir with +/a.h5"] = self.server.files["a.h5"]
+        self.server.files["dir/../a.h5"] = self.server.files["text.h5"] # not a.h5: a key is no path
         for name in ("a.h5", "dir with +/a.h5"):
             self.run_on("verify", f"s3://bucket/{name}", **variables, **keys)
+        for name, words in (("dir/../a.h5", "not an HDF5 file"), ("x/./a.h5", "NoSuchKey"), ("a.h5/..", "NoSuchKey")):
+            self.assertRegex(self.run_on("info", f"s3://bucket/{name}", expect=2, **variables, **keys).stderr, words)
         self.run_on("info", "s3://bucket/a.h5", **variables, **keys, AWS_SESSION_TOKEN="token/+=")
         self.assertEqual({seen["x-amz-security-token"] for seen in self.server.seen}, {"token/+="})
         self.run_on("info", "s3://public/a.h5", **variables) # without keys: unsigned

@@ -311,8 +311,10 @@ size_t nd_capture_outputs_chunk_bytes(const struct nd_probe_values *tensor)
 }
 
 bool nd_capture_is_stored_alike(const struct nd_probe_values *a, const struct nd_probe_values *b,
-                                size_t first_byte, size_t n_bytes)
+                                size_t first_byte, size_t n_bytes, struct nd_view_scratch *scratch_a,
+                                struct nd_view_scratch *scratch_b)
 {
+    (void)scratch_a, (void)scratch_b;
     size_t chunk_bytes = a->capture->chunk_bytes[a->tensor];
     return chunk_bytes > 0 && chunk_bytes == b->capture->chunk_bytes[b->tensor] && n_bytes > 0 &&
            !a->capture->digest_only && !b->capture->digest_only &&

@@ -75,7 +75,15 @@ ND_PUBLIC enum nd_exit nd_exit_worse(enum nd_exit a, enum nd_exit b);
 /* The exit code of a command that stops with `status`. Never fails. */
 ND_PUBLIC enum nd_exit nd_status_exit_code(enum nd_status status);
 
-/* The version of the library, for instance "0.2.0". Static storage. */
+/* The version of these headers, for the preprocessor. */
+#define NPUDIFF_VERSION_MAJOR 0
+#define NPUDIFF_VERSION_MINOR 2
+#define NPUDIFF_VERSION_PATCH 0
+/* Two versions compare as these numbers do: `#if NPUDIFF_VERSION >= NPUDIFF_VERSION_OF(0, 2, 0)`. */
+#define NPUDIFF_VERSION_OF(major, minor, patch) ((major)*1000000 + (minor)*1000 + (patch))
+#define NPUDIFF_VERSION NPUDIFF_VERSION_OF(NPUDIFF_VERSION_MAJOR, NPUDIFF_VERSION_MINOR, NPUDIFF_VERSION_PATCH)
+
+/* The version of the library that runs, for instance "0.2.0". Static storage. */
 ND_PUBLIC const char *nd_version(void);
 
 #ifdef __cplusplus

@@ -67,6 +67,7 @@ struct nd_exact_run {
     const struct nd_exact_options *options;
     struct nd_array *values; /* [n_tensors]: rank < 0 while not computed */
     bool *is_missed; /* [n_tensors]: tensors that could not be evaluated, and are not given; NULL: none */
+    size_t depth;    /* of calls of nd_exact_run_node in each other */
     bool is_ended;   /* a callback returned an error: no layer's own fault */
     struct nd_exact_holding *decoded;
     nd_exact_found *found;

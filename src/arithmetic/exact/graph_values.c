@@ -727,6 +727,50 @@ static __attribute__((noinline)) enum nd_status run_ready(struct nd_exact_run *r
     return status;
 }
 
+/* Chosen. Calls in each other that a long chain may take of the stack: some 300 bytes each. */
+enum { MAX_DEPTH = 256 };
+
+/* What a node reads of a chain of plain operators, first to last: so none of them calls for what it reads. */
+static enum nd_status run_chain(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    const struct nd_graph *graph = run->graph;
+    ND_FREED bool *is_needed = nd_calloc(graph->n_nodes, sizeof *is_needed);
+    ND_FREED size_t *left = nd_calloc(graph->n_nodes, sizeof *left);
+    ND_TRY_MEMORY(is_needed != NULL && left != NULL, err);
+    size_t n_left = 1, depth = run->depth;
+    for (left[0] = node; n_left > 0;) {
+        size_t at = left[--n_left];
+        for (size_t i = 0; i < graph->nodes[at].n_inputs; i++) {
+            size_t tensor = nd_graph_used(graph, at, i);
+            size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+            if (maker >= at || is_needed[maker] || graph->nodes[maker].kind != ND_NODE_OTHER ||
+                nd_exact_value(run, tensor) != NULL)
+                continue;
+            is_needed[maker] = true;
+            left[n_left++] = maker;
+        }
+    }
+    enum nd_status status = ND_OK;
+    run->depth = 0;
+    for (size_t i = 0; i < node && status == ND_OK; i++)
+        if (is_needed[i])
+            status = nd_exact_run_node(run, i, err);
+    run->depth = depth;
+    return status;
+}
+
+static enum nd_status run_inputs(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    if (run->depth > MAX_DEPTH)
+        ND_TRY(run_chain(run, node, err));
+    enum nd_status status = ND_OK;
+    run->depth++;
+    for (size_t i = 0; i < run->graph->nodes[node].n_inputs && status == ND_OK; i++)
+        status = nd_exact_ensure(run, nd_graph_used(run->graph, node, i), err);
+    run->depth--;
+    return status;
+}
+
 enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err)
 {
     const struct nd_graph_node *n = &run->graph->nodes[node];
@@ -740,8 +784,7 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
     enum nd_status found = look_up(run, node, &is_made, err);
     if (found != ND_OK || is_made)
         return found;
-    for (size_t i = 0; i < n->n_inputs; i++)
-        ND_TRY(nd_exact_ensure(run, nd_graph_used(run->graph, node, i), err));
+    ND_TRY(run_inputs(run, node, err));
     return run_ready(run, node, err);
 }
 

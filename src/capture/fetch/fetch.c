@@ -351,6 +351,7 @@ static bool set_up(struct nd_fetch_link *link)
                 /* A secure name leads nowhere insecure; a signature holds for one host alone. */
                 set_text(link, CURLOPT_REDIR_PROTOCOLS_STR, is_https ? "https" : "http,https") &&
                 set_long(link, CURLOPT_FOLLOWLOCATION, place->is_s3 ? 0 : 1) &&
+                set_long(link, CURLOPT_PATH_AS_IS, place->is_s3) && /* a key is no path: ".." is of its name */
                 set_long(link, CURLOPT_MAXREDIRS, MAX_REDIRECTS) && set_long(link, CURLOPT_NOSIGNAL, 1) &&
                 set_long(link, CURLOPT_CONNECTTIMEOUT, link->limit_s < CONNECT_S ? link->limit_s : CONNECT_S) &&
                 set_long(link, CURLOPT_LOW_SPEED_LIMIT, SLOW_BYTES_PER_S) &&

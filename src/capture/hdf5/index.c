@@ -7,12 +7,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "capture/fetch/fetch.h"
-#include "capture/hdf5/confine.h"
 #include "capture/hdf5/libhdf5.h"
 #include "capture/hdf5/read_driver.h"
 #include "capture/hdf5/reading.h"
@@ -21,6 +19,12 @@
 #include "core/text/strbuf.h"
 
 /* ---- links and attributes (in the child) ---- */
+
+/* What the child walks through: each object is sent as it is found. */
+struct walk {
+    const struct nd_index *index;
+    struct nd_reading_child *child;
+};
 
 /* The names of a group's links. Links other than hard ones are refused. */
 struct nd_index_names {
@@ -141,24 +145,6 @@ static enum nd_status nd_index_add_attrs(const struct nd_index *index, struct nd
     return ND_OK;
 }
 
-/* A new object at the end of the index, or NULL (out of memory, err says so). Moves the others in memory. */
-static struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, bool is_group,
-                                            struct nd_error *err)
-{
-    if (!nd_grow((void **)&index->objects, &index->capacity, index->n_objects + 1, sizeof *index->objects)) {
-        nd_fail_memory(err);
-        return NULL;
-    }
-    struct nd_index_object *object = &index->objects[index->n_objects];
-    *object = (struct nd_index_object){.path = nd_strdup(path), .is_group = is_group};
-    if (object->path == NULL) {
-        nd_fail_memory(err);
-        return NULL;
-    }
-    index->n_objects++;
-    return object;
-}
-
 struct link_list {
     struct nd_index_names *names;
     const char *path;
@@ -218,8 +204,6 @@ static void nd_index_names_deinit(struct nd_index_names *names)
     *names = (struct nd_index_names){0};
 }
 
-enum { MAX_ATTR_BYTES_of_index_transfer = 65536 }; /* what an object header can hold */
-
 /* A record: a struct sent_object, the path, the attributes (each a struct sent_attr, its name, its bytes), and
  * the chunks. Both processes run one program, so structs mean the same in both. Every member is 8 bytes wide:
  * no struct has padding, whose bytes nothing sets. */
@@ -232,7 +216,6 @@ struct sent_object {
     uint64_t elem_bytes;
     struct nd_sent_shape shape;
     struct nd_sent_shape chunk;
-    uint64_t stored_bytes;
     uint64_t offset;
 };
 
@@ -287,7 +270,6 @@ static enum nd_status send_object(const struct nd_index_object *object, struct n
                                      .elem_bytes = object->elem_bytes,
                                      .shape = nd_sent_shape(&object->shape),
                                      .chunk = nd_sent_shape(&object->layout.chunk),
-                                     .stored_bytes = object->stored_bytes,
                                      .offset = object->offset};
     ND_TRY(nd_reading_send_record(child, err));
     ND_TRY(nd_reading_send(child, &sent, sizeof sent, err));
@@ -299,16 +281,36 @@ static enum nd_status send_object(const struct nd_index_object *object, struct n
     return ND_OK;
 }
 
-/* In the child: sends all objects, one record each. */
-static enum nd_status nd_index_send(const struct nd_index *index, struct nd_reading_child *child,
-                                    struct nd_error *err)
+/* ---- receiving ---- */
+
+/* Deflate cannot do better than 1032:1; a little more is granted for its header. */
+enum { MAX_EXPANSION = 1032, EXPANSION_SLACK = 1024 };
+
+/* Whether a stored chunk can be so many bytes when it is decoded. */
+static bool is_chunk_possible(const struct nd_index_chunk *chunk, size_t chunk_bytes)
 {
-    for (size_t i = 0; i < index->n_objects; i++)
-        ND_TRY(send_object(&index->objects[i], child, err));
-    return ND_OK;
+    return chunk->is_deflated
+               ? chunk_bytes / MAX_EXPANSION <= chunk->stored_bytes + EXPANSION_SLACK / MAX_EXPANSION
+               : chunk_bytes == chunk->stored_bytes;
 }
 
-/* ---- receiving ---- */
+/* A new object at the end of the index, or NULL (out of memory, err says so). Moves the others in memory. */
+static struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, bool is_group,
+                                            struct nd_error *err)
+{
+    if (!nd_grow((void **)&index->objects, &index->capacity, index->n_objects + 1, sizeof *index->objects)) {
+        nd_fail_memory(err);
+        return NULL;
+    }
+    struct nd_index_object *object = &index->objects[index->n_objects];
+    *object = (struct nd_index_object){.path = nd_strdup(path), .is_group = is_group};
+    if (object->path == NULL) {
+        nd_fail_memory(err);
+        return NULL;
+    }
+    index->n_objects++;
+    return object;
+}
 
 static enum nd_status receive_attr(struct nd_index_attr *attr, struct nd_reading *reading, struct nd_error *err)
 {
@@ -317,11 +319,12 @@ static enum nd_status receive_attr(struct nd_index_attr *attr, struct nd_reading
     ND_TRY(nd_reading_take(reading, &sent, sizeof sent, err));
     enum nd_dtype dtype = (enum nd_dtype)sent.dtype;
     bool is_text = dtype == ND_DTYPE_NONE;
-    if (sent.n_bytes > MAX_ATTR_BYTES_of_index_transfer || (is_text && sent.n != 1) ||
+    if (sent.n_bytes > MAX_ATTR_BYTES || nd_index_stored_dtype(dtype) != dtype ||
+        ((is_text || sent.is_scalar) && sent.n != 1) ||
         (!is_text && (!nd_size_mul(sent.n, nd_dtype_size_bytes(dtype), &n_bytes) || n_bytes != sent.n_bytes)))
         return nd_reading_fail(reading, err);
     attr->dtype = dtype;
-    attr->is_scalar = sent.is_scalar;
+    attr->is_scalar = sent.is_scalar != 0;
     attr->n = sent.n;
     attr->n_bytes = sent.n_bytes;
     ND_TRY(nd_reading_take_text(reading, sent.name_bytes, &attr->name, err));
@@ -339,6 +342,8 @@ static enum nd_status receive_attrs(struct nd_index_object *object, size_t n, st
         struct nd_index_attr *attr = &object->attrs[object->n_attrs++];
         *attr = (struct nd_index_attr){0};
         ND_TRY(receive_attr(attr, reading, err));
+        if (object->n_attrs > 1 && strcmp(attr[-1].name, attr->name) >= 0)
+            return nd_reading_fail(reading, err);
     }
     return ND_OK;
 }
@@ -354,15 +359,18 @@ static enum nd_status receive_chunks(const struct nd_index *index, struct nd_ind
         object->layout.n_chunks > index->file_bytes)
         return nd_reading_fail(reading, err);
     size_t n = object->layout.n_chunks;
+    ND_TRY(nd_reading_expect(reading, n * sizeof(struct sent_chunk), err));
     object->chunks = nd_calloc(n, sizeof *object->chunks);
     ND_TRY_MEMORY(object->chunks != NULL, err);
     for (size_t i = 0; i < n; i++) {
         struct sent_chunk taken;
         ND_TRY(nd_reading_take(reading, &taken, sizeof taken, err));
-        if (!is_in_file(index, taken.offset, taken.stored_bytes))
-            return nd_reading_fail(reading, err);
         object->chunks[i] = (struct nd_index_chunk){taken.offset, taken.stored_bytes, taken.is_shuffled != 0,
                                                     taken.is_deflated != 0};
+        if (!is_in_file(index, taken.offset, taken.stored_bytes) ||
+            !is_chunk_possible(&object->chunks[i], object->layout.chunk_bytes))
+            return nd_reading_fail(reading, err);
+        object->stored_bytes += taken.stored_bytes;
     }
     return ND_OK;
 }
@@ -376,14 +384,16 @@ static enum nd_status receive_dataset(const struct nd_index *index, struct nd_in
     object->elem_bytes = sent->elem_bytes;
     nd_shape_from_sent(&sent->shape, &object->shape);
     if (object->shape.rank < 1 || object->elem_bytes == 0 ||
+        nd_index_stored_dtype(object->dtype) != object->dtype ||
+        (object->dtype == ND_DTYPE_NONE && sent->has_chunks) ||
         (object->dtype != ND_DTYPE_NONE && nd_dtype_size_bytes(object->dtype) != object->elem_bytes) ||
         nd_shape_n_elems(&object->shape, &n, NULL) != ND_OK ||
         !nd_size_mul(n, object->elem_bytes, &object->n_bytes))
         return nd_reading_fail(reading, err);
-    object->stored_bytes = sent->stored_bytes;
     object->offset = sent->offset;
     if (sent->has_chunks)
         return receive_chunks(index, object, sent, reading, err);
+    object->stored_bytes = object->n_bytes;
     return is_in_file(index, sent->offset, object->n_bytes) ? ND_OK : nd_reading_fail(reading, err);
 }
 
@@ -403,9 +413,32 @@ static enum nd_status receive_object(struct nd_index *index, struct nd_reading *
     return status == ND_OK && sent.is_group == 0 ? receive_dataset(index, object, &sent, reading, err) : status;
 }
 
-/* In the parent: adds the objects that come, until the end. index->file_bytes is set before. What is wrong
- * for the size of the file is refused as reading->damaged: the file may have taken the child over. Objects
- * are in the order in which they came. */
+static int compare_objects(const void *a, const void *b)
+{
+    return strcmp(((const struct nd_index_object *)a)->path, ((const struct nd_index_object *)b)->path);
+}
+
+/* Whether object i is what the schema wants there, in a group that is there, and there once. */
+static bool is_in_place(const struct nd_index *index, size_t i)
+{
+    const struct nd_index_object *object = &index->objects[i];
+    if (i == 0)
+        return strcmp(object->path, "/") == 0 && object->is_group;
+    const char *slash = strrchr(object->path, '/');
+    if (strcmp(object[-1].path, object->path) == 0 || slash == NULL || slash[1] == '\0' ||
+        index->schema->kind_of(object->path) != (object->is_group ? ND_INDEX_GROUP : ND_INDEX_DATASET))
+        return false;
+    for (size_t a = 0; a < object->n_attrs && !object->is_group; a++)
+        if (!index->schema->has_attr(object->attrs[a].name))
+            return false;
+    ND_FREED char *group = strndup(object->path, slash > object->path ? (size_t)(slash - object->path) : 1);
+    const struct nd_index_object *found = group != NULL ? nd_index_find(index, group) : NULL;
+    return found != NULL && found->is_group;
+}
+
+/* In the parent: takes the objects that come, until the end, and sorts them. index->file_bytes is set before.
+ * What no file of that size and schema can hold is refused as reading->damaged: the file may have taken the
+ * child over. */
 static enum nd_status nd_index_receive(struct nd_index *index, struct nd_reading *reading, struct nd_error *err)
 {
     bool has_record = true;
@@ -414,13 +447,16 @@ static enum nd_status nd_index_receive(struct nd_index *index, struct nd_reading
         if (has_record)
             ND_TRY(receive_object(index, reading, err));
     }
-    return ND_OK;
+    if (index->n_objects == 0)
+        return nd_reading_fail(reading, err);
+    qsort(index->objects, index->n_objects, sizeof *index->objects, compare_objects);
+    for (size_t i = 0; i < index->n_objects; i++)
+        if (!is_in_place(index, i))
+            return nd_reading_fail(reading, err);
+    return index->schema->check_root(&index->objects[0], err);
 }
 
 /* ---- one dataset (in the child) ---- */
-
-/* Deflate cannot do better than 1032:1; a little more is granted for its header. */
-enum { MAX_EXPANSION = 1032, EXPANSION_SLACK = 1024 };
 
 /* Which filters a chunk went through, and the bit that switches each one off for a single chunk. */
 struct pipeline {
@@ -475,7 +511,6 @@ static enum nd_status place_contiguous(const struct nd_index *index, hid_t datas
         return nd_fail(err, ND_E_CAPTURE_TRUNCATED, object->path,
                        "the data of '%s' lies beyond the end of the file", object->path);
     object->offset = offset;
-    object->stored_bytes = object->n_bytes;
     return ND_OK;
 }
 
@@ -511,13 +546,9 @@ static enum nd_status place_chunk(const struct nd_index *index, hid_t dataset, c
         .is_deflated = pipeline->has_deflate && (mask & pipeline->deflate_bit) == 0,
     };
     size_t chunk_bytes = object->layout.chunk_bytes;
-    bool is_possible = chunk->is_deflated
-                           ? chunk_bytes / MAX_EXPANSION <= stored_bytes + EXPANSION_SLACK / MAX_EXPANSION
-                           : chunk_bytes == stored_bytes;
-    if (!is_possible)
+    if (!is_chunk_possible(chunk, chunk_bytes))
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' cannot hold %zu bytes in %llu", i,
                        path, chunk_bytes, (unsigned long long)stored_bytes);
-    object->stored_bytes += stored_bytes;
     return ND_OK;
 }
 
@@ -585,12 +616,9 @@ static enum nd_status describe(hid_t dataset, struct nd_index_object *object, st
 }
 
 /* The dataset that is open as `dataset`: its type, shape, attributes and place. */
-static enum nd_status nd_index_add_dataset(struct nd_index *index, hid_t dataset, const char *path,
-                                           struct nd_error *err)
+static enum nd_status look_at_dataset(const struct nd_index *index, hid_t dataset,
+                                      struct nd_index_object *object, struct nd_error *err)
 {
-    struct nd_index_object *object = nd_index_add(index, path, false, err);
-    if (object == NULL)
-        return ND_ERR_MEMORY;
     ND_TRY(describe(dataset, object, err));
     ND_TRY(nd_index_add_attrs(index, object, dataset, err));
     enum nd_status status = ND_OK;
@@ -601,19 +629,31 @@ static enum nd_status nd_index_add_dataset(struct nd_index *index, hid_t dataset
     else if (layout == H5D_CHUNKED)
         status = place_chunks(index, dataset, creation, object, err);
     else
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is neither contiguous nor chunked", path);
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is neither contiguous nor chunked",
+                         object->path);
     H5Pclose(creation);
     return status;
 }
 
 /* ---- all of the file (in the child) ---- */
 
-static enum nd_status walk_group(struct nd_index *index, hid_t group, const char *path, struct nd_error *err);
+static enum nd_status walk_group(const struct walk *walk, hid_t group, char *path, struct nd_error *err);
 
-static enum nd_status walk_child(struct nd_index *index, hid_t group, const char *name, const char *path,
+/* path is borrowed. */
+static enum nd_status walk_dataset(const struct walk *walk, hid_t dataset, char *path, struct nd_error *err)
+{
+    struct nd_index_object object = {.path = path};
+    enum nd_status status = look_at_dataset(walk->index, dataset, &object, err);
+    if (status == ND_OK)
+        status = send_object(&object, walk->child, err);
+    nd_index_object_deinit(&object);
+    return status;
+}
+
+static enum nd_status walk_child(const struct walk *walk, hid_t group, const char *name, char *path,
                                  struct nd_error *err)
 {
-    enum nd_index_kind wanted = index->schema->kind_of(path);
+    enum nd_index_kind wanted = walk->index->schema->kind_of(path);
     if (wanted == ND_INDEX_UNKNOWN)
         return ND_OK;
     hid_t child = H5Oopen(group, name, H5P_DEFAULT);
@@ -624,43 +664,34 @@ static enum nd_status walk_child(struct nd_index *index, hid_t group, const char
     if (kind != (wanted == ND_INDEX_GROUP ? H5I_GROUP : H5I_DATASET))
         status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a %s", path,
                          wanted == ND_INDEX_GROUP ? "group" : "dataset");
-    else if (wanted == ND_INDEX_GROUP)
-        status = walk_group(index, child, path, err);
     else
-        status = nd_index_add_dataset(index, child, path, err);
+        status = (wanted == ND_INDEX_GROUP ? walk_group : walk_dataset)(walk, child, path, err);
     H5Oclose(child);
     return status;
 }
 
-static enum nd_status walk_links(struct nd_index *index, hid_t group, const char *path, struct nd_error *err)
+static enum nd_status walk_links(const struct walk *walk, hid_t group, const char *path, struct nd_error *err)
 {
     ND_CLEANUP(nd_index_names_deinit) struct nd_index_names names = {0};
     enum nd_status status = nd_index_list_links(group, path, &names, err);
     for (size_t i = 0; i < names.n && status == ND_OK; i++) {
-        struct nd_strbuf child = {0};
-        nd_strbuf_printf(&child, "%s/%s", path[1] != '\0' ? path : "", names.items[i]);
-        char *child_path = nd_strbuf_take(&child);
-        status = child_path == NULL ? nd_fail_memory(err)
-                                    : walk_child(index, group, names.items[i], child_path, err);
-        free(child_path);
+        ND_FREED char *child_path = nd_text("%s/%s", path[1] != '\0' ? path : "", names.items[i]);
+        ND_TRY_MEMORY(child_path != NULL, err);
+        status = walk_child(walk, group, names.items[i], child_path, err);
     }
     return status;
 }
 
-static enum nd_status walk_group(struct nd_index *index, hid_t group, const char *path, struct nd_error *err)
+static enum nd_status walk_group(const struct walk *walk, hid_t group, char *path, struct nd_error *err)
 {
-    size_t at = index->n_objects;
-    if (nd_index_add(index, path, true, err) == NULL)
-        return ND_ERR_MEMORY;
-    ND_TRY(nd_index_add_attrs(index, &index->objects[at], group, err));
-    if (path[1] == '\0')
-        ND_TRY(index->schema->check_root(&index->objects[at], err));
-    return walk_links(index, group, path, err);
-}
-
-static int compare_objects(const void *a, const void *b)
-{
-    return strcmp(((const struct nd_index_object *)a)->path, ((const struct nd_index_object *)b)->path);
+    struct nd_index_object object = {.path = path, .is_group = true};
+    enum nd_status status = nd_index_add_attrs(walk->index, &object, group, err);
+    if (status == ND_OK && path[1] == '\0')
+        status = walk->index->schema->check_root(&object, err);
+    if (status == ND_OK)
+        status = send_object(&object, walk->child, err);
+    nd_index_object_deinit(&object);
+    return status == ND_OK ? walk_links(walk, group, path, err) : status;
 }
 
 static enum nd_status open_file(const char *path, struct nd_read_source *source, hid_t *file,
@@ -692,15 +723,6 @@ out:
     return status;
 }
 
-/* Without a map, views are made by plain reads. */
-static void map_file(struct nd_index *index)
-{
-    void *map = MAP_FAILED;
-    if (index->file_bytes <= SIZE_MAX)
-        map = mmap(NULL, (size_t)index->file_bytes, PROT_READ, MAP_SHARED, index->fd, 0);
-    index->map = map != MAP_FAILED ? map : NULL;
-}
-
 /* Where the confined child has bytes from. */
 struct origin {
     struct nd_index *index;
@@ -723,20 +745,18 @@ static enum nd_status build(void *context, struct nd_reading_child *child, struc
     struct origin origin = {index, child};
     struct nd_read_source source = {.read = read_origin, .context = &origin, .file_bytes = index->file_bytes};
     hid_t file = H5I_INVALID_HID, root = H5I_INVALID_HID;
-    nd_confine_to_reading(child->max_cpu_s);
-    nd_confine();
     enum nd_status status = open_file(child->path, &source, &file, err);
     if (status == ND_OK) {
         root = H5Gopen2(file, "/", H5P_DEFAULT);
         status = root >= 0
-                     ? walk_group(index, root, "/", err)
+                     ? walk_group(&(struct walk){index, child}, root, (char[]){"/"}, err)
                      : nd_hdf5_fail(err, ND_E_CAPTURE_FORMAT, child->path, "the root group cannot be opened");
     }
     if (source.status != ND_OK) { /* whatever libhdf5 made of it */
         *err = source.err;
         return source.status;
     }
-    return status == ND_OK ? nd_index_send(index, child, err) : status;
+    return status;
 }
 
 /* What the system says about the path, before libhdf5 says less about it. */
@@ -777,13 +797,12 @@ static enum nd_status fill(const char *path, struct nd_index *index, struct nd_e
     struct nd_reading reading = {.path = path,
                                  .file_bytes = index->file_bytes,
                                  .damaged = ND_E_CAPTURE_FORMAT,
+                                 .fd = index->fetch == NULL ? &index->fd : NULL,
                                  .fetch = index->fetch != NULL ? fetch : NULL,
                                  .fetch_context = index->fetch};
     ND_TRY(nd_reading_begin(&reading, build, index, err));
     enum nd_status status = nd_index_receive(index, &reading, err);
     nd_reading_end(&reading);
-    if (status == ND_OK)
-        qsort(index->objects, index->n_objects, sizeof *index->objects, compare_objects);
     return status;
 }
 
@@ -803,8 +822,6 @@ enum nd_status nd_index_open(const char *path, const struct nd_index_schema *sch
         nd_index_close(&index);
         return status;
     }
-    if (index->fetch == NULL)
-        map_file(index);
     *out = index;
     return ND_OK;
 }

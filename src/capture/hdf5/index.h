@@ -46,7 +46,8 @@ struct nd_index_object {
 
 enum nd_index_kind { ND_INDEX_UNKNOWN, ND_INDEX_GROUP, ND_INDEX_DATASET };
 
-/* What the index takes of a file. The functions are called in the confined child. */
+/* What the index takes of a file. The functions are called in the confined child, and once more in its
+ * parent. */
 struct nd_index_schema {
     /* What the object at this path must be. ND_INDEX_UNKNOWN: it is left out, with all that is in it. */
     enum nd_index_kind (*kind_of)(const char *path);
@@ -62,8 +63,7 @@ struct nd_index {
     int fd;
     struct timespec modified; /* when the file was opened */
     uint64_t file_bytes;
-    const unsigned char *map; /* of the whole file, read-only; NULL when it could not be mapped. See view.h */
-    uint64_t serial;          /* of all that this process opens, no two have the same */
+    uint64_t serial; /* of all that this process opens, no two have the same */
     size_t n_objects;
     size_t capacity;
     struct nd_index_object *objects; /* sorted by path, bytewise */
@@ -76,6 +76,9 @@ struct nd_index {
 enum nd_status nd_index_open(const char *path, const struct nd_index_schema *schema, struct nd_index **out,
                              struct nd_error *err);
 void nd_index_close(struct nd_index **index);
+
+/* Frees what an object holds, but for its path. */
+void nd_index_object_deinit(struct nd_index_object *object);
 
 /* The object at `path`, or NULL. */
 const struct nd_index_object *nd_index_find(const struct nd_index *index, const char *path);

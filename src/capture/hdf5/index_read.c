@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "capture/fetch/fetch.h"
@@ -12,24 +11,23 @@
 #include "capture/hdf5/index.h"
 #include "core/memory.h"
 
+void nd_index_object_deinit(struct nd_index_object *object)
+{
+    for (size_t a = 0; a < object->n_attrs; a++)
+        ND_FREE_ALL(object->attrs[a].name, object->attrs[a].bytes);
+    ND_FREE_ALL(object->attrs, object->chunks);
+}
+
 void nd_index_close(struct nd_index **index_at)
 {
     struct nd_index *index = *index_at;
     if (index == NULL)
         return;
     for (size_t i = 0; i < index->n_objects; i++) {
-        struct nd_index_object *object = &index->objects[i];
-        for (size_t a = 0; a < object->n_attrs; a++) {
-            free(object->attrs[a].name);
-            free(object->attrs[a].bytes);
-        }
-        free(object->attrs);
-        free(object->chunks);
-        free(object->path);
+        nd_index_object_deinit(&index->objects[i]);
+        free(index->objects[i].path);
     }
     free(index->objects);
-    if (index->map != NULL)
-        munmap((void *)(uintptr_t)index->map, (size_t)index->file_bytes);
     nd_fetch_close(&index->fetch);
     if (index->fd >= 0)
         close(index->fd);

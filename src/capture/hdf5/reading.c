@@ -1,4 +1,5 @@
-/* How a confined child gets bytes of a file that is not on this machine: it asks its parent (reading.h). */
+/* The two sides of a confined reading: the child sends records and may ask for bytes, its parent waits,
+ * answers, and ends it (reading.h). */
 #include "capture/hdf5/reading.h"
 
 #include <errno.h>
@@ -6,25 +7,26 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/hdf5/confine.h"
 #include "capture/hdf5/libhdf5.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/names.h"
+#include "core/text/print.h"
 
 /* Sent by a child in the place of a record's mark. */
 enum { ND_MARK_ASK = 0x41534b3f };
 
-/* What parent and child share: ND_SHARED_BUFFER_BYTES, which the parent fills and never reads. NULL: out of
- * memory. */
+/* What parent and child share, which the parent fills and never reads. */
 enum { ND_SHARED_BUFFER_BYTES = 256 << 10 };
 
 static enum nd_status nd_reading_flush(struct nd_reading_child *child, struct nd_error *err);
@@ -37,42 +39,6 @@ struct question {
     uint64_t offset;
     uint64_t n_bytes;
 };
-
-static unsigned char *nd_shared_buffer_make(void)
-{
-    void *shared_buffer =
-        mmap(NULL, ND_SHARED_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared_buffer != MAP_FAILED ? shared_buffer : NULL;
-}
-
-static void nd_shared_buffer_free(unsigned char *shared_buffer)
-{
-    if (shared_buffer != NULL)
-        munmap(shared_buffer, ND_SHARED_BUFFER_BYTES);
-}
-
-static void close_from_to(unsigned first, unsigned last)
-{
-    if (first > last)
-        return;
-#ifdef SYS_close_range
-    if (syscall(SYS_close_range, first, last, 0) == 0)
-        return;
-#endif
-    long max = sysconf(_SC_OPEN_MAX); /* Linux before 5.9 */
-    for (unsigned fd = first; fd <= last && (max < 0 || fd < (unsigned long)max); fd++)
-        close((int)fd);
-}
-
-/* In the child: closes all descriptors above 2 but these two. So it has none of the connections of its parent.
- */
-static void nd_keep_open_only(int a, int b)
-{
-    unsigned low = (unsigned)(a < b ? a : b), high = (unsigned)(a < b ? b : a);
-    close_from_to(STDERR_FILENO + 1, low - 1);
-    close_from_to(low + 1, high - 1);
-    close_from_to(high + 1, ~0u);
-}
 
 enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, void *buf, size_t n_bytes,
                               struct nd_error *err)
@@ -128,18 +94,37 @@ static enum nd_status nd_reading_answer(struct nd_reading *reading, struct nd_er
 /* Chosen. Opening a small file takes some milliseconds, and seconds under valgrind; decoding gives some 200
  * MB/s on a phone's processor and more elsewhere. */
 static const double usual_base_limit_s = 5, limit_bytes_per_s = 10 * 1024 * 1024;
-/* Chosen: a slow disk, or four processes that share a processor. */
-static const double clock_per_cpu = 4;
+/* Chosen. By the clock, without the time in which the child waited for a processor, and with a part of the time
+ * in which it waited for a disk: a small file is given up after 8 s, and after 64 s if all were the disk's. */
+static const double clock_per_cpu = 1.6;
+enum { DISK_NS_PER_NS = 8 };
 /* Chosen. A child of a process with several threads has the allocator as it was in that moment. glibc's is
  * sound then; others (AddressSanitizer's of gcc 12) may be locked by a thread that the child does not have, and
  * the child waits for ever. One that uses no processor time for so long is replaced, at most so many times. */
 static const double stuck_s = 2;
 enum { MAX_RESTARTS = 3 };
+/* Bytes that the child may send, unless the reading says otherwise: names, attributes and places, which lie in
+ * the file themselves. Measured: 0.47 of the file at the most (docs/results/faults.md). */
+enum { BASE_SENT_BYTES = 16 << 20, SENT_PER_FILE_BYTE = 4 };
+/* Addresses that the child may take beside those of its parent: libhdf5 needs some 10 MiB, and of what it
+ * sends it holds three times the largest part at the most (stored, decoded, and shuffled or cut). */
+enum { BASE_CHILD_BYTES = 128 << 20, CHILD_PER_SENT_BYTE = 3 };
 /* Deflate cannot do better: no file gives more bytes than this many times its own. */
 static const double max_expansion = 1032;
 
 enum { POLL_MS = 50, BUFFER_BYTES = 65536 };
 enum mark { MARK_RECORD = 0x52454344, MARK_END = 0x454e4421, MARK_ERROR = 0x4552524f, MARK_ASK = ND_MARK_ASK };
+
+static uint64_t max_sent_bytes(const struct nd_reading *reading)
+{
+    return reading->max_sent_bytes > 0 ? reading->max_sent_bytes
+                                       : BASE_SENT_BYTES + SENT_PER_FILE_BYTE * reading->file_bytes;
+}
+
+static uint64_t max_child_bytes(const struct nd_reading *reading)
+{
+    return BASE_CHILD_BYTES + reading->file_bytes + CHILD_PER_SENT_BYTE * max_sent_bytes(reading);
+}
 
 /* Seconds of processor time for so many bytes, of the file and of what comes out of it. */
 static double cpu_limit_s(const struct nd_reading *reading, double n_bytes)
@@ -199,17 +184,25 @@ enum nd_status nd_reading_send_record(struct nd_reading_child *child, struct nd_
 static void run_child(const struct nd_reading *reading, int pipe_fd)
 {
     struct nd_error err = {0};
-    struct nd_reading_child child = {
-        .pipe = pipe_fd,
+    struct nd_reading_child child = {.pipe = pipe_fd,
+                                     .path = reading->path,
+                                     .answers = reading->answers,
+                                     .shared_buffer = reading->shared_buffer,
+                                     .buffer = reading->buffer,
+                                     /* the child's own copy */};
+    const int fds[] = {pipe_fd, reading->answers, reading->fd != NULL ? *reading->fd : -1};
+    const struct nd_confinement confinement = {
         .path = reading->path,
-        .answers = reading->answers,
-        .shared_buffer = reading->shared_buffer,
-        .buffer = reading->buffer, /* the child's own copy */
+        .fds = fds,
+        .n_fds = sizeof fds / sizeof fds[0],
+        .pipe = pipe_fd,
+        .shared = reading->shared_buffer,
         /* The kernel's limit is for a parent that is stopped: it must hold for every sound file. */
-        .max_cpu_s = 1 + (uint64_t)cpu_limit_s(reading, (1 + max_expansion) * (double)reading->file_bytes)};
-    if (reading->fetch != NULL)
-        nd_keep_open_only(pipe_fd, reading->answers);
-    enum nd_status status = reading->work(reading->context, &child, &err);
+        .max_cpu_s = 1 + (uint64_t)cpu_limit_s(reading, (1 + max_expansion) * (double)reading->file_bytes),
+        .max_more_memory = max_child_bytes(reading)};
+    enum nd_status status = nd_confine(&confinement, &err);
+    if (status == ND_OK)
+        status = reading->work(reading->context, &child, &err);
     send_mark(&child, status == ND_OK ? MARK_END : MARK_ERROR, NULL);
     if (status != ND_OK)
         nd_reading_send(&child, &err, sizeof err, NULL);
@@ -245,24 +238,27 @@ static enum nd_status start_child(struct nd_reading *reading, struct nd_error *e
     reading->child = child;
     reading->pipe = ends[0];
     reading->cpu_s = 0;
-    reading->is_over = false;
     return ND_OK;
 }
 
+/* Whatever it said: a child that was taken over may close its pipe, or say that it ends, and go on. Where
+ * SIGCHLD is ignored it may be gone, and its number another's. */
 static void stop_child(struct nd_reading *reading)
 {
     if (reading->pipe < 0)
         return;
     close(reading->pipe);
-    if (!reading->is_over)
-        kill(reading->child, SIGKILL); /* it may still have much to send */
-    while (waitpid(reading->child, NULL, 0) < 0 && errno == EINTR)
+    pid_t ended;
+    if ((ended = waitpid(reading->child, NULL, WNOHANG)) == 0)
+        kill(reading->child, SIGKILL);
+    while (ended == 0 && waitpid(reading->child, NULL, 0) < 0 && errno == EINTR)
         ;
 }
 
 static void free_all(struct nd_reading *reading)
 {
-    nd_shared_buffer_free(reading->shared_buffer);
+    if (reading->shared_buffer != MAP_FAILED)
+        munmap(reading->shared_buffer, ND_SHARED_BUFFER_BYTES);
     if (reading->answers >= 0)
         close(reading->answers);
     free(reading->buffer);
@@ -273,16 +269,18 @@ enum nd_status nd_reading_begin(struct nd_reading *reading, nd_reading_work *wor
 {
     bool asks = reading->fetch != NULL;
     reading->buffer = nd_calloc(BUFFER_BYTES, 1);
-    reading->shared_buffer = asks ? nd_shared_buffer_make() : NULL;
+    reading->shared_buffer =
+        asks ? mmap(NULL, ND_SHARED_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)
+             : MAP_FAILED;
     reading->answers = asks ? eventfd(0, EFD_CLOEXEC) : -1;
-    if (reading->buffer == NULL || (asks && (reading->shared_buffer == NULL || reading->answers < 0))) {
+    if (reading->buffer == NULL || (asks && (reading->shared_buffer == MAP_FAILED || reading->answers < 0))) {
         free_all(reading);
         return nd_fail_memory(err);
     }
     reading->work = work;
     reading->context = context;
     reading->buffer_at = reading->n_buffered = 0;
-    reading->n_fetched = reading->n_received = reading->waited_ns = reading->busy_ns = 0;
+    reading->n_fetched = reading->n_received = reading->waited_ns = reading->busy_ns = reading->checked_ns = 0;
     reading->n_restarts = 0;
     enum nd_status status = start_child(reading, err);
     if (status != ND_OK)
@@ -304,22 +302,42 @@ static double cpu_of(pid_t process)
     return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
 
-/* Since the child was last seen to use the processor: on a busy machine it does so now and then. */
-static double idle_s(struct nd_reading *reading, double cpu_s)
+/* The first line of such a file of the child's in /proc, or "". */
+static void read_proc(pid_t process, const char *name, char line[static 512])
 {
-    if (cpu_s > reading->cpu_s) {
-        reading->cpu_s = cpu_s;
-        reading->busy_ns = reading->waited_ns;
-    }
-    return (double)(reading->waited_ns - reading->busy_ns) * 1e-9;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/%s", (long long)process, name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fgets(line, 512, file) == NULL)
+        line[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+}
+
+/* How long the child has waited for a processor that others used; 0 where the kernel does not say. */
+static double starved_s(pid_t process)
+{
+    char line[512];
+    unsigned long long waited_ns = 0;
+    read_proc(process, "schedstat", line);
+    return sscanf(line, "%*u %llu", &waited_ns) == 1 ? (double)waited_ns * 1e-9 : 0;
+}
+
+/* State D: its sleep is not of its own choice. */
+static bool waits_for_disk(pid_t process)
+{
+    char line[512];
+    read_proc(process, "stat", line);
+    const char *end_of_name = strrchr(line, ')');
+    return end_of_name != NULL && strncmp(end_of_name, ") D", 3) == 0;
 }
 
 static enum nd_status check_time(struct nd_reading *reading, struct nd_error *err)
 {
     double limit_s = cpu_limit_s(reading, (double)reading->file_bytes + (double)reading->n_received);
-    double cpu_s = cpu_of(reading->child);
-    bool is_busy = cpu_s > limit_s;
-    if (!is_busy && idle_s(reading, cpu_s) <= limit_s * clock_per_cpu)
+    double clock_s = (double)reading->waited_ns * 1e-9 - starved_s(reading->child);
+    bool is_busy = cpu_of(reading->child) > limit_s;
+    if (!is_busy && clock_s <= limit_s * clock_per_cpu)
         return ND_OK;
     return nd_fail(err, ND_E_FILE_TIME, reading->path,
                    "'%s' is damaged, or too slow to read: libhdf5 was stopped at the limit of %.3g s%s for a "
@@ -328,11 +346,17 @@ static enum nd_status check_time(struct nd_reading *reading, struct nd_error *er
                    is_busy ? " of processor time" : "", (unsigned long long)reading->file_bytes);
 }
 
-/* Once the child has sent something it goes on, as nothing that was received can be taken back. */
+/* Since the child was last seen to use the processor: on a busy machine it does so now and then. Once it has
+ * sent something it goes on, as nothing that was received can be taken back. */
 static bool is_stuck(struct nd_reading *reading)
 {
+    double cpu_s = cpu_of(reading->child);
+    if (cpu_s > reading->cpu_s) {
+        reading->cpu_s = cpu_s;
+        reading->busy_ns = reading->waited_ns;
+    }
     return reading->n_received == 0 && reading->n_restarts < MAX_RESTARTS &&
-           idle_s(reading, cpu_of(reading->child)) > stuck_s;
+           (double)(reading->waited_ns - reading->busy_ns) * 1e-9 > stuck_s;
 }
 
 static enum nd_status restart(struct nd_reading *reading, struct nd_error *err)
@@ -346,21 +370,27 @@ static enum nd_status restart(struct nd_reading *reading, struct nd_error *err)
     return status;
 }
 
-/* Until the pipe has something, or the other end of it is closed. */
+/* Until the pipe has something, or the other end of it is closed. The time is looked at whenever POLL_MS were
+ * waited, also of a child that sends a byte now and then. */
 static enum nd_status wait_for_bytes(struct nd_reading *reading, struct nd_error *err)
 {
+    enum { NS_PER_MS = 1000000 };
     for (;;) {
         struct pollfd polled = {.fd = reading->pipe, .events = POLLIN};
         uint64_t begun_ns = nd_clock_ns();
         int n = poll(&polled, 1, POLL_MS);
-        reading->waited_ns += nd_clock_ns() - begun_ns;
+        uint64_t waited_ns = nd_clock_ns() - begun_ns;
+        if (waited_ns > 2 * POLL_MS * NS_PER_MS) /* this process was stopped meanwhile, or starved */
+            waited_ns = 2 * POLL_MS * NS_PER_MS;
+        reading->waited_ns += n == 0 && waits_for_disk(reading->child) ? waited_ns / DISK_NS_PER_NS : waited_ns;
+        if (reading->waited_ns - reading->checked_ns >= POLL_MS * NS_PER_MS) {
+            reading->checked_ns = reading->waited_ns;
+            ND_TRY(check_time(reading, err));
+        }
         if (n > 0)
             return ND_OK;
-        enum nd_status status = check_time(reading, err);
-        if (status == ND_OK && is_stuck(reading))
-            status = restart(reading, err);
-        if (status != ND_OK)
-            return status;
+        if (is_stuck(reading))
+            ND_TRY(restart(reading, err));
     }
 }
 
@@ -375,18 +405,29 @@ static enum nd_status receive(struct nd_reading *reading, void *buf, size_t n_by
             return status;
         n = read(reading->pipe, buf, n_bytes < (size_t)1 << 30 ? n_bytes : (size_t)1 << 30);
     } while (n < 0 && errno == EINTR);
-    if (n <= 0) {
-        reading->is_over = true;
+    if (n <= 0)
         return nd_reading_fail(reading, err);
-    }
     reading->n_received += (uint64_t)n;
     *n_got = (size_t)n;
     return ND_OK;
 }
 
+enum nd_status nd_reading_expect(const struct nd_reading *reading, uint64_t n_bytes, struct nd_error *err)
+{
+    uint64_t limit = max_sent_bytes(reading);
+    if (reading->n_received <= limit && n_bytes <= limit - reading->n_received)
+        return ND_OK;
+    return nd_fail(
+        err, reading->damaged, reading->path,
+        "'%s' is damaged: what libhdf5 finds in it takes more than the %llu MiB that a sound file of "
+        "%llu bytes needs at most",
+        reading->path, (unsigned long long)limit >> 20, (unsigned long long)reading->file_bytes);
+}
+
 enum nd_status nd_reading_take(struct nd_reading *reading, void *buf, size_t n_bytes, struct nd_error *err)
 {
     char *at = buf;
+    ND_TRY(nd_reading_expect(reading, n_bytes, err));
     while (n_bytes > 0) {
         size_t n = reading->n_buffered - reading->buffer_at;
         enum nd_status status = ND_OK;
@@ -423,16 +464,34 @@ enum nd_status nd_reading_take_text(struct nd_reading *reading, size_t n_bytes, 
     return ND_OK;
 }
 
+/* What can be wrong with a file, or with reading it. A child that was taken over may name anything. */
+static bool is_error_of_child(const struct nd_error *said)
+{
+    static const enum nd_error_id ids[] = {ND_E_MEMORY,        ND_E_SIZE_OVERFLOW,     ND_E_FILE_READ,
+                                           ND_E_CHUNK_CODEC,   ND_E_CAPTURE_FORMAT,    ND_E_CAPTURE_SCHEMA,
+                                           ND_E_CAPTURE_HDF5,  ND_E_CAPTURE_TRUNCATED, ND_E_CAPTURE_VERSION,
+                                           ND_E_IMPORT_FORMAT, ND_E_IMPORT_TYPE,       ND_E_IMPORT_NOTHING};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (said->id == (int)ids[i])
+            return true;
+    return false;
+}
+
 static enum nd_status take_error(struct nd_reading *reading, struct nd_error *err)
 {
     struct nd_error said;
     ND_TRY(nd_reading_take(reading, &said, sizeof said, err));
     said.message[sizeof said.message - 1] = said.object[sizeof said.object - 1] = '\0';
-    if (said.status <= ND_OK || said.status > ND_ERR_MEMORY)
+    if (!is_error_of_child(&said))
         return nd_reading_fail(reading, err);
-    if (err != NULL)
-        *err = said;
-    return said.status;
+    if (said.id == ND_E_MEMORY)
+        return nd_fail(err, ND_E_MEMORY, reading->path,
+                       "out of memory: the process that reads '%s', of %llu bytes, may take %llu MiB",
+                       reading->path, (unsigned long long)reading->file_bytes,
+                       (unsigned long long)max_child_bytes(reading) >> 20);
+    ND_FREED char *message = nd_clean_text(said.message), *object = nd_clean_text(said.object);
+    ND_TRY_MEMORY(message != NULL && object != NULL, err);
+    return nd_fail(err, (enum nd_error_id)said.id, object, "%s", message);
 }
 
 enum nd_status nd_reading_next(struct nd_reading *reading, bool *has_record, struct nd_error *err)
@@ -447,7 +506,6 @@ enum nd_status nd_reading_next(struct nd_reading *reading, bool *has_record, str
             return status;
     } while (mark == MARK_ASK);
     *has_record = mark == MARK_RECORD;
-    reading->is_over = mark == MARK_END;
     if (mark == MARK_ERROR)
         return take_error(reading, err);
     return mark == MARK_RECORD || mark == MARK_END ? ND_OK : nd_reading_fail(reading, err);

@@ -109,6 +109,22 @@ static enum nd_status check_repeats(const struct subject *subject, size_t probe,
                                            : nd_fail_memory(err);
 }
 
+/* A run that has values of its own (another digest than the first run) has stored them: else whoever reads it
+ * gets those of the first run. Opening makes sure of it for repeats. */
+static void check_reruns(const struct subject *subject, size_t probe, size_t tensor)
+{
+    const struct nd_capture *capture = subject->capture;
+    const struct nd_probe_data *data = &capture->probes[probe];
+    for (size_t s = 0; data->n_reruns > 0 && s < data->probe.n_samples; s++)
+        for (size_t r = 1, n = nd_capture_n_runs(capture, probe, tensor, s); r < n; r++)
+            if (!nd_digest_equal(nd_capture_digest(capture, probe, tensor, s, 0),
+                                 nd_capture_digest(capture, probe, tensor, s, r)) &&
+                nd_capture_repeat_row(&data->tensors[tensor], s, r) == NULL) {
+                subject->out->n_tensors++;
+                count_wrong(subject, s, r);
+            }
+}
+
 static enum nd_status check_probe(const struct nd_capture *capture, size_t p,
                                   struct nd_capture_verification *out, struct nd_error *err)
 {
@@ -129,6 +145,8 @@ static enum nd_status check_probe(const struct nd_capture *capture, size_t p,
             ND_TRY(check_tensor(&subject, part->outputs, &expected, err));
         if (part->repeats != NULL)
             ND_TRY(check_repeats(&subject, p, i, err));
+        if (part->outputs != NULL)
+            check_reruns(&subject, p, i);
     }
     return ND_OK;
 }

@@ -1,4 +1,4 @@
-/* Stored tensors where they lie: the file is mapped, and what needs no decoding is not copied. */
+/* Ranges of stored tensors, read into memory that is kept from call to call. */
 #include "capture/read/view.h"
 
 #include <assert.h>
@@ -230,23 +230,27 @@ static bool is_plain(const struct source *source, size_t chunk)
     return !stored->is_deflated && (!stored->is_shuffled || source->object->elem_bytes == 1);
 }
 
+/* A chunk as it lies in the file, in scratch->stored. */
+static enum nd_status read_stored(const struct source *source, size_t i, struct nd_error *err)
+{
+    const struct nd_index_chunk *chunk = &source->object->chunks[i];
+    struct nd_view_scratch *scratch = source->scratch;
+    ND_TRY(make_room(&scratch->stored, &scratch->stored_capacity, chunk->stored_bytes, err));
+    return nd_index_read_at(source->index, source->object->path, chunk->offset, scratch->stored,
+                            chunk->stored_bytes, err);
+}
+
 static enum nd_status decode(const struct source *source, size_t i, unsigned char *raw, struct nd_error *err)
 {
-    const struct nd_index *index = source->index;
     const struct nd_index_object *object = source->object;
     const struct nd_index_chunk *chunk = &object->chunks[i];
     struct nd_view_scratch *scratch = source->scratch;
-    struct nd_stored_chunk stored = {.n_bytes = chunk->stored_bytes,
-                                     .elem_bytes = object->elem_bytes,
-                                     .is_shuffled = chunk->is_shuffled,
-                                     .is_deflated = chunk->is_deflated};
-    if (index->map != NULL) {
-        stored.bytes = index->map + chunk->offset;
-    } else {
-        ND_TRY(make_room(&scratch->stored, &scratch->stored_capacity, chunk->stored_bytes, err));
-        ND_TRY(nd_index_read_at(index, object->path, chunk->offset, scratch->stored, chunk->stored_bytes, err));
-        stored.bytes = scratch->stored;
-    }
+    ND_TRY(read_stored(source, i, err));
+    const struct nd_stored_chunk stored = {.bytes = scratch->stored,
+                                           .n_bytes = chunk->stored_bytes,
+                                           .elem_bytes = object->elem_bytes,
+                                           .is_shuffled = chunk->is_shuffled,
+                                           .is_deflated = chunk->is_deflated};
     enum nd_status status = nd_chunk_decode(&scratch->decoder, &stored, raw, object->layout.chunk_bytes, err);
     if (status != ND_OK)
         nd_error_context(err, "chunk %zu of '%s'", i, object->path);
@@ -273,13 +277,19 @@ static enum nd_status keep_chunk(const struct source *source, size_t chunk, stru
 static enum nd_status view_piece(const struct source *source, const struct piece *piece,
                                  const unsigned char **out, struct nd_error *err)
 {
-    if (is_plain(source, piece->chunk) && source->index->map != NULL) {
-        *out = source->index->map + source->object->chunks[piece->chunk].offset + piece->in_chunk;
-        return ND_OK;
-    }
     ND_TRY(keep_chunk(source, piece->chunk, err));
     *out = source->scratch->chunk + piece->in_chunk;
     return ND_OK;
+}
+
+/* A part of the file, in scratch->bytes. */
+static enum nd_status view_plain(const struct source *source, uint64_t offset, size_t n_bytes,
+                                 const unsigned char **out, struct nd_error *err)
+{
+    struct nd_view_scratch *scratch = source->scratch;
+    ND_TRY(make_room(&scratch->bytes, &scratch->bytes_capacity, n_bytes, err));
+    *out = scratch->bytes;
+    return nd_index_read_at(source->index, source->object->path, offset, scratch->bytes, n_bytes, err);
 }
 
 /* Ranges over several chunks are put together in scratch->bytes. */
@@ -309,31 +319,12 @@ static enum nd_status view_chunks(const struct source *source, size_t first_byte
 {
     size_t chunk = find_chunk(&source->object->layout, first_byte);
     const struct piece piece = find_piece(&source->object->layout, chunk, first_byte, n_bytes);
+    if (piece.n_bytes == n_bytes && is_plain(source, chunk))
+        return view_plain(source, source->object->chunks[chunk].offset + piece.in_chunk, n_bytes, out, err);
     if (piece.n_bytes == n_bytes)
         return view_piece(source, &piece, out, err);
     ND_TRY(gather(source, chunk, first_byte, n_bytes, err));
     *out = source->scratch->bytes;
-    return ND_OK;
-}
-
-static bool is_shown_in_place(const struct source *source, size_t n_bytes)
-{
-    return source->index->map != NULL && (n_bytes < ND_VIEW_READ_FROM || n_bytes > ND_VIEW_READ_TO);
-}
-
-static enum nd_status view_contiguous(const struct source *source, size_t first_byte, size_t n_bytes,
-                                      const unsigned char **out, struct nd_error *err)
-{
-    const struct nd_index_object *object = source->object;
-    struct nd_view_scratch *scratch = source->scratch;
-    if (is_shown_in_place(source, n_bytes)) {
-        *out = source->index->map + object->offset + first_byte;
-        return ND_OK;
-    }
-    ND_TRY(make_room(&scratch->bytes, &scratch->bytes_capacity, n_bytes, err));
-    ND_TRY(nd_index_read_at(source->index, object->path, object->offset + first_byte, scratch->bytes, n_bytes,
-                            err));
-    *out = scratch->bytes;
     return ND_OK;
 }
 
@@ -366,7 +357,7 @@ enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, siz
         return ND_OK;
     }
     enum nd_status status = source.object->chunks == NULL
-                                ? view_contiguous(&source, first_byte, n_bytes, out, err)
+                                ? view_plain(&source, source.object->offset + first_byte, n_bytes, out, err)
                                 : view_chunks(&source, first_byte, n_bytes, out, err);
     if (status != ND_OK)
         nd_error_context(err, "'%s'", capture->path);
@@ -379,29 +370,30 @@ size_t nd_capture_outputs_chunk_bytes(const struct nd_probe_values *tensor)
     return object != NULL && object->chunks != NULL ? object->layout.chunk_bytes : 0;
 }
 
-static bool is_chunk_alike(const struct nd_index *a, const struct nd_index_chunk *of_a,
-                           const struct nd_index *b, const struct nd_index_chunk *of_b)
+/* Of a chunk that cannot be read nothing is known: reading its values will say why. */
+static bool is_chunk_alike(const struct source *a, const struct source *b, size_t i)
 {
+    const struct nd_index_chunk *of_a = &a->object->chunks[i], *of_b = &b->object->chunks[i];
     return of_a->is_deflated && of_b->is_deflated && of_a->is_shuffled == of_b->is_shuffled &&
-           of_a->stored_bytes == of_b->stored_bytes &&
-           memcmp(a->map + of_a->offset, b->map + of_b->offset, of_a->stored_bytes) == 0;
+           of_a->stored_bytes == of_b->stored_bytes && read_stored(a, i, NULL) == ND_OK &&
+           read_stored(b, i, NULL) == ND_OK &&
+           memcmp(a->scratch->stored, b->scratch->stored, of_a->stored_bytes) == 0;
 }
 
 bool nd_capture_is_stored_alike(const struct nd_probe_values *a, const struct nd_probe_values *b,
-                                size_t first_byte, size_t n_bytes)
+                                size_t first_byte, size_t n_bytes, struct nd_view_scratch *scratch_a,
+                                struct nd_view_scratch *scratch_b)
 {
-    const struct nd_index_object *of_a = find_outputs(a), *of_b = find_outputs(b);
-    const struct nd_index *index_a = a->capture->index, *index_b = b->capture->index;
-    if (of_a == NULL || of_b == NULL || of_a->chunks == NULL || of_b->chunks == NULL || index_a->map == NULL ||
-        index_b->map == NULL)
+    const struct source x = {a->capture->index, find_outputs(a), scratch_a};
+    const struct source y = {b->capture->index, find_outputs(b), scratch_b};
+    if (x.object == NULL || y.object == NULL || x.object->chunks == NULL || y.object->chunks == NULL ||
+        x.object->elem_bytes != y.object->elem_bytes || !nd_shape_equal(&x.object->shape, &y.object->shape) ||
+        !nd_shape_equal(&x.object->layout.chunk, &y.object->layout.chunk) ||
+        !is_inside(x.object, first_byte, n_bytes) || n_bytes == 0)
         return false;
-    if (of_a->elem_bytes != of_b->elem_bytes || !nd_shape_equal(&of_a->shape, &of_b->shape) ||
-        !nd_shape_equal(&of_a->layout.chunk, &of_b->layout.chunk) || !is_inside(of_a, first_byte, n_bytes) ||
-        n_bytes == 0)
-        return false;
-    size_t end = find_chunk(&of_a->layout, first_byte + n_bytes - 1) + 1;
-    for (size_t i = find_chunk(&of_a->layout, first_byte); i < end; i++)
-        if (!is_chunk_alike(index_a, &of_a->chunks[i], index_b, &of_b->chunks[i]))
+    size_t end = find_chunk(&x.object->layout, first_byte + n_bytes - 1) + 1;
+    for (size_t i = find_chunk(&x.object->layout, first_byte); i < end; i++)
+        if (!is_chunk_alike(&x, &y, i))
             return false;
     return true;
 }

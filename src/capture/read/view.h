@@ -1,14 +1,11 @@
-/* Looking at stored tensors where they lie: the file is mapped, and little is copied that needs no decoding.
+/* Looking at ranges of stored tensors: they are read, and decoded where that is needed, into memory that is
+ * kept from call to call.
  *
- * Why a map is safe here: the file is opened and mapped read-only; every offset and size in the index was
- * checked against the size of the file before it was believed, so that no view reaches beyond the map; and
- * captures are never written in place (a new one is renamed over the old name, which leaves the mapped file
- * alone). What is left is somebody else who truncates the file meanwhile: touching a page beyond the new end
- * raises SIGBUS. A library must not handle that for its program; the npudiff command ends with a message.
- * Somebody who writes into the file changes what views show: nd_capture_check_unchanged tells, after the last
- * view, whether that happened.
- *
- * Where the file cannot be mapped, views are made by plain reads and everything else stays the same. */
+ * Nothing is mapped: of a mapped file that somebody else shortens, touching a page beyond the new end raises
+ * SIGBUS, which a library must not handle for its program. Reading says that the file ends too soon. It is not
+ * slower: 128 MiB take 14 ms, where touching as much of a map, page by page, takes 21 ms (Linux 6.18;
+ * docs/results/speed.md). Somebody who writes into the file changes what views show: nd_capture_check_unchanged
+ * tells, after the last view, whether that happened. */
 #ifndef ND_CAPTURE_VIEW_H
 #define ND_CAPTURE_VIEW_H
 
@@ -16,22 +13,17 @@
 #include "capture/hdf5/index.h"
 #include "npudiff/capture/capture.h"
 
-/* Contiguous ranges of such a size are read: that takes 14 ms for 128 MiB, where touching as much of the map,
- * page by page, takes 21 ms (Linux 6.18; docs/results/speed.md). What is read stays in the second cache. Little
- * is soon touched, and of a larger range the caller may need little. */
-enum { ND_VIEW_READ_FROM = 32 << 10, ND_VIEW_READ_TO = 1 << 20 };
-
-/* Memory that views are made in where they cannot be shown in place, kept from call to call. Zeroed to begin
- * with; one per thread and view that is in use at a time. May go from capture to capture. */
+/* Memory that views are made in, kept from call to call. Zeroed to begin with; one per thread and view that is
+ * in use at a time. May go from capture to capture. */
 struct nd_view_scratch {
-    unsigned char *bytes; /* a range over several chunks */
+    unsigned char *bytes; /* a range that is not decoded, or over several chunks */
     size_t bytes_capacity;
     unsigned char *chunk; /* one decoded chunk: */
     size_t chunk_capacity;
     uint64_t chunk_serial; /* of which file (0: none), */
     const void *chunk_object;
     size_t chunk_index;
-    unsigned char *stored; /* a chunk as it lies in a file that is not mapped */
+    unsigned char *stored; /* a chunk as it lies in the file */
     size_t stored_capacity;
     struct nd_chunk_decoder decoder;
 };
@@ -40,15 +32,13 @@ struct nd_view_scratch {
 void nd_view_scratch_deinit(struct nd_view_scratch *scratch);
 
 /* Bytes [first_byte, first_byte + n_bytes) of the outputs (of the first repeat) of all samples in C order:
- * sample s starts at s times the sample's size. *out points into the map where the data is contiguous and its
- * size not that of ND_VIEW_READ_FROM to ND_VIEW_READ_TO, or the range lies in one chunk that is neither
- * shuffled nor deflated; else into scratch. It is valid until the next call with that scratch (and as long as
- * the capture is open); of a range in one chunk, the decoded chunk is kept, so that the next range in it costs
- * nothing. *out need not be aligned to anything, and is not NULL when n_bytes is 0.
+ * sample s starts at s times the sample's size. *out points into scratch and is valid until the next call with
+ * it; of a range in one chunk that has to be decoded, the decoded chunk is kept, so that the next range in it
+ * costs nothing. *out need not be aligned to anything, and is not NULL when n_bytes is 0.
  *
- * Scratch takes at most n_bytes and two chunks, and a stored chunk where the file is not mapped. Threads may
- * view at the same time with a scratch each. ND_ERR_NOT_FOUND: only digests are stored, or the range is
- * outside; ND_ERR_FORMAT: a chunk cannot be decoded; ND_ERR_IO, ND_ERR_MEMORY. */
+ * Scratch takes at most n_bytes, two chunks and a stored chunk. Threads may view at the same time with a
+ * scratch each. ND_ERR_NOT_FOUND: only digests are stored, or the range is outside; ND_ERR_FORMAT: a chunk
+ * cannot be decoded, or the file has become shorter; ND_ERR_IO, ND_ERR_MEMORY. */
 enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, size_t first_byte, size_t n_bytes,
                                        struct nd_view_scratch *scratch, const unsigned char **out,
                                        struct nd_error *err);
@@ -68,9 +58,11 @@ size_t nd_capture_outputs_chunk_bytes(const struct nd_probe_values *tensor);
 /* True when the same range of these two outputs is known to be equal without decoding it: both have the same
  * shape, element size and chunks, and all chunks that overlap the range are deflated, filtered alike and equal
  * as they are stored. False means nothing (so for data that is not deflated: comparing it is as fast). Whether
- * the chunks can be decoded is not looked at. A range that is outside is not alike. */
+ * the chunks can be decoded is not looked at. A range that is outside is not alike. What was viewed with the
+ * scratches, which are two, stays valid. */
 bool nd_capture_is_stored_alike(const struct nd_probe_values *a, const struct nd_probe_values *b,
-                                size_t first_byte, size_t n_bytes);
+                                size_t first_byte, size_t n_bytes, struct nd_view_scratch *scratch_a,
+                                struct nd_view_scratch *scratch_b);
 
 /* ND_ERR_IO (ND_E_CAPTURE_CHANGED) when the file has another size or modification time than when it was opened:
  * what was read may be a mixture. A change that keeps both, as within one tick of the clock, is not seen. */

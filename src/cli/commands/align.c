@@ -30,6 +30,8 @@ struct values {
     bool force;
     bool verbose;
     struct cli_answer answer;
+    size_t memory_limit_mib;
+    double time_limit_s;
 };
 
 /* What the command makes and frees. */
@@ -183,6 +185,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int wrong = check_files(values);
     if (wrong != 0)
         return wrong;
+    cli_limit_work(values->time_limit_s, values->memory_limit_mib);
     enum nd_status status = split_chipsets(values->chipsets, &work, &err);
     if (status == ND_OK)
         status = cli_work_open(operands[0], &values->load, &work.run, &err);
@@ -230,6 +233,8 @@ static const struct cli_option options[] = {
                "measure the accuracy cost on the first N samples (all)"),
     OPT_REAL(0, "budget", struct values, budget_db, "DB", 1e-6, 1000,
              "write nothing if the signal-to-noise ratio of an output falls by more than DB decibels"),
+    OPT_TIME_LIMIT(struct values, "give up after S seconds (3600)"),
+    OPT_MEMORY_LIMIT(struct values, "give up when more memory is needed here (8192)"),
     OPT_LOAD(struct values),
     OPT_VERBOSE(struct values, "print the table of all layers, too: multiplier, accuracy cost, proof"),
     OPT_ANSWER(struct values),

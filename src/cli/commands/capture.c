@@ -244,8 +244,7 @@ static const struct cli_option options[] = {
     OPT_INTEGER(0, "link-limit", struct values, link_limit_s, "S", 0, 1e6,
                 "when the connection to a phone or board breaks, wait up to S seconds for it; the device "
                 "continues meanwhile (60)"),
-    OPT_NUMBER(0, "memory-limit", struct values, memory_limit_mib, "MIB", 1, 1 << 24,
-               "stop a device that needs more memory than this (8192)"),
+    OPT_MEMORY_LIMIT(struct values, "stop a device that needs more memory than this (8192)"),
     OPT_FLAG(0, "profile", struct values, profile,
              "store the profiles of ONNX Runtime and of Qualcomm's provider in the captures, as the logs "
              "'profile' and 'qnn-profile'"),

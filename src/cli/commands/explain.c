@@ -29,7 +29,8 @@ struct values {
     struct cli_part part;
     struct cli_list merge;
     const char *report;
-    size_t memory_mib;
+    size_t memory_mib, memory_limit_mib;
+    double time_limit_s;
 };
 
 enum { MIN_TABLE = 120, DEFAULT_OUTPUT_EFFECT_SAMPLES = 16 };
@@ -211,6 +212,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int checked = check(values);
     if (checked != 0)
         return checked;
+    cli_limit_work(values->time_limit_s, values->memory_limit_mib);
     struct nd_capture **captures = calloc(n_all, sizeof *captures);
     if (captures == NULL)
         return cli_fail_memory();
@@ -252,6 +254,8 @@ static const struct cli_option options[] = {
     OPT_NUMBER(0, "memory", struct values, memory_mib, "MIB", 16, 1 << 20,
                "hold as many samples and weights at a time as fit into this much memory, at least one sample; "
                "other weights are read again when they are needed (1024)"),
+    OPT_TIME_LIMIT(struct values, "give up after S seconds (3600)"),
+    OPT_MEMORY_LIMIT(struct values, "give up when more memory is needed (8192)"),
     OPT_PART(
         struct values,
         "evaluate only part K of N of the samples and print it for --merge; needs --json; the exit code is 0"),

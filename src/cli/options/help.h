@@ -155,6 +155,7 @@ struct cli_option {
 #define OPT_FORCE(s, help) OPT_FLAG('f', "force", s, force, help)
 #define OPT_JOBS(s, help) OPT_NUMBER('j', "jobs", s, jobs, "N", 1, 256, help)
 #define OPT_TIME_LIMIT(s, help) OPT_REAL(0, "time-limit", s, time_limit_s, "S", 0.01, 1e7, help)
+#define OPT_MEMORY_LIMIT(s, help) OPT_NUMBER(0, "memory-limit", s, memory_limit_mib, "MIB", 1, 1 << 24, help)
 #define OPT_ALLOW_NONFINITE(s)                                                                                 \
     OPT_FLAG(0, "allow-nonfinite", s, allow_nonfinite, "accept inputs that hold NaN or infinities")
 #define OPT_DIM(s)                                                                                             \

@@ -2,12 +2,14 @@
  * read. */
 #include "cli/terminal/signals.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/options/help.h"
@@ -76,6 +78,38 @@ void cli_handle_sigbus(void)
     struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
     sigaction(SIGBUS, &action, NULL);
+}
+
+/* ---- limits of work here ---- */
+
+static char at_the_limit[128]; /* what is said then */
+
+static void end_at_the_limit(int number)
+{
+    (void)number;
+    ssize_t n = write(STDERR_FILENO, at_the_limit, strlen(at_the_limit));
+    (void)n;
+    _exit(2);
+}
+
+void cli_limit_work(double time_limit_s, size_t memory_limit_mib)
+{
+    enum { USUAL_S = 3600, USUAL_MIB = 8192 }; /* chosen; those of capture */
+    double s = ceil(time_limit_s > 0 ? time_limit_s : USUAL_S);
+    snprintf(at_the_limit, sizeof at_the_limit, "npudiff: stopped after --time-limit, %g s; nothing is kept\n",
+             s);
+    signal(SIGALRM, end_at_the_limit);
+    alarm((unsigned)s);
+#ifndef __SANITIZE_ADDRESS__ /* which takes more than any limit for itself */
+    struct rlimit data;
+    rlim_t most = (rlim_t)(memory_limit_mib > 0 ? memory_limit_mib : USUAL_MIB) << 20;
+    if (getrlimit(RLIMIT_DATA, &data) == 0 && most < data.rlim_cur) {
+        data.rlim_cur = most;
+        setrlimit(RLIMIT_DATA, &data);
+    }
+#else
+    (void)memory_limit_mib;
+#endif
 }
 
 /* ---- what is told ---- */

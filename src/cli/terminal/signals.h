@@ -3,6 +3,7 @@
 #define ND_CLI_SIGNALS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "npudiff/core/status.h"
 
@@ -37,5 +38,10 @@ int cli_stopped_or_failed(enum nd_status status, const struct nd_error *err);
  * process with a message on standard error and exit code 2, as other I/O trouble does. Any other SIGBUS stays
  * the crash that it is. */
 void cli_handle_sigbus(void);
+
+/* Limits of a command that computes here what a stranger's model wants: after so many seconds the process ends
+ * with a message and exit code 2; memory beyond so many MiB is refused, which is the error ND_E_MEMORY.
+ * Programs that it starts have limits of their own. 0: 3600 s, and 8192 MiB. */
+void cli_limit_work(double time_limit_s, size_t memory_limit_mib);
 
 #endif

@@ -242,7 +242,7 @@ static enum nd_status verify_sample(struct nd_worker *w, const struct nd_compare
     size_t first_byte = sample * layout->sample_bytes + range->first * layout->elem_bytes;
     size_t n_bytes = (range->end - range->first) * layout->elem_bytes;
     const unsigned char *ref, *test;
-    if (nd_capture_is_stored_alike(&x->tensor, &y->tensor, first_byte, n_bytes))
+    if (nd_capture_is_stored_alike(&x->tensor, &y->tensor, first_byte, n_bytes, &w->verify[0], &w->verify[1]))
         return ND_OK;
     ND_TRY(nd_stream_view(x, first_byte, n_bytes, &w->verify[0], &ref, err));
     ND_TRY(nd_stream_view(y, first_byte, n_bytes, &w->verify[1], &test, err));
@@ -376,7 +376,8 @@ static enum nd_status view_stream(struct nd_worker *w, const struct nd_compare_j
         const struct nd_stream *other = &job->streams[k];
         if (w->of[k].bytes != NULL && w->of[k].first == w->of[i].first && w->of[k].end == w->of[i].end &&
             job->alike[k * job->n_streams + i] &&
-            nd_capture_is_stored_alike(&other->tensor, &s->tensor, first_byte, n_bytes)) {
+            nd_capture_is_stored_alike(&other->tensor, &s->tensor, first_byte, n_bytes, &w->of[k].view,
+                                       &w->of[i].view)) {
             w->of[i].bytes = w->of[k].bytes;
             return ND_OK;
         }

@@ -35,6 +35,11 @@ static void become(const struct nd_child *child, pid_t host, int report_fd)
         setpgid(0, 0);
     if (child->has_no_core)
         setrlimit(RLIMIT_CORE, &no_core);
+    struct rlimit data; /* of this program's own work: not the child's */
+    if (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur != data.rlim_max) {
+        data.rlim_cur = data.rlim_max;
+        setrlimit(RLIMIT_DATA, &data);
+    }
     signal(SIGPIPE, SIG_DFL);
     /* The host may have died before this was set. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != host)

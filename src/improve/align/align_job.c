@@ -256,22 +256,20 @@ enum nd_status nd_align_find_floats(const struct nd_align_plan *plan, size_t deq
         return ND_OK;
     const struct nd_graph *graph = &plan->model->graph, *floats = &plan->float_model->graph;
     struct nd_float_constant constant = {0};
-    struct nd_error ignored = {0};
     bool is_constant = false;
-    char *name = nd_model_constant_name(graph, dequantizer);
+    ND_FREED char *name = nd_model_constant_name(graph, dequantizer);
     ND_TRY_MEMORY(name != NULL, err);
     for (size_t i = 0; i < plan->n_scaled; i++)
-        if (strcmp(plan->scaled[i].name, name) == 0) {
-            free(name);
+        if (strcmp(plan->scaled[i].name, name) == 0)
             return copy_values(&plan->scaled[i], out, err);
-        }
     size_t tensor = nd_names_find(&floats->names, name);
-    free(name);
-    if (tensor == ND_NO_INDEX || nd_float_constant_read(floats, tensor, nd_model_path(plan->float_model),
-                                                        &constant, &is_constant, &ignored) != ND_OK)
+    if (tensor == ND_NO_INDEX)
         return ND_OK;
-    enum nd_status status = ND_OK;
-    if (is_constant && is_origin(&constant, input)) {
+    enum nd_status status =
+        nd_float_constant_read(floats, tensor, nd_model_path(plan->float_model), &constant, &is_constant, err);
+    if (status == ND_ERR_UNSUPPORTED) /* it is there, but holds no float32 */
+        return ND_OK;
+    if (status == ND_OK && is_constant && is_origin(&constant, input)) {
         *out = nd_calloc(constant.n, sizeof **out);
         for (size_t i = 0; *out != NULL && i < constant.n; i++)
             (*out)[i] = (double)constant.values[i];

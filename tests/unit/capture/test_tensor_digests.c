@@ -136,6 +136,71 @@ static void wrong_statements_are_damage(void **state)
     free(path);
 }
 
+/* One tensor of one sample that was run twice: the second run has this digest, and stored values or none. */
+static void write_rerun(const char *path, const unsigned char *second, const unsigned char *stored)
+{
+    struct nd_error err;
+    struct nd_capture_writer *writer = NULL;
+    static const unsigned char first[4] = {1, 2, 3, 4};
+    static const size_t runs[1][2] = {{0, 1}};
+    const struct nd_tensor tensor = {.name = (char *)"x",
+                                     .onnx_name = (char *)"x",
+                                     .op_types = (char *)"X",
+                                     .node = (char *)"n",
+                                     .dtype = ND_DTYPE_U8,
+                                     .shape = {1, {4}},
+                                     .quant = {.axis = -1}};
+    const struct nd_capture_probe probe = {
+        .name = (char *)"p", .source = (char *)"s", .n_samples = 1, .n_samples_expected = 1, .n_repeats = 1};
+    const char *provider = "";
+    const struct nd_digest digest = nd_digest_bytes(first, 4), again = nd_digest_bytes(second, 4);
+    fix_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
+    fix_ok(nd_capture_writer_tensors(writer, &tensor, &provider, 1, &err), &err);
+    fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
+    fix_ok(nd_capture_writer_reruns(writer, &probe, &(struct nd_capture_reruns){runs, 1, 1, &again}, &err),
+           &err);
+    fix_ok(nd_capture_writer_digests(writer, &probe, &tensor, &digest, &err), &err);
+    fix_ok(nd_capture_writer_outputs(writer, &(struct nd_capture_output){.probe = &probe, .tensor = &tensor},
+                                     first, &err),
+           &err);
+    if (stored != NULL)
+        fix_ok(nd_capture_writer_repeats(writer, &probe, &tensor, &(struct nd_capture_repeats){runs, 1, stored},
+                                         &err),
+               &err);
+    fix_ok(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), &err);
+    nd_capture_writer_destroy(&writer);
+}
+
+/* What compare refuses to read, verify calls wrong: a run whose values are neither stored nor those of the
+ * first. */
+static void a_rerun_without_its_values_is_wrong(void **state)
+{
+    (void)state;
+    static const unsigned char same[4] = {1, 2, 3, 4}, other[4] = {1, 2, 3, 5};
+    static const struct {
+        const unsigned char *second, *stored;
+        size_t n_wrong;
+    } cases[] = {{other, NULL, 1}, {other, same, 1}, {other, other, 0}, {same, NULL, 0}};
+    char *path = in_folder("rerun.h5");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct nd_error err;
+        struct nd_capture_verification found;
+        unsigned char bytes[4];
+        write_rerun(path, cases[i].second, cases[i].stored);
+        struct nd_capture *capture = opened(path, false);
+        fix_ok(nd_capture_verify(capture, &found, &err), &err);
+        assert_true(found.content_matches);
+        assert_int_equal(found.n_wrong, cases[i].n_wrong);
+        enum nd_status status =
+            nd_capture_read_repeat_verified(&(struct nd_probe_values){capture, 0, 0}, 0, 1, bytes, &err);
+        assert_int_equal(status == ND_OK, cases[i].n_wrong == 0);
+        if (cases[i].n_wrong > 0)
+            assert_string_equal(found.first_wrong, "probe 'p', tensor 'x', sample 0, repeat 1");
+        nd_capture_close(&capture);
+    }
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +208,7 @@ int main(void)
         cmocka_unit_test(digests_that_are_deferred_are_the_same),
         cmocka_unit_test(damage_of_digests_is_found_when_they_are_read),
         cmocka_unit_test(wrong_statements_are_damage),
+        cmocka_unit_test(a_rerun_without_its_values_is_wrong),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

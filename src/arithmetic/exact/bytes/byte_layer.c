@@ -145,6 +145,9 @@ static enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_b
 static bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes);
 
 enum { N_QVALUES = 256 }; /* of a byte */
+/* Chosen: values of a layer. A longer chain is evaluated as any graph is; each takes a call on the stack here.
+ */
+enum { MAX_TOUCHED = 4096 };
 
 /* ---- finding layers ---- */
 
@@ -171,7 +174,7 @@ static size_t tensor_of_qvalues(const struct nd_exact_graph *g, size_t value)
 }
 
 /* What the layer reads, and what lies between; *is_known false: something that is no layer's and no input of
- * the graph. */
+ * the graph, or too much. */
 static enum nd_status look_back(const struct nd_exact_graph *g, size_t value, struct nd_byte_layer *layer,
                                 bool *is_known, struct nd_error *err)
 {
@@ -183,7 +186,7 @@ static enum nd_status look_back(const struct nd_exact_graph *g, size_t value, st
     layer->reads_input = layer->reads_input || node == NULL;
     if (node == NULL)
         return ND_OK;
-    *is_known = *is_known && node->n_uses == node->n_inputs;
+    *is_known = *is_known && node->n_uses == node->n_inputs && layer->n_touched < MAX_TOUCHED;
     if (!*is_known)
         return ND_OK;
     if (node->kind == ND_NODE_QUANTIZE) {

@@ -1,16 +1,13 @@
 /* Walks a dataset of AI Hub by libhdf5 and hands out its samples. Runs in the confined child. */
 #include "record/import/formats/aihub_walk.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "capture/hdf5/chunk_decode.h"
-#include "capture/hdf5/confine.h"
-#include "capture/hdf5/libhdf5.h"
+#include "capture/hdf5/index.h"
+#include "capture/hdf5/read_driver.h"
 #include "core/memory.h"
 
 /* Datasets of strangers' HDF5 files as arrays: libhdf5 tells their type, shape and place, and reads no data;
@@ -90,8 +87,7 @@ static enum nd_status nd_hdf5_array_describe(hid_t dataset, const char *path, co
 
 struct reading {
     hid_t dataset;
-    int fd;
-    uint64_t file_bytes;
+    struct nd_aihub_source *source;
     const struct nd_hdf5_array *array;
     size_t elem_bytes;
     unsigned char *out;
@@ -105,25 +101,27 @@ struct reading {
     struct nd_chunk_decoder decoder;
 };
 
-static enum nd_status read_at(const struct reading *r, uint64_t offset, void *buf, size_t n_bytes,
-                              struct nd_error *err)
+static enum nd_status read_file(void *context, uint64_t offset, void *buf, size_t n_bytes, struct nd_error *err)
 {
-    char *at = buf;
-    if (offset > r->file_bytes || n_bytes > r->file_bytes - offset)
+    const struct nd_aihub_source *source = context;
+    const struct nd_index file = {.fd = source->fd};
+    return nd_index_read_at(&file, source->path, offset, buf, n_bytes, err);
+}
+
+/* No byte of the file is a value of two samples. */
+static enum nd_status read_values(const struct reading *r, uint64_t offset, void *buf, size_t n_bytes,
+                                  struct nd_error *err)
+{
+    struct nd_aihub_source *source = r->source;
+    if (offset > source->file_bytes || n_bytes > source->file_bytes - offset)
         return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "the data of %s lies beyond the end of '%s'",
                        r->array->what, r->array->path);
-    while (n_bytes > 0) {
-        ssize_t n = pread(r->fd, at, n_bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return nd_fail(err, ND_E_FILE_READ, r->array->path, "cannot read '%s': %s", r->array->path,
-                           n < 0 ? strerror(errno) : "it has become shorter");
-        at += n;
-        offset += (uint64_t)n;
-        n_bytes -= (size_t)n;
-    }
-    return ND_OK;
+    if (n_bytes > source->file_bytes - source->n_taken)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
+                       "%s of '%s' shares its data with other samples: together they are larger than the file",
+                       r->array->what, r->array->path);
+    source->n_taken += n_bytes;
+    return read_file(source, offset, buf, n_bytes, err);
 }
 
 static enum nd_status read_contiguous(const struct reading *r, hid_t creation, struct nd_error *err)
@@ -137,7 +135,7 @@ static enum nd_status read_contiguous(const struct reading *r, hid_t creation, s
         return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "the data of %s of '%s' is missing",
                        r->array->what, r->array->path);
     }
-    return read_at(r, offset, r->out, r->array->n_bytes, err);
+    return read_values(r, offset, r->out, r->array->n_bytes, err);
 }
 
 static enum nd_status read_filters(struct reading *r, hid_t creation, struct nd_error *err)
@@ -197,12 +195,12 @@ static enum nd_status read_chunk(struct reading *r, const hsize_t start[], struc
                             r->array->what, r->array->path);
     bool is_deflated = r->has_deflate && (mask & r->deflate_bit) == 0;
     bool is_possible = is_deflated ? r->chunk_bytes / MAX_EXPANSION <= n_stored : r->chunk_bytes == n_stored;
-    if (!is_possible || n_stored > r->file_bytes)
+    if (!is_possible || n_stored > r->source->file_bytes)
         return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
                        "a chunk of %s of '%s' cannot hold %zu bytes in %llu", r->array->what, r->array->path,
                        r->chunk_bytes, (unsigned long long)n_stored);
     ND_TRY_MEMORY(nd_grow((void **)&r->stored, &r->stored_capacity, (size_t)n_stored, 1), err);
-    ND_TRY(read_at(r, offset, r->stored, (size_t)n_stored, err));
+    ND_TRY(read_values(r, offset, r->stored, (size_t)n_stored, err));
     const struct nd_stored_chunk stored = {.bytes = r->stored,
                                            .n_bytes = (size_t)n_stored,
                                            .elem_bytes = r->elem_bytes,
@@ -231,7 +229,7 @@ static enum nd_status read_chunks(struct reading *r, hid_t creation, struct nd_e
         n_chunks *= dims[d] > 0 ? (double)shape->dims[d] / (double)dims[d] : 0;
     }
     ND_TRY(nd_shape_size_bytes(&r->chunk, r->array->dtype, &r->chunk_bytes, err));
-    if (r->chunk_bytes == 0 || r->chunk_bytes > max_chunk_bytes || n_chunks > (double)r->file_bytes)
+    if (r->chunk_bytes == 0 || r->chunk_bytes > max_chunk_bytes || n_chunks > (double)r->source->file_bytes)
         return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' has chunks that cannot be",
                        r->array->what, r->array->path);
     r->raw = malloc(r->chunk_bytes);
@@ -256,23 +254,18 @@ static void swap_bytes(unsigned char *data, size_t n_bytes, size_t size)
         }
 }
 
-/* Its n_bytes into out, little endian, C order; fd is the file's. ND_E_IMPORT_FORMAT: data that is missing,
- * outside of the file, cannot be decoded or is smaller than it claims; a filter other than SHUFFLE and DEFLATE.
- */
-static enum nd_status nd_hdf5_array_read(hid_t dataset, int fd, const struct nd_hdf5_array *array, void *out,
-                                         struct nd_error *err)
+/* Its n_bytes into out, little endian, C order. ND_E_IMPORT_FORMAT: data that is missing, outside of the file,
+ * cannot be decoded or is smaller than it claims; a filter other than SHUFFLE and DEFLATE. */
+static enum nd_status nd_hdf5_array_read(hid_t dataset, struct nd_aihub_source *source,
+                                         const struct nd_hdf5_array *array, void *out, struct nd_error *err)
 {
-    struct stat info;
     struct reading r = {.dataset = dataset,
-                        .fd = fd,
+                        .source = source,
                         .array = array,
                         .elem_bytes = nd_dtype_size_bytes(array->dtype),
                         .out = out};
     if (array->n_bytes == 0)
         return ND_OK;
-    if (fstat(fd, &info) != 0)
-        return nd_fail(err, ND_E_FILE_READ, array->path, "cannot read '%s': %s", array->path, strerror(errno));
-    r.file_bytes = (uint64_t)info.st_size;
     hid_t creation = H5Dget_create_plist(dataset);
     H5D_layout_t layout = H5Pget_layout(creation);
     enum nd_status status;
@@ -295,12 +288,11 @@ enum {
     MAX_TENSORS = 100000,
     MAX_SAMPLES = 10000000,
     MAX_NAME_BYTES = 65536,
-    MAX_EXPANSION_of_aihub_walk = 1032 /* of deflate */
 };
 
 struct aihub {
     const char *path;
-    int fd;
+    struct nd_aihub_source *source;
     nd_aihub_visit visit;
     void *context;
     hid_t data; /* the group /data */
@@ -494,8 +486,7 @@ static enum nd_status give_sample(const struct aihub *hub, const struct entry *e
                                   struct nd_error *err)
 {
     char what[320], path[300];
-    struct nd_hdf5_array array;
-    struct stat info;
+    struct nd_hdf5_array array = {0};
     ND_FREED void *data = NULL;
     snprintf(path, sizeof path, "%.250s/batch_%zu", entry->group, sample);
     snprintf(what, sizeof what, "'/data/%s'", path);
@@ -504,18 +495,23 @@ static enum nd_status give_sample(const struct aihub *hub, const struct entry *e
         return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, hub->path, "'%s' has no %s, although batch_count is %lld",
                             hub->path, what, (long long)entry->n_samples);
     enum nd_status status = nd_hdf5_array_describe(dataset, hub->path, what, &array, err);
-    if (status == ND_OK && fstat(hub->fd, &info) == 0 &&
-        array.n_bytes / MAX_EXPANSION_of_aihub_walk > (uint64_t)info.st_size)
-        status = nd_fail(err, ND_E_IMPORT_FORMAT, hub->path, "'%s' is too small to hold the %zu bytes of %s",
-                         hub->path, array.n_bytes, what);
+    uint64_t n_left = hub->source->max_data_bytes - hub->source->n_given;
+    if (status == ND_OK && array.n_bytes > n_left)
+        status =
+            nd_fail(err, ND_E_IMPORT_FORMAT, hub->path,
+                    "'%s' is too small to hold the %zu bytes of %s: of a file of %llu bytes at most %llu MiB "
+                    "of values are read (as .npz all are)",
+                    hub->path, array.n_bytes, what, (unsigned long long)hub->source->file_bytes,
+                    (unsigned long long)hub->source->max_data_bytes >> 20);
     if (status == ND_OK && (data = nd_tensor_alloc(array.n_bytes)) == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_hdf5_array_read(dataset, hub->fd, &array, data, err);
+        status = nd_hdf5_array_read(dataset, hub->source, &array, data, err);
     const struct nd_aihub_sample found = {entry->name, what, sample,       array.dtype,
                                           array.shape, data, array.n_bytes};
     if (status == ND_OK)
         status = hub->visit(hub->context, &found, err);
+    hub->source->n_given += array.n_bytes;
     H5Dclose(dataset);
     return status;
 }
@@ -551,32 +547,31 @@ static enum nd_status give_entries(struct aihub *hub, hid_t file, struct nd_erro
     return status;
 }
 
-static enum nd_status open_file(const char *path, hid_t *file, struct nd_error *err)
+static enum nd_status open_file(const char *path, struct nd_read_source *source, hid_t *file,
+                                struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    if (access < 0 || H5Pset_fapl_sec2(access) < 0 || H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
-        H5Pset_file_locking(access, false, true) < 0)
+    if (access < 0 || nd_read_driver_set(access, source) < 0 ||
+        H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0)
         status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 cannot be set up");
-    else if (H5Fis_hdf5(path) <= 0)
-        status = nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is not an HDF5 file", path);
     else if ((*file = H5Fopen(path, H5F_ACC_RDONLY, access)) < 0)
-        status = nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is not a readable HDF5 file", path);
+        status = nd_hdf5_error_mentions("file signature not found")
+                     ? nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is not an HDF5 file", path)
+                     : nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is not a readable HDF5 file", path);
     if (access >= 0)
         H5Pclose(access);
     H5Eclear2(H5E_DEFAULT);
     return status;
 }
 
-enum nd_status nd_aihub_walk(const struct nd_aihub_source *source, nd_aihub_visit visit, void *context,
+enum nd_status nd_aihub_walk(struct nd_aihub_source *source, nd_aihub_visit visit, void *context,
                              struct nd_error *err)
 {
-    const char *path = source->path;
-    struct aihub hub = {.path = path, .fd = source->fd, .visit = visit, .context = context};
+    struct aihub hub = {.path = source->path, .source = source, .visit = visit, .context = context};
+    struct nd_read_source bytes = {.read = read_file, .context = source, .file_bytes = source->file_bytes};
     hid_t file = H5I_INVALID_HID;
-    nd_confine_to_reading(source->max_cpu_s);
-    enum nd_status status = open_file(path, &file, err);
-    nd_confine(); /* nothing is opened any more */
+    enum nd_status status = open_file(source->path, &bytes, &file, err);
     if (status == ND_OK)
         status = give_entries(&hub, file, err);
     if (file >= 0)

@@ -21,13 +21,16 @@ typedef enum nd_status (*nd_aihub_visit)(void *context, const struct nd_aihub_sa
 
 struct nd_aihub_source {
     const char *path;
-    int fd;             /* the file's */
-    uint64_t max_cpu_s; /* for nd_confine_to_reading */
+    int fd; /* the file's */
+    uint64_t file_bytes;
+    uint64_t max_data_bytes; /* of all samples */
+    uint64_t n_taken,
+        n_given; /* bytes of the file that are a sample's, and what they are decoded; 0 at first */
 };
 
-/* Visits all samples, tensor by tensor in their order, each from sample 0 on. Confines the process.
+/* Visits all samples, tensor by tensor in their order, each from sample 0 on, in a confined process.
  * ND_E_IMPORT_FORMAT, ND_E_IMPORT_TYPE, ND_E_IMPORT_NOTHING, and what visit returns. */
-enum nd_status nd_aihub_walk(const struct nd_aihub_source *source, nd_aihub_visit visit, void *context,
+enum nd_status nd_aihub_walk(struct nd_aihub_source *source, nd_aihub_visit visit, void *context,
                              struct nd_error *err);
 
 #endif

@@ -274,11 +274,14 @@ static enum nd_status send_sample(void *context, const struct nd_aihub_sample *s
     return ND_OK;
 }
 
+/* Values that a dataset may hold: 256 MiB + 256 bytes for each byte of the file. Deflate gives 1032 at the
+ * most, but of real outputs less: 140 (docs/results/faults.md). */
+enum { BASE_DATA_BYTES = 256 << 20, DATA_PER_FILE_BYTE = 256 };
+enum { HEADS_BYTES = 64 << 20 }; /* chosen: names and places of samples, beside the values */
+
 static enum nd_status send_samples(void *context, struct nd_reading_child *child, struct nd_error *err)
 {
-    const int *fd = context;
-    const struct nd_aihub_source source = {child->path, *fd, child->max_cpu_s};
-    return nd_aihub_walk(&source, send_sample, child, err);
+    return nd_aihub_walk(context, send_sample, child, err);
 }
 
 /* ---- the parent ---- */
@@ -315,6 +318,7 @@ static enum nd_status receive_sample(struct receiver *r, struct nd_error *err)
         return nd_reading_fail(&r->reading, err);
     ND_TRY(nd_reading_take_text(&r->reading, sent.name_bytes, &name, err));
     ND_TRY(nd_reading_take_text(&r->reading, sent.what_bytes, &what, err));
+    ND_TRY(nd_reading_expect(&r->reading, n_bytes, err));
     sample.name = name;
     ND_TRY(add_sample(r, &sample, what, &data, err));
     return nd_reading_take(&r->reading, data, n_bytes, err);
@@ -335,16 +339,22 @@ static enum nd_status receive_all(struct receiver *r, struct nd_error *err)
 static enum nd_status nd_aihub_add(struct nd_imported *imported, enum nd_imported_side side, const char *path,
                                    struct nd_error *err)
 {
-    struct receiver receiver = {
-        .imported = imported, .side = side, .reading = {.path = path, .damaged = ND_E_IMPORT_FORMAT}};
-    int fd;
-    ND_TRY(nd_file_open(path, &fd, &receiver.reading.file_bytes, err));
-    enum nd_status status = nd_reading_begin(&receiver.reading, send_samples, &fd, err);
+    struct nd_aihub_source source = {.path = path};
+    ND_TRY(nd_file_open(path, &source.fd, &source.file_bytes, err));
+    source.max_data_bytes = BASE_DATA_BYTES + DATA_PER_FILE_BYTE * source.file_bytes;
+    struct receiver receiver = {.imported = imported,
+                                .side = side,
+                                .reading = {.path = path,
+                                            .file_bytes = source.file_bytes,
+                                            .damaged = ND_E_IMPORT_FORMAT,
+                                            .fd = &source.fd,
+                                            .max_sent_bytes = HEADS_BYTES + source.max_data_bytes}};
+    enum nd_status status = nd_reading_begin(&receiver.reading, send_samples, &source, err);
     if (status == ND_OK) {
         status = receive_all(&receiver, err);
         nd_reading_end(&receiver.reading);
     }
-    close(fd);
+    close(source.fd);
     return status;
 }
 

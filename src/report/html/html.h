@@ -42,6 +42,11 @@ struct nd_page_group {
     char *label; /* "gen3 = gen4"; owned */
 };
 
+/* Whether the document is as the schema (JSON, n_bytes) of its kind describes it. ND_E_REPORT_DOCUMENT: it is
+ * not; the message names the place. */
+enum nd_status nd_page_check(const struct nd_report_document *document, const json_t *tree, const char *kind,
+                             const char *schema, size_t n_bytes, struct nd_error *err);
+
 struct nd_page_part {
     const char *name;                             /* of the model; "" when the page has one part only */
     char prefix[24];                              /* of the ids in it: "", or "m2-" */

@@ -24,7 +24,6 @@
 /* ---- compare ---- */
 #define ND_KEY_TENSORS "tensors"
 #define ND_KEY_TENSOR "tensor"
-#define ND_KEY_PARTINGS "partings"
 #define ND_KEY_GATED "gated"
 #define ND_KEY_GROUPS_TEXT "groups"
 #define ND_KEY_GROUP "group"
@@ -160,7 +159,6 @@
 #define ND_KEY_DIFFERENT "different"
 
 /* ---- golden history ---- */
-#define ND_KIND_HISTORY "golden_history"
 #define ND_KEY_CHARTS "charts"
 #define ND_KEY_SDKS "sdks"
 #define ND_KEY_CHIPSETS "chipsets"
@@ -177,7 +175,6 @@
 #define ND_KEY_FIRST "first"
 
 /* ---- qualify ---- */
-#define ND_KIND_QUALIFICATION "qualification"
 #define ND_KEY_CAMPAIGN "campaign"
 #define ND_KEY_MODELS "models"
 #define ND_KEY_GATES "gates"
@@ -190,7 +187,6 @@
 #define ND_KEY_ANSWER "answer"
 
 /* ---- align, promote ---- */
-#define ND_KIND_ALIGNMENT "alignment"
 #define ND_KIND_PROMOTION "promotion"
 #define ND_KEY_RESULT "result"
 #define ND_KEY_OUTPUT "output"

@@ -189,6 +189,9 @@ static char *describe(const json_t *hello, const char *name)
     return nd_strbuf_take(&text);
 }
 
+/* Chosen: an attribute of a capture holds less than 64 KiB. */
+enum { MAX_HELLO_BYTES = 16384 };
+
 /* What it has mapped, for nd_runtime_visit_libraries, which knows no runtime. */
 static pid_t running;
 
@@ -207,6 +210,11 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
         runtime->options = json_incref(json_object_get(hello, "options"));
         nd_runner_measure(options->ort_library, runtime->connection.pid, runtime->program);
         status = runtime->version != NULL ? ND_OK : nd_fail_memory(err);
+        if (status == ND_OK && strlen(runtime->version) > MAX_HELLO_BYTES)
+            status = nd_fail(err, ND_E_RUNNER_PROTOCOL, runtime->connection.name,
+                             "runner '%s' says hello with a version and versions of %zu bytes, and %d are the "
+                             "most that a capture keeps",
+                             runtime->connection.name, strlen(runtime->version), MAX_HELLO_BYTES);
     }
     running = runtime->connection.pid;
     if (status == ND_OK)
@@ -235,7 +243,7 @@ const char *nd_runtime_version(const struct nd_runtime *runtime)
 const char *nd_runtime_build_info(const struct nd_runtime *runtime)
 {
     (void)runtime;
-    return "a runner, protocol 1";
+    return "a runner, protocol 2";
 }
 
 bool nd_runtime_starts_program(void)

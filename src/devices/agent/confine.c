@@ -56,143 +56,21 @@ enum {
     FILE_SETATTR = 469
 };
 
-/* What runtimes, interpreters and C libraries live on, the frequent ones first. What is not in it is refused,
- * and so is what later kernels bring: calls that reach other processes, mounts, keys, modules, clocks; those
- * that seccomp cannot look into (io_uring, openat2, clone3); a filter with a listener of its own, which would
- * answer in the place of the gate below; truncate, which landlock does not see before its version 3. */
-#define CALL(name) __NR_##name,
-#define NEW_CALL(name, number) number,
-static const unsigned short allowed[] = {
-#define CALLS_ALLOWED
-#include "devices/agent/calls.def"
-#undef CALLS_ALLOWED
-};
-
-/* Programs, and owner, mode, time and attributes of files, for which landlock has no rule: before the model is
- * there a runner may need them. */
-static const unsigned short gated[] = {
-#define CALLS_GATED
-#include "devices/agent/calls.def"
-#undef CALLS_GATED
-};
-
 /* The next instruction is left out where the value is another one. */
 #define IF_EQUAL(value) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, 1)
-#define DENY BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES)
-#define ASK BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)
-#define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-#define SKIP_UNLESS(call, n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (call), 0, (uint8_t)(n))
+#define RETURN(action) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_##action)
+#define DENY RETURN(ERRNO | EACCES)
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 
-static const struct sock_filter begin[] = {
-    LOAD(arch),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OWN_ARCH, 1, 0),
-    DENY,
-    LOAD(nr),
-#ifdef __x86_64__
-    BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),
-    DENY, /* x32 */
-#endif
-};
-/* C libraries try what is new, and go on by what is old where the kernel does not know it. */
-static const struct sock_filter end[] = {BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, FIRST_NEW, 0, 1),
-                                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS), DENY};
-/* A file is emptied only where it is opened for writing, which landlock sees in each of its versions. */
-#define OPEN(flags)                                                                                            \
-    {                                                                                                          \
-        LOAD(flags), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_TRUNC, 1, 0), ALLOW,                               \
-            BPF_STMT(BPF_ALU | BPF_AND | BPF_K, O_ACCMODE), IF_EQUAL(O_WRONLY), ALLOW, IF_EQUAL(O_RDWR),       \
-            ALLOW, DENY                                                                                        \
-    }
-#ifdef __x86_64__
-static const struct sock_filter on_open[] = OPEN(args[1]);
-#endif
-static const struct sock_filter on_openat[] = OPEN(args[2]);
-/* All of CLONE_NEW*: no namespaces. */
-static const struct sock_filter on_clone[] = {
-    LOAD(args[0]), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x7e020000, 0, 1), DENY, ALLOW};
-
-/* Arguments that are let through. Sockets within the machine, and of Qualcomm's processors among themselves,
- * which the driver of the NPU may use; limits of itself alone; what terminals, pipes and the gate below say of
- * themselves; and, by the types of their ioctl, drivers: FastRPC, DMA heaps, ION, DMA buffers, Adreno, DRM,
- * fences, ashmem, Mali. No type of a file system is among them, whose ioctl change attributes of files. */
-enum { FAMILY_QIPCRTR = 42 };
-static const unsigned families[] = {AF_UNIX, FAMILY_QIPCRTR}, itself[] = {0},
-                      ioctls[] = {TCGETS,
-                                  0x802c542a /* TCGETS2 */,
-                                  TIOCGWINSZ,
-                                  TIOCGPGRP,
-                                  FIONREAD,
-                                  FIONBIO,
-                                  FIOASYNC,
-                                  FIOCLEX,
-                                  FIONCLEX,
-                                  SECCOMP_IOCTL_NOTIF_RECV,
-                                  SECCOMP_IOCTL_NOTIF_SEND},
-                      drivers[] = {'R', 'H', 'I', 'b', 0x09, 'd', '>', 'w', 0x80};
-
-struct filter {
-    struct sock_filter code[1024];
-    unsigned short n;
-};
-
-static void add(struct filter *filter, const struct sock_filter *code, size_t n)
-{
-    memcpy(filter->code + filter->n, code, n * sizeof *code);
-    filter->n = (unsigned short)(filter->n + n);
-}
-
-/* What follows a call: instructions that end with an answer. */
-static void add_call(struct filter *filter, unsigned call, const struct sock_filter *code, size_t n)
-{
-    add(filter, &(struct sock_filter)SKIP_UNLESS(call, n), 1);
-    add(filter, code, n);
-}
-
-static void add_choice(struct filter *filter, const unsigned *values, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        add(filter, (const struct sock_filter[]){IF_EQUAL(values[i]), ALLOW}, 2);
-}
-
-#define N_OF(list) (sizeof list / sizeof list[0])
-_Static_assert(2 * (N_OF(allowed) + N_OF(gated)) + 128 < 1024, "the filter has room for all calls");
-
-/* Calls of another architecture (32 bits on x86-64) are refused as a whole. What those of `gated` meet is
- * `gate`; with ASK they wait for an answer from *listener, and when that is closed they are refused. */
+/* Calls of another architecture (32 bits on x86-64) are refused as a whole. What those that are gated meet is
+ * `gate`; where it asks they wait for an answer from *listener, and when that is closed they are refused. C
+ * libraries try what is new, and go on by what is old where the kernel does not know it. */
 static bool filter_calls(struct sock_filter gate, int *listener)
 {
-    static const struct sock_filter allow = ALLOW;
-    struct filter filter = {.n = 0};
-    add(&filter, begin, N_OF(begin));
-    for (size_t i = 0; i < N_OF(allowed); i++)
-        add_call(&filter, allowed[i], &allow, 1);
-    for (size_t i = 0; i < N_OF(gated); i++)
-        add_call(&filter, gated[i], &gate, 1);
-#ifdef __x86_64__
-    add_call(&filter, __NR_open, on_open, N_OF(on_open));
-#endif
-    add_call(&filter, __NR_openat, on_openat, N_OF(on_openat));
-    add_call(&filter, __NR_clone, on_clone, N_OF(on_clone));
-    const struct sock_filter first[] = {LOAD(args[0])}, second[] = {LOAD(args[1])}, deny[] = {DENY},
-                             type[] = {BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 8),
-                                       BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xff)};
-    add(&filter, &(struct sock_filter)SKIP_UNLESS(__NR_socket, 2 + 2 * N_OF(families)), 1);
-    add(&filter, first, 1);
-    add_choice(&filter, families, N_OF(families));
-    add(&filter, deny, 1);
-    add(&filter, &(struct sock_filter)SKIP_UNLESS(__NR_prlimit64, 2 + 2 * N_OF(itself)), 1);
-    add(&filter, first, 1);
-    add_choice(&filter, itself, N_OF(itself));
-    add(&filter, deny, 1);
-    add(&filter, &(struct sock_filter)SKIP_UNLESS(__NR_ioctl, 4 + 2 * (N_OF(ioctls) + N_OF(drivers))), 1);
-    add(&filter, second, 1);
-    add_choice(&filter, ioctls, N_OF(ioctls));
-    add(&filter, type, 2);
-    add_choice(&filter, drivers, N_OF(drivers));
-    add(&filter, deny, 1);
-    add(&filter, end, N_OF(end));
-    const struct sock_fprog program = {filter.n, filter.code};
+    struct sock_filter code[] = {
+#include "devices/agent/calls.def"
+    };
+    const struct sock_fprog program = {(unsigned short)(sizeof code / sizeof code[0]), code};
     if (listener == NULL)
         return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
     *listener = (int)syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
@@ -237,7 +115,7 @@ static void filter_calls_later(void)
 {
     if (pipe2(gate.stop, O_CLOEXEC) != 0)
         return;
-    if (filter_calls((struct sock_filter)ASK, &gate.listener)) {
+    if (filter_calls((struct sock_filter)RETURN(USER_NOTIF), &gate.listener)) {
         if (pthread_create(&gate.thread, NULL, keep_gate, NULL) == 0)
             return;
         close(gate.listener); /* from now on nothing can be started: the runner's start fails, and says so */
@@ -246,7 +124,7 @@ static void filter_calls_later(void)
     close(gate.stop[0]);
     close(gate.stop[1]);
     if (gate.listener < 0)
-        filter_calls((struct sock_filter)ALLOW, NULL);
+        filter_calls((struct sock_filter)RETURN(ALLOW), NULL);
 }
 
 static void close_gate(void)
@@ -456,7 +334,7 @@ static const char *measure(bool starts_program)
     if (child < 0 || nd_child_wait(child, &how, 0) != child || !WIFEXITED(how) || WEXITSTATUS(how) == 0)
         return "nothing";
     said[0] = '\0';
-    for (size_t i = 0; i < N_OF(words); i++)
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if ((WEXITSTATUS(how) >> i & 1) != 0)
             snprintf(said + strlen(said), sizeof said - strlen(said), "%s%s", said[0] != '\0' ? ", " : "",
                      words[i]);

@@ -8,7 +8,8 @@
 
 struct check {
     const json_t *definitions;
-    bool needs_all;  /* of this version of npudiff: no member that is described may be missing */
+    bool needs_all; /* of this version of npudiff: no member that is described may be missing */
+    bool is_missing;
     char place[200]; /* "$.charts[0].sdks" */
 };
 
@@ -49,17 +50,12 @@ static bool is_equal(const json_t *value, const json_t *wanted)
 
 static bool is_within(const json_t *value, const json_t *schema)
 {
-    const json_t *least = json_object_get(schema, "minimum"), *most = json_object_get(schema, "maximum"),
-                 *above = json_object_get(schema, "exclusiveMinimum");
-    double n = json_is_number(value) ? json_number_value(value) : (double)json_array_size(value);
-    if (json_is_array(value)) {
-        least = json_object_get(schema, "minItems");
-        most = json_object_get(schema, "maxItems");
-    } else if (!json_is_number(value)) {
-        return true;
-    }
-    return !(least != NULL && n < json_number_value(least)) && !(most != NULL && n > json_number_value(most)) &&
-           !(above != NULL && json_is_number(value) && n <= json_number_value(above));
+    bool is_list = json_is_array(value);
+    const json_t *least = json_object_get(schema, is_list ? "minItems" : "minimum"),
+                 *most = json_object_get(schema, is_list ? "maxItems" : "maximum");
+    double n = is_list ? (double)json_array_size(value) : json_number_value(value);
+    return (!is_list && !json_is_number(value)) ||
+           (!(least != NULL && n < json_number_value(least)) && !(most != NULL && n > json_number_value(most)));
 }
 
 static bool fits(struct check *check, const json_t *value, const json_t *schema);
@@ -117,6 +113,7 @@ static bool fits(struct check *check, const json_t *value, const json_t *schema)
         if (i + 1 < json_array_size(ways))
             check->place[n] = '\0';
     }
+    check->is_missing = value == NULL;
     if (ways != NULL || value == NULL || !is_one_of(value, json_object_get(schema, "type"), is_of_type) ||
         !is_one_of(value, json_object_get(schema, "enum"), is_equal) ||
         !is_one_of(value, json_object_get(schema, "const"), is_equal) || !is_within(value, schema))
@@ -139,6 +136,6 @@ enum nd_status nd_page_check(const struct nd_report_document *document, const js
     if (fits(&check, tree, description))
         return ND_OK;
     return nd_fail(err, ND_E_REPORT_DOCUMENT, document->name,
-                   "'%s' is damaged: %s is missing, or not as docs/reference/schemas/%s.json describes it",
-                   document->name, check.place, kind);
+                   "'%s' is damaged: %s is %s docs/reference/schemas/%s.json describes it", document->name,
+                   check.place, check.is_missing ? "missing, though" : "not as", kind);
 }

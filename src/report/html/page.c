@@ -77,9 +77,9 @@ static const struct {
 static enum nd_status check_document(const struct nd_report_document *document, const json_t *tree,
                                      enum nd_page_document *page, struct nd_error *err)
 {
-    *page = nd_doc_get(tree, ND_KEY_IMAGES) != NULL ? ND_PAGE_IMAGES : ND_PAGE_N_DOCUMENTS;
+    *page = nd_doc_get(tree, "images") != NULL ? ND_PAGE_IMAGES : ND_PAGE_N_DOCUMENTS;
     for (size_t i = 0; i < sizeof described / sizeof described[0]; i++)
-        if (strcmp(described[i].kind, nd_doc_text(tree, ND_KEY_KIND)) == 0) {
+        if (strcmp(described[i].kind, nd_doc_text(tree, "kind")) == 0) {
             struct nd_asset schema = described[i].schema();
             *page = described[i].page;
             return nd_page_check(document, tree, described[i].kind, schema.text, schema.n_bytes, err);
@@ -320,11 +320,11 @@ static enum nd_status sort_document(struct nd_page_part *parts, size_t *n_parts,
 /* The model that the documents are about: the name of its file without the folder. */
 static const char *title_of(const struct nd_page_part *part)
 {
-    const char *campaign = nd_doc_text(part->documents[ND_PAGE_QUALIFICATION], ND_KEY_CAMPAIGN);
+    const char *campaign = nd_doc_text(part->documents[ND_PAGE_QUALIFICATION], "campaign");
     if (campaign[0] != '\0')
         return campaign;
     for (int kind = 0; kind < ND_PAGE_N_DOCUMENTS; kind++) {
-        const char *model = nd_doc_text(part->documents[kind], ND_KEY_MODEL);
+        const char *model = nd_doc_text(part->documents[kind], "model");
         const char *slash = strrchr(model, '/');
         if (model[0] != '\0')
             return slash != NULL ? slash + 1 : model;

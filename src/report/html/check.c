@@ -21,7 +21,7 @@ static bool is_type(const json_t *value, const char *type)
            : strcmp(type, "string") == 0  ? json_is_string(value)
            : strcmp(type, "boolean") == 0 ? json_is_boolean(value)
            : strcmp(type, "null") == 0    ? json_is_null(value)
-           : strcmp(type, "integer") == 0 ? json_is_number(value) && number >= floor(number)
+           : strcmp(type, "integer") == 0 ? json_is_number(value) && floor(number) >= number
                                           : json_is_number(value);
 }
 

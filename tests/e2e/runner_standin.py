@@ -151,6 +151,8 @@ def answer(job):
         return {"message": "error", "stage": "compile", "operator": "Mul", "text": "there is no such operator"}
     missing = ["product" if DEFECT == "withheld" else MERGED] if DEFECT in ("merged", "withheld") else []
     names = [t["name"] for t in job["outputs"]]
+    if DEFECT == "wordy-nodes":
+        placement[0]["where"] = "w" * 70000
     return {"message": "ready", "placement": placement,
             "missing": [{"name": name, "reason": "it was merged"} for name in missing if name in names]}
 

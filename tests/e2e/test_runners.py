@@ -25,6 +25,7 @@ DEFECTS = {
     "version": ("speaks version 7 of the protocol, and this npudiff speaks version 2", 586),
     "old": ("speaks version 1 of the protocol, and this npudiff speaks version 2, in which a result names its sample", 586),
     "wordy": (r"says hello with a version and versions of 70\d\d\d bytes, and 16384 are the most", 586),
+    "wordy-nodes": ("says in 'placement' a 'where' of 70000 bytes, and 16384 are the most", 586),
     "nameless": ("sent a result without the whole number 'sample'", 586),
     "real": ("sent a result without the whole number 'sample'", 586),
     "unasked": ("sent a (message 'result' that nobody asked for, before it was to run a sample|result of repeat 0 where that of repeat 1 was to come)", 586),

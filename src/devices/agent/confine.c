@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/files/file.h"
-#include "core/processes/process.h"
 #include "devices/agent/stop.h"
 
 #if defined __linux__ && (defined __x86_64__ || defined __aarch64__) && __has_include(<linux/landlock.h>) && \
@@ -34,6 +33,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -293,12 +293,9 @@ static bool is_memory_refused(pid_t pid)
 static bool are_processes_refused(pid_t host)
 {
     struct rlimit limit;
-    bool is_tracing_refused = true;
-#ifndef __SANITIZE_ADDRESS__
-    is_tracing_refused = is_refused(ptrace(PTRACE_SEIZE, host, NULL, NULL));
-#endif
-    return is_memory_refused(host) && is_tracing_refused && is_refused(syscall(PIDFD_GETFD, -1, 0, 0)) &&
-           is_refused(prlimit(host, RLIMIT_CORE, NULL, &limit)) && is_refused(ioctl(STDIN_FILENO, TIOCSTI, ""));
+    return is_memory_refused(host) && is_refused(ptrace(PTRACE_SEIZE, host, NULL, NULL)) &&
+           is_refused(syscall(PIDFD_GETFD, -1, 0, 0)) && is_refused(prlimit(host, RLIMIT_CORE, NULL, &limit)) &&
+           is_refused(ioctl(STDIN_FILENO, TIOCSTI, ""));
 }
 
 /* In a process that looks back at the agent and at npudiff, which started it, as a runner does. */
@@ -331,7 +328,9 @@ static const char *measure(bool starts_program)
     int how = 0;
     if (child == 0)
         _exit(try_all(host, agent, starts_program));
-    if (child < 0 || nd_child_wait(child, &how, 0) != child || !WIFEXITED(how) || WEXITSTATUS(how) == 0)
+    while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR)
+        ;
+    if (child < 0 || !WIFEXITED(how) || WEXITSTATUS(how) == 0)
         return "nothing";
     said[0] = '\0';
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)

@@ -13,8 +13,9 @@ struct check {
     char place[200]; /* "$.charts[0].sdks" */
 };
 
-static bool is_type(const json_t *value, const char *type)
+static int is_of_type(const json_t *value, const json_t *name)
 {
+    const char *type = json_string_value(name);
     double number = json_number_value(value);
     return strcmp(type, "object") == 0    ? json_is_object(value)
            : strcmp(type, "array") == 0   ? json_is_array(value)
@@ -26,7 +27,7 @@ static bool is_type(const json_t *value, const char *type)
 }
 
 /* Whether the value is one of a list, or it alone. */
-static bool is_one_of(const json_t *value, const json_t *wanted, bool (*is)(const json_t *, const json_t *))
+static bool is_one_of(const json_t *value, const json_t *wanted, int (*is)(const json_t *, const json_t *))
 {
     const json_t *one;
     size_t i;
@@ -36,16 +37,6 @@ static bool is_one_of(const json_t *value, const json_t *wanted, bool (*is)(cons
             return true;
     }
     return wanted == NULL || (!json_is_array(wanted) && is(value, wanted));
-}
-
-static bool is_of_type(const json_t *value, const json_t *type)
-{
-    return is_type(value, json_string_value(type));
-}
-
-static bool is_equal(const json_t *value, const json_t *wanted)
-{
-    return json_equal(value, wanted) == 1;
 }
 
 static bool is_within(const json_t *value, const json_t *schema)
@@ -115,8 +106,8 @@ static bool fits(struct check *check, const json_t *value, const json_t *schema)
     }
     check->is_missing = value == NULL;
     if (ways != NULL || value == NULL || !is_one_of(value, json_object_get(schema, "type"), is_of_type) ||
-        !is_one_of(value, json_object_get(schema, "enum"), is_equal) ||
-        !is_one_of(value, json_object_get(schema, "const"), is_equal) || !is_within(value, schema))
+        !is_one_of(value, json_object_get(schema, "enum"), json_equal) ||
+        !is_one_of(value, json_object_get(schema, "const"), json_equal) || !is_within(value, schema))
         return false;
     json_array_foreach(items != NULL ? value : NULL, i, one)
     {

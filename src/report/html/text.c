@@ -85,8 +85,6 @@ void nd_html_fill(struct nd_page *page, const char *html, ...)
     nd_html_puts(page, html);
 }
 
-/* ---- commands ---- */
-
 /* ---- sections ---- */
 
 void nd_html_section(struct nd_page *page, const struct nd_page_part *part, const char *id, const char *title)

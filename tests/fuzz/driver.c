@@ -96,11 +96,12 @@ static size_t change_somehow(uint8_t *data, size_t n, size_t room)
                                            : change(data, n, room);
 }
 
-static void mutate(unsigned long n_runs, time_t end)
+/* How often it did. */
+static unsigned long mutate(unsigned long n_runs, time_t end)
 {
     uint8_t *data = malloc(2 * MAX_BYTES);
-    for (unsigned long i = 0; data != NULL && n_inputs > 0 && i < n_runs && (end == 0 || time(NULL) < end);
-         i++) {
+    unsigned long i = 0;
+    for (; data != NULL && n_inputs > 0 && i < n_runs && (end == 0 || time(NULL) < end); i++) {
         const struct input *from = &inputs[draw(n_inputs)];
         size_t n = from->size;
         memcpy(data, from->data, n);
@@ -114,6 +115,7 @@ static void mutate(unsigned long n_runs, time_t end)
         free(exact);
     }
     free(data);
+    return i;
 }
 
 int main(int argc, char **argv)
@@ -131,7 +133,8 @@ int main(int argc, char **argv)
         state = strtoull(seed, NULL, 0);
         printf("seed %s\n", seed);
         fflush(stdout);
-        mutate(has_seconds ? ULONG_MAX : n, has_seconds ? time(NULL) + (time_t)n : 0);
+        n = mutate(has_seconds ? ULONG_MAX : n, has_seconds ? time(NULL) + (time_t)n : 0);
+        printf("%lu changed inputs\n", n);
     }
     printf("%zu inputs\n", n_inputs);
     for (size_t i = 0; i < n_inputs; i++)

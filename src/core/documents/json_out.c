@@ -30,8 +30,8 @@ static bool is_plain(const char *text)
     return true;
 }
 
-/* JSON text, with escapes in the place of characters that a terminal or a log of CI obeys, which are in its strings alone.
- * What shows them otherwise (src/cli/terminal/safe_output.c) would break the text. */
+/* JSON text, with escapes in the place of characters that a terminal or a log of CI obeys, which are in its
+ * strings alone. What shows them otherwise (src/cli/terminal/safe_output.c) would break the text. */
 static void put_escaped(struct nd_strbuf *out, const char *text)
 {
     const char *begin = text;

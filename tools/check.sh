@@ -7,7 +7,7 @@
 #   android    the agent compiles for Android and calls nothing that Android's C library has not
 #   clang      everything compiles without a warning under clang, with the sanitizers that the next check needs
 #   sanitize   unit tests under the address and undefined-behaviour sanitizers, in the build of 'clang'
-#   threads    unit tests under the thread sanitizer
+#   threads    unit tests and the commands under the thread sanitizer
 #   valgrind   unit tests under valgrind
 #   neon       the kernels of aarch64 match their definition, under qemu
 #   locale     unit tests in a locale with decimal commas
@@ -93,7 +93,35 @@ check_sanitize() {
 }
 # Without the tests that load ONNX Runtime: its own threads are not instrumented.
 check_threads() {
+    unit_threads && command_threads
+}
+
+unit_threads() {
     suites="parallel store capture capture_write view chunk spool compare compare_engine compare_fleet report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false
+}
+# What a user does, on devices that npudiff computes by itself: 0 and 1 are answers.
+command_threads() {
+    ninja -C build-threads --quiet
+    out=$(mktemp -d)
+    model=golden/models/random-residual.u8.onnx
+    status=0
+    while read -r command; do
+        # shellcheck disable=SC2086
+        TSAN_OPTIONS=exitcode=66 build-threads/src/cli/npudiff $command >"$out/said" 2>&1 || [ $? = 1 ] || { cat "$out/said"; status=1; }
+        grep -q ThreadSanitizer "$out/said" && { cat "$out/said"; status=1; }
+    done <<EOF
+capture $model -d exact -d emu:floor -p uniform:8 -o $out/c
+compare $out/c/exact.h5 $out/c/emu-floor.h5 --threads 4
+explain --quantised $model $out/c/exact.h5 $out/c/emu-floor.h5 --threads 4
+verify $out/c/exact.h5 $out/c/emu-floor.h5
+report $out/c/exact.h5 $out/c/emu-floor.h5 --quantised $model --threads 4 -o $out/report.html
+lint $model
+align $model -o $out/aligned.onnx
+golden add $out/store $out/c/exact.h5 --note n --by n
+golden check $out/store $out/c/emu-floor.h5
+EOF
+    rm -rf "$out"
+    return $status
 }
 # Without the tests that load ONNX Runtime, and the one that feeds libhdf5 damaged files: what valgrind says there is of
 # the dynamic loader and of libhdf5.

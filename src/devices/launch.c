@@ -251,11 +251,11 @@ static struct ending await(const struct nd_agent_start *start, struct nd_watch *
     uint64_t turn_ns = 0;
     for (;;) {
         nd_clock_turn(&turn_ns);
-        pid_t pid = waitpid(agent, &ending.wait_status, WNOHANG);
+        pid_t pid = nd_child_wait(agent, &ending.wait_status, WNOHANG);
         ending.is_known = pid >= 0;
         nd_watch_follow(watch);
         nd_watch_report(watch);
-        if (pid != 0 && !(pid < 0 && errno == EINTR))
+        if (pid != 0)
             return ending;
         if (ending.limits == ND_OK)
             ending.limits = keep_to_limits(start, watch, agent, log_fd, &turn_ns, error);

@@ -115,8 +115,23 @@ def run(job, tensors, message, data):
     if "log" in job["options"]:
         send({"message": "log", "severity": 2, "text": f"sample {message['sample']}"})
     rows = spoil(outputs_of(tensors, inputs), tensors)
-    send({"message": "result", "outputs": [{"name": n, "type": t, "shape": list(a.shape)} for n, t, a in rows]},
-         b"".join(np.ascontiguousarray(a).tobytes() for _, _, a in rows))
+    result = {"message": "result", "sample": message["sample"], "repeat": message["repeat"],
+              "outputs": [{"name": n, "type": t, "shape": list(a.shape)} for n, t, a in rows]}
+    parts = b"".join(np.ascontiguousarray(a).tobytes() for _, _, a in rows)
+    if DEFECT == "nameless":
+        del result["sample"]
+    if DEFECT == "real":
+        result["sample"] = float(result["sample"])
+    if DEFECT == "unasked-slow" and message["sample"] == 3: # its second answer comes when the next question was asked
+        send(result, parts)
+        time.sleep(0.5)
+    if DEFECT == "unasked" and message["sample"] in (1, 3):
+        send(result, parts)
+    if DEFECT == "late-log":
+        send(result, parts)
+        send({"message": "log", "severity": 2, "text": f"after sample {message['sample']}"})
+        return
+    send(result, parts)
 
 
 def answer(job):
@@ -136,6 +151,8 @@ def answer(job):
         return {"message": "error", "stage": "compile", "operator": "Mul", "text": "there is no such operator"}
     missing = ["product" if DEFECT == "withheld" else MERGED] if DEFECT in ("merged", "withheld") else []
     names = [t["name"] for t in job["outputs"]]
+    if DEFECT == "wordy-nodes":
+        placement[0]["where"] = "w" * 70000
     return {"message": "ready", "placement": placement,
             "missing": [{"name": name, "reason": "it was merged"} for name in missing if name in names]}
 
@@ -151,8 +168,8 @@ def main():
         time.sleep(3600)
     if DEFECT == "endless-json": # a frame that says it has 4 GiB of JSON
         os.write(1, HEADER.pack(b"NDR1", 0xffffffff, 0))
-    send({"message": "hello", "protocol": 7 if DEFECT == "version" else 1, "name": DEFECT, "version": "1",
-          "versions": {"numpy": np.__version__}, "options": ["log"]})
+    send({"message": "hello", "protocol": {"version": 7, "old": 1}.get(DEFECT, 2), "name": DEFECT, "version": "1",
+          "versions": {"numpy": np.__version__, **({"words": "w" * 70000} if DEFECT == "wordy" else {})}, "options": ["log"]})
     job, tensors = None, {}
     while True:
         message, data = receive()

@@ -73,13 +73,13 @@ main(Orphans)
 
 
 class Names(Scratch):
-    def model(self):
+    def model(self, out="out", name=NAME):
         path = self.folder / "m.onnx"
-        nodes = [onnx_write.node("QuantizeLinear", [NAME, "s", "z"], ["q"]), onnx_write.node("DequantizeLinear", ["q", "s", "z"], ["d"]),
-                 onnx_write.node("Relu", ["d"], ["r"]), onnx_write.node("QuantizeLinear", ["r", "s", "z"], ["y" + NAME]),
-                 onnx_write.node("DequantizeLinear", ["y" + NAME, "s", "z"], ["out"])]
-        path.write_bytes(onnx_write.model(nodes, [onnx_write.value_info(NAME, onnx_write.FLOAT, [1, 4])],
-                                          [onnx_write.value_info("out", onnx_write.FLOAT, [1, 4])],
+        nodes = [onnx_write.node("QuantizeLinear", [name, "s", "z"], ["q"]), onnx_write.node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+                 onnx_write.node("Relu", ["d"], ["r"]), onnx_write.node("QuantizeLinear", ["r", "s", "z"], ["y" + name]),
+                 onnx_write.node("DequantizeLinear", ["y" + name, "s", "z"], [out])]
+        path.write_bytes(onnx_write.model(nodes, [onnx_write.value_info(name, onnx_write.FLOAT, [1, 4])],
+                                          [onnx_write.value_info(out, onnx_write.FLOAT, [1, 4])],
                                           {"s": np.float32(0.02), "z": np.uint8(3)}))
         return path
 
@@ -94,6 +94,27 @@ class Names(Scratch):
         said = npudiff("compare", *paths, "--json", expect=None).stdout
         self.assertIsInstance(json.loads(said), dict)
         self.assertIn("\\u202e", said)
+
+    def test_nothing_that_a_log_of_ci_obeys(self):
+        """No name begins a line as a command of GitHub, or has one of Azure or TeamCity anywhere; neighbours stay as they are."""
+        commands = ["::error file=a.c,line=1::x", " ::warning::x", "\u00a0::error::x", "::set-output name=a::b", ":::x", "##vso[task.x]y", "##[error]x",
+                    "a##[group]b", "###[x]", "##teamcity[message]", "##VSO[x]", "\u200f::debug::\u061c\u200e"]
+        plain = ["aten::conv", "a ::b", "# [x", "#[x]", "##x y[", "a:b", "[##]", "##"]
+        for name in commands + plain:
+            with self.subTest(name=name):
+                model, paths = self.model(name, "x"), [self.folder / f"{d}.h5" for d in ("exact", "floor")]
+                for path, device in zip(paths, ("exact", "emu:floor"), strict=True):
+                    npudiff("capture", model, "-d", device, "-p", "uniform:2", "-q", "-f", "-o", path)
+                said = (npudiff("info", model, errors="replace") + npudiff("compare", "-v", *paths, expect=None, errors="replace").stdout
+                        + npudiff("verify", self.folder / name, expect=None, errors="replace").stderr)
+                documents = [npudiff("info", "--list", model, "--json"), npudiff("compare", *paths, "--json", expect=None).stdout]
+                for line in "\n".join([said, *documents]).splitlines():
+                    self.assertFalse(line.strip().startswith("::"), line)
+                    self.assertNotRegex(line, r"##[a-zA-Z]*\[")
+                    self.assertFalse([c for c in line if c in "\u200e\u200f\u061c"], line)
+                self.assertIn(name, json.dumps(json.loads(documents[0]), ensure_ascii=False))
+                self.assertEqual(name in said, name in plain or "##" not in name and "\u200f" not in name) # "::" in the midst of a line
+        self.assertIn("\n  :\\x3aerror file=a.c,line=1::x ", npudiff("info", self.model(commands[0], "x")))
 
     def test_pages_turn_no_text(self):
         """What a page shows of a name, and what its script is given, has no character that turns the direction of text."""

@@ -364,20 +364,35 @@ class Hostile(Page):
     def test_documents_of_strangers_are_errors_or_pages(self):
         page, result = self.path / "report.html", self.path / "result.json"
         for text, expected in (("", 2), ("[]", 2), ("{}", 2), ('{"kind": "other"}', 2),
-                               ('{"partings": 1, "devices": "x", "tensors": {"a": 1}, "verdict": []}', 0),
-                               ('{"partings": [], "devices": [{}, 3, {"group": -1}], "tensors": [7, {"pairs": [{"ref": 0, '
-                                '"test": 1, "share": "NaN", "histogram": 5, "worst": [{}]}]}], "accuracy": [{"labels": true}]}', 0),
-                               ('{"effect_samples": 0, "devices": [{"layers": [{"inputs": [0, 9, -1, "x"], "name": "a"}]}]}', 0),
-                               ('{"operators": [], "devices": [{"cuts": [{"from": 7}], "pieces": [{}]}]}', 0),
-                               ('{"series": [{"runs_us": [1, "x", null, 3], "timed": {"p99_us": 2, "max_us": 3}}]}', 0),
+                               ('{"partings": [], "devices": []}', 2), # no kind
+                               ('{"kind": "comparison", "partings": 1, "devices": "x", "tensors": {"a": 1}, "verdict": []}', 2),
+                               ('{"kind": "comparison", "devices": [{}, 3, {"group": -1}]}', 2),
+                               ('{"kind": "golden_checks", "checks": [{}, 1]}', 2),
+                               ('{"kind": "golden_history", "charts": [{"chipsets": ["cpu"], "sdks": [0.5, "qairt-2.51.0"]}]}', 2),
+                               ('{"kind": "golden_history", "charts": [{"sdks": ["qairt-2.51.0"], "chipsets": [null]}]}', 2),
+                               ('{"kind": "golden_history", "format": 3}', 2),
+                               # as another version may write them: members may be missing, and unknown ones are there
+                               ('{"kind": "comparison", "partings": [], "devices": [{}, {"group": 0, "new": [1]}], "tensors": [{"pairs": '
+                                '[{"ref": 0, "test": 1, "share": "NaN", "worst": [{}]}]}], "accuracy": [{"labels": true}]}', 0),
+                               ('{"kind": "explanation", "devices": [{"layers": [{"inputs": [0, 9], "name": "a"}]}]}', 0),
+                               ('{"kind": "placement", "operators": [], "devices": [{"cuts": [{"from": 7}], "pieces": [{}]}]}', 0),
+                               ('{"kind": "latency", "series": [{"runs_us": [1, null, 3], "timed": {"p99_us": 2, "max_us": 3}}]}', 0),
                                ('{"kind": "qualification", "cases": [{"gate": 99}], "models": [{}]}', 0),
-                               ('{"checks": [{}, 1]}', 0)):
+                               ('{"kind": "golden_history", "charts": [{"sdks": ["a"], "tensors": [{"n_steps": 1, "values": [[0], [0, 1]]}]}]}', 0),
+                               ('{"kind": "golden_checks", "checks": [{}]}', 0)):
             with self.subTest(text=text):
                 result.write_text(text)
                 npudiff("report", result, "-o", page, "-q", expect=expected)
                 if expected == 0:
                     self.check(page)
         npudiff("report", result, result, "-o", page, expect=2)
+        own = json.loads((MODELS.parent / "fuzz/document/golden_history.json").read_text())
+        result.write_text(json.dumps(own))
+        npudiff("report", result, "-o", page, "-q")
+        del own["charts"] # of this version it lacks what its description asks for
+        result.write_text(json.dumps(own))
+        self.assertIn("is damaged: $.charts is missing, though docs/reference/schemas/golden_history.json describes it [ND-1316]",
+                      npudiff("report", result, "-o", page, expect=None).stderr)
 
     def test_other_files_are_not_overwritten(self):
         captures = hostile_captures(self.path)

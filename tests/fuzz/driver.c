@@ -1,13 +1,17 @@
 /* Where there is no libFuzzer: runs the target with each file that is named, or that is in a folder that is
  * named.
  *
- *   fuzz_NAME [--mutate SEED N] PATH...    --mutate: then also N times with one of them changed at random
+ *   fuzz_NAME [--mutate SEED N | --seconds SEED N] PATH...
+ *     --mutate: then also N times with one of them changed at random; --seconds: so often as N seconds allow.
+ *     $FUZZ_SEED goes before the SEED of --seconds. The seed is printed: --mutate repeats the run.
  */
 #include <ftw.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "fuzz/fuzz.h"
 
@@ -92,10 +96,12 @@ static size_t change_somehow(uint8_t *data, size_t n, size_t room)
                                            : change(data, n, room);
 }
 
-static void mutate(unsigned long n_runs)
+/* How often it did. */
+static unsigned long mutate(unsigned long n_runs, time_t end)
 {
     uint8_t *data = malloc(2 * MAX_BYTES);
-    for (unsigned long i = 0; data != NULL && n_inputs > 0 && i < n_runs; i++) {
+    unsigned long i = 0;
+    for (; data != NULL && n_inputs > 0 && i < n_runs && (end == 0 || time(NULL) < end); i++) {
         const struct input *from = &inputs[draw(n_inputs)];
         size_t n = from->size;
         memcpy(data, from->data, n);
@@ -109,19 +115,26 @@ static void mutate(unsigned long n_runs)
         free(exact);
     }
     free(data);
+    return i;
 }
 
 int main(int argc, char **argv)
 {
-    int first = argc > 3 && strcmp(argv[1], "--mutate") == 0 ? 4 : 1;
+    bool has_seconds = argc > 3 && strcmp(argv[1], "--seconds") == 0;
+    int first = has_seconds || (argc > 3 && strcmp(argv[1], "--mutate") == 0) ? 4 : 1;
     for (int i = first; i < argc; i++)
         if (nftw(argv[i], take, 16, FTW_PHYS) != 0)
             return 2;
     for (size_t i = 0; i < n_inputs; i++)
         LLVMFuzzerTestOneInput(inputs[i].data, inputs[i].size);
     if (first == 4) {
-        state = strtoull(argv[2], NULL, 0);
-        mutate(strtoul(argv[3], NULL, 0));
+        const char *seed = has_seconds && getenv("FUZZ_SEED") != NULL ? getenv("FUZZ_SEED") : argv[2];
+        unsigned long n = strtoul(argv[3], NULL, 0);
+        state = strtoull(seed, NULL, 0);
+        printf("seed %s\n", seed);
+        fflush(stdout);
+        n = mutate(has_seconds ? ULONG_MAX : n, has_seconds ? time(NULL) + (time_t)n : 0);
+        printf("%lu changed inputs\n", n);
     }
     printf("%zu inputs\n", n_inputs);
     for (size_t i = 0; i < n_inputs; i++)

@@ -7,7 +7,7 @@ int main(void)
     struct npudiff_frame frame = {0};
     if (npudiff_link_open(&link) != 0 ||
         npudiff_send(&link,
-                     "{\"message\": \"hello\", \"protocol\": 1, \"name\": \"header\", \"version\": \"1\"}",
+                     "{\"message\": \"hello\", \"protocol\": 2, \"name\": \"header\", \"version\": \"1\"}",
                      NULL, 0) != 0)
         return 1;
     while (npudiff_receive(&link, &frame) == 1)

@@ -57,6 +57,10 @@ static inline void gold_attrs(struct nd_capture_writer *writer, const struct gol
     gold_attr(writer, "device", "uri", gold->uri != NULL ? gold->uri : label);
     gold_attr(writer, "device", "kind", gold->kind != NULL ? gold->kind : "htp-sim");
     gold_attr(writer, "device", "chipset", chipset);
+    gold_attr(writer, "device", "transport", "ssh");
+    gold_attr(writer, "device", "address", "anna@lab.example");
+    gold_attr(writer, "device", "nickname", "zerberus");
+    gold_attr(writer, "device", "phone_source", "facts.yaml");
     gold_attr(writer, "runtime", "id", sdk);
     gold_attr(writer, "runtime", "library_000_path", "/lib/libc.so.6");
     gold_attr(writer, "runtime", "library_000_sha256", "c0");

@@ -30,7 +30,7 @@ import traceback
 
 import numpy
 
-PROTOCOL = 1
+PROTOCOL = 2
 _HEADER = struct.Struct("<4sIQ")
 _MAGIC = b"NDR1"
 # What NumPy does not have is handed over as bytes of these types.
@@ -284,7 +284,8 @@ def _load(runner, message):
 
 
 def _run(runner, message, data):
-    return _answer(runner, runner.run(_arrays(message, data)))
+    answer, parts = _answer(runner, runner.run(_arrays(message, data)))
+    return {**answer, "sample": message["sample"], "repeat": message["repeat"]}, parts
 
 
 def main(runner_class):

@@ -39,10 +39,16 @@ size_t cli_peek(const char *path, char *start, size_t n_bytes)
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool is_file = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-    ssize_t n = is_file ? read(fd, start, n_bytes) : 0;
+    size_t n_read = 0;
+    for (ssize_t n = is_file ? 1 : 0; n != 0 && n_read < n_bytes;) { /* a read may be short, or interrupted */
+        n = read(fd, start + n_read, n_bytes - n_read);
+        if (n < 0 && errno != EINTR)
+            break;
+        n_read += n > 0 ? (size_t)n : 0;
+    }
     if (fd >= 0)
         close(fd);
-    return n > 0 ? (size_t)n : 0;
+    return n_read;
 }
 
 bool cli_is_hdf5(const char *path)

@@ -1,11 +1,14 @@
 /* Standard output and error without control sequences of strangers. */
 #include "cli/terminal/safe_output.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/terminal/output.h"
@@ -15,6 +18,8 @@ struct guard {
     int fd;
     unsigned char last, before; /* the two bytes before the next one */
     bool has_return;            /* the last one is a carriage return that is not written yet */
+    bool has_text;              /* the line has more than blanks and colons so far */
+    int mark;                   /* 1 after '#', 2 after "##" and letters */
 };
 
 /* Waits until PIPE_BUF bytes can be written, or what is wrong. Who reads a pipe may never come: false, when the
@@ -56,9 +61,21 @@ static bool is_control(const struct guard *guard, unsigned char byte)
     bool is_ascii = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
     bool is_iso = guard->last == 0xc2 && byte >= 0x80 && byte <= 0x9f; /* U+0080 to U+009F */
     bool is_direction = guard->before == 0xe2 &&
-                        ((guard->last == 0x80 && byte >= 0xaa && byte <= 0xae) || /* U+202A to U+202E */
-                         (guard->last == 0x81 && byte >= 0xa6 && byte <= 0xa9));  /* U+2066 to U+2069 */
-    return is_ascii || is_iso || is_direction;
+                        ((guard->last == 0x80 && byte >= 0xaa && byte <= 0xae) ||       /* U+202A to U+202E */
+                         (guard->last == 0x80 && byte >= 0x8e && byte <= 0x8f) ||       /* U+200E, U+200F */
+                         (guard->last == 0x81 && byte >= 0xa6 && byte <= 0xa9));        /* U+2066 to U+2069 */
+    return is_ascii || is_iso || is_direction || (guard->last == 0xd8 && byte == 0x9c); /* U+061C */
+}
+
+/* What a log of CI obeys, broken at its last byte, too: "::" where a line begins, after any blanks of Unicode
+ * (GitHub), and "##vso[", "##[", "##teamcity[" anywhere (Azure, GitHub, TeamCity). */
+static bool is_command(struct guard *guard, unsigned char byte)
+{
+    bool is = (byte == ':' && guard->last == ':' && !guard->has_text) || (byte == '[' && guard->mark == 2);
+    bool is_blank = byte == ' ' || byte == '\t' || byte == ':' || byte >= 0x80;
+    guard->has_text = byte != '\n' && (guard->has_text || is || !is_blank);
+    guard->mark = byte == '#' ? 1 + (guard->last == '#') : guard->mark == 2 && isalpha(byte) && !is ? 2 : 0;
+    return is;
 }
 
 /* One byte as it may be shown; returns the length. A carriage return before a newline ends a line of a CSV
@@ -69,7 +86,7 @@ static size_t show(struct guard *guard, unsigned char byte, char shown[static 16
     if (guard->has_return)
         n = (size_t)sprintf(shown, "%s", byte == '\n' ? "\r" : "\\x0d");
     guard->has_return = byte == '\r';
-    if (is_control(guard, byte) && byte != '\r')
+    if ((is_command(guard, byte) || is_control(guard, byte)) && byte != '\r')
         n += (size_t)sprintf(shown + n, "\\x%02x", byte);
     else if (byte != '\r')
         shown[n++] = (char)byte;
@@ -125,7 +142,10 @@ void cli_put_escape(FILE *stream, const char *sequence)
 
 void cli_put_raw(const char *text)
 {
-    if (isatty(STDOUT_FILENO) == 1) {
+    struct stat info;
+    bool is_ci_log = (getenv("CI") != NULL || getenv("TF_BUILD") != NULL) && fstat(STDOUT_FILENO, &info) == 0 &&
+                     !S_ISREG(info.st_mode);
+    if (isatty(STDOUT_FILENO) == 1 || is_ci_log) {
         fputs(text, stdout);
         return;
     }

@@ -30,8 +30,8 @@ static bool is_plain(const char *text)
     return true;
 }
 
-/* JSON text, with escapes in the place of characters that a terminal obeys, which are in its strings alone.
- * What shows them otherwise (src/cli/terminal/safe_output.c) would break the text. */
+/* JSON text, with escapes in the place of characters that a terminal or a log of CI obeys, which are in its
+ * strings alone. What shows them otherwise (src/cli/terminal/safe_output.c) would break the text. */
 static void put_escaped(struct nd_strbuf *out, const char *text)
 {
     const char *begin = text;
@@ -51,7 +51,7 @@ static void put_quoted(struct nd_strbuf *out, const char *text)
 {
     if (is_plain(text)) {
         nd_strbuf_append(out, "\"", 1);
-        nd_strbuf_puts(out, text);
+        put_escaped(out, text);
         nd_strbuf_append(out, "\"", 1);
         return;
     }

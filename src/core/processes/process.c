@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,6 +16,30 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/processes/process.h"
+
+pid_t nd_child_wait(pid_t pid, int *how, int options)
+{
+    pid_t got;
+    while ((got = waitpid(pid, how, options)) < 0 && errno == EINTR)
+        ;
+    return got;
+}
+
+ssize_t nd_pipe_write(int fd, const struct iovec *parts, int n_parts)
+{
+    sigset_t pipe, before, waiting;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&waiting);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    ssize_t n = writev(fd, parts, n_parts);
+    int problem = errno;
+    if (n < 0 && problem == EPIPE && sigismember(&waiting, SIGPIPE) == 0) /* ours, for this thread */
+        sigtimedwait(&pipe, NULL, &(const struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = problem;
+    return n;
+}
 
 /* What this process was given by whoever started it, beyond the three, is not the child's. Ours close by
  * themselves; a kernel before 5.11 knows no such call, and leaves the others open. */
@@ -77,7 +102,7 @@ int nd_child_start(const struct nd_child *child, pid_t *pid)
         ;
     close(report[0]);
     if (n == (ssize_t)sizeof problem)
-        waitpid(made, NULL, 0);
+        nd_child_wait(made, NULL, 0);
     if (problem != 0)
         return problem;
     if (child->has_group)
@@ -250,7 +275,7 @@ static enum nd_status watch(struct run *run, struct nd_process_end *end, struct 
             kill_program(run);
         check_limits(run, end);
         if (!run->has_ended) {
-            pid_t got = waitpid(run->pid, &run->wait_status, run->is_killed ? 0 : WNOHANG);
+            pid_t got = nd_child_wait(run->pid, &run->wait_status, run->is_killed ? 0 : WNOHANG);
             /* SIGCHLD is ignored: the system waits for children. */
             run->is_unknown = got < 0 && errno == ECHILD;
             if (got == run->pid || run->is_unknown) {

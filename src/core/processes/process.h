@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "core/error.h"
 
@@ -23,6 +24,13 @@ struct nd_child {
 /* Starts it, to die with this process. 0 and its process id, or errno of what went wrong: it could not be
  * forked, connected, or found and run. The caller waits for it. Thread safe. */
 int nd_child_start(const struct nd_child *child, pid_t *pid);
+
+/* waitpid that a signal does not end. */
+pid_t nd_child_wait(pid_t pid, int *how, int options);
+
+/* writev to a pipe whose reader may be gone: EPIPE then, and no signal SIGPIPE, whatever this process does with
+ * it. Thread safe. */
+ssize_t nd_pipe_write(int fd, const struct iovec *parts, int n_parts);
 
 /* Running another program and waiting for it: what it printed, how it ended, and limits that hold whatever it
  * does. */

@@ -71,6 +71,7 @@ char *nd_clean_text(const char *text)
 
 size_t nd_control_bytes(const unsigned char *at, unsigned *code)
 {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     *code = at[0];
     if (at[0] == 0x7f)
         return 1;
@@ -78,7 +79,14 @@ size_t nd_control_bytes(const unsigned char *at, unsigned *code)
         *code = at[1];
         return 2;
     }
+    if (at[0] == 0xd8 && at[1] == 0x9c) {
+        *code = 0x61c;
+        return 2;
+    }
+    if (at[0] == '#' && at[1] == '#' && at[2 + strspn((const char *)at + 2, letters)] == '[')
+        return 1;
     bool is_direction = at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
+                                          (at[1] == 0x80 && at[2] >= 0x8e && at[2] <= 0x8f) ||
                                           (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
     *code = is_direction ? 0x2000u | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu) : at[0];
     return is_direction ? 3 : 0;

@@ -21,8 +21,9 @@ char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES]);
 char *nd_clean_text(const char *text);
 
 /* Bytes of the character at the text that a terminal obeys, or that turns the direction of what follows, and
- * that is no ASCII control: DEL, U+0080 to U+009F, U+202A to U+202E, U+2066 to U+2069. *code: its code point.
- * 0: it is none. */
+ * that is no ASCII control: DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069;
+ * and the '#' that begins what a log of CI obeys anywhere in a line ("##vso["). *code: its code point. 0: it is
+ * none. */
 size_t nd_control_bytes(const unsigned char *at, unsigned *code);
 
 /* nd_clean_text with "\\u202e" in the place of such characters: they are seen and do nothing. */

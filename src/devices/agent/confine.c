@@ -17,16 +17,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/fs.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 /* ---- system calls ---- */
@@ -37,110 +46,29 @@
 #define OWN_ARCH AUDIT_ARCH_AARCH64
 #endif
 
-/* Of Qualcomm's processors among themselves; the driver of the NPU may use it. */
-enum { FAMILY_QIPCRTR = 42 };
-/* The same number on all machines. Older headers lack it. */
-enum { FCHMODAT2 = 452 };
+/* The same numbers on all machines, from FIRST_NEW on. Older headers lack them. */
+enum {
+    FIRST_NEW = 424,
+    PIDFD_GETFD = 438,
+    FCHMODAT2 = 452,
+    SETXATTRAT = 463,
+    REMOVEXATTRAT = 466,
+    FILE_SETATTR = 469
+};
 
 /* The next instruction is left out where the value is another one. */
 #define IF_EQUAL(value) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, 1)
-#define DENY BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES)
-#define ASK BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)
-#define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define RETURN(action) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_##action)
+#define DENY RETURN(ERRNO | EACCES)
+#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 
-/* No programs, no sockets but those within the machine, nothing typed into a terminal, no other owner, mode,
- * time or attribute of a file (landlock has no rule for these), and none of the ways around that. Calls of
- * another architecture (32 bits on x86-64) are refused as a whole. What a program that is to be started meets,
- * or a file that is to have another mode, is `program_call`; with ASK it waits for an answer from *listener,
- * and when that is closed none can be started.
- */
-static bool filter_calls(struct sock_filter program_call, int *listener)
+/* Calls of another architecture (32 bits on x86-64) are refused as a whole. What those that are gated meet is
+ * `gate`; where it asks they wait for an answer from *listener, and when that is closed they are refused. C
+ * libraries try what is new, and go on by what is old where the kernel does not know it. */
+static bool filter_calls(struct sock_filter gate, int *listener)
 {
     struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OWN_ARCH, 1, 0),
-        DENY,
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-#ifdef __x86_64__
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), /* x32 */
-        DENY,
-#endif
-        IF_EQUAL(__NR_execve),
-        program_call,
-        IF_EQUAL(__NR_execveat),
-        program_call,
-#ifdef __NR_chmod
-        IF_EQUAL(__NR_chmod),
-        program_call,
-        IF_EQUAL(__NR_chown),
-        program_call,
-        IF_EQUAL(__NR_lchown),
-        program_call,
-        IF_EQUAL(__NR_utime),
-        program_call,
-        IF_EQUAL(__NR_utimes),
-        program_call,
-        IF_EQUAL(__NR_futimesat),
-        program_call,
-#endif
-        IF_EQUAL(__NR_fchmod),
-        program_call,
-        IF_EQUAL(__NR_fchmodat),
-        program_call,
-        IF_EQUAL(FCHMODAT2),
-        program_call,
-        IF_EQUAL(__NR_fchown),
-        program_call,
-        IF_EQUAL(__NR_fchownat),
-        program_call,
-        IF_EQUAL(__NR_utimensat),
-        program_call,
-        IF_EQUAL(__NR_setxattr),
-        program_call,
-        IF_EQUAL(__NR_lsetxattr),
-        program_call,
-        IF_EQUAL(__NR_fsetxattr),
-        program_call,
-        IF_EQUAL(__NR_removexattr),
-        program_call,
-        IF_EQUAL(__NR_lremovexattr),
-        program_call,
-        IF_EQUAL(__NR_fremovexattr),
-        program_call,
-#ifndef __SANITIZE_ADDRESS__ /* which looks for leaks by it, when the agent ends */
-        IF_EQUAL(__NR_ptrace),
-        DENY,
-#endif
-        IF_EQUAL(__NR_process_vm_writev),
-        DENY,
-#ifdef __NR_io_uring_setup
-        IF_EQUAL(__NR_io_uring_setup),
-        DENY,
-#endif
-#ifdef __NR_pidfd_getfd /* the listener of the gate below would be a runner's */
-        IF_EQUAL(__NR_pidfd_getfd),
-        DENY,
-#endif
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_prlimit64, 0, 4), /* of itself alone */
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-        IF_EQUAL(0),
-        ALLOW,
-        DENY,
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_ioctl, 0, 6), /* nothing is typed into a terminal */
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
-        IF_EQUAL(TIOCSTI),
-        DENY,
-        IF_EQUAL(TIOCLINUX),
-        DENY,
-        ALLOW,
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 1, 0),
-        ALLOW,
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-        IF_EQUAL(AF_UNIX),
-        ALLOW,
-        IF_EQUAL(FAMILY_QIPCRTR),
-        ALLOW,
-        DENY,
+#include "devices/agent/calls.def"
     };
     const struct sock_fprog program = {(unsigned short)(sizeof code / sizeof code[0]), code};
     if (listener == NULL)
@@ -181,21 +109,22 @@ static void *keep_gate(void *unused)
     return NULL;
 }
 
-/* Filters calls, and programs from the time when the gate is closed; what of them holds then. A kernel
- * before 5.5, or a container with a listener of its own, leaves programs free. */
-static const char *filter_calls_later(void)
+/* Filters calls, and those of `gated` from the time when the gate is closed. A kernel before 5.5, or a
+ * container with a listener of its own, leaves them free. */
+static void filter_calls_later(void)
 {
     if (pipe2(gate.stop, O_CLOEXEC) != 0)
-        return "";
-    if (filter_calls((struct sock_filter)ASK, &gate.listener)) {
+        return;
+    if (filter_calls((struct sock_filter)RETURN(USER_NOTIF), &gate.listener)) {
         if (pthread_create(&gate.thread, NULL, keep_gate, NULL) == 0)
-            return "network, programs";
+            return;
         close(gate.listener); /* from now on nothing can be started: the runner's start fails, and says so */
         gate.listener = -1;
     }
     close(gate.stop[0]);
     close(gate.stop[1]);
-    return filter_calls((struct sock_filter)ALLOW, NULL) ? "network" : "";
+    if (gate.listener < 0)
+        filter_calls((struct sock_filter)RETURN(ALLOW), NULL);
 }
 
 static void close_gate(void)
@@ -270,6 +199,12 @@ static bool allow_stop_file(int rules, uint64_t access)
     return is_allowed;
 }
 
+/* As the kernel's headers have it since version 6 of landlock. */
+struct ruleset {
+    uint64_t files, network, scoped;
+};
+enum { SCOPE_SIGNAL = 1 << 1 };
+
 static bool restrict_files(const struct nd_agent_job *job, bool are_programs_free)
 {
     long version = syscall(__NR_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -277,8 +212,10 @@ static bool restrict_files(const struct nd_agent_job *job, bool are_programs_fre
         return false;
     uint64_t access = changes | (version >= 2 ? LANDLOCK_ACCESS_FS_REFER : 0) |
                       (version >= 3 ? LANDLOCK_ACCESS_FS_TRUNCATE : 0);
-    const struct landlock_ruleset_attr attributes = {
-        .handled_access_fs = are_programs_free ? access : access | LANDLOCK_ACCESS_FS_EXECUTE};
+    const struct ruleset attributes = {
+        .files = are_programs_free ? access : access | LANDLOCK_ACCESS_FS_EXECUTE,
+        .scoped = version >= 6 ? SCOPE_SIGNAL : 0,
+    };
     int rules = (int)syscall(__NR_landlock_create_ruleset, &attributes, sizeof attributes, 0);
     bool is_restricted = rules >= 0 && allow_below(rules, ".", access) && allow_below(rules, "/dev", access) &&
                          allow_named(rules, job->provider_options, job->n_provider_options, access) &&
@@ -289,46 +226,171 @@ static bool restrict_files(const struct nd_agent_job *job, bool are_programs_fre
     return is_restricted;
 }
 
-static const char *confine(const struct nd_agent_job *job, bool starts_program)
+/* Of root's capabilities only those that read and write files of others, which landlock restricts: the rest
+ * reaches into other processes and into the machine. A user has none. */
+static void drop_capabilities(void)
 {
-    static char said[64];
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct now[2] = {0};
+    const uint32_t kept = 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH;
+    if (syscall(__NR_capget, &header, now) != 0)
+        return;
+    now[0].effective &= kept;
+    now[0].permitted &= kept;
+    now[0].inheritable = now[1].effective = now[1].permitted = now[1].inheritable = 0;
+    syscall(__NR_capset, &header, now);
+}
+
+/* ---- what holds ---- */
+
+/* Bits of what is refused, with the words for them. */
+enum { NETWORK = 1, PROGRAMS = 2, FILES = 4, ATTRIBUTES = 8, PROCESSES = 16, SIGNALS = 32 };
+static const char *const words[] = {"network", "programs", "files", "attributes", "processes", "signals"};
+
+static bool is_refused(long rc)
+{
+    return rc < 0 && (errno == EACCES || errno == EPERM || errno == ENOSYS);
+}
+
+static bool are_attributes_refused(void)
+{
+    static const char name[] = "confined";
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600), flags = 0;
+    struct fsxattr more = {0};
+    bool are =
+        fd >= 0 && is_refused(fchmod(fd, 0600)) && is_refused(fchmodat(AT_FDCWD, name, 0600, 0)) &&
+        is_refused(syscall(FCHMODAT2, AT_FDCWD, name, 0600, 0)) && is_refused(fchown(fd, getuid(), getgid())) &&
+        is_refused(fchownat(AT_FDCWD, name, getuid(), getgid(), 0)) && is_refused(futimens(fd, NULL)) &&
+        is_refused(setxattr(name, "user.x", "y", 1, 0)) && is_refused(fsetxattr(fd, "user.x", "y", 1, 0)) &&
+        is_refused(removexattr(name, "user.x")) &&
+        is_refused(syscall(SETXATTRAT, fd, "", 0, "user.x", NULL, 0)) &&
+        is_refused(syscall(REMOVEXATTRAT, fd, "", 0, "user.x")) &&
+        is_refused(syscall(FILE_SETATTR, fd, "", NULL, 0, 0)) &&
+        is_refused(ioctl(fd, FS_IOC_SETFLAGS, &flags)) && is_refused(ioctl(fd, FS_IOC_FSSETXATTR, &more));
+    if (fd >= 0) {
+        close(fd);
+        unlink(name);
+    }
+    return are;
+}
+
+/* A file that is outside wherever the own folder is; to empty it changes nothing. */
+static bool are_files_refused(void)
+{
+    static const char path[] = "/proc/self/comm";
+    return is_refused(open(path, O_WRONLY)) && is_refused(open(path, O_RDONLY | O_TRUNC)) &&
+           is_refused(open(path, O_ACCMODE | O_TRUNC)) && is_refused(truncate(path, 0));
+}
+
+static bool is_memory_refused(pid_t pid)
+{
+    char path[64];
+    struct iovec none = {path, 0};
+    snprintf(path, sizeof path, "/proc/%ld/mem", (long)pid);
+    return is_refused(open(path, O_RDWR)) && is_refused(process_vm_writev(pid, &none, 1, &none, 1, 0));
+}
+
+static bool are_processes_refused(pid_t host)
+{
+    struct rlimit limit;
+    return is_memory_refused(host) && is_refused(ptrace(PTRACE_SEIZE, host, NULL, NULL)) &&
+           is_refused(syscall(PIDFD_GETFD, -1, 0, 0)) && is_refused(prlimit(host, RLIMIT_CORE, NULL, &limit)) &&
+           is_refused(ioctl(STDIN_FILENO, TIOCSTI, ""));
+}
+
+/* In a process that looks back at the agent and at npudiff, which started it, as a runner does. */
+static int try_all(pid_t host, pid_t agent, bool starts_program)
+{
+    char *const none[] = {NULL};
+    int held = 0;
+    bool is_gate_safe = !starts_program || is_memory_refused(agent);
+    held |= is_refused(socket(AF_INET, SOCK_STREAM, 0)) && is_refused(socket(AF_INET6, SOCK_DGRAM, 0)) &&
+                    is_refused(socket(AF_PACKET, SOCK_RAW, 0)) &&
+                    is_refused(syscall(425, 1, NULL)) /* io_uring */
+                ? NETWORK
+                : 0;
+    held |= is_gate_safe && is_refused(execve("", none, none)) &&
+                    is_refused(syscall(__NR_execveat, -1, "", none, none, AT_EMPTY_PATH))
+                ? PROGRAMS
+                : 0;
+    held |= are_files_refused() ? FILES : 0;
+    held |= is_gate_safe && are_attributes_refused() ? ATTRIBUTES : 0;
+    held |= are_processes_refused(host) ? PROCESSES : 0;
+    held |= is_refused(kill(host, 0)) ? SIGNALS : 0;
+    return held;
+}
+
+/* The words for what is refused now, by trying. */
+static const char *measure(bool starts_program)
+{
+    static char said[96];
+    pid_t agent = getpid(), host = getppid(), child = fork();
+    int how = 0;
+    if (child == 0)
+        _exit(try_all(host, agent, starts_program));
+    while (child > 0 && waitpid(child, &how, 0) < 0 && errno == EINTR)
+        ;
+    if (child < 0 || !WIFEXITED(how) || WEXITSTATUS(how) == 0)
         return "nothing";
-    bool are_files = restrict_files(job, starts_program);
-    const char *calls = starts_program                                 ? filter_calls_later()
-                        : filter_calls((struct sock_filter)DENY, NULL) ? "network, programs"
-                        : are_files                                    ? "programs"
-                                                                       : "";
-    bool has_calls = calls[0] != '\0';
-    snprintf(said, sizeof said, "%s%s%s", calls, has_calls && are_files ? ", " : "", are_files ? "files" : "");
-    return said[0] != '\0' ? said : "nothing";
+    said[0] = '\0';
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if ((WEXITSTATUS(how) >> i & 1) != 0)
+            snprintf(said + strlen(said), sizeof said - strlen(said), "%s%s", said[0] != '\0' ? ", " : "",
+                     words[i]);
+    return said;
+}
+
+static void confine(const struct nd_agent_job *job, bool starts_program)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return;
+    drop_capabilities();
+    if (starts_program)
+        prctl(PR_SET_DUMPABLE, 0); /* the gate is in this memory, and a runner is of the same user */
+    restrict_files(job, starts_program);
+    if (starts_program)
+        filter_calls_later();
+    else
+        filter_calls((struct sock_filter)DENY, NULL);
 }
 #else
 static void close_gate(void)
 {
 }
 
-static const char *confine(const struct nd_agent_job *job, bool starts_program)
+static const char *measure(bool starts_program)
+{
+    (void)starts_program;
+    return "nothing";
+}
+
+static void confine(const struct nd_agent_job *job, bool starts_program)
 {
     (void)job;
     (void)starts_program;
-    return "nothing";
 }
 #endif
 
 /* Of this process. */
 static const char *confined = "nothing";
+static bool has_gate;
 
 const char *nd_agent_confine(const struct nd_agent_job *job, bool starts_program)
 {
     const char *wanted = getenv(ND_CONFINE_VARIABLE);
     bool is_off = wanted != NULL && strcmp(wanted, ND_CONFINE_OFF) == 0;
-    return confined = is_off ? "nothing" : confine(job, starts_program);
+    if (is_off)
+        return confined;
+    confine(job, starts_program);
+    has_gate = starts_program;
+    return confined = has_gate ? confined : measure(false);
 }
 
 void nd_agent_confine_programs(void)
 {
     close_gate();
+    if (has_gate)
+        confined = measure(true);
 }
 
 const char *nd_agent_confined(void)

@@ -386,7 +386,7 @@ static enum nd_status start_guard(const char *const *argv, struct nd_lease *leas
     if (said[1] >= 0)
         close(said[1]);
     if (problem == 0) {
-        waitpid(lease->guard, NULL, 0); /* the guard itself goes on in its group */
+        nd_child_wait(lease->guard, NULL, 0); /* the guard itself goes on in its group */
         lease->hold = hold[1];
         lease->said = said[0];
         return ND_OK;

@@ -647,7 +647,7 @@ static enum nd_status leave_out(struct nd_capture_job *capture, const struct nd_
     capture->left_out = NULL;
     for (size_t e = 0; e < plan->n_tensors; e++) {
         if (plan->pass_of_tensor[e] == SIZE_MAX) {
-            if (text.len < MAX_TEXT)
+            if (text.len + strlen(capture->tensors[e].name) + strlen(plan->reasons[e]) + 2 < MAX_TEXT)
                 nd_strbuf_printf(&text, "%s%s\t%s", text.len > 0 ? "\n" : "", capture->tensors[e].name,
                                  plan->reasons[e]);
             nd_tensor_deinit(&capture->tensors[e]);

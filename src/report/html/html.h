@@ -5,8 +5,7 @@
  * no text of a capture for markup.
  *
  * The page has one part for each model (struct nd_page_part). A view writes the HTML of one part, and what
- * scripts need of it into the part's data. page.c puts the parts together; keys.h has the names of all members
- * of the documents. The next folder is cli. */
+ * scripts need of it into the part's data. page.c puts the parts together. The next folder is cli. */
 #ifndef ND_HTML_HTML_H
 #define ND_HTML_HTML_H
 
@@ -18,7 +17,6 @@
 #include "core/error.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
-#include "report/html/keys.h"
 
 /* ---- a page ---- */
 
@@ -41,6 +39,11 @@ struct nd_page_group {
     size_t n_devices;
     char *label; /* "gen3 = gen4"; owned */
 };
+
+/* Whether the document is as the schema (JSON, n_bytes) of its kind describes it. ND_E_REPORT_DOCUMENT: it is
+ * not; the message names the place. */
+enum nd_status nd_page_check(const struct nd_report_document *document, const json_t *tree, const char *kind,
+                             const char *schema, size_t n_bytes, struct nd_error *err);
 
 struct nd_page_part {
     const char *name;                             /* of the model; "" when the page has one part only */

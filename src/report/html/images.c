@@ -162,9 +162,9 @@ static enum nd_status put_image(struct album *album, size_t sample, struct nd_er
     ND_TRY_MEMORY(text != NULL, err);
     album->n_bytes += png.len;
     nd_json_open_line(album->json, NULL, '{');
-    nd_json_text(album->json, ND_KEY_PROBE, nd_capture_probe(album->capture, album->probe)->name);
-    nd_json_count(album->json, ND_KEY_SAMPLE, sample);
-    nd_json_text(album->json, ND_KEY_PNG, text);
+    nd_json_text(album->json, "probe", nd_capture_probe(album->capture, album->probe)->name);
+    nd_json_count(album->json, "sample", sample);
+    nd_json_text(album->json, "png", text);
     nd_json_close(album->json, '}');
     return ND_OK;
 }
@@ -197,7 +197,7 @@ enum nd_status nd_report_images_json(const struct nd_comparison *comparison,
     struct album album = {.json = &json, .capture = captures[0]};
     enum nd_status status = nd_kernels_choose(NULL, &album.kernels, err);
     nd_json_open(&json, NULL, '{');
-    nd_json_open(&json, ND_KEY_IMAGES, '[');
+    nd_json_open(&json, "images", '[');
     for (size_t i = 0; status == ND_OK && i < comparison->n_top1; i++)
         status = put_row(&album, comparison, &comparison->top1[i], err);
     nd_json_close(&json, ']');

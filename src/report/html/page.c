@@ -21,32 +21,6 @@ static const struct {
 };
 enum { N_VIEWS = sizeof views / sizeof views[0] };
 
-/* Which document it is; ND_PAGE_N_DOCUMENTS: none that a page can be made of. */
-static enum nd_page_document kind_of(const json_t *document)
-{
-    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_QUALIFICATION) == 0)
-        return ND_PAGE_QUALIFICATION;
-    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_ALIGNMENT) == 0 ||
-        strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_PROMOTION) == 0)
-        return ND_PAGE_CHANGED;
-    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_HISTORY) == 0)
-        return ND_PAGE_HISTORY;
-    if (nd_doc_get(document, ND_KEY_PARTINGS) != NULL)
-        return ND_PAGE_COMPARISON;
-    if (nd_doc_get(document, ND_KEY_IMAGES) != NULL)
-        return ND_PAGE_IMAGES;
-    if (nd_doc_get(document, ND_KEY_OUTPUT_EFFECT_SAMPLES) != NULL)
-        return ND_PAGE_EXPLANATION;
-    if (nd_doc_get(document, ND_KEY_OPERATORS) != NULL)
-        return ND_PAGE_PLACEMENT;
-    if (nd_doc_get(document, ND_KEY_SERIES) != NULL)
-        return ND_PAGE_LATENCY;
-    if (nd_doc_get(document, ND_KEY_CHECKS) != NULL || nd_doc_get(document, ND_KEY_MATRIX) != NULL ||
-        nd_doc_get(document, ND_KEY_N_EQUAL) != NULL)
-        return ND_PAGE_GOLDEN;
-    return ND_PAGE_N_DOCUMENTS;
-}
-
 static void deinit_part(struct nd_page_part *part)
 {
     for (size_t i = 0; i < part->n_groups; i++)
@@ -75,6 +49,43 @@ ASSET(script)
 ASSET(chart_style)
 ASSET(chart)
 ASSET(graph)
+
+/* The documents that a page can be made of: their kind, and its description. */
+#define DOCUMENTS(X)                                                                                           \
+    X(comparison, COMPARISON)                                                                                  \
+    X(explanation, EXPLANATION)                                                                                \
+    X(placement, PLACEMENT)                                                                                    \
+    X(latency, LATENCY)                                                                                        \
+    X(golden_checks, GOLDEN)                                                                                   \
+    X(golden_difference, GOLDEN)                                                                               \
+    X(golden_upgrades, GOLDEN)                                                                                 \
+    X(golden_history, HISTORY)                                                                                 \
+    X(qualification, QUALIFICATION)                                                                            \
+    X(alignment, CHANGED)                                                                                      \
+    X(promotion, CHANGED)
+#define AS_ASSET(kind, page) ASSET(kind)
+DOCUMENTS(AS_ASSET)
+#define AS_ROW(kind, page) {#kind, asset_##kind, ND_PAGE_##page},
+static const struct {
+    const char *kind;
+    struct nd_asset (*schema)(void);
+    enum nd_page_document page;
+} described[] = {DOCUMENTS(AS_ROW)};
+
+/* *page: ND_PAGE_N_DOCUMENTS for one that no page can be made of. Images come of npudiff itself, and have no
+ * description: their view takes nothing for granted. */
+static enum nd_status check_document(const struct nd_report_document *document, const json_t *tree,
+                                     enum nd_page_document *page, struct nd_error *err)
+{
+    *page = nd_doc_get(tree, "images") != NULL ? ND_PAGE_IMAGES : ND_PAGE_N_DOCUMENTS;
+    for (size_t i = 0; i < sizeof described / sizeof described[0]; i++)
+        if (strcmp(described[i].kind, nd_doc_text(tree, "kind")) == 0) {
+            struct nd_asset schema = described[i].schema();
+            *page = described[i].page;
+            return nd_page_check(document, tree, described[i].kind, schema.text, schema.n_bytes, err);
+        }
+    return ND_OK;
+}
 
 /* Texts that are put in as they are. A browser runs what has one of these digests and nothing else. */
 struct inline_text {
@@ -287,7 +298,8 @@ static enum nd_status sort_document(struct nd_page_part *parts, size_t *n_parts,
                                     const struct nd_report_document *document, const json_t *tree,
                                     struct nd_error *err)
 {
-    enum nd_page_document kind = kind_of(tree);
+    enum nd_page_document kind;
+    ND_TRY(check_document(document, tree, &kind, err));
     if (kind == ND_PAGE_N_DOCUMENTS)
         return nd_fail(err, ND_E_REPORT_DOCUMENT, document->name,
                        "'%s' is no result that a report can be made of: it can be made of what compare, "
@@ -308,11 +320,11 @@ static enum nd_status sort_document(struct nd_page_part *parts, size_t *n_parts,
 /* The model that the documents are about: the name of its file without the folder. */
 static const char *title_of(const struct nd_page_part *part)
 {
-    const char *campaign = nd_doc_text(part->documents[ND_PAGE_QUALIFICATION], ND_KEY_CAMPAIGN);
+    const char *campaign = nd_doc_text(part->documents[ND_PAGE_QUALIFICATION], "campaign");
     if (campaign[0] != '\0')
         return campaign;
     for (int kind = 0; kind < ND_PAGE_N_DOCUMENTS; kind++) {
-        const char *model = nd_doc_text(part->documents[kind], ND_KEY_MODEL);
+        const char *model = nd_doc_text(part->documents[kind], "model");
         const char *slash = strrchr(model, '/');
         if (model[0] != '\0')
             return slash != NULL ? slash + 1 : model;

@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   /* Characters that turn the direction of text, and controls, are seen and do nothing, as in the page itself. */
-  const obeyed = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+  const obeyed = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
   const show = (text) => text.replace(obeyed, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
   const data = JSON.parse(document.getElementById("data").textContent, (key, value) => typeof value === "string" ? show(value) : value);
   const svgSpace = "http://www.w3.org/2000/svg";

@@ -58,12 +58,11 @@ size_t nd_doc_index(const json_t *object, const char *key, size_t limit)
 
 const json_t *nd_doc_pair(const json_t *tensor, size_t device)
 {
-    const json_t *pairs = nd_doc_get(tensor, ND_KEY_PAIRS), *pair;
+    const json_t *pairs = nd_doc_get(tensor, "pairs"), *pair;
     size_t i;
     json_array_foreach(pairs, i, pair)
     {
-        if (nd_doc_index(pair, ND_KEY_REF, SIZE_MAX) == 0 &&
-            nd_doc_index(pair, ND_KEY_TEST, SIZE_MAX) == device)
+        if (nd_doc_index(pair, "ref", SIZE_MAX) == 0 && nd_doc_index(pair, "test", SIZE_MAX) == device)
             return pair;
     }
     return NULL;
@@ -71,8 +70,8 @@ const json_t *nd_doc_pair(const json_t *tensor, size_t device)
 
 const char *nd_doc_device_label(const json_t *device)
 {
-    const char *label = nd_doc_text(device, ND_KEY_LABEL);
-    return label[0] != '\0' ? label : nd_doc_text(device, ND_KEY_URI);
+    const char *label = nd_doc_text(device, "label");
+    return label[0] != '\0' ? label : nd_doc_text(device, "uri");
 }
 
 /* ---- groups ---- */
@@ -80,7 +79,7 @@ const char *nd_doc_device_label(const json_t *device)
 /* -1 where the device has no data at all. */
 static json_int_t class_of(const json_t *device)
 {
-    const json_t *value = nd_doc_get(device, ND_KEY_GROUP);
+    const json_t *value = nd_doc_get(device, "group");
     return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
@@ -113,7 +112,7 @@ static bool is_leader(const json_t *devices, size_t d)
 
 enum nd_status nd_page_find_groups(struct nd_page_part *part, struct nd_error *err)
 {
-    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_DEVICES);
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], "devices");
     size_t n = json_array_size(devices);
     part->groups = nd_calloc(n + 1, sizeof *part->groups);
     ND_TRY_MEMORY(part->groups != NULL, err);
@@ -136,7 +135,7 @@ static bool has_capture(const json_t *devices, const struct nd_page_group *group
     json_array_foreach(devices, i, device)
     {
         bool is_member = i == group->device || (class_of(leader) >= 0 && class_of(device) == class_of(leader));
-        if (is_member && strcmp(nd_doc_text(device, ND_KEY_CAPTURE), capture) == 0)
+        if (is_member && strcmp(nd_doc_text(device, "capture"), capture) == 0)
             return true;
     }
     return false;
@@ -144,8 +143,8 @@ static bool has_capture(const json_t *devices, const struct nd_page_group *group
 
 const char *nd_page_device_label(const struct nd_page_part *part, const json_t *device)
 {
-    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_DEVICES);
-    const char *capture = nd_doc_text(device, ND_KEY_CAPTURE);
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], "devices");
+    const char *capture = nd_doc_text(device, "capture");
     for (size_t g = 0; capture[0] != '\0' && g < part->n_groups; g++)
         if (has_capture(devices, &part->groups[g], capture))
             return part->groups[g].label;
@@ -154,7 +153,7 @@ const char *nd_page_device_label(const struct nd_page_part *part, const json_t *
 
 bool nd_doc_is_leader(const json_t *device, size_t d)
 {
-    size_t same = nd_doc_index(device, ND_KEY_SAME_AS, SIZE_MAX);
+    size_t same = nd_doc_index(device, "same_as", SIZE_MAX);
     return same == SIZE_MAX || same == d;
 }
 

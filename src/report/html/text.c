@@ -51,7 +51,7 @@ static const char *escape_of(char c)
 
 void nd_html_text(struct nd_page *page, const char *text)
 {
-    ND_FREED char *shown = nd_shown_text(text);
+    ND_FREED char *shown = nd_shown_text(text != NULL ? text : "");
     if (shown == NULL) {
         page->out->failed = true;
         return;
@@ -84,8 +84,6 @@ void nd_html_fill(struct nd_page *page, const char *html, ...)
     va_end(args);
     nd_html_puts(page, html);
 }
-
-/* ---- commands ---- */
 
 /* ---- sections ---- */
 

@@ -31,11 +31,11 @@ static void put_remedies(struct nd_page *page, const json_t *remedies)
     nd_html_puts(page, "<td>");
     json_array_foreach(remedies, i, remedy)
     {
-        double gain = nd_doc_number(remedy, ND_KEY_OUTPUT_GAIN);
+        double gain = nd_doc_number(remedy, "output_gain_db");
         if (i >= MAX_REMEDIES)
             break;
         nd_html_puts(page, i > 0 ? "; or " : "");
-        nd_html_text(page, nd_doc_text(remedy, ND_KEY_TEXT));
+        nd_html_text(page, nd_doc_text(remedy, "text"));
         if (isfinite(gain))
             nd_html_printf(page, " (%s%s dB)", gain >= 0 ? "+" : "", nd_html_real(gain, buf));
     }
@@ -45,32 +45,32 @@ static void put_remedies(struct nd_page *page, const json_t *remedies)
 static void put_quantised_layer(struct nd_page *page, const json_t *layer)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    double share = nd_doc_number(layer, ND_KEY_EFFECT_SHARE);
-    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(layer, ND_KEY_NAME));
-    nd_html_cell(page, nd_doc_text(layer, ND_KEY_OP_TYPE));
+    double share = nd_doc_number(layer, "effect_share");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(layer, "name"));
+    nd_html_cell(page, nd_doc_text(layer, "op_type"));
     nd_html_cell_number(page, nd_html_percent(share, buf), share);
-    put_decibel(page, layer, ND_KEY_EFFECT_DB);
-    put_decibel(page, layer, ND_KEY_SQNR);
-    nd_html_cell(page, nd_doc_text(layer, ND_KEY_TEXT));
-    put_remedies(page, nd_doc_get(layer, ND_KEY_REMEDIES));
+    put_decibel(page, layer, "effect_db");
+    put_decibel(page, layer, "sqnr_db");
+    nd_html_cell(page, nd_doc_text(layer, "text"));
+    put_remedies(page, nd_doc_get(layer, "remedies"));
     nd_html_puts(page, "</tr>\n");
 }
 
 /* Of the error budget. Nothing without a float model. */
 static void put_quantisation(struct nd_page *page, const struct nd_page_part *part)
 {
-    const json_t *found = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_QUANTISATION), *name;
-    const json_t *ranked = nd_doc_get(found, ND_KEY_RANKED), *layers = nd_doc_get(found, ND_KEY_LAYERS);
+    const json_t *found = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "quantisation"), *name;
+    const json_t *ranked = nd_doc_get(found, "ranked"), *layers = nd_doc_get(found, "layers");
     char buf[ND_HTML_TEXT_BYTES];
     size_t i;
     if (json_array_size(ranked) == 0)
         return;
     nd_html_printf(page,
                    "<h3>What the quantisation costs, layer by layer</h3>\n<p>Quantisation alone, on no chip: ");
-    nd_html_text(page, nd_html_real(nd_doc_number(found, ND_KEY_OUTPUT_SQNR), buf));
+    nd_html_text(page, nd_html_real(nd_doc_number(found, "output_sqnr_db"), buf));
     nd_html_printf(page,
                    " dB at the outputs (signal over error, against the float model; samples: %.0f).</p>\n",
-                   nd_doc_number(found, ND_KEY_OUTPUT_EFFECT_SAMPLES));
+                   nd_doc_number(found, "effect_samples"));
     nd_html_scroll(page, "Quantisation by layer", true);
     nd_html_puts(page, "<table class=\"sortable\"><caption>Layers whose quantisation matters most at the "
                        "outputs. Gains were computed with the change made, not estimated.</caption>");
@@ -79,7 +79,7 @@ static void put_quantisation(struct nd_page *page, const struct nd_page_part *pa
     json_array_foreach(ranked, i, name)
     {
         const json_t *layer =
-            json_is_string(name) ? nd_doc_find(layers, ND_KEY_NAME, json_string_value(name)) : NULL;
+            json_is_string(name) ? nd_doc_find(layers, "name", json_string_value(name)) : NULL;
         if (i < MAX_LAYERS && layer != NULL)
             put_quantised_layer(page, layer);
     }
@@ -94,9 +94,9 @@ struct budget {
 
 static struct budget budget_of(const json_t *mean_square)
 {
-    return (struct budget){.quantisation = nd_doc_number(mean_square, ND_KEY_QUANTISATION),
-                           .chip = nd_doc_number(mean_square, ND_KEY_DIVERGENCE),
-                           .interaction = nd_doc_number(mean_square, ND_KEY_INTERACTION)};
+    return (struct budget){.quantisation = nd_doc_number(mean_square, "quantisation"),
+                           .chip = nd_doc_number(mean_square, "divergence"),
+                           .interaction = nd_doc_number(mean_square, "interaction")};
 }
 
 static bool is_known(const struct budget *b)
@@ -139,8 +139,8 @@ static void put_bar(struct nd_page *page, const struct budget *b)
 static void put_share(struct nd_page *page, const json_t *mean_square)
 {
     char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES], c[ND_HTML_TEXT_BYTES];
-    const json_t *interval = nd_doc_get(mean_square, ND_KEY_OWN_SHARE_INTERVAL);
-    double share = nd_doc_number(mean_square, ND_KEY_OWN_SHARE);
+    const json_t *interval = nd_doc_get(mean_square, "own_share_interval");
+    double share = nd_doc_number(mean_square, "own_share");
     double low = nd_doc_value(json_array_get(interval, 0)), high = nd_doc_value(json_array_get(interval, 1));
     nd_html_fill(page, "<td class=\"n\">$t", nd_html_percent(share, a));
     if (isfinite(low) && isfinite(high))
@@ -177,7 +177,7 @@ static void put_legend(struct nd_page *page)
 static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    const json_t *mean_square = nd_doc_get(device, ND_KEY_MEAN_SQUARE);
+    const json_t *mean_square = nd_doc_get(device, "mean_squared_error");
     struct budget b = budget_of(mean_square);
     nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_page_device_label(part, device));
     if (!is_known(&b)) {
@@ -189,23 +189,23 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     nd_html_puts(page, "</td>");
     put_share(page, mean_square);
     nd_html_cell_number(page, nd_html_real(total_of(&b), buf), total_of(&b));
-    put_part(page, mean_square, ND_KEY_QUANTISATION, ND_KEY_QUANTISATION_INTERVAL);
-    put_part(page, mean_square, ND_KEY_DIVERGENCE, ND_KEY_DIVERGENCE_INTERVAL);
-    put_part(page, mean_square, ND_KEY_INTERACTION, ND_KEY_INTERACTION_INTERVAL);
+    put_part(page, mean_square, "quantisation", "quantisation_interval");
+    put_part(page, mean_square, "divergence", "divergence_interval");
+    put_part(page, mean_square, "interaction", "interaction_interval");
     nd_html_puts(page, "</tr>\n");
 }
 
 static double score_of(const json_t *layer)
 {
-    struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
+    struct budget b = budget_of(nd_doc_get(layer, "quality"));
     return is_known(&b) ? total_of(&b) : -INFINITY;
 }
 
 static void put_layer(struct nd_page *page, const json_t *layer)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
-    nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td class=\"bars\">", nd_doc_text(layer, ND_KEY_NAME));
+    struct budget b = budget_of(nd_doc_get(layer, "quality"));
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td class=\"bars\">", nd_doc_text(layer, "name"));
     put_bar(page, &b);
     nd_html_puts(page, "</td>");
     nd_html_cell_number(page, nd_html_real(b.quantisation, buf), b.quantisation);
@@ -237,7 +237,7 @@ static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
 
 static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t most)
 {
-    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS);
+    const json_t *layers = nd_doc_get(device, "layers");
     nd_html_fill(page, "<details><summary>Layers of $n</summary>", nd_page_device_label(part, device));
     nd_html_scroll(page, "Budget of the layers", true);
     nd_html_puts(page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against "
@@ -256,7 +256,7 @@ static size_t n_known(const json_t *devices)
     size_t d, n = 0;
     json_array_foreach(devices, d, device)
     {
-        struct budget b = budget_of(nd_doc_get(device, ND_KEY_MEAN_SQUARE));
+        struct budget b = budget_of(nd_doc_get(device, "mean_squared_error"));
         n += is_known(&b);
     }
     return n;
@@ -265,7 +265,7 @@ static size_t n_known(const json_t *devices)
 void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *explanation = part->documents[ND_PAGE_EXPLANATION];
-    const json_t *devices = nd_doc_get(explanation, ND_KEY_DEVICES), *device;
+    const json_t *devices = nd_doc_get(explanation, "devices"), *device;
     size_t d;
     nd_html_section(page, part, "budget", "Error budget");
     if (n_known(devices) == 0) {
@@ -283,7 +283,7 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
         page,
         "<table><caption>Mean squared error of the model's outputs against the float model, in LSB&sup2;, with "
         "95 %% intervals over samples; samples examined: %.0f. Identical devices share a row.</caption>",
-        nd_doc_number(explanation, ND_KEY_SAMPLES));
+        nd_doc_number(explanation, "samples"));
     nd_html_heads(page, "Device|Shares|#The chip's share|#Error|#Quantisation|#Chip|#Interaction");
     json_array_foreach(devices, d, device)
     {
@@ -293,7 +293,7 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
     nd_html_puts(page, "</tbody></table></div>\n");
     json_array_foreach(devices, d, device)
     {
-        if (nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0)
+        if (nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, "layers")) > 0)
             put_layers(page, part, device, nd_page_rows_each(json_array_size(devices)));
     }
     put_quantisation(page, part);

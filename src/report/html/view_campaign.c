@@ -27,11 +27,11 @@ static struct tally count_cases(const json_t *campaign, const char *model, const
     struct tally tally = {0};
     const json_t *one;
     size_t i;
-    json_array_foreach(nd_doc_get(campaign, ND_KEY_CASES), i, one)
+    json_array_foreach(nd_doc_get(campaign, "cases"), i, one)
     {
-        const char *verdict = nd_doc_text(one, ND_KEY_VERDICT);
-        if ((model != NULL && strcmp(nd_doc_text(one, ND_KEY_MODEL), model) != 0) ||
-            (device != NULL && strcmp(nd_doc_text(one, ND_KEY_DEVICE), device) != 0))
+        const char *verdict = nd_doc_text(one, "verdict");
+        if ((model != NULL && strcmp(nd_doc_text(one, "model"), model) != 0) ||
+            (device != NULL && strcmp(nd_doc_text(one, "device"), device) != 0))
             continue;
         tally.n++;
         if (is_failed(verdict) && tally.n_failed++ == 0)
@@ -44,14 +44,14 @@ static struct tally count_cases(const json_t *campaign, const char *model, const
 
 static const char *gate_text(const json_t *campaign, const json_t *one)
 {
-    const json_t *gates = nd_doc_get(campaign, ND_KEY_GATES);
-    size_t gate = nd_doc_index(one, ND_KEY_GATE, json_array_size(gates));
-    return gate != SIZE_MAX ? nd_doc_text(json_array_get(gates, gate), ND_KEY_TEXT) : "";
+    const json_t *gates = nd_doc_get(campaign, "gates");
+    size_t gate = nd_doc_index(one, "gate", json_array_size(gates));
+    return gate != SIZE_MAX ? nd_doc_text(json_array_get(gates, gate), "text") : "";
 }
 
 static void put_reason(struct nd_page *page, const json_t *campaign, const json_t *one)
 {
-    const char *message = nd_doc_text(one, ND_KEY_MESSAGE);
+    const char *message = nd_doc_text(one, "message");
     nd_html_text(page, gate_text(campaign, one));
     if (message[0] != '\0') {
         nd_html_fill(page, ": $t", message);
@@ -62,8 +62,8 @@ static void put_reason(struct nd_page *page, const json_t *campaign, const json_
 
 static void put_cell(struct nd_page *page, const json_t *campaign, const char *model, const json_t *device)
 {
-    struct tally tally = count_cases(campaign, model, nd_doc_text(device, ND_KEY_DEVICE));
-    const char *failure = nd_doc_text(device, ND_KEY_FAILURE);
+    struct tally tally = count_cases(campaign, model, nd_doc_text(device, "device"));
+    const char *failure = nd_doc_text(device, "failure");
     nd_html_puts(page, "<td>");
     if (failure[0] != '\0') {
         nd_html_badge(page, "fail", "failed");
@@ -85,24 +85,24 @@ static void put_cell(struct nd_page *page, const json_t *campaign, const char *m
 
 static void put_matrix(struct nd_page *page, const json_t *campaign)
 {
-    const json_t *models = nd_doc_get(campaign, ND_KEY_MODELS), *model, *device;
-    const json_t *heads = nd_doc_get(json_array_get(models, 0), ND_KEY_DEVICES);
+    const json_t *models = nd_doc_get(campaign, "models"), *model, *device;
+    const json_t *heads = nd_doc_get(json_array_get(models, 0), "devices");
     size_t m, d;
     nd_html_scroll(page, "Models and devices", false);
     nd_html_puts(page, "<table class=\"matrix\"><caption>Models and devices</caption>\n<thead><tr><th "
                        "scope=\"col\">Model</th>");
     json_array_foreach(heads, d, device)
     {
-        nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_text(device, ND_KEY_DEVICE));
+        nd_html_fill(page, "<th scope=\"col\">$n</th>", nd_doc_text(device, "device"));
     }
     nd_html_puts(page, "</tr></thead>\n<tbody>\n");
     json_array_foreach(models, m, model)
     {
-        const char *name = nd_doc_text(model, ND_KEY_NAME);
+        const char *name = nd_doc_text(model, "name");
         nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", name);
-        json_array_foreach(heads, d, device) put_cell(
-            page, campaign, name,
-            nd_doc_find(nd_doc_get(model, ND_KEY_DEVICES), ND_KEY_DEVICE, nd_doc_text(device, ND_KEY_DEVICE)));
+        json_array_foreach(heads, d, device)
+            put_cell(page, campaign, name,
+                     nd_doc_find(nd_doc_get(model, "devices"), "device", nd_doc_text(device, "device")));
         nd_html_puts(page, "</tr>\n");
     }
     nd_html_puts(page, "</tbody></table></div>\n");
@@ -116,14 +116,14 @@ static void put_reasons(struct nd_page *page, const json_t *campaign)
     size_t i, n = 0;
     nd_html_puts(page, "<ul class=\"findings\">\n");
     for (int pass = 0; pass < 2; pass++)
-        json_array_foreach(nd_doc_get(campaign, ND_KEY_CASES), i, one)
+        json_array_foreach(nd_doc_get(campaign, "cases"), i, one)
         {
-            const char *verdict = nd_doc_text(one, ND_KEY_VERDICT);
+            const char *verdict = nd_doc_text(one, "verdict");
             if (is_passed(verdict) || is_failed(verdict) != (pass == 0) || n++ >= MAX_REASONS)
                 continue;
             nd_html_puts(page, "<li>");
             nd_html_badge(page, pass == 0 ? "fail" : "unknown", verdict);
-            nd_html_fill(page, " $n on $n: ", nd_doc_text(one, ND_KEY_MODEL), nd_doc_text(one, ND_KEY_DEVICE));
+            nd_html_fill(page, " $n on $n: ", nd_doc_text(one, "model"), nd_doc_text(one, "device"));
             put_reason(page, campaign, one);
             nd_html_puts(page, "</li>\n");
         }
@@ -135,12 +135,12 @@ static void put_reasons(struct nd_page *page, const json_t *campaign)
 static void put_pair(struct nd_page *page, const json_t *model, const json_t *device, const json_t *pair)
 {
     char a[ND_HTML_TEXT_BYTES], text[3 * ND_HTML_TEXT_BYTES];
-    const json_t *interval = nd_doc_get(pair, ND_KEY_INTERVAL);
-    double before = nd_doc_number(pair, ND_KEY_RIGHT_BEFORE), after = nd_doc_number(pair, ND_KEY_RIGHT_AFTER);
-    double n = nd_doc_number(pair, ND_KEY_SAMPLES), p = nd_doc_number(pair, ND_KEY_P_VALUE);
-    nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td>", nd_doc_text(model, ND_KEY_NAME),
-                 nd_doc_text(device, ND_KEY_DEVICE));
-    nd_html_cell(page, nd_doc_text(pair, ND_KEY_REFERENCE));
+    const json_t *interval = nd_doc_get(pair, "interval");
+    double before = nd_doc_number(pair, "right_before"), after = nd_doc_number(pair, "right_after");
+    double n = nd_doc_number(pair, "samples"), p = nd_doc_number(pair, "p_value");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td>", nd_doc_text(model, "name"),
+                 nd_doc_text(device, "device"));
+    nd_html_cell(page, nd_doc_text(pair, "reference"));
     nd_html_cell_number(page, nd_html_count(n, a), n);
     nd_html_cell_number(page, nd_html_percent(before / n, a), before / n);
     nd_html_cell_number(page, nd_html_percent(after / n, a), after / n);
@@ -148,7 +148,7 @@ static void put_pair(struct nd_page *page, const json_t *model, const json_t *de
              100 * nd_doc_value(json_array_get(interval, 0)), 100 * nd_doc_value(json_array_get(interval, 1)));
     nd_html_cell_number(page, text, (after - before) / n);
     nd_html_cell_number(page, nd_html_real(p, a), p);
-    nd_html_cell(page, nd_doc_text(pair, ND_KEY_ANSWER));
+    nd_html_cell(page, nd_doc_text(pair, "answer"));
     nd_html_puts(page, "</tr>\n");
 }
 
@@ -158,8 +158,8 @@ static size_t count_pairs(const json_t *models)
     size_t m, s, n = 0;
     json_array_foreach(models, m, model)
     {
-        json_array_foreach(nd_doc_get(model, ND_KEY_ACCURACY), s, study) n +=
-            json_array_size(nd_doc_get(study, ND_KEY_DEVICES));
+        json_array_foreach(nd_doc_get(model, "accuracy"), s, study) n +=
+            json_array_size(nd_doc_get(study, "devices"));
     }
     return n;
 }
@@ -170,12 +170,11 @@ static void put_pairs(struct nd_page *page, const json_t *models)
     size_t m, s, d, i;
     json_array_foreach(models, m, model)
     {
-        json_array_foreach(nd_doc_get(model, ND_KEY_ACCURACY), s, study)
+        json_array_foreach(nd_doc_get(model, "accuracy"), s, study)
         {
-            json_array_foreach(nd_doc_get(study, ND_KEY_DEVICES), d, device)
+            json_array_foreach(nd_doc_get(study, "devices"), d, device)
             {
-                json_array_foreach(nd_doc_get(device, ND_KEY_AGAINST), i, pair)
-                    put_pair(page, model, device, pair);
+                json_array_foreach(nd_doc_get(device, "against"), i, pair) put_pair(page, model, device, pair);
             }
         }
     }
@@ -197,7 +196,7 @@ void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *campaign = part->documents[ND_PAGE_QUALIFICATION];
     struct tally tally = count_cases(campaign, NULL, NULL);
-    const char *verdict = nd_doc_text(campaign, ND_KEY_VERDICT);
+    const char *verdict = nd_doc_text(campaign, "verdict");
     bool is_ready = strcmp(verdict, "passed") == 0;
     bool has_failed = tally.n_failed > 0 || is_failed(verdict);
     nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">%s</p>\n<p>",
@@ -212,10 +211,10 @@ void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part)
         nd_html_printf(page, ", %zu failed", tally.n_failed);
     if (tally.n_unknown > 0)
         nd_html_printf(page, ", %zu could not be judged", tally.n_unknown);
-    nd_html_fill(page, ". The reference is $n.</p>\n", nd_doc_text(campaign, ND_KEY_REFERENCE));
+    nd_html_fill(page, ". The reference is $n.</p>\n", nd_doc_text(campaign, "reference"));
     if (!is_ready)
         put_reasons(page, campaign);
     nd_html_puts(page, "</div>\n");
     put_matrix(page, campaign);
-    put_accuracy(page, nd_doc_get(campaign, ND_KEY_MODELS));
+    put_accuracy(page, nd_doc_get(campaign, "models"));
 }

@@ -10,12 +10,12 @@
 /* Whether there is anything to show of the device: values of layers. */
 static bool has_layers(const json_t *device, size_t d)
 {
-    return nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0;
+    return nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, "layers")) > 0;
 }
 
 static const char *layer_state(const json_t *layer)
 {
-    return nd_html_state(nd_doc_text(layer, ND_KEY_STATE));
+    return nd_html_state(nd_doc_text(layer, "state"));
 }
 
 static void put_number(struct nd_page *page, const json_t *layer, const char *key, bool is_share)
@@ -32,25 +32,24 @@ static void put_number(struct nd_page *page, const json_t *layer, const char *ke
 static void put_layer(struct nd_page *page, const struct nd_page_part *part, const json_t *layer, size_t d,
                       size_t i)
 {
-    const char *arithmetic = nd_doc_text(layer, ND_KEY_ARITHMETIC),
-               *why_not = nd_doc_text(layer, ND_KEY_WHY_NOT);
+    const char *arithmetic = nd_doc_text(layer, "arithmetic"), *why_not = nd_doc_text(layer, "why_not");
     nd_html_printf(page, "<tr id=\"%slayer-%zu-%zu\"><th scope=\"row\">", part->prefix, d + 1, i + 1);
-    nd_html_fill(page, "$n</th><td class=\"op\">$t</td>", nd_doc_text(layer, ND_KEY_NAME),
-                 nd_doc_text(layer, ND_KEY_OP_TYPE));
-    put_number(page, layer, ND_KEY_INTRODUCED, true);
-    put_number(page, layer, ND_KEY_PASSED_ON, true);
-    put_number(page, layer, ND_KEY_GAIN, false);
-    put_number(page, layer, ND_KEY_HARMED_SHARE, true);
+    nd_html_fill(page, "$n</th><td class=\"op\">$t</td>", nd_doc_text(layer, "name"),
+                 nd_doc_text(layer, "op_type"));
+    put_number(page, layer, "introduced_mismatch", true);
+    put_number(page, layer, "passed_on_mismatch", true);
+    put_number(page, layer, "amplification", false);
+    put_number(page, layer, "affected_share", true);
     nd_html_puts(page, "<td>");
-    nd_html_badge(page, layer_state(layer), nd_doc_text(layer, ND_KEY_STATE));
+    nd_html_badge(page, layer_state(layer), nd_doc_text(layer, "state"));
     nd_html_fill(page, " $t</td></tr>\n", why_not[0] != '\0' ? why_not : arithmetic);
 }
 
 /* What makes a layer worth a row: a fault, then its effect, then what it introduces. */
 static double score_of(const json_t *layer)
 {
-    double effect = nd_doc_number(layer, ND_KEY_HARMED_SHARE),
-           introduced = nd_doc_number(layer, ND_KEY_INTRODUCED);
+    double effect = nd_doc_number(layer, "affected_share"),
+           introduced = nd_doc_number(layer, "introduced_mismatch");
     double score = strcmp(layer_state(layer), "fail") == 0 ? 3 : 0;
     return score + (isfinite(effect) ? effect : 0) + (isfinite(introduced) ? introduced : 0);
 }
@@ -80,8 +79,8 @@ static void put_layers(struct nd_page *page, const struct nd_page_part *part, co
 static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t d,
                        size_t most, bool is_open)
 {
-    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS);
-    const char *verdict = nd_doc_text(device, ND_KEY_VERDICT);
+    const json_t *layers = nd_doc_get(device, "layers");
+    const char *verdict = nd_doc_text(device, "verdict");
     nd_html_printf(page, "<details class=\"layers\"%s><summary>", is_open ? " open" : "");
     nd_html_fill(page, "$n ", nd_page_device_label(part, device));
     nd_html_badge(page, nd_html_state(verdict), verdict);
@@ -113,7 +112,7 @@ static void put_known(struct nd_json *data, double value)
 static void put_device_data(struct nd_json *data, const struct nd_page_part *part, const json_t *device,
                             size_t d)
 {
-    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS), *layer;
+    const json_t *layers = nd_doc_get(device, "layers"), *layer;
     size_t i;
     nd_json_open_line(data, NULL, '{');
     nd_json_count(data, "id", d + 1);
@@ -122,9 +121,9 @@ static void put_device_data(struct nd_json *data, const struct nd_page_part *par
     json_array_foreach(layers, i, layer)
     {
         nd_json_open_line(data, NULL, '[');
-        put_known(data, nd_doc_number(layer, ND_KEY_INTRODUCED));
-        put_known(data, nd_doc_number(layer, ND_KEY_PASSED_ON));
-        put_known(data, nd_doc_number(layer, ND_KEY_HARMED_SHARE));
+        put_known(data, nd_doc_number(layer, "introduced_mismatch"));
+        put_known(data, nd_doc_number(layer, "passed_on_mismatch"));
+        put_known(data, nd_doc_number(layer, "affected_share"));
         nd_json_text(data, NULL, layer_state(layer));
         nd_json_close(data, ']');
     }
@@ -141,10 +140,10 @@ static void put_graph(struct nd_json *data, const json_t *layers)
     json_array_foreach(layers, i, layer)
     {
         nd_json_open_line(data, NULL, '[');
-        nd_json_text(data, NULL, nd_doc_text(layer, ND_KEY_NAME));
-        nd_json_text(data, NULL, nd_doc_text(layer, ND_KEY_OP_TYPE));
+        nd_json_text(data, NULL, nd_doc_text(layer, "name"));
+        nd_json_text(data, NULL, nd_doc_text(layer, "op_type"));
         nd_json_open_line(data, NULL, '[');
-        inputs = nd_doc_get(layer, ND_KEY_INPUTS);
+        inputs = nd_doc_get(layer, "inputs");
         json_array_foreach(inputs, k, input)
         {
             if (json_is_integer(input) && json_integer_value(input) >= 0 &&
@@ -166,7 +165,7 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
     json_array_foreach(devices, d, device)
     {
         if (!has_graph && has_layers(device, d)) {
-            put_graph(data, nd_doc_get(device, ND_KEY_LAYERS));
+            put_graph(data, nd_doc_get(device, "layers"));
             has_graph = true;
         }
     }
@@ -182,7 +181,7 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
 
 void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
 {
-    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_DEVICES), *device;
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "devices"), *device;
     size_t d, n = 0, worst = SIZE_MAX;
     nd_html_section(page, part, "flow", "Error flow");
     json_array_foreach(devices, d, device)
@@ -190,7 +189,7 @@ void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
         if (!has_layers(device, d))
             continue;
         n++;
-        if (worst == SIZE_MAX || json_array_size(nd_doc_get(device, ND_KEY_FAULTY)) > 0)
+        if (worst == SIZE_MAX || json_array_size(nd_doc_get(device, "faulty")) > 0)
             worst = d;
     }
     if (n == 0)

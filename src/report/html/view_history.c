@@ -11,10 +11,9 @@ static const json_t *cell_of(const json_t *chart, const char *chipset, const cha
 {
     const json_t *cell;
     size_t i;
-    json_array_foreach(nd_doc_get(chart, ND_KEY_CELLS), i, cell)
+    json_array_foreach(nd_doc_get(chart, "cells"), i, cell)
     {
-        if (strcmp(nd_doc_text(cell, ND_KEY_CHIPSET), chipset) == 0 &&
-            strcmp(nd_doc_text(cell, ND_KEY_SDK), sdk) == 0)
+        if (strcmp(nd_doc_text(cell, "chipset"), chipset) == 0 && strcmp(nd_doc_text(cell, "sdk"), sdk) == 0)
             return cell;
     }
     return NULL;
@@ -28,9 +27,9 @@ static void put_cell(struct nd_page *page, const json_t *cell, size_t *before)
         nd_html_cell(page, "");
         return;
     }
-    size_t value = nd_doc_index(cell, ND_KEY_VALUE, SIZE_MAX);
-    bool has_failed = json_is_true(nd_doc_get(cell, ND_KEY_HAS_FAILED));
-    bool is_sure = json_is_true(nd_doc_get(cell, ND_KEY_IS_REPEATABLE));
+    size_t value = nd_doc_index(cell, "value", SIZE_MAX);
+    bool has_failed = json_is_true(nd_doc_get(cell, "failed"));
+    bool is_sure = json_is_true(nd_doc_get(cell, "repeatable"));
     bool has_changed = *before != SIZE_MAX && *before != value && is_sure;
     nd_html_printf(page, "<td class=\"%s\">%s%s%s</td>",
                    has_failed    ? "failed"
@@ -42,7 +41,7 @@ static void put_cell(struct nd_page *page, const json_t *cell, size_t *before)
 
 static void put_wall(struct nd_page *page, const json_t *chart)
 {
-    const json_t *sdks = nd_doc_get(chart, ND_KEY_SDKS), *chipset, *sdk;
+    const json_t *sdks = nd_doc_get(chart, "sdks"), *chipset, *sdk;
     size_t c, s;
     nd_html_scroll(page, "Chipsets by SDKs", false);
     nd_html_puts(page,
@@ -53,7 +52,7 @@ static void put_wall(struct nd_page *page, const json_t *chart)
         nd_html_fill(page, "<th scope=\"col\">$t</th>", json_string_value(sdk));
     }
     nd_html_puts(page, "</tr></thead><tbody>\n");
-    json_array_foreach(nd_doc_get(chart, ND_KEY_CHIPSETS), c, chipset)
+    json_array_foreach(nd_doc_get(chart, "chipsets"), c, chipset)
     {
         size_t before = SIZE_MAX;
         nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", json_string_value(chipset));
@@ -69,15 +68,15 @@ static void put_wall(struct nd_page *page, const json_t *chart)
 static void put_step(struct nd_page *page, const json_t *step)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    double n = nd_doc_number(step, ND_KEY_N_DIFFERENT);
-    const json_t *also = nd_doc_get(step, ND_KEY_ALSO_CHANGED), *item;
+    double n = nd_doc_number(step, "n_different");
+    const json_t *also = nd_doc_get(step, "also_changed"), *item;
     size_t i;
-    nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", nd_doc_text(step, ND_KEY_CHIPSET));
-    nd_html_cell(page, nd_doc_text(step, ND_KEY_FROM));
-    nd_html_cell(page, nd_doc_text(step, ND_KEY_TO));
-    nd_html_cell(page, nd_doc_text(step, ND_KEY_VERDICT));
+    nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", nd_doc_text(step, "chipset"));
+    nd_html_cell(page, nd_doc_text(step, "from"));
+    nd_html_cell(page, nd_doc_text(step, "to"));
+    nd_html_cell(page, nd_doc_text(step, "verdict"));
     nd_html_cell_number(page, nd_html_count(n, buf), n);
-    nd_html_fill(page, "<td>$n</td><td>", nd_doc_text(step, ND_KEY_FIRST));
+    nd_html_fill(page, "<td>$n</td><td>", nd_doc_text(step, "first"));
     json_array_foreach(also, i, item)
     {
         nd_html_puts(page, i > 0 ? ", " : "");
@@ -88,12 +87,12 @@ static void put_step(struct nd_page *page, const json_t *step)
 
 static bool is_same(const json_t *step)
 {
-    return strcmp(nd_doc_text(step, ND_KEY_VERDICT), "same") == 0;
+    return strcmp(nd_doc_text(step, "verdict"), "same") == 0;
 }
 
 static void put_steps(struct nd_page *page, const json_t *chart)
 {
-    const json_t *steps = nd_doc_get(chart, ND_KEY_STEPS), *step;
+    const json_t *steps = nd_doc_get(chart, "steps"), *step;
     size_t i, n = 0;
     json_array_foreach(steps, i, step) n += !is_same(step);
     nd_html_printf(page, "<p>Something changed at %zu of %zu steps from one SDK to the next.</p>\n", n,
@@ -118,11 +117,11 @@ static void put_steps(struct nd_page *page, const json_t *chart)
 /* "SM8650: a a b": only chipsets on which it has two values or more. */
 static void put_letters(struct nd_page *page, const json_t *chart, const json_t *tensor)
 {
-    const json_t *chipsets = nd_doc_get(chart, ND_KEY_CHIPSETS), *row, *value;
+    const json_t *chipsets = nd_doc_get(chart, "chipsets"), *row, *value;
     char buf[ND_HISTORY_LETTER_BYTES];
     size_t c, s;
     bool is_first = true;
-    json_array_foreach(nd_doc_get(tensor, ND_KEY_VALUES), c, row)
+    json_array_foreach(nd_doc_get(tensor, "values"), c, row)
     {
         json_int_t first = -1;
         bool has_several = false;
@@ -152,8 +151,7 @@ static void put_tensors(struct nd_page *page, const json_t *chart)
     const json_t *tensor;
     char buf[ND_HTML_TEXT_BYTES];
     size_t i, n = 0, n_shown = 0;
-    json_array_foreach(nd_doc_get(chart, ND_KEY_TENSORS), i, tensor) n +=
-        nd_doc_number(tensor, ND_KEY_N_STEPS) > 0;
+    json_array_foreach(nd_doc_get(chart, "tensors"), i, tensor) n += nd_doc_number(tensor, "n_steps") > 0;
     if (n == 0)
         return;
     nd_html_scroll(page, "Tensors that changed", false);
@@ -163,13 +161,13 @@ static void put_tensors(struct nd_page *page, const json_t *chart)
         nd_html_printf(page, ": the first %d of %zu", MAX_ROWS, n);
     nd_html_puts(page, "</caption>");
     nd_html_heads(page, "Tensor|Operator|#Steps|Values");
-    json_array_foreach(nd_doc_get(chart, ND_KEY_TENSORS), i, tensor)
+    json_array_foreach(nd_doc_get(chart, "tensors"), i, tensor)
     {
-        double n_steps = nd_doc_number(tensor, ND_KEY_N_STEPS);
+        double n_steps = nd_doc_number(tensor, "n_steps");
         if (!(n_steps > 0) || n_shown++ >= MAX_ROWS)
             continue;
-        nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(tensor, ND_KEY_NAME));
-        nd_html_cell(page, nd_doc_text(tensor, ND_KEY_OP_TYPES));
+        nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(tensor, "name"));
+        nd_html_cell(page, nd_doc_text(tensor, "op_types"));
         nd_html_cell_number(page, nd_html_count(n_steps, buf), n_steps);
         nd_html_puts(page, "<td>");
         put_letters(page, chart, tensor);
@@ -182,9 +180,9 @@ void nd_view_history(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *chart;
     size_t i;
-    json_array_foreach(nd_doc_get(part->documents[ND_PAGE_HISTORY], ND_KEY_CHARTS), i, chart)
+    json_array_foreach(nd_doc_get(part->documents[ND_PAGE_HISTORY], "charts"), i, chart)
     {
-        nd_html_fill(page, "<h3>History of $n</h3>\n", nd_doc_text(chart, ND_KEY_MODEL));
+        nd_html_fill(page, "<h3>History of $n</h3>\n", nd_doc_text(chart, "model"));
         put_wall(page, chart);
         put_steps(page, chart);
         put_tensors(page, chart);

@@ -36,21 +36,21 @@ static void put_accuracy_row(struct nd_page *page, const struct nd_page_part *pa
 {
     char buf[ND_HTML_TEXT_BYTES];
     size_t device = part->groups[g].device;
-    const json_t *one = json_array_get(nd_doc_get(row, ND_KEY_DEVICES), device);
-    const json_t *pair = device > 0 ? json_array_get(nd_doc_get(row, ND_KEY_PAIRS), device - 1) : NULL;
-    double p = nd_doc_number(pair, ND_KEY_P_VALUE), accuracy = nd_doc_number(one, ND_KEY_ACCURACY);
+    const json_t *one = json_array_get(nd_doc_get(row, "devices"), device);
+    const json_t *pair = device > 0 ? json_array_get(nd_doc_get(row, "pairs"), device - 1) : NULL;
+    double p = nd_doc_number(pair, "p_value"), accuracy = nd_doc_number(one, "accuracy");
     nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", part->groups[g].label);
-    put_number(page, one, ND_KEY_SAMPLES);
-    if (nd_doc_is(row, ND_KEY_LABELS)) {
-        put_number(page, one, ND_KEY_CORRECT);
+    put_number(page, one, "samples");
+    if (nd_doc_is(row, "labels")) {
+        put_number(page, one, "correct");
         nd_html_cell_number(page, nd_html_percent(accuracy, buf), accuracy);
-        put_interval(page, nd_doc_number(one, ND_KEY_CORRECT), nd_doc_number(one, ND_KEY_SAMPLES));
-        put_number(page, pair, ND_KEY_LOST);
-        put_number(page, pair, ND_KEY_GAINED);
-        put_number(page, pair, ND_KEY_CHANGED_WRONG);
+        put_interval(page, nd_doc_number(one, "correct"), nd_doc_number(one, "samples"));
+        put_number(page, pair, "right_to_wrong");
+        put_number(page, pair, "wrong_to_right");
+        put_number(page, pair, "wrong_to_wrong");
         nd_html_cell_number(page, isnan(p) ? "" : nd_html_real(p, buf), p);
     } else {
-        double changed = nd_doc_number(pair, ND_KEY_SAMPLES) - nd_doc_number(pair, ND_KEY_AGREE);
+        double changed = nd_doc_number(pair, "samples") - nd_doc_number(pair, "agree");
         nd_html_cell_number(page, isnan(changed) ? "" : nd_html_count(changed, buf), changed);
     }
     nd_html_puts(page, "</tr>\n");
@@ -61,18 +61,18 @@ static void put_accuracy(struct nd_page *page, const struct nd_page_part *part, 
     nd_html_scroll(page, "Accuracy", false);
     nd_html_fill(page,
                  "<table class=\"sortable\"><caption>Top-1 predictions of output $n for the inputs of probe $n",
-                 nd_doc_text(row, ND_KEY_TENSOR), nd_doc_text(row, ND_KEY_PROBE));
-    nd_html_puts(page, nd_doc_is(row, ND_KEY_LABELS)
+                 nd_doc_text(row, "tensor"), nd_doc_text(row, "probe"));
+    nd_html_puts(page, nd_doc_is(row, "labels")
                            ? ". The intervals hold the accuracy with a probability of 95 %. p: how probable so "
                              "uneven a change is where the device is no better and no worse (McNemar's test)."
                            : ". The inputs have no labels: only changes can be counted.");
-    if (nd_doc_text(row, ND_KEY_LABELS_MISSING)[0] != '\0') {
-        nd_html_fill(page, " Labels are not used: $t.", nd_doc_text(row, ND_KEY_LABELS_MISSING));
+    if (nd_doc_text(row, "labels_missing_reason")[0] != '\0') {
+        nd_html_fill(page, " Labels are not used: $t.", nd_doc_text(row, "labels_missing_reason"));
     }
     nd_html_puts(
         page, "</caption>\n<thead><tr><th scope=\"col\">Device</th><th scope=\"col\" class=\"n\">Samples</th>");
     nd_html_puts(page,
-                 nd_doc_is(row, ND_KEY_LABELS)
+                 nd_doc_is(row, "labels")
                      ? "<th scope=\"col\" class=\"n\">Right</th><th scope=\"col\" class=\"n\">Accuracy</th><th "
                        "scope=\"col\" class=\"n\">95 % interval</th><th scope=\"col\" class=\"n\">Right to "
                        "wrong</th><th scope=\"col\" class=\"n\">Wrong to right</th><th scope=\"col\" "
@@ -96,13 +96,13 @@ struct sheet {
 /* "" where there is no picture of the sample. */
 static const char *find_image(const struct nd_page_part *part, const json_t *row, const json_t *sample)
 {
-    const json_t *images = nd_doc_get(part->documents[ND_PAGE_IMAGES], ND_KEY_IMAGES), *image;
-    size_t i, number = nd_doc_index(sample, ND_KEY_SAMPLE, SIZE_MAX);
+    const json_t *images = nd_doc_get(part->documents[ND_PAGE_IMAGES], "images"), *image;
+    size_t i, number = nd_doc_index(sample, "sample", SIZE_MAX);
     json_array_foreach(images, i, image)
     {
-        if (nd_doc_index(image, ND_KEY_SAMPLE, SIZE_MAX) == number &&
-            strcmp(nd_doc_text(image, ND_KEY_PROBE), nd_doc_text(row, ND_KEY_PROBE)) == 0)
-            return nd_doc_text(image, ND_KEY_PNG);
+        if (nd_doc_index(image, "sample", SIZE_MAX) == number &&
+            strcmp(nd_doc_text(image, "probe"), nd_doc_text(row, "probe")) == 0)
+            return nd_doc_text(image, "png");
     }
     return "";
 }
@@ -114,16 +114,16 @@ static void put_image(struct nd_page *page, const struct sheet *sheet, const jso
     nd_html_puts(page, "<td>");
     if (image[0] != '\0' && strspn(image, base64) == strlen(image))
         nd_html_printf(page, "<img alt=\"input of sample %.0f\" src=\"data:image/png;base64,%s\">",
-                       nd_doc_number(sample, ND_KEY_SAMPLE), image);
+                       nd_doc_number(sample, "sample"), image);
     nd_html_puts(page, "</td>");
 }
 
 /* The class, and whether it is the label's. */
 static void put_prediction(struct nd_page *page, const json_t *sample, size_t device)
 {
-    double label = nd_doc_number(sample, ND_KEY_LABEL);
-    double class = nd_doc_value(json_array_get(nd_doc_get(sample, ND_KEY_PREDICTIONS), device));
-    double ref = nd_doc_value(json_array_get(nd_doc_get(sample, ND_KEY_PREDICTIONS), 0));
+    double label = nd_doc_number(sample, "label");
+    double class = nd_doc_value(json_array_get(nd_doc_get(sample, "predictions"), device));
+    double ref = nd_doc_value(json_array_get(nd_doc_get(sample, "predictions"), 0));
     const char *state = "plain";
     if (!isnan(label) && !isnan(class))
         state = class >= label && class <= label ? "right" : "wrong";
@@ -141,8 +141,7 @@ static void put_prediction(struct nd_page *page, const json_t *sample, size_t de
 static void put_values(struct nd_page *page, const struct nd_page_part *part, const json_t *sample)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    const json_t *classes = nd_doc_get(sample, ND_KEY_CLASSES), *values = nd_doc_get(sample, ND_KEY_VALUES),
-                 *class;
+    const json_t *classes = nd_doc_get(sample, "classes"), *values = nd_doc_get(sample, "values"), *class;
     size_t i;
     nd_html_puts(
         page,
@@ -166,7 +165,7 @@ static void put_values(struct nd_page *page, const struct nd_page_part *part, co
 static void put_sample(struct nd_page *page, const struct sheet *sheet, const json_t *sample)
 {
     const struct nd_page_part *part = sheet->part;
-    double number = nd_doc_number(sample, ND_KEY_SAMPLE), label = nd_doc_number(sample, ND_KEY_LABEL);
+    double number = nd_doc_number(sample, "sample"), label = nd_doc_number(sample, "label");
     char buf[ND_HTML_TEXT_BYTES];
     nd_html_printf(page, "<tr><th scope=\"row\">%.0f</th>", number);
     if (sheet->has_images)
@@ -194,9 +193,9 @@ static bool has_image(const struct nd_page_part *part, const json_t *row, const 
 static void put_samples(struct nd_page *page, const struct nd_page_part *part, const json_t *row)
 {
     char a[ND_HTML_TEXT_BYTES];
-    const json_t *samples = nd_doc_get(row, ND_KEY_CHANGED_SAMPLES), *sample;
-    double n = nd_doc_number(row, ND_KEY_N_CHANGED);
-    const struct sheet sheet = {part, row, has_image(part, row, samples), nd_doc_is(row, ND_KEY_LABELS)};
+    const json_t *samples = nd_doc_get(row, "changed_samples"), *sample;
+    double n = nd_doc_number(row, "n_changed_samples");
+    const struct sheet sheet = {part, row, has_image(part, row, samples), nd_doc_is(row, "labels")};
     size_t i;
     if (!json_is_array(samples))
         return;
@@ -225,13 +224,13 @@ static void put_samples(struct nd_page *page, const struct nd_page_part *part, c
 
 void nd_view_samples(struct nd_page *page, const struct nd_page_part *part)
 {
-    const json_t *rows = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_ACCURACY), *row;
+    const json_t *rows = nd_doc_get(part->documents[ND_PAGE_COMPARISON], "accuracy"), *row;
     size_t i, n = 0;
     nd_html_section(page, part, "samples", "Samples and accuracy");
     json_array_foreach(rows, i, row)
     {
-        const json_t *device = json_array_get(nd_doc_get(row, ND_KEY_DEVICES), 0);
-        if (!nd_doc_is(row, ND_KEY_LABELS) && !(nd_doc_number(device, ND_KEY_SAMPLES) > 1))
+        const json_t *device = json_array_get(nd_doc_get(row, "devices"), 0);
+        if (!nd_doc_is(row, "labels") && !(nd_doc_number(device, "samples") > 1))
             continue;
         put_accuracy(page, part, row);
         put_samples(page, part, row);

@@ -31,12 +31,12 @@ static int step_of(double value, const double *ends)
 /* The length of the first components of all names that are the same everywhere, with the final '/'. */
 static size_t common_length(const json_t *tensors)
 {
-    const char *first = nd_doc_text(json_array_get(tensors, 0), ND_KEY_NAME);
+    const char *first = nd_doc_text(json_array_get(tensors, 0), "name");
     size_t i, common = strlen(first);
     const json_t *tensor;
     json_array_foreach(tensors, i, tensor)
     {
-        const char *name = nd_doc_text(tensor, ND_KEY_NAME);
+        const char *name = nd_doc_text(tensor, "name");
         size_t n = 0;
         while (n < common && name[n] == first[n])
             n++;
@@ -58,10 +58,10 @@ static size_t block_length(const char *name, size_t common)
 /* The end of the run of tensors from i on that are in one block. */
 static size_t block_end(const json_t *tensors, size_t i, size_t common)
 {
-    const char *name = nd_doc_text(json_array_get(tensors, i), ND_KEY_NAME);
+    const char *name = nd_doc_text(json_array_get(tensors, i), "name");
     size_t n = block_length(name, common), end = i + 1;
     for (; n > 0 && end < json_array_size(tensors); end++) {
-        const char *other = nd_doc_text(json_array_get(tensors, end), ND_KEY_NAME);
+        const char *other = nd_doc_text(json_array_get(tensors, end), "name");
         if (block_length(other, common) != n || strncmp(other + common, name + common, n) != 0)
             break;
     }
@@ -74,25 +74,25 @@ static size_t block_end(const json_t *tensors, size_t i, size_t common)
 static void put_size(struct nd_page *page, const json_t *pair)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    double lsb = nd_doc_number(pair, ND_KEY_MAX_LSB), ulp = nd_doc_number(pair, ND_KEY_MAX_ULP);
+    double lsb = nd_doc_number(pair, "max_lsb"), ulp = nd_doc_number(pair, "max_ulp");
     if (!isnan(lsb))
         nd_html_printf(page, "%s LSB", nd_html_count(lsb, buf));
     else if (!isnan(ulp))
         nd_html_printf(page, "%s ULP", nd_html_count(ulp, buf));
     else
-        nd_html_printf(page, "%s", nd_html_real(nd_doc_number(pair, ND_KEY_MAX_ABS), buf));
+        nd_html_printf(page, "%s", nd_html_real(nd_doc_number(pair, "max_abs"), buf));
 }
 
 static bool is_compared(const json_t *pair)
 {
-    return pair != NULL && strcmp(nd_doc_text(pair, ND_KEY_COVERAGE), "none") != 0;
+    return pair != NULL && strcmp(nd_doc_text(pair, "coverage"), "none") != 0;
 }
 
 static void put_cell(struct nd_page *page, const json_t *pair)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    double share = nd_doc_number(pair, ND_KEY_SHARE), n = nd_doc_number(pair, ND_KEY_SAMPLES_DIFFERING);
-    double lsb = nd_doc_number(pair, ND_KEY_MAX_LSB);
+    double share = nd_doc_number(pair, "share"), n = nd_doc_number(pair, "samples_differing");
+    double lsb = nd_doc_number(pair, "max_lsb");
     if (!is_compared(pair)) {
         nd_html_puts(page, "<td class=\"x\">no data</td>");
         return;
@@ -119,7 +119,7 @@ static void put_row(struct nd_page *page, const struct nd_page_part *part, const
 {
     double largest = 0;
     for (size_t g = 1; g < part->n_groups; g++) {
-        double share = nd_doc_number(nd_doc_pair(tensor, part->groups[g].device), ND_KEY_SHARE);
+        double share = nd_doc_number(nd_doc_pair(tensor, part->groups[g].device), "share");
         largest = share > largest ? share : largest;
     }
     nd_html_printf(
@@ -127,8 +127,7 @@ static void put_row(struct nd_page *page, const struct nd_page_part *part, const
         "<tr data-t=\"%zu\" data-s=\"%.3g\"><th scope=\"row\"><a id=\"%stensor-%zu\" href=\"#%stensor-%zu\">",
         t, largest, part->prefix, t + 1, part->prefix, t + 1);
     nd_html_fill(page, "$n</a></th><td class=\"op\">$t</td><td class=\"op\">$t</td>",
-                 nd_doc_text(tensor, ND_KEY_NAME), nd_doc_text(tensor, ND_KEY_OP_TYPES),
-                 nd_doc_text(tensor, ND_KEY_DTYPE));
+                 nd_doc_text(tensor, "name"), nd_doc_text(tensor, "op_types"), nd_doc_text(tensor, "dtype"));
     for (size_t g = 1; g < part->n_groups; g++)
         put_cell(page, nd_doc_pair(tensor, part->groups[g].device));
     nd_html_puts(page, "</tr>\n");
@@ -138,7 +137,7 @@ static void put_row(struct nd_page *page, const struct nd_page_part *part, const
 static void put_block_row(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors,
                           size_t i, size_t end, size_t common)
 {
-    const char *name = nd_doc_text(json_array_get(tensors, i), ND_KEY_NAME);
+    const char *name = nd_doc_text(json_array_get(tensors, i), "name");
     char text[MAX_PREFIX_BYTES + 1];
     snprintf(text, sizeof text, "%.*s", (int)block_length(name, common), name + common);
     nd_html_printf(page, "<tr class=\"block\"><th scope=\"rowgroup\" colspan=\"%zu\">", part->n_groups + 2);
@@ -191,7 +190,7 @@ static void put_table(struct nd_page *page, const struct nd_page_part *part, con
 /* The buckets that are not empty. */
 static void put_histogram(struct nd_json *data, const json_t *pair)
 {
-    const json_t *near = nd_doc_get(pair, ND_KEY_HISTOGRAM), *tail = nd_doc_get(pair, ND_KEY_HISTOGRAM_TAIL);
+    const json_t *near = nd_doc_get(pair, "histogram"), *tail = nd_doc_get(pair, "histogram_tail");
     const json_t *bucket;
     const char *key;
     json_auto_t *copy = json_object();
@@ -213,7 +212,7 @@ static void put_histogram(struct nd_json *data, const json_t *pair)
 
 static void put_coordinates(struct nd_json *data, const json_t *worst)
 {
-    const json_t *list = nd_doc_get(worst, ND_KEY_COORDINATES), *one;
+    const json_t *list = nd_doc_get(worst, "coordinates"), *one;
     size_t i;
     nd_json_open_line(data, NULL, '[');
     json_array_foreach(list, i, one) nd_json_int(data, NULL, json_integer_value(one));
@@ -223,7 +222,7 @@ static void put_coordinates(struct nd_json *data, const json_t *worst)
 /* [[probe, sample, [coordinates], reference, test]] */
 static void put_worst(struct nd_json *data, const json_t *pair)
 {
-    const json_t *list = nd_doc_get(pair, ND_KEY_WORST), *one;
+    const json_t *list = nd_doc_get(pair, "worst"), *one;
     size_t i;
     nd_json_open_line(data, "w", '[');
     json_array_foreach(list, i, one)
@@ -231,11 +230,11 @@ static void put_worst(struct nd_json *data, const json_t *pair)
         if (i >= MAX_WORST)
             break;
         nd_json_open_line(data, NULL, '[');
-        nd_json_text(data, NULL, nd_doc_text(one, ND_KEY_PROBE));
-        nd_json_real(data, NULL, nd_doc_number(one, ND_KEY_SAMPLE));
+        nd_json_text(data, NULL, nd_doc_text(one, "probe"));
+        nd_json_real(data, NULL, nd_doc_number(one, "sample"));
         put_coordinates(data, one);
-        nd_html_data_real(data, NULL, nd_doc_number(one, ND_KEY_REF_REAL));
-        nd_html_data_real(data, NULL, nd_doc_number(one, ND_KEY_TEST_REAL));
+        nd_html_data_real(data, NULL, nd_doc_number(one, "ref_real"));
+        nd_html_data_real(data, NULL, nd_doc_number(one, "test_real"));
         nd_json_close(data, ']');
     }
     nd_json_close(data, ']');
@@ -250,19 +249,19 @@ static void put_known(struct nd_json *data, const char *key, double value)
 /* null for a cell without differences. */
 static void put_cell_data(struct nd_json *data, const json_t *pair, size_t *n_detailed)
 {
-    const char *reason = nd_doc_text(pair, ND_KEY_REASON);
-    if (!(nd_doc_number(pair, ND_KEY_SAMPLES_DIFFERING) > 0) && reason[0] == '\0') {
+    const char *reason = nd_doc_text(pair, "reason");
+    if (!(nd_doc_number(pair, "samples_differing") > 0) && reason[0] == '\0') {
         nd_json_null(data, NULL);
         return;
     }
     nd_json_open_line(data, NULL, '{');
-    put_known(data, "n", nd_doc_number(pair, ND_KEY_ELEMENTS));
-    put_known(data, "d", nd_doc_number(pair, ND_KEY_DIFFERING));
-    put_known(data, "s", nd_doc_number(pair, ND_KEY_SAMPLES));
-    put_known(data, "sd", nd_doc_number(pair, ND_KEY_SAMPLES_DIFFERING));
-    put_known(data, "lsb", nd_doc_number(pair, ND_KEY_MAX_LSB));
-    put_known(data, "abs", nd_doc_number(pair, ND_KEY_MAX_ABS));
-    put_known(data, "sqnr", nd_doc_number(pair, ND_KEY_SQNR));
+    put_known(data, "n", nd_doc_number(pair, "elements"));
+    put_known(data, "d", nd_doc_number(pair, "differing"));
+    put_known(data, "s", nd_doc_number(pair, "samples"));
+    put_known(data, "sd", nd_doc_number(pair, "samples_differing"));
+    put_known(data, "lsb", nd_doc_number(pair, "max_lsb"));
+    put_known(data, "abs", nd_doc_number(pair, "max_abs"));
+    put_known(data, "sqnr", nd_doc_number(pair, "sqnr_db"));
     if (reason[0] != '\0')
         nd_json_text(data, "why", reason);
     put_histogram(data, pair);
@@ -274,7 +273,7 @@ static void put_cell_data(struct nd_json *data, const json_t *pair, size_t *n_de
 static void put_data(struct nd_json *data, const struct nd_page_part *part, const json_t *tensors)
 {
     const json_t *tensor;
-    bool is_gated = nd_doc_is(part->documents[ND_PAGE_COMPARISON], ND_KEY_GATED);
+    bool is_gated = nd_doc_is(part->documents[ND_PAGE_COMPARISON], "gated");
     size_t i, n_detailed = 0;
     nd_json_open_line(data, "groups", '[');
     for (size_t g = 1; g < part->n_groups; g++)
@@ -284,7 +283,7 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
     json_array_foreach(tensors, i, tensor)
     {
         nd_json_open_line(data, NULL, '{');
-        nd_json_text(data, "gate", is_gated ? nd_doc_text(tensor, ND_KEY_GATE) : NULL);
+        nd_json_text(data, "gate", is_gated ? nd_doc_text(tensor, "gate") : NULL);
         nd_json_open_line(data, "cells", '[');
         for (size_t g = 1; g < part->n_groups; g++)
             put_cell_data(data, nd_doc_pair(tensor, part->groups[g].device), &n_detailed);
@@ -296,7 +295,7 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
 
 void nd_view_tensors(struct nd_page *page, const struct nd_page_part *part)
 {
-    const json_t *tensors = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_TENSORS);
+    const json_t *tensors = nd_doc_get(part->documents[ND_PAGE_COMPARISON], "tensors");
     nd_html_section(page, part, "tensors", "Tensors");
     if (json_array_size(tensors) == 0 || part->n_groups == 0)
         nd_html_absent(

@@ -13,7 +13,7 @@ enum { MAX_TENSORS = 20 };
 /* The check itself: of `golden check --runtime` it is a member of a row of the matrix. */
 static const json_t *check_of(const json_t *row)
 {
-    const json_t *check = nd_doc_get(row, ND_KEY_CHECK);
+    const json_t *check = nd_doc_get(row, "check");
     return json_is_object(check) ? check : row;
 }
 
@@ -26,7 +26,7 @@ static const char *state_of(const char *verdict)
 
 static void put_changes(struct nd_page *page, const json_t *check)
 {
-    const json_t *list = nd_doc_get(check, ND_KEY_CHANGED), *change;
+    const json_t *list = nd_doc_get(check, "changed"), *change;
     size_t i;
     if (json_array_size(list) == 0)
         return;
@@ -36,11 +36,11 @@ static void put_changes(struct nd_page *page, const json_t *check)
     json_array_foreach(list, i, change)
     {
         nd_html_puts(page, "<tr>");
-        nd_html_cell(page, nd_doc_text(change, ND_KEY_AXIS));
-        nd_html_fill(page, "<th scope=\"row\">$n</th>", nd_doc_text(change, ND_KEY_KEY));
-        nd_html_cell(page, nd_doc_text(change, ND_KEY_REF));
-        nd_html_cell(page, nd_doc_text(change, ND_KEY_TEST));
-        nd_html_cell(page, nd_doc_text(change, ND_KEY_FOLLOWS_FROM));
+        nd_html_cell(page, nd_doc_text(change, "what"));
+        nd_html_fill(page, "<th scope=\"row\">$n</th>", nd_doc_text(change, "key"));
+        nd_html_cell(page, nd_doc_text(change, "ref"));
+        nd_html_cell(page, nd_doc_text(change, "test"));
+        nd_html_cell(page, nd_doc_text(change, "follows_from"));
         nd_html_puts(page, "</tr>\n");
     }
     nd_html_puts(page, "</tbody></table></div>\n");
@@ -49,9 +49,9 @@ static void put_changes(struct nd_page *page, const json_t *check)
 static void put_tensor(struct nd_page *page, const json_t *tensor)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    double share = nd_doc_number(tensor, ND_KEY_SHARE), lsb = nd_doc_number(tensor, ND_KEY_MAX_LSB);
-    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(tensor, ND_KEY_NAME));
-    nd_html_cell(page, nd_doc_text(tensor, ND_KEY_OP_TYPES));
+    double share = nd_doc_number(tensor, "share"), lsb = nd_doc_number(tensor, "max_lsb");
+    nd_html_fill(page, "<tr><th scope=\"row\">$n</th>", nd_doc_text(tensor, "name"));
+    nd_html_cell(page, nd_doc_text(tensor, "op_types"));
     nd_html_cell_number(page, isnan(share) ? "not stored" : nd_html_percent(share, buf), share);
     nd_html_cell_number(page, isnan(lsb) ? "" : nd_html_count(lsb, buf), lsb);
     nd_html_puts(page, "</tr>\n");
@@ -59,7 +59,7 @@ static void put_tensor(struct nd_page *page, const json_t *tensor)
 
 static void put_tensors(struct nd_page *page, const json_t *check)
 {
-    const json_t *list = nd_doc_get(check, ND_KEY_DIFFERENT), *tensor;
+    const json_t *list = nd_doc_get(check, "different"), *tensor;
     size_t i, n = json_array_size(list);
     if (n == 0)
         return;
@@ -79,14 +79,14 @@ static void put_tensors(struct nd_page *page, const json_t *check)
 
 static void put_check(struct nd_page *page, const json_t *row)
 {
-    const json_t *check = check_of(row), *entry = nd_doc_get(check, ND_KEY_ENTRY);
-    const char *verdict = nd_doc_text(check, ND_KEY_VERDICT);
-    double n = nd_doc_number(check, ND_KEY_N_COMPARED), n_equal = nd_doc_number(check, ND_KEY_N_EQUAL);
+    const json_t *check = check_of(row), *entry = nd_doc_get(check, "entry");
+    const char *verdict = nd_doc_text(check, "verdict");
+    double n = nd_doc_number(check, "n_tensors"), n_equal = nd_doc_number(check, "n_equal");
     nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">", state_of(verdict));
-    nd_html_fill(page, "$t <span class=\"of\">$n</span></p>\n", verdict, nd_doc_text(check, ND_KEY_CAPTURE));
+    nd_html_fill(page, "$t <span class=\"of\">$n</span></p>\n", verdict, nd_doc_text(check, "capture"));
     if (entry != NULL && json_is_object(entry)) {
-        nd_html_fill(page, "<p>Against $n ($t, $t)", nd_doc_text(entry, ND_KEY_LABEL),
-                     nd_doc_text(entry, ND_KEY_CHIPSET), nd_doc_text(entry, ND_KEY_SDK));
+        nd_html_fill(page, "<p>Against $n ($t, $t)", nd_doc_text(entry, "label"), nd_doc_text(entry, "chipset"),
+                     nd_doc_text(entry, "sdk"));
         if (!isnan(n) && !isnan(n_equal))
             nd_html_printf(page, ": %.0f of %.0f tensors are equal", n_equal, n);
         nd_html_puts(page, ".</p>\n");
@@ -99,10 +99,10 @@ static void put_check(struct nd_page *page, const json_t *row)
 static void put_golden(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *golden = part->documents[ND_PAGE_GOLDEN], *row;
-    const json_t *list = nd_doc_get(golden, ND_KEY_CHECKS);
+    const json_t *list = nd_doc_get(golden, "checks");
     size_t i;
     if (!json_is_array(list))
-        list = nd_doc_get(golden, ND_KEY_MATRIX);
+        list = nd_doc_get(golden, "matrix");
     if (!json_is_array(list)) {
         put_check(page, golden);
         return;
@@ -133,7 +133,7 @@ static void end_table(struct nd_page *page)
 static void put_right(struct nd_page *page, const json_t *of, const char *key)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    double n = nd_doc_number(of, key), all = nd_doc_number(of, ND_KEY_LABELLED);
+    double n = nd_doc_number(of, key), all = nd_doc_number(of, "labelled");
     nd_html_cell_number(page, all > 0 && !isnan(n) ? nd_html_count(n, buf) : "", n);
 }
 
@@ -144,17 +144,17 @@ static void put_before_after(struct nd_page *page, const char *name, double befo
     put_named(page, name);
     put_real(page, before_db);
     put_real(page, after_db);
-    put_right(page, of, ND_KEY_RIGHT_BEFORE);
-    put_right(page, of, ND_KEY_RIGHT_AFTER);
+    put_right(page, of, "right_before");
+    put_right(page, of, "right_after");
     nd_html_puts(page, "</tr>\n");
 }
 
 static void put_change_card(struct nd_page *page, const json_t *document, bool is_good)
 {
-    const char *output = nd_doc_text(document, ND_KEY_OUTPUT);
+    const char *output = nd_doc_text(document, "output");
     nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">", is_good ? "ok" : "note");
-    nd_html_fill(page, "$t <span class=\"of\">$n</span></p>\n", nd_doc_text(document, ND_KEY_RESULT),
-                 nd_doc_text(document, ND_KEY_MODEL));
+    nd_html_fill(page, "$t <span class=\"of\">$n</span></p>\n", nd_doc_text(document, "result"),
+                 nd_doc_text(document, "model"));
     if (output[0] != '\0') {
         nd_html_fill(page, "<p>Written to $n.</p>\n", output);
     }
@@ -171,10 +171,10 @@ static void put_changed_devices(struct nd_page *page, const json_t *document)
     nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
                        "outputs to the float model, in dB, and right classes</caption>");
     nd_html_heads(page, "Device|#Before|#After|#Right before|#Right after");
-    json_array_foreach(nd_doc_get(document, ND_KEY_DEVICES), i, device)
+    json_array_foreach(nd_doc_get(document, "devices"), i, device)
     {
-        put_before_after(page, nd_doc_text(device, ND_KEY_DEVICE), nd_doc_number(device, ND_KEY_BEFORE_DB),
-                         nd_doc_number(device, ND_KEY_AFTER_DB), device);
+        put_before_after(page, nd_doc_text(device, "device"), nd_doc_number(device, "before_db"),
+                         nd_doc_number(device, "after_db"), device);
     }
     end_table(page);
 }
@@ -187,16 +187,16 @@ static void put_promoted_layers(struct nd_page *page, const json_t *document)
     nd_html_puts(page, "<table class=\"sortable\"><caption>Layers that get more bits, each beside those before "
                        "it; gains in dB, cost in percent of the model's bytes or multiply-adds</caption>");
     nd_html_heads(page, "Layer|Operators|Change|#Predicted|#Measured|#Cost, %");
-    json_array_foreach(nd_doc_get(document, ND_KEY_LAYERS), i, layer)
+    json_array_foreach(nd_doc_get(document, "layers"), i, layer)
     {
-        if (strcmp(nd_doc_text(layer, ND_KEY_FATE), "kept") != 0)
+        if (strcmp(nd_doc_text(layer, "fate"), "kept") != 0)
             continue;
-        put_named(page, nd_doc_text(layer, ND_KEY_TENSOR));
-        nd_html_cell(page, nd_doc_text(layer, ND_KEY_OPERATORS));
-        nd_html_cell(page, nd_doc_text(layer, ND_KEY_LAYER_CHANGE));
-        put_real(page, nd_doc_number(layer, ND_KEY_PREDICTED_DB));
-        put_real(page, nd_doc_number(layer, ND_KEY_MEASURED_DB));
-        put_real(page, nd_doc_number(nd_doc_get(layer, ND_KEY_LAYER_COST), ND_KEY_PERCENT));
+        put_named(page, nd_doc_text(layer, "tensor"));
+        nd_html_cell(page, nd_doc_text(layer, "operators"));
+        nd_html_cell(page, nd_doc_text(layer, "change"));
+        put_real(page, nd_doc_number(layer, "predicted_db"));
+        put_real(page, nd_doc_number(layer, "measured_db"));
+        put_real(page, nd_doc_number(nd_doc_get(layer, "cost"), "percent"));
         nd_html_puts(page, "</tr>\n");
     }
     end_table(page);
@@ -206,22 +206,22 @@ static void put_promoted_layers(struct nd_page *page, const json_t *document)
 
 static void put_accuracy_cost(struct nd_page *page, const json_t *document)
 {
-    const json_t *cost = nd_doc_get(document, ND_KEY_ACCURACY_COST), *output;
-    const char *groups = nd_doc_text(nd_doc_get(document, ND_KEY_VERIFICATION), ND_KEY_GROUPS_TEXT);
+    const json_t *cost = nd_doc_get(document, "accuracy_cost"), *output;
+    const char *groups = nd_doc_text(nd_doc_get(document, "verification"), "groups");
     size_t i;
     if (groups[0] != '\0') {
         nd_html_fill(page, "<p>After, the devices form these groups: $t.</p>\n", groups);
     }
-    if (json_array_size(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS)) == 0)
+    if (json_array_size(nd_doc_get(cost, "outputs")) == 0)
         return;
     nd_html_scroll(page, "Before and after", false);
     nd_html_puts(page, "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the "
                        "outputs, in dB, and right classes, in exact arithmetic</caption>");
     nd_html_heads(page, "Output|#Before|#After|#Right before|#Right after");
-    json_array_foreach(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS), i, output)
+    json_array_foreach(nd_doc_get(cost, "outputs"), i, output)
     {
-        put_before_after(page, nd_doc_text(output, ND_KEY_TENSOR), nd_doc_number(output, ND_KEY_SQNR_BEFORE_DB),
-                         nd_doc_number(output, ND_KEY_SQNR_AFTER_DB), cost);
+        put_before_after(page, nd_doc_text(output, "tensor"), nd_doc_number(output, "sqnr_before_db"),
+                         nd_doc_number(output, "sqnr_after_db"), cost);
     }
     end_table(page);
 }
@@ -234,12 +234,12 @@ static void put_aligned_layers(struct nd_page *page, const json_t *document)
     nd_html_puts(page, "<table class=\"sortable\"><caption>Layers after: whether all arithmetics give the same "
                        "values</caption>");
     nd_html_heads(page, "Layer|Operators|State|Why not proven");
-    json_array_foreach(nd_doc_get(document, ND_KEY_LAYERS), i, layer)
+    json_array_foreach(nd_doc_get(document, "layers"), i, layer)
     {
-        put_named(page, nd_doc_text(layer, ND_KEY_TENSOR));
-        nd_html_cell(page, nd_doc_text(layer, ND_KEY_OPERATORS));
-        nd_html_cell(page, nd_doc_text(layer, ND_KEY_STATE));
-        nd_html_cell(page, nd_doc_text(layer, ND_KEY_REASON));
+        put_named(page, nd_doc_text(layer, "tensor"));
+        nd_html_cell(page, nd_doc_text(layer, "operators"));
+        nd_html_cell(page, nd_doc_text(layer, "state"));
+        nd_html_cell(page, nd_doc_text(layer, "reason"));
         nd_html_puts(page, "</tr>\n");
     }
     end_table(page);
@@ -248,9 +248,9 @@ static void put_aligned_layers(struct nd_page *page, const json_t *document)
 static void put_changed(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *document = part->documents[ND_PAGE_CHANGED];
-    const char *result = nd_doc_text(document, ND_KEY_RESULT);
+    const char *result = nd_doc_text(document, "result");
     put_change_card(page, document, strcmp(result, "promoted") == 0 || strcmp(result, "aligned") == 0);
-    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_PROMOTION) == 0) {
+    if (strcmp(nd_doc_text(document, "kind"), "promotion") == 0) {
         put_changed_devices(page, document);
         put_promoted_layers(page, document);
     } else {
@@ -304,8 +304,8 @@ enum { MAX_FINDINGS = 12 };
 /* The same device in the explanation: the one with this capture. */
 static const json_t *explained(const struct nd_page_part *part, const json_t *device)
 {
-    return nd_doc_find(nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_DEVICES), ND_KEY_CAPTURE,
-                       nd_doc_text(device, ND_KEY_CAPTURE));
+    return nd_doc_find(nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "devices"), "capture",
+                       nd_doc_text(device, "capture"));
 }
 
 static size_t n_differing(const json_t *tensors, size_t device, const char **first, const char **op)
@@ -316,12 +316,11 @@ static size_t n_differing(const json_t *tensors, size_t device, const char **fir
     json_array_foreach(tensors, i, tensor)
     {
         const json_t *pair = nd_doc_pair(tensor, device);
-        if (!(nd_doc_number(pair, ND_KEY_DIFFERING) > 0) &&
-            !(nd_doc_number(pair, ND_KEY_SAMPLES_DIFFERING) > 0))
+        if (!(nd_doc_number(pair, "differing") > 0) && !(nd_doc_number(pair, "samples_differing") > 0))
             continue;
         if (n++ == 0) {
-            *first = nd_doc_text(tensor, ND_KEY_NAME);
-            *op = nd_doc_text(tensor, ND_KEY_OP_TYPES);
+            *first = nd_doc_text(tensor, "name");
+            *op = nd_doc_text(tensor, "op_types");
         }
     }
     return n;
@@ -335,10 +334,10 @@ static void put_output_cells(struct nd_page *page, const json_t *tensors, size_t
     size_t i;
     json_array_foreach(tensors, i, tensor)
     {
-        if (nd_doc_is(tensor, ND_KEY_IS_OUTPUT) && (pair = nd_doc_pair(tensor, device)) != NULL)
+        if (nd_doc_is(tensor, "model_output") && (pair = nd_doc_pair(tensor, device)) != NULL)
             break;
     }
-    double share = nd_doc_number(pair, ND_KEY_SHARE), lsb = nd_doc_number(pair, ND_KEY_MAX_LSB);
+    double share = nd_doc_number(pair, "share"), lsb = nd_doc_number(pair, "max_lsb");
     if (share > 0 && !isnan(lsb)) {
         char both[2 * ND_HTML_TEXT_BYTES], count[ND_HTML_TEXT_BYTES];
         snprintf(both, sizeof both, "%s, %s LSB", nd_html_percent(share, buf), nd_html_count(lsb, count));
@@ -351,14 +350,14 @@ static void put_output_cells(struct nd_page *page, const json_t *tensors, size_t
 /* The first row of the accuracy that has labels, else the first one with more than one sample. */
 static const json_t *accuracy_row(const json_t *comparison)
 {
-    const json_t *rows = nd_doc_get(comparison, ND_KEY_ACCURACY), *row, *best = NULL;
+    const json_t *rows = nd_doc_get(comparison, "accuracy"), *row, *best = NULL;
     size_t i;
     json_array_foreach(rows, i, row)
     {
-        const json_t *device = json_array_get(nd_doc_get(row, ND_KEY_DEVICES), 0);
-        if (nd_doc_is(row, ND_KEY_LABELS))
+        const json_t *device = json_array_get(nd_doc_get(row, "devices"), 0);
+        if (nd_doc_is(row, "labels"))
             return row;
-        if (best == NULL && nd_doc_number(device, ND_KEY_SAMPLES) > 1)
+        if (best == NULL && nd_doc_number(device, "samples") > 1)
             best = row;
     }
     return best;
@@ -367,32 +366,32 @@ static const json_t *accuracy_row(const json_t *comparison)
 static void put_accuracy_cells(struct nd_page *page, const json_t *row, size_t device)
 {
     char text[3 * ND_HTML_TEXT_BYTES], a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES];
-    const json_t *one = json_array_get(nd_doc_get(row, ND_KEY_DEVICES), device);
-    double correct = nd_doc_number(one, ND_KEY_CORRECT), accuracy = nd_doc_number(one, ND_KEY_ACCURACY);
+    const json_t *one = json_array_get(nd_doc_get(row, "devices"), device);
+    double correct = nd_doc_number(one, "correct"), accuracy = nd_doc_number(one, "accuracy");
     snprintf(text, sizeof text, "%s (%s)", nd_html_count(correct, a), nd_html_percent(accuracy, b));
     nd_html_cell_number(page, isnan(correct) ? "no labels" : text, accuracy);
     if (device == 0) {
         nd_html_cell(page, "reference");
         return;
     }
-    const json_t *pair = json_array_get(nd_doc_get(row, ND_KEY_PAIRS), device - 1);
-    double changed = nd_doc_number(pair, ND_KEY_SAMPLES) - nd_doc_number(pair, ND_KEY_AGREE);
+    const json_t *pair = json_array_get(nd_doc_get(row, "pairs"), device - 1);
+    double changed = nd_doc_number(pair, "samples") - nd_doc_number(pair, "agree");
     snprintf(text, sizeof text, "%s of %s", nd_html_count(changed, a),
-             nd_html_count(nd_doc_number(pair, ND_KEY_SAMPLES), b));
+             nd_html_count(nd_doc_number(pair, "samples"), b));
     nd_html_cell_number(page, isnan(changed) ? "?" : text, changed);
 }
 
 static void put_diagnosis(struct nd_page *page, const json_t *device)
 {
-    const char *verdict = nd_doc_text(device, ND_KEY_VERDICT);
-    const json_t *faulty = json_array_get(nd_doc_get(device, ND_KEY_FAULTY), 0);
+    const char *verdict = nd_doc_text(device, "verdict");
+    const json_t *faulty = json_array_get(nd_doc_get(device, "faulty"), 0);
     nd_html_puts(page, "<td>");
     if (verdict[0] != '\0')
         nd_html_badge(page, nd_html_state(verdict), verdict);
     else
         nd_html_puts(page, "not examined");
     if (faulty != NULL) {
-        nd_html_fill(page, " $n", nd_doc_text(faulty, ND_KEY_LAYER));
+        nd_html_fill(page, " $n", nd_doc_text(faulty, "layer"));
     }
     nd_html_puts(page, "</td>");
 }
@@ -401,9 +400,9 @@ static void put_device_row(struct nd_page *page, const struct nd_page_part *part
 {
     const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
     size_t device = part->groups[group].device;
-    const json_t *one = json_array_get(nd_doc_get(comparison, ND_KEY_DEVICES), device);
-    const json_t *tensors = nd_doc_get(comparison, ND_KEY_TENSORS), *row = accuracy_row(comparison);
-    const char *first, *op, *failure = nd_doc_text(one, ND_KEY_FAILURE);
+    const json_t *one = json_array_get(nd_doc_get(comparison, "devices"), device);
+    const json_t *tensors = nd_doc_get(comparison, "tensors"), *row = accuracy_row(comparison);
+    const char *first, *op, *failure = nd_doc_text(one, "failure");
     size_t n = n_differing(tensors, device, &first, &op);
     nd_html_fill(page, "<tr><th scope=\"row\">$n", part->groups[group].label);
     if (failure[0] != '\0') {
@@ -469,28 +468,28 @@ static const char *word_of(const char *verdict, bool is_gated)
 
 static void put_first_difference(struct nd_page *page, const json_t *comparison)
 {
-    const json_t *first = nd_doc_get(comparison, ND_KEY_FIRST_DIFFERENCE);
+    const json_t *first = nd_doc_get(comparison, "first_difference");
     if (!json_is_object(first))
         return;
     nd_html_fill(page, "<p>The devices differ for the first time at $n <span class=\"op\">$t</span>.</p>\n",
-                 nd_doc_text(first, ND_KEY_TENSOR), nd_doc_text(first, ND_KEY_OP_TYPES));
+                 nd_doc_text(first, "tensor"), nd_doc_text(first, "op_types"));
 }
 
 /* Faults that the values alone show, without the model. */
 static void put_diagnoses(struct nd_page *page, const json_t *comparison)
 {
-    const json_t *list = nd_doc_get(comparison, ND_KEY_DIAGNOSES), *one;
-    const json_t *devices = nd_doc_get(comparison, ND_KEY_DEVICES);
+    const json_t *list = nd_doc_get(comparison, "diagnoses"), *one;
+    const json_t *devices = nd_doc_get(comparison, "devices");
     size_t i, n = 0;
     json_array_foreach(list, i, one)
     {
-        size_t device = nd_doc_index(one, ND_KEY_DEVICE, json_array_size(devices));
-        if (!nd_doc_is(one, ND_KEY_IS_FAULT) || device == SIZE_MAX || n++ >= MAX_FINDINGS)
+        size_t device = nd_doc_index(one, "device", json_array_size(devices));
+        if (!nd_doc_is(one, "fault") || device == SIZE_MAX || n++ >= MAX_FINDINGS)
             continue;
         nd_html_puts(page, n == 1 ? "<ul class=\"findings\">\n<li>" : "<li>");
         nd_html_badge(page, "fail", "fault");
-        nd_html_fill(page, " $n on $n: $t</li>\n", nd_doc_text(one, ND_KEY_TENSOR),
-                     nd_doc_device_label(json_array_get(devices, device)), nd_doc_text(one, ND_KEY_TEXT));
+        nd_html_fill(page, " $n on $n: $t</li>\n", nd_doc_text(one, "tensor"),
+                     nd_doc_device_label(json_array_get(devices, device)), nd_doc_text(one, "text"));
     }
     if (n > 0)
         nd_html_puts(page, "</ul>\n");
@@ -500,7 +499,7 @@ static void put_comparison_words(struct nd_page *page, const struct nd_page_part
 {
     const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
     nd_html_printf(page, "<p>%zu different result%s: ", part->n_groups, part->n_groups == 1 ? "" : "s");
-    nd_html_fill(page, "$n</p>\n", nd_doc_text(comparison, ND_KEY_GROUPS_TEXT));
+    nd_html_fill(page, "$n</p>\n", nd_doc_text(comparison, "groups"));
     put_first_difference(page, comparison);
     if (part->documents[ND_PAGE_EXPLANATION] == NULL)
         put_diagnoses(page, comparison);
@@ -511,24 +510,22 @@ static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *
 {
     char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES];
     const json_t *row = accuracy_row(part->documents[ND_PAGE_COMPARISON]);
-    const json_t *devices = nd_doc_get(row, ND_KEY_DEVICES);
+    const json_t *devices = nd_doc_get(row, "devices");
     size_t n = 0, n_known = 0;
     for (size_t g = 1; row != NULL && g < part->n_groups; g++) {
-        const json_t *pair = json_array_get(nd_doc_get(row, ND_KEY_PAIRS), part->groups[g].device - 1);
-        double samples = nd_doc_number(pair, ND_KEY_SAMPLES),
-               changed = samples - nd_doc_number(pair, ND_KEY_AGREE);
+        const json_t *pair = json_array_get(nd_doc_get(row, "pairs"), part->groups[g].device - 1);
+        double samples = nd_doc_number(pair, "samples"), changed = samples - nd_doc_number(pair, "agree");
         n_known += isnan(changed) == 0;
         if (!(changed > 0) || n++ >= MAX_FINDINGS)
             continue;
         nd_html_fill(page, "<p>$n", part->groups[g].label);
         nd_html_printf(page, " predicts a different class for %s of %s inputs", nd_html_count(changed, a),
                        nd_html_count(samples, b));
-        if (nd_doc_is(row, ND_KEY_LABELS))
+        if (nd_doc_is(row, "labels"))
             nd_html_printf(
                 page, "; %s are right instead of %s",
-                nd_html_percent(nd_doc_number(json_array_get(devices, part->groups[g].device), ND_KEY_ACCURACY),
-                                a),
-                nd_html_percent(nd_doc_number(json_array_get(devices, 0), ND_KEY_ACCURACY), b));
+                nd_html_percent(nd_doc_number(json_array_get(devices, part->groups[g].device), "accuracy"), a),
+                nd_html_percent(nd_doc_number(json_array_get(devices, 0), "accuracy"), b));
         nd_html_puts(page, ".</p>\n");
     }
     if (n == 0 && n_known > 0)
@@ -538,12 +535,12 @@ static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *
 /* The cause, how sure it is, and what speaks for it. */
 static void put_cause(struct nd_page *page, const json_t *layer)
 {
-    const char *text = nd_doc_text(layer, ND_KEY_TEXT), *certainty = nd_doc_text(layer, ND_KEY_CERTAINTY);
+    const char *text = nd_doc_text(layer, "text"), *certainty = nd_doc_text(layer, "certainty");
     nd_html_text(page, text);
     nd_html_puts(page, text[0] != '\0' ? " (" : "");
     nd_html_text(page, certainty);
     nd_html_puts(page, text[0] != '\0' ? "). " : certainty[0] != '\0' ? ": " : "");
-    nd_html_text(page, nd_doc_text(layer, ND_KEY_EVIDENCE));
+    nd_html_text(page, nd_doc_text(layer, "evidence"));
 }
 
 /* What explain found at one layer of one device. */
@@ -552,11 +549,11 @@ static void put_finding(struct nd_page *page, const struct nd_page_part *part, c
 {
     nd_html_printf(page, "<li><span class=\"badge %s\">%s</span> ", state,
                    strcmp(state, "fail") == 0 ? "fault" : "unexplained");
-    nd_html_fill(page, "$n <span class=\"op\">$t</span> on $n: ", nd_doc_text(layer, ND_KEY_LAYER),
-                 nd_doc_text(layer, ND_KEY_OP_TYPE), nd_page_device_label(part, device));
+    nd_html_fill(page, "$n <span class=\"op\">$t</span> on $n: ", nd_doc_text(layer, "layer"),
+                 nd_doc_text(layer, "op_type"), nd_page_device_label(part, device));
     put_cause(page, layer);
-    if (nd_doc_text(layer, ND_KEY_REMEDY)[0] != '\0') {
-        nd_html_fill(page, ". $t", nd_doc_text(layer, ND_KEY_REMEDY));
+    if (nd_doc_text(layer, "remedy")[0] != '\0') {
+        nd_html_fill(page, ". $t", nd_doc_text(layer, "remedy"));
     }
     nd_html_puts(page, "</li>\n");
 }
@@ -576,18 +573,18 @@ static size_t put_findings_of(struct nd_page *page, const struct nd_page_part *p
 
 static void put_explanation_words(struct nd_page *page, const struct nd_page_part *part)
 {
-    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_DEVICES), *device;
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "devices"), *device;
     size_t d, n = 0;
     nd_html_puts(page, "<ul class=\"findings\">\n");
     json_array_foreach(devices, d, device)
     {
         if (nd_doc_is_leader(device, d))
-            n = put_findings_of(page, part, device, ND_KEY_FAULTY, "fail", n);
+            n = put_findings_of(page, part, device, "faulty", "fail", n);
     }
     json_array_foreach(devices, d, device)
     {
         if (nd_doc_is_leader(device, d))
-            n = put_findings_of(page, part, device, ND_KEY_UNEXPLAINED, "unknown", n);
+            n = put_findings_of(page, part, device, "unexplained", "unknown", n);
     }
     if (n == 0)
         nd_html_puts(
@@ -602,24 +599,23 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
 /* The first device that has the verdict of all. */
 static const json_t *suspect_of(const json_t *explanation)
 {
-    return nd_doc_find(nd_doc_get(explanation, ND_KEY_DEVICES), ND_KEY_VERDICT,
-                       nd_doc_text(explanation, ND_KEY_VERDICT));
+    return nd_doc_find(nd_doc_get(explanation, "devices"), "verdict", nd_doc_text(explanation, "verdict"));
 }
 
 static void put_reduce(struct nd_page *page, const json_t *explanation)
 {
     const json_t *device = suspect_of(explanation);
-    const json_t *layer = json_array_get(nd_doc_get(device, ND_KEY_FAULTY), 0);
+    const json_t *layer = json_array_get(nd_doc_get(device, "faulty"), 0);
     if (layer == NULL)
-        layer = json_array_get(nd_doc_get(device, ND_KEY_UNEXPLAINED), 0);
-    const char *uri = nd_doc_text(device, ND_KEY_URI);
+        layer = json_array_get(nd_doc_get(device, "unexplained"), 0);
+    const char *uri = nd_doc_text(device, "uri");
     if (uri[0] == '?' ||
         strncmp(uri, "import", strlen("import")) == 0) { /* a file of another tool cannot be run */
         nd_html_puts(page, "<p>Next, to see every layer: ");
         begin_command(page);
         nd_html_puts(page, " explain -v --quantised");
-        put_argument(page, nd_doc_text(explanation, ND_KEY_MODEL));
-        put_argument(page, nd_doc_text(device, ND_KEY_CAPTURE));
+        put_argument(page, nd_doc_text(explanation, "model"));
+        put_argument(page, nd_doc_text(device, "capture"));
         end_command(page);
         nd_html_puts(page, "</p>\n");
         return;
@@ -627,13 +623,13 @@ static void put_reduce(struct nd_page *page, const json_t *explanation)
     nd_html_puts(page, "<p>Next, to make a small reproducer for the vendor: ");
     begin_command(page);
     nd_html_puts(page, " reduce");
-    put_argument(page, nd_doc_text(explanation, ND_KEY_MODEL));
+    put_argument(page, nd_doc_text(explanation, "model"));
     nd_html_puts(page, " -d");
     put_argument(page, uri);
     nd_html_puts(page, " -o reproducer --differs 1lsb");
     if (layer != NULL) {
         nd_html_puts(page, " --tensor");
-        put_argument(page, nd_doc_text(layer, ND_KEY_LAYER));
+        put_argument(page, nd_doc_text(layer, "layer"));
     }
     end_command(page);
     nd_html_puts(page, "</p>\n");
@@ -644,15 +640,15 @@ static void put_next(struct nd_page *page, const struct nd_page_part *part)
     const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
     const json_t *explanation = part->documents[ND_PAGE_EXPLANATION], *device;
     size_t i;
-    const char *verdict = nd_doc_text(explanation, ND_KEY_VERDICT);
-    if (explanation == NULL && strcmp(nd_doc_text(comparison, ND_KEY_VERDICT), "differs") == 0) {
+    const char *verdict = nd_doc_text(explanation, "verdict");
+    if (explanation == NULL && strcmp(nd_doc_text(comparison, "verdict"), "differs") == 0) {
         nd_html_puts(page, "<p>Next: is it the quantisation or the chip? ");
         begin_command(page);
         nd_html_puts(page, " explain --quantised MODEL.onnx");
-        json_array_foreach(nd_doc_get(comparison, ND_KEY_DEVICES), i, device)
+        json_array_foreach(nd_doc_get(comparison, "devices"), i, device)
         {
             if (i < 6)
-                put_argument(page, nd_doc_text(device, ND_KEY_CAPTURE));
+                put_argument(page, nd_doc_text(device, "capture"));
         }
         end_command(page);
         nd_html_puts(page, "</p>\n");
@@ -666,9 +662,8 @@ static void put_card(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
     const json_t *explanation = part->documents[ND_PAGE_EXPLANATION];
-    bool is_gated = nd_doc_is(comparison, ND_KEY_GATED);
-    const char *verdict =
-        nd_doc_text(explanation != NULL && !is_gated ? explanation : comparison, ND_KEY_VERDICT);
+    bool is_gated = nd_doc_is(comparison, "gated");
+    const char *verdict = nd_doc_text(explanation != NULL && !is_gated ? explanation : comparison, "verdict");
     const char *state = nd_html_state(verdict);
     if (strcmp(verdict, "differs") == 0 && is_gated)
         state = "fail";

@@ -26,30 +26,29 @@ static void put_modes(struct nd_page *page, const json_t *modes)
     const json_t *mode;
     size_t i;
     nd_html_puts(page, "<td>");
-    json_array_foreach(modes, i, mode)
-        nd_html_printf(page, "%s%s of the runs at %s &micro;s", i > 0 ? ", " : "",
-                       nd_html_percent(nd_doc_number(mode, ND_KEY_WEIGHT), a),
-                       nd_html_real(nd_doc_number(mode, ND_KEY_MEDIAN_US), b));
+    json_array_foreach(modes, i, mode) nd_html_printf(
+        page, "%s%s of the runs at %s &micro;s", i > 0 ? ", " : "",
+        nd_html_percent(nd_doc_number(mode, "weight"), a), nd_html_real(nd_doc_number(mode, "median_us"), b));
     nd_html_puts(page, "</td>");
 }
 
 static void put_row(struct nd_page *page, const json_t *series)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    const json_t *timed = nd_doc_get(series, ND_KEY_TIMED);
-    const char *verdict = nd_doc_text(series, ND_KEY_VERDICT);
-    double runs = nd_doc_number(series, ND_KEY_RUNS), cv = nd_doc_number(timed, ND_KEY_CV);
+    const json_t *timed = nd_doc_get(series, "timed");
+    const char *verdict = nd_doc_text(series, "verdict");
+    double runs = nd_doc_number(series, "runs"), cv = nd_doc_number(timed, "cv");
     nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td><td>",
-                 nd_path_base(nd_doc_text(series, ND_KEY_FILE)), nd_doc_text(series, ND_KEY_PROBE));
-    nd_html_badge(page, nd_doc_is(series, ND_KEY_IS_SUSPECT) ? "note" : nd_html_state(verdict), verdict);
+                 nd_path_base(nd_doc_text(series, "file")), nd_doc_text(series, "probe"));
+    nd_html_badge(page, nd_doc_is(series, "is_suspect") ? "note" : nd_html_state(verdict), verdict);
     nd_html_puts(page, "</td>");
     nd_html_cell_number(page, nd_html_count(runs, buf), runs);
-    put_us(page, timed, ND_KEY_MEDIAN_US);
-    put_us(page, timed, ND_KEY_P90_US);
-    put_us(page, timed, ND_KEY_P99_US);
-    put_us(page, timed, ND_KEY_MAX_US);
+    put_us(page, timed, "median_us");
+    put_us(page, timed, "p90_us");
+    put_us(page, timed, "p99_us");
+    put_us(page, timed, "max_us");
     nd_html_cell_number(page, isnan(cv) ? "" : nd_html_percent(cv, buf), cv);
-    put_modes(page, nd_doc_get(series, ND_KEY_MODES));
+    put_modes(page, nd_doc_get(series, "modes"));
     nd_html_puts(page, "</tr>\n");
 }
 
@@ -72,8 +71,8 @@ static void put_table(struct nd_page *page, const json_t *list)
  */
 static double top_of(const json_t *series)
 {
-    const json_t *timed = nd_doc_get(series, ND_KEY_TIMED);
-    double p99 = nd_doc_number(timed, ND_KEY_P99_US), max = nd_doc_number(timed, ND_KEY_MAX_US);
+    const json_t *timed = nd_doc_get(series, "timed");
+    double p99 = nd_doc_number(timed, "p99_us"), max = nd_doc_number(timed, "max_us");
     return max > 1.5 * p99 ? 1.5 * p99 : max; /* 1.5: chosen */
 }
 
@@ -86,15 +85,15 @@ static void put_level(struct nd_page *page, double us, double top, const char *c
 
 static void put_strip(struct nd_page *page, const json_t *series, const char *prefix, size_t s)
 {
-    const json_t *runs = nd_doc_get(series, ND_KEY_RUNS_US), *run, *mode;
+    const json_t *runs = nd_doc_get(series, "runs_us"), *run, *mode;
     size_t i, n = json_array_size(runs) < MAX_POINTS ? json_array_size(runs) : MAX_POINTS;
     char buf[ND_HTML_TEXT_BYTES];
     double top = top_of(series);
     nd_html_printf(page, "<figure class=\"strip\" data-series=\"%s%zu\" data-top=\"%.6g\" data-modes=\"",
                    prefix, s, top);
-    json_array_foreach(nd_doc_get(series, ND_KEY_MODES), i, mode)
-        nd_html_printf(page, "%s%.6g", i > 0 ? " " : "", nd_doc_number(mode, ND_KEY_MEDIAN_US));
-    nd_html_fill(page, "\"><figcaption>$n", nd_path_base(nd_doc_text(series, ND_KEY_FILE)));
+    json_array_foreach(nd_doc_get(series, "modes"), i, mode)
+        nd_html_printf(page, "%s%.6g", i > 0 ? " " : "", nd_doc_number(mode, "median_us"));
+    nd_html_fill(page, "\"><figcaption>$n", nd_path_base(nd_doc_text(series, "file")));
     nd_html_printf(page,
                    " <span class=\"op\">%zu runs in their order, from 0 to %s &micro;s</span></figcaption><svg "
                    "viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\" "
@@ -109,8 +108,8 @@ static void put_strip(struct nd_page *page, const json_t *series, const char *pr
         nd_html_printf(page, "M%.1f %.1fh1", (double)i * STRIP_WIDTH / (double)n, y);
     }
     nd_html_puts(page, "\"/>");
-    json_array_foreach(nd_doc_get(series, ND_KEY_MODES), i, mode)
-        put_level(page, nd_doc_number(mode, ND_KEY_MEDIAN_US), top, "mode");
+    json_array_foreach(nd_doc_get(series, "modes"), i, mode)
+        put_level(page, nd_doc_number(mode, "median_us"), top, "mode");
     nd_html_puts(page, "</svg></figure>\n");
 }
 
@@ -122,7 +121,7 @@ static void put_data(struct nd_json *data, const json_t *list)
     json_array_foreach(list, i, series)
     {
         nd_json_open_line(data, NULL, '[');
-        json_array_foreach(nd_doc_get(series, ND_KEY_RUNS_US), k, run)
+        json_array_foreach(nd_doc_get(series, "runs_us"), k, run)
         {
             double us = nd_doc_value(run);
             if (k < MAX_POINTS)
@@ -135,7 +134,7 @@ static void put_data(struct nd_json *data, const json_t *list)
 
 static void put_latency(struct nd_page *page, const struct nd_page_part *part)
 {
-    const json_t *list = nd_doc_get(part->documents[ND_PAGE_LATENCY], ND_KEY_SERIES), *series;
+    const json_t *list = nd_doc_get(part->documents[ND_PAGE_LATENCY], "series"), *series;
     size_t i;
     bool has_runs = false;
     nd_html_puts(page, "<h3>Latency</h3>\n");
@@ -147,7 +146,7 @@ static void put_latency(struct nd_page *page, const struct nd_page_part *part)
     put_table(page, list);
     json_array_foreach(list, i, series)
     {
-        if (json_array_size(nd_doc_get(series, ND_KEY_RUNS_US)) > 1 && top_of(series) > 0) {
+        if (json_array_size(nd_doc_get(series, "runs_us")) > 1 && top_of(series) > 0) {
             put_strip(page, series, part->prefix, i);
             has_runs = true;
         }
@@ -181,12 +180,12 @@ static void put_environment(struct nd_page *page, const json_t *devices)
     json_array_foreach(devices, d, device)
     {
         nd_html_fill(page, "<tr><th scope=\"row\">$n</th><td>$n</td>", nd_doc_device_label(device),
-                     nd_doc_text(device, ND_KEY_URI));
-        put_short_cell(page, nd_doc_text(device, ND_KEY_CHIPSET));
-        put_short_cell(page, nd_doc_text(device, ND_KEY_RUNTIME));
-        nd_html_fill(page, "<td>$n</td>", nd_doc_text(device, ND_KEY_CAPTURE));
-        nd_html_cell(page, nd_doc_text(device, ND_KEY_STATUS));
-        nd_html_cell(page, nd_doc_text(device, ND_KEY_CONFIGURATION));
+                     nd_doc_text(device, "uri"));
+        put_short_cell(page, nd_doc_text(device, "chipset"));
+        put_short_cell(page, nd_doc_text(device, "runtime"));
+        nd_html_fill(page, "<td>$n</td>", nd_doc_text(device, "capture"));
+        nd_html_cell(page, nd_doc_text(device, "status"));
+        nd_html_cell(page, nd_doc_text(device, "configuration"));
         nd_html_puts(page, "</tr>\n");
     }
     nd_html_puts(page, "</tbody></table></div>\n");
@@ -213,7 +212,7 @@ static const char *cell_state(const char *text)
 
 static void put_operators(struct nd_page *page, const json_t *placement)
 {
-    const json_t *devices = nd_doc_get(placement, ND_KEY_DEVICES), *row, *cell;
+    const json_t *devices = nd_doc_get(placement, "devices"), *row, *cell;
     char buf[ND_HTML_TEXT_BYTES];
     size_t i, d;
     nd_html_scroll(page, "Operators", false);
@@ -222,12 +221,12 @@ static void put_operators(struct nd_page *page, const json_t *placement)
                        "scope=\"col\" class=\"n\">Nodes</th>");
     put_device_heads(page, devices);
     nd_html_puts(page, "</tr></thead>\n<tbody>\n");
-    json_array_foreach(nd_doc_get(placement, ND_KEY_OPERATORS), i, row)
+    json_array_foreach(nd_doc_get(placement, "operators"), i, row)
     {
-        double n = nd_doc_number(row, ND_KEY_COUNT);
-        nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", nd_doc_text(row, ND_KEY_OP_TYPE));
+        double n = nd_doc_number(row, "count");
+        nd_html_fill(page, "<tr><th scope=\"row\">$t</th>", nd_doc_text(row, "op_type"));
         nd_html_cell_number(page, nd_html_count(n, buf), n);
-        json_array_foreach(nd_doc_get(row, ND_KEY_CELLS), d, cell)
+        json_array_foreach(nd_doc_get(row, "cells"), d, cell)
         {
             const char *text = json_string_value(cell) != NULL ? json_string_value(cell) : "";
             nd_html_printf(page, "<td class=\"%s\">", cell_state(text));
@@ -241,7 +240,7 @@ static void put_operators(struct nd_page *page, const json_t *placement)
 static void put_us_and_bytes(struct nd_page *page, const json_t *piece)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    double us = nd_doc_number(piece, ND_KEY_US), flops = nd_doc_number(piece, ND_KEY_FLOPS);
+    double us = nd_doc_number(piece, "us"), flops = nd_doc_number(piece, "flops");
     nd_html_cell_number(page, isnan(us) ? "" : nd_html_real(us, buf), us);
     nd_html_cell_number(page, isnan(flops) ? "" : nd_html_count(flops, buf), flops);
 }
@@ -253,19 +252,19 @@ static void put_cuts(struct nd_page *page, const json_t *device, size_t piece)
     char buf[ND_HTML_TEXT_BYTES];
     size_t i, n = 0;
     nd_html_puts(page, "<td>");
-    json_array_foreach(nd_doc_get(device, ND_KEY_CUTS), i, cut)
+    json_array_foreach(nd_doc_get(device, "cuts"), i, cut)
     {
-        if (nd_doc_index(cut, ND_KEY_FROM, SIZE_MAX) != piece)
+        if (nd_doc_index(cut, "from", SIZE_MAX) != piece)
             continue;
-        nd_html_printf(page, "%sto part %.0f: %s bytes", n++ > 0 ? "; " : "", nd_doc_number(cut, ND_KEY_TO) + 1,
-                       nd_html_count(nd_doc_number(cut, ND_KEY_BYTES), buf));
+        nd_html_printf(page, "%sto part %.0f: %s bytes", n++ > 0 ? "; " : "", nd_doc_number(cut, "to") + 1,
+                       nd_html_count(nd_doc_number(cut, "bytes"), buf));
     }
     nd_html_puts(page, "</td>");
 }
 
 static void put_pieces(struct nd_page *page, const json_t *device)
 {
-    const json_t *pieces = nd_doc_get(device, ND_KEY_PIECES), *piece;
+    const json_t *pieces = nd_doc_get(device, "pieces"), *piece;
     char buf[ND_HTML_TEXT_BYTES];
     size_t i;
     nd_html_fill(page, "<details><summary>Parts of the graph on $n", nd_doc_device_label(device));
@@ -277,14 +276,14 @@ static void put_pieces(struct nd_page *page, const json_t *device)
     nd_html_heads(page, "#Part|Provider|#Nodes|From|To|#&micro;s a run|#FLOPs|Cuts");
     json_array_foreach(pieces, i, piece)
     {
-        double n = nd_doc_number(piece, ND_KEY_N_NODES);
+        double n = nd_doc_number(piece, "n_nodes");
         if (i >= MAX_PIECES)
             break;
         nd_html_printf(page, "<tr><th scope=\"row\" class=\"n\">%zu</th>", i + 1);
-        nd_html_cell(page, nd_doc_text(piece, ND_KEY_PROVIDER));
+        nd_html_cell(page, nd_doc_text(piece, "provider"));
         nd_html_cell_number(page, nd_html_count(n, buf), n);
-        nd_html_fill(page, "<td>$n</td><td>$n</td>", nd_doc_text(piece, ND_KEY_FIRST_NODE),
-                     nd_doc_text(piece, ND_KEY_LAST_NODE));
+        nd_html_fill(page, "<td>$n</td><td>$n</td>", nd_doc_text(piece, "first_node"),
+                     nd_doc_text(piece, "last_node"));
         put_us_and_bytes(page, piece);
         put_cuts(page, device, i);
         nd_html_puts(page, "</tr>\n");
@@ -298,13 +297,13 @@ static void put_fell_back(struct nd_page *page, const json_t *devices)
     size_t d, i;
     json_array_foreach(devices, d, device)
     {
-        double n = nd_doc_number(device, ND_KEY_N_FELL_BACK);
+        double n = nd_doc_number(device, "n_fell_back");
         if (n > 0) {
             nd_html_fill(page, "<p class=\"warning\">$n", nd_doc_device_label(device));
             nd_html_printf(page, ": %.0f node%s that should run on the NPU did not.</p>\n", n,
                            n > 1 ? "s" : "");
         }
-        json_array_foreach(nd_doc_get(device, ND_KEY_PROBLEMS), i, problem)
+        json_array_foreach(nd_doc_get(device, "problems"), i, problem)
         {
             nd_html_fill(page, "<p class=\"warning\">$t</p>\n",
                          json_string_value(problem) != NULL ? json_string_value(problem) : "");
@@ -314,21 +313,21 @@ static void put_fell_back(struct nd_page *page, const json_t *devices)
 
 static void put_placement(struct nd_page *page, const json_t *placement)
 {
-    const json_t *devices = nd_doc_get(placement, ND_KEY_DEVICES), *device;
+    const json_t *devices = nd_doc_get(placement, "devices"), *device;
     size_t d;
     nd_html_puts(page, "<h3>Placement</h3>\n");
     put_fell_back(page, devices);
     put_operators(page, placement);
     json_array_foreach(devices, d, device)
     {
-        if (json_array_size(nd_doc_get(device, ND_KEY_PIECES)) > 0)
+        if (json_array_size(nd_doc_get(device, "pieces")) > 0)
             put_pieces(page, device);
     }
 }
 
 void nd_view_where(struct nd_page *page, const struct nd_page_part *part)
 {
-    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_DEVICES);
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], "devices");
     nd_html_section(page, part, "where", "Where it ran");
     if (json_array_size(devices) > 0)
         put_environment(page, devices);

@@ -1,9 +1,11 @@
 #include "support/main.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,6 +14,19 @@
 #include "core/processes/process.h"
 #include "support/process_end.h"
 #include "support/scratch.h"
+
+/* Each call of waitpid is interrupted once, where that is wished. */
+static bool is_interrupting;
+
+pid_t waitpid(pid_t pid, int *how, int options)
+{
+    static bool was_interrupted;
+    if (is_interrupting && (was_interrupted = !was_interrupted)) {
+        errno = EINTR;
+        return -1;
+    }
+    return wait4(pid, how, options, NULL);
+}
 
 /* Runs a text of sh. */
 static struct nd_process_end run(const char *text, struct nd_process process)
@@ -44,6 +59,17 @@ static void both_outputs_and_the_exit_code_come_back(void **state)
     assert_int_equal(end.exit_code, 0);
     assert_string_equal(end.out, "");
     assert_string_equal(end.errors, "");
+    nd_process_end_deinit(&end);
+}
+
+/* A signal to this process while it waits is not an ending that nobody knows. */
+static void an_interrupted_wait_is_no_unknown_end(void **state)
+{
+    (void)state;
+    is_interrupting = true;
+    struct nd_process_end end = run("exit 7", (struct nd_process){0});
+    is_interrupting = false;
+    assert_int_equal(end.exit_code, 7);
     nd_process_end_deinit(&end);
 }
 
@@ -215,6 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_outputs_and_the_exit_code_come_back),
+        cmocka_unit_test(an_interrupted_wait_is_no_unknown_end),
         cmocka_unit_test(a_signal_is_no_exit_code),
         cmocka_unit_test(without_sigchld_it_ends_and_says_so),
         cmocka_unit_test_setup_teardown(input_is_nothing_or_a_file, make_folder, remove_folder),

@@ -1,9 +1,12 @@
 #include "support/main.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -23,6 +26,19 @@ struct bench {
     struct nd_agent_exit exit;
     struct nd_error err;
 };
+
+/* Each call of waitpid is interrupted once, where that is wished. */
+static bool is_interrupting;
+
+pid_t waitpid(pid_t pid, int *how, int options)
+{
+    static bool was_interrupted;
+    if (is_interrupting && (was_interrupted = !was_interrupted)) {
+        errno = EINTR;
+        return -1;
+    }
+    return wait4(pid, how, options, NULL);
+}
 
 static void write_script(const char *path, const char *text)
 {
@@ -80,6 +96,14 @@ static void agent_death_is_described(void **state)
                 "the agent of device 'dev' was killed by signal 11 (Segmentation fault)");
     check_death("kill -KILL $$", ND_E_DEVICE_CRASH,
                 "the agent of device 'dev' was killed by signal 9 (Killed)");
+}
+
+/* A signal to this process while it waits is not "ignores the signal SIGCHLD". */
+static void an_interrupted_wait_is_no_unknown_end(void **state)
+{
+    is_interrupting = true;
+    agent_death_is_described(state);
+    is_interrupting = false;
 }
 
 static void agent_that_cannot_store_is_an_error(void **state)
@@ -479,6 +503,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agent_death_is_described),
+        cmocka_unit_test(an_interrupted_wait_is_no_unknown_end),
         cmocka_unit_test(agent_that_cannot_store_is_an_error),
         cmocka_unit_test(file_that_is_no_program_is_an_error),
         cmocka_unit_test(agent_is_stopped_at_its_limits),

@@ -700,8 +700,9 @@ static void bundle_tells_nothing_of_the_user(void **state)
 {
     (void)state;
     static const char *const private[] = {
-        "secret", "mul",   "Mul",   "Conv", "Gemm",    "photos",       "home",    "user", "/",
-        "424242", "image", ".onnx", "npz",  "private", "private-node", "libc.so", "my-",  "agent died",
+        "secret", "mul",        "Mul",   "Conv",    "Gemm",     "photos",  "home",         "user",
+        "/",      "424242",     "image", ".onnx",   "npz",      "private", "private-node", "libc.so",
+        "my-",    "agent died", "anna",  "example", "zerberus", "yaml",
     };
     char *capture = in_folder("field.h5"), *bundle = in_folder("field.json");
     char *text = make_bundle(&(struct gold){.has_failed = true}, capture, bundle);

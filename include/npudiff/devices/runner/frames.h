@@ -6,7 +6,7 @@
  *     struct npudiff_frame frame = {0};
  *     if (npudiff_link_open(&link) != 0)
  *         return 1;
- *     npudiff_send(&link, "{\"message\": \"hello\", \"protocol\": 1, \"name\": \"mine\", \"version\": \"1\"}",
+ *     npudiff_send(&link, "{\"message\": \"hello\", \"protocol\": 2, \"name\": \"mine\", \"version\": \"1\"}",
  * NULL, 0); while (npudiff_receive(&link, &frame) == 1) {
  *         ... frame.json is a text, frame.data the tensors; npudiff_send an answer
  *     }
@@ -15,7 +15,7 @@
  * Functions return 0, or 1 where said, when all is well, and -1 when the other side is gone or memory is out;
  * errno says which. Not thread safe. Linux, little endian.
  *
- * Stability: the protocol's version 1. */
+ * Stability: the protocol's version 2. The frames are those of version 1. */
 #ifndef NPUDIFF_RUNNER_H
 #define NPUDIFF_RUNNER_H
 

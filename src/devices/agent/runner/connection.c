@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,69 +34,33 @@ void nd_frame_deinit(struct nd_frame *frame)
     *frame = (struct nd_frame){0};
 }
 
-/* Everything at once where the pipe has room: the reader wakes once. Uses up the list. */
-static bool write_all(int fd, struct iovec *parts, size_t n_parts)
-{
-    while (n_parts > 0) {
-        ssize_t n = writev(fd, parts, (int)(n_parts < IOV_MAX ? n_parts : IOV_MAX));
-        if (n < 0 && errno != EINTR)
-            return false;
-        for (; n_parts > 0 && n >= 0 && (size_t)n >= parts->iov_len; parts++, n_parts--)
-            n -= (ssize_t)parts->iov_len;
-        if (n_parts > 0 && n > 0) {
-            parts->iov_base = (char *)parts->iov_base + n;
-            parts->iov_len -= (size_t)n;
-        }
-    }
-    return true;
-}
-
-static enum nd_frame_end nd_frame_write(int fd, const json_t *message, const struct nd_frame_part *parts,
-                                        size_t n_parts)
-{
-    char *text = nd_json_dumps(message, JSON_COMPACT);
-    struct iovec *all = nd_calloc(n_parts + 2, sizeof *all);
-    struct header header;
-    uint64_t data_bytes = 0;
-    enum nd_frame_end end = ND_FRAME_MEMORY;
-    if (text == NULL || all == NULL)
-        goto done;
-    for (size_t i = 0; i < n_parts; i++) {
-        data_bytes += parts[i].n_bytes;
-        all[i + 2] = (struct iovec){(void *)(uintptr_t)parts[i].data, parts[i].n_bytes};
-    }
-    header = (struct header){.json_bytes = htole32((uint32_t)strlen(text)), .data_bytes = htole64(data_bytes)};
-    memcpy(header.magic, magic, sizeof magic);
-    all[0] = (struct iovec){&header, sizeof header};
-    all[1] = (struct iovec){text, strlen(text)};
-    end = write_all(fd, all, n_parts + 2) ? ND_FRAME_WHOLE : ND_FRAME_CLOSED;
-done:
-    free(all);
-    free(text);
-    return end;
-}
-
 struct source {
     int fd;
     uint64_t end_ns;
     bool is_late;
 };
 
+/* Waits until one of the files is ready. False when the time is over before. */
+static bool wait_until(uint64_t end_ns, struct pollfd *wanted, nfds_t n_wanted)
+{
+    for (;;) {
+        uint64_t now_ns = nd_clock_ns();
+        uint64_t left_ms = end_ns > now_ns ? (end_ns - now_ns + 999999) / 1000000 : 0;
+        int limit_ms = end_ns == ND_FRAME_NO_END ? -1 : left_ms < INT_MAX ? (int)left_ms : INT_MAX;
+        int n = poll(wanted, n_wanted, limit_ms);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            return true;
+        if (n == 0 && nd_clock_ns() >= end_ns)
+            return false;
+    }
+}
+
 /* Waits for more to read. False when it does not come in time. */
 static bool is_in_time(struct source *from)
 {
     struct pollfd wanted = {.fd = from->fd, .events = POLLIN};
-    while (from->end_ns != ND_FRAME_NO_END) {
-        uint64_t now_ns = nd_clock_ns();
-        uint64_t left_ms = from->end_ns > now_ns ? (from->end_ns - now_ns + 999999) / 1000000 : 0;
-        int n = poll(&wanted, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
-        if (n > 0 || (n < 0 && errno != EINTR))
-            return true;
-        from->is_late = n == 0 && nd_clock_ns() >= from->end_ns;
-        if (from->is_late)
-            return false;
-    }
-    return true;
+    from->is_late = from->end_ns != ND_FRAME_NO_END && !wait_until(from->end_ns, &wanted, 1);
+    return !from->is_late;
 }
 
 /* How many of the bytes came before the other side was gone or the time was over. */
@@ -187,7 +150,7 @@ enum nd_frame_end nd_frame_read(int fd, uint64_t end_ns, uint64_t max_data_bytes
 
 /* Chosen: a runner imports its libraries before it says hello, which takes the largest known one 15 s on a slow
  * disk. */
-static const int hello_limit_ms = 120 * 1000;
+static const uint64_t hello_limit_ns = UINT64_C(120) * 1000 * 1000 * 1000;
 /* For a runner to end after its standard input was closed; then it is killed. Chosen. */
 static const int end_limit_ms = 5000;
 /* Tensors are larger than the 64 KiB that a pipe has by itself. What the system refuses is no loss. */
@@ -205,8 +168,8 @@ const char *nd_runner_text(const json_t *object, const char *key)
 static bool wait_for(struct nd_runner_connection *connection, int limit_ms, int *how)
 {
     for (int waited_ms = 0;; waited_ms += 5) {
-        pid_t pid = waitpid(connection->pid, how, WNOHANG);
-        if (pid != 0 && !(pid < 0 && errno == EINTR))
+        pid_t pid = nd_child_wait(connection->pid, how, WNOHANG);
+        if (pid != 0)
             return pid > 0;
         if (waited_ms >= limit_ms)
             return false;
@@ -227,8 +190,7 @@ static void kill_group(struct nd_runner_connection *connection, int *how)
 {
     kill(-connection->pid, SIGKILL); /* with the programs that it has started */
     kill(connection->pid, SIGKILL);
-    while (waitpid(connection->pid, how, 0) < 0 && errno == EINTR)
-        ;
+    nd_child_wait(connection->pid, how, 0);
     connection->pid = 0;
 }
 
@@ -334,38 +296,122 @@ static enum nd_status fail_report(const struct nd_runner_connection *connection,
                    nd_said(nd_runner_text(message, "text")));
 }
 
-/* Reads until something comes that is no line of a log. limit_ms: for all that; 0: none. */
-static enum nd_status receive(struct nd_runner_connection *connection, int limit_ms,
-                              const struct nd_runner_question *question, struct nd_error *err)
+/* A result names its sample and repeat: a second answer to one question would be taken for the next one's. */
+static enum nd_status check_names(const struct nd_runner_connection *connection, const json_t *question,
+                                  struct nd_error *err)
+{
+    static const char *const names[] = {"sample", "repeat"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const json_t *asked = json_object_get(question, names[i]),
+                     *named = json_object_get(connection->frame.message, names[i]);
+        if (asked != NULL && !json_is_integer(named))
+            return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
+                           "runner '%s' sent a result without the whole number '%s'", connection->name,
+                           names[i]);
+        if (asked != NULL && !json_equal(asked, named))
+            return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
+                           "runner '%s' sent a result of %s %lld where that of %s %lld was to come",
+                           connection->name, names[i], (long long)json_integer_value(named), names[i],
+                           (long long)json_integer_value(asked));
+    }
+    return ND_OK;
+}
+
+/* Reads a frame. *is_log: it is a line of a log, which was passed on. */
+static enum nd_status read_one(struct nd_runner_connection *connection, uint64_t end_ns,
+                               const struct nd_runner_question *question, bool *is_log, struct nd_error *err)
 {
     char problem[ND_FRAME_PROBLEM_BYTES] = "";
-    uint64_t end_ns = limit_ms > 0 ? nd_clock_ns() + (uint64_t)limit_ms * 1000000 : ND_FRAME_NO_END;
-    for (;;) {
-        enum nd_frame_end end =
-            nd_frame_read(connection->from, end_ns, question->max_data_bytes, &connection->frame, problem);
-        if (end != ND_FRAME_WHOLE)
-            return fail_frame(connection, end, problem, question->doing, err);
-        const char *what = nd_runner_text(connection->frame.message, "message");
-        if (strcmp(what, question->answer) == 0)
-            return ND_OK;
-        if (strcmp(what, "error") == 0)
-            return fail_report(connection, question->doing, err);
-        if (strcmp(what, "log") != 0)
-            return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
-                           "runner '%s' sent a message '%s' where '%s' was to come", connection->name, what,
-                           question->answer);
+    enum nd_frame_end end =
+        nd_frame_read(connection->from, end_ns, question->max_data_bytes, &connection->frame, problem);
+    if (end != ND_FRAME_WHOLE)
+        return fail_frame(connection, end, problem, question->doing, err);
+    const char *what = nd_runner_text(connection->frame.message, "message");
+    *is_log = strcmp(what, "log") == 0;
+    if (*is_log)
         pass_on(connection);
+    return strcmp(what, "error") == 0 ? fail_report(connection, question->doing, err) : ND_OK;
+}
+
+/* Reads until something comes that is no line of a log. */
+static enum nd_status receive(struct nd_runner_connection *connection, uint64_t end_ns,
+                              const struct nd_runner_question *question, struct nd_error *err)
+{
+    bool is_log = true;
+    while (is_log)
+        ND_TRY(read_one(connection, end_ns, question, &is_log, err));
+    const char *what = nd_runner_text(connection->frame.message, "message");
+    if (strcmp(what, question->answer) == 0)
+        return check_names(connection, question->message, err);
+    return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
+                   "runner '%s' sent a message '%s' where '%s' was to come", connection->name, what,
+                   question->answer);
+}
+
+/* Until the runner has the question it has nothing to say but lines of a log. */
+static enum nd_status take_early(struct nd_runner_connection *connection, uint64_t end_ns,
+                                 const struct nd_runner_question *question, struct nd_error *err)
+{
+    struct pollfd early = {.fd = connection->from, .events = POLLIN};
+    while (poll(&early, 1, 0) > 0 && (early.revents & POLLIN) != 0) {
+        bool is_log = false;
+        ND_TRY(read_one(connection, end_ns, question, &is_log, err));
+        if (!is_log)
+            return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
+                           "runner '%s' sent a message '%s' that nobody asked for, before it was to %s",
+                           connection->name, nd_runner_text(connection->frame.message, "message"),
+                           question->doing);
     }
+    return ND_OK;
+}
+
+/* Everything at once where the pipe has room: the runner wakes once. Uses up the list. A runner that ends says
+ * perhaps why: that is read next. */
+static enum nd_status write_all(struct nd_runner_connection *connection, uint64_t end_ns,
+                                const struct nd_runner_question *question, struct iovec *parts, size_t n_parts,
+                                struct nd_error *err)
+{
+    while (n_parts > 0) {
+        ND_TRY(take_early(connection, end_ns, question, err));
+        ssize_t n = nd_pipe_write(connection->to, parts, (int)(n_parts < IOV_MAX ? n_parts : IOV_MAX));
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd wanted[] = {{.fd = connection->to, .events = POLLOUT},
+                                      {.fd = connection->from, .events = POLLIN}};
+            if (!wait_until(end_ns, wanted, 2))
+                return fail_frame(connection, ND_FRAME_LATE, "", question->doing, err);
+        } else if (n < 0 && errno != EINTR) {
+            return ND_OK;
+        }
+        for (; n_parts > 0 && n >= 0 && (size_t)n >= parts->iov_len; parts++, n_parts--)
+            n -= (ssize_t)parts->iov_len;
+        if (n_parts > 0 && n > 0) {
+            parts->iov_base = (char *)parts->iov_base + n;
+            parts->iov_len -= (size_t)n;
+        }
+    }
+    return ND_OK;
 }
 
 enum nd_status nd_runner_ask(struct nd_runner_connection *connection, const struct nd_runner_question *question,
                              struct nd_error *err)
 {
-    enum nd_frame_end end =
-        nd_frame_write(connection->to, question->message, question->parts, question->n_parts);
-    /* A runner that ends says perhaps why: that is read first. */
-    ND_TRY_MEMORY(end != ND_FRAME_MEMORY, err);
-    return receive(connection, question->timeout_ms, question, err);
+    uint64_t end_ns = nd_clock_ns() + (uint64_t)question->timeout_ms * 1000000;
+    ND_FREED char *text = nd_json_dumps(question->message, JSON_COMPACT);
+    ND_FREED struct iovec *all = nd_calloc(question->n_parts + 2, sizeof *all);
+    struct header header;
+    uint64_t data_bytes = 0;
+    ND_TRY_MEMORY(text != NULL && all != NULL, err);
+    end_ns = question->timeout_ms > 0 ? end_ns : ND_FRAME_NO_END;
+    for (size_t i = 0; i < question->n_parts; i++) {
+        data_bytes += question->parts[i].n_bytes;
+        all[i + 2] = (struct iovec){(void *)(uintptr_t)question->parts[i].data, question->parts[i].n_bytes};
+    }
+    header = (struct header){.json_bytes = htole32((uint32_t)strlen(text)), .data_bytes = htole64(data_bytes)};
+    memcpy(header.magic, magic, sizeof magic);
+    all[0] = (struct iovec){&header, sizeof header};
+    all[1] = (struct iovec){text, strlen(text)};
+    ND_TRY(write_all(connection, end_ns, question, all, question->n_parts + 2, err));
+    return receive(connection, end_ns, question, err);
 }
 
 /* ---- its beginning ---- */
@@ -387,7 +433,7 @@ static enum nd_status connect(struct nd_runner_connection *connection, const cha
     if (problem == 0) {
         fcntl(to[1], F_SETPIPE_SZ, PIPE_BYTES);
         fcntl(from[0], F_SETPIPE_SZ, PIPE_BYTES);
-        signal(SIGPIPE, SIG_IGN); /* a runner that is gone is an error of a write */
+        fcntl(to[1], F_SETFL, O_NONBLOCK); /* of this end: a runner that does not read delays nobody for ever */
         problem = nd_child_start(&child, &connection->pid);
     }
     if (to[0] >= 0)
@@ -413,15 +459,19 @@ enum nd_status nd_runner_start(struct nd_runner_connection *connection, const ch
     static const char prefix[] = "npudiff-runner-";
     const char *base = nd_path_base(path);
     const struct nd_runner_question hello = {.answer = "hello", .doing = "say hello"};
+    const uint64_t end_ns = nd_clock_ns() + hello_limit_ns;
     connection->to = connection->from = -1;
     connection->name = nd_strdup(strncmp(base, prefix, strlen(prefix)) == 0 ? base + strlen(prefix) : base);
     ND_TRY_MEMORY(connection->name != NULL, err);
     ND_TRY(connect(connection, path, err));
-    ND_TRY(receive(connection, hello_limit_ms, &hello, err));
+    ND_TRY(receive(connection, end_ns, &hello, err));
     json_int_t version = json_integer_value(json_object_get(connection->frame.message, "protocol"));
     if (version != ND_RUNNER_PROTOCOL)
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, connection->name,
-                       "runner '%s' speaks version %lld of the protocol, and this npudiff speaks version %d",
-                       connection->name, (long long)version, ND_RUNNER_PROTOCOL);
+                       "runner '%s' speaks version %lld of the protocol, and this npudiff speaks version %d%s",
+                       connection->name, (long long)version, ND_RUNNER_PROTOCOL,
+                       version == 1 ? ", in which a result names its sample and repeat "
+                                      "(docs/reference/runner.md#versions)"
+                                    : "");
     return ND_OK;
 }

@@ -29,7 +29,7 @@ struct nd_frame_part {
     size_t n_bytes;
 };
 
-/* Why a frame could not be written or read. */
+/* Why a frame could not be read. */
 enum nd_frame_end {
     ND_FRAME_WHOLE,
     ND_FRAME_CLOSED,   /* the other side is gone, before the frame or in it */
@@ -50,7 +50,7 @@ enum nd_frame_end nd_frame_read(int fd, uint64_t end_ns, uint64_t max_data_bytes
 
 /* ---- a runner at work: the program, and what is said to it and by it ---- */
 
-enum { ND_RUNNER_PROTOCOL = 1 };
+enum { ND_RUNNER_PROTOCOL = 2 };
 
 struct nd_runner_connection {
     char *name; /* of the runner, as messages call it */
@@ -70,7 +70,8 @@ struct nd_runner_connection {
 enum nd_status nd_runner_start(struct nd_runner_connection *connection, const char *path, struct nd_error *err);
 void nd_runner_end(struct nd_runner_connection *connection);
 
-/* Says it, and reads the answer, whose "message" must be `answer`; what the runner logs before goes to
+/* Says it, and reads the answer, whose "message" must be `answer`, and whose "sample" and "repeat" those of the
+ * question, where it has them; what the runner logs before goes to
  * talk->log. The answer is in talk->frame. doing: "load the model", for messages. ND_E_RUNNER_REPORT: the
  * runner reports an error of its own; ND_E_RUNNER_PROTOCOL: it says something else, or more than max_data_bytes
  * of data; ND_E_DEVICE_CRASH: it has ended. */
@@ -80,7 +81,7 @@ struct nd_runner_question {
     size_t n_parts;
     const char *answer;
     uint64_t max_data_bytes;
-    int timeout_ms; /* for the answer; 0: none */
+    int timeout_ms; /* for the question and its answer; 0: none */
     const char *doing;
 };
 enum nd_status nd_runner_ask(struct nd_runner_connection *connection, const struct nd_runner_question *question,

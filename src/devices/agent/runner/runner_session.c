@@ -141,14 +141,6 @@ static void nd_runner_measure(const char *path, pid_t pid, char hex[static ND_SH
     nd_sha256_bytes(digests, sizeof digests, hex);
 }
 
-/* runtime/runtime.h, by a program that speaks the runner's protocol (docs/reference/runner.md): an agent that
- * is linked with this in the place of ONNX Runtime is the devices `exec:`. The library of the runtime is the
- * program; the provider's only option is
- *
- *     job=JSON    what device/runner_job.h makes: inputs, tensors, probes and options
- *
- * The program lives as long as the runtime. Each session is a job of its own for it. */
-
 struct nd_runtime {
     struct nd_runner_connection connection;
     char *version;
@@ -189,6 +181,9 @@ static char *describe(const json_t *hello, const char *name)
     return nd_strbuf_take(&text);
 }
 
+/* Chosen: an attribute of a capture holds less than 64 KiB. */
+enum { MAX_TEXT_BYTES = 16384 };
+
 /* What it has mapped, for nd_runtime_visit_libraries, which knows no runtime. */
 static pid_t running;
 
@@ -207,6 +202,11 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
         runtime->options = json_incref(json_object_get(hello, "options"));
         nd_runner_measure(options->ort_library, runtime->connection.pid, runtime->program);
         status = runtime->version != NULL ? ND_OK : nd_fail_memory(err);
+        if (status == ND_OK && strlen(runtime->version) > MAX_TEXT_BYTES)
+            status = nd_fail(err, ND_E_RUNNER_PROTOCOL, runtime->connection.name,
+                             "runner '%s' says hello with a version and versions of %zu bytes, and %d are the "
+                             "most that a capture keeps",
+                             runtime->connection.name, strlen(runtime->version), MAX_TEXT_BYTES);
     }
     running = runtime->connection.pid;
     if (status == ND_OK)
@@ -235,7 +235,7 @@ const char *nd_runtime_version(const struct nd_runtime *runtime)
 const char *nd_runtime_build_info(const struct nd_runtime *runtime)
 {
     (void)runtime;
-    return "a runner, protocol 1";
+    return "a runner, protocol 2";
 }
 
 bool nd_runtime_starts_program(void)
@@ -379,12 +379,35 @@ static enum nd_status take_missing(struct nd_runtime_session *session, struct nd
     return ND_OK;
 }
 
+/* What it says of tensors and nodes has to fit into the capture, which is written at the end. */
+static enum nd_status check_texts(const struct nd_runtime_session *session, const char *list,
+                                  struct nd_error *err)
+{
+    const json_t *item, *text;
+    const char *key;
+    size_t i;
+    json_array_foreach(json_object_get(session->ready, list), i, item)
+    {
+        json_object_foreach((json_t *)(uintptr_t)item, key, text)
+        {
+            if (json_string_length(text) > MAX_TEXT_BYTES)
+                return nd_fail(err, ND_E_RUNNER_PROTOCOL, list,
+                               "runner '%s' says in '%s' a '%s' of %zu bytes, and %d are the most",
+                               session->runtime->connection.name, list, key, json_string_length(text),
+                               MAX_TEXT_BYTES);
+        }
+    }
+    return ND_OK;
+}
+
 static enum nd_status hand_over(struct nd_runtime_session *session, const json_t *job, struct nd_error *err)
 {
     struct nd_runner_connection *connection = &session->runtime->connection;
     const struct nd_runner_question question = {.message = job, .answer = "ready", .doing = "load the model"};
     ND_TRY(nd_runner_ask(connection, &question, err));
     session->ready = json_incref(connection->frame.message);
+    ND_TRY(check_texts(session, "missing", err));
+    ND_TRY(check_texts(session, "placement", err));
     return take_missing(session, err);
 }
 

@@ -479,6 +479,11 @@ static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struc
     bool is_off = size.n_beyond >= nd_explain_fewest_beyond(job, diagnosis->device, diagnosis->step);
     if (is_off && diagnosis->forced == 0 && nd_explain_multiplies_constants(job, diagnosis->step))
         ND_TRY(nd_layer_diagnosis_find_constants(diagnosis, evidence.noise, err));
+    if (is_off && diagnosis->forced == 0 && diagnosis->constants.qvalues == NULL)
+        ND_TRY(nd_layer_diagnosis_find_attribute(
+            diagnosis,
+            fmax(evidence.noise, nd_explain_known_allowance(nd_plan_is_wide(job->plan, diagnosis->step))),
+            err));
     nd_layer_diagnosis_make_hypotheses(diagnosis, &hypotheses);
     evidence.inputs_repeat_same = nd_plan_inputs_repeat(job->plan, diagnosis->device, diagnosis->step);
     evidence.hypotheses = hypotheses.items;

@@ -63,4 +63,7 @@ void nd_layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *diagnos
         add_pairs(diagnosis, h);
     if (diagnosis->constants.qvalues != NULL && diagnosis->forced == 0)
         add_constants(diagnosis, h);
+    if (diagnosis->attribute.qvalues != NULL)
+        add_hypothesis(h, ND_FAULT_OTHER_ATTRIBUTE, diagnosis->attribute.qvalues, "%s",
+                       diagnosis->attribute.text);
 }

@@ -194,7 +194,8 @@ enum nd_status nd_layer_diagnosis_make(struct nd_layer_diagnosis *diagnosis, str
 
 void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis)
 {
-    ND_FREE_ALL(diagnosis->qvalues, diagnosis->values, diagnosis->expected, diagnosis->others);
+    ND_FREE_ALL(diagnosis->qvalues, diagnosis->values, diagnosis->expected, diagnosis->others,
+                diagnosis->attribute.qvalues);
     nd_explain_pairs_deinit(&diagnosis->pairs);
     nd_explain_constants_deinit(&diagnosis->constants);
     for (size_t k = 0; k < ND_LAYER_DIAGNOSIS_FUSIONS; k++)
@@ -606,6 +607,8 @@ enum nd_status nd_layer_diagnosis_run(struct nd_layer_diagnosis *diagnosis, size
                                              .given = r->chain,
                                              .is_skipped = r->is_skipped,
                                              .is_ignored = diagnosis->is_wanted != NULL ? r->is_ignored : NULL,
+                                             .changed_node = diagnosis->attribute.node,
+                                             .changed_proto = diagnosis->attribute.proto,
                                              .missed = nd_exact_let_go};
     for (size_t e = 0; e < nd_model_n_tensors(job->plan->model); e++) {
         bool is_computed =

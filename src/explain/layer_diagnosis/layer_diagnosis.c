@@ -488,7 +488,6 @@ static void count_record(struct nd_layer_diagnosis *diagnosis, struct nd_layer_d
 static enum nd_status round_layer_diagnosis(void *context, const struct nd_exact_values *values,
                                             struct nd_array *qvalues, struct nd_error *err)
 {
-    (void)err;
     struct nd_layer_diagnosis *diagnosis = context;
     double low, high;
     nd_qvalue_range(values->dtype, &low, &high);
@@ -502,6 +501,9 @@ static enum nd_status round_layer_diagnosis(void *context, const struct nd_exact
         count_record(diagnosis, remade, qvalues);
     if (values->tensor != diagnosis->tensor || values->n != diagnosis->n)
         return ND_OK;
+    if (diagnosis->engine != NULL)
+        return nd_engine_count(diagnosis->engine, values, diagnosis->reader->given[diagnosis->tensor].x,
+                               diagnosis->slot, err);
     bool is_made = diagnosis->fusing == SIZE_MAX && diagnosis->made.n == values->n;
     if (diagnosis->to == NULL)
         keep_values(diagnosis, values, qvalues);

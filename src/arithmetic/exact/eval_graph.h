@@ -121,7 +121,7 @@ struct nd_exact_options {
     const struct nd_array *const *replaced; /* [n_tensors of the graph] or NULL: what operators read in the
                                                place of constants (nd_exact_constant.tensor); NULL: the model's.
                                                Borrowed */
-    size_t changed_node;       /* a node of nd_exact_layer_node, */
+    size_t changed_node;                    /* a node of nd_exact_layer_node, */
     const void *changed_proto; /* and the Onnx__NodeProto, of the same inputs, that is run in its place; NULL:
                                   none is changed. Borrowed */
     const bool *is_real;     /* [n_edges] or NULL: tensors of which `round` and `given` have real values in the

@@ -346,14 +346,15 @@ static size_t count_fitting(const struct group *group, size_t arithmetic, size_t
     return n;
 }
 
-/* The arithmetic that most follow; of equals the first of the list. */
+/* The arithmetic that most follow; of equals the first of the list. Where the doubt of floats is allowed only plain
+ * rounding: that doubt is as wide as what a second rounding moves. */
 static size_t commonest(const struct group *group, size_t *n_fitting)
 {
     size_t n_arithmetics, best = 0;
     nd_rounding_rules(&n_arithmetics);
     *n_fitting = 0;
     for (size_t p = 0; p < n_arithmetics; p++) {
-        size_t n = count_fitting(group, p, SIZE_MAX);
+        size_t n = group->is_exact || nd_is_plain(p) ? count_fitting(group, p, SIZE_MAX) : 0;
         if (n > *n_fitting) {
             best = p;
             *n_fitting = n;
@@ -383,7 +384,7 @@ static size_t prefer_fixed_point(const struct group *group, size_t best)
 {
     size_t n_arithmetics, most = 0, found = best;
     nd_rounding_rules(&n_arithmetics);
-    for (size_t p = 0; p < n_arithmetics && nd_is_plain(best); p++) {
+    for (size_t p = 0; p < n_arithmetics && nd_is_plain(best) && group->is_exact; p++) {
         size_t n = is_fixed_point(p) ? count_fitting(group, p, best) : 0;
         if (n > most && (n >= 2 || is_but_one_type(group, p))) {
             most = n;
@@ -401,6 +402,15 @@ static size_t arithmetic_of_device(const struct group *group)
     if (found != best)
         n_fitting = count_fitting(group, best, found) + count_fitting(group, found, SIZE_MAX);
     return n_fitting > 0 && 2 * n_fitting > count_informed(group) ? found : SIZE_MAX;
+}
+
+/* Whether too few layers need the arithmetic, which is not plain, to say that the device has it: a layer of few
+ * values on which it differs from rounding half to even follows it by chance. */
+static bool is_by_chance(const struct group *group, size_t arithmetic)
+{
+    enum { MIN_NEEDING = 2, FEW_LAYERS = 3 }; /* chosen: of fewer layers no two can need it */
+    return !nd_is_plain(arithmetic) && count_informed(group) >= FEW_LAYERS &&
+           count_fitting(group, arithmetic, nd_rounding_rule_half_even()) < MIN_NEEDING;
 }
 
 /* What rounds plainly may as well follow another program, as long as that would show in enough quantised
@@ -453,7 +463,7 @@ void nd_find_observed_arithmetics(struct nd_observed_arithmetic *observations, s
     set_tables_apart(observations, n);
     size_t device = arithmetic_of_device(&all);
     /* What rounds plainly may well compute in floats: it is held to what those can do. */
-    if (device == SIZE_MAX || nd_is_plain(device)) {
+    if (device == SIZE_MAX || nd_is_plain(device) || is_by_chance(&all, device)) {
         all.is_exact = false;
         device = arithmetic_of_device(&all);
     }

@@ -204,8 +204,8 @@ enum { AS_PARTS, AS_FP16, AS_BF16 };
         .requantise = {.multiplier_bits = bits, .rounding = ND_ROUND_HALF_UP }                                 \
     }
 static const struct nd_arithmetic multiplier_arithmetics[] = {
-    MULTIPLIER(23), MULTIPLIER(21), MULTIPLIER(16),    MULTIPLIER(12),    MULTIPLIER(11),
-    MULTIPLIER(10), MULTIPLIER(9),  {.kind = AS_FP16}, {.kind = AS_BF16},
+    MULTIPLIER(23), MULTIPLIER(21), MULTIPLIER(16), MULTIPLIER(15),    MULTIPLIER(12),
+    MULTIPLIER(11), MULTIPLIER(10), MULTIPLIER(9),  {.kind = AS_FP16}, {.kind = AS_BF16},
 };
 
 static const char *multiplier_put_name(const struct nd_arithmetic *arithmetic,
@@ -516,6 +516,11 @@ bool nd_arithmetic_is_same(const struct nd_arithmetic *a, const struct nd_arithm
 bool nd_arithmetic_needs_accumulator(const struct nd_arithmetic *arithmetic)
 {
     return arithmetic->family->needs_accumulator;
+}
+
+bool nd_arithmetic_is_of_integers(const struct nd_arithmetic *arithmetic)
+{
+    return arithmetic->family == &multiplier_family || arithmetic->family == &fixed_family;
 }
 
 bool nd_arithmetic_is_stochastic(const struct nd_arithmetic *arithmetic)

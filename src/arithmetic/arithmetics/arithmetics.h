@@ -87,6 +87,9 @@ const char *nd_arithmetic_name(const struct nd_arithmetic *arithmetic, char buf[
 bool nd_arithmetic_from_name(const char *name, struct nd_arithmetic *out);
 bool nd_arithmetic_is_same(const struct nd_arithmetic *a, const struct nd_arithmetic *b);
 bool nd_arithmetic_needs_accumulator(const struct nd_arithmetic *arithmetic);
+/* Whether it multiplies an accumulator by an integer, as integer processors do: a multiplier of some bits, or
+ * the fixed point of gemmlowp and TOSA. */
+bool nd_arithmetic_is_of_integers(const struct nd_arithmetic *arithmetic);
 bool nd_arithmetic_is_stochastic(const struct nd_arithmetic *arithmetic);
 /* Whether it needs the value with unrounded inputs. */
 bool nd_arithmetic_needs_fused(const struct nd_arithmetic *arithmetic);

@@ -121,6 +121,9 @@ struct nd_exact_options {
     const struct nd_array *const *replaced; /* [n_tensors of the graph] or NULL: what operators read in the
                                                place of constants (nd_exact_constant.tensor); NULL: the model's.
                                                Borrowed */
+    size_t changed_node;                    /* a node of nd_exact_layer_node, */
+    const void *changed_proto; /* and the Onnx__NodeProto, of the same inputs, that is run in its place; NULL:
+                                  none is changed. Borrowed */
     const bool *is_real;     /* [n_edges] or NULL: tensors of which `round` and `given` have real values in the
                                 place     of codes: what reads them takes these as they are */
     nd_exact_missed *missed; /* called in the place of found; then the tensor has the values that are given,
@@ -180,6 +183,10 @@ size_t nd_exact_input_behind(const struct nd_exact_graph *graph, size_t tensor);
 /* The constants of the layer that makes the tensor, in graph order: at most capacity. How many. */
 size_t nd_exact_layer_constants(const struct nd_exact_graph *graph, size_t tensor,
                                 struct nd_exact_constant *out, size_t capacity);
+/* Operator k of the layer that makes the tensor, in graph order, and what the model has for it (an
+ * Onnx__NodeProto, borrowed); ND_NO_INDEX: there are no more. */
+size_t nd_exact_layer_node(const struct nd_exact_graph *graph, size_t tensor, size_t k, const void **proto);
+
 /* The constant that `constant` was before it was quantised, in the graph of the float model: the one of the
  * same name, or the same input of the node of the same name. NULL: there is none of that shape. Borrowed, as
  * above. */

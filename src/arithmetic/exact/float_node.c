@@ -117,11 +117,16 @@ static size_t terms_of_product(const struct nd_float_node *node, const struct nd
     return a->rank > 0 ? (size_t)a->dims[a->rank - 1] : 1;
 }
 
+bool nd_float_is_product(const struct nd_float_node *node)
+{
+    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    return is_one_of(node, products, sizeof products / sizeof products[0]);
+}
+
 enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
                                           const struct nd_array *const *inputs, const struct nd_array *out,
                                           size_t *n_terms)
 {
-    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
     static const char *const sums[] = {
         "Einsum", "AveragePool", "GlobalAveragePool", "ReduceSum", "ReduceMean", "CumSum", "Sum", "Mean"};
     static const char *const places[] = {"Resize", "Upsample", "GridSample"};
@@ -147,7 +152,7 @@ enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
     *n_terms = 1;
     if (node->n_inputs == 0 || inputs[0] == NULL)
         return ND_FLOAT_OF_ELEMENTS;
-    if (is_one_of(node, products, sizeof products / sizeof products[0])) {
+    if (nd_float_is_product(node)) {
         *n_terms = terms_of_product(node, inputs);
         return ND_FLOAT_OF_SUMS;
     }

@@ -52,6 +52,7 @@ enum nd_float_inside {
 enum nd_float_inside nd_float_node_inside(const struct nd_float_node *node);
 
 /* *n_terms: how many numbers are added up for one value, at most. */
+bool nd_float_is_product(const struct nd_float_node *node); /* Conv, ConvTranspose, Gemm, MatMul */
 enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
                                           const struct nd_array *const *inputs, const struct nd_array *out,
                                           size_t *n_terms);

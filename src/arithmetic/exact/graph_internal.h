@@ -121,6 +121,14 @@ static inline const struct nd_array *nd_exact_replaced(const struct nd_exact_run
     return has_any ? run->options->replaced[tensor] : NULL;
 }
 
+/* The operator of the node: the model's, or the one that options have in its place. */
+static inline const Onnx__NodeProto *nd_exact_proto(const struct nd_exact_run *run, size_t node)
+{
+    bool is_changed =
+        run->options != NULL && run->options->changed_proto != NULL && run->options->changed_node == node;
+    return is_changed ? run->options->changed_proto : run->graph->nodes[node].proto;
+}
+
 /* Whether the tensor, a tensor or what stands for one, has real values in the place of quantised values. */
 static inline bool nd_exact_is_real(const struct nd_exact_run *run, size_t value)
 {

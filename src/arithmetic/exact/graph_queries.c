@@ -195,6 +195,18 @@ size_t nd_exact_input_behind(const struct nd_exact_graph *g, size_t tensor)
     return SIZE_MAX;
 }
 
+size_t nd_exact_layer_node(const struct nd_exact_graph *g, size_t tensor, size_t k, const void **proto)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    size_t value = nd_names_find(&graph->names, g->model->tensors[tensor].onnx_name);
+    size_t maker = value != ND_NO_INDEX ? graph->tensors[value].producer : ND_NO_INDEX, n = 0;
+    while (maker != ND_NO_INDEX && n < graph->n_nodes &&
+           (g->layer_of_node[n] != maker || graph->nodes[n].kind != ND_NODE_OTHER || k-- > 0))
+        n++;
+    *proto = maker != ND_NO_INDEX && n < graph->n_nodes ? graph->nodes[n].proto : NULL;
+    return *proto != NULL ? n : ND_NO_INDEX;
+}
+
 /* ---- accumulators ---- */
 
 /* The operator of the layer that makes the tensor, past Relu and Clip, or ND_NO_INDEX. */

@@ -401,7 +401,7 @@ bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct n
         return linear_input(run, layer->tensor, &layer->inputs[0]);
     join_bias(run, quantize, layer);
     const struct nd_graph_node *n = &run->graph->nodes[layer->node];
-    call->node = n->proto;
+    call->node = nd_exact_proto(run, layer->node);
     call->n_inputs = n->n_inputs + (layer->bias != ND_NO_INDEX);
     call->output = output_number(run->graph, layer->node, layer->tensor);
     bool is_known = call->n_inputs <= ND_EXACT_MAX_OPERANDS;
@@ -434,9 +434,9 @@ static size_t add_link(const struct nd_exact_run *run, size_t node, struct nd_ex
                        size_t most)
 {
     const struct nd_graph_node *at = &run->graph->nodes[node];
-    struct nd_exact_link link = {.node = at->proto, .n_inputs = at->n_inputs};
+    struct nd_exact_link link = {.node = nd_exact_proto(run, node), .n_inputs = at->n_inputs};
     for (size_t k = 0; k < *n; k++)
-        if (links[k].node == at->proto)
+        if (links[k].node == link.node)
             return k;
     if (at->n_inputs > ND_EXACT_LINK_INPUTS || at->n_made != 1 || most == 0)
         return SIZE_MAX;

@@ -538,7 +538,8 @@ static size_t dequantiser_of(const struct nd_exact_run *run, size_t node)
 {
     const struct nd_graph_node *n = &run->graph->nodes[node];
     size_t operand = nd_graph_used(run->graph, node, 0);
-    if (n->n_inputs != 1 || n->n_made != 1 || n->n_uses != 1 || operand == ND_NO_INDEX)
+    if (n->n_inputs != 1 || n->n_made != 1 || n->n_uses != 1 || operand == ND_NO_INDEX ||
+        nd_exact_proto(run, node) != n->proto)
         return ND_NO_INDEX;
     size_t producer = run->graph->tensors[operand].producer;
     bool is_it = producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_DEQUANTIZE &&
@@ -709,7 +710,7 @@ static __attribute__((noinline)) enum nd_status run_ready(struct nd_exact_run *r
         unwanted[i] = (struct nd_array){0};
         outputs[i] = tensor != ND_NO_INDEX ? &unwanted[i] : NULL;
     }
-    const struct nd_op_call call = {.node = n->proto,
+    const struct nd_op_call call = {.node = nd_exact_proto(run, node),
                                     .opset = run->g->model->opset,
                                     .n_inputs = n->n_inputs,
                                     .n_outputs = n->n_made,

@@ -42,6 +42,7 @@ static const struct nd_attribute_row rows[] = {
     {POOLS, "ceil_mode", ND_ATTRIBUTE_WHOLE, "0 1"},
     {POOLS " Conv ConvTranspose", "auto_pad", ND_ATTRIBUTE_TEXT, "NOTSET SAME_UPPER SAME_LOWER VALID"},
     {POOLS " Conv ConvTranspose Pad", "pads", ND_ATTRIBUTE_MIRRORED, NULL},
+    {POOLS " Conv ConvTranspose", "dilations", ND_ATTRIBUTE_BY_AXIS, "1 first last exchanged"},
     {NORMS, "epsilon", ND_ATTRIBUTE_REAL, "1e-05"},
     {"LeakyRelu", "alpha", ND_ATTRIBUTE_REAL, "0.01"},
     {"Elu Celu ThresholdedRelu", "alpha", ND_ATTRIBUTE_REAL, "1"},
@@ -77,12 +78,23 @@ const struct nd_attribute_row *nd_attribute_row_of(const Onnx__NodeProto *node, 
     return NULL;
 }
 
+/* "[2, 1]" */
+static void write_list(const int64_t *ints, size_t n, char buf[32])
+{
+    size_t at = (size_t)snprintf(buf, 32, "[");
+    for (size_t i = 0; i < n && at < 32; i++)
+        at += (size_t)snprintf(buf + at, 32 - at, "%s%lld%s", i > 0 ? ", " : "", (long long)ints[i],
+                               i + 1 == n ? "]" : "");
+}
+
 const char *nd_attribute_own(const Onnx__NodeProto *node, const struct nd_attribute_row *row, char buf[32])
 {
     size_t length;
     const Onnx__AttributeProto *own = nd_onnx_attribute(node, row->name);
     const char *value = word(row->values, 0, &length);
-    if (own == NULL || own->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS)
+    if (row->type == ND_ATTRIBUTE_BY_AXIS && own != NULL)
+        write_list(own->ints, own->n_ints, buf);
+    else if (own == NULL || own->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS)
         snprintf(buf, 32, "%.*s", (int)length, length > 0 ? value : "");
     else if (own->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING)
         snprintf(buf, 32, "%.*s", (int)own->s.len, (const char *)own->s.data);
@@ -105,21 +117,66 @@ static bool mirror(const Onnx__AttributeProto *own, struct nd_changed_node *out)
     return memcmp(out->ints, own->ints, own->n_ints * sizeof *out->ints) != 0;
 }
 
-/* Puts the changed attribute beside the node's others. */
-static bool put(const Onnx__NodeProto *node, const char *name, struct nd_changed_node *out)
+/* False where that is what the node has. */
+static bool change_by_axis(const Onnx__AttributeProto *own, const char *word, struct nd_changed_node *out)
+{
+    size_t n = own != NULL ? own->n_ints : 0;
+    if (n == 0 || n > ND_MAX_RANK)
+        return false;
+    out->changed.n_ints = n;
+    for (size_t i = 0; i < n; i++)
+        out->ints[i] = *word == '1'   ? 1
+                       : *word == 'f' ? own->ints[0]
+                       : *word == 'l' ? own->ints[n - 1]
+                                      : own->ints[n - 1 - i];
+    write_list(out->ints, n, out->text);
+    return memcmp(out->ints, own->ints, n * sizeof *out->ints) != 0;
+}
+
+/* A window of another size begins where it did; what it is short of at the end is not padded, or is. False: the
+ * shape would be another one. */
+static bool keep_shape(const Onnx__NodeProto *node, const Onnx__AttributeProto *own,
+                       struct nd_changed_node *out)
+{
+    const Onnx__AttributeProto *kernel = nd_onnx_attribute(node, "kernel_shape"),
+                               *pads = nd_onnx_attribute(node, "pads");
+    size_t n = own->n_ints;
+    if (kernel == NULL || kernel->n_ints != n || (pads != NULL && pads->n_ints != 2 * n))
+        return false;
+    onnx__attribute_proto__init(&out->pads);
+    out->pads.name = (char *)"pads";
+    out->pads.has_type = 1;
+    out->pads.type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
+    out->pads.ints = out->pad_ints;
+    out->pads.n_ints = 2 * n;
+    bool fits = true;
+    for (size_t i = 0; i < 2 * n; i++) {
+        int64_t longer = i < n ? 0 : (out->ints[i - n] - own->ints[i - n]) * (kernel->ints[i - n] - 1);
+        out->pad_ints[i] = (pads != NULL ? pads->ints[i] : 0) + longer;
+        fits = fits && out->pad_ints[i] >= 0;
+    }
+    return fits;
+}
+
+/* Puts the changed attributes beside the node's others. */
+static bool put(const Onnx__NodeProto *node, struct nd_changed_node *out)
 {
     enum { MAX_ATTRIBUTES = sizeof out->list / sizeof out->list[0] };
-    size_t n = 0;
-    for (size_t i = 0; i < node->n_attribute && n < MAX_ATTRIBUTES; i++)
-        if (strcmp(nd_onnx_text(node->attribute[i]->name), name) != 0)
+    Onnx__AttributeProto *const changed[] = {&out->changed, &out->pads};
+    size_t n = 0, n_changed = out->pads.n_ints > 0 ? 2 : 1;
+    for (size_t i = 0; i < node->n_attribute && n + n_changed < MAX_ATTRIBUTES; i++) {
+        bool is_kept = true;
+        for (size_t k = 0; k < n_changed; k++)
+            is_kept = is_kept && strcmp(nd_onnx_text(node->attribute[i]->name), changed[k]->name) != 0;
+        if (is_kept)
             out->list[n++] = node->attribute[i];
-    if (n == MAX_ATTRIBUTES)
-        return false;
-    out->list[n++] = &out->changed;
+    }
+    for (size_t k = 0; k < n_changed; k++)
+        out->list[n++] = changed[k];
     out->node = *node;
     out->node.attribute = out->list;
     out->node.n_attribute = n;
-    return true;
+    return node->n_attribute + n_changed < MAX_ATTRIBUTES;
 }
 
 bool nd_attribute_change(const Onnx__NodeProto *node, const struct nd_attribute_row *row, size_t k,
@@ -133,6 +190,7 @@ bool nd_attribute_change(const Onnx__NodeProto *node, const struct nd_attribute_
     if ((length == 0 && !is_mirrored) || (row->type == ND_ATTRIBUTE_REAL && k > 0))
         return false;
     onnx__attribute_proto__init(&out->changed);
+    out->pads.n_ints = 0;
     out->changed.name = (char *)row->name;
     out->changed.has_type = 1;
     out->changed.ints = out->ints;
@@ -153,14 +211,16 @@ bool nd_attribute_change(const Onnx__NodeProto *node, const struct nd_attribute_
         out->changed.type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT;
         out->changed.has_f = 1;
         out->changed.f = own != NULL ? own->f : strtof(out->text, NULL);
-        return put(node, row->name, out);
+        return put(node, out);
     default:
         out->changed.type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
         out->ints[0] = strtol(out->text, NULL, 10);
         out->changed.n_ints = 1;
-        if (is_mirrored && !mirror(own, out))
+        if ((is_mirrored && !mirror(own, out)) ||
+            (row->type == ND_ATTRIBUTE_BY_AXIS &&
+             !(change_by_axis(own, value, out) && keep_shape(node, own, out))))
             return false;
-        return put(node, row->name, out);
+        return put(node, out);
     }
-    return strcmp(nd_attribute_own(node, row, has), out->text) != 0 && put(node, row->name, out);
+    return strcmp(nd_attribute_own(node, row, has), out->text) != 0 && put(node, out);
 }

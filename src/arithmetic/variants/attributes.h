@@ -12,7 +12,9 @@ enum nd_attribute_type {
     ND_ATTRIBUTE_WHOLE,         /* a whole number */
     ND_ATTRIBUTE_AXES,          /* a list of one axis; since opset 13 or 18 it is the operand 1 */
     ND_ATTRIBUTE_MIRRORED,      /* begins and ends of a padding, exchanged */
-    ND_ATTRIBUTE_REAL,          /* a number that is to be solved for */
+    ND_ATTRIBUTE_BY_AXIS, /* a list of one number for each axis: the words are "1", "first", "last" (that of
+                             this axis for all) and "exchanged" */
+    ND_ATTRIBUTE_REAL,    /* a number that is to be solved for */
 };
 
 /* What an attribute may be. */
@@ -30,10 +32,10 @@ const struct nd_attribute_row *nd_attribute_row_of(const Onnx__NodeProto *node, 
 /* A node with another attribute; borrows from the one that it is made of, and must not be moved. */
 struct nd_changed_node {
     Onnx__NodeProto node;
-    Onnx__AttributeProto changed;
+    Onnx__AttributeProto changed, pads; /* pads: at the ends, so that other dilations give the same shape */
     Onnx__AttributeProto *list[32];
     char text[32]; /* the value, as a word */
-    int64_t ints[2 * ND_MAX_RANK];
+    int64_t ints[2 * ND_MAX_RANK], pad_ints[2 * ND_MAX_RANK];
 };
 
 /* Value k of the row in the node. False: there is no such value, or the node cannot have it, or has it. */

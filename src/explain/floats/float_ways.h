@@ -3,15 +3,7 @@
 #ifndef ND_EXPLAIN_FLOATS_FLOAT_WAYS_H
 #define ND_EXPLAIN_FLOATS_FLOAT_WAYS_H
 
-#include "explain/diagnosis/diagnosis.h"
-#include "explain/floats/floats.h"
-
-struct nd_float_fault {
-    bool is_found, may_be_arithmetic; /* of a device that computes in fewer bits, or approximates a function */
-    bool is_exact;                    /* the layer was worked out so, or a line predicts its values, to the
-                                                   rounding of its arithmetic */
-    struct nd_finding finding;
-};
+#include "explain/floats/ways.h"
 
 /* Of a step that can be worked out, over 32 samples at most. is_tight: bounds, which add up in sums, tell
  * nothing: a way must predict the values to two units in the last place. ND_ERR_MEMORY, and errors of reading

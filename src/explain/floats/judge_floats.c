@@ -84,7 +84,28 @@ static struct nd_explained_floats floats_of(const struct nd_float_sums *sums, in
 
 /* ---- the judgement ---- */
 
-/* Faults that no arithmetic looks like. Scales, cliffs and grids may be arithmetic's own. */
+/* Whether the layer multiplies matrices, and is off by many times what any rounding of it makes, while other
+ * such layers of the device keep to that. Chosen: 8 times; a bound holds but for a value in 3e7
+ * (float_layer.c). */
+static bool is_unlike_others(const struct nd_float_evaluation *e, size_t device, size_t step,
+                             const struct nd_explained_floats *f)
+{
+    static const double min_worst = 8, min_share = 0.01;
+    bool is_unlike = nd_float_is_product(&e->nodes[step]) && f->worst >= min_worst &&
+                     (double)f->n_beyond >= min_share * (double)f->n;
+    for (size_t s = 0; is_unlike && s < e->plan->n_steps; s++) {
+        if (s == step || !nd_float_is_step(e->plan, device, s) || !e->is_known[s] ||
+            !nd_float_is_product(&e->nodes[s]))
+            continue;
+        const struct nd_float_sums other = sum_up(e, device, s);
+        if (other.n > 0 && !other.is_missed && other.n_beyond + other.n_lost == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Faults that no arithmetic looks like: a large number is 0 beyond a cliff. Scales and grids may be
+ * arithmetic's own. */
 static bool is_no_arithmetic(enum nd_fault_kind kind)
 {
     switch (kind) {
@@ -98,6 +119,7 @@ static bool is_no_arithmetic(enum nd_fault_kind kind)
     case ND_FAULT_SATURATION:
     case ND_FAULT_PASSED_THROUGH:
     case ND_FAULT_OTHER_PLACES:
+    case ND_FAULT_HARD_CLIFF:
         return true;
     default:
         return false;
@@ -235,7 +257,8 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
     if (is_within && !found.is_exact)
         return follow(layer, err);
     const struct nd_finding *best = found.is_found ? &found.finding : NULL;
-    bool is_lost = layer->floats.n_lost > 0;
+    bool is_unlike = is_unlike_others(e, device, step, &layer->floats);
+    bool is_lost = layer->floats.n_lost > 0 || is_unlike;
     bool is_predicted = best != NULL && !found.may_be_arithmetic &&
                         (found.is_exact || (best->explained >= min_explained && is_no_arithmetic(best->kind) &&
                                             layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND));
@@ -258,9 +281,13 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
                  best->text, 100 * best->explained);
     }
     say_evidence(&layer->floats, said[0] != '\0' ? said : NULL, &evidence);
+    if (is_unlike)
+        nd_strbuf_puts(&evidence, "; other products of the device keep to the bound");
     return is_predicted || is_lost
                ? nd_judge_faulty(layer,
-                                 is_predicted && !is_of_constants ? ND_CERTAINTY_LIKELY : ND_CERTAINTY_PROVEN,
+                                 (is_predicted && !is_of_constants) || (is_unlike && layer->floats.n_lost == 0)
+                                     ? ND_CERTAINTY_LIKELY
+                                     : ND_CERTAINTY_PROVEN,
                                  NULL, &evidence, err)
                : nd_judge_evidence(layer, &evidence, err);
 }

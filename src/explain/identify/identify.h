@@ -76,6 +76,7 @@ struct nd_identify_sample {
     bool is_conv;
     struct nd_specified_sum specified; /* without steps: what the layer has a sum for; step 0: nothing */
     size_t against;                    /* of nd_arithmetics: what n_apart is counted against; 0: half-even */
+    size_t only;                       /* 1 + the arithmetic that alone is counted; 0: all are */
     const struct nd_ratio *fused;      /* [values->n] v when inputs were not requantised, or NULL */
 };
 

@@ -443,9 +443,7 @@ const char *nd_identified_why_not(const struct nd_identified_layer *layer)
     return layer->why_not != NULL ? layer->why_not : "it has no exact values on what the device had";
 }
 
-/* Of the layer that makes the tensor: a GlobalAveragePool, a ReduceMean or a LeakyRelu of one quantised tensor,
- * or a Mul of two, with one scale each, whose shapes are known. */
-static struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t tensor)
+struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t tensor)
 {
     const struct nd_specified_sum none = {0};
     const struct nd_model_layer *layer = nd_model_layer_of_tensor(model, tensor);

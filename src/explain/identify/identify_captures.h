@@ -12,4 +12,8 @@ struct nd_specified_sum {
     double slope;      /* of a LeakyRelu: alpha; 0: none */
 };
 
+/* Of the layer that makes the tensor: a GlobalAveragePool, a ReduceMean or a LeakyRelu of one quantised tensor,
+ * or a Mul of two, with one scale each, whose shapes are known. */
+struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t tensor);
+
 #endif

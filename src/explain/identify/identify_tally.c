@@ -89,6 +89,7 @@ static struct channel *prepare(const struct work *w, size_t c)
     }
     for (size_t p = 0; p < w->n_arithmetics; p++)
         channel->applies[p] =
+            (w->sample->only == 0 || w->sample->only == p + 1) &&
             nd_arithmetic_prepare(&w->arithmetics[p], scaling, w->sample->fused != NULL, &channel->ready[p]);
     channel->is_made = true;
     return channel;

@@ -81,6 +81,9 @@ static void layer_diagnosis_make_hypotheses(const struct nd_layer_diagnosis *dia
         add_pairs(diagnosis, h);
     if (diagnosis->constants.qvalues != NULL && diagnosis->forced == 0)
         add_constants(diagnosis, h);
+    if (diagnosis->attribute.qvalues != NULL)
+        add_hypothesis(h, ND_FAULT_OTHER_ATTRIBUTE, diagnosis->attribute.qvalues, "%s",
+                       diagnosis->attribute.text);
 }
 
 /* Whether a mean or sum is rounded twice. docs/reference/diagnoses.md. */
@@ -634,6 +637,11 @@ static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struc
     bool is_off = size.n_beyond >= nd_explain_fewest_beyond(job, diagnosis->device, diagnosis->step);
     if (is_off && diagnosis->forced == 0 && nd_explain_multiplies_constants(job, diagnosis->step))
         ND_TRY(nd_layer_diagnosis_find_constants(diagnosis, evidence.noise, err));
+    if (is_off && diagnosis->forced == 0 && diagnosis->constants.qvalues == NULL)
+        ND_TRY(nd_layer_diagnosis_find_attribute(
+            diagnosis,
+            fmax(evidence.noise, nd_explain_known_allowance(nd_plan_is_wide(job->plan, diagnosis->step))),
+            err));
     layer_diagnosis_make_hypotheses(diagnosis, &hypotheses);
     evidence.inputs_repeat_same = nd_plan_inputs_repeat(job->plan, diagnosis->device, diagnosis->step);
     evidence.hypotheses = hypotheses.items;
@@ -679,11 +687,45 @@ static enum nd_status try_records(struct nd_layer_diagnosis *diagnosis, struct n
     return nd_explain_acquit_reader(job, record, err);
 }
 
-/* The layer diagnosis is given job, reader, device, step and is_open. record: what it shows, or as it was. */
-static enum nd_status diagnose_layer(struct nd_layer_diagnosis *diagnosis, struct nd_explain_record *record,
-                                     struct nd_error *err)
+/* Whether the layer is what an integer processor makes of it, which has the arithmetic elsewhere (SIZE_MAX: it
+ * is none): every value, or, without an accumulator, that of plain rounding. */
+static enum nd_status try_engine(struct nd_layer_diagnosis *diagnosis, size_t engine, bool *follows,
+                                 struct nd_error *err)
 {
+    struct nd_explained_layer *layer = &diagnosis->job->out->devices[diagnosis->device].layers[diagnosis->step];
+    struct nd_engine_tally tally = {.only = engine + 1};
+    char name[ND_ARITHMETIC_NAME_BYTES], text[ND_ARITHMETIC_NAME_BYTES + 32];
+    size_t n_arithmetics;
+    if (engine == SIZE_MAX)
+        return ND_OK;
+    enum nd_status status = nd_engine_look(diagnosis, SIZE_MAX, &tally, err);
+    bool is_plain = diagnosis->has_other && diagnosis->other.kind == ND_ROUNDED_ONCE &&
+                    diagnosis->other.rounding <= ND_ROUND_HALF_DOWN;
+    bool is_given = nd_engine_gives(&tally, engine);
+    *follows = is_given || (is_plain && tally.n_steps == 0);
+    nd_engine_tally_deinit(&tally);
+    if (status != ND_OK || !*follows)
+        return status;
+    nd_arithmetic_name(&nd_arithmetics(&n_arithmetics)[engine], name);
+    snprintf(text, sizeof text, is_given ? "%s, as integer processors have it" : "rounded once; it is no product",
+             name);
+    layer->n_unexplained = 0;
+    layer->explained_fraction = 1;
+    return nd_judge_follows(layer, "arithmetic", text, err);
+}
+
+/* The layer diagnosis is given job, reader, device, step and is_open. record: what it shows, or as it was. */
+static enum nd_status diagnose_layer(struct nd_layer_diagnosis *diagnosis, size_t engine,
+                                     struct nd_explain_record *record, struct nd_error *err)
+{
+    bool is_of_engine = false;
     enum nd_status status = nd_layer_diagnosis_make(diagnosis, err);
+    if (status == ND_OK)
+        status = try_engine(diagnosis, engine, &is_of_engine, err);
+    if (status != ND_OK || is_of_engine) {
+        nd_layer_diagnosis_deinit(diagnosis);
+        return status;
+    }
     if (status == ND_OK)
         status = nd_layer_diagnosis_collect(diagnosis, err);
     char text[ND_ROUNDED_TWICE_TEXT_BYTES];
@@ -777,8 +819,10 @@ struct team {
     const struct nd_explain_job *job;
     struct task *tasks;
     size_t n_tasks;
-    bool *is_open;             /* [n_devices * n_steps] layers that nothing explained before */
-    struct nd_reader *readers; /* [n_threads] of the plan */
+    size_t *engine;                  /* [n_devices] nd_engine_choose; SIZE_MAX: none */
+    struct nd_engine_tally *tallies; /* [n_tasks] of the devices' layers, while that is looked for */
+    bool *is_open;                   /* [n_devices * n_steps] layers that nothing explained before */
+    struct nd_reader *readers;       /* [n_threads] of the plan */
 };
 
 static void add_task(struct team *team, size_t device, size_t step)
@@ -797,7 +841,8 @@ static void list_device(struct team *team, size_t d)
             add_task(team, d, s); /* these are few, and cheap */
     }
     size_t step = SIZE_MAX, n = 0;
-    while (n++ < MAX_LAYERS && (step = next_worst(job, d, step)) != SIZE_MAX)
+    size_t most = team->engine[d] != SIZE_MAX ? job->plan->n_steps : MAX_LAYERS;
+    while (n++ < most && (step = next_worst(job, d, step)) != SIZE_MAX)
         add_task(team, d, step);
 }
 
@@ -815,7 +860,66 @@ static enum nd_status run_task(void *context, size_t worker, size_t i, struct nd
                                            .device = task->device,
                                            .step = task->step,
                                            .is_open = &team->is_open[task->device * job->plan->n_steps]};
-    return diagnose_layer(&diagnosis, &task->record, err);
+    return diagnose_layer(&diagnosis, team->engine[task->device], &task->record, err);
+}
+
+/* ---- devices of which nothing is known ---- */
+
+/* Whether a layer of the device is to be looked at, and its arithmetic may be that of an integer processor. */
+static bool may_be_engine(const struct nd_explain_job *job, size_t d)
+{
+    bool needs = false;
+    for (size_t s = 0; s < job->plan->n_steps; s++)
+        needs = needs ||
+                (nd_explain_needs_layer_diagnosis(job, d, s) && !nd_explain_is_input_quantiser(job->plan, s));
+    return needs && !job->plan->sources[d].is_failed && job->plan->sources[d].expectation == ND_EXPECT_ANY &&
+           job->observations->layer_arithmetic[d] == SIZE_MAX;
+}
+
+static enum nd_status look_at_engine(void *context, size_t worker, size_t i, struct nd_error *err)
+{
+    enum { MAX_VALUES = 1 << 16 }; /* of a layer; chosen: a tenth of a second */
+    struct team *team = context;
+    struct nd_reader *reader = &team->readers[worker];
+    ND_TRY(reader->plan == NULL ? nd_reader_init(reader, team->job->plan, err) : ND_OK);
+    struct nd_layer_diagnosis diagnosis = {
+        .job = team->job, .reader = reader, .device = team->tasks[i].device, .step = team->tasks[i].step};
+    enum nd_status status = nd_layer_diagnosis_make(&diagnosis, err);
+    if (status == ND_OK)
+        status = nd_engine_look(&diagnosis, MAX_VALUES, &team->tallies[i], err);
+    nd_layer_diagnosis_deinit(&diagnosis);
+    return status;
+}
+
+static enum nd_status find_engine(struct team *team, size_t d, struct nd_error *err)
+{
+    const struct nd_explain_job *job = team->job;
+    struct nd_explained_device *device = &job->out->devices[d];
+    char name[ND_ARITHMETIC_NAME_BYTES];
+    size_t n_arithmetics;
+    bool follow_all = false;
+    team->engine[d] = SIZE_MAX;
+    if (!may_be_engine(job, d))
+        return ND_OK;
+    for (size_t s = 0; s < job->plan->n_steps; s++)
+        if (nd_observed_arithmetic_of(job, d, s)->is_counted &&
+            nd_observed_arithmetic_of(job, d, s)->tally->n_open > 0)
+            add_task(team, d, s);
+    team->tallies = nd_calloc(team->n_tasks, sizeof *team->tallies);
+    ND_TRY_MEMORY(team->tallies != NULL, err);
+    enum nd_status status = nd_parallel_for(job->plan->n_threads, team->n_tasks, look_at_engine, team, err);
+    if (status == ND_OK)
+        team->engine[d] = nd_engine_choose(team->tallies, team->n_tasks, &follow_all);
+    for (size_t i = 0; i < team->n_tasks; i++)
+        nd_engine_tally_deinit(&team->tallies[i]);
+    free(team->tallies);
+    team->n_tasks = 0;
+    if (status != ND_OK || !follow_all)
+        return status;
+    nd_arithmetic_name(&nd_arithmetics(&n_arithmetics)[team->engine[d]], name);
+    free(device->arithmetic);
+    device->arithmetic = nd_strdup(name);
+    return device->arithmetic != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_error *err)
@@ -823,14 +927,18 @@ enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_e
     const struct nd_plan *plan = job->plan;
     struct team team = {.job = job,
                         .tasks = nd_calloc(plan->n_devices * plan->n_steps, sizeof *team.tasks),
+                        .engine = nd_calloc(plan->n_devices, sizeof *team.engine),
                         .is_open = nd_calloc(plan->n_devices * plan->n_steps, sizeof *team.is_open),
                         .readers = nd_calloc(plan->n_threads, sizeof *team.readers)};
     struct nd_error introduced = {0};
-    enum nd_status status = team.tasks != NULL && team.is_open != NULL && team.readers != NULL
-                                ? ND_OK
-                                : nd_fail_memory(&introduced);
+    enum nd_status status =
+        team.tasks != NULL && team.engine != NULL && team.is_open != NULL && team.readers != NULL
+            ? ND_OK
+            : nd_fail_memory(&introduced);
     if (status == ND_OK)
         status = nd_explain_decide_layers(job, &introduced);
+    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+        status = find_engine(&team, d, &introduced);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
         if (!plan->sources[d].is_failed)
             list_device(&team, d);
@@ -843,6 +951,6 @@ enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_e
         *err = introduced;
     for (size_t i = 0; team.readers != NULL && i < plan->n_threads; i++)
         nd_reader_deinit(&team.readers[i]);
-    ND_FREE_ALL(team.tasks, team.is_open, team.readers);
+    ND_FREE_ALL(team.tasks, team.engine, team.is_open, team.readers);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/layer_diagnosis/layer_diagnosis.h"
 
-enum { ND_LAYER_DIAGNOSIS_MAX_HYPOTHESES = 3 + ND_LAYER_DIAGNOSIS_FUSIONS + ND_LAYER_DIAGNOSIS_OPERANDS };
+enum { ND_LAYER_DIAGNOSIS_MAX_HYPOTHESES = 4 + ND_LAYER_DIAGNOSIS_FUSIONS + ND_LAYER_DIAGNOSIS_OPERANDS };
 
 struct nd_layer_diagnosis_hypotheses {
     size_t n;

@@ -283,7 +283,8 @@ enum nd_status nd_layer_diagnosis_make(struct nd_layer_diagnosis *diagnosis, str
 
 void nd_layer_diagnosis_deinit(struct nd_layer_diagnosis *diagnosis)
 {
-    ND_FREE_ALL(diagnosis->qvalues, diagnosis->values, diagnosis->expected, diagnosis->others);
+    ND_FREE_ALL(diagnosis->qvalues, diagnosis->values, diagnosis->expected, diagnosis->others,
+                diagnosis->attribute.qvalues);
     explain_pairs_deinit(&diagnosis->pairs);
     nd_explain_constants_deinit(&diagnosis->constants);
     for (size_t k = 0; k < ND_LAYER_DIAGNOSIS_FUSIONS; k++)
@@ -559,7 +560,6 @@ static void count_record(struct nd_layer_diagnosis *diagnosis, struct nd_layer_d
 static enum nd_status round_layer_diagnosis(void *context, const struct nd_exact_values *values,
                                             struct nd_array *qvalues, struct nd_error *err)
 {
-    (void)err;
     struct nd_layer_diagnosis *diagnosis = context;
     double low, high;
     nd_qvalue_range(values->dtype, &low, &high);
@@ -573,6 +573,9 @@ static enum nd_status round_layer_diagnosis(void *context, const struct nd_exact
         count_record(diagnosis, remade, qvalues);
     if (values->tensor != diagnosis->tensor || values->n != diagnosis->n)
         return ND_OK;
+    if (diagnosis->engine != NULL)
+        return nd_engine_count(diagnosis->engine, values, diagnosis->reader->given[diagnosis->tensor].x,
+                               diagnosis->slot, err);
     bool is_made = diagnosis->fusing == SIZE_MAX && diagnosis->made.n == values->n;
     if (diagnosis->to == NULL)
         keep_values(diagnosis, values, qvalues);
@@ -678,6 +681,8 @@ enum nd_status nd_layer_diagnosis_run(struct nd_layer_diagnosis *diagnosis, size
                                              .given = r->chain,
                                              .is_skipped = r->is_skipped,
                                              .is_ignored = diagnosis->is_wanted != NULL ? r->is_ignored : NULL,
+                                             .changed_node = diagnosis->attribute.node,
+                                             .changed_proto = diagnosis->attribute.proto,
                                              .missed = nd_exact_let_go};
     for (size_t e = 0; e < nd_model_n_tensors(job->plan->model); e++) {
         bool is_computed =

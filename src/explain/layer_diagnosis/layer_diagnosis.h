@@ -4,6 +4,8 @@
 #define ND_EXPLAIN_LAYER_DIAGNOSIS_H
 
 #include "explain/layer_diagnosis/constants.h"
+#include "explain/layer_diagnosis/engine.h"
+#include "explain/layer_diagnosis/other_attribute.h"
 #include "explain/layer_diagnosis/pair_sums.h"
 #include "explain/plan/replay.h"
 #include "explain/stages.h"
@@ -54,9 +56,11 @@ struct nd_layer_diagnosis {
     size_t n_remade;
     struct nd_layer_diagnosis_remade remade[ND_LAYER_DIAGNOSIS_REMADE];
     struct nd_explain_constants constants;
-    struct nd_explain_pairs pairs; /* made with sums of pairs in 16 bits */
-    bool *is_wanted;               /* [n_steps] of the plan: what runs read; NULL: everything */
-    double *steps;                 /* of the accumulator, in steps of the output; NULL for other operators */
+    struct nd_other_attribute attribute;
+    struct nd_explain_pairs pairs;  /* made with sums of pairs in 16 bits */
+    struct nd_engine_tally *engine; /* counts the values of the run at hand; NULL: they are not */
+    bool *is_wanted;                /* [n_steps] of the plan: what runs read; NULL: everything */
+    double *steps;                  /* of the accumulator, in steps of the output; NULL for other operators */
     size_t n_steps;
     /* of the run at hand */
     size_t slot;

@@ -336,6 +336,16 @@ static size_t count_fitting(const struct group *group, size_t arithmetic, size_t
     return n;
 }
 
+/* Places of an arithmetic that rounds twice; chosen: with more it differs from plain rounding in one of 500
+ * values or fewer, which a layer may not have, and by no more than the doubt of floats. */
+enum { RAREST_BITS = 8 };
+
+static bool is_rare(size_t arithmetic)
+{
+    size_t n;
+    return nd_rounding_rules(&n)[arithmetic].n_bits > RAREST_BITS;
+}
+
 /* The arithmetic that most follow; of equals the first of the list. */
 static size_t commonest(const struct group *group, size_t *n_fitting)
 {
@@ -343,7 +353,7 @@ static size_t commonest(const struct group *group, size_t *n_fitting)
     nd_rounding_rules(&n_arithmetics);
     *n_fitting = 0;
     for (size_t p = 0; p < n_arithmetics; p++) {
-        size_t n = count_fitting(group, p, SIZE_MAX);
+        size_t n = group->is_exact || !is_rare(p) ? count_fitting(group, p, SIZE_MAX) : 0;
         if (n > *n_fitting) {
             best = p;
             *n_fitting = n;
@@ -374,7 +384,7 @@ static size_t prefer_fixed_point(const struct group *group, size_t best)
     size_t n_arithmetics, most = 0, found = best;
     nd_rounding_rules(&n_arithmetics);
     for (size_t p = 0; p < n_arithmetics && nd_is_plain(best); p++) {
-        size_t n = is_fixed_point(p) ? count_fitting(group, p, best) : 0;
+        size_t n = is_fixed_point(p) && (group->is_exact || !is_rare(p)) ? count_fitting(group, p, best) : 0;
         if (n > most && (n >= 2 || is_but_one_type(group, p))) {
             most = n;
             found = p;
@@ -393,18 +403,23 @@ static size_t arithmetic_of_device(const struct group *group)
     return n_fitting > 0 && 2 * n_fitting > count_informed(group) ? found : SIZE_MAX;
 }
 
+/* Whether too few layers need the arithmetic, which is rare, to say that the device has it: a layer of few
+ * values on which it differs from rounding half to even follows it by chance. */
+static bool is_by_chance(const struct group *group, size_t arithmetic)
+{
+    enum { MIN_NEEDING = 2, FEW_LAYERS = 3 }; /* chosen: of fewer layers no two can need it */
+    return is_rare(arithmetic) && count_informed(group) >= FEW_LAYERS &&
+           count_fitting(group, arithmetic, nd_rounding_rule_half_even()) < MIN_NEEDING;
+}
+
 /* What rounds plainly may as well follow another program, as long as that would show in enough quantised
  * values; the device's, where nothing else fits. */
 static size_t other_than_float(const struct group *group, size_t n_fitting, size_t device)
 {
-    /* Places of an arithmetic that rounds twice; chosen: with more it differs from plain rounding in one of 500
-     * values or fewer, which a layer may not have. */
-    enum { RAREST_BITS = 8 };
     size_t n_arithmetics;
-    const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n_arithmetics);
+    nd_rounding_rules(&n_arithmetics);
     for (size_t p = 0; p < n_arithmetics; p++)
-        if (!nd_is_plain(p) && arithmetics[p].n_bits <= RAREST_BITS && p != device &&
-            count_fitting(group, p, SIZE_MAX) == n_fitting)
+        if (!nd_is_plain(p) && !is_rare(p) && p != device && count_fitting(group, p, SIZE_MAX) == n_fitting)
             return p;
     return device;
 }
@@ -443,7 +458,7 @@ void nd_find_observed_arithmetics(struct nd_observed_arithmetic *observations, s
     set_tables_apart(observations, n);
     size_t device = arithmetic_of_device(&all);
     /* What rounds plainly may well compute in floats: it is held to what those can do. */
-    if (device == SIZE_MAX || nd_is_plain(device)) {
+    if (device == SIZE_MAX || nd_is_plain(device) || is_by_chance(&all, device)) {
         all.is_exact = false;
         device = arithmetic_of_device(&all);
     }

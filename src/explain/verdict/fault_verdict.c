@@ -122,12 +122,23 @@ bool nd_explain_multiplies_constants(const struct nd_explain_job *job, size_t st
     return false;
 }
 
-/* The same on an HTP, such as a Conv: it is computed from the
- * quantised values that are recorded, and nothing before it can make them finer. */
+/* The same of a device of which it is known how it multiplies, such as a Conv: an HTP whose arithmetic covers
+ * the layer, or one of which another such layer is exact to the last step. It is computed from the quantised
+ * values that are recorded, and nothing before it can make them finer. */
 static bool nd_explain_is_product_by_constants(const struct nd_explain_job *job, size_t device, size_t step)
 {
-    return job->observations->layer_arithmetic[device] != SIZE_MAX &&
-           nd_explain_multiplies_constants(job, step);
+    const struct nd_observed_arithmetic *observations = nd_observed_arithmetic_of(job, device, 0);
+    if (!nd_explain_multiplies_constants(job, step))
+        return false;
+    if (job->observations->layer_arithmetic[device] != SIZE_MAX)
+        return nd_explain_is_known(job, device, step);
+    for (size_t s = 0; s < job->plan->n_steps; s++)
+        if (s != step && observations[s].is_counted && observations[s].tally->n_open > 0 &&
+            nd_explain_multiplies_constants(job, s) &&
+            job->out->devices[device].layers[s].introduced.max <=
+                nd_explain_known_allowance(nd_plan_is_wide(job->plan, s)))
+            return true;
+    return false;
 }
 
 /* ---- positive diagnoses ---- */
@@ -407,7 +418,7 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
     const struct nd_explained_device *sibling = find_better_sibling(job, device, step, size);
     bool is_size = is_gross(job, device, step, size), is_reach = is_common(size, size->n_past);
     bool is_distance = nd_explain_is_product_by_constants(job, device, step) &&
-                       nd_explain_is_known(job, device, step) && is_common(size, size->n_far);
+                       is_common(size, size->n_far < size->n_large ? size->n_far : size->n_large);
     bool is_few = is_sparse(job, device, step, size);
     *is_accused = is_size || is_reach || is_distance || is_few || sibling != NULL;
     if (*is_accused && size->doubtful != NULL) {
@@ -433,8 +444,9 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
     else if (is_distance)
         nd_strbuf_printf(
             &text, "; %.3g%% are off by more than %g LSB: no rounding of a product by constants makes that",
-            100 * (double)size->n_far / (double)size->n,
-            ND_EXPLAIN_FAR * nd_explain_allowance(job, device, step));
+            100 * (double)(size->n_far < size->n_large ? size->n_far : size->n_large) / (double)size->n,
+            ND_EXPLAIN_FAR * fmax(nd_explain_allowance(job, device, step),
+                                  nd_explain_known_allowance(nd_plan_is_wide(job->plan, step))));
     else if (is_few)
         nd_strbuf_printf(&text,
                          "%zu of %zu values are off by up to %g LSB, and all others are exact: no arithmetic "
@@ -455,6 +467,16 @@ static bool is_step_of_forced(const struct nd_explain_job *job, size_t device, s
            (nd_explain_forced(job, step) & ND_LAYER_DIAGNOSIS_FORCED_INPUTS) != 0;
 }
 
+/* A factor that moves no value by more than a step is what a multiplier of fewer bits is off by; on devices of
+ * which nothing is known. */
+static bool is_coarse_multiplier(const struct nd_explain_job *job, size_t device,
+                                 const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis)
+{
+    return diagnosis->is_found && diagnosis->best.explained >= 1 && size->max <= 1 &&
+           (diagnosis->best.kind == ND_FAULT_SCALE || diagnosis->best.kind == ND_FAULT_CHANNEL_SCALE) &&
+           job->plan->sources[device].expectation == ND_EXPECT_ANY;
+}
+
 static enum nd_status decide(const struct nd_explain_job *job, size_t device, size_t step,
                              const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
                              struct nd_error *err)
@@ -466,6 +488,9 @@ static enum nd_status decide(const struct nd_explain_job *job, size_t device, si
             layer, "forced-encoding",
             "it reads quantised values in an encoding that the provider forces, and differs by single steps",
             err);
+    if (is_coarse_multiplier(job, device, size, diagnosis))
+        return nd_judge_follows(layer, "arithmetic", "its multiplier has fewer bits: no value is off by 2 LSB",
+                                err);
     if (is_positive(job, device, step, size, diagnosis))
         return fault_verdict_of_kind(layer, size, diagnosis, err);
     if (kind == ND_FAULT_FUSION)

@@ -566,6 +566,17 @@ enum nd_status nd_explain_decide_layers(const struct nd_explain_job *job, struct
     return ND_OK;
 }
 
+/* Of a device that nothing states and that rounds plainly it is known what it does but for the doubt of floats,
+ * whose sums it need not take in the same order. */
+static bool is_known_to_the_bit(const struct nd_explain_job *job, size_t d, size_t s)
+{
+    const struct nd_plan_source *source = &job->plan->sources[d];
+    bool is_in_floats = source->expectation == ND_EXPECT_ANY && !nd_is_emulated(source->capture) &&
+                        job->observations->layer_arithmetic[d] == SIZE_MAX &&
+                        !nd_observed_arithmetic_of(job, d, s)->is_exact;
+    return nd_explain_is_known(job, d, s) && !is_in_floats;
+}
+
 /* ---- the sum ---- */
 
 /* The worst first; of equals the earlier. */
@@ -632,7 +643,7 @@ static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct 
     for (size_t s = 0; s < job->plan->n_steps && device->failure == NULL && status == ND_OK; s++) {
         struct nd_explained_layer *layer = &device->layers[s];
         if (!job->is_strict)
-            nd_judge_within_lsb(layer, nd_explain_is_known(job, d, s));
+            nd_judge_within_lsb(layer, is_known_to_the_bit(job, d, s));
         device->n_within_lsb += layer->judgement.state == ND_LAYER_WITHIN_LSB;
         device->n_follow += layer->judgement.state == ND_LAYER_FOLLOWS;
         if (layer->judgement.state == ND_LAYER_FAULTY)

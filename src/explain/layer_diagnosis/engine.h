@@ -1,0 +1,36 @@
+/* Whether a device that nothing is known of multiplies as integer processors do, by one arithmetic of
+ * arithmetic/arithmetics.h: then its layers are held to that before any of them is called anything. */
+#ifndef ND_EXPLAIN_ENGINE_H
+#define ND_EXPLAIN_ENGINE_H
+
+#include "explain/identify/identify.h"
+#include "explain/stages.h"
+
+/* What the values of one layer leave possible. */
+struct nd_engine_tally {
+    struct nd_identify_tally counts;
+    struct nd_wide *steps; /* of its accumulator; NULL: it has none */
+    size_t n_steps;
+    struct nd_specified_sum specified;
+    bool is_conv;
+    size_t only; /* as nd_identify_sample has it */
+};
+
+struct nd_layer_diagnosis;
+
+/* Counts the layer over samples of max_values in all, at least one, and leaves it as it was. A zeroed tally,
+ * freed by nd_engine_tally_deinit in any case. ND_ERR_MEMORY, and errors of reading captures. */
+enum nd_status nd_engine_look(struct nd_layer_diagnosis *diagnosis, size_t max_values,
+                              struct nd_engine_tally *tally, struct nd_error *err);
+enum nd_status nd_engine_count(struct nd_engine_tally *tally, const struct nd_exact_values *values,
+                               const double *given, size_t sample, struct nd_error *err);
+void nd_engine_tally_deinit(struct nd_engine_tally *tally);
+
+/* Whether the arithmetic of nd_arithmetics says what the layer is, and every value is that. */
+bool nd_engine_gives(const struct nd_engine_tally *tally, size_t arithmetic);
+
+/* The arithmetic that most of these layers follow, and fewer follow plain rounding; SIZE_MAX: there is none.
+ * *follow_all: no layer follows another one. */
+size_t nd_engine_choose(const struct nd_engine_tally *tallies, size_t n, bool *follow_all);
+
+#endif

@@ -118,7 +118,7 @@ static bool read_halves(const struct nd_exact_link *link, size_t i, struct nd_ar
 {
     const struct nd_linear_input *input = &link->inputs[i];
     bool is_constant = link->is_constant[i];
-    if (input->quant != NULL && (input->quant->n != 1 || is_constant))
+    if (input->quant != NULL && input->quant->n != 1)
         return false;
     for (size_t k = 0; k < halves->n; k++) {
         if (input->quant != NULL)
@@ -199,6 +199,20 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
     return status;
 }
 
+bool nd_htp_is_chain(const struct nd_exact_layer *layer)
+{
+    static const char *const mixing[] = {"Add", "Div", "Mul", "Sub"};
+    bool is_one = false, is_mixed = false;
+    for (size_t i = 0; layer->n_links == 1 && i < sizeof mixing / sizeof *mixing; i++)
+        is_one = is_one || strcmp(nd_htp_op_type(layer), mixing[i]) == 0;
+    for (size_t i = 0; is_one && i < layer->call->n_inputs; i++) {
+        const struct nd_linear_input *input = &layer->call->inputs[i];
+        is_one = input->quant != NULL && input->values != NULL;
+        is_mixed = is_mixed || (is_one && nd_dtype_size_bytes(input->values->dtype) != nd_dtype_size_bytes(layer->dtype));
+    }
+    return layer->n_links > 1 || (is_one && is_mixed);
+}
+
 enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct chain chain = {.job = job};
@@ -208,7 +222,8 @@ enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)
     for (size_t k = 0; k <= last && is_known && status == ND_OK; k++)
         status = run_link(&chain, k, &is_known, err);
     size_t n_rest = job->layer->dtype == ND_DTYPE_U8 ? chain.made[last].n % ND_HTP_VECTOR_BYTES : 0;
-    is_known = is_known && (n_rest == 0 || chain.is_flat[last]);
+    if (!chain.is_flat[last])
+        n_rest = 0;
     if (is_known && status == ND_OK) {
         *job->qvalues = chain.made[last];
         chain.made[last] = (struct nd_array){0};

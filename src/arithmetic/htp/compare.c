@@ -123,7 +123,7 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
     bool is_wide = layer->dtype == ND_DTYPE_U16;
     /* Optimisers may have joined links: the layer follows in all of its values, or it is not known how it is
      * made. */
-    if (layer->n_links > 0)
+    if (nd_htp_is_chain(layer))
         return 1;
     if (nd_htp_reads_floats(layer))
         return 0;

@@ -80,7 +80,7 @@ static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const st
     nd_htp_note_tensor(memory, layer);
     if (layer->dtype == ND_DTYPE_U16)
         ND_TRY(ask(&job, true, err));
-    if (!*is_covered && layer->n_links > 0)
+    if (!*is_covered && nd_htp_is_chain(layer))
         ND_TRY(nd_htp_chain(&job, err));
     if (!*is_covered && layer->call->node != NULL && nd_htp_reads_floats(layer))
         ND_TRY(nd_htp_halves(&job, err));

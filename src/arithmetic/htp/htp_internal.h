@@ -422,6 +422,11 @@ int64_t nd_htp_window_size(const struct nd_linear_call *call);
 /* Whether it is an AveragePool that is made as a Conv is. */
 bool nd_htp_averages_as_product(const struct nd_linear_call *call);
 
+/* ---- chain.c ---- */
+
+/* Whether the layer is made in float16: it has several operators, or one of operands of 8 and of 16 bits. */
+bool nd_htp_is_chain(const struct nd_exact_layer *layer);
+
 /* ---- halves.c ---- */
 
 /* Whether it is an operator of halves.c: its first input is in floats. */

@@ -89,14 +89,14 @@ static float accumulator_scale(const struct nd_linear_call *call, size_t channel
     return call->inputs[0].quant->scale[0] * (float)nd_linear_scale(&call->inputs[1], channel);
 }
 
-/* A float bias, and that of a Conv whose bias scales are not those of the accumulator, get quantised values of
- * the provider's. */
+/* A float bias, and that of a Conv of planes whose bias scales are not those of the accumulator, get quantised
+ * values of the provider's. */
 static bool is_bias_rescaled(const struct nd_htp_job *job)
 {
     const struct nd_quant *quant = job->call->inputs[2].quant;
     if (quant == NULL) /* floats */
         return true;
-    if (!is_conv(job))
+    if (!is_conv(job) || (quant->n > 1 && job->call->inputs[1].values->shape.rank < 4))
         return false;
     for (size_t c = 0; c < quant->n; c++)
         if (fabsf(quant->scale[c] - accumulator_scale(job->call, c)) > LARGEST_SCALE_DIFFERENCE)

@@ -19,6 +19,8 @@ struct nd_htp_job {
     bool *is_covered;
     enum nd_layer_after after; /* made with a product */
     double slope;              /* of it, below zero; of a Relu 0 */
+    const double *slopes;      /* of a PRelu, one for each column; else NULL */
+    size_t n_slopes;
     bool *wraps;               /* nullable; becomes true where a HardSwish reads a sum that is too large
                                   (docs/results/found.md#hard-swish-wraps) */
 };
@@ -103,6 +105,9 @@ bool nd_htp_has_words(const struct nd_htp_job *job);
 
 /* Whether input i is one constant number. */
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
+/* Input i has numbers for the places along one axis of input 0: over how many values of that each number holds. 0:
+ * it has another shape. */
+size_t nd_htp_run_of(const struct nd_htp_job *job, size_t i);
 /* Whether a reduction is over one axis, which may be negative. */
 bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis);
 

@@ -658,12 +658,13 @@ struct bent {
 };
 
 /* False: a multiplier of which it is not known. */
-static bool find_bent(const struct product *p, const struct nd_htp_column *column, struct bent *bent)
+static bool find_bent(const struct product *p, size_t k, const struct nd_htp_column *column, struct bent *bent)
 {
+    double slope = p->job->slopes != NULL ? p->job->slopes[k] : p->job->slope;
     enum nd_dtype dtype = p->job->layer->dtype;
     return p->job->after == ND_LAYER_AFTER_HARD_SWISH
                ? nd_htp_gate_of(dtype, column, &bent->gate)
-               : nd_htp_slopes_of(dtype, column, p->job->slope, &bent->slopes);
+               : nd_htp_slopes_of(dtype, column, slope, &bent->slopes);
 }
 
 static bool requantise_bent(const struct product *p)
@@ -675,7 +676,7 @@ static bool requantise_bent(const struct product *p)
         size_t k = column_of(p, first);
         struct nd_htp_column column = find_column(p, k);
         struct bent bent;
-        if (!find_bent(p, &column, &bent))
+        if (!find_bent(p, k, &column, &bent))
             return false;
         double correction = p->common.zero_x * p->weights->sums[k];
         for (size_t i = first; i < first + run; i++) {
@@ -754,11 +755,22 @@ static bool takes_relu(const struct nd_htp_job *job, enum nd_layer_after *after)
     return (is_plain || is_word) && !nd_htp_is_transposed(job) && !is_depthwise;
 }
 
+/* One for each column, as far as they were seen. */
+static bool are_slopes(const struct nd_htp_job *job)
+{
+    const struct nd_shape *w = &job->call->inputs[1].values->shape;
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    bool are = job->slopes == NULL || (w->rank == 2 && job->n_slopes == (size_t)w->dims[nd_op_i(&op_call, "transB", 0) == 0]);
+    for (size_t i = 0; are && i < job->n_slopes; i++)
+        are = job->slopes[i] >= 0 && job->slopes[i] < 1;
+    return are;
+}
+
 /* Of weights that are constant; slopes from 0 to 1 were seen. */
 enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_htp_job part = *job;
-    bool is_relu = job->after == ND_LAYER_AFTER_LINES && job->slope == 0;
+    bool is_relu = job->after == ND_LAYER_AFTER_LINES && job->slope == 0 && job->slopes == NULL;
     bool is_known = job->arithmetic->arch == ND_HTP_V73 && job->call->n_inputs > 1 &&
                     job->layer->origins[1] == ND_EXACT_FROM_CONSTANT && nd_htp_is_known_product(job) &&
                     (job->layer->dtype == ND_DTYPE_U8 || job->layer->dtype == ND_DTYPE_U16) &&
@@ -766,7 +778,7 @@ enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
     if (is_known && is_relu)
         is_known = takes_relu(job, &part.after);
     else
-        is_known = is_known && !is_conv(job) && job->slope >= 0;
+        is_known = is_known && !is_conv(job) && job->slope >= 0 && are_slopes(job);
     enum nd_status status = is_known ? make_linear(&part, err) : ND_OK;
     /* The Relu is no operation of its own then, either. */
     bool is_open = is_known && is_relu && status == ND_OK && !*job->is_covered;

@@ -120,7 +120,6 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
 
 enum {
     RANK = 4,
-    SLOPE_AXES = 3,      /* of [channels, 1, 1] */
     MULTIPLIER_LOG = 14, /* floor(log2) of the greater multiplier, which has 15 bits */
     MAX_SHIFT = 15,
     MORE_BITS = 7, /* what is added beside the half: the shift's layer, times 2^(MULTIPLIER_LOG - MORE_BITS) */
@@ -136,20 +135,17 @@ static double greatest_slope_of(const struct nd_quant *slopes)
     return fmax(zero, UINT8_MAX - zero) * (double)slopes->scale[0];
 }
 
-/* *is_half: slopes of int8 beside uint8 are made in float16. */
+/* *is_half: slopes of another type are made in float16. */
 static bool is_known_prelu(const struct nd_htp_job *job, bool *is_half)
 {
     const struct nd_linear_call *call = job->call;
-    if (call->n_inputs != 2 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || nd_htp_plain(job, 1) == NULL ||
+    if (call->n_inputs != 2 || !nd_htp_all_are(job, 1, job->layer->dtype) || nd_htp_plain(job, 1) == NULL ||
         job->layer->origins[1] != ND_EXACT_FROM_CONSTANT)
         return false;
-    const struct nd_shape *x = &call->inputs[0].values->shape, *slope = &call->inputs[1].values->shape;
     double ratio = (double)(call->inputs[0].quant->scale[0] / call->out_quant->scale[0]);
-    *is_half = call->inputs[1].values->dtype == ND_DTYPE_I8;
-    return x->rank == RANK && call->inputs[0].values->n > 0 && slope->rank == SLOPE_AXES &&
-           slope->dims[0] == x->dims[1] && slope->dims[1] == 1 && slope->dims[2] == 1 && ratio >= min_ratio &&
-           ratio < max_ratio &&
-           (*is_half || (call->inputs[1].values->dtype == ND_DTYPE_U8 &&
+    *is_half = call->inputs[1].values->dtype != job->layer->dtype;
+    return nd_htp_run_of(job, 1) > 0 &&
+           (*is_half || (job->layer->dtype == ND_DTYPE_U8 && ratio >= min_ratio && ratio < max_ratio &&
                          greatest_slope_of(call->inputs[1].quant) <= greatest_slope));
 }
 
@@ -164,12 +160,13 @@ static enum nd_status make_half_prelu(const struct nd_htp_job *job, struct nd_er
 {
     const struct nd_linear_input *inputs = job->call->inputs;
     const struct nd_array *x = inputs[0].values;
-    size_t run = nd_dims_product(&x->shape, 2, RANK), n_slopes = inputs[1].values->n;
+    size_t run = nd_htp_run_of(job, 1), n_slopes = inputs[1].values->n;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     for (size_t i = 0; status == ND_OK && i < x->n; i++) {
         double v = nd_htp_half_of_qvalue(&inputs[0], i);
-        v *= v < 0 ? nd_htp_half_of_qvalue(&inputs[1], i / run % n_slopes) : 1;
+        if (v < 0)
+            v = nd_htp_as_half(v * nd_htp_half_of_qvalue(&inputs[1], i / run % n_slopes), ND_ROUND_HALF_AWAY);
         job->qvalues->x[i] = nd_within(nd_htp_qvalue_of_half(job, v, false), bounds.low, bounds.high);
     }
     *job->is_covered = status == ND_OK;
@@ -196,7 +193,7 @@ static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *
         slope_shift = MULTIPLIER_LOG - nd_htp_floor_log2(most);
     double full = floor(ldexp(ratio, full_shift) + 0.5), m = floor(ldexp(ratio, shift) + 0.5),
            half = 0.5 + ldexp(1, MORE_BITS - shift);
-    size_t run = nd_dims_product(&x->shape, 2, RANK);
+    size_t run = nd_htp_run_of(job, 1);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     for (size_t i = 0; i < x->n; i++) {
         float slope = (float)(slopes->x[i / run % slopes->n] - slope_zero) * slope_scale;

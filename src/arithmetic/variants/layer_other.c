@@ -7,6 +7,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "core/tensors/scales.h"
+#include "model/graph/constants.h"
 #include "model/graph/loaded.h"
 #include "model/graph/onnx.h"
 
@@ -18,16 +19,43 @@ double nd_tensor_slope(const struct nd_model *model, size_t tensor)
     return nd_onnx_attribute_f(model->graph.nodes[node - model->nodes].proto, "alpha", 0.01);
 }
 
-enum nd_layer_after nd_tensor_after(const struct nd_model *model, size_t tensor, double *slope)
+/* The slopes of a PRelu; none where they are no constant quantised values with one scale. */
+static enum nd_status read_slopes(const struct nd_model *model, const struct nd_graph_node *node,
+                                  struct nd_layer_encodings *encodings, struct nd_error *err)
+{
+    const struct nd_graph *graph = &model->graph;
+    size_t tensor = nd_graph_used(graph, (size_t)(node - graph->nodes), 1);
+    size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_DEQUANTIZE)
+        return ND_OK;
+    struct nd_node_quant read = {0};
+    enum nd_status status = nd_node_quant_read(graph, maker, nd_model_path(model), &read, err);
+    if (status == ND_OK && read.quant.n == 1)
+        status = nd_constant_numbers(graph, nd_graph_used(graph, maker, 0), nd_model_path(model),
+                                     &encodings->slopes, &encodings->n_slopes, err);
+    for (size_t i = 0; status == ND_OK && i < encodings->n_slopes; i++) {
+        float n = (float)(encodings->slopes[i] - (double)read.quant.zero_point[0]);
+        encodings->slopes[i] = (double)(n * read.quant.scale[0]);
+    }
+    nd_quant_deinit(&read.quant);
+    return status;
+}
+
+enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
+                               struct nd_layer_encodings *encodings, struct nd_error *err)
 {
     const struct nd_model_node *node = nd_model_tensor_operator(model, tensor);
     const struct nd_quant *quant = &nd_model_tensor(model, tensor)->quant;
-    *slope = nd_tensor_slope(model, tensor);
-    if (node != NULL && strcmp(node->op_type, "HardSwish") == 0)
-        return ND_LAYER_AFTER_HARD_SWISH;
-    bool is_raised =
-        node != NULL && strcmp(node->op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0;
-    return *slope != 0 || is_raised ? ND_LAYER_AFTER_LINES : ND_LAYER_AFTER_NONE;
+    const char *op_type = node != NULL ? node->op_type : "";
+    bool is_raised = strcmp(op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0;
+    encodings->slope = nd_tensor_slope(model, tensor);
+    if (strcmp(op_type, "PRelu") == 0)
+        ND_TRY(read_slopes(model, &model->graph.nodes[node - model->nodes], encodings, err));
+    if (strcmp(op_type, "HardSwish") == 0)
+        encodings->after = ND_LAYER_AFTER_HARD_SWISH;
+    else if (encodings->slope != 0 || encodings->slopes != NULL || is_raised)
+        encodings->after = ND_LAYER_AFTER_LINES;
+    return ND_OK;
 }
 
 size_t nd_layer_n_inputs(const struct nd_exact_layer *layer)
@@ -87,6 +115,8 @@ enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
                                    .is_covered = is_covered,
                                    .after = encodings->after,
                                    .slope = encodings->slope,
+                                   .slopes = encodings->slopes,
+                                   .n_slopes = encodings->n_slopes,
                                    .wraps = encodings->wraps};
     return nd_htp_bent(&job, err);
 }

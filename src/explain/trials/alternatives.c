@@ -57,10 +57,11 @@ static bool narrows(const char *op_types)
     return is_one_of(op_types, names, sizeof names / sizeof *names);
 }
 
-/* A LeakyRelu or HardSwish of what a product made. */
+/* A LeakyRelu, PRelu or HardSwish of what a product made. */
 static bool bends(const struct nd_model_layer *layer, const struct nd_model_layer *maker)
 {
-    return (strcmp(layer->op_types, "LeakyRelu") == 0 || strcmp(layer->op_types, "HardSwish") == 0) &&
+    static const char *const names[] = {"HardSwish", "LeakyRelu", "PRelu"};
+    return is_one_of(layer->op_types, names, sizeof names / sizeof *names) &&
            (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
 }
 

@@ -373,10 +373,11 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
         if (nd_divided_from(trial->model, layer->tensor) != NULL)
             encodings.output = nd_divided_from(trial->model, layer->tensor);
         else if (!carries)
-            encodings.after = nd_tensor_after(trial->model, a->parts[k].to, &encodings.slope);
-        if (!carries ||
-            carry(trial, layer, a->parts[k].to, p, nd_layer_carries(own) ? 1 : own->n_inputs, &encodings))
+            status = nd_tensor_after(trial->model, a->parts[k].to, &encodings, err);
+        if (status == ND_OK && (!carries ||
+            carry(trial, layer, a->parts[k].to, p, nd_layer_carries(own) ? 1 : own->n_inputs, &encodings)))
             status = make_part(trial, layer, p, &encodings, kept);
+        free(encodings.slopes);
     }
     return status == ND_OK ? ND_OK : nd_fail_memory(err);
 }

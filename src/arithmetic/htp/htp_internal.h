@@ -17,6 +17,7 @@ struct nd_htp_job {
     struct nd_layer_memory *memory;    /* nullable */
     struct nd_array *qvalues;          /* to be made */
     bool *is_covered;
+    bool is_signed;            /* the model has signed quantised values (unsigned.c) */
     enum nd_layer_after after; /* made with a product */
     double slope;              /* of it, below zero; of a Relu 0 */
     const double *slopes;      /* of a PRelu, one for each column; else NULL */

@@ -108,9 +108,12 @@ enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
     }
     if (encodings->after == ND_LAYER_AFTER_NONE)
         return nd_layer_arithmetic_run(arithmetic, &other, NULL, qvalues, is_covered, err);
+    ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(&other, &room);
+    ND_TRY_MEMORY(seen != NULL, err);
     const struct nd_htp_job job = {.arithmetic = arithmetic,
-                                   .layer = &other,
-                                   .call = &call,
+                                   .layer = seen,
+                                   .call = seen->call,
                                    .qvalues = qvalues,
                                    .is_covered = is_covered,
                                    .after = encodings->after,
@@ -118,7 +121,10 @@ enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
                                    .slopes = encodings->slopes,
                                    .n_slopes = encodings->n_slopes,
                                    .wraps = encodings->wraps};
-    return nd_htp_bent(&job, err);
+    enum nd_status status = nd_htp_bent(&job, err);
+    if (status == ND_OK && *is_covered)
+        nd_htp_sign(&other, qvalues);
+    return status;
 }
 
 /* The layer with input i alone, which has become *input. */
@@ -214,28 +220,32 @@ void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalue
         qvalues->x[i] = fmin(fmax(qvalues->x[i], lowest), highest);
 }
 
-static double gate_of(double x, bool is_hard)
+static double gated_of(double x, enum nd_gate kind)
 {
-    return is_hard ? fmin(fmax(x / 6 + 0.5, 0), 1) : 1 / (1 + exp(-x));
+    return kind == ND_GATE_HARD   ? x * fmin(fmax(x / 6 + 0.5, 0), 1)
+           : kind == ND_GATE_TANH ? x * (1 + erf(x * sqrt(2))) /* x is half of what the Gelu reads */
+                                  : x / (1 + exp(-x));
 }
 
-/* A value of the function in float32, times the reciprocal of the scale. SiLU adds the zero point first, as
+/* A value of the function in float32, times the reciprocal of the scale. SiLU and Gelu add the zero point first, as
  * tables do; what the hard one does with halves is not known. */
-static double gated_qvalue(const struct nd_quant *from, const struct nd_quant *to, double qvalue, bool is_hard)
+static double gated_qvalue(const struct nd_quant *from, const struct nd_quant *to, double qvalue,
+                           enum nd_gate kind)
 {
     double x = (double)((float)(qvalue - (double)from->zero_point[0]) * from->scale[0]);
-    float inverse = 1 / to->scale[0], y = (float)(x * gate_of(x, is_hard));
+    float inverse = 1 / to->scale[0], y = (float)gated_of(x, kind);
     float steps = y * inverse, zero = (float)to->zero_point[0];
-    return fmin(fmax((double)(is_hard ? rintf(steps) + zero : rintf(steps + zero)), 0), UINT8_MAX);
+    return fmin(fmax((double)(kind == ND_GATE_HARD ? rintf(steps) + zero : rintf(steps + zero)), 0), UINT8_MAX);
 }
 
-enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
-                                  struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+/* Of unsigned quantised values. */
+static enum nd_status run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
+                                struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
 {
     const struct nd_linear_input *input = &layer->call->inputs[gate->input];
-    const struct nd_quant *to = gate->output != NULL ? gate->output : layer->call->out_quant;
+    const struct nd_quant *to = layer->call->out_quant;
     *is_covered = false;
-    if (layer->dtype == ND_DTYPE_U16 && !gate->is_hard) {
+    if (layer->dtype == ND_DTYPE_U16 && gate->kind == ND_GATE_SIGMOID) {
         struct nd_linear_call call;
         const struct nd_exact_layer alone = layer_of_input(layer, gate->input, input, &call);
         const struct nd_htp_job job = {
@@ -249,14 +259,30 @@ enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const stru
     enum nd_status status = nd_array_make(qvalues, layer->dtype, &input->values->shape, err);
     double table[UINT8_MAX + 1];
     for (int qvalue = 0; qvalue <= UINT8_MAX; qvalue++)
-        table[qvalue] = gated_qvalue(input->quant, to, (double)qvalue, gate->is_hard);
+        table[qvalue] = gated_qvalue(input->quant, to, (double)qvalue, gate->kind);
     for (size_t k = 0; status == ND_OK && k < qvalues->n; k++) {
         double qvalue = input->values->x[k];
         bool is_whole = qvalue >= 0 && qvalue <= UINT8_MAX && qvalue == (double)(uint8_t)qvalue;
         qvalues->x[k] =
-            is_whole ? table[(uint8_t)qvalue] : gated_qvalue(input->quant, to, qvalue, gate->is_hard);
+            is_whole ? table[(uint8_t)qvalue] : gated_qvalue(input->quant, to, qvalue, gate->kind);
     }
     *is_covered = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
+                                  struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+{
+    struct nd_linear_call call = *layer->call;
+    struct nd_exact_layer made = *layer;
+    ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
+    made.call = &call;
+    call.out_quant = gate->output != NULL ? gate->output : call.out_quant;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(&made, &room);
+    ND_TRY_MEMORY(seen != NULL, err);
+    enum nd_status status = run_gated(seen, gate, qvalues, is_covered, err);
+    if (status == ND_OK && *is_covered)
+        nd_htp_sign(layer, qvalues);
     return status;
 }
 

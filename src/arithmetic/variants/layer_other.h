@@ -79,15 +79,20 @@ enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic
 /* Narrows quantised values of the layer's encoding to what its own Relu or Clip leaves. */
 void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalues);
 
+enum nd_gate {
+    ND_GATE_SIGMOID,
+    ND_GATE_HARD, /* HardSigmoid with alpha 1/6 and beta 1/2 */
+    ND_GATE_TANH, /* 1 + Tanh(...): of half of what is read, a Gelu */
+};
 /* x times a gate of x: which input of the layer is x, and what the gate is. */
 struct nd_layer_gate {
     size_t input;
-    bool is_hard;                  /* HardSigmoid with alpha 1/6 and beta 1/2, else Sigmoid */
+    enum nd_gate kind;
     const struct nd_quant *output; /* in the place of the layer's own; NULL: that */
 };
 
-/* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Not where it is hard and of
- * uint16: that is no operation of its own. ND_ERR_MEMORY. */
+/* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Of uint16 only a Sigmoid: others are
+ * no operation of their own. ND_ERR_MEMORY. */
 enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
 

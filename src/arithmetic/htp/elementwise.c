@@ -130,7 +130,8 @@ static double ratio_of(const struct nd_htp_job *job, size_t i)
     return (double)(is_spread_sum(job) ? scale / out : nd_htp_quotient(scale, out));
 }
 
-enum { SUM_BITS = 10 /* behind the leading one, of the multipliers' sum, which decides how many bits they have */ };
+/* Behind the leading one of what decides how many bits the multipliers of uint8 have: measured, see the docs. */
+enum { RATIO_BITS = 10 };
 
 /* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
  */
@@ -146,11 +147,9 @@ static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
         return nd_htp_table(job, err);
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1);
     double r1 = ratio_of(job, 0), r2 = ratio_of(job, 1);
-    /* Quantisers give many sums the scale a + b, which is 1 then. */
-    double sum = nd_multiplier_round(r1 + r2, SUM_BITS, ND_ROUND_HALF_UP);
-    int bits = is_word     ? nd_htp_floor_log2(fmax(r1, r2)) + 1
-               : subtracts ? nd_htp_floor_log2(fmax(r1, r2)) + 2
-                           : nd_htp_floor_log2(sum) + 2;
+    /* Quantisers give many sums the scale a + b, so that their sum is next to 1. */
+    double both = nd_multiplier_round(subtracts ? fmax(r1, r2) : r1 + r2, RATIO_BITS, ND_ROUND_HALF_UP);
+    int bits = is_word ? nd_htp_floor_log2(fmax(r1, r2)) + 1 : nd_htp_floor_log2(both) + 2;
     int least = is_word ? -1 : 0, k = 15 - (bits > least ? bits : least);
     if (is_word) /* multipliers are signed numbers of 16 bits: what is rounded up to 2^15 has one bit less */
         k -= llrint(ldexp(fmax(r1, r2), k)) > INT16_MAX;

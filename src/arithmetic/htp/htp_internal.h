@@ -419,6 +419,15 @@ bool nd_htp_is_known_product(const struct nd_htp_job *job);
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,
                                       struct nd_htp_scaling **out, struct nd_error *err);
 
+/* The sums of column k, without biases, become quantised values with what comes after them. False: a multiplier of
+ * which it is not known. */
+bool nd_htp_bend(const struct nd_htp_job *job, size_t k, const struct nd_htp_column *column, size_t n,
+                 double *sums);
+
+/* ---- norm.c ---- */
+
+nd_htp_family nd_htp_batch_norm;
+
 /* ---- pool.c ---- */
 
 /* Whether its windows neither overlap nor reach beyond the plane, and are 2 x 2 or 3 x 3. */

@@ -658,36 +658,45 @@ struct bent {
 };
 
 /* False: a multiplier of which it is not known. */
-static bool find_bent(const struct product *p, size_t k, const struct nd_htp_column *column, struct bent *bent)
+static bool find_bent(const struct nd_htp_job *job, size_t k, const struct nd_htp_column *column,
+                      struct bent *bent)
 {
-    double slope = p->job->slopes != NULL ? p->job->slopes[k] : p->job->slope;
-    enum nd_dtype dtype = p->job->layer->dtype;
-    return p->job->after == ND_LAYER_AFTER_HARD_SWISH
+    enum nd_dtype dtype = job->layer->dtype;
+    return job->after == ND_LAYER_AFTER_HARD_SWISH
                ? nd_htp_gate_of(dtype, column, &bent->gate)
-               : nd_htp_slopes_of(dtype, column, slope, &bent->slopes);
+               : nd_htp_slopes_of(dtype, column, job->slopes != NULL ? job->slopes[k] : job->slope,
+                                  &bent->slopes);
+}
+
+bool nd_htp_bend(const struct nd_htp_job *job, size_t k, const struct nd_htp_column *column, size_t n,
+                 double *sums)
+{
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    struct bent bent;
+    bool wraps = false;
+    if (!find_bent(job, k, column, &bent))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        sums[i] = job->after == ND_LAYER_AFTER_HARD_SWISH ? scale_gated(&bent.gate, sums[i], &bounds, &wraps)
+                                                          : scale_sloped(&bent.slopes, sums[i], &bounds);
+    if (job->wraps != NULL)
+        *job->wraps |= wraps;
+    return true;
 }
 
 static bool requantise_bent(const struct product *p)
 {
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(p->job);
-    bool is_word = p->job->layer->dtype == ND_DTYPE_U16, wraps = false;
+    bool is_word = p->job->layer->dtype == ND_DTYPE_U16;
     size_t run = p->weights->n_phases > 1 ? 1 : p->n_inner;
     for (size_t first = 0; first < p->sums->n; first += run) {
         size_t k = column_of(p, first);
         struct nd_htp_column column = find_column(p, k);
-        struct bent bent;
-        if (!find_bent(p, k, &column, &bent))
+        double correction = p->common.zero_x * p->weights->sums[k], *sums = p->job->qvalues->x + first;
+        for (size_t i = 0; i < run; i++)
+            sums[i] = is_word ? nd_htp_shorten(p->sums->x[first + i], correction) : p->sums->x[first + i];
+        if (!nd_htp_bend(p->job, k, &column, run, sums))
             return false;
-        double correction = p->common.zero_x * p->weights->sums[k];
-        for (size_t i = first; i < first + run; i++) {
-            double sum = is_word ? nd_htp_shorten(p->sums->x[i], correction) : p->sums->x[i];
-            p->job->qvalues->x[i] = p->job->after == ND_LAYER_AFTER_HARD_SWISH
-                                        ? scale_gated(&bent.gate, sum, &bounds, &wraps)
-                                        : scale_sloped(&bent.slopes, sum, &bounds);
-        }
     }
-    if (p->job->wraps != NULL)
-        *p->job->wraps |= wraps;
     return true;
 }
 
@@ -755,34 +764,44 @@ static bool takes_relu(const struct nd_htp_job *job, enum nd_layer_after *after)
     return (is_plain || is_word) && !nd_htp_is_transposed(job) && !is_depthwise;
 }
 
-/* One for each column, as far as they were seen. */
-static bool are_slopes(const struct nd_htp_job *job)
+/* One for each of n columns, as far as they were seen. */
+static bool are_slopes(const struct nd_htp_job *job, int64_t n)
 {
-    const struct nd_shape *w = &job->call->inputs[1].values->shape;
-    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    bool are = job->slopes == NULL || (w->rank == 2 && job->n_slopes == (size_t)w->dims[nd_op_i(&op_call, "transB", 0) == 0]);
+    bool are = job->slope >= 0 && job->slope < 1 && (job->slopes == NULL || job->n_slopes == (size_t)n);
     for (size_t i = 0; are && i < job->n_slopes; i++)
         are = job->slopes[i] >= 0 && job->slopes[i] < 1;
     return are;
 }
 
 /* Of weights that are constant; slopes from 0 to 1 were seen. */
-enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status bend_product(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_htp_job part = *job;
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     bool is_relu = job->after == ND_LAYER_AFTER_LINES && job->slope == 0 && job->slopes == NULL;
-    bool is_known = job->arithmetic->arch == ND_HTP_V73 && job->call->n_inputs > 1 &&
-                    job->layer->origins[1] == ND_EXACT_FROM_CONSTANT && nd_htp_is_known_product(job) &&
-                    (job->layer->dtype == ND_DTYPE_U8 || job->layer->dtype == ND_DTYPE_U16) &&
-                    (is_conv(job) || job->call->inputs[1].values->shape.rank == 2) && job->slope < 1;
+    bool is_known = job->call->n_inputs > 1 && job->layer->origins[1] == ND_EXACT_FROM_CONSTANT &&
+                    nd_htp_is_known_product(job) &&
+                    (is_conv(job) || job->call->inputs[1].values->shape.rank == 2);
     if (is_known && is_relu)
         is_known = takes_relu(job, &part.after);
     else
-        is_known = is_known && !is_conv(job) && job->slope >= 0 && are_slopes(job);
+        is_known = is_known && !is_conv(job) &&
+                   are_slopes(job, job->call->inputs[1].values->shape.dims[nd_op_i(&op_call, "transB", 0) == 0]);
     enum nd_status status = is_known ? make_linear(&part, err) : ND_OK;
     /* The Relu is no operation of its own then, either. */
     bool is_open = is_known && is_relu && status == ND_OK && !*job->is_covered;
     return is_open ? ND_ERR_UNSUPPORTED : status;
+}
+
+enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_shape *x = &job->call->inputs[0].values->shape;
+    bool is_byte = job->layer->dtype == ND_DTYPE_U8;
+    if (job->arithmetic->arch != ND_HTP_V73 || (!is_byte && job->layer->dtype != ND_DTYPE_U16))
+        return ND_OK;
+    if (!is_op(job, "BatchNormalization"))
+        return bend_product(job, err);
+    return is_byte && x->rank == 2 && are_slopes(job, x->dims[1]) ? nd_htp_batch_norm(job, err) : ND_OK;
 }
 
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,

@@ -60,9 +60,10 @@ static bool narrows(const char *op_types)
 /* A LeakyRelu, PRelu or HardSwish of what a product made. */
 static bool bends(const struct nd_model_layer *layer, const struct nd_model_layer *maker)
 {
-    static const char *const names[] = {"HardSwish", "LeakyRelu", "PRelu"};
+    static const char *const names[] = {"HardSwish", "LeakyRelu", "PRelu"},
+                             *const makers[] = {"BatchNormalization", "Gemm", "MatMul"};
     return is_one_of(layer->op_types, names, sizeof names / sizeof *names) &&
-           (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
+           is_one_of(maker->op_types, makers, sizeof makers / sizeof *makers);
 }
 
 /* What is moved to another encoding may be made with that; of another type only what was just brought to its

@@ -9,9 +9,16 @@
 
 enum { N_ENTRIES = 256, MAX_INPUTS = 3 /* of Clip */ };
 
+static bool is_power(const struct nd_htp_job *job)
+{
+    return strcmp(job->call->node->op_type, "Pow") == 0;
+}
+
 static bool is_known_function(const struct nd_htp_job *job)
 {
     char text[16];
+    if (is_power(job)) /* by a number in floats it is made in float16 */
+        return nd_htp_plain(job, 0) != NULL && nd_htp_plain(job, 1) != NULL;
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     if (strcmp(job->call->node->op_type, "LeakyRelu") == 0 ||
         strcmp(job->call->node->op_type, "HardSwish") == 0)
@@ -58,6 +65,8 @@ static enum nd_status make_values(const struct nd_htp_job *job, size_t variable,
             continue;
         reals[i].shape.rank = i == variable; /* numbers have no axes */
         inputs[i] = &reals[i];
+        if (i != variable && status == ND_OK && is_power(job))
+            reals[i].x[0] = (double)(float)reals[i].x[0];
     }
     for (int64_t qvalue = 0; status == ND_OK && qvalue < N_ENTRIES; qvalue++)
         reals[variable].x[qvalue] = (double)((float)(qvalue - quant->zero_point[0]) * quant->scale[0]);
@@ -107,7 +116,8 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
         for (size_t qvalue = 0; qvalue < N_ENTRIES; qvalue++) {
             float steps = (float)values.x[qvalue] * inverse; /* on its own: two roundings, not one */
             double y = (double)rintf(steps + zero);
-            table[qvalue] = isnan(y) ? (double)zero : fmin(fmax(y, bounds.low), bounds.high);
+            double of_nan = is_power(job) ? bounds.high : (double)zero;
+            table[qvalue] = isnan(y) ? of_nan : fmin(fmax(y, bounds.low), bounds.high);
         }
         for (size_t i = 0; i < x->n; i++)
             job->qvalues->x[i] = table[(size_t)x->x[i]];
@@ -270,4 +280,5 @@ const struct nd_htp_operator nd_htp_tables[] = {
     {"Sigmoid", nd_htp_table, false},     {"Sign", nd_htp_table, false},
     {"Sin", nd_htp_table, false},         {"Softplus", nd_htp_table, false},
     {"Sqrt", nd_htp_table, false},        {"Tanh", nd_htp_table, false},
-    {"PRelu", make_prelu, false},         {.op_type = NULL}};
+    {"PRelu", make_prelu, false},         {"Pow", nd_htp_table, false},
+    {.op_type = NULL}};

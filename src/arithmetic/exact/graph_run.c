@@ -449,6 +449,7 @@ static size_t add_link(const struct nd_exact_run *run, size_t node, struct nd_ex
                        nd_exact_replaced(run, tensor) == NULL;
         link.from[i] = is_link ? add_link(run, maker, links, n, most - 1) : SIZE_MAX;
         enum nd_exact_origin origin = origin_of(run, tensor);
+        link.tensors[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_of_value[tensor] : ND_NO_INDEX;
         link.is_constant[i] = origin == ND_EXACT_FROM_CONSTANT;
         link.is_input[i] = origin == ND_EXACT_FROM_INPUT;
         if (is_link ? link.from[i] == SIZE_MAX : !linear_input(run, tensor, &link.inputs[i]))

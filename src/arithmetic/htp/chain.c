@@ -180,13 +180,14 @@ static bool finish(double (*function)(double v), struct nd_array *made)
     return true;
 }
 
-/* Inputs of the graph lie flat; where others lie is not known. */
+/* Of tensors that are read one that lies flat is enough. */
 static bool lies_flat(const struct chain *chain, const struct nd_exact_link *link)
 {
-    bool is_flat = true;
+    bool is_flat = false;
     for (size_t i = 0; i < link->n_inputs; i++)
-        is_flat = is_flat && (link->from[i] != SIZE_MAX ? chain->is_flat[link->from[i]]
-                                                        : link->is_constant[i] || link->is_input[i]);
+        is_flat = is_flat || (link->from[i] != SIZE_MAX ? chain->is_flat[link->from[i]]
+                              : link->is_input[i]       ? true
+                                                        : !link->is_constant[i] && nd_htp_lies_flat(chain->job->memory, link->tensors[i]));
     return is_flat;
 }
 

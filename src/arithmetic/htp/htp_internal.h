@@ -188,6 +188,7 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
 /* Whether input i lies in the layout of a Conv, as far as the operators before it say; false without a memory.
  */
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
+bool nd_htp_lies_flat(const struct nd_layer_memory *memory, size_t tensor); /* none of the graph's inputs */
 bool nd_htp_is_laid_out_tensor(const struct nd_layer_memory *memory, size_t tensor);
 /* What made input i writes blocks, as far as moves of uint8 that keep the order read them. */
 bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i);

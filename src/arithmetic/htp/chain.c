@@ -149,13 +149,14 @@ static bool is_laid_out(const struct chain *chain, size_t k)
     const struct nd_exact_link *link = &chain->job->layer->links[k];
     bool is = false;
     for (size_t i = 0; i < link->n_inputs; i++)
-        is = is || (link->from[i] != SIZE_MAX ? chain->is_laid_out[link->from[i]]
-                                              : nd_htp_is_laid_out_tensor(chain->job->memory, link->tensors[i]));
+        is =
+            is || (link->from[i] != SIZE_MAX ? chain->is_laid_out[link->from[i]]
+                                             : nd_htp_is_laid_out_tensor(chain->job->memory, link->tensors[i]));
     return is && !nd_htp_keeps_memory(link->node->op_type);
 }
 
-/* How link k rounds: v73 the sums of two tensors of one shape half to even where the device's last axis is not short,
- * all else half away from zero (docs/science/htp-arithmetic.md#chains). */
+/* How link k rounds: v73 the sums of two tensors of one shape half to even where the device's last axis is not
+ * short, all else half away from zero (docs/science/htp-arithmetic.md#chains). */
 static double (*rounding_of(const struct chain *chain, size_t k, const struct nd_array *own))(double v)
 {
     enum { SHORTEST = 16 };
@@ -187,7 +188,8 @@ static bool lies_flat(const struct chain *chain, const struct nd_exact_link *lin
     for (size_t i = 0; i < link->n_inputs; i++)
         is_flat = is_flat || (link->from[i] != SIZE_MAX ? chain->is_flat[link->from[i]]
                               : link->is_input[i]       ? true
-                                                        : !link->is_constant[i] && nd_htp_lies_flat(chain->job->memory, link->tensors[i]));
+                                                        : !link->is_constant[i] &&
+                                                        nd_htp_lies_flat(chain->job->memory, link->tensors[i]));
     return is_flat;
 }
 
@@ -224,8 +226,8 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
     else if (*is_known)
         status = nd_linear_run(chain->job->call, &node, inputs, link->n_inputs, &chain->made[k], err);
     chain->is_flat[k] = *is_known && !operators[op].is_in_blocks && lies_flat(chain, link);
-    *is_known =
-        *is_known && status == ND_OK && finish(function != NULL ? function : rounding_of(chain, k, own), &chain->made[k]);
+    *is_known = *is_known && status == ND_OK &&
+                finish(function != NULL ? function : rounding_of(chain, k, own), &chain->made[k]);
     for (size_t i = 0; i < ND_EXACT_LINK_INPUTS; i++)
         nd_array_deinit(&own[i]);
     return status;
@@ -240,7 +242,8 @@ bool nd_htp_is_chain(const struct nd_exact_layer *layer)
     for (size_t i = 0; is_one && i < layer->call->n_inputs; i++) {
         const struct nd_linear_input *input = &layer->call->inputs[i];
         is_one = input->quant != NULL && input->values != NULL;
-        is_mixed = is_mixed || (is_one && nd_dtype_size_bytes(input->values->dtype) != nd_dtype_size_bytes(layer->dtype));
+        is_mixed = is_mixed ||
+                   (is_one && nd_dtype_size_bytes(input->values->dtype) != nd_dtype_size_bytes(layer->dtype));
     }
     return layer->n_links > 1 || (is_one && is_mixed);
 }

@@ -130,7 +130,8 @@ static double ratio_of(const struct nd_htp_job *job, size_t i)
     return (double)(is_spread_sum(job) ? scale / out : nd_htp_quotient(scale, out));
 }
 
-/* Behind the leading one of what decides how many bits the multipliers of uint8 have: measured, see the docs. */
+/* Behind the leading one of what decides how many bits the multipliers of uint8 have: measured, see the docs.
+ */
 enum { RATIO_BITS = 10 };
 
 /* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
@@ -545,10 +546,17 @@ static enum nd_status make_square16(const struct nd_htp_job *job, struct nd_erro
 }
 
 const struct nd_htp_operator nd_htp_elements[] = {
-    {"Mul", make_product16, true}, {"Pow", make_square16, true}, {"Sub", make_sum, true},
-    {"Div", make_quotient, true},  {"Add", make_sum, false},
-    {"Sub", make_sum, false},      {"Mul", make_product, false},
-    {"Div", make_quotient, false}, {"Reciprocal", make_reciprocal, false},
-    {"Max", choose, false},        {"Min", choose, false},
-    {"Neg", negate, false},        {.op_type = NULL},
+    {"Mul", make_product16, true},
+    {"Pow", make_square16, true},
+    {"Sub", make_sum, true},
+    {"Div", make_quotient, true},
+    {"Add", make_sum, false},
+    {"Sub", make_sum, false},
+    {"Mul", make_product, false},
+    {"Div", make_quotient, false},
+    {"Reciprocal", make_reciprocal, false},
+    {"Max", choose, false},
+    {"Min", choose, false},
+    {"Neg", negate, false},
+    {.op_type = NULL},
 };

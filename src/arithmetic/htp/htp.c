@@ -65,8 +65,8 @@ static bool has_known_domain(const Onnx__NodeProto *node)
 }
 
 static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                          bool is_signed, struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
-                          struct nd_error *err)
+                          bool is_signed, struct nd_layer_memory *memory, struct nd_array *qvalues,
+                          bool *is_covered, struct nd_error *err)
 {
     const struct nd_htp_job job = {.arithmetic = arithmetic,
                                    .layer = layer,
@@ -97,7 +97,8 @@ enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithme
     struct nd_htp_unsigned room;
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
     ND_TRY_MEMORY(seen != NULL, err);
-    enum nd_status status = run(arithmetic, seen, seen->dtype != layer->dtype, memory, qvalues, is_covered, err);
+    enum nd_status status =
+        run(arithmetic, seen, seen->dtype != layer->dtype, memory, qvalues, is_covered, err);
     if (status == ND_OK && *is_covered && seen != layer)
         nd_htp_sign(layer, qvalues);
     nd_htp_unsigned_deinit(&room);

@@ -22,8 +22,8 @@ struct nd_htp_job {
     double slope;              /* of it, below zero; of a Relu 0 */
     const double *slopes;      /* of a PRelu, one for each column; else NULL */
     size_t n_slopes;
-    bool *wraps;               /* nullable; becomes true where a HardSwish reads a sum that is too large
-                                  (docs/results/found.md#hard-swish-wraps) */
+    bool *wraps; /* nullable; becomes true where a HardSwish reads a sum that is too large
+                    (docs/results/found.md#hard-swish-wraps) */
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
@@ -106,8 +106,8 @@ bool nd_htp_has_words(const struct nd_htp_job *job);
 
 /* Whether input i is one constant number. */
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
-/* Input i has numbers for the places along one axis of input 0: over how many values of that each number holds. 0:
- * it has another shape. */
+/* Input i has numbers for the places along one axis of input 0: over how many values of that each number holds.
+ * 0: it has another shape. */
 size_t nd_htp_run_of(const struct nd_htp_job *job, size_t i);
 /* Whether a reduction is over one axis, which may be negative. */
 bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis);
@@ -421,8 +421,8 @@ bool nd_htp_is_known_product(const struct nd_htp_job *job);
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,
                                       struct nd_htp_scaling **out, struct nd_error *err);
 
-/* The sums of column k, without biases, become quantised values with what comes after them. False: a multiplier of
- * which it is not known. */
+/* The sums of column k, without biases, become quantised values with what comes after them. False: a multiplier
+ * of which it is not known. */
 bool nd_htp_bend(const struct nd_htp_job *job, size_t k, const struct nd_htp_column *column, size_t n,
                  double *sums);
 

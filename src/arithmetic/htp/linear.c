@@ -83,6 +83,7 @@ struct biases {
 /* The provider takes the bias scale of a Conv for that of the accumulator up to this distance, whatever the
  * scales are (its source: `CheckBiasScaleMatch`; measured with QAIRT 2.51). */
 static const float LARGEST_SCALE_DIFFERENCE = 1e-5F;
+enum { PLANES_RANK = 4 /* a Conv of rows keeps its biases as they are, measured with QAIRT 2.51 */ };
 
 static float accumulator_scale(const struct nd_linear_call *call, size_t channel)
 {
@@ -96,7 +97,7 @@ static bool is_bias_rescaled(const struct nd_htp_job *job)
     const struct nd_quant *quant = job->call->inputs[2].quant;
     if (quant == NULL) /* floats */
         return true;
-    if (!is_conv(job) || (quant->n > 1 && job->call->inputs[1].values->shape.rank < 4))
+    if (!is_conv(job) || job->call->inputs[1].values->shape.rank < PLANES_RANK)
         return false;
     for (size_t c = 0; c < quant->n; c++)
         if (fabsf(quant->scale[c] - accumulator_scale(job->call, c)) > LARGEST_SCALE_DIFFERENCE)
@@ -785,8 +786,9 @@ static enum nd_status bend_product(const struct nd_htp_job *job, struct nd_error
     if (is_known && is_relu)
         is_known = takes_relu(job, &part.after);
     else
-        is_known = is_known && !is_conv(job) &&
-                   are_slopes(job, job->call->inputs[1].values->shape.dims[nd_op_i(&op_call, "transB", 0) == 0]);
+        is_known =
+            is_known && !is_conv(job) &&
+            are_slopes(job, job->call->inputs[1].values->shape.dims[nd_op_i(&op_call, "transB", 0) == 0]);
     enum nd_status status = is_known ? make_linear(&part, err) : ND_OK;
     /* The Relu is no operation of its own then, either. */
     bool is_open = is_known && is_relu && status == ND_OK && !*job->is_covered;

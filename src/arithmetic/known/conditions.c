@@ -553,7 +553,8 @@ static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_e
     const struct nd_quant *quant = layer->call->out_quant;
     const struct nd_array *x = input_of(layer, 0);
     bool is_signed = layer->dtype == ND_DTYPE_I8;
-    if ((layer->dtype != ND_DTYPE_U8 && !is_signed) || quant == NULL || quant->n != 1 || x == NULL || x->shape.rank < 1)
+    if ((layer->dtype != ND_DTYPE_U8 && !is_signed) || quant == NULL || quant->n != 1 || x == NULL ||
+        x->shape.rank < 1)
         return false;
     int axis = (int)nd_onnx_attribute_i(layer->call->node, "axis", -1);
     axis = axis < 0 ? axis + x->shape.rank : axis;

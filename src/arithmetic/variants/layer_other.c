@@ -227,8 +227,8 @@ static double gated_of(double x, enum nd_gate kind)
                                   : x / (1 + exp(-x));
 }
 
-/* A value of the function in float32, times the reciprocal of the scale. SiLU and Gelu add the zero point first, as
- * tables do; what the hard one does with halves is not known. */
+/* A value of the function in float32, times the reciprocal of the scale. SiLU and Gelu add the zero point
+ * first, as tables do; what the hard one does with halves is not known. */
 static double gated_qvalue(const struct nd_quant *from, const struct nd_quant *to, double qvalue,
                            enum nd_gate kind)
 {
@@ -263,8 +263,7 @@ static enum nd_status run_gated(const struct nd_exact_layer *layer, const struct
     for (size_t k = 0; status == ND_OK && k < qvalues->n; k++) {
         double qvalue = input->values->x[k];
         bool is_whole = qvalue >= 0 && qvalue <= UINT8_MAX && qvalue == (double)(uint8_t)qvalue;
-        qvalues->x[k] =
-            is_whole ? table[(uint8_t)qvalue] : gated_qvalue(input->quant, to, qvalue, gate->kind);
+        qvalues->x[k] = is_whole ? table[(uint8_t)qvalue] : gated_qvalue(input->quant, to, qvalue, gate->kind);
     }
     *is_covered = status == ND_OK;
     return status;

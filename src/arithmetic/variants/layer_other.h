@@ -25,8 +25,8 @@ struct nd_layer_encodings {
 /* alpha of the LeakyRelu that makes the tensor; 0: another operator does. */
 double nd_tensor_slope(const struct nd_model *model, size_t tensor);
 
-/* What makes the tensor, and its slopes below zero, which the caller frees: encodings->after. ND_ERR_MEMORY, and the
- * errors of reading a constant. */
+/* What makes the tensor, and its slopes below zero, which the caller frees: encodings->after. ND_ERR_MEMORY,
+ * and the errors of reading a constant. */
 enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
                                struct nd_layer_encodings *encodings, struct nd_error *err);
 
@@ -91,8 +91,8 @@ struct nd_layer_gate {
     const struct nd_quant *output; /* in the place of the layer's own; NULL: that */
 };
 
-/* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Of uint16 only a Sigmoid: others are
- * no operation of their own. ND_ERR_MEMORY. */
+/* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Of uint16 only a Sigmoid:
+ * others are no operation of their own. ND_ERR_MEMORY. */
 enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
 

@@ -60,8 +60,9 @@ static bool narrows(const char *op_types)
 /* A LeakyRelu, PRelu or HardSwish of what a product made. */
 static bool bends(const struct nd_model_layer *layer, const struct nd_model_layer *maker)
 {
-    static const char *const names[] = {"HardSwish", "LeakyRelu", "PRelu"},
-                             *const makers[] = {"BatchNormalization", "Gemm", "MatMul"};
+    static const char *const names[] = {"HardSwish", "LeakyRelu", "PRelu"}, *const makers[] = {
+                                                                                "BatchNormalization", "Gemm",
+                                                                                "MatMul"};
     return is_one_of(layer->op_types, names, sizeof names / sizeof *names) &&
            is_one_of(maker->op_types, makers, sizeof makers / sizeof *makers);
 }
@@ -291,8 +292,8 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
 
 void nd_alternatives_deinit(struct nd_alternatives *a)
 {
-    ND_FREE_ALL(a->fused_from, a->part_to, a->first_part, a->is_joined, a->parts, a->gated, a->gates,
-                a->forced, a->is_forced_here);
+    ND_FREE_ALL(a->fused_from, a->part_to, a->first_part, a->is_joined, a->parts, a->gated, a->gates, a->forced,
+                a->is_forced_here);
     *a = (struct nd_alternatives){.n_tensors = 0};
 }
 

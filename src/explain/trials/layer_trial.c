@@ -314,7 +314,8 @@ static enum nd_status make_part(const struct nd_layer_trial *trial, const struct
     struct nd_layer_gate gate;
     enum nd_status status = ND_OK;
     /* By HardSigmoid, whose quantised values are quantised, x is multiplied. */
-    if (find_gate(trial->alternatives, layer, &gate) && gate.kind != ND_GATE_HARD && encodings->dtype == layer->dtype) {
+    if (find_gate(trial->alternatives, layer, &gate) && gate.kind != ND_GATE_HARD &&
+        encodings->dtype == layer->dtype) {
         gate.output = encodings->output;
         status = nd_layer_run_gated(layer, &gate, &kept->qvalues[p], &kept->is_covered[p], &why);
     }
@@ -374,8 +375,8 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
             encodings.output = nd_divided_from(trial->model, layer->tensor);
         else if (!carries)
             status = nd_tensor_after(trial->model, a->parts[k].to, &encodings, err);
-        if (status == ND_OK && (!carries ||
-            carry(trial, layer, a->parts[k].to, p, nd_layer_carries(own) ? 1 : own->n_inputs, &encodings)))
+        if (status == ND_OK && (!carries || carry(trial, layer, a->parts[k].to, p,
+                                                  nd_layer_carries(own) ? 1 : own->n_inputs, &encodings)))
             status = make_part(trial, layer, p, &encodings, kept);
         free(encodings.slopes);
     }

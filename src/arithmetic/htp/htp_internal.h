@@ -290,12 +290,6 @@ static inline double nd_htp_shorten(double sum, double correction)
     return floor((sum + correction) * 0x1p-8) - floor((correction + 128) * 0x1p-8);
 }
 
-/* With a LeakyRelu or Relu: one of two lines, and what is added before the floor (uint16 is cut). */
-struct nd_htp_slopes {
-    struct nd_htp_scaling above, below;
-    double half;
-};
-
 /* With a HardSwish: n = floor((a + beta) / step) + 1/2, times a gate that is `middle` where the sum is 0, from
  * 0 to `top`. */
 struct nd_htp_gate {
@@ -323,9 +317,6 @@ bool nd_htp_multiplier_wraps(const struct nd_htp_column *column);
  * it. */
 bool nd_htp_bias_wraps(const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
-/* Of v73, with a LeakyRelu of that slope, or a Relu (0). False: a multiplier of which it is not known. */
-bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *column, double slope,
-                      struct nd_htp_slopes *slopes);
 /* Of v73, with a HardSwish. False: a multiplier of which it is not known. */
 bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *column, struct nd_htp_gate *gate);
 /* Of nd_htp_is_strided_depthwise: bias and zero point go into the sum, each rounded by itself. */
@@ -351,6 +342,11 @@ int64_t nd_htp_shift_cut(int64_t value, int right);
 /* 2^14 / (1 + place 2^-16), nearly. */
 enum { ND_HTP_PLACE_BITS = 16 };
 int64_t nd_htp_inverse(int64_t place);
+
+/* The sums of column k, without biases, become quantised values with what comes after them. False: a multiplier
+ * of which it is not known. */
+bool nd_htp_bend(const struct nd_htp_job *job, size_t k, const struct nd_htp_column *column, size_t n,
+                 double *sums);
 
 /* ---- weights.c ---- */
 
@@ -420,11 +416,6 @@ bool nd_htp_is_known_product(const struct nd_htp_job *job);
  * freed by the caller. *job->is_covered false: the arithmetic does not say it, and *out is left as it was. */
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,
                                       struct nd_htp_scaling **out, struct nd_error *err);
-
-/* The sums of column k, without biases, become quantised values with what comes after them. False: a multiplier
- * of which it is not known. */
-bool nd_htp_bend(const struct nd_htp_job *job, size_t k, const struct nd_htp_column *column, size_t n,
-                 double *sums);
 
 /* ---- norm.c ---- */
 

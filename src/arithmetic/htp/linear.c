@@ -83,7 +83,9 @@ struct biases {
 /* The provider takes the bias scale of a Conv for that of the accumulator up to this distance, whatever the
  * scales are (its source: `CheckBiasScaleMatch`; measured with QAIRT 2.51). */
 static const float LARGEST_SCALE_DIFFERENCE = 1e-5F;
-enum { PLANES_RANK = 4 /* a Conv of rows keeps its biases as they are, measured with QAIRT 2.51 */ };
+
+/* Axes of a Conv of planes; one of rows keeps its biases as they are (measured with QAIRT 2.51). */
+enum { PLANES_RANK = 4 };
 
 static float accumulator_scale(const struct nd_linear_call *call, size_t channel)
 {

@@ -1133,10 +1133,135 @@ def cumulated(g):
         g.add("CumSum", [g.input(shape, x), g.constant(np.array(axis, np.int64))], shape, y)
 
 
+def byte_input(g, shape, encoding):
+    """An input of uint8 in a group of uint16."""
+    name = "x%d" % len(g.inputs)
+    g.codes[name] = g.rng.integers(0, 256, shape).astype(np.uint8)
+    g.inputs.append(helper.make_tensor_value_info(name, TensorProto.UINT8, shape))
+    return g.real(name, encoding, np.uint8)
+
+
+def mixed(g):
+    """Operators of two operands, one of uint8: a constant, or as large as the other, with last axes below and from 16 on."""
+    for i, op in enumerate(("Add", "Mul", "Sub", "Div") * 4):
+        depth = (12, 16, 24, 31)[i // 4]
+        shape = ([9, depth], [1, 4, 3, depth], [1, 9, depth])[i % 3]
+        y, small = (np.float32(g.rng.uniform(1e-4, 3e-4)), int(g.rng.integers(20000, 45000))), (np.float32(0.0104), 107)
+        real = g.input(shape, (np.float32(8e-5), 41000))
+        if i % 8 > 3 and op != "Div":
+            other = byte_input(g, shape, small)
+        else:
+            other = g.scaled(g.rng.integers(130, 256, [[], [depth], shape][i % 3]).astype(np.uint8), *small)
+        g.add(op, [real, other], shape, y)
+
+
+def columns(g):
+    """BatchNormalization of two and of three axes, with biases of 32 bits in any scale, and what v73 makes with one of uint8."""
+    for i in range(10):
+        n = int(g.rng.integers(5, 30))
+        shape, x = ([int(g.rng.integers(1, 9)), n] if i % 2 else [1, n, 13]), g.encoding(4)
+        bias = g.rng.uniform(-1, 1, n)
+        bias[0] = -1.2
+        scale = np.float32((6e-10, 1e-8, 1e-5)[i % 3])
+        operands = [g.input(shape, x), g.scaled(g.rng.integers(30, 128, n).astype(np.int8), g.rng.uniform(0.005, 0.015)),
+                    g.scaled(np.rint(bias / scale).astype(np.int32), scale), g.constant(g.rng.normal(0, 0.1, n).astype(np.float32)),
+                    g.constant(g.rng.uniform(0.6, 1.5, n).astype(np.float32))]
+        y = g.encoding(5)
+        real = g.add("BatchNormalization", operands, shape, y)
+        after = (np.float32(y[0] * g.rng.uniform(0.5, 0.9)), int(g.rng.integers(2 ** g.bits // 6, 2 ** g.bits // 3)))
+        if i % 4 == 1:
+            g.add("PRelu", [real, slopes_of(g, [n])], shape, after)
+        elif i == 3:
+            g.add("LeakyRelu", [real], shape, after, alpha=0.1)
+        elif i == 7:
+            g.add("HardSwish", [real], shape, after)
+
+
+def slopes_of(g, shape, bits=None):
+    bits = bits or g.bits
+    kind = np.uint8 if bits == 8 else np.uint16
+    return g.scaled(g.rng.integers(2 ** bits // 8, 2 ** bits, shape).astype(kind), g.rng.uniform(0.1, 0.9) / 2 ** bits)
+
+
+def leaning(g):
+    """PRelu of two and of three axes, of a Gemm and of an input, with slopes of its own type and of uint8."""
+    for i in range(8):
+        n, x = int(g.rng.integers(5, 20)), (np.float32(0.02 if g.bits == 8 else 8e-5), 2 ** g.bits // 2 + 3)
+        shape = [7, n] if i % 2 else [1, n, 24]
+        if i % 2:
+            columns_of = g.scaled(g.rng.integers(-127, 128, [20, n]).astype(np.int8), np.float32(0.01))
+            real = g.add("MatMul", [g.input([7, 20], x), columns_of], shape, g.encoding(3))
+        else:
+            weights = g.scaled(g.rng.integers(-127, 128, [n, 6, 1]).astype(np.int8), np.float32(0.01))
+            real = g.add("Conv", [g.input([1, 6, 24], x), weights], shape, g.encoding(3))
+        y = (np.float32(3 / 2 ** g.bits * g.rng.uniform(0.7, 1.3)), int(2 ** g.bits * g.rng.uniform(0.2, 0.5)))
+        g.add("PRelu", [real, slopes_of(g, [n] if i % 2 else [n, 1], 8 if i > 3 else None)], shape, y)
+
+
+def sum_ratios(g):
+    """Sums and differences whose scales, divided by that of the output, are next to a power of two."""
+    for i in range(20):
+        a, b = (np.float32(g.rng.uniform(0.003, 0.2)) for _ in range(2))
+        op, zeros = ("Add", "Sub")[i % 2], g.rng.integers(60, 190, 3)
+        less = (0, 2 ** -23, 2 ** -14, 2 ** -12.1, 2 ** -11.9)[i // 2 % 5]
+        y = np.float32(float(a + b if op == "Add" else max(a, b)) * (1 + less) * g.rng.choice([0.5, 1, 2]))
+        g.add(op, [g.input([1, 32, 32], (a, int(zeros[0]))), g.input([1, 32, 32], (b, int(zeros[1])))], [1, 32, 32], (y, int(zeros[2])))
+
+
+def zeroed_softmax(g):
+    """Softmax whose zero point does not count, and some whose zero point does."""
+    for i in range(10):
+        n, zero = (3, 9, 16, 30, 2)[i % 5], (20, 200)[i // 5]
+        x = (np.float32(np.exp(g.rng.uniform(-5, -1))), 130)
+        g.add("Softmax", [g.input([1, 12, n], x)], [1, 12, n], (np.float32(g.rng.uniform(0.002, 0.01)), zero), axis=-1)
+
+
+def powers(g):
+    """Pow by a number: uint8 by any, also next to 2, uint16 by 2."""
+    most = 2 ** g.bits - 1
+    for i, exponent in enumerate((2, 2, 1.9999979, 3, 0.5, 1.5) if g.bits == 8 else (2, 2, 2)):
+        x = (np.float32(g.rng.uniform(1, 5) / 2 ** (g.bits - 1)), 20 if exponent == 0.5 else int(g.rng.integers(most // 4, most * 3 // 4)))
+        reach = float(x[0]) * max(most - x[1], x[1])
+        y = (np.float32(reach ** exponent / most * g.rng.uniform(0.7, 1.1)), most // 3 * (i % 2))
+        g.add("Pow", [g.input([1, 4, 8, 8], x), g.scaled(g.type(most), np.float32(exponent / most))], [1, 4, 8, 8], y)
+
+
+def rows_of_conv(g):
+    """A Conv of rows whose biases have another scale, and means along its rows and its channels."""
+    for i in range(6):
+        n, length = int(g.rng.integers(5, 20)), int(g.rng.integers(20, 50))
+        x, axis = (np.float32(0.02 if g.bits == 8 else 8e-5), 2 ** g.bits // 2 + 3), 0 if i % 2 else None
+        scale = np.float32(0.01) * np.exp(g.rng.uniform(-1, 0, n) if i % 2 else 0).astype(np.float32)
+        bias_scale = (x[0] * scale * np.float32((1, 20, 256)[i // 2])).astype(np.float32)
+        bias = g.scaled(np.rint(g.rng.uniform(-2, 2, n) / bias_scale).astype(np.int32), bias_scale, 0, axis)
+        weights = g.scaled(g.rng.integers(-127, 128, [n, 6, 3]).astype(np.int8), scale, 0, axis)
+        y = g.encoding(4)
+        real = g.add("Conv", [g.input([1, 6, length], x), weights, bias], [1, n, length], y, pads=[1, 1])
+        kept, made = (2, [1, n, 1]) if i % 3 else (1, [1, 1, length])
+        g.add("ReduceMean", [real, g.constant(np.array([kept], np.int64))], made, (np.float32(y[0] / g.rng.choice([1, 2, 5])), y[1]))
+
+
+def gelu_of_tanh(g):
+    """0.5 x (1 + tanh(...)) in single operators of uint8."""
+    def number(value):
+        return g.scaled(np.uint8(255), np.float32(value / 255))
+    for _ in range(3):
+        shape, x = [1, 12, 24], (np.float32(g.rng.uniform(0.02, 0.06)), int(g.rng.integers(110, 150)))
+        real = g.add("MatMul", [g.input([1, 12, 20], (np.float32(0.02), 128)), g.weights([20, 24], 0.01)], shape, x)
+        reach = float(x[0]) * max(255 - x[1], x[1])
+        cube = g.add("Pow", [real, number(3)], shape, (np.float32(reach ** 3 / 127), 128))
+        bent = g.add("Mul", [cube, number(0.044715)], shape, (np.float32(reach ** 3 * 0.044715 / 127), 128))
+        total = g.add("Add", [real, bent], shape, (np.float32((reach + reach ** 3 * 0.044715) / 127), 128))
+        inner = g.add("Mul", [total, number(0.7978845608)], shape, (np.float32((reach + reach ** 3 * 0.044715) * 0.798 / 127), 128))
+        gate = g.add("Add", [g.add("Tanh", [inner], shape, (np.float32(2 / 255), 128)), number(1)], shape, (np.float32(2.1 / 255), 0))
+        half = g.add("Mul", [real, number(0.5)], shape, (np.float32(x[0] / 2), x[1]))
+        g.add("Mul", [half, gate], shape, (np.float32(reach / 255 * 1.05), 8))
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

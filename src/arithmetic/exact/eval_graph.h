@@ -79,7 +79,7 @@ struct nd_exact_layer {
     enum nd_dtype dtype;         /* of the quantised values */
     const struct nd_exact_link
         *links;     /* [n_links] the operators from the quantised inputs on, call->node the last */
-    size_t n_links; /* 0: that is the only one, or there are too many */
+    size_t n_links; /* 0: there are too many, or a bias is joined */
 };
 /* Makes the quantised values of a layer (an array that is zeroed before and freed by who asked), or leaves
  * *is_made false: then the layer is worked out and rounded as always. */

@@ -448,6 +448,7 @@ static size_t add_link(const struct nd_exact_run *run, size_t node, struct nd_ex
                        nd_exact_replaced(run, tensor) == NULL;
         link.from[i] = is_link ? add_link(run, maker, links, n, most - 1) : SIZE_MAX;
         enum nd_exact_origin origin = origin_of(run, tensor);
+        link.tensors[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_of_value[tensor] : ND_NO_INDEX;
         link.is_constant[i] = origin == ND_EXACT_FROM_CONSTANT;
         link.is_input[i] = origin == ND_EXACT_FROM_INPUT;
         if (is_link ? link.from[i] == SIZE_MAX : !linear_input(run, tensor, &link.inputs[i]))
@@ -459,13 +460,13 @@ static size_t add_link(const struct nd_exact_run *run, size_t node, struct nd_ex
     return (*n)++;
 }
 
-/* How many links the layer has, where it has several. */
+/* How many links the layer has. */
 static size_t find_links(const struct nd_exact_run *run, const struct nd_exact_call *layer,
                          struct nd_exact_link *links)
 {
     size_t n = 0;
     bool is_one = layer->node == ND_NO_INDEX || layer->bias != ND_NO_INDEX;
-    return !is_one && add_link(run, layer->node, links, &n, ND_EXACT_MAX_LINKS) != SIZE_MAX && n > 1 ? n : 0;
+    return !is_one && add_link(run, layer->node, links, &n, ND_EXACT_MAX_LINKS) != SIZE_MAX ? n : 0;
 }
 
 /* The quantised values of the layer by options.make, which may leave *is_made false. */

@@ -90,7 +90,7 @@ enum { N_OPERATORS = sizeof operators / sizeof *operators };
 struct chain {
     const struct nd_htp_job *job;
     struct nd_array made[ND_EXACT_MAX_LINKS];
-    bool is_flat[ND_EXACT_MAX_LINKS];
+    bool is_flat[ND_EXACT_MAX_LINKS], is_laid_out[ND_EXACT_MAX_LINKS] /* as a Conv does it */;
 };
 
 static bool is_vector(const struct nd_exact_link *link, size_t i)
@@ -118,7 +118,7 @@ static bool read_halves(const struct nd_exact_link *link, size_t i, struct nd_ar
 {
     const struct nd_linear_input *input = &link->inputs[i];
     bool is_constant = link->is_constant[i];
-    if (input->quant != NULL && (input->quant->n != 1 || is_constant))
+    if (input->quant != NULL && input->quant->n != 1)
         return false;
     for (size_t k = 0; k < halves->n; k++) {
         if (input->quant != NULL)
@@ -138,6 +138,37 @@ static void invert(const struct nd_exact_link *link, struct nd_array *divisor)
         divisor->x[k] = is_one ? round_away(1 / divisor->x[k]) : reciprocal_of(divisor->x[k]);
 }
 
+static double round_even(double v)
+{
+    return nd_htp_as_half(v, ND_ROUND_HALF_EVEN);
+}
+
+/* Whether the channels of what link k makes are last on the device. */
+static bool is_laid_out(const struct chain *chain, size_t k)
+{
+    const struct nd_exact_link *link = &chain->job->layer->links[k];
+    bool is = false;
+    for (size_t i = 0; i < link->n_inputs; i++)
+        is =
+            is || (link->from[i] != SIZE_MAX ? chain->is_laid_out[link->from[i]]
+                                             : nd_htp_is_laid_out_tensor(chain->job->memory, link->tensors[i]));
+    return is && !nd_htp_keeps_memory(link->node->op_type);
+}
+
+/* How link k rounds: v73 the sums of two tensors of one shape half to even where the device's last axis is not
+ * short, all else half away from zero (docs/science/htp-arithmetic.md#chains). */
+static double (*rounding_of(const struct chain *chain, size_t k, const struct nd_array *own))(double v)
+{
+    enum { SHORTEST = 16 };
+    const struct nd_shape *shape = &own[0].shape;
+    const char *op_type = chain->job->layer->links[k].node->op_type;
+    bool is_sum = strcmp(op_type, "Add") == 0 || strcmp(op_type, "Sub") == 0;
+    if (!is_sum || chain->job->arithmetic->arch != ND_HTP_V73 || own[0].n != own[1].n || shape->rank < 1)
+        return round_away;
+    int last = chain->is_laid_out[k] && shape->rank > 2 ? 1 : shape->rank - 1;
+    return shape->dims[last] >= SHORTEST ? round_even : round_away;
+}
+
 /* What the operator made, or reads, as the float16 that the device makes. False: beyond the greatest, where it
  * was not looked at. */
 static bool finish(double (*function)(double v), struct nd_array *made)
@@ -150,13 +181,15 @@ static bool finish(double (*function)(double v), struct nd_array *made)
     return true;
 }
 
-/* Inputs of the graph lie flat; where others lie is not known. */
+/* Of tensors that are read one that lies flat is enough. */
 static bool lies_flat(const struct chain *chain, const struct nd_exact_link *link)
 {
-    bool is_flat = true;
+    bool is_flat = false;
     for (size_t i = 0; i < link->n_inputs; i++)
-        is_flat = is_flat && (link->from[i] != SIZE_MAX ? chain->is_flat[link->from[i]]
-                                                        : link->is_constant[i] || link->is_input[i]);
+        is_flat = is_flat || (link->from[i] != SIZE_MAX ? chain->is_flat[link->from[i]]
+                              : link->is_input[i]       ? true
+                                                        : !link->is_constant[i] &&
+                                                        nd_htp_lies_flat(chain->job->memory, link->tensors[i]));
     return is_flat;
 }
 
@@ -186,17 +219,33 @@ static enum nd_status run_link(struct chain *chain, size_t k, bool *is_known, st
         invert(link, &own[1]);
         node.op_type = product;
     }
+    chain->is_laid_out[k] = is_laid_out(chain, k);
     double (*function)(double v) = *is_known ? operators[op].function : NULL;
     if (function != NULL)
         status = nd_array_copy(&own[0], &chain->made[k], err);
     else if (*is_known)
         status = nd_linear_run(chain->job->call, &node, inputs, link->n_inputs, &chain->made[k], err);
     chain->is_flat[k] = *is_known && !operators[op].is_in_blocks && lies_flat(chain, link);
-    *is_known =
-        *is_known && status == ND_OK && finish(function != NULL ? function : round_away, &chain->made[k]);
+    *is_known = *is_known && status == ND_OK &&
+                finish(function != NULL ? function : rounding_of(chain, k, own), &chain->made[k]);
     for (size_t i = 0; i < ND_EXACT_LINK_INPUTS; i++)
         nd_array_deinit(&own[i]);
     return status;
+}
+
+bool nd_htp_is_chain(const struct nd_exact_layer *layer)
+{
+    static const char *const mixing[] = {"Add", "Div", "Mul", "Sub"};
+    bool is_one = false, is_mixed = false;
+    for (size_t i = 0; layer->n_links == 1 && i < sizeof mixing / sizeof *mixing; i++)
+        is_one = is_one || strcmp(nd_htp_op_type(layer), mixing[i]) == 0;
+    for (size_t i = 0; is_one && i < layer->call->n_inputs; i++) {
+        const struct nd_linear_input *input = &layer->call->inputs[i];
+        is_one = input->quant != NULL && input->values != NULL;
+        is_mixed = is_mixed ||
+                   (is_one && nd_dtype_size_bytes(input->values->dtype) != nd_dtype_size_bytes(layer->dtype));
+    }
+    return layer->n_links > 1 || (is_one && is_mixed);
 }
 
 enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)
@@ -208,7 +257,8 @@ enum nd_status nd_htp_chain(const struct nd_htp_job *job, struct nd_error *err)
     for (size_t k = 0; k <= last && is_known && status == ND_OK; k++)
         status = run_link(&chain, k, &is_known, err);
     size_t n_rest = job->layer->dtype == ND_DTYPE_U8 ? chain.made[last].n % ND_HTP_VECTOR_BYTES : 0;
-    is_known = is_known && (n_rest == 0 || chain.is_flat[last]);
+    if (!chain.is_flat[last])
+        n_rest = 0;
     if (is_known && status == ND_OK) {
         *job->qvalues = chain.made[last];
         chain.made[last] = (struct nd_array){0};

@@ -39,6 +39,8 @@ static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
 bool nd_layer_arithmetics_agree(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
                                 const struct nd_exact_layer *layer)
 {
+    if (nd_htp_is_chain(layer))
+        return a->arch == b->arch;
     switch (aspect_of(nd_htp_op_type(layer), layer->dtype)) {
     case BYTE_PRODUCTS:
     case WORD_PRODUCTS:
@@ -123,7 +125,7 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
     bool is_wide = layer->dtype == ND_DTYPE_U16;
     /* Optimisers may have joined links: the layer follows in all of its values, or it is not known how it is
      * made. */
-    if (layer->n_links > 0)
+    if (nd_htp_is_chain(layer))
         return 1;
     if (nd_htp_reads_floats(layer))
         return 0;

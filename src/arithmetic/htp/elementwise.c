@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/arithmetics/requantise.h"
 #include "arithmetic/htp/htp_internal.h"
 #include "core/error.h"
 
@@ -129,6 +130,10 @@ static double ratio_of(const struct nd_htp_job *job, size_t i)
     return (double)(is_spread_sum(job) ? scale / out : nd_htp_quotient(scale, out));
 }
 
+/* Behind the leading one of what decides how many bits the multipliers of uint8 have: measured, see the docs.
+ */
+enum { RATIO_BITS = 10 };
+
 /* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
  */
 static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
@@ -143,9 +148,9 @@ static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
         return nd_htp_table(job, err);
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1);
     double r1 = ratio_of(job, 0), r2 = ratio_of(job, 1);
-    int bits = is_word     ? nd_htp_floor_log2(fmax(r1, r2)) + 1
-               : subtracts ? nd_htp_floor_log2(fmax(r1, r2)) + 2
-                           : nd_htp_floor_log2(r1 + r2) + 2;
+    /* Quantisers give many sums the scale a + b, so that their sum is next to 1. */
+    double both = nd_multiplier_round(subtracts ? fmax(r1, r2) : r1 + r2, RATIO_BITS, ND_ROUND_HALF_UP);
+    int bits = is_word ? nd_htp_floor_log2(fmax(r1, r2)) + 1 : nd_htp_floor_log2(both) + 2;
     int least = is_word ? -1 : 0, k = 15 - (bits > least ? bits : least);
     if (is_word) /* multipliers are signed numbers of 16 bits: what is rounded up to 2^15 has one bit less */
         k -= llrint(ldexp(fmax(r1, r2), k)) > INT16_MAX;
@@ -524,11 +529,34 @@ enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_er
     return rescale_by_number(job, !constant, scale / y->scale[0], y->zero_point[0], err);
 }
 
+/* uint16 by 2: the product of the input with itself. */
+static enum nd_status make_square16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (job->call->n_inputs != 2 || !nd_htp_are_words(job, 2) || !nd_htp_is_number(job, 1))
+        return ND_OK;
+    const struct nd_linear_input *x = &job->call->inputs[0], *exponent = &job->call->inputs[1],
+                                 both[2] = {*x, *x};
+    float n = (float)(exponent->values->x[0] - (double)exponent->quant->zero_point[0]);
+    struct nd_linear_call call = *job->call;
+    struct nd_htp_job product = *job;
+    call.inputs = both;
+    call.shared = NULL;
+    product.call = &call;
+    return n * exponent->quant->scale[0] == 2 ? make_product16(&product, err) : ND_OK;
+}
+
 const struct nd_htp_operator nd_htp_elements[] = {
-    {"Mul", make_product16, true}, {"Sub", make_sum, true},
-    {"Div", make_quotient, true},  {"Add", make_sum, false},
-    {"Sub", make_sum, false},      {"Mul", make_product, false},
-    {"Div", make_quotient, false}, {"Reciprocal", make_reciprocal, false},
-    {"Max", choose, false},        {"Min", choose, false},
-    {"Neg", negate, false},        {.op_type = NULL},
+    {"Mul", make_product16, true},
+    {"Pow", make_square16, true},
+    {"Sub", make_sum, true},
+    {"Div", make_quotient, true},
+    {"Add", make_sum, false},
+    {"Sub", make_sum, false},
+    {"Mul", make_product, false},
+    {"Div", make_quotient, false},
+    {"Reciprocal", make_reciprocal, false},
+    {"Max", choose, false},
+    {"Min", choose, false},
+    {"Neg", negate, false},
+    {.op_type = NULL},
 };

@@ -65,13 +65,14 @@ static bool has_known_domain(const Onnx__NodeProto *node)
 }
 
 static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
-                          struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
-                          struct nd_error *err)
+                          bool is_signed, struct nd_layer_memory *memory, struct nd_array *qvalues,
+                          bool *is_covered, struct nd_error *err)
 {
     const struct nd_htp_job job = {.arithmetic = arithmetic,
                                    .layer = layer,
                                    .call = layer->call,
                                    .memory = memory,
+                                   .is_signed = is_signed,
                                    .qvalues = qvalues,
                                    .is_covered = is_covered};
     *is_covered = false;
@@ -80,7 +81,7 @@ static enum nd_status run(const struct nd_layer_arithmetic *arithmetic, const st
     nd_htp_note_tensor(memory, layer);
     if (layer->dtype == ND_DTYPE_U16)
         ND_TRY(ask(&job, true, err));
-    if (!*is_covered && layer->n_links > 0)
+    if (!*is_covered && nd_htp_is_chain(layer))
         ND_TRY(nd_htp_chain(&job, err));
     if (!*is_covered && layer->call->node != NULL && nd_htp_reads_floats(layer))
         ND_TRY(nd_htp_halves(&job, err));
@@ -96,7 +97,8 @@ enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithme
     struct nd_htp_unsigned room;
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
     ND_TRY_MEMORY(seen != NULL, err);
-    enum nd_status status = run(arithmetic, seen, memory, qvalues, is_covered, err);
+    enum nd_status status =
+        run(arithmetic, seen, seen->dtype != layer->dtype, memory, qvalues, is_covered, err);
     if (status == ND_OK && *is_covered && seen != layer)
         nd_htp_sign(layer, qvalues);
     nd_htp_unsigned_deinit(&room);

@@ -17,10 +17,13 @@ struct nd_htp_job {
     struct nd_layer_memory *memory;    /* nullable */
     struct nd_array *qvalues;          /* to be made */
     bool *is_covered;
+    bool is_signed;            /* the model has signed quantised values (unsigned.c) */
     enum nd_layer_after after; /* made with a product */
     double slope;              /* of it, below zero; of a Relu 0 */
-    bool *wraps;               /* nullable; becomes true where a HardSwish reads a sum that is too large
-                                  (docs/results/found.md#hard-swish-wraps) */
+    const double *slopes;      /* of a PRelu, one for each column; else NULL */
+    size_t n_slopes;
+    bool *wraps; /* nullable; becomes true where a HardSwish reads a sum that is too large
+                    (docs/results/found.md#hard-swish-wraps) */
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
@@ -103,6 +106,9 @@ bool nd_htp_has_words(const struct nd_htp_job *job);
 
 /* Whether input i is one constant number. */
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
+/* Input i has numbers for the places along one axis of input 0: over how many values of that each number holds.
+ * 0: it has another shape. */
+size_t nd_htp_run_of(const struct nd_htp_job *job, size_t i);
 /* Whether a reduction is over one axis, which may be negative. */
 bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis);
 
@@ -182,6 +188,8 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
 /* Whether input i lies in the layout of a Conv, as far as the operators before it say; false without a memory.
  */
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
+bool nd_htp_lies_flat(const struct nd_layer_memory *memory, size_t tensor); /* none of the graph's inputs */
+bool nd_htp_is_laid_out_tensor(const struct nd_layer_memory *memory, size_t tensor);
 /* What made input i writes blocks, as far as moves of uint8 that keep the order read them. */
 bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i);
 /* A Softmax made input i, also where it was moved about since. */
@@ -282,12 +290,6 @@ static inline double nd_htp_shorten(double sum, double correction)
     return floor((sum + correction) * 0x1p-8) - floor((correction + 128) * 0x1p-8);
 }
 
-/* With a LeakyRelu or Relu: one of two lines, and what is added before the floor (uint16 is cut). */
-struct nd_htp_slopes {
-    struct nd_htp_scaling above, below;
-    double half;
-};
-
 /* With a HardSwish: n = floor((a + beta) / step) + 1/2, times a gate that is `middle` where the sum is 0, from
  * 0 to `top`. */
 struct nd_htp_gate {
@@ -315,9 +317,6 @@ bool nd_htp_multiplier_wraps(const struct nd_htp_column *column);
  * it. */
 bool nd_htp_bias_wraps(const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
-/* Of v73, with a LeakyRelu of that slope, or a Relu (0). False: a multiplier of which it is not known. */
-bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *column, double slope,
-                      struct nd_htp_slopes *slopes);
 /* Of v73, with a HardSwish. False: a multiplier of which it is not known. */
 bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *column, struct nd_htp_gate *gate);
 /* Of nd_htp_is_strided_depthwise: bias and zero point go into the sum, each rounded by itself. */
@@ -343,6 +342,11 @@ int64_t nd_htp_shift_cut(int64_t value, int right);
 /* 2^14 / (1 + place 2^-16), nearly. */
 enum { ND_HTP_PLACE_BITS = 16 };
 int64_t nd_htp_inverse(int64_t place);
+
+/* The sums of column k, without biases, become quantised values with what comes after them. False: a multiplier
+ * of which it is not known. */
+bool nd_htp_bend(const struct nd_htp_job *job, size_t k, const struct nd_htp_column *column, size_t n,
+                 double *sums);
 
 /* ---- weights.c ---- */
 
@@ -413,6 +417,10 @@ bool nd_htp_is_known_product(const struct nd_htp_job *job);
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,
                                       struct nd_htp_scaling **out, struct nd_error *err);
 
+/* ---- norm.c ---- */
+
+nd_htp_family nd_htp_batch_norm;
+
 /* ---- pool.c ---- */
 
 /* Whether its windows neither overlap nor reach beyond the plane, and are 2 x 2 or 3 x 3. */
@@ -421,6 +429,11 @@ bool nd_htp_is_apart(const struct nd_linear_call *call);
 int64_t nd_htp_window_size(const struct nd_linear_call *call);
 /* Whether it is an AveragePool that is made as a Conv is. */
 bool nd_htp_averages_as_product(const struct nd_linear_call *call);
+
+/* ---- chain.c ---- */
+
+/* Whether the layer is made in float16: it has several operators, or one of operands of 8 and of 16 bits. */
+bool nd_htp_is_chain(const struct nd_exact_layer *layer);
 
 /* ---- halves.c ---- */
 

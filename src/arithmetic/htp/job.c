@@ -82,6 +82,17 @@ bool nd_htp_is_number(const struct nd_htp_job *job, size_t i)
            job->layer->origins[i] == ND_EXACT_FROM_CONSTANT;
 }
 
+size_t nd_htp_run_of(const struct nd_htp_job *job, size_t i)
+{
+    const struct nd_shape *x = &job->call->inputs[0].values->shape, *own = &job->call->inputs[i].values->shape;
+    size_t run = 1, n = job->call->inputs[i].values->n;
+    int axis = x->rank - 1, last = own->rank - 1;
+    for (; axis > 0 && last > 0 && own->dims[last] == 1; axis--, last--)
+        run *= (size_t)x->dims[axis];
+    bool is_along = axis >= 0 && last >= 0 && own->dims[last] == x->dims[axis] && n == (size_t)x->dims[axis];
+    return is_along && job->call->inputs[0].values->n > 0 ? run : 0;
+}
+
 bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis)
 {
     const struct nd_op_call op_call = {.node = layer->call->node, .opset = layer->call->opset};

@@ -84,19 +84,22 @@ struct biases {
  * scales are (its source: `CheckBiasScaleMatch`; measured with QAIRT 2.51). */
 static const float LARGEST_SCALE_DIFFERENCE = 1e-5F;
 
+/* Axes of a Conv of planes; one of rows keeps its biases as they are (measured with QAIRT 2.51). */
+enum { PLANES_RANK = 4 };
+
 static float accumulator_scale(const struct nd_linear_call *call, size_t channel)
 {
     return call->inputs[0].quant->scale[0] * (float)nd_linear_scale(&call->inputs[1], channel);
 }
 
-/* A float bias, and that of a Conv whose bias scales are not those of the accumulator, get quantised values of
- * the provider's. */
+/* A float bias, and that of a Conv of planes whose bias scales are not those of the accumulator, get quantised
+ * values of the provider's. */
 static bool is_bias_rescaled(const struct nd_htp_job *job)
 {
     const struct nd_quant *quant = job->call->inputs[2].quant;
     if (quant == NULL) /* floats */
         return true;
-    if (!is_conv(job))
+    if (!is_conv(job) || job->call->inputs[1].values->shape.rank < PLANES_RANK)
         return false;
     for (size_t c = 0; c < quant->n; c++)
         if (fabsf(quant->scale[c] - accumulator_scale(job->call, c)) > LARGEST_SCALE_DIFFERENCE)
@@ -614,79 +617,19 @@ static enum nd_status requantise(const struct product *p, struct nd_error *err)
     return ND_OK;
 }
 
-static double scale_sloped(const struct nd_htp_slopes *slopes, double a, const struct nd_htp_bounds *bounds)
-{
-    const struct nd_htp_scaling *s = a + slopes->above.beta >= 0 ? &slopes->above : &slopes->below;
-    double q = floor((a + s->beta) / s->step);
-    double y = floor(s->c * s->step * (q + s->half) + slopes->half) + s->zero;
-    return nd_within(y, bounds->low, bounds->high);
-}
-
-/* Of a whole number beyond `most` the sign and all bits but the highest two are kept. A defect:
- * docs/results/found.md#hard-swish-wraps. */
-static double kept_of(double n, double most)
-{
-    double half = most / 2, rest = n - floor(n / half) * half;
-    if (n >= -most && n < most)
-        return n;
-    return n < 0 ? rest - most : rest + half;
-}
-
-/* n and the number that the gate is made of, which may have more bits, without the half that both have. */
-static double gated(const struct nd_htp_gate *gate, double n, double fine, const struct nd_htp_bounds *bounds)
-{
-    double opened = nd_within(floor((fine + 0.5) * gate->slope) + gate->middle, 0, gate->top);
-    double y = floor((n + 0.5) * opened * gate->unit + gate->half) + gate->zero;
-    return nd_within(y, bounds->low, bounds->high);
-}
-
-/* *wraps becomes true where an n that is too large makes a quantised value more than 1 from what it should be.
- */
-static double scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
-                          bool *wraps)
-{
-    double sum = a + gate->beta, n = floor(sum / gate->step), fine = floor(sum / gate->fine_step);
-    double kept = kept_of(n, gate->most), qvalue = gated(gate, kept, fine == n ? kept : fine, bounds);
-    *wraps |= kept != n && fabs(qvalue - gated(gate, n, fine, bounds)) > 1;
-    return qvalue;
-}
-
-/* A column with what comes after it. */
-struct bent {
-    struct nd_htp_slopes slopes;
-    struct nd_htp_gate gate;
-};
-
-/* False: a multiplier of which it is not known. */
-static bool find_bent(const struct product *p, const struct nd_htp_column *column, struct bent *bent)
-{
-    enum nd_dtype dtype = p->job->layer->dtype;
-    return p->job->after == ND_LAYER_AFTER_HARD_SWISH
-               ? nd_htp_gate_of(dtype, column, &bent->gate)
-               : nd_htp_slopes_of(dtype, column, p->job->slope, &bent->slopes);
-}
-
 static bool requantise_bent(const struct product *p)
 {
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(p->job);
-    bool is_word = p->job->layer->dtype == ND_DTYPE_U16, wraps = false;
+    bool is_word = p->job->layer->dtype == ND_DTYPE_U16;
     size_t run = p->weights->n_phases > 1 ? 1 : p->n_inner;
     for (size_t first = 0; first < p->sums->n; first += run) {
         size_t k = column_of(p, first);
         struct nd_htp_column column = find_column(p, k);
-        struct bent bent;
-        if (!find_bent(p, &column, &bent))
+        double correction = p->common.zero_x * p->weights->sums[k], *sums = p->job->qvalues->x + first;
+        for (size_t i = 0; i < run; i++)
+            sums[i] = is_word ? nd_htp_shorten(p->sums->x[first + i], correction) : p->sums->x[first + i];
+        if (!nd_htp_bend(p->job, k, &column, run, sums))
             return false;
-        double correction = p->common.zero_x * p->weights->sums[k];
-        for (size_t i = first; i < first + run; i++) {
-            double sum = is_word ? nd_htp_shorten(p->sums->x[i], correction) : p->sums->x[i];
-            p->job->qvalues->x[i] = p->job->after == ND_LAYER_AFTER_HARD_SWISH
-                                        ? scale_gated(&bent.gate, sum, &bounds, &wraps)
-                                        : scale_sloped(&bent.slopes, sum, &bounds);
-        }
     }
-    if (p->job->wraps != NULL)
-        *p->job->wraps |= wraps;
     return true;
 }
 
@@ -754,23 +697,45 @@ static bool takes_relu(const struct nd_htp_job *job, enum nd_layer_after *after)
     return (is_plain || is_word) && !nd_htp_is_transposed(job) && !is_depthwise;
 }
 
+/* One for each of n columns, as far as they were seen. */
+static bool are_slopes(const struct nd_htp_job *job, int64_t n)
+{
+    bool are = job->slope >= 0 && job->slope < 1 && (job->slopes == NULL || job->n_slopes == (size_t)n);
+    for (size_t i = 0; are && i < job->n_slopes; i++)
+        are = job->slopes[i] >= 0 && job->slopes[i] < 1;
+    return are;
+}
+
 /* Of weights that are constant; slopes from 0 to 1 were seen. */
-enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status bend_product(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_htp_job part = *job;
-    bool is_relu = job->after == ND_LAYER_AFTER_LINES && job->slope == 0;
-    bool is_known = job->arithmetic->arch == ND_HTP_V73 && job->call->n_inputs > 1 &&
-                    job->layer->origins[1] == ND_EXACT_FROM_CONSTANT && nd_htp_is_known_product(job) &&
-                    (job->layer->dtype == ND_DTYPE_U8 || job->layer->dtype == ND_DTYPE_U16) &&
-                    (is_conv(job) || job->call->inputs[1].values->shape.rank == 2) && job->slope < 1;
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    bool is_relu = job->after == ND_LAYER_AFTER_LINES && job->slope == 0 && job->slopes == NULL;
+    bool is_known = job->call->n_inputs > 1 && job->layer->origins[1] == ND_EXACT_FROM_CONSTANT &&
+                    nd_htp_is_known_product(job) &&
+                    (is_conv(job) || job->call->inputs[1].values->shape.rank == 2);
     if (is_known && is_relu)
         is_known = takes_relu(job, &part.after);
     else
-        is_known = is_known && !is_conv(job) && job->slope >= 0;
+        is_known =
+            is_known && !is_conv(job) &&
+            are_slopes(job, job->call->inputs[1].values->shape.dims[nd_op_i(&op_call, "transB", 0) == 0]);
     enum nd_status status = is_known ? make_linear(&part, err) : ND_OK;
     /* The Relu is no operation of its own then, either. */
     bool is_open = is_known && is_relu && status == ND_OK && !*job->is_covered;
     return is_open ? ND_ERR_UNSUPPORTED : status;
+}
+
+enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_shape *x = &job->call->inputs[0].values->shape;
+    bool is_byte = job->layer->dtype == ND_DTYPE_U8;
+    if (job->arithmetic->arch != ND_HTP_V73 || (!is_byte && job->layer->dtype != ND_DTYPE_U16))
+        return ND_OK;
+    if (!is_op(job, "BatchNormalization"))
+        return bend_product(job, err);
+    return is_byte && x->rank == 2 && are_slopes(job, x->dims[1]) ? nd_htp_batch_norm(job, err) : ND_OK;
 }
 
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,

@@ -142,6 +142,16 @@ bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
     return note_of_input(job->memory, job->layer, i).is_laid_out;
 }
 
+bool nd_htp_lies_flat(const struct nd_layer_memory *memory, size_t tensor)
+{
+    return note_of(memory, tensor).layout == ND_HTP_FLAT;
+}
+
+bool nd_htp_is_laid_out_tensor(const struct nd_layer_memory *memory, size_t tensor)
+{
+    return note_of(memory, tensor).is_laid_out;
+}
+
 bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i)
 {
     return note_of_input(job->memory, job->layer, i).is_in_blocks;

@@ -268,6 +268,8 @@ static bool is_known_instance_norm(const struct nd_htp_job *job)
 
 static double real_of(const struct nd_linear_input *input, size_t i)
 {
+    if (input->quant == NULL)
+        return input->values->x[i];
     return (input->values->x[i] - (double)input->quant->zero_point[0]) * (double)input->quant->scale[0];
 }
 
@@ -405,7 +407,7 @@ static bool is_known_batch_norm(const struct nd_htp_job *job)
 {
     const struct nd_linear_call *call = job->call;
     if (call->n_inputs != N_INPUTS || !nd_htp_all_are(job, 1, job->layer->dtype) || !is_one_operation(job) ||
-        call->inputs[0].values->n == 0 || call->inputs[0].values->shape.rank != RANK)
+        call->inputs[0].values->n == 0 || call->inputs[0].values->shape.rank < 2)
         return false;
     for (size_t i = FACTOR; i < N_INPUTS; i++)
         if (!nd_linear_has(call, i) ||
@@ -470,17 +472,14 @@ static bool are_usual(const struct batch_norm *norm)
 /* Mean and variance go into factor and bias, real numbers. */
 static enum nd_status fuse_reals(struct batch_norm *norm, struct nd_error *err)
 {
-    const struct nd_linear_call *call = norm->job->call;
-    const struct nd_op_call op_call = {.node = call->node, .opset = norm->job->call->opset};
+    const struct nd_linear_input *inputs = norm->job->call->inputs;
+    const struct nd_op_call op_call = {.node = norm->job->call->node, .opset = norm->job->call->opset};
     double epsilon = (double)(float)nd_op_f(&op_call, "epsilon", DEFAULT_EPSILON);
-    ND_CLEANUP(nd_array_deinit) struct nd_array mean = {0}, variance = {0};
-    ND_TRY(nd_linear_reals(call, FACTOR, &norm->weights, err));
-    ND_TRY(nd_linear_reals(call, BIAS, &norm->biases, err));
-    ND_TRY(nd_linear_reals(call, MEAN, &mean, err));
-    ND_TRY(nd_linear_reals(call, VARIANCE, &variance, err));
+    ND_TRY(nd_array_copy(inputs[FACTOR].values, &norm->weights, err));
+    ND_TRY(nd_array_copy(inputs[BIAS].values, &norm->biases, err));
     for (size_t c = 0; c < norm->weights.n; c++) {
-        norm->weights.x[c] /= sqrt(variance.x[c] + epsilon);
-        norm->biases.x[c] -= mean.x[c] * norm->weights.x[c];
+        norm->weights.x[c] = real_of(&inputs[FACTOR], c) / sqrt(real_of(&inputs[VARIANCE], c) + epsilon);
+        norm->biases.x[c] = real_of(&inputs[BIAS], c) - real_of(&inputs[MEAN], c) * norm->weights.x[c];
     }
     return ND_OK;
 }
@@ -507,8 +506,8 @@ static bool find_multiplier(struct batch_norm *norm)
     return norm->m >= ldexp(1, MIN_LOG) && norm->m < ldexp(1, GREATEST_LOG);
 }
 
-/* v73, uint8: a product of one weight. */
-static void make_product(const struct batch_norm *norm, size_t channel, const double *x, size_t n,
+/* v73, uint8: a product of one weight, perhaps with what comes after it. */
+static bool make_product(const struct batch_norm *norm, size_t channel, const double *x, size_t n,
                          double *qvalues)
 {
     const struct nd_quant *from = norm->job->call->inputs[0].quant, *to = norm->job->call->out_quant;
@@ -522,12 +521,16 @@ static void make_product(const struct batch_norm *norm, size_t channel, const do
     double w = nd_htp_fit_weight(norm->weights.x[channel], &column.r);
     struct nd_htp_scaling scaling = nd_htp_scaling8(ND_HTP_V73, &column);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(norm->job);
-    for (size_t i = 0; i < n; i++)
-        qvalues[i] = nd_htp_scale(&scaling, (x[i] - column.zero_x) * w, &bounds);
+    bool is_bent = norm->job->after != ND_LAYER_AFTER_NONE;
+    for (size_t i = 0; i < n; i++) {
+        double sum = (x[i] - column.zero_x) * w;
+        qvalues[i] = is_bent ? sum : nd_htp_scale(&scaling, sum, &bounds);
+    }
+    return !is_bent || nd_htp_bend(norm->job, channel, &column, n, qvalues);
 }
 
 /* v69, and uint16: bias and zero point go into the sum, each rounded by itself. */
-static void make_sum(const struct batch_norm *norm, size_t channel, const double *x, size_t n, double *qvalues)
+static bool make_sum(const struct batch_norm *norm, size_t channel, const double *x, size_t n, double *qvalues)
 {
     const struct nd_quant *from = norm->job->call->inputs[0].quant, *to = norm->job->call->out_quant;
     float unit = from->scale[0] * (float)norm->scale_w;
@@ -544,6 +547,7 @@ static void make_sum(const struct batch_norm *norm, size_t channel, const double
         double y = floor(((x[i] - (double)from->zero_point[0]) * w + beta) * c + 0.5 + more);
         qvalues[i] = fmin(fmax(y, bounds.low), bounds.high);
     }
+    return true;
 }
 
 /* Without quantised constants it is no operation on quantised values: the provider makes float16 of what it
@@ -589,11 +593,11 @@ static enum nd_status make_half_batch_norm(const struct nd_htp_job *job, struct 
     return status;
 }
 
-static enum nd_status make_batch_norm(const struct nd_htp_job *job, struct nd_error *err)
+enum nd_status nd_htp_batch_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct batch_norm norm = {.job = job};
     bool are_known = false;
-    if (is_half_batch_norm(job))
+    if (is_half_batch_norm(job) && job->after == ND_LAYER_AFTER_NONE)
         return make_half_batch_norm(job, err);
     if (!is_known_batch_norm(job))
         return ND_OK;
@@ -603,10 +607,10 @@ static enum nd_status make_batch_norm(const struct nd_htp_job *job, struct nd_er
     if (is_covered)
         status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     bool is_product = job->arithmetic->arch == ND_HTP_V73 && job->layer->dtype == ND_DTYPE_U8;
-    size_t run = nd_dims_product(&x->shape, 2, RANK);
+    size_t run = nd_dims_product(&x->shape, 2, x->shape.rank);
     for (size_t i = 0; is_covered && status == ND_OK && i < x->n; i += run)
-        (is_product ? make_product : make_sum)(&norm, i / run % norm.weights.n, x->x + i, run,
-                                               job->qvalues->x + i);
+        is_covered = (is_product ? make_product : make_sum)(&norm, i / run % norm.weights.n, x->x + i, run,
+                                                            job->qvalues->x + i);
     *job->is_covered = is_covered && status == ND_OK;
     nd_array_deinit(&norm.weights);
     nd_array_deinit(&norm.biases);
@@ -634,6 +638,6 @@ const struct nd_htp_operator nd_htp_norms[] = {
     {"InstanceNormalization", make_instance_norm, true},
     {"LayerNormalization", make_layer_norm, false},
     {"InstanceNormalization", make_instance_norm, false},
-    {"BatchNormalization", make_batch_norm, false},
+    {"BatchNormalization", nd_htp_batch_norm, false},
     {.op_type = NULL},
 };

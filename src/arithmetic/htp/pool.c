@@ -46,8 +46,8 @@ static bool is_plane_mean(const struct nd_htp_job *job)
         strcmp(job->call->node->op_type, "ReduceMean") != 0 || !find_axes(job, reduced))
         return false;
     int rank = job->call->inputs[0].values->shape.rank;
-    if (rank == MAX_AXES && nd_htp_is_laid_out(job, 0))
-        return !reduced[1] && reduced[2] && reduced[3];
+    if (rank >= MAX_AXES - 1 && nd_htp_is_laid_out(job, 0))
+        return !reduced[1] && reduced[2] && reduced[rank - 1];
     bool all = rank > 2 && !reduced[rank - 1];
     for (int i = 1; i < rank - 1; i++)
         all = all && reduced[i];
@@ -99,9 +99,9 @@ static bool is_byte_mean(const struct nd_htp_job *job, size_t count, bool *is_ap
     bool reduced[MAX_AXES], kept[MAX_AXES] = {false}, gone[MAX_AXES] = {false};
     if (!mark_axes(job, reduced) || (shape->rank == MAX_AXES && shape->dims[0] != 1))
         return false;
-    bool is_laid_out = shape->rank == MAX_AXES && nd_htp_is_laid_out(job, 0);
+    bool is_laid_out = shape->rank >= MAX_AXES - 1 && nd_htp_is_laid_out(job, 0);
     for (int i = 0; i < shape->rank; i++) {
-        int axis = (is_laid_out ? laid_out : as_they_are)[MAX_AXES - shape->rank + i];
+        int axis = is_laid_out ? laid_out[i] : as_they_are[MAX_AXES - shape->rank + i];
         kept[axis] = shape->dims[i] > 1 && !reduced[i];
         gone[axis] = shape->dims[i] > 1 && reduced[i];
     }

@@ -180,14 +180,20 @@ static struct nd_htp_scaling line16(double m)
         .c = ldexp(floor(ldexp(m, behind)), -behind), .step = ldexp(1, log - 7), .half = 0.5};
 }
 
-bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double slope,
-                      struct nd_htp_slopes *slopes)
+/* With a LeakyRelu or Relu: one of two lines, and what is added before the floor (uint16 is cut). */
+struct slopes {
+    struct nd_htp_scaling above, below;
+    double half;
+};
+
+/* Of v73, with a LeakyRelu of that slope, or a Relu (0). False: a multiplier of which it is not known. */
+static bool slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double slope, struct slopes *slopes)
 {
     /* Of uint8: with more, the multiplier has bits that are not known (measured, see the docs). */
     static const float max_of_bytes = 0x1p-4F;
     bool is_word = dtype == ND_DTYPE_U16;
     float above = sloped_multiplier_of(c), below = above * (float)slope;
-    *slopes = (struct nd_htp_slopes){.half = is_word ? 0 : 0.5};
+    *slopes = (struct slopes){.half = is_word ? 0 : 0.5};
     slopes->above = is_word ? line16(WORD_STEP * (double)above) : line8((double)above, UINT8_MAX - c->zero_y);
     slopes->below = slope == 0 ? (struct nd_htp_scaling){.step = 1}
                     : is_word  ? line16(WORD_STEP * (double)below)
@@ -292,4 +298,75 @@ int64_t nd_htp_inverse(int64_t place)
     const struct piece *p = &inverse_pieces[place >> PIECE_BITS];
     int64_t sum = p->first + ((p->second * place + p->rounds_first) >> ND_HTP_PLACE_BITS);
     return p->ones + ((sum * place + p->rounds_ones) >> ND_HTP_PLACE_BITS);
+}
+
+/* ---- sums with what comes after them ---- */
+
+static double scale_sloped(const struct slopes *slopes, double a, const struct nd_htp_bounds *bounds)
+{
+    const struct nd_htp_scaling *s = a + slopes->above.beta >= 0 ? &slopes->above : &slopes->below;
+    double q = floor((a + s->beta) / s->step);
+    double y = floor(s->c * s->step * (q + s->half) + slopes->half) + s->zero;
+    return nd_within(y, bounds->low, bounds->high);
+}
+
+/* Of a whole number beyond `most` the sign and all bits but the highest two are kept. A defect:
+ * docs/results/found.md#hard-swish-wraps. */
+static double kept_of(double n, double most)
+{
+    double half = most / 2, rest = n - floor(n / half) * half;
+    if (n >= -most && n < most)
+        return n;
+    return n < 0 ? rest - most : rest + half;
+}
+
+/* n and the number that the gate is made of, which may have more bits, without the half that both have. */
+static double gated(const struct nd_htp_gate *gate, double n, double fine, const struct nd_htp_bounds *bounds)
+{
+    double opened = nd_within(floor((fine + 0.5) * gate->slope) + gate->middle, 0, gate->top);
+    double y = floor((n + 0.5) * opened * gate->unit + gate->half) + gate->zero;
+    return nd_within(y, bounds->low, bounds->high);
+}
+
+/* *wraps becomes true where an n that is too large makes a quantised value more than 1 from what it should be.
+ */
+static double scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
+                          bool *wraps)
+{
+    double sum = a + gate->beta, n = floor(sum / gate->step), fine = floor(sum / gate->fine_step);
+    double kept = kept_of(n, gate->most), qvalue = gated(gate, kept, fine == n ? kept : fine, bounds);
+    *wraps |= kept != n && fabs(qvalue - gated(gate, n, fine, bounds)) > 1;
+    return qvalue;
+}
+
+/* A column with what comes after it. */
+struct bent {
+    struct slopes slopes;
+    struct nd_htp_gate gate;
+};
+
+/* False: a multiplier of which it is not known. */
+static bool find_bent(const struct nd_htp_job *job, size_t k, const struct nd_htp_column *column,
+                      struct bent *bent)
+{
+    enum nd_dtype dtype = job->layer->dtype;
+    return job->after == ND_LAYER_AFTER_HARD_SWISH
+               ? nd_htp_gate_of(dtype, column, &bent->gate)
+               : slopes_of(dtype, column, job->slopes != NULL ? job->slopes[k] : job->slope, &bent->slopes);
+}
+
+bool nd_htp_bend(const struct nd_htp_job *job, size_t k, const struct nd_htp_column *column, size_t n,
+                 double *sums)
+{
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    struct bent bent;
+    bool wraps = false;
+    if (!find_bent(job, k, column, &bent))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        sums[i] = job->after == ND_LAYER_AFTER_HARD_SWISH ? scale_gated(&bent.gate, sums[i], &bounds, &wraps)
+                                                          : scale_sloped(&bent.slopes, sums[i], &bounds);
+    if (job->wraps != NULL)
+        *job->wraps |= wraps;
+    return true;
 }

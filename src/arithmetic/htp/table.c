@@ -9,9 +9,16 @@
 
 enum { N_ENTRIES = 256, MAX_INPUTS = 3 /* of Clip */ };
 
+static bool is_power(const struct nd_htp_job *job)
+{
+    return strcmp(job->call->node->op_type, "Pow") == 0;
+}
+
 static bool is_known_function(const struct nd_htp_job *job)
 {
     char text[16];
+    if (is_power(job)) /* by a number in floats it is made in float16 */
+        return nd_htp_plain(job, 0) != NULL && nd_htp_plain(job, 1) != NULL;
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     if (strcmp(job->call->node->op_type, "LeakyRelu") == 0 ||
         strcmp(job->call->node->op_type, "HardSwish") == 0)
@@ -58,6 +65,8 @@ static enum nd_status make_values(const struct nd_htp_job *job, size_t variable,
             continue;
         reals[i].shape.rank = i == variable; /* numbers have no axes */
         inputs[i] = &reals[i];
+        if (i != variable && status == ND_OK && is_power(job))
+            reals[i].x[0] = (double)(float)reals[i].x[0];
     }
     for (int64_t qvalue = 0; status == ND_OK && qvalue < N_ENTRIES; qvalue++)
         reals[variable].x[qvalue] = (double)((float)(qvalue - quant->zero_point[0]) * quant->scale[0]);
@@ -107,7 +116,8 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
         for (size_t qvalue = 0; qvalue < N_ENTRIES; qvalue++) {
             float steps = (float)values.x[qvalue] * inverse; /* on its own: two roundings, not one */
             double y = (double)rintf(steps + zero);
-            table[qvalue] = isnan(y) ? (double)zero : fmin(fmax(y, bounds.low), bounds.high);
+            double of_nan = is_power(job) ? bounds.high : (double)zero;
+            table[qvalue] = isnan(y) ? of_nan : fmin(fmax(y, bounds.low), bounds.high);
         }
         for (size_t i = 0; i < x->n; i++)
             job->qvalues->x[i] = table[(size_t)x->x[i]];
@@ -120,7 +130,6 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
 
 enum {
     RANK = 4,
-    SLOPE_AXES = 3,      /* of [channels, 1, 1] */
     MULTIPLIER_LOG = 14, /* floor(log2) of the greater multiplier, which has 15 bits */
     MAX_SHIFT = 15,
     MORE_BITS = 7, /* what is added beside the half: the shift's layer, times 2^(MULTIPLIER_LOG - MORE_BITS) */
@@ -136,20 +145,17 @@ static double greatest_slope_of(const struct nd_quant *slopes)
     return fmax(zero, UINT8_MAX - zero) * (double)slopes->scale[0];
 }
 
-/* *is_half: slopes of int8 beside uint8 are made in float16. */
+/* *is_half: slopes of another type are made in float16. */
 static bool is_known_prelu(const struct nd_htp_job *job, bool *is_half)
 {
     const struct nd_linear_call *call = job->call;
-    if (call->n_inputs != 2 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || nd_htp_plain(job, 1) == NULL ||
+    if (call->n_inputs != 2 || !nd_htp_all_are(job, 1, job->layer->dtype) || nd_htp_plain(job, 1) == NULL ||
         job->layer->origins[1] != ND_EXACT_FROM_CONSTANT)
         return false;
-    const struct nd_shape *x = &call->inputs[0].values->shape, *slope = &call->inputs[1].values->shape;
     double ratio = (double)(call->inputs[0].quant->scale[0] / call->out_quant->scale[0]);
-    *is_half = call->inputs[1].values->dtype == ND_DTYPE_I8;
-    return x->rank == RANK && call->inputs[0].values->n > 0 && slope->rank == SLOPE_AXES &&
-           slope->dims[0] == x->dims[1] && slope->dims[1] == 1 && slope->dims[2] == 1 && ratio >= min_ratio &&
-           ratio < max_ratio &&
-           (*is_half || (call->inputs[1].values->dtype == ND_DTYPE_U8 &&
+    *is_half = call->inputs[1].values->dtype != job->layer->dtype;
+    return nd_htp_run_of(job, 1) > 0 &&
+           (*is_half || (job->layer->dtype == ND_DTYPE_U8 && ratio >= min_ratio && ratio < max_ratio &&
                          greatest_slope_of(call->inputs[1].quant) <= greatest_slope));
 }
 
@@ -164,12 +170,13 @@ static enum nd_status make_half_prelu(const struct nd_htp_job *job, struct nd_er
 {
     const struct nd_linear_input *inputs = job->call->inputs;
     const struct nd_array *x = inputs[0].values;
-    size_t run = nd_dims_product(&x->shape, 2, RANK), n_slopes = inputs[1].values->n;
+    size_t run = nd_htp_run_of(job, 1), n_slopes = inputs[1].values->n;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     for (size_t i = 0; status == ND_OK && i < x->n; i++) {
         double v = nd_htp_half_of_qvalue(&inputs[0], i);
-        v *= v < 0 ? nd_htp_half_of_qvalue(&inputs[1], i / run % n_slopes) : 1;
+        if (v < 0)
+            v = nd_htp_as_half(v * nd_htp_half_of_qvalue(&inputs[1], i / run % n_slopes), ND_ROUND_HALF_AWAY);
         job->qvalues->x[i] = nd_within(nd_htp_qvalue_of_half(job, v, false), bounds.low, bounds.high);
     }
     *job->is_covered = status == ND_OK;
@@ -196,7 +203,7 @@ static enum nd_status make_prelu(const struct nd_htp_job *job, struct nd_error *
         slope_shift = MULTIPLIER_LOG - nd_htp_floor_log2(most);
     double full = floor(ldexp(ratio, full_shift) + 0.5), m = floor(ldexp(ratio, shift) + 0.5),
            half = 0.5 + ldexp(1, MORE_BITS - shift);
-    size_t run = nd_dims_product(&x->shape, 2, RANK);
+    size_t run = nd_htp_run_of(job, 1);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     for (size_t i = 0; i < x->n; i++) {
         float slope = (float)(slopes->x[i / run % slopes->n] - slope_zero) * slope_scale;
@@ -261,16 +268,28 @@ static enum nd_status make_cumsum(const struct nd_htp_job *job, struct nd_error 
     return status;
 }
 
-const struct nd_htp_operator nd_htp_tables[] = {
-    {"Abs", nd_htp_table, false},         {"Atan", nd_htp_table, false},
-    {"Ceil", nd_htp_table, false},        {"Clip", nd_htp_table, false},
-    {"Cos", nd_htp_table, false},         {"CumSum", make_cumsum, false},
-    {"Elu", nd_htp_table, false},         {"Exp", nd_htp_table, false},
-    {"Floor", nd_htp_table, false},       {"Gelu", nd_htp_table, false},
-    {"HardSigmoid", nd_htp_table, false}, {"HardSwish", nd_htp_table, false},
-    {"LeakyRelu", nd_htp_table, false},   {"Log", nd_htp_table, false},
-    {"Relu", nd_htp_table, false},        {"Round", nd_htp_table, false},
-    {"Sigmoid", nd_htp_table, false},     {"Sign", nd_htp_table, false},
-    {"Sin", nd_htp_table, false},         {"Softplus", nd_htp_table, false},
-    {"Sqrt", nd_htp_table, false},        {"Tanh", nd_htp_table, false},
-    {"PRelu", make_prelu, false},         {.op_type = NULL}};
+const struct nd_htp_operator nd_htp_tables[] = {{"Abs", nd_htp_table, false},
+                                                {"Atan", nd_htp_table, false},
+                                                {"Ceil", nd_htp_table, false},
+                                                {"Clip", nd_htp_table, false},
+                                                {"Cos", nd_htp_table, false},
+                                                {"CumSum", make_cumsum, false},
+                                                {"Elu", nd_htp_table, false},
+                                                {"Exp", nd_htp_table, false},
+                                                {"Floor", nd_htp_table, false},
+                                                {"Gelu", nd_htp_table, false},
+                                                {"HardSigmoid", nd_htp_table, false},
+                                                {"HardSwish", nd_htp_table, false},
+                                                {"LeakyRelu", nd_htp_table, false},
+                                                {"Log", nd_htp_table, false},
+                                                {"Relu", nd_htp_table, false},
+                                                {"Round", nd_htp_table, false},
+                                                {"Sigmoid", nd_htp_table, false},
+                                                {"Sign", nd_htp_table, false},
+                                                {"Sin", nd_htp_table, false},
+                                                {"Softplus", nd_htp_table, false},
+                                                {"Sqrt", nd_htp_table, false},
+                                                {"Tanh", nd_htp_table, false},
+                                                {"PRelu", make_prelu, false},
+                                                {"Pow", nd_htp_table, false},
+                                                {.op_type = NULL}};

@@ -545,19 +545,22 @@ static bool is_silu_that_races(const struct nd_model *model, const struct nd_exa
                      (read != SIZE_MAX && is_silu(model, nd_model_layer_of_tensor(model, read)));
 }
 
-/* golden/found/softmax.u8.onnx: the output has the zero point 0. Rows of two have the model's. */
+/* golden/found/softmax.u8.onnx: the output has the zero point 0, of int8 -128. Rows of two have the model's. */
 static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     enum { KEPT = 128, SHORTEST = 3 };
     (void)model;
     const struct nd_quant *quant = layer->call->out_quant;
     const struct nd_array *x = input_of(layer, 0);
-    if (layer->dtype != ND_DTYPE_U8 || quant == NULL || quant->n != 1 || x == NULL || x->shape.rank < 1)
+    bool is_signed = layer->dtype == ND_DTYPE_I8;
+    if ((layer->dtype != ND_DTYPE_U8 && !is_signed) || quant == NULL || quant->n != 1 || x == NULL ||
+        x->shape.rank < 1)
         return false;
     int axis = (int)nd_onnx_attribute_i(layer->call->node, "axis", -1);
     axis = axis < 0 ? axis + x->shape.rank : axis;
-    return axis >= 0 && axis < x->shape.rank && x->shape.dims[axis] >= SHORTEST && quant->zero_point[0] != 0 &&
-           quant->zero_point[0] != KEPT;
+    int64_t zero = quant->zero_point[0];
+    return axis >= 0 && axis < x->shape.rank && x->shape.dims[axis] >= SHORTEST &&
+           (is_signed ? zero != INT8_MIN : zero != 0 && zero != KEPT);
 }
 
 bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *layer,

@@ -7,6 +7,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "core/tensors/scales.h"
+#include "model/graph/constants.h"
 #include "model/graph/loaded.h"
 #include "model/graph/onnx.h"
 
@@ -18,16 +19,43 @@ double nd_tensor_slope(const struct nd_model *model, size_t tensor)
     return nd_onnx_attribute_f(model->graph.nodes[node - model->nodes].proto, "alpha", 0.01);
 }
 
-enum nd_layer_after nd_tensor_after(const struct nd_model *model, size_t tensor, double *slope)
+/* The slopes of a PRelu; none where they are no constant quantised values with one scale. */
+static enum nd_status read_slopes(const struct nd_model *model, const struct nd_graph_node *node,
+                                  struct nd_layer_encodings *encodings, struct nd_error *err)
+{
+    const struct nd_graph *graph = &model->graph;
+    size_t tensor = nd_graph_used(graph, (size_t)(node - graph->nodes), 1);
+    size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_DEQUANTIZE)
+        return ND_OK;
+    struct nd_node_quant read = {0};
+    enum nd_status status = nd_node_quant_read(graph, maker, nd_model_path(model), &read, err);
+    if (status == ND_OK && read.quant.n == 1)
+        status = nd_constant_numbers(graph, nd_graph_used(graph, maker, 0), nd_model_path(model),
+                                     &encodings->slopes, &encodings->n_slopes, err);
+    for (size_t i = 0; status == ND_OK && i < encodings->n_slopes; i++) {
+        float n = (float)(encodings->slopes[i] - (double)read.quant.zero_point[0]);
+        encodings->slopes[i] = (double)(n * read.quant.scale[0]);
+    }
+    nd_quant_deinit(&read.quant);
+    return status;
+}
+
+enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
+                               struct nd_layer_encodings *encodings, struct nd_error *err)
 {
     const struct nd_model_node *node = nd_model_tensor_operator(model, tensor);
     const struct nd_quant *quant = &nd_model_tensor(model, tensor)->quant;
-    *slope = nd_tensor_slope(model, tensor);
-    if (node != NULL && strcmp(node->op_type, "HardSwish") == 0)
-        return ND_LAYER_AFTER_HARD_SWISH;
-    bool is_raised =
-        node != NULL && strcmp(node->op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0;
-    return *slope != 0 || is_raised ? ND_LAYER_AFTER_LINES : ND_LAYER_AFTER_NONE;
+    const char *op_type = node != NULL ? node->op_type : "";
+    bool is_raised = strcmp(op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0;
+    encodings->slope = nd_tensor_slope(model, tensor);
+    if (strcmp(op_type, "PRelu") == 0)
+        ND_TRY(read_slopes(model, &model->graph.nodes[node - model->nodes], encodings, err));
+    if (strcmp(op_type, "HardSwish") == 0)
+        encodings->after = ND_LAYER_AFTER_HARD_SWISH;
+    else if (encodings->slope != 0 || encodings->slopes != NULL || is_raised)
+        encodings->after = ND_LAYER_AFTER_LINES;
+    return ND_OK;
 }
 
 size_t nd_layer_n_inputs(const struct nd_exact_layer *layer)
@@ -80,15 +108,23 @@ enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
     }
     if (encodings->after == ND_LAYER_AFTER_NONE)
         return nd_layer_arithmetic_run(arithmetic, &other, NULL, qvalues, is_covered, err);
+    ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(&other, &room);
+    ND_TRY_MEMORY(seen != NULL, err);
     const struct nd_htp_job job = {.arithmetic = arithmetic,
-                                   .layer = &other,
-                                   .call = &call,
+                                   .layer = seen,
+                                   .call = seen->call,
                                    .qvalues = qvalues,
                                    .is_covered = is_covered,
                                    .after = encodings->after,
                                    .slope = encodings->slope,
+                                   .slopes = encodings->slopes,
+                                   .n_slopes = encodings->n_slopes,
                                    .wraps = encodings->wraps};
-    return nd_htp_bent(&job, err);
+    enum nd_status status = nd_htp_bent(&job, err);
+    if (status == ND_OK && *is_covered)
+        nd_htp_sign(&other, qvalues);
+    return status;
 }
 
 /* The layer with input i alone, which has become *input. */
@@ -184,28 +220,32 @@ void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalue
         qvalues->x[i] = fmin(fmax(qvalues->x[i], lowest), highest);
 }
 
-static double gate_of(double x, bool is_hard)
+static double gated_of(double x, enum nd_gate kind)
 {
-    return is_hard ? fmin(fmax(x / 6 + 0.5, 0), 1) : 1 / (1 + exp(-x));
+    return kind == ND_GATE_HARD   ? x * fmin(fmax(x / 6 + 0.5, 0), 1)
+           : kind == ND_GATE_TANH ? x * (1 + erf(x * sqrt(2))) /* x is half of what the Gelu reads */
+                                  : x / (1 + exp(-x));
 }
 
-/* A value of the function in float32, times the reciprocal of the scale. SiLU adds the zero point first, as
- * tables do; what the hard one does with halves is not known. */
-static double gated_qvalue(const struct nd_quant *from, const struct nd_quant *to, double qvalue, bool is_hard)
+/* A value of the function in float32, times the reciprocal of the scale. SiLU and Gelu add the zero point
+ * first, as tables do; what the hard one does with halves is not known. */
+static double gated_qvalue(const struct nd_quant *from, const struct nd_quant *to, double qvalue,
+                           enum nd_gate kind)
 {
     double x = (double)((float)(qvalue - (double)from->zero_point[0]) * from->scale[0]);
-    float inverse = 1 / to->scale[0], y = (float)(x * gate_of(x, is_hard));
+    float inverse = 1 / to->scale[0], y = (float)gated_of(x, kind);
     float steps = y * inverse, zero = (float)to->zero_point[0];
-    return fmin(fmax((double)(is_hard ? rintf(steps) + zero : rintf(steps + zero)), 0), UINT8_MAX);
+    return fmin(fmax((double)(kind == ND_GATE_HARD ? rintf(steps) + zero : rintf(steps + zero)), 0), UINT8_MAX);
 }
 
-enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
-                                  struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+/* Of unsigned quantised values. */
+static enum nd_status run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
+                                struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
 {
     const struct nd_linear_input *input = &layer->call->inputs[gate->input];
-    const struct nd_quant *to = gate->output != NULL ? gate->output : layer->call->out_quant;
+    const struct nd_quant *to = layer->call->out_quant;
     *is_covered = false;
-    if (layer->dtype == ND_DTYPE_U16 && !gate->is_hard) {
+    if (layer->dtype == ND_DTYPE_U16 && gate->kind == ND_GATE_SIGMOID) {
         struct nd_linear_call call;
         const struct nd_exact_layer alone = layer_of_input(layer, gate->input, input, &call);
         const struct nd_htp_job job = {
@@ -219,14 +259,29 @@ enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const stru
     enum nd_status status = nd_array_make(qvalues, layer->dtype, &input->values->shape, err);
     double table[UINT8_MAX + 1];
     for (int qvalue = 0; qvalue <= UINT8_MAX; qvalue++)
-        table[qvalue] = gated_qvalue(input->quant, to, (double)qvalue, gate->is_hard);
+        table[qvalue] = gated_qvalue(input->quant, to, (double)qvalue, gate->kind);
     for (size_t k = 0; status == ND_OK && k < qvalues->n; k++) {
         double qvalue = input->values->x[k];
         bool is_whole = qvalue >= 0 && qvalue <= UINT8_MAX && qvalue == (double)(uint8_t)qvalue;
-        qvalues->x[k] =
-            is_whole ? table[(uint8_t)qvalue] : gated_qvalue(input->quant, to, qvalue, gate->is_hard);
+        qvalues->x[k] = is_whole ? table[(uint8_t)qvalue] : gated_qvalue(input->quant, to, qvalue, gate->kind);
     }
     *is_covered = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
+                                  struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+{
+    struct nd_linear_call call = *layer->call;
+    struct nd_exact_layer made = *layer;
+    ND_CLEANUP(nd_htp_unsigned_deinit) struct nd_htp_unsigned room = {0};
+    made.call = &call;
+    call.out_quant = gate->output != NULL ? gate->output : call.out_quant;
+    const struct nd_exact_layer *seen = nd_htp_as_unsigned(&made, &room);
+    ND_TRY_MEMORY(seen != NULL, err);
+    enum nd_status status = run_gated(seen, gate, qvalues, is_covered, err);
+    if (status == ND_OK && *is_covered)
+        nd_htp_sign(layer, qvalues);
     return status;
 }
 

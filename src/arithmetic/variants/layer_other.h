@@ -16,6 +16,8 @@ struct nd_layer_encodings {
     enum nd_dtype dtype;       /* of the output, where that is given */
     enum nd_layer_after after; /* made with the layer */
     double slope;              /* of it, below zero; of a Relu 0 */
+    double *slopes;            /* of a PRelu, one for each column, owned; else NULL */
+    size_t n_slopes;
     bool *wraps; /* nullable; becomes true where a HardSwish reads a sum of more bits than are kept of it, and
                     its quantised value is wrong by more than 1 (docs/results/found.md#hard-swish-wraps) */
 };
@@ -23,8 +25,10 @@ struct nd_layer_encodings {
 /* alpha of the LeakyRelu that makes the tensor; 0: another operator does. */
 double nd_tensor_slope(const struct nd_model *model, size_t tensor);
 
-/* What makes the tensor, and its slope below zero. */
-enum nd_layer_after nd_tensor_after(const struct nd_model *model, size_t tensor, double *slope);
+/* What makes the tensor, and its slopes below zero, which the caller frees: encodings->after. ND_ERR_MEMORY,
+ * and the errors of reading a constant. */
+enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
+                               struct nd_layer_encodings *encodings, struct nd_error *err);
 
 size_t nd_layer_n_inputs(const struct nd_exact_layer *layer);
 
@@ -75,15 +79,20 @@ enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic
 /* Narrows quantised values of the layer's encoding to what its own Relu or Clip leaves. */
 void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalues);
 
+enum nd_gate {
+    ND_GATE_SIGMOID,
+    ND_GATE_HARD, /* HardSigmoid with alpha 1/6 and beta 1/2 */
+    ND_GATE_TANH, /* 1 + Tanh(...): of half of what is read, a Gelu */
+};
 /* x times a gate of x: which input of the layer is x, and what the gate is. */
 struct nd_layer_gate {
     size_t input;
-    bool is_hard;                  /* HardSigmoid with alpha 1/6 and beta 1/2, else Sigmoid */
+    enum nd_gate kind;
     const struct nd_quant *output; /* in the place of the layer's own; NULL: that */
 };
 
-/* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Not where it is hard and of
- * uint16: that is no operation of its own. ND_ERR_MEMORY. */
+/* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Of uint16 only a Sigmoid:
+ * others are no operation of their own. ND_ERR_MEMORY. */
 enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err);
 

@@ -56,11 +56,14 @@ static bool narrows(const char *op_types)
     return is_one_of(op_types, names, sizeof names / sizeof *names);
 }
 
-/* A LeakyRelu or HardSwish of what a product made. */
+/* A LeakyRelu, PRelu or HardSwish of what a product made. */
 static bool bends(const struct nd_model_layer *layer, const struct nd_model_layer *maker)
 {
-    return (strcmp(layer->op_types, "LeakyRelu") == 0 || strcmp(layer->op_types, "HardSwish") == 0) &&
-           (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
+    static const char *const names[] = {"HardSwish", "LeakyRelu", "PRelu"}, *const makers[] = {
+                                                                                "BatchNormalization", "Gemm",
+                                                                                "MatMul"};
+    return is_one_of(layer->op_types, names, sizeof names / sizeof *names) &&
+           is_one_of(maker->op_types, makers, sizeof makers / sizeof *makers);
 }
 
 /* What is moved to another encoding may be made with that; of another type only what was just brought to its
@@ -84,20 +87,29 @@ static const struct nd_forced *forced_of(const struct nd_model *model, size_t te
     return maker != NULL ? nd_forced_find(maker->op_types, nd_model_tensor(model, tensor)->dtype) : NULL;
 }
 
-/* Mul of x and of Sigmoid or HardSigmoid of the same x. */
+/* What reads one tensor, and is made by that operator. */
+static bool is_of_one(const struct nd_model_layer *layer, const char *op_types)
+{
+    return layer != NULL && layer->n_inputs == 1 && strcmp(layer->op_types, op_types) == 0;
+}
+
+/* Mul of x and of Sigmoid or HardSigmoid of the same x, or of half of a tensor and of one more than a Tanh. */
 static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
                       const struct nd_model_layer *layer)
 {
     if (strcmp(layer->op_types, "Mul") != 0 || layer->n_inputs != 2)
         return;
     for (size_t i = 0; i < 2; i++) {
-        const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]);
-        bool is_gate = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == layer->inputs[1 - i];
-        bool is_hard = is_gate && strcmp(gate->op_types, "HardSigmoid") == 0;
-        if (!is_hard && !(is_gate && strcmp(gate->op_types, "Sigmoid") == 0))
+        const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]),
+                                    *half = nd_model_layer_of_tensor(model, layer->inputs[1 - i]);
+        bool is_own = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == layer->inputs[1 - i];
+        bool is_hard = is_own && is_of_one(gate, "HardSigmoid");
+        bool is_tanh = is_of_one(gate, "Add") && is_of_one(half, "Mul") &&
+                       is_of_one(nd_model_layer_of_tensor(model, gate->inputs[0]), "Tanh");
+        if (!is_hard && !is_tanh && !(is_own && is_of_one(gate, "Sigmoid")))
             continue;
         a->gated[layer->tensor] = layer->inputs[1 - i];
-        a->is_hard[layer->tensor] = is_hard;
+        a->gates[layer->tensor] = is_hard ? ND_GATE_HARD : is_tanh ? ND_GATE_TANH : ND_GATE_SIGMOID;
     }
 }
 
@@ -255,11 +267,11 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
                                   .is_joined = nd_calloc(n, sizeof *a->is_joined),
                                   .parts = nd_calloc(count_parts(model), sizeof *a->parts),
                                   .gated = nd_calloc(n, sizeof *a->gated),
-                                  .is_hard = nd_calloc(n, sizeof *a->is_hard),
+                                  .gates = nd_calloc(n, sizeof *a->gates),
                                   .is_forced_here = nd_calloc(n, sizeof *a->is_forced_here),
                                   .forced = nd_calloc(n, sizeof *a->forced)};
     if (a->fused_from == NULL || a->part_to == NULL || a->first_part == NULL || a->is_joined == NULL ||
-        a->parts == NULL || a->gated == NULL || a->is_hard == NULL || a->forced == NULL ||
+        a->parts == NULL || a->gated == NULL || a->gates == NULL || a->forced == NULL ||
         a->is_forced_here == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
@@ -279,8 +291,8 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
 
 void nd_alternatives_deinit(struct nd_alternatives *a)
 {
-    ND_FREE_ALL(a->fused_from, a->part_to, a->first_part, a->is_joined, a->parts, a->gated, a->is_hard,
-                a->forced, a->is_forced_here);
+    ND_FREE_ALL(a->fused_from, a->part_to, a->first_part, a->is_joined, a->parts, a->gated, a->gates, a->forced,
+                a->is_forced_here);
     *a = (struct nd_alternatives){.n_tensors = 0};
 }
 

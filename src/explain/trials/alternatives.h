@@ -43,12 +43,12 @@ struct nd_alternatives {
     size_t n_tensors;
     struct nd_fused_part *parts;
     size_t n_parts;
-    size_t *part_to;    /* [n_edges] the first part to this tensor, which the others follow; SIZE_MAX: none */
-    size_t *first_part; /* [n_edges] the first part from this tensor; SIZE_MAX: none */
-    size_t *fused_from; /* [n_edges] the tensor whose maker may make all of this one; SIZE_MAX: none */
-    bool *is_joined;    /* [n_edges] a Concat of which the makers of its inputs may make the parts */
-    size_t *gated;      /* [n_edges] of a product of x and a gate of x the tensor x; SIZE_MAX: none */
-    bool *is_hard;      /* [n_edges] the gate is HardSigmoid, else Sigmoid */
+    size_t *part_to;     /* [n_edges] the first part to this tensor, which the others follow; SIZE_MAX: none */
+    size_t *first_part;  /* [n_edges] the first part from this tensor; SIZE_MAX: none */
+    size_t *fused_from;  /* [n_edges] the tensor whose maker may make all of this one; SIZE_MAX: none */
+    bool *is_joined;     /* [n_edges] a Concat of which the makers of its inputs may make the parts */
+    size_t *gated;       /* [n_edges] of a product of x and a gate of x the tensor x; SIZE_MAX: none */
+    enum nd_gate *gates; /* [n_edges] what the gate is */
     const struct nd_forced **forced; /* [n_edges] of the operator that made its quantised values, however they
                                         were moved since; NULL: none */
     bool *is_forced_here;            /* [n_edges] and that operator made the tensor itself */

@@ -299,7 +299,7 @@ static bool find_gate(const struct nd_alternatives *a, const struct nd_exact_lay
                       struct nd_layer_gate *gate)
 {
     size_t x = a->gated[layer->tensor], n = nd_layer_n_inputs(layer);
-    *gate = (struct nd_layer_gate){.is_hard = a->is_hard[layer->tensor]};
+    *gate = (struct nd_layer_gate){.kind = a->gates[layer->tensor]};
     while (gate->input < n && layer->input_tensors[gate->input] != x)
         gate->input++;
     return x != SIZE_MAX && gate->input < n;
@@ -314,7 +314,8 @@ static enum nd_status make_part(const struct nd_layer_trial *trial, const struct
     struct nd_layer_gate gate;
     enum nd_status status = ND_OK;
     /* By HardSigmoid, whose quantised values are quantised, x is multiplied. */
-    if (find_gate(trial->alternatives, layer, &gate) && !gate.is_hard && encodings->dtype == layer->dtype) {
+    if (find_gate(trial->alternatives, layer, &gate) && gate.kind != ND_GATE_HARD &&
+        encodings->dtype == layer->dtype) {
         gate.output = encodings->output;
         status = nd_layer_run_gated(layer, &gate, &kept->qvalues[p], &kept->is_covered[p], &why);
     }
@@ -388,10 +389,11 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
         if (nd_divided_from(trial->model, layer->tensor) != NULL)
             encodings.output = nd_divided_from(trial->model, layer->tensor);
         else if (!carries)
-            encodings.after = nd_tensor_after(trial->model, a->parts[k].to, &encodings.slope);
-        if (!carries ||
-            carry(trial, layer, a->parts[k].to, p, nd_layer_carries(own) ? 1 : own->n_inputs, &encodings))
+            status = nd_tensor_after(trial->model, a->parts[k].to, &encodings, err);
+        if (status == ND_OK && (!carries || carry(trial, layer, a->parts[k].to, p,
+                                                  nd_layer_carries(own) ? 1 : own->n_inputs, &encodings)))
             status = make_part(trial, layer, p, &encodings, kept);
+        free(encodings.slopes);
     }
     return status == ND_OK ? ND_OK : nd_fail_memory(err);
 }

@@ -242,14 +242,24 @@ double nd_explain_badness(const struct nd_explained_layer *layer)
 
 /* ---- layers that known arithmetic explains ---- */
 
+/* The capture says that the CPU computed it, which rounds exactly. */
+static bool is_placed_on_cpu(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_capture *capture = job->plan->sources[device].capture;
+    size_t tensor = nd_capture_find_tensor(capture, job->out->steps[step].name);
+    return tensor != SIZE_MAX &&
+           strcmp(nd_capture_tensor_provider(capture, tensor), "CPUExecutionProvider") == 0;
+}
+
 /* Of a layer that is examined, or NULL. */
 static const char *find_why(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
-    if (observed->is_suspect)
+    bool is_exact = layer->introduced.n_differing == 0;
+    if (observed->is_suspect && !(is_exact && is_placed_on_cpu(job, device, step)))
         return NULL;
-    if (layer->introduced.n_differing == 0)
+    if (is_exact)
         return "exact";
     if (layer->arithmetic != NULL)
         return "arithmetic";

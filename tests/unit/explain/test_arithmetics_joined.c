@@ -261,6 +261,63 @@ static void operators_without_quantisers_between_are_of_float16(void **state)
     expect_layers("16-unquantised", 0);
 }
 
+/* Operands of 8 and of 16 bits: so, too, a single operator. */
+static void operands_of_two_types_are_of_float16(void **state)
+{
+    (void)state;
+    expect_layers("16-mixed", 0);
+}
+
+/* Of two and of three axes, with biases of 32 bits; v73 makes what comes after one of uint8 and two axes with
+ * it. */
+static void norms_of_columns_are_those_of_planes(void **state)
+{
+    (void)state;
+    expect_layers("8-columns", 5);
+    expect_layers("16-columns", 0);
+}
+
+/* Also with slopes of another type; v73 makes one with the MatMul before it. */
+static void slopes_of_channels_have_any_rank(void **state)
+{
+    (void)state;
+    expect_layers("8-leaning", 4);
+    expect_layers("16-leaning", 2);
+}
+
+static void sums_next_to_a_power_of_two_have_one_bit_less(void **state)
+{
+    (void)state;
+    expect_layers("8-sum_ratios", 0);
+}
+
+static void softmax_ignores_its_zero_point(void **state)
+{
+    (void)state;
+    expect_layers("8-zeroed_softmax", 0);
+}
+
+static void powers_are_tables_and_products(void **state)
+{
+    (void)state;
+    expect_layers("8-powers", 0);
+    expect_layers("16-powers", 0);
+}
+
+/* Their biases are not rescaled, and their means are those of planes. */
+static void convolutions_of_rows_keep_their_biases(void **state)
+{
+    (void)state;
+    expect_layers("8-rows_of_conv", 0);
+    expect_layers("16-rows_of_conv", 0);
+}
+
+static void gelu_in_parts_is_one_function(void **state)
+{
+    (void)state;
+    expect_fused("8-gelu_of_tanh", 3, 3);
+}
+
 /* Scales of a hostile model, whose products are infinite. */
 static void gate_of_infinite_scales_is_not_known(void **state)
 {
@@ -607,6 +664,14 @@ int main(void)
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
         cmocka_unit_test(encodings_change_without_an_operator),
         cmocka_unit_test(operators_without_quantisers_between_are_of_float16),
+        cmocka_unit_test(operands_of_two_types_are_of_float16),
+        cmocka_unit_test(norms_of_columns_are_those_of_planes),
+        cmocka_unit_test(slopes_of_channels_have_any_rank),
+        cmocka_unit_test(sums_next_to_a_power_of_two_have_one_bit_less),
+        cmocka_unit_test(softmax_ignores_its_zero_point),
+        cmocka_unit_test(powers_are_tables_and_products),
+        cmocka_unit_test(convolutions_of_rows_keep_their_biases),
+        cmocka_unit_test(gelu_in_parts_is_one_function),
         cmocka_unit_test(means_of_planes_follow_the_layout),
         cmocka_unit_test(words_are_narrowed_as_the_layout_has_it),
         cmocka_unit_test(floats_of_the_graph_are_halves),

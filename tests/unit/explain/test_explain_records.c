@@ -103,8 +103,8 @@ static void fault_that_is_passed_on_is_no_wrong_record(void **state)
 }
 
 /* ---- makers that nobody can predict ----
- * unknown-softmax is models/random-attention.w8a8 with the zero point 20 behind its Softmax, of which no
- * arithmetic is known. */
+ * unknown-softmax is models/random-attention.w8a8 with scores in steps of 2, and the zero point 20 behind its
+ * Softmax, of which no arithmetic is known. */
 
 static const char softmax[] = "softmax", context[] = "context";
 

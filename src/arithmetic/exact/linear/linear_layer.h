@@ -49,6 +49,7 @@ struct nd_exact_link {
     size_t n_inputs;
     struct nd_linear_input inputs[ND_EXACT_LINK_INPUTS]; /* no values: left out, or made by a link */
     size_t from[ND_EXACT_LINK_INPUTS];                   /* the link that makes the input; SIZE_MAX: none */
+    size_t tensors[ND_EXACT_LINK_INPUTS];                /* that are read; SIZE_MAX for constants */
     bool is_constant[ND_EXACT_LINK_INPUTS], is_input[ND_EXACT_LINK_INPUTS]; /* of the graph, perhaps moved */
 };
 

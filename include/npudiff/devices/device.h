@@ -339,6 +339,10 @@ struct nd_capture_options {
     bool is_resumable;      /* the caller offers `resume`: a run that is stopped, or has no room left, keeps its
                                samples for a day in the temporary folder, and messages say so. Else it keeps nothing
                              */
+    bool skips_untouched; /* do not run the untouched model as well. Without it a capture that records outputs and
+                             more beside them, with values, holds its outputs against that run: see
+                             `untouched_changed` in docs/reference/capture-format.md. It is one session more, and on
+                             an NPU the first: what falls back there is refused before any tensor is recorded */
 };
 ND_PUBLIC void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size);
 static inline void nd_capture_options_init(struct nd_capture_options *options)

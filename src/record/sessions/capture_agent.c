@@ -18,6 +18,7 @@
 #include "model/graph/parts.h"
 #include "record/sessions/capture_agent.h"
 #include "record/sessions/pass_plan.h"
+#include "record/sessions/untouched.h"
 
 static size_t samples_of(const struct nd_capture_job *capture, const struct nd_agent_job *job)
 {
@@ -93,11 +94,9 @@ static enum nd_status run_here(const struct nd_capture_job *capture, const struc
     return status;
 }
 
-/* Runs the job in the folder, which is made anew. As nd_agent_launch. With options->resume the capture's own
- * job goes on with what an earlier agent acknowledged in that folder, or there. */
-static enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_agent_job *job,
-                                 const char *folder, const struct nd_capture_options *options,
-                                 struct nd_agent_exit *exit, struct nd_error *err)
+enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_agent_job *job,
+                          const char *folder, const struct nd_capture_options *options,
+                          struct nd_agent_exit *exit, struct nd_error *err)
 {
     if (capture->remote == NULL)
         return run_here(capture, job, folder, options, exit, err);
@@ -146,46 +145,20 @@ static enum nd_status take_fact(const struct nd_record *record, struct session_f
     return ND_OK;
 }
 
-/* Moves the names of the nodes that fell to *out. */
-static enum nd_status keep_fell_back(const bool *is_fell_back, const char **names, size_t n,
-                                     struct nd_fell_back *out, struct nd_error *err)
+static enum nd_status find_fell_back(const struct session_facts *facts, struct nd_fell_back *out,
+                                     struct nd_error *err)
 {
-    out->names = nd_calloc(n, sizeof *out->names);
+    uint64_t is_fell_back;
+    out->names = nd_calloc(facts->n_nodes, sizeof *out->names);
     ND_TRY_MEMORY(out->names != NULL, err);
-    for (size_t i = 0; i < n; i++) {
-        if (!is_fell_back[i])
+    for (size_t i = 0; i < facts->n_nodes; i++) {
+        if (!nd_fields_get_u64(&facts->nodes[i], "fell_back", &is_fell_back))
             continue;
-        out->names[out->n] = nd_strdup(names[i]);
+        out->names[out->n] = nd_fields_text(&facts->nodes[i], "name");
         ND_TRY_MEMORY(out->names[out->n] != NULL, err);
         out->n++;
     }
     return ND_OK;
-}
-
-static enum nd_status find_fell_back(const struct nd_agent_job *job, const struct session_facts *facts,
-                                     struct nd_fell_back *out, struct nd_error *err)
-{
-    static const char *const keys[] = {"provider", "name", "op_type"};
-    size_t n = facts->n_nodes;
-    ND_FREED struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
-    ND_FREED const char **names = nd_calloc(n, sizeof *names);
-    ND_FREED bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
-    ND_FREED char **texts = nd_calloc(3 * n, sizeof *texts);
-    bool is_whole = nodes != NULL && names != NULL && is_fell_back != NULL && texts != NULL;
-    for (size_t i = 0; is_whole && i < 3 * n; i++)
-        is_whole = (texts[i] = nd_fields_text(&facts->nodes[i / 3], keys[i % 3])) != NULL;
-    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; is_whole && i < n; i++) {
-        nodes[i] = (struct nd_job_node){texts[3 * i], texts[3 * i + 1], texts[3 * i + 2]};
-        names[i] = nodes[i].name;
-    }
-    if (status == ND_OK) {
-        nd_job_find_fell_back(job, nodes, n, is_fell_back);
-        status = keep_fell_back(is_fell_back, names, n, out, err);
-    }
-    for (size_t i = 0; texts != NULL && i < 3 * n; i++)
-        free(texts[i]);
-    return status;
 }
 
 /* How a run ended that is no matter of placement. */
@@ -207,8 +180,7 @@ static void judge_end(const struct session_facts *facts, const struct nd_agent_e
 /* What the session of a run in `folder` did: its last, from its spool. trial->reason is empty where nodes fell.
  * *is_of_session: it held, or it did not for a reason of the session itself, which another set of tensors may
  * not have; false: it failed before or behind that. Freed by nd_tried_deinit. */
-static enum nd_status nd_tried_read(const struct nd_agent_job *job, const char *folder,
-                                    const struct nd_agent_exit *exit, struct nd_tried *out, bool *is_of_session,
+static enum nd_status nd_tried_read(const char *folder, const struct nd_agent_exit *exit, struct nd_tried *out, bool *is_of_session,
                                     struct nd_error *err)
 {
     struct nd_tried trial = {0};
@@ -222,7 +194,7 @@ static enum nd_status nd_tried_read(const struct nd_agent_job *job, const char *
     while (status == ND_OK && nd_spool_next(&reader, &record))
         status = take_fact(&record, &facts, err);
     if (status == ND_OK)
-        status = find_fell_back(job, &facts, &trial.fell_back, err);
+        status = find_fell_back(&facts, &trial.fell_back, err);
     judge_end(&facts, exit, &trial, is_of_session);
     nd_spool_reader_close(&reader);
     ND_FREE_ALL(facts.nodes, spool);
@@ -300,7 +272,7 @@ static enum nd_status run_trial(struct nd_tries *trials, const struct nd_agent_j
     /* A trial that never came to run tells nothing. */
     if (status == ND_OK && (exit.can_resume || (capture->remote != NULL && exit.stage != NULL)))
         status = nd_fail(err, (enum nd_error_id)exit.error.id, exit.error.object, "%s", exit.error.message);
-    return status == ND_OK ? nd_tried_read(job, folder, &exit, out, &is_of_session, err) : status;
+    return status == ND_OK ? nd_tried_read(folder, &exit, out, &is_of_session, err) : status;
 }
 
 /* ---- outputs of one sample ---- */
@@ -762,7 +734,7 @@ static enum nd_status run_again(struct nd_capture_job *capture, const char *name
 }
 
 /* Whether the run gave other outputs than the session of the outputs alone, or one pass others than another. */
-static enum nd_status find_changed(const struct nd_capture_job *capture, const struct nd_tries *trials,
+static enum nd_status find_changed(const struct nd_tries *trials,
                                    const char *folder, const struct nd_agent_exit *exit, bool *is_changed,
                                    struct nd_error *err)
 {
@@ -770,7 +742,7 @@ static enum nd_status find_changed(const struct nd_capture_job *capture, const s
     bool do_agree = true, is_of_session;
     enum nd_status status = nd_tries_agree(trials, folder, &do_agree, err);
     if (status == ND_OK)
-        status = nd_tried_read(&capture->job, folder, exit, &end, &is_of_session, err);
+        status = nd_tried_read(folder, exit, &end, &is_of_session, err);
     *is_changed = !do_agree || strstr(end.reason, "exposing tensors changes results") != NULL;
     return status;
 }
@@ -782,7 +754,7 @@ static enum nd_status run_checked(struct nd_capture_job *capture, struct nd_trie
                                   struct nd_agent_exit *exit, struct nd_error *err)
 {
     bool is_changed = false, is_steady = false, is_cut = false;
-    enum nd_status status = find_changed(capture, trials, *folder, exit, &is_changed, err);
+    enum nd_status status = find_changed(trials, *folder, exit, &is_changed, err);
     if (status != ND_OK || !is_changed || exit->stage != NULL || exit->can_resume)
         return status;
     nd_capture_report_stage(capture, "placement", exit->elapsed_s);
@@ -808,6 +780,38 @@ static enum nd_status run_without_missing(struct nd_capture_job *capture, char *
     return again && status == ND_OK ? run_again(capture, "run-again", folder, exit, err) : status;
 }
 
+/* Whether an operator of the model fell, and not only quantisers, which layout passes move: then it falls
+ * whatever is recorded. */
+static bool has_operator(const struct nd_model *model, const struct nd_fell_back *fell_back)
+{
+    for (size_t i = 0; i < nd_model_n_nodes(model); i++)
+        if (nd_model_is_operator(model, i) && nd_fell_back_has(fell_back, nd_model_node(model, i)->name))
+            return true;
+    return false;
+}
+
+/* The model as it ships, before any tensor is recorded. *is_refused: it does not run on the NPU as a whole, and
+ * may not run elsewhere; then *folder is its run, which says why. */
+static enum nd_status look_at_placement(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
+                                        bool *is_refused, struct nd_error *err)
+{
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried tried = {0};
+    ND_FREED char *own = NULL;
+    bool is_of_session;
+    ND_TRY(nd_untouched_run(capture, &own, exit, err));
+    if (capture->untouched != NULL)
+        return ND_OK;
+    ND_TRY(nd_tried_read(own, exit, &tried, &is_of_session, err));
+    *is_refused = !capture->options->allow_fallback && has_operator(capture->model, &tried.fell_back);
+    if (*is_refused) {
+        *folder = own;
+        own = NULL;
+    } else {
+        *exit = (struct nd_agent_exit){0};
+    }
+    return ND_OK;
+}
+
 /* The first run takes no more than this share of the time to make its session: what does not come to be may in
  * several. Chosen. */
 static const double first_session_share = 0.25;
@@ -820,10 +824,15 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
 {
     ND_CLEANUP(nd_tried_deinit) struct nd_tried first = {0};
     ND_CLEANUP(nd_tries_deinit) struct nd_tries trials = {.capture = capture};
-    bool again = false, is_of_session = false;
+    bool again = false, is_of_session = false, is_refused = false;
     bool can_be_cut = nd_device_is_npu(capture->device->kind) && !nd_capture_job_is_untouched(capture) &&
                       !capture->options->prefixes;
     struct nd_capture_options options = *capture->options;
+    bool is_compared = nd_untouched_is_wanted(capture);
+    if (can_be_cut && is_compared)
+        ND_TRY(look_at_placement(capture, folder, exit, &is_refused, err));
+    if (is_refused)
+        return ND_OK;
     if (can_be_cut) {
         capture->job.is_fallback_allowed = false; /* then it stops before it runs a sample */
         options.session_limit_s = first_session_share * options.time_limit_s;
@@ -835,7 +844,7 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     if (status == ND_OK && may_miss && exit->error.id != 0 && !exit->can_resume)
         status = run_without_missing(capture, folder, exit, err);
     if (status == ND_OK && can_be_cut)
-        status = nd_tried_read(&capture->job, *folder, exit, &first, &is_of_session, err);
+        status = nd_tried_read(*folder, exit, &first, &is_of_session, err);
     if (status == ND_OK && is_of_session && !first.holds && exit->stage == NULL && !exit->can_resume) {
         nd_capture_report_stage(capture, "placement", exit->elapsed_s);
         status = plan_again(capture, &trials, &first, &again, err);
@@ -845,6 +854,11 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     if (status == ND_OK && again && (capture->job.n_passes > 1 || capture->n_left_out > 0))
         status = run_checked(capture, &trials, folder, exit, err);
     capture->n_tried = trials.n > 0 ? trials.n + 1 : 0;
+    if (status == ND_OK && exit->error.id == 0 && is_compared && !can_be_cut) {
+        ND_FREED char *own = NULL;
+        struct nd_agent_exit end = {0};
+        status = nd_untouched_run(capture, &own, &end, err);
+    }
     return status;
 }
 

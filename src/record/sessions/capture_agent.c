@@ -529,70 +529,6 @@ static enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *
     return status;
 }
 
-static enum nd_status leave_out_missing(const struct nd_capture_job *capture, const struct nd_record *record,
-                                        struct nd_pass_plan *plan, struct nd_error *err)
-{
-    ND_FREED char *output = nd_fields_text(record, "output"), *reason = nd_fields_text(record, "reason");
-    ND_TRY_MEMORY(output != NULL && reason != NULL, err);
-    for (size_t e = 0; e < capture->n_tensors; e++) {
-        if (strcmp(capture->tensors[e].onnx_name, output) != 0 || plan->reasons[e] != NULL)
-            continue;
-        plan->pass_of_tensor[e] = SIZE_MAX;
-        plan->reasons[e] = nd_strdup(reason);
-        ND_TRY_MEMORY(plan->reasons[e] != NULL, err);
-    }
-    return ND_OK;
-}
-
-/* How many are left; 0 as well where an output of the model is among those left out. */
-static size_t count_left(const struct nd_capture_job *capture, const struct nd_pass_plan *plan)
-{
-    size_t n = 0;
-    for (size_t e = 0; e < capture->n_tensors; e++) {
-        if (plan->reasons[e] != NULL && capture->tensors[e].is_model_output)
-            return 0;
-        n += plan->reasons[e] == NULL;
-    }
-    return n;
-}
-
-static enum nd_status read_missing(const struct nd_capture_job *capture, const char *spool,
-                                   struct nd_pass_plan *plan, struct nd_error *err)
-{
-    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
-    struct nd_record record;
-    ND_TRY(nd_spool_reader_open(&reader, spool, err));
-    while (nd_spool_next(&reader, &record))
-        if (record.kind == ND_RECORD_MISSING)
-            ND_TRY(leave_out_missing(capture, &record, plan, err));
-    return ND_OK;
-}
-
-/* Reads from the run in `folder` which tensors its session could not give, and plans a single session without
- * them. plan->n_passes is 0 where there is nothing to plan: none is missing, or an output of the model is, or
- * all are. Freed by nd_pass_plan_deinit, on success only. */
-static enum nd_status nd_plan_without_missing(const struct nd_capture_job *capture, const char *folder,
-                                              struct nd_pass_plan *plan, struct nd_error *err)
-{
-    struct nd_pass_plan made = {.n_tensors = capture->n_tensors};
-    char *spool = nd_path_join(folder, "spool.nds");
-    made.pass_of_tensor = nd_calloc(capture->n_tensors, sizeof *made.pass_of_tensor);
-    made.reasons = nd_calloc(capture->n_tensors, sizeof *made.reasons);
-    made.passes = nd_calloc(1, sizeof *made.passes);
-    bool is_whole = spool != NULL && made.pass_of_tensor != NULL && made.reasons != NULL && made.passes != NULL;
-    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(spool))
-        status = read_missing(capture, spool, &made, err);
-    size_t n_left = status == ND_OK ? count_left(capture, &made) : 0;
-    made.n_passes = n_left > 0 && n_left < capture->n_tensors ? 1 : 0;
-    free(spool);
-    if (status == ND_OK)
-        *plan = made;
-    else
-        nd_pass_plan_deinit(&made);
-    return status;
-}
-
 void nd_capture_report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s)
 {
     if (capture->options->progress == NULL)
@@ -767,17 +703,25 @@ static enum nd_status run_checked(struct nd_capture_job *capture, struct nd_trie
                                                      : status;
 }
 
-/* A runner said which tensors it cannot give, before it ran a sample: runs again without them. */
+/* How often tensors are left out because a run could not give them, before it counts as failed. Chosen. */
+enum { MAX_LESS = 8 };
+
+/* Runs again without the tensors that a runner said it cannot give, and without those that came out different from
+ * what was announced, or that change others: the rest is as good without them. */
 static enum nd_status run_without_missing(struct nd_capture_job *capture, char **folder,
                                           struct nd_agent_exit *exit, struct nd_error *err)
 {
-    struct nd_pass_plan plan = {0};
-    enum nd_status status = nd_plan_without_missing(capture, *folder, &plan, err);
-    bool again = status == ND_OK && plan.n_passes > 0;
-    if (again)
-        status = use_plan(capture, &plan, err);
-    nd_pass_plan_deinit(&plan);
-    return again && status == ND_OK ? run_again(capture, "run-again", folder, exit, err) : status;
+    bool again = true;
+    for (int i = 0; i < MAX_LESS && again && exit->error.id != 0 && exit->stage == NULL && !exit->can_resume; i++) {
+        ND_CLEANUP(nd_pass_plan_deinit) struct nd_pass_plan plan = {0};
+        ND_TRY(nd_plan_without_missing(capture, *folder, &plan, err));
+        again = plan.n_passes > 0;
+        if (again)
+            ND_TRY(use_plan(capture, &plan, err));
+        if (again)
+            ND_TRY(run_again(capture, "run-less", folder, exit, err));
+    }
+    return ND_OK;
 }
 
 /* Whether an operator of the model fell, and not only quantisers, which layout passes move: then it falls
@@ -840,9 +784,6 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     *folder = nd_path_join(capture->folder, "run");
     enum nd_status status = *folder != NULL ? nd_job_run(capture, &capture->job, *folder, &options, exit, err)
                                             : nd_fail_memory(err);
-    bool may_miss = capture->device->kind == ND_DEVICE_EXEC && capture->job.n_passes == 1;
-    if (status == ND_OK && may_miss && exit->error.id != 0 && !exit->can_resume)
-        status = run_without_missing(capture, folder, exit, err);
     if (status == ND_OK && can_be_cut)
         status = nd_tried_read(*folder, exit, &first, &is_of_session, err);
     if (status == ND_OK && is_of_session && !first.holds && exit->stage == NULL && !exit->can_resume) {
@@ -853,6 +794,8 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
         status = run_again(capture, "run-again", folder, exit, err);
     if (status == ND_OK && again && (capture->job.n_passes > 1 || capture->n_left_out > 0))
         status = run_checked(capture, &trials, folder, exit, err);
+    if (status == ND_OK)
+        status = run_without_missing(capture, folder, exit, err);
     capture->n_tried = trials.n > 0 ? trials.n + 1 : 0;
     if (status == ND_OK && exit->error.id == 0 && is_compared && !can_be_cut) {
         ND_FREED char *own = NULL;

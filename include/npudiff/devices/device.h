@@ -370,6 +370,8 @@ struct nd_capture_outcome {
                           "left_out" of /runtime names them, with the reasons */
     char anew[256]; /* with options.resume: why an interrupted run was not continued; "" where it was, or there
                        was none */
+    bool is_changed; /* a run of the untouched model gives other outputs, or could not be compared with: the attribute
+                        "untouched_differs" or "untouched_unknown" of /runtime says it */
     size_t n_sessions; /* in all, with those that were only tried to find out where nodes go */
 };
 

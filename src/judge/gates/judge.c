@@ -116,6 +116,13 @@ void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct
                             "recording tensors moves %zu of %zu nodes to the CPU, first '%s' (%s): their "
                             "values are not the NPU's",
                             found.n_moved, found.n_nodes, found.moved->name, found.moved->op_type);
+    const char *differs = nd_capture_string(cell->capture, "runtime", "untouched_differs");
+    if (differs != NULL) {
+        size_t n_name = strcspn(differs, "\t\n"), n = strcspn(differs, "\n");
+        findings->items[findings->n++] =
+            nd_arena_printf(q->arena, "recording tensors changes the outputs: without it, of '%.*s' %.*s",
+                            (int)n_name, differs, (int)(n > n_name ? n - n_name - 1 : 0), differs + n_name + (n > n_name));
+    }
 }
 
 /* What one tensor, on one probe, says to a gate. */

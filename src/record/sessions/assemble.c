@@ -595,7 +595,7 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
     }
     bool has_failed = !index->has_ended || is_short;
     if (status == ND_OK && !has_failed)
-        status = nd_untouched_write(&untouched, assembly->untouched_why, writer, err);
+        status = nd_untouched_write(&untouched, assembly->untouched_why, writer, &out->is_changed, err);
     if (status == ND_OK && (has_failed || !assembly->is_reproducible))
         status = nd_assemble_logs(writer, assembly, index, &findings, err);
     if (status == ND_OK)

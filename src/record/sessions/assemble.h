@@ -48,6 +48,7 @@ struct nd_assembled {
     size_t samples_done; /* over all probes */
     char stage[32];      /* of the failure */
     struct nd_error failure;
+    bool is_changed; /* as in nd_capture_outcome */
 };
 
 /* Writes the capture: complete, or failed or partial with the reason and every sample that was acknowledged. */

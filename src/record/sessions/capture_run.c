@@ -522,6 +522,7 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
                                            .samples_done = assembled->samples_done,
                                            .samples_total = nd_capture_job_n_samples(capture),
                                            .n_left_out = capture->n_left_out,
+                                           .is_changed = assembled->is_changed,
                                            .n_sessions = capture->n_untouched + capture->n_tried +
                                                          capture->job.n_passes,
                                            .failure = assembled->failure};

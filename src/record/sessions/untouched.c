@@ -140,7 +140,7 @@ static bool add_lines(const struct nd_untouched *untouched, struct nd_strbuf *ou
         const struct nd_untouched_output *output = &untouched->outputs[e];
         if (output->n_differing == 0)
             continue;
-        nd_strbuf_printf(out, "%s%s\t%zu of %zu values in %zu of %zu samples, by at most %.6g%s",
+        nd_strbuf_printf(out, "%s%s\t%zu of %zu values differ in %zu of %zu samples, by at most %.6g%s",
                          out->len > 0 ? "\n" : "", untouched->tensors[e].name, output->n_differing, output->n_values,
                          output->n_changed, output->n_samples, output->largest,
                          nd_dtype_is_integer(untouched->tensors[e].dtype) ? " LSB" : "");
@@ -149,7 +149,7 @@ static bool add_lines(const struct nd_untouched *untouched, struct nd_strbuf *ou
 }
 
 enum nd_status nd_untouched_write(const struct nd_untouched *untouched, const char *why,
-                                  struct nd_capture_writer *writer, struct nd_error *err)
+                                  struct nd_capture_writer *writer, bool *is_changed, struct nd_error *err)
 {
     static const char unsteady[] = "the device gives other values in each run";
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf lines = {0};
@@ -161,6 +161,7 @@ enum nd_status nd_untouched_write(const struct nd_untouched *untouched, const ch
     }
     ND_TRY_MEMORY(add_lines(untouched, &lines), err);
     why = why == NULL && untouched->is_unsteady && n_changed > 0 ? unsteady : why;
+    *is_changed = why != NULL || n_changed > 0;
     bool is_whole = why == NULL || nd_attr_list_add_text(&attrs, "runtime", "untouched_unknown", why);
     if (why == NULL && n_compared > 0)
         is_whole = nd_attr_list_add_number(&attrs, "runtime", "untouched_samples", (int64_t)n_compared) &&

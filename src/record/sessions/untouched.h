@@ -8,10 +8,10 @@
 #include "devices/launch.h"
 
 /* Whether the capture is to be held against a run of the untouched model: it records outputs and more beside them,
- * of a device that computes otherwise than npudiff itself, with values. */
+ * with values, of a device whose values npudiff does not compute itself. */
 bool nd_untouched_is_wanted(const struct nd_capture_job *capture);
 
-/* Runs the untouched model with all samples of the capture. capture->untouched names its capture from then on, or
+/* Runs the untouched model with the first samples of each probe. capture->untouched names its capture from then on, or
  * capture->untouched_why says why there is none. *folder, freed by the caller: where the agent ran. */
 enum nd_status nd_untouched_run(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                                 struct nd_error *err);
@@ -45,8 +45,9 @@ struct nd_untouched_piece {
 enum nd_status nd_untouched_compare(struct nd_untouched *untouched, const struct nd_untouched_piece *piece,
                                     struct nd_error *err);
 
-/* What came out, as attributes of /runtime (docs/reference/capture-format.md). why: as capture->untouched_why. */
+/* What came out, as attributes of /runtime (docs/reference/capture-format.md). why: as capture->untouched_why.
+ * *is_changed: outputs changed, or it is not known. */
 enum nd_status nd_untouched_write(const struct nd_untouched *untouched, const char *why,
-                                  struct nd_capture_writer *writer, struct nd_error *err);
+                                  struct nd_capture_writer *writer, bool *is_changed, struct nd_error *err);
 
 #endif

@@ -152,6 +152,7 @@
 #define ND_KEY_ENTRY "entry"
 #define ND_KEY_SDK "sdk"
 #define ND_KEY_CHANGED "changed"
+#define ND_KEY_OBSERVER "observer"
 #define ND_KEY_AXIS "what"
 #define ND_KEY_KEY "key"
 #define ND_KEY_FOLLOWS_FROM "follows_from"

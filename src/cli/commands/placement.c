@@ -241,8 +241,8 @@ const struct cli_command cmd_placement = {
                "CPU, and every node that is not on the NPU.\n"
                "Captures of the model may be given, too; they need --profile for times.\n"
                "The place of a node comes from the runtime's own assignment and from the provider of its "
-               "kernels, never from names. Constants do not count, and neither does the quantisation of inputs "
-               "and outputs, which runs on the CPU as intended.\n"
+               "kernels, never from names. Shares count operators: nodes of the model that are no constants and no "
+               "quantisers. The quantisation of inputs and outputs runs on the CPU as intended.\n"
                "Exit code 0: all nodes run on the NPU; 1: some nodes of an NPU device do not; 2: wrong usage "
                "or a file problem; 3: a capture is of a different model; 5: a device failed.",
     CLI_TABLES(struct values),

@@ -742,6 +742,7 @@ static enum nd_status look_at_placement(struct nd_capture_job *capture, char **f
     ND_CLEANUP(nd_tried_deinit) struct nd_tried tried = {0};
     ND_FREED char *own = NULL;
     bool is_of_session;
+    nd_capture_report_stage(capture, "untouched", 0);
     ND_TRY(nd_untouched_run(capture, &own, exit, err));
     if (capture->untouched != NULL)
         return ND_OK;

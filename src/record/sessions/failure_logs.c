@@ -216,6 +216,20 @@ static enum nd_status put_cell(struct nd_capture_writer *writer, const struct ce
     return put_memory(writer, cell->memory, err);
 }
 
+/* Initializers that are graph inputs, too, are what a QNN graph gets no values for. */
+static void say_open(const struct nd_model *model, struct nd_error *failure)
+{
+    size_t n = 0, used = strlen(failure->message);
+    for (size_t i = 0; i < nd_model_n_nodes(model); i++)
+        n += nd_model_is_operator(model, i) ? nd_model_n_open_constants(model, i) : 0;
+    if (n > 0 && strstr(failure->message, "QNN") != NULL)
+        snprintf(failure->message + used, sizeof failure->message - used,
+                 "; %zu initializer%s of the model %s, too, and so no constant%s from IR version 4 on: remove %s from "
+                 "the graph's inputs",
+                 n, n == 1 ? "" : "s", n == 1 ? "is a graph input" : "are graph inputs", n == 1 ? "" : "s",
+                 n == 1 ? "it" : "them");
+}
+
 /* What the message of the provider lacks: which operator it was. */
 static void say(const struct cell *cell, struct nd_error *failure)
 {
@@ -259,6 +273,8 @@ enum nd_status nd_failure_write(struct nd_capture_writer *writer, const struct n
         status = put_cell(writer, &cell, err);
     if (status == ND_OK)
         say(&cell, failure);
+    if (status == ND_OK && model != NULL)
+        say_open(model, failure);
     nd_failure_cascade_deinit(&cell.cascade);
     return status;
 }
@@ -355,7 +371,7 @@ void nd_fallback_say(const struct nd_spool_index *index, const struct nd_model *
         snprintf(failure->message, sizeof failure->message, "%s, but none of %zu operators,", others, n_all);
     else
         snprintf(failure->message, sizeof failure->message, "%zu of %zu operators%s%s%s", n_operators, n_all,
-                 n_others > 0 ? ", with " : "", n_others > 0 ? others : "", n_others > 0 ? "," : "");
+                 n_others > 0 ? " (and " : "", n_others > 0 ? others : "", n_others > 0 ? " around them)" : "");
     size_t n = strlen(failure->message);
     snprintf(failure->message + n, sizeof failure->message - n,
              " %s not run on the NPU: %.640s%s; --allow-fallback leaves them to the CPU, 'npudiff placement' "

@@ -84,7 +84,6 @@ enum nd_status nd_untouched_run(struct nd_capture_job *capture, char **folder, s
                                  .begun_ns = capture->begun_ns,
                                  .folder = own,
                                  .remote = capture->remote};
-    nd_capture_report_stage(capture, "untouched", 0);
     enum nd_status status = nd_dir_make(own, err);
     if (status == ND_OK)
         status = nd_capture_job_init(&job, err);

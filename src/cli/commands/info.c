@@ -148,13 +148,14 @@ static json_t *finding_rows(const struct nd_capture *capture)
 
 static json_t *describe(const struct nd_capture *capture)
 {
-    return json_pack(
-        "{s:o, s:s, s:o, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)),
-        "status", nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
-        "tensors", (json_int_t)nd_capture_n_tensors(capture), "left_out", cli_tensor_rows(capture, "left_out", "reason"),
-        "untouched_differs", cli_tensor_rows(capture, "untouched_differs", "differs"), "nodes",
-        (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
-        probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
+    return json_pack("{s:o, s:s, s:o, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "path",
+                     cli_text(nd_capture_path(capture)), "status",
+                     nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
+                     "tensors", (json_int_t)nd_capture_n_tensors(capture), "left_out",
+                     cli_tensor_rows(capture, "left_out", "reason"), "untouched_differs",
+                     cli_tensor_rows(capture, "untouched_differs", "differs"), "nodes",
+                     (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
+                     probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
 }
 
 static void print_group(const char *group, const json_t *members)
@@ -170,7 +171,8 @@ static void print_group(const char *group, const json_t *members)
     }
     json_object_foreach((json_t *)(uintptr_t)members, key, value)
     {
-        if (strcmp(group, "runtime") == 0 && (strcmp(key, "left_out") == 0 || strcmp(key, "untouched_differs") == 0))
+        if (strcmp(group, "runtime") == 0 &&
+            (strcmp(key, "left_out") == 0 || strcmp(key, "untouched_differs") == 0))
             continue; /* tables of their own */
         if (json_is_string(value))
             printf("  %-*s %s\n", width, key, json_string_value(value));
@@ -344,8 +346,8 @@ static void say_tensors(struct nd_report_screen *screen, const json_t *info)
     json_array_foreach(json_object_get(info, "untouched_differs"), i, row)
     {
         if (i < MOST)
-            nd_report_screen_put(screen, "  recording changes '%s': without it, %s\n", cli_text_of(row, "tensor"),
-                                 cli_text_of(row, "differs"));
+            nd_report_screen_put(screen, "  recording changes '%s': without it, %s\n",
+                                 cli_text_of(row, "tensor"), cli_text_of(row, "differs"));
     }
 }
 

@@ -135,7 +135,8 @@ static bool is_added(const struct nd_placed_node *node)
     return node->name[n] != '\0' && strlen(node->op_type) == n && memcmp(node->op_type, node->name, n) == 0;
 }
 
-/* Operators of the model count: a session that records tensors has other quantisers and Transposes than the model. */
+/* Operators of the model count: a session that records tensors has other quantisers and Transposes than the
+ * model. */
 static bool counts(const struct nd_placing *placing, size_t i)
 {
     const struct nd_placed_node *node = &placing->nodes[i];

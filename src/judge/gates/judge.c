@@ -108,10 +108,9 @@ enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const 
     nd_qualify_find_fallback(cell, &none, &found);
     if (found.n_fell_back == 0)
         return ND_OK;
-    nd_strbuf_printf(
-        &text,
-        "placement: node '%s' (%s) runs on the CPU, and no gate 'fallback' is about it; %s do",
-        found.first->name, found.first->op_type, count_fallen(&found, (char[64]){0}));
+    nd_strbuf_printf(&text,
+                     "placement: node '%s' (%s) runs on the CPU, and no gate 'fallback' is about it; %s do",
+                     found.first->name, found.first->op_type, count_fallen(&found, (char[64]){0}));
     cell->failure = nd_strbuf_take(&text);
     return cell->failure != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -123,17 +122,17 @@ void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct
     struct nd_qualified_fallback found;
     nd_qualify_find_fallback(cell, &none, &found);
     if (found.n_moved > 0)
-        findings->items[findings->n++] =
-            nd_arena_printf(q->arena,
-                            "recording tensors moves %zu nodes to the CPU, first '%s' (%s): their values are not "
-                            "the NPU's",
-                            found.n_moved, found.moved->name, found.moved->op_type);
+        findings->items[findings->n++] = nd_arena_printf(
+            q->arena,
+            "recording tensors moves %zu nodes to the CPU, first '%s' (%s): their values are not "
+            "the NPU's",
+            found.n_moved, found.moved->name, found.moved->op_type);
     const char *differs = nd_capture_string(cell->capture, "runtime", "untouched_differs");
     if (differs != NULL) {
         size_t n_name = strcspn(differs, "\t\n"), n = strcspn(differs, "\n");
-        findings->items[findings->n++] =
-            nd_arena_printf(q->arena, "recording tensors changes the outputs: without it, of '%.*s' %.*s",
-                            (int)n_name, differs, (int)(n > n_name ? n - n_name - 1 : 0), differs + n_name + (n > n_name));
+        findings->items[findings->n++] = nd_arena_printf(
+            q->arena, "recording tensors changes the outputs: without it, of '%.*s' %.*s", (int)n_name, differs,
+            (int)(n > n_name ? n - n_name - 1 : 0), differs + n_name + (n > n_name));
     }
 }
 

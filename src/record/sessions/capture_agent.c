@@ -180,8 +180,8 @@ static void judge_end(const struct session_facts *facts, const struct nd_agent_e
 /* What the session of a run in `folder` did: its last, from its spool. trial->reason is empty where nodes fell.
  * *is_of_session: it held, or it did not for a reason of the session itself, which another set of tensors may
  * not have; false: it failed before or behind that. Freed by nd_tried_deinit. */
-static enum nd_status nd_tried_read(const char *folder, const struct nd_agent_exit *exit, struct nd_tried *out, bool *is_of_session,
-                                    struct nd_error *err)
+static enum nd_status nd_tried_read(const char *folder, const struct nd_agent_exit *exit, struct nd_tried *out,
+                                    bool *is_of_session, struct nd_error *err)
 {
     struct nd_tried trial = {0};
     struct session_facts facts = {0};
@@ -670,9 +670,8 @@ static enum nd_status run_again(struct nd_capture_job *capture, const char *name
 }
 
 /* Whether the run gave other outputs than the session of the outputs alone, or one pass others than another. */
-static enum nd_status find_changed(const struct nd_tries *trials,
-                                   const char *folder, const struct nd_agent_exit *exit, bool *is_changed,
-                                   struct nd_error *err)
+static enum nd_status find_changed(const struct nd_tries *trials, const char *folder,
+                                   const struct nd_agent_exit *exit, bool *is_changed, struct nd_error *err)
 {
     ND_CLEANUP(nd_tried_deinit) struct nd_tried end = {0};
     bool do_agree = true, is_of_session;
@@ -706,13 +705,14 @@ static enum nd_status run_checked(struct nd_capture_job *capture, struct nd_trie
 /* How often tensors are left out because a run could not give them, before it counts as failed. Chosen. */
 enum { MAX_LESS = 8 };
 
-/* Runs again without the tensors that a runner said it cannot give, and without those that came out different from
- * what was announced, or that change others: the rest is as good without them. */
+/* Runs again without the tensors that a runner said it cannot give, and without those that came out different
+ * from what was announced, or that change others: the rest is as good without them. */
 static enum nd_status run_without_missing(struct nd_capture_job *capture, char **folder,
                                           struct nd_agent_exit *exit, struct nd_error *err)
 {
     bool again = true;
-    for (int i = 0; i < MAX_LESS && again && exit->error.id != 0 && exit->stage == NULL && !exit->can_resume; i++) {
+    for (int i = 0; i < MAX_LESS && again && exit->error.id != 0 && exit->stage == NULL && !exit->can_resume;
+         i++) {
         ND_CLEANUP(nd_pass_plan_deinit) struct nd_pass_plan plan = {0};
         ND_TRY(nd_plan_without_missing(capture, *folder, &plan, err));
         again = plan.n_passes > 0;
@@ -736,8 +736,8 @@ static bool has_operator(const struct nd_model *model, const struct nd_fell_back
 
 /* The model as it ships, before any tensor is recorded. *is_refused: it does not run on the NPU as a whole, and
  * may not run elsewhere; then *folder is its run, which says why. */
-static enum nd_status look_at_placement(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
-                                        bool *is_refused, struct nd_error *err)
+static enum nd_status look_at_placement(struct nd_capture_job *capture, char **folder,
+                                        struct nd_agent_exit *exit, bool *is_refused, struct nd_error *err)
 {
     ND_CLEANUP(nd_tried_deinit) struct nd_tried tried = {0};
     ND_FREED char *own = NULL;
@@ -751,6 +751,7 @@ static enum nd_status look_at_placement(struct nd_capture_job *capture, char **f
     if (*is_refused) {
         *folder = own;
         own = NULL;
+        capture->n_untouched = 0; /* it is the run */
     } else {
         *exit = (struct nd_agent_exit){0};
     }

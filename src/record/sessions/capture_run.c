@@ -523,8 +523,8 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
                                            .samples_total = nd_capture_job_n_samples(capture),
                                            .n_left_out = capture->n_left_out,
                                            .is_changed = assembled->is_changed,
-                                           .n_sessions = capture->n_untouched + capture->n_tried +
-                                                         capture->job.n_passes,
+                                           .n_sessions =
+                                               capture->n_untouched + capture->n_tried + capture->job.n_passes,
                                            .failure = assembled->failure};
     snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
     snprintf(outcome->anew, sizeof outcome->anew, "%s", exit->anew);

@@ -224,7 +224,8 @@ static void say_open(const struct nd_model *model, struct nd_error *failure)
         n += nd_model_is_operator(model, i) ? nd_model_n_open_constants(model, i) : 0;
     if (n > 0 && strstr(failure->message, "QNN") != NULL)
         snprintf(failure->message + used, sizeof failure->message - used,
-                 "; %zu initializer%s of the model %s, too, and so no constant%s from IR version 4 on: remove %s from "
+                 "; %zu initializer%s of the model %s, too, and so no constant%s from IR version 4 on: remove "
+                 "%s from "
                  "the graph's inputs",
                  n, n == 1 ? "" : "s", n == 1 ? "is a graph input" : "are graph inputs", n == 1 ? "" : "s",
                  n == 1 ? "it" : "them");
@@ -308,7 +309,8 @@ static size_t find_operator_of(const struct nd_model *model, const char *op_type
     for (size_t i = 0; i < nd_model_n_nodes(model); i++) {
         const char *own = nd_model_node(model, i)->name;
         bool is_named = strcmp(own, name) == 0 || (strlen(own) == n_stem && memcmp(own, name, n_stem) == 0);
-        if (is_named && nd_model_is_operator(model, i) && strcmp(nd_model_node(model, i)->op_type, op_type) == 0)
+        if (is_named && nd_model_is_operator(model, i) &&
+            strcmp(nd_model_node(model, i)->op_type, op_type) == 0)
             return i;
     }
     return SIZE_MAX;

@@ -22,9 +22,10 @@ enum nd_status nd_findings_write(struct nd_capture_writer *writer, const struct 
 enum nd_status nd_failure_write(struct nd_capture_writer *writer, const struct nd_log_findings *findings,
                                 const struct nd_model *model, struct nd_error *failure, struct nd_error *err);
 
-/* Puts into the message of a refused placement which operators of the model do not run on the NPU, and why as far
- * as the provider said it in the log. Operators are counted as nd_model_is_operator does, in a session as in the
- * model. Leaves the message where the rows of the spool do not say which nodes these are, or memory is out. */
+/* Puts into the message of a refused placement which operators of the model do not run on the NPU, and why as
+ * far as the provider said it in the log. Operators are counted as nd_model_is_operator does, in a session as
+ * in the model. Leaves the message where the rows of the spool do not say which nodes these are, or memory is
+ * out. */
 void nd_fallback_say(const struct nd_spool_index *index, const struct nd_model *model,
                      struct nd_error *failure);
 

@@ -29,8 +29,8 @@ static enum nd_status leave_out_missing(const struct nd_capture_job *capture, co
     return ND_OK;
 }
 
-/* The tensor that the failure names gave something different from what was announced: it is left out. Or what the
- * pass gives for a tensor of the first one is not what that gave: then all are left out that it records. */
+/* The tensor that the failure names gave something different from what was announced: it is left out. Or what
+ * the pass gives for a tensor of the first one is not what that gave: then all are left out that it records. */
 static enum nd_status leave_out_changed(const struct nd_capture_job *capture, const struct nd_record *record,
                                         size_t pass, struct nd_pass_plan *plan, struct nd_error *err)
 {
@@ -69,8 +69,9 @@ static enum nd_status read_missing(const struct nd_capture_job *capture, const c
     return ND_OK;
 }
 
-/* The passes as they are, less what is left out. n_passes stays 0 where there is nothing to plan: nothing is left
- * out, or an output of the model is, or all that the first pass records, which the others are held against. */
+/* The passes as they are, less what is left out. n_passes stays 0 where there is nothing to plan: nothing is
+ * left out, or an output of the model is, or all that the first pass records, which the others are held
+ * against. */
 static enum nd_status keep_passes(const struct nd_capture_job *capture, struct nd_pass_plan *plan,
                                   struct nd_error *err)
 {

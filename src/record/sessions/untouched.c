@@ -47,8 +47,8 @@ static bool repeats_itself(const struct nd_probe_values *place, size_t sample)
     const struct nd_digest first = nd_capture_digest(place->capture, place->probe, place->tensor, sample, 0);
     bool is_same = true;
     for (size_t r = 1; r < nd_capture_n_runs(place->capture, place->probe, place->tensor, sample); r++)
-        is_same = is_same && nd_digest_equal(first, nd_capture_digest(place->capture, place->probe, place->tensor,
-                                                                      sample, r));
+        is_same = is_same && nd_digest_equal(first, nd_capture_digest(place->capture, place->probe,
+                                                                      place->tensor, sample, r));
     return is_same;
 }
 
@@ -67,8 +67,9 @@ static enum nd_status read_sample(struct nd_untouched *untouched, const struct n
         piece->sample >= nd_capture_probe(capture, place.probe)->n_samples)
         return ND_OK;
     *theirs = nd_capture_tensor(capture, place.tensor);
-    bool is_alike = (*theirs)->dtype == mine->dtype ||
-                    (nd_dtype_is_integer(mine->dtype) && nd_dtype_is_float((*theirs)->dtype) && mine->quant.n == 1);
+    bool is_alike =
+        (*theirs)->dtype == mine->dtype ||
+        (nd_dtype_is_integer(mine->dtype) && nd_dtype_is_float((*theirs)->dtype) && mine->quant.n == 1);
     if (!is_alike || !nd_shape_equal(&(*theirs)->shape, &mine->shape))
         return ND_OK;
     *is_there = true;
@@ -108,7 +109,8 @@ enum nd_status nd_untouched_compare(struct nd_untouched *untouched, const struct
     if (!is_there)
         return ND_OK;
     size_t mine_bytes = nd_dtype_size_bytes(mine->dtype), their_bytes = nd_dtype_size_bytes(theirs->dtype);
-    size_t n = piece->n_bytes / mine_bytes, first = piece->offset_bytes / mine_bytes, n_before = output->n_differing;
+    size_t n = piece->n_bytes / mine_bytes, first = piece->offset_bytes / mine_bytes,
+           n_before = output->n_differing;
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t n_block = n - i < BLOCK ? n - i : BLOCK;
         nd_array_load(mine->dtype, (const char *)piece->bytes + i * mine_bytes, n_block, a);
@@ -141,8 +143,8 @@ static bool add_lines(const struct nd_untouched *untouched, struct nd_strbuf *ou
         if (output->n_differing == 0)
             continue;
         nd_strbuf_printf(out, "%s%s\t%zu of %zu values differ in %zu of %zu samples, by at most %.6g%s",
-                         out->len > 0 ? "\n" : "", untouched->tensors[e].name, output->n_differing, output->n_values,
-                         output->n_changed, output->n_samples, output->largest,
+                         out->len > 0 ? "\n" : "", untouched->tensors[e].name, output->n_differing,
+                         output->n_values, output->n_changed, output->n_samples, output->largest,
                          nd_dtype_is_integer(untouched->tensors[e].dtype) ? " LSB" : "");
     }
     return !out->failed;
@@ -164,9 +166,10 @@ enum nd_status nd_untouched_write(const struct nd_untouched *untouched, const ch
     *is_changed = why != NULL || n_changed > 0;
     bool is_whole = why == NULL || nd_attr_list_add_text(&attrs, "runtime", "untouched_unknown", why);
     if (why == NULL && n_compared > 0)
-        is_whole = nd_attr_list_add_number(&attrs, "runtime", "untouched_samples", (int64_t)n_compared) &&
-                   nd_attr_list_add_number(&attrs, "runtime", "untouched_changed", (int64_t)n_changed) &&
-                   (n_changed == 0 || nd_attr_list_add_text(&attrs, "runtime", "untouched_differs", lines.text));
+        is_whole =
+            nd_attr_list_add_number(&attrs, "runtime", "untouched_samples", (int64_t)n_compared) &&
+            nd_attr_list_add_number(&attrs, "runtime", "untouched_changed", (int64_t)n_changed) &&
+            (n_changed == 0 || nd_attr_list_add_text(&attrs, "runtime", "untouched_differs", lines.text));
     ND_TRY_MEMORY(is_whole, err);
     for (size_t i = 0; i < attrs.n; i++)
         ND_TRY(nd_capture_writer_attr(writer, &attrs.attrs[i], err));

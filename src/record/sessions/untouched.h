@@ -1,5 +1,5 @@
-/* Whether recording changed what a model gives: its outputs, as a capture holds them, against those of a run of the
- * model as it ships. docs/science/theory.md#observer. */
+/* Whether recording changed what a model gives: its outputs, as a capture holds them, against those of a run of
+ * the model as it ships. docs/science/theory.md#observer. */
 #ifndef ND_RECORD_UNTOUCHED_H
 #define ND_RECORD_UNTOUCHED_H
 
@@ -7,12 +7,12 @@
 #include "devices/capture_request.h"
 #include "devices/launch.h"
 
-/* Whether the capture is to be held against a run of the untouched model: it records outputs and more beside them,
- * with values, of a device whose values npudiff does not compute itself. */
+/* Whether the capture is to be held against a run of the untouched model: it records outputs and more beside
+ * them, with values, of a device whose values npudiff does not compute itself. */
 bool nd_untouched_is_wanted(const struct nd_capture_job *capture);
 
-/* Runs the untouched model with the first samples of each probe. capture->untouched names its capture from then on, or
- * capture->untouched_why says why there is none. *folder, freed by the caller: where the agent ran. */
+/* Runs the untouched model with the first samples of each probe. capture->untouched names its capture from then
+ * on, or capture->untouched_why says why there is none. *folder, freed by the caller: where the agent ran. */
 enum nd_status nd_untouched_run(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                                 struct nd_error *err);
 
@@ -24,7 +24,7 @@ struct nd_untouched {
     size_t n_tensors;
     unsigned char *samples; /* [n_samples] of all probes: 0 not compared, 1 equal, 2 changed */
     size_t n_samples;
-    bool is_unsteady; /* the device gives other values in each run: nothing can be told */
+    bool is_unsteady;   /* the device gives other values in each run: nothing can be told */
     unsigned char *raw; /* a sample of the untouched run */
     size_t raw_bytes;
 };

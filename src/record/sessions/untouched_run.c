@@ -17,9 +17,9 @@ bool nd_untouched_is_wanted(const struct nd_capture_job *capture)
            nd_capture_job_n_samples(capture) > 0;
 }
 
-/* Of each probe so many samples, the first ones, run untouched. Chosen: what a runtime fuses it fuses in every sample
- * (6 of 6 in the network that showed it), and on the simulator a run of all 700 samples of a digit classifier took
- * 2.1 times the processor time of the capture without it. */
+/* Of each probe so many samples, the first ones, run untouched. Chosen: what a runtime fuses it fuses in every
+ * sample (6 of 6 in the network that showed it), and on the simulator a run of all 700 samples of a digit
+ * classifier took 2.1 times the processor time of the capture without it. */
 enum { MAX_SAMPLES = 32 };
 
 /* The share of the capture's time limit for the untouched model. Chosen: as for sessions that are tried. */

@@ -489,6 +489,7 @@ enum nd_status nd_fingerprint_take(const struct nd_device *device, const struct 
     ND_TRY(choose_folder(options, &folder, err));
     struct nd_bench bench = {.device = device, .folder = folder};
     nd_capture_options_init(&bench.options);
+    bench.options.skips_untouched = true;
     bench.options.agent = options->agent;
     bench.options.time_limit_s = options->time_limit_s > 0 ? options->time_limit_s : 600;
     bench.options.is_cancelled = options->is_cancelled;

@@ -147,13 +147,14 @@ enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const
 /* ---- models and passes ---- */
 
 /* The file that a session reads: the model itself, or a copy that exposes these tensors. Providers take no
- * model whose shapes are open: where dimensions were set, the untouched model is a copy, too. */
+ * model whose shapes are open, and tell of nodes by their names: where dimensions were set, or a node has no
+ * name, the untouched model is a copy, too. */
 static enum nd_status make_model(const struct nd_capture_job *capture, const char *name, const size_t *tensors,
                                  size_t n_tensors, char **path, struct nd_error *err)
 {
     const char *original = nd_model_path(capture->model);
     bool is_untouched = nd_capture_job_is_untouched(capture);
-    if (is_untouched && !nd_model_has_set_dims(capture->model)) {
+    if (is_untouched && !nd_model_needs_copy(capture->model)) {
         *path = realpath(original, NULL); /* the agent works in another folder */
         return *path != NULL
                    ? ND_OK
@@ -511,6 +512,6 @@ void nd_capture_job_deinit(struct nd_capture_job *capture)
     for (size_t i = 0; i < capture->n_tensors; i++)
         nd_tensor_deinit(&capture->tensors[i]);
     ND_FREE_ALL(capture->tensors, capture->selected, capture->pass_of_tensor, capture->as_floats,
-                capture->moved, capture->left_out);
+                capture->moved, capture->left_out, capture->untouched, capture->untouched_why);
     nd_job_deinit(&capture->job);
 }

@@ -25,6 +25,9 @@ struct nd_capture_job {
     char *moved;     /* nodes that fell to the CPU only because tensors were recorded, one a line, or NULL */
     char *left_out;  /* tensors that no session shows: name, tab and reason, one a line; NULL: none */
     size_t n_left_out;
+    char *untouched;         /* path of a capture of the untouched model; NULL: there is none */
+    char *untouched_why;     /* why there is none, although one was asked for; or NULL */
+    size_t n_untouched;      /* sessions of that model */
     size_t n_tried;          /* sessions that were tried before the run that counts; 0: it was the first */
     struct nd_agent_job job; /* complete but for passes and tensors, which nd_capture_job_set_passes makes */
 };

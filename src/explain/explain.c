@@ -649,6 +649,10 @@ static enum nd_status describe_device(const struct nd_plan *plan, size_t d, stru
     device->expected = nd_expectation_name(source->expectation);
     device->same_as = source->same_as;
     device->observer = source->observer;
+    if (source->observer.differs != NULL) {
+        device->observer.differs = nd_strdup(source->observer.differs);
+        ND_TRY_MEMORY(device->observer.differs != NULL, err);
+    }
     device->float_error = (double)NAN;
     if (plan->n_steps > 0)
         ND_TRY(describe_layers(plan, d, device, err));
@@ -745,7 +749,7 @@ static void deinit_device(struct nd_explained_device *device, size_t n_steps)
     for (size_t i = 0; i < device->n_arithmetics; i++)
         free(device->arithmetics[i]);
     ND_FREE_ALL(device->arithmetics, device->uri, device->label, device->environment, device->chipset,
-                device->capture, device->failure);
+                device->capture, device->failure, device->observer.differs);
 }
 
 static void deinit_difference(struct nd_explained_difference *difference)

@@ -1,7 +1,16 @@
 #!/usr/bin/env python3
 """Models that an NPU cannot run, or not whole: a fallback to the CPU is never silent, and a session that cannot be made is
 a result with its reason."""
-from support import CASES, Scratch, capture, compare, info, main, npudiff
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+from support import CASES, GOLDEN, Scratch, capture, compare, info, main, npudiff
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import attention_blocks  # noqa: E402
 
 
 class Fallback(Scratch):
@@ -70,6 +79,77 @@ class Fallback(Scratch):
         said = npudiff("compare", *paths, expect=5)
         self.assertIn("SM8350 failed: ", said)
         self.assertRegex(said, "^FAILED: 1 of 3 devices failed")
+
+
+class Refusals(Scratch):
+    """What a refusal says: the operators of the model, why, and what to do."""
+
+    def write(self, named):
+        """Two operators that QNN refuses, with others around them: LayerNormalization over two axes, and Erf."""
+        model = attention_blocks.Attention(20261128, 0, tokens=8, width=16)
+        x = model.values["image"]
+        model.constants.update({"gamma": np.linspace(0.5, 1.5, 16).astype(np.float32), "beta": np.linspace(-1, 1, 16).astype(np.float32)})
+        last = model.step("Mul", "square", [model.last, model.last], x * x)
+        y = (x * x - (x * x).mean()) / (x * x).std()
+        last = model.step("LayerNormalization", "norm", [last, "gamma", "beta"], y, axis=1)
+        last = model.step("Transpose", "turned", [last], y.transpose(0, 2, 1), perm=[0, 2, 1])
+        last = model.step("Erf", "erf", [last], np.tanh(y.transpose(0, 2, 1)))
+        model.step("Add", "sum", [last, last], 2 * np.tanh(y.transpose(0, 2, 1)))
+        data = model.bytes()
+        if not named:
+            for name in (b"square", b"norm", b"turned", b"erf", b"sum"):
+                data = data.replace(b"\x1a" + bytes([len(name) + 5]) + name + b".node", b"\x7a" + bytes([len(name) + 5]) + name + b".node")
+        path = self.folder / f"{'named' if named else 'nameless'}.onnx"
+        path.write_bytes(data)
+        return path
+
+    def refused(self, model, *arguments):
+        path = self.folder / "refused.h5"
+        done = npudiff("capture", model, "-d", "htp-sim:gen3", "-p", "uniform:3", "-o", path, "--force", "--json", *arguments, expect=None)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        return json.loads(done.stdout)["captures"][0], self.open(path).failure()["message"]
+
+    def test_operators_and_reasons_come_before_quantisers(self):
+        for named in (True, False):
+            model = self.write(named)
+            row, message = self.refused(model)
+            with self.subTest(named=named):
+                self.assertRegex(message, r"^2 of 5 operators \(and \d+ quantisers around them\) do not run on the NPU: LayerNormalization 'norm[^']*' "
+                                          r"\(QNN LayerNorm[^)]*\), Erf 'erf[^']*' \(Operators of type `Erf` are not supported by QNN EP\);")
+                self.assertIn("--allow-fallback leaves them to the CPU, 'npudiff placement' lists them all", message)
+                self.assertNotIn("''", message)
+                said = " ".join(npudiff("placement", model, "-d", "htp-sim:gen3", expect=1).split())
+                self.assertIn("2 of 5 operators (and ", said)
+                self.assertNotIn("''", said)
+                share = json.loads(npudiff("placement", model, "-d", "htp-sim:gen3", "--json", expect=1))["devices"][0]["npu_share"]
+                self.assertEqual((share["n_npu"], share["n_off"], share["n_unknown"]), (3, 2, 0))
+
+    def test_placement_is_looked_at_before_tensors_are_recorded(self):
+        """One session, of the untouched model; without it the search of before."""
+        row, _ = self.refused(self.write(True))
+        self.assertEqual((row["sessions"], row["stage"]), (1, "placement"))
+        row, message = self.refused(self.write(True), "--skip-untouched")
+        self.assertGreater(row["sessions"], 1)
+        self.assertIn("2 of 5 operators", message)
+
+    def test_tensor_that_changes_others_is_left_out(self):
+        """Recording the transposed tensor moves a quantiser, and with it a value: the others are captured all the same."""
+        model = self.write(True)
+        path = self.folder / "allowed.h5"
+        done = npudiff("capture", model, "-d", "htp-sim:gen3", "-p", "uniform:3", "-o", path, "--json", "--allow-fallback", expect=None)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (row,) = json.loads(done.stdout)["captures"]
+        print(f"# left out: {row['left_out']}")
+        for left_out in row["left_out"]:
+            self.assertRegex(left_out["reason"], "^recording it changes the values of '|moves")
+        self.assertEqual(self.open(path).status, "complete")
+        npudiff("verify", path)
+
+    def test_initializers_that_are_graph_inputs(self):
+        row, message = self.refused(GOLDEN / "lint/open.u8.onnx")
+        self.assertRegex(message, "^1 of 1 operators .*BatchNormalization 'norm' .*4 of its initializers are graph inputs, too, .*IR version 4")
+        capture(GOLDEN / "lint/open-ir3.u8.onnx", ["htp-sim:gen3"], ["uniform:3"], self.folder / "ir3.h5")  # the near miss
+        self.assertEqual(self.open(self.folder / "ir3.h5").status, "complete")
 
 
 if __name__ == "__main__":

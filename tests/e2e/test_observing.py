@@ -1,8 +1,16 @@
 #!/usr/bin/env python3
 """Looking must not change what is looked at: what the model computes does not depend on which tensors are recorded."""
+import json
+import os
+import pathlib
+import sys
+
 import numpy as np
 
-from support import CASES, MODELS, Capture, Scratch, capture, main, npudiff
+from support import CASES, MODELS, NPUDIFF, Capture, Scratch, capture, main, npudiff
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import attention_blocks  # noqa: E402
 
 CHIPSETS = ["gen1", "gen3"]
 
@@ -118,6 +126,77 @@ class Prefixes(Scratch):
         providers = {name: opened.output("uniform", name).attrs["provider"] for name in ("front", "erf", "y")}
         self.assertEqual(providers, {"front": b"QNNExecutionProvider", "erf": b"CPUExecutionProvider",
                                      "y": b"QNNExecutionProvider"})
+
+
+class Untouched(Scratch):
+    """The outputs are held against a run of the untouched model. The stand-in agent changes a zero point by 8 where a tensor is
+    visible: the graph that is recorded gives other outputs than the one that ships."""
+
+    STANDIN = pathlib.Path(__file__).with_name("agent_standin.py")
+    AGENT = pathlib.Path(NPUDIFF).resolve().parents[1] / "devices" / "agent" / "npudiff-agent"
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.folder / "model.onnx"
+        self.model.write_bytes(attention_blocks.Attention(20261128, 1).bytes())
+
+    def capture(self, name, device, *arguments, tensor=None, changes=None):
+        """The capture, its row, and what was said on stderr; tensor: where that is visible, the stand-in does what it does."""
+        environment = dict(os.environ)
+        if tensor is not None:
+            environment.update(STANDIN_AGENT=str(self.AGENT), STANDIN_TENSOR=tensor, NPUDIFF_AGENT=str(self.STANDIN),
+                               PYTHONPATH=str(self.STANDIN.parent), **({"STANDIN_CHANGES": changes} if changes else {}))
+        path = self.folder / name
+        done = npudiff("capture", self.model, "-d", device, "-p", "uniform:40", "-p", "zeros", "-o", path, "--json", *arguments, env=environment,
+                       expect=None)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.open(path), json.loads(done.stdout)["captures"][0], " ".join(done.stderr.split())
+
+    def explained(self, opened):
+        said = [npudiff("explain", "--quantised", self.model, opened.path, "-p", "uniform", *more, expect=None).stdout for more in ((), ("-v",), ("--json",))]
+        return " ".join(said[0].split()), " ".join(said[1].split()), json.loads(said[2])["devices"][0]["observer"]
+
+    def test_outputs_that_recording_changes_are_named_everywhere(self):
+        opened, row, said = self.capture("x.h5", "cpu", tensor="b0/weights.q", changes="b0/sum.z")
+        runtime = opened.file["runtime"].attrs
+        (differs,) = row["untouched_differs"]
+        self.assertEqual(differs["tensor"], "b0/sum.dq")
+        # Of each probe the first 32 samples; every value that is not clipped differs by 8.
+        self.assertRegex(differs["differs"], r"^\d+ of 1584 values differ in 33 of 33 samples, by at most 8 LSB$")
+        self.assertEqual((int(runtime["untouched_samples"]), int(runtime["untouched_changed"]), row["sessions"]), (33, 33, 2))
+        self.assertEqual(runtime["untouched_differs"].decode(), f"b0/sum.dq\t{differs['differs']}")
+        self.assertIn(f"recording changes 1 output of the model: without it, of 'b0/sum.dq' {differs['differs']}", said)
+        brief, full, observer = self.explained(opened)
+        for text in (brief, full):
+            self.assertIn(f"recording changes the outputs of 33 of 33 samples, first of 'b0/sum.dq': without it {differs['differs']}", text)
+        self.assertEqual(observer, {"samples": 33, "changed": 33, "differs": f"b0/sum.dq\t{differs['differs']}"})
+        self.assertIn("recording changes 'b0/sum.dq'", " ".join(npudiff("info", opened.path).split()))
+        npudiff("verify", opened.path)
+
+    def test_equal_outputs_are_counted_and_nothing_is_said(self):
+        """The neighbours: a device that does not change, here and in the simulator, in one session and in several."""
+        for device in ("cpu", "htp-sim:gen3"):
+            opened, row, said = self.capture(f"{device[-4:]}.h5", device)
+            runtime = opened.file["runtime"].attrs
+            self.assertEqual((int(runtime["untouched_samples"]), int(runtime["untouched_changed"])), (33, 0))
+            self.assertNotIn("untouched_differs", runtime)
+            self.assertEqual((row["untouched_differs"], row["untouched_unknown"]), ([], None))
+            self.assertNotIn("recording changes", said)
+            self.assertNotIn("recording changes", self.explained(opened)[0])
+
+    def test_it_is_left_off_where_it_says_nothing_or_is_not_wanted(self):
+        for arguments in (("--skip-untouched",), ("--tensors", "outputs"), ("--tensors", "none"), ("--store", "digest")):
+            opened, row, _ = self.capture("x.h5", "cpu", "--force", *arguments, tensor="b0/weights.q", changes="b0/sum.z")
+            self.assertFalse([key for key in opened.file["runtime"].attrs if key.startswith("untouched")], arguments)
+            self.assertEqual(row["sessions"], 1)
+
+    def test_untouched_model_that_does_not_run_is_told(self):
+        """The stand-in is killed where the float output is visible, as in the untouched model alone."""
+        opened, row, said = self.capture("x.h5", "cpu", tensor="b0/sum.dq")
+        self.assertEqual(opened.status, "complete")
+        self.assertIn("killed", row["untouched_unknown"])
+        self.assertIn("whether recording changes the outputs is not known: ", said)
+        self.assertNotIn("untouched_samples", opened.file["runtime"].attrs)
 
 
 if __name__ == "__main__":

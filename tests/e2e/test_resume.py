@@ -139,7 +139,7 @@ class Resume(Scratch):
         keep = self.folder / "keep"
         keep.write_text(f'#!/bin/sh\ncp "$1" {job}\n{AGENT} "$1" {spool}\nexec cp {spool} "$2"\n')
         keep.chmod(0o755)
-        capture("cnn.w8a8.onnx", ["cpu"], ["uniform:3"], self.folder / "a.h5", "--agent", keep)
+        capture("cnn.w8a8.onnx", ["cpu"], ["uniform:3"], self.folder / "a.h5", "--agent", keep, "--skip-untouched")
         whole = spool.read_bytes()
 
         def resume(job, spool):

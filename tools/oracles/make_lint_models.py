@@ -13,6 +13,7 @@ import pathlib
 
 import make_found
 import numpy as np
+import onnx
 from make_found import Graph
 from onnx import helper as h
 
@@ -222,6 +223,27 @@ def infinite():
     g.write("infinite.u8")
 
 
+def open_constants(name, ir_version):
+    """A BatchNormalization whose initializers are inputs of the graph, as exporters wrote them up to IR version 3."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    x = g.input("x", (1, 4, 6, 6), STEP, 128)
+    read = [x]
+    for what, low, high in (("gamma", 0.5, 1.5), ("beta", -1, 1), ("mean", -1, 1), ("var", 0.5, 1.5)):
+        names = [g.constant(f"{what}_codes", rng.integers(64, 192, 4).astype(np.uint8)), g.constant(f"{what}_scale", np.float32(high / 192)),
+                 g.constant(f"{what}_zero_point", np.uint8(0 if low > 0 else 128))]
+        g.nodes.append(h.make_node("DequantizeLinear", names, [what], name=f"{what}_dequantise"))
+        read.append(what)
+    g.nodes.append(h.make_node("BatchNormalization", read, ["y_made"], name="norm"))
+    g.output("y", (1, 4, 6, 6), 1 / 16, 128)
+    g.write(name)
+    path = make_found.FOUND / f"{name}.onnx"
+    model = onnx.load(path)
+    model.ir_version = ir_version
+    for constant in model.graph.initializer:
+        model.graph.input.append(h.make_tensor_value_info(constant.name, constant.data_type, list(constant.dims)))
+    onnx.save(model, path)
+
+
 if __name__ == "__main__":
     make_found.FOUND.mkdir(exist_ok=True)
     for kind in (8, 16):
@@ -259,3 +281,5 @@ if __name__ == "__main__":
     double()
     mask()
     infinite()
+    open_constants("open.u8", 4)
+    open_constants("open-ir3.u8", 3)

@@ -77,14 +77,15 @@ struct nd_placed_cut {
 
 /* How much of the model runs on the NPU: 0 .. 1, NaN where it cannot be told. */
 struct nd_npu_share {
-    double nodes;        /* of the nodes whose place is known, without constants and I/O quantisation; without a
-                            model also without QuantizeLinear and DequantizeLinear */
-    double flops;        /* of the FLOPs of those nodes */
-    double time;         /* of the time of all kernels in the profile, without the first run */
-    size_t n_npu, n_off; /* nodes that count above */
-    size_t n_unknown;    /* nodes whose place is not known; not in any share */
-    size_t n_unsized;    /* nodes of known place whose FLOPs are not known; not in the share of FLOPs */
-    size_t n_runs;       /* of the profile, without the first */
+    double nodes;          /* of the operators whose place is known: nodes of the model without QuantizeLinear,
+                              DequantizeLinear and constants; without a model, nodes of the session without what a
+                              layout pass added */
+    double flops;          /* of the FLOPs of those nodes */
+    double time;           /* of the time of all kernels in the profile, without the first run */
+    size_t n_npu, n_off;   /* nodes that count above */
+    size_t n_unknown;      /* nodes whose place is not known; not in any share */
+    size_t n_unsized;      /* nodes of known place whose FLOPs are not known; not in the share of FLOPs */
+    size_t n_runs;         /* of the profile, without the first */
     double npu_us, all_us; /* per run; NaN without a profile */
 };
 

@@ -339,6 +339,11 @@ struct nd_capture_options {
     bool is_resumable;      /* the caller offers `resume`: a run that is stopped, or has no room left, keeps its
                                samples for a day in the temporary folder, and messages say so. Else it keeps nothing
                              */
+    bool skips_untouched;   /* do not run the untouched model as well. Without it a capture that records outputs
+                               and   more beside them, with values, holds its outputs against that run: see
+                               `untouched_changed` in docs/reference/capture-format.md. It is one session more,
+                               and on   an NPU the first: what falls back there is refused before any tensor is
+                               recorded */
 };
 ND_PUBLIC void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size);
 static inline void nd_capture_options_init(struct nd_capture_options *options)
@@ -364,8 +369,10 @@ struct nd_capture_outcome {
     struct nd_error failure;
     size_t n_left_out; /* tensors that no session shows without changing what the model does: the attribute
                           "left_out" of /runtime names them, with the reasons */
-    char anew[256]; /* with options.resume: why an interrupted run was not continued; "" where it was, or there
-                       was none */
+    char anew[256];  /* with options.resume: why an interrupted run was not continued; "" where it was, or there
+                        was none */
+    bool is_changed; /* a run of the untouched model gives other outputs, or could not be compared with: the
+                        attribute "untouched_differs" or "untouched_unknown" of /runtime says it */
     size_t n_sessions; /* in all, with those that were only tried to find out where nodes go */
 };
 

@@ -367,11 +367,15 @@ struct nd_explained_majority {
     double common_divergence; /* mean square of vote minus quantised reference, in steps^2 */
 };
 
-/* Whether the outputs change when intermediate tensors are made visible. */
+/* Whether the outputs change when intermediate tensors are made visible: as the capture says, or as a run of
+ * the untouched model shows that was given. */
 struct nd_explained_observer {
     size_t n_samples; /* number of samples that were compared; 0: not known */
     size_t n_changed; /* samples whose outputs changed: then the captured intermediate tensors are those of a
                          different graph than the one that ships */
+    char *differs;    /* a line for each output that the capture itself found changed: name, tab, in how many
+                         values and    samples, and by how much; NULL: none, or only a run that was given to compare
+                         with says it */
 };
 
 struct nd_explained_device {

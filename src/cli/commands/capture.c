@@ -32,6 +32,7 @@ struct values {
     double stall_limit_s;
     bool prefixes;
     bool allow_fallback;
+    bool skip_untouched;
     bool trust_options;
     bool allow_nonfinite;
     bool profile;
@@ -90,6 +91,7 @@ static void fill_options(const struct values *values, struct nd_capture_options 
         options->deflate_level = values->deflate[0] - '0'; /* one of the choices "0" to "9" */
     options->store_digests_only = values->store != NULL && strcmp(values->store, "digest") == 0;
     options->allow_fallback = values->allow_fallback;
+    options->skips_untouched = values->skip_untouched;
     options->profile = values->profile;
     options->replace = values->force;
     options->resume = values->resume;
@@ -211,6 +213,9 @@ static const struct cli_option options[] = {
     OPT_FLAG(0, "prefixes", struct values, prefixes,
              "record each tensor in a run of its own, where no other tensor is visible; slow: one session per "
              "tensor"),
+    OPT_FLAG(0, "skip-untouched", struct values, skip_untouched,
+             "do not run the unchanged model as well; without this option its outputs are compared with the "
+             "recorded ones, because recording inner tensors can change what a runtime computes"),
     OPT_TEXT(0, "htp-config", struct values, htp_config, CLI_A_FILE("FILE"),
              "store this HTP configuration (the --config_file of qnn-net-run) in the captures; it changes "
              "nothing in the run, because ONNX Runtime takes no such file: set provider options in the device, "

@@ -148,12 +148,14 @@ static json_t *finding_rows(const struct nd_capture *capture)
 
 static json_t *describe(const struct nd_capture *capture)
 {
-    return json_pack(
-        "{s:o, s:s, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)),
-        "status", nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
-        "tensors", (json_int_t)nd_capture_n_tensors(capture), "left_out", cli_left_out_rows(capture), "nodes",
-        (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
-        probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
+    return json_pack("{s:o, s:s, s:o, s:I, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "path",
+                     cli_text(nd_capture_path(capture)), "status",
+                     nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
+                     "tensors", (json_int_t)nd_capture_n_tensors(capture), "left_out",
+                     cli_tensor_rows(capture, "left_out", "reason"), "untouched_differs",
+                     cli_tensor_rows(capture, "untouched_differs", "differs"), "nodes",
+                     (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
+                     probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
 }
 
 static void print_group(const char *group, const json_t *members)
@@ -169,8 +171,9 @@ static void print_group(const char *group, const json_t *members)
     }
     json_object_foreach((json_t *)(uintptr_t)members, key, value)
     {
-        if (strcmp(group, "runtime") == 0 && strcmp(key, "left_out") == 0)
-            continue; /* a table of its own */
+        if (strcmp(group, "runtime") == 0 &&
+            (strcmp(key, "left_out") == 0 || strcmp(key, "untouched_differs") == 0))
+            continue; /* tables of their own */
         if (json_is_string(value))
             printf("  %-*s %s\n", width, key, json_string_value(value));
         else if (json_is_integer(value))
@@ -232,6 +235,14 @@ static void print_groups(const json_t *info)
     printf("\n\n");
 }
 
+static void print_some(const json_t *rows, const struct nd_report_column *columns)
+{
+    if (json_array_size(rows) == 0)
+        return;
+    cli_print_table(rows, columns);
+    printf("\n");
+}
+
 static void print_text(const json_t *info)
 {
     static const struct nd_report_column columns[] = {
@@ -239,11 +250,11 @@ static void print_text(const json_t *info)
         {"repeats", "REPEATS"}, {"labels", "LABELS"}, {"median_us", "MEDIAN_US"}, {NULL, NULL}};
     static const struct nd_report_column left_out[] = {
         {"tensor", "LEFT_OUT"}, {"reason", "REASON"}, {NULL, NULL}};
+    static const struct nd_report_column changed[] = {
+        {"tensor", "RECORDING_CHANGES"}, {"differs", "WITHOUT_IT"}, {NULL, NULL}};
     print_groups(info);
-    if (json_array_size(json_object_get(info, "left_out")) > 0) {
-        cli_print_table(json_object_get(info, "left_out"), left_out);
-        printf("\n");
-    }
+    print_some(json_object_get(info, "left_out"), left_out);
+    print_some(json_object_get(info, "untouched_differs"), changed);
     cli_print_table(json_object_get(info, "probes"), columns);
     print_findings(json_object_get(info, "findings"));
 }
@@ -332,6 +343,12 @@ static void say_tensors(struct nd_report_screen *screen, const json_t *info)
     }
     if (n > MOST)
         nd_report_screen_put(screen, "  and %zu more, which -v lists\n", n - MOST);
+    json_array_foreach(json_object_get(info, "untouched_differs"), i, row)
+    {
+        if (i < MOST)
+            nd_report_screen_put(screen, "  recording changes '%s': without it, %s\n",
+                                 cli_text_of(row, "tensor"), cli_text_of(row, "differs"));
+    }
 }
 
 /* The first failures of the logs. */

@@ -235,16 +235,17 @@ const struct cli_command cmd_placement = {
     .role = CLI_FIND,
     .summary = "say which nodes run on the NPU, and what the cuts cost",
     .synopsis = "MODEL.onnx -d DEVICE [-d ...] [CAPTURE.h5 ...]",
-    .details = "Runs the unchanged model on each device, lets nodes fall back to the CPU, and prints which "
-               "operators run where: a table of chipsets and operators, and for every device the share of "
-               "nodes, FLOPs and time on the NPU, the pieces of the graph, the data that moves between NPU and "
-               "CPU, and every node that is not on the NPU.\n"
-               "Captures of the model may be given, too; they need --profile for times.\n"
-               "The place of a node comes from the runtime's own assignment and from the provider of its "
-               "kernels, never from names. Constants do not count, and neither does the quantisation of inputs "
-               "and outputs, which runs on the CPU as intended.\n"
-               "Exit code 0: all nodes run on the NPU; 1: some nodes of an NPU device do not; 2: wrong usage "
-               "or a file problem; 3: a capture is of a different model; 5: a device failed.",
+    .details =
+        "Runs the unchanged model on each device, lets nodes fall back to the CPU, and prints which "
+        "operators run where: a table of chipsets and operators, and for every device the share of "
+        "nodes, FLOPs and time on the NPU, the pieces of the graph, the data that moves between NPU and "
+        "CPU, and every node that is not on the NPU.\n"
+        "Captures of the model may be given, too; they need --profile for times.\n"
+        "The place of a node comes from the runtime's own assignment and from the provider of its "
+        "kernels, never from names. Shares count operators: nodes of the model that are no constants and no "
+        "quantisers. The quantisation of inputs and outputs runs on the CPU as intended.\n"
+        "Exit code 0: all nodes run on the NPU; 1: some nodes of an NPU device do not; 2: wrong usage "
+        "or a file problem; 3: a capture is of a different model; 5: a device failed.",
     CLI_TABLES(struct values),
     CLI_OPERANDS(CLI_VALUE_CAPTURES_OR_MODEL, 1, CLI_ANY_NUMBER),
 };

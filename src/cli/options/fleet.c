@@ -144,15 +144,19 @@ static int tell_machine(const struct cli_cell *cell, json_t *row)
     return ND_EXIT_SAME;
 }
 
-/* Adds the tensors that no session shows, with the reasons, as the capture lists them. */
-static int tell_left_out(const struct cli_cell *cell, json_t *row)
+/* Adds the tensors that no session shows, and the outputs that recording changes, as the capture lists them. */
+static int tell_tensors(const struct cli_cell *cell, json_t *row)
 {
     struct nd_error err = {0};
     struct nd_capture *capture = NULL;
-    bool has_list = cell->status == ND_OK && cell->outcome.n_left_out > 0;
+    bool has_list = cell->status == ND_OK && (cell->outcome.n_left_out > 0 || cell->outcome.is_changed);
     if (has_list && nd_capture_open(cell->path, &capture, &err) != ND_OK)
         return cli_report_error(&err);
-    cli_row_set(row, "left_out", has_list ? cli_left_out_rows(capture) : json_array());
+    cli_row_set(row, "left_out", has_list ? cli_tensor_rows(capture, "left_out", "reason") : json_array());
+    cli_row_set(row, "untouched_differs",
+                has_list ? cli_tensor_rows(capture, "untouched_differs", "differs") : json_array());
+    const char *why = has_list ? nd_capture_string(capture, "runtime", "untouched_unknown") : NULL;
+    cli_row_set(row, "untouched_unknown", why != NULL ? cli_text(why) : json_null());
     nd_capture_close(&capture);
     return ND_EXIT_SAME;
 }
@@ -165,6 +169,21 @@ static void say_left_out(const struct cli_cell *cell, const json_t *row)
     if (tensor != NULL && reason != NULL)
         fprintf(stderr, "npudiff: device '%s': %zu tensor%s left out, first '%s': %s\n", cell->device.label,
                 cell->outcome.n_left_out, cell->outcome.n_left_out == 1 ? " is" : "s are", tensor, reason);
+}
+
+static void say_changed(const struct cli_cell *cell, const json_t *row)
+{
+    const json_t *rows = json_object_get(row, "untouched_differs"), *first = json_array_get(rows, 0);
+    const char *why = json_string_value(json_object_get(row, "untouched_unknown"));
+    if (first != NULL)
+        fprintf(stderr,
+                "npudiff: device '%s': recording changes %zu output%s of the model: without it, of '%s' %s. "
+                "The capture is of the recorded graph, not of the one that ships\n",
+                cell->device.label, json_array_size(rows), json_array_size(rows) == 1 ? "" : "s",
+                cli_text_of(first, "tensor"), cli_text_of(first, "differs"));
+    if (why != NULL)
+        fprintf(stderr, "npudiff: device '%s': whether recording changes the outputs is not known: %s\n",
+                cell->device.label, why);
 }
 
 static json_t *cell_row(const struct cli_cell *cell, int *exit_code)
@@ -185,7 +204,7 @@ static json_t *cell_row(const struct cli_cell *cell, int *exit_code)
                             (json_int_t)cell->outcome.samples_total, "bytes", size, "stage",
                             cell->outcome.stage, "reason", cli_text(error->message));
     cli_row_set(row, "sessions", json_integer((json_int_t)cell->outcome.n_sessions));
-    *exit_code = cli_worse(*exit_code, tell_left_out(cell, row));
+    *exit_code = cli_worse(*exit_code, tell_tensors(cell, row));
     if (cell->is_kept)
         cli_row_set(row, "kept", json_true());
     *exit_code = cli_worse(*exit_code, tell_machine(cell, row));
@@ -211,6 +230,8 @@ static int tell(const struct cli_fleet *fleet)
         cli_row_append(rows, cell_row(cell, &exit_code));
         if (!fleet->is_quiet)
             say_left_out(cell, json_array_get(rows, i));
+        if (!fleet->is_quiet)
+            say_changed(cell, json_array_get(rows, i));
         if (!fleet->is_quiet && cell->status == ND_OK && cell->outcome.anew[0] != '\0')
             fprintf(stderr,
                     "npudiff: device '%s' began anew, since the interrupted run cannot be continued: %s\n",

@@ -121,7 +121,7 @@ const char *cli_text_of(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* ---- the tensors that a capture lacks ---- */
+/* ---- what a capture says of single tensors ---- */
 
 /* The first n bytes as a text of JSON. */
 static json_t *text_of(const char *from, size_t n)
@@ -134,15 +134,14 @@ static json_t *text_of(const char *from, size_t n)
     return text;
 }
 
-/* The attribute has a line for each tensor: its name, a tab, the reason. */
-json_t *cli_left_out_rows(const struct nd_capture *capture)
+json_t *cli_tensor_rows(const struct nd_capture *capture, const char *attribute, const char *what)
 {
     json_t *rows = json_array();
-    const char *line = nd_capture_string(capture, "runtime", "left_out");
+    const char *line = nd_capture_string(capture, "runtime", attribute);
     while (line != NULL && *line != '\0') {
         size_t n = strcspn(line, "\n"), n_name = strcspn(line, "\t\n");
         size_t begin = n_name < n ? n_name + 1 : n;
-        json_array_append_new(rows, json_pack("{s:o, s:o}", "tensor", text_of(line, n_name), "reason",
+        json_array_append_new(rows, json_pack("{s:o, s:o}", "tensor", text_of(line, n_name), what,
                                               text_of(line + begin, n - begin)));
         line += n + (line[n] == '\n');
     }

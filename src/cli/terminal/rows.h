@@ -43,7 +43,8 @@ void cli_screen_rows(struct nd_report_screen *screen, json_t *rows, const struct
 /* The text member, "" when there is none. */
 const char *cli_text_of(const json_t *object, const char *key);
 
-/* [{"tensor", "reason"}]; empty where all tensors that were asked for are there. Owned by the caller. */
-json_t *cli_left_out_rows(const struct nd_capture *capture);
+/* [{"tensor", what}] of an attribute of /runtime that has a line for each tensor ("left_out",
+ * "untouched_differs"): its name, a tab, what is said of it. Empty where there is none. Owned by the caller. */
+json_t *cli_tensor_rows(const struct nd_capture *capture, const char *attribute, const char *what);
 
 #endif

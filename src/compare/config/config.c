@@ -58,7 +58,7 @@ static bool is_setting(const struct nd_attr *attr)
     if (strcmp(attr->group, "host") == 0)
         return strcmp(attr->key, "processor") == 0 || strcmp(attr->key, "machine") == 0;
     if (strcmp(attr->group, "runtime") == 0)
-        return strncmp(attr->key, "library_", 8) != 0;
+        return strncmp(attr->key, "library_", 8) != 0 && strncmp(attr->key, "untouched_", 10) != 0;
     return strcmp(attr->group, "device") == 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "compare/placement/placement.h"
 #include "core/memory.h"
+#include "model/graph/parts.h"
 
 /* How the placement cuts the graph: pieces that run at once or one after the other in one place, the tensors
  * that go between them, and what both cost. */
@@ -479,12 +480,21 @@ static bool is_quantisation(const struct nd_placed_node *node)
     return strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
 }
 
+/* A node that a layout pass added has its operator's name, and a token. */
+static bool is_added(const struct nd_placed_node *node)
+{
+    size_t n = nd_token_stem_bytes(node->name);
+    return node->name[n] != '\0' && strlen(node->op_type) == n && memcmp(node->op_type, node->name, n) == 0;
+}
+
+/* Operators of the model count: a session that records tensors has other quantisers and Transposes than the
+ * model. */
 static bool counts(const struct nd_placing *placing, size_t i)
 {
     const struct nd_placed_node *node = &placing->nodes[i];
     if (placing->model == NULL)
-        return !is_quantisation(node);
-    return i < placing->n_model_nodes && !node->is_constant && !node->is_io_quantisation;
+        return !is_quantisation(node) && !is_added(node);
+    return i < placing->n_model_nodes && nd_model_is_operator(placing->model, i);
 }
 
 static double ratio(double part, double whole)

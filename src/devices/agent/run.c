@@ -286,6 +286,7 @@ static void record_reason(void *context, int severity, const char *location, con
  * session is tried once more for them alone. */
 static void record_reasons(struct nd_agent *agent)
 {
+    nd_session_destroy(&agent->session);
     nd_runtime_destroy(&agent->runtime);
     if (create_runtime(agent, record_reason, 0, NULL) == ND_OK)
         try_session(agent, NULL);
@@ -310,7 +311,7 @@ static enum nd_status nd_agent_create_session(struct nd_agent *agent, struct nd_
 
 /* Records node i, or finds it recorded where it was before an interruption. */
 static enum nd_status record_node(struct nd_agent *agent, const struct nd_placement *node, size_t i,
-                                  struct nd_error *err)
+                                  bool is_fell_back, struct nd_error *err)
 {
     struct nd_strbuf fields = {0};
     nd_fields_add(&fields, "provider", node->provider);
@@ -319,6 +320,8 @@ static enum nd_status record_node(struct nd_agent *agent, const struct nd_placem
     nd_fields_add(&fields, "domain", node->domain);
     if (has_provider(agent->job))
         nd_fields_add_u64(&fields, "subgraph", (uint64_t)node->subgraph + 1);
+    if (is_fell_back)
+        nd_fields_add_u64(&fields, "fell_back", 1);
     if (!nd_agent_is_resumed_pass(agent) || !agent->resume->has_runs)
         return nd_fields_append(agent->writer, ND_RECORD_NODE, NULL, 0, &fields, err);
     const struct nd_resume_records *before = &agent->resume->nodes;
@@ -354,15 +357,12 @@ static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd
     ND_FREED struct nd_placement *nodes = NULL;
     size_t n = 0, n_fell_back = 0;
     enum nd_status status = nd_session_placement(agent->session, &nodes, &n, err);
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf fell_back = {0};
     bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
     if (status == ND_OK)
         status = is_fell_back != NULL ? find_fell_back(job, nodes, n, is_fell_back, err) : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        status = record_node(agent, &nodes[i], i, err);
-        if (status == ND_OK && is_fell_back[i] && n_fell_back++ < 8)
-            nd_strbuf_printf(&fell_back, "%s%s '%s'", n_fell_back > 1 ? ", " : "", nodes[i].op_type,
-                             nodes[i].name);
+        status = record_node(agent, &nodes[i], i, is_fell_back[i], err);
+        n_fell_back += is_fell_back[i];
     }
     free(is_fell_back);
     if (status == ND_OK && nd_agent_is_resumed_pass(agent) && agent->resume->has_runs &&
@@ -370,11 +370,13 @@ static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd
         status =
             nd_fail(err, ND_E_DEVICE_OUTPUT, NULL, "%zu nodes are placed, and %zu were before the interruption",
                     n, agent->resume->nodes.n);
-    if (status == ND_OK && n_fell_back > 0 && !job->is_fallback_allowed)
-        status = nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s",
-                         n_fell_back, n, job->provider_name, fell_back.text != NULL ? fell_back.text : "",
-                         n_fell_back > 8 ? ", ..." : "");
-    return status;
+    if (status != ND_OK || n_fell_back == 0 || job->is_fallback_allowed)
+        return status;
+    if (job->is_untouched && job->log_severity > 0)
+        record_reasons(agent);
+    /* The host knows the model, and says which nodes these are (failure_logs.c). */
+    return nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu nodes do not run on %s", n_fell_back,
+                   job->provider_name);
 }
 
 struct missing_outputs {

@@ -279,10 +279,32 @@ static enum nd_status compare_outputs(struct nd_plan *plan, size_t device, const
     return ND_OK;
 }
 
+static size_t count_of(const struct nd_capture *capture, const char *key)
+{
+    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
+        const struct nd_attr *attr = nd_capture_attr(capture, i);
+        if (attr->type == ND_ATTR_I64 && strcmp(attr->group, "runtime") == 0 && strcmp(attr->key, key) == 0)
+            return attr->i64 > 0 ? (size_t)attr->i64 : 0;
+    }
+    return 0;
+}
+
+/* What the capture itself says (docs/reference/capture-format.md). `differs` is the capture's. */
+static struct nd_explained_observer observer_of(const struct nd_capture *capture)
+{
+    return (struct nd_explained_observer){
+        .n_samples = count_of(capture, "untouched_samples"),
+        .n_changed = count_of(capture, "untouched_changed"),
+        .differs = (char *)(uintptr_t)nd_capture_string(capture, "runtime", "untouched_differs")};
+}
+
 /* Fills `observer` of the devices. */
 static enum nd_status nd_plan_observe(struct nd_plan *plan, const struct nd_capture *const *witnesses,
                                       size_t n_witnesses, struct nd_error *err)
 {
+    for (size_t d = 0; d < plan->n_devices; d++)
+        if (!plan->sources[d].is_failed)
+            plan->sources[d].observer = observer_of(plan->sources[d].capture);
     for (size_t k = 0; k < n_witnesses; k++) {
         bool is_used = false;
         for (size_t d = 0; d < plan->n_devices; d++) {

@@ -28,6 +28,7 @@ static enum nd_status capture_one(void *context, size_t task, struct nd_error *e
     struct nd_capture_options how;
     struct nd_error failure = {0};
     nd_capture_options_init(&how);
+    how.skips_untouched = true;
     how.agent = options->agent;
     how.is_cancelled = options->is_cancelled;
     how.cancel_context = options->cancel_context;

@@ -575,6 +575,18 @@ enum nd_status nd_lint_missing(struct nd_lint_job *job, size_t node, struct nd_e
                         nd_onnx_text(graph->nodes[reader].proto->op_type));
 }
 
+/* ---- open-constant ---- */
+
+enum nd_status nd_lint_open(struct nd_lint_job *job, size_t node, struct nd_error *err)
+{
+    size_t n = nd_model_is_operator(job->model, node) ? nd_model_n_open_constants(job->model, node) : 0;
+    if (n == 0)
+        return ND_OK;
+    return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+                        "%zu of the initializers that it reads %s of the graph, too (IR version %lld)", n,
+                        n == 1 ? "is an input" : "are inputs", (long long)job->model->proto->ir_version);
+}
+
 /* ---- double-quantiser ---- */
 
 enum nd_status nd_lint_double(struct nd_lint_job *job, size_t node, struct nd_error *err)

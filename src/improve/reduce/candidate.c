@@ -614,7 +614,7 @@ enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_sessio
     struct nd_capture_options options;
     nd_capture_options_init(&options);
     options.tensors = session->tensors;
-    options.replace = true;
+    options.replace = options.skips_untouched = true;
     /* References compute on the CPU anyway. */
     options.allow_fallback = given->allow_fallback || session->device != reducer->device;
     options.agent = given->agent;

@@ -49,6 +49,7 @@ static enum nd_status capture(const struct nd_sweep_job *job, const struct nd_wo
     struct nd_capture_options how;
     ND_FREED char *path = nd_path_join(job->folder, name);
     nd_capture_options_init(&how);
+    how.skips_untouched = true;
     how.n_repeats = job->options->n_repeats;
     how.agent = job->options->agent;
     how.is_cancelled = job->options->is_cancelled;

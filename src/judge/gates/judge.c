@@ -54,8 +54,10 @@ static void nd_qualify_find_fallback(const struct nd_qualify_cell *cell, const s
     const struct nd_capture_node *quantiser = NULL, *other = NULL;
     size_t n_allowed = 0, n_quantisers = 0, n_others = 0;
     const char *moved = nd_capture_string(cell->capture, "runtime", "moved_by_recording");
-    *out = (struct nd_qualified_fallback){.n_nodes = nd_capture_n_nodes(cell->capture)};
-    for (size_t i = 0; i < out->n_nodes && nd_device_is_npu(cell->device.kind); i++) {
+    *out = (struct nd_qualified_fallback){0};
+    for (size_t i = 0; i < nd_capture_n_nodes(cell->capture); i++)
+        out->n_nodes += !is_quantiser(nd_capture_node(cell->capture, i));
+    for (size_t i = 0; i < nd_capture_n_nodes(cell->capture) && nd_device_is_npu(cell->device.kind); i++) {
         const struct nd_capture_node *node = nd_capture_node(cell->capture, i);
         if (strcmp(node->provider, "CPUExecutionProvider") != 0 || is_io_quantisation(cell->model, node->name))
             continue;
@@ -70,8 +72,18 @@ static void nd_qualify_find_fallback(const struct nd_qualify_cell *cell, const s
     }
     if (n_allowed > 0) /* an operator that may fall back takes the quantisers around it along */
         n_quantisers = 0;
-    out->n_fell_back = n_others + n_quantisers;
+    out->n_fell_back = n_others > 0 ? n_others : n_quantisers; /* quantisers fall with their operators */
     out->first = n_others > 0 ? other : n_quantisers > 0 ? quantiser : NULL;
+}
+
+/* Operators are counted, without quantisers; quantisers where no operator fell. */
+static const char *count_fallen(const struct nd_qualified_fallback *found, char out[static 64])
+{
+    if (is_quantiser(found->first))
+        snprintf(out, 64, "%zu quantisers", found->n_fell_back);
+    else
+        snprintf(out, 64, "%zu of %zu operators", found->n_fell_back, found->n_nodes);
+    return out;
 }
 
 static bool has_gate(const struct nd_qualification *q, const char *model, const char *device)
@@ -96,10 +108,9 @@ enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const 
     nd_qualify_find_fallback(cell, &none, &found);
     if (found.n_fell_back == 0)
         return ND_OK;
-    nd_strbuf_printf(
-        &text,
-        "placement: node '%s' (%s) runs on the CPU, and no gate 'fallback' is about it; %zu of %zu nodes do",
-        found.first->name, found.first->op_type, found.n_fell_back, found.n_nodes);
+    nd_strbuf_printf(&text,
+                     "placement: node '%s' (%s) runs on the CPU, and no gate 'fallback' is about it; %s do",
+                     found.first->name, found.first->op_type, count_fallen(&found, (char[64]){0}));
     cell->failure = nd_strbuf_take(&text);
     return cell->failure != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -111,11 +122,18 @@ void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct
     struct nd_qualified_fallback found;
     nd_qualify_find_fallback(cell, &none, &found);
     if (found.n_moved > 0)
-        findings->items[findings->n++] =
-            nd_arena_printf(q->arena,
-                            "recording tensors moves %zu of %zu nodes to the CPU, first '%s' (%s): their "
-                            "values are not the NPU's",
-                            found.n_moved, found.n_nodes, found.moved->name, found.moved->op_type);
+        findings->items[findings->n++] = nd_arena_printf(
+            q->arena,
+            "recording tensors moves %zu nodes to the CPU, first '%s' (%s): their values are not "
+            "the NPU's",
+            found.n_moved, found.moved->name, found.moved->op_type);
+    const char *differs = nd_capture_string(cell->capture, "runtime", "untouched_differs");
+    if (differs != NULL) {
+        size_t n_name = strcspn(differs, "\t\n"), n = strcspn(differs, "\n");
+        findings->items[findings->n++] = nd_arena_printf(
+            q->arena, "recording tensors changes the outputs: without it, of '%.*s' %.*s", (int)n_name, differs,
+            (int)(n > n_name ? n - n_name - 1 : 0), differs + n_name + (n > n_name));
+    }
 }
 
 /* What one tensor, on one probe, says to a gate. */
@@ -468,8 +486,8 @@ static void judge_fallback(struct nd_judging *j)
     if (out->n_failing == 0)
         snprintf(out->message, sizeof out->message, "no node falls back that may not");
     else
-        snprintf(out->message, sizeof out->message, "node '%s' (%s) runs on the CPU; %zu of %zu nodes do",
-                 found.first->name, found.first->op_type, out->n_failing, out->n_cells);
+        snprintf(out->message, sizeof out->message, "node '%s' (%s) runs on the CPU; %s do", found.first->name,
+                 found.first->op_type, count_fallen(&found, (char[64]){0}));
     nd_judging_conclude(out, out->n_failing > 0 ? ND_CASE_FAILED : ND_CASE_PASSED);
 }
 

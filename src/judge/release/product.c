@@ -57,6 +57,8 @@ static void put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
         else
             nd_strbuf_printf(out, ": all %zu layers follow %s arithmetic", e->n_steps, arithmetic);
     }
+    if (device->observer.n_changed > 0)
+        nd_strbuf_printf(out, "; recording changes the outputs, and this is of the recorded graph");
     if (device->n_sources > 0)
         nd_strbuf_printf(out, "; it differs from exact rounding from '%s' (%s) on",
                          e->steps[device->sources[0]].name, e->steps[device->sources[0]].op_types);

@@ -319,7 +319,7 @@ void nd_qualify_suggest(const struct nd_qualification *q, struct nd_qualified *o
 /* ---- the result ---- */
 
 /* Texts of one device that nd_qualify_add_... appends. */
-enum { ND_QUALIFY_MAX_FINDINGS = 3 };
+enum { ND_QUALIFY_MAX_FINDINGS = 4 };
 
 /* A copy in the arena; "" for NULL. Names come from files: what is no UTF-8 has '?' in the place of every byte
  * beyond ASCII. */

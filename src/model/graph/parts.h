@@ -25,6 +25,15 @@ bool nd_model_find_dequantised(const struct nd_model *model, size_t tensor, stru
  * outputs are quantised values still has it. */
 bool nd_model_dequantises_before_end(const struct nd_model *model, size_t node);
 
+/* How many initializers the node reads, or the DequantizeLinear before it, that are inputs of the graph as
+ * well. From IR version 4 on a caller may replace the value of such an initializer, so that no runtime takes it
+ * for a constant; 0 for older models. node < nd_model_n_nodes. */
+size_t nd_model_n_open_constants(const struct nd_model *model, size_t node);
+
+/* Whether the node counts where nodes are counted: an output depends on it, it is no quantiser, and it computes
+ * from more than constants. node < nd_model_n_nodes. */
+bool nd_model_is_operator(const struct nd_model *model, size_t node);
+
 /* Which part of a model to write as a model of its own. Zeroed, with nodes, is complete. */
 struct nd_model_cut {
     const size_t *nodes; /* indices of nd_model_node, in any order */
@@ -102,11 +111,12 @@ enum nd_status nd_tensors_infer_shapes(const struct nd_model *model, struct nd_s
 /* Whether the graph has a tensor of that name: an input, a constant, or what a node makes. */
 bool nd_model_has_tensor(const struct nd_model *model, const char *name);
 
-/* Whether nd_model_set_dim has set any. */
-bool nd_model_has_set_dims(const struct nd_model *model);
+/* Whether nd_model_set_dim has set any, or a node has no name. */
+bool nd_model_needs_copy(const struct nd_model *model);
 
-/* Writes a copy that differs from the model in nothing but the dimensions that were set. External files and
- * errors: as nd_model_write_exposed. */
+/* Writes a copy that differs from the model in nothing but the dimensions that were set, and the names of nodes
+ * that have none: they get the name that nd_model_node reports, by which a runtime tells of them. External
+ * files and errors: as nd_model_write_exposed. */
 enum nd_status nd_model_write_whole(const struct nd_model *model, const char *path, struct nd_error *err);
 
 #endif

@@ -452,3 +452,28 @@ bool nd_model_dequantises_before_end(const struct nd_model *model, size_t node)
     return model->nodes[node].is_io_quantisation && graph->nodes[node].kind == ND_NODE_DEQUANTIZE &&
            made != ND_NO_INDEX && graph->tensors[made].output == ND_NO_INDEX;
 }
+
+static bool is_open(const struct nd_graph *graph, size_t tensor)
+{
+    return tensor != ND_NO_INDEX && graph->tensors[tensor].is_constant &&
+           graph->tensors[tensor].input != ND_NO_INDEX;
+}
+
+size_t nd_model_n_open_constants(const struct nd_model *model, size_t node)
+{
+    const struct nd_graph *graph = &model->graph;
+    size_t n = 0;
+    for (size_t i = 0; model->proto->ir_version >= 4 && i < graph->nodes[node].n_inputs; i++) {
+        size_t tensor = nd_graph_used(graph, node, i);
+        size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+        bool is_quantised = maker != ND_NO_INDEX && graph->nodes[maker].kind == ND_NODE_DEQUANTIZE;
+        n += is_open(graph, is_quantised ? nd_graph_used(graph, maker, 0) : tensor);
+    }
+    return n;
+}
+
+bool nd_model_is_operator(const struct nd_model *model, size_t node)
+{
+    const struct nd_graph_node *at = &model->graph.nodes[node];
+    return at->kind == ND_NODE_OTHER && at->is_alive && !at->is_constant;
+}

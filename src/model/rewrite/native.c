@@ -211,6 +211,26 @@ enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t
     return nd_model_write_shown(model, tensors, n_tensors, NULL, path, err);
 }
 
+bool nd_model_needs_copy(const struct nd_model *model)
+{
+    bool is_named = true;
+    for (size_t i = 0; i < model->graph.n_nodes; i++)
+        is_named = is_named && nd_onnx_text(model->graph.proto->node[i]->name)[0] != '\0';
+    return model->has_set_dims || !is_named;
+}
+
+enum nd_status nd_model_write_whole(const struct nd_model *model, const char *path, struct nd_error *err)
+{
+    ND_CLEANUP(copy_deinit) struct copy copy = {.source = model};
+    ND_TRY(allocate(&copy, 0, err));
+    memset(copy.needed_nodes, true, model->graph.n_nodes * sizeof *copy.needed_nodes);
+    keep_nodes(&copy);
+    Onnx__GraphProto graph = *model->graph.proto;
+    graph.node = copy.graph.node;
+    copy.model.graph = &graph;
+    return nd_rewrite_put(&copy.model, &model->external, path, err);
+}
+
 static const size_t max_model_bytes = (size_t)2 << 30;
 
 char *nd_native_name(const char *name)

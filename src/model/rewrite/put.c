@@ -179,13 +179,3 @@ enum nd_status nd_rewrite_put(const Onnx__ModelProto *proto, const struct nd_ext
     nd_external_copy_end(&copy, status != ND_OK);
     return status;
 }
-
-bool nd_model_has_set_dims(const struct nd_model *model)
-{
-    return model->has_set_dims;
-}
-
-enum nd_status nd_model_write_whole(const struct nd_model *model, const char *path, struct nd_error *err)
-{
-    return nd_rewrite_put(model->proto, &model->external, path, err);
-}

@@ -122,7 +122,7 @@ static enum nd_status run_device(struct nd_runtime_trial *trial, const struct nd
     nd_capture_options_init(&options);
     options.agent = trial->how->agent;
     options.time_limit_s = TIME_LIMIT_S;
-    options.replace = true;
+    options.replace = options.skips_untouched = true;
     options.is_cancelled = trial->how->is_cancelled;
     options.cancel_context = trial->how->cancel_context;
     enum nd_status status =

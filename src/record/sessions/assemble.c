@@ -457,6 +457,8 @@ static void describe_failure(const struct nd_assembly *assembly, const struct nd
                      "the agent failed at stage '%s', and does not say why", out->stage);
         if (assembly->model != NULL)
             name_model(assembly->model, &out->failure);
+        if (assembly->model != NULL && code == ND_E_DEVICE_FALLBACK)
+            nd_fallback_say(index, assembly->model, &out->failure);
     } else if (assembly->death != NULL) {
         out->failure = *assembly->death;
     } else {
@@ -505,7 +507,8 @@ static enum nd_status write_failure(struct nd_capture_writer *writer, const stru
 
 static enum nd_status write_probe(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
                                   const struct nd_spool_index *index, size_t p,
-                                  const struct nd_assembled_graph *graph, struct nd_error *err)
+                                  const struct nd_assembled_graph *graph, struct nd_untouched *untouched,
+                                  struct nd_error *err)
 {
     const struct nd_probe *source = assembly->probes[p];
     const struct nd_spool_probe *run = &index->probes[p];
@@ -531,9 +534,16 @@ static enum nd_status write_probe(struct nd_capture_writer *writer, const struct
         status = nd_capture_writer_input(writer, &probe, i, source->inputs[i].data, err);
     if (status == ND_OK)
         status = nd_assemble_reruns(writer, &probe, index, p, err);
+    size_t first_sample = 0;
+    for (size_t i = 0; i < p; i++)
+        first_sample += index->probes[i].n_samples;
     for (size_t e = 0; status == ND_OK && e < assembly->n_tensors && run->n_complete > 0; e++) {
-        const struct nd_output_source output = {
-            .index = index, .probe = p, .tensor = e, .deflate_level = assembly->deflate_level};
+        const struct nd_output_source output = {.index = index,
+                                                .probe = p,
+                                                .tensor = e,
+                                                .deflate_level = assembly->deflate_level,
+                                                .untouched = untouched,
+                                                .first_sample = first_sample};
         status = nd_assemble_digests(writer, &probe, &graph->tensors[e], &output, err);
         if (status == ND_OK && !assembly->store_digests_only)
             status = nd_assemble_outputs(writer, &probe, &graph->tensors[e], graph->providers[e], &output, err);
@@ -544,12 +554,30 @@ static enum nd_status write_probe(struct nd_capture_writer *writer, const struct
     return status;
 }
 
+/* Opens the run of the untouched model, where there is one. What gives other values when it is run again says
+ * nothing of recording. */
+static enum nd_status open_untouched(const struct nd_assembly *assembly, const struct nd_spool_index *index,
+                                     const struct nd_assembled_graph *graph, struct nd_untouched *out,
+                                     struct nd_error *err)
+{
+    size_t n_samples = 0;
+    for (size_t p = 0; p < index->n_probes; p++)
+        n_samples += index->probes[p].n_samples;
+    if (assembly->untouched == NULL)
+        return ND_OK;
+    ND_TRY(nd_untouched_open(assembly->untouched, graph->tensors, graph->n_tensors, n_samples, out, err));
+    for (size_t i = 0; i < index->repeats.n; i++)
+        out->is_unsteady = out->is_unsteady || graph->tensors[index->repeats.items[i].tensor].is_model_output;
+    return ND_OK;
+}
+
 static enum nd_status write_all(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
                                 const struct nd_spool_index *index, struct nd_assembled *out,
                                 struct nd_error *err)
 {
     ND_CLEANUP(nd_assembled_graph_deinit) struct nd_assembled_graph graph = {0};
     ND_CLEANUP(nd_log_findings_deinit) struct nd_log_findings findings = {.max = MAX_FINDINGS};
+    ND_CLEANUP(nd_untouched_deinit) struct nd_untouched untouched = {0};
     bool is_short = false; /* an acknowledged sample without all its records: a damaged spool */
     enum nd_status status = nd_assembled_graph_init(&graph, assembly, index, err);
     if (status == ND_OK)
@@ -558,12 +586,16 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
         status = nd_capture_writer_tensors(writer, graph.tensors, graph.providers, graph.n_tensors, err);
     if (status == ND_OK)
         status = nd_capture_writer_nodes(writer, graph.nodes, graph.n_nodes, err);
+    if (status == ND_OK)
+        status = open_untouched(assembly, index, &graph, &untouched, err);
     for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++) {
-        status = write_probe(writer, assembly, index, p, &graph, err);
+        status = write_probe(writer, assembly, index, p, &graph, &untouched, err);
         out->samples_done += index->probes[p].n_complete;
         is_short = is_short || index->probes[p].n_complete < index->probes[p].n_samples;
     }
     bool has_failed = !index->has_ended || is_short;
+    if (status == ND_OK && !has_failed)
+        status = nd_untouched_write(&untouched, assembly->untouched_why, writer, &out->is_changed, err);
     if (status == ND_OK && (has_failed || !assembly->is_reproducible))
         status = nd_assemble_logs(writer, assembly, index, &findings, err);
     if (status == ND_OK)

@@ -37,6 +37,8 @@ struct nd_assembly {
     bool is_elsewhere; /* the agent ran on another machine: its libraries are not those of this one */
     const struct nd_remote_library *libraries; /* of that machine */
     size_t n_libraries;
+    const char *untouched; /* a capture of the untouched model that the outputs are held against; nullable */
+    const char *untouched_why; /* why there is none, although one was asked for; nullable */
     bool is_reproducible; /* SOURCE_DATE_EPOCH: leave out what differs between two equal runs (latencies, logs)
                            */
 };
@@ -46,6 +48,7 @@ struct nd_assembled {
     size_t samples_done; /* over all probes */
     char stage[32];      /* of the failure */
     struct nd_error failure;
+    bool is_changed; /* as in nd_capture_outcome */
 };
 
 /* Writes the capture: complete, or failed or partial with the reason and every sample that was acknowledged. */

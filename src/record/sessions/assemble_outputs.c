@@ -469,6 +469,28 @@ static enum nd_status check_chunk(const struct chunk_source *source, size_t chun
     return status;
 }
 
+/* Holds what a chunk has of each sample against the untouched model. */
+static enum nd_status compare_chunk(const struct chunk_source *source, const char *probe, size_t chunk,
+                                    const unsigned char *bytes, struct nd_error *err)
+{
+    struct nd_chunk_span span;
+    if (source->output->untouched == NULL)
+        return ND_OK;
+    nd_chunk_span(source->layout, chunk, &span);
+    size_t n_bytes = span.n_samples > 0 ? span.n_bytes / span.n_samples : 0;
+    for (size_t i = 0; i < span.n_samples; i++) {
+        const struct nd_untouched_piece piece = {.tensor = source->output->tensor,
+                                                 .probe = probe,
+                                                 .sample = span.first_sample + i,
+                                                 .first_sample = source->output->first_sample,
+                                                 .offset_bytes = span.offset_bytes,
+                                                 .bytes = bytes + i * n_bytes,
+                                                 .n_bytes = n_bytes};
+        ND_TRY(nd_untouched_compare(source->output->untouched, &piece, err));
+    }
+    return ND_OK;
+}
+
 /* ---- writing ---- */
 
 /* *bytes: the raw values of the chunk. */
@@ -491,8 +513,8 @@ static enum nd_status write_chunk(const struct chunk_source *source, size_t chun
     return status;
 }
 
-static enum nd_status write_chunks(const struct chunk_source *source, struct nd_capture_dataset *dataset,
-                                   struct nd_error *err)
+static enum nd_status write_chunks(const struct chunk_source *source, const char *probe,
+                                   struct nd_capture_dataset *dataset, struct nd_error *err)
 {
     const struct nd_output_source *output = source->output;
     ND_CLEANUP(nd_digest_stream_destroy) struct nd_digest_stream *stream = NULL;
@@ -504,6 +526,8 @@ static enum nd_status write_chunks(const struct chunk_source *source, struct nd_
         status = write_chunk(source, chunk, piece, dataset, &bytes, err);
         if (status == ND_OK)
             status = check_chunk(source, chunk, bytes, &stream, err);
+        if (status == ND_OK)
+            status = compare_chunk(source, probe, chunk, bytes, err);
         if (piece != NULL)
             nd_spool_drop(&output->index->reader, piece->payload, piece->payload_bytes);
     }
@@ -576,7 +600,7 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
         status = nd_capture_writer_outputs_begin(
             writer, &(struct nd_capture_output){probe, tensor, provider, &layout}, &dataset, err);
     if (status == ND_OK)
-        status = write_chunks(&chunks, dataset, err);
+        status = write_chunks(&chunks, probe->name, dataset, err);
     if (status == ND_OK)
         status = nd_capture_writer_outputs_end(&dataset, err);
     nd_capture_dataset_destroy(&dataset);

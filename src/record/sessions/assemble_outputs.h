@@ -5,6 +5,7 @@
 #include "capture/write/write.h"
 #include "devices/agent/spool/spool.h"
 #include "npudiff/core/tensor.h"
+#include "record/sessions/untouched.h"
 
 /* Everything a spool holds, found in one pass and looked up by what it is. Views point into the map of the
  * spool. */
@@ -95,6 +96,8 @@ struct nd_output_source {
     size_t probe;
     size_t tensor;
     int deflate_level;
+    struct nd_untouched *untouched; /* compares what is written; nullable */
+    size_t first_sample;            /* of the probe, among those of all probes */
 };
 
 /* Digests of every complete sample and repeat. */

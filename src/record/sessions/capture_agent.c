@@ -18,101 +18,7 @@
 #include "model/graph/parts.h"
 #include "record/sessions/capture_agent.h"
 #include "record/sessions/pass_plan.h"
-
-static size_t samples_of(const struct nd_capture_job *capture, const struct nd_agent_job *job)
-{
-    return job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0;
-}
-
-bool nd_job_run_has_samples(const char *folder, bool cuts)
-{
-    struct nd_spool_kept kept = {0};
-    ND_FREED char *spool = nd_path_join(folder, "spool.nds");
-    return spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
-           (!cuts || truncate(spool, (off_t)kept.size_bytes) == 0);
-}
-
-static enum nd_status write_job(const struct nd_agent_job *job, const char *folder, struct nd_error *err)
-{
-    ND_FREED char *path = nd_path_join(folder, "job.nds");
-    ND_TRY(path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err));
-    unlink(path);
-    return nd_job_write(job, path, err);
-}
-
-/* The agent's last line, without its name. */
-static void read_reason(const char *folder, char *reason, size_t size)
-{
-    static const char name[] = "npudiff-agent: ";
-    char line[256] = "";
-    ND_FREED char *path = nd_path_join(folder, "stdout.txt");
-    if (path != NULL)
-        nd_file_last_line(path, line, sizeof line);
-    bool has_name = strncmp(line, name, sizeof name - 1) == 0;
-    snprintf(reason, size, "%s", nd_said(has_name ? line + sizeof name - 1 : line));
-}
-
-/* Which of the agents runs such a device: what follows "npudiff-agent" in its name. Static. */
-static const char *nd_device_agent_suffix(enum nd_device_kind kind)
-{
-    return nd_device_is_evaluated(kind) ? "-exact" : kind == ND_DEVICE_EXEC ? "-exec" : "";
-}
-
-static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_agent_job *job,
-                               const char *folder, const struct nd_capture_options *options,
-                               struct nd_agent_exit *exit, struct nd_error *err)
-{
-    char *agent = NULL, anew[sizeof exit->anew] = "";
-    bool is_resuming = options->resume && job == &capture->job && nd_job_run_has_samples(folder, true);
-    enum nd_status status =
-        nd_agent_find(options->agent, nd_device_agent_suffix(capture->device->kind), &agent, err);
-    for (bool again = true; status == ND_OK && again;) {
-        if (!is_resuming)
-            nd_dir_remove(folder);
-        status = write_job(job, folder, err);
-        if (status != ND_OK)
-            break;
-        const struct nd_agent_start start = {
-            .agent = agent,
-            .folder = folder,
-            .options = options,
-            .label = capture->device->label,
-            .is_resuming = is_resuming,
-            .begun_ns = capture->begun_ns,
-            .samples_total = samples_of(capture, job),
-        };
-        status = nd_agent_launch(&start, exit, err);
-        again = status == ND_OK && exit->cannot_resume;
-        if (again)
-            read_reason(folder, anew, sizeof anew);
-        is_resuming = false;
-    }
-    if (status == ND_OK)
-        memcpy(exit->anew, anew, sizeof anew);
-    free(agent);
-    return status;
-}
-
-/* Runs the job in the folder, which is made anew. As nd_agent_launch. With options->resume the capture's own
- * job goes on with what an earlier agent acknowledged in that folder, or there. */
-static enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_agent_job *job,
-                                 const char *folder, const struct nd_capture_options *options,
-                                 struct nd_agent_exit *exit, struct nd_error *err)
-{
-    if (capture->remote == NULL)
-        return run_here(capture, job, folder, options, exit, err);
-    const struct nd_remote_run run = {
-        .job = job,
-        .device = capture->device,
-        .model = capture->model,
-        .folder = folder,
-        .options = options,
-        .begun_ns = capture->begun_ns,
-        .samples_total = samples_of(capture, job),
-        .is_trial = job != &capture->job,
-    };
-    return nd_remote_run(capture->remote, &run, exit, err);
-}
+#include "record/sessions/untouched.h"
 
 /* ---- reads from a spool what the last session of a run did ---- */
 
@@ -146,46 +52,20 @@ static enum nd_status take_fact(const struct nd_record *record, struct session_f
     return ND_OK;
 }
 
-/* Moves the names of the nodes that fell to *out. */
-static enum nd_status keep_fell_back(const bool *is_fell_back, const char **names, size_t n,
-                                     struct nd_fell_back *out, struct nd_error *err)
+static enum nd_status find_fell_back(const struct session_facts *facts, struct nd_fell_back *out,
+                                     struct nd_error *err)
 {
-    out->names = nd_calloc(n, sizeof *out->names);
+    uint64_t is_fell_back;
+    out->names = nd_calloc(facts->n_nodes, sizeof *out->names);
     ND_TRY_MEMORY(out->names != NULL, err);
-    for (size_t i = 0; i < n; i++) {
-        if (!is_fell_back[i])
+    for (size_t i = 0; i < facts->n_nodes; i++) {
+        if (!nd_fields_get_u64(&facts->nodes[i], "fell_back", &is_fell_back))
             continue;
-        out->names[out->n] = nd_strdup(names[i]);
+        out->names[out->n] = nd_fields_text(&facts->nodes[i], "name");
         ND_TRY_MEMORY(out->names[out->n] != NULL, err);
         out->n++;
     }
     return ND_OK;
-}
-
-static enum nd_status find_fell_back(const struct nd_agent_job *job, const struct session_facts *facts,
-                                     struct nd_fell_back *out, struct nd_error *err)
-{
-    static const char *const keys[] = {"provider", "name", "op_type"};
-    size_t n = facts->n_nodes;
-    ND_FREED struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
-    ND_FREED const char **names = nd_calloc(n, sizeof *names);
-    ND_FREED bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
-    ND_FREED char **texts = nd_calloc(3 * n, sizeof *texts);
-    bool is_whole = nodes != NULL && names != NULL && is_fell_back != NULL && texts != NULL;
-    for (size_t i = 0; is_whole && i < 3 * n; i++)
-        is_whole = (texts[i] = nd_fields_text(&facts->nodes[i / 3], keys[i % 3])) != NULL;
-    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; is_whole && i < n; i++) {
-        nodes[i] = (struct nd_job_node){texts[3 * i], texts[3 * i + 1], texts[3 * i + 2]};
-        names[i] = nodes[i].name;
-    }
-    if (status == ND_OK) {
-        nd_job_find_fell_back(job, nodes, n, is_fell_back);
-        status = keep_fell_back(is_fell_back, names, n, out, err);
-    }
-    for (size_t i = 0; texts != NULL && i < 3 * n; i++)
-        free(texts[i]);
-    return status;
 }
 
 /* How a run ended that is no matter of placement. */
@@ -207,9 +87,8 @@ static void judge_end(const struct session_facts *facts, const struct nd_agent_e
 /* What the session of a run in `folder` did: its last, from its spool. trial->reason is empty where nodes fell.
  * *is_of_session: it held, or it did not for a reason of the session itself, which another set of tensors may
  * not have; false: it failed before or behind that. Freed by nd_tried_deinit. */
-static enum nd_status nd_tried_read(const struct nd_agent_job *job, const char *folder,
-                                    const struct nd_agent_exit *exit, struct nd_tried *out, bool *is_of_session,
-                                    struct nd_error *err)
+static enum nd_status nd_tried_read(const char *folder, const struct nd_agent_exit *exit, struct nd_tried *out,
+                                    bool *is_of_session, struct nd_error *err)
 {
     struct nd_tried trial = {0};
     struct session_facts facts = {0};
@@ -222,7 +101,7 @@ static enum nd_status nd_tried_read(const struct nd_agent_job *job, const char *
     while (status == ND_OK && nd_spool_next(&reader, &record))
         status = take_fact(&record, &facts, err);
     if (status == ND_OK)
-        status = find_fell_back(job, &facts, &trial.fell_back, err);
+        status = find_fell_back(&facts, &trial.fell_back, err);
     judge_end(&facts, exit, &trial, is_of_session);
     nd_spool_reader_close(&reader);
     ND_FREE_ALL(facts.nodes, spool);
@@ -300,7 +179,7 @@ static enum nd_status run_trial(struct nd_tries *trials, const struct nd_agent_j
     /* A trial that never came to run tells nothing. */
     if (status == ND_OK && (exit.can_resume || (capture->remote != NULL && exit.stage != NULL)))
         status = nd_fail(err, (enum nd_error_id)exit.error.id, exit.error.object, "%s", exit.error.message);
-    return status == ND_OK ? nd_tried_read(job, folder, &exit, out, &is_of_session, err) : status;
+    return status == ND_OK ? nd_tried_read(folder, &exit, out, &is_of_session, err) : status;
 }
 
 /* ---- outputs of one sample ---- */
@@ -557,70 +436,6 @@ static enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *
     return status;
 }
 
-static enum nd_status leave_out_missing(const struct nd_capture_job *capture, const struct nd_record *record,
-                                        struct nd_pass_plan *plan, struct nd_error *err)
-{
-    ND_FREED char *output = nd_fields_text(record, "output"), *reason = nd_fields_text(record, "reason");
-    ND_TRY_MEMORY(output != NULL && reason != NULL, err);
-    for (size_t e = 0; e < capture->n_tensors; e++) {
-        if (strcmp(capture->tensors[e].onnx_name, output) != 0 || plan->reasons[e] != NULL)
-            continue;
-        plan->pass_of_tensor[e] = SIZE_MAX;
-        plan->reasons[e] = nd_strdup(reason);
-        ND_TRY_MEMORY(plan->reasons[e] != NULL, err);
-    }
-    return ND_OK;
-}
-
-/* How many are left; 0 as well where an output of the model is among those left out. */
-static size_t count_left(const struct nd_capture_job *capture, const struct nd_pass_plan *plan)
-{
-    size_t n = 0;
-    for (size_t e = 0; e < capture->n_tensors; e++) {
-        if (plan->reasons[e] != NULL && capture->tensors[e].is_model_output)
-            return 0;
-        n += plan->reasons[e] == NULL;
-    }
-    return n;
-}
-
-static enum nd_status read_missing(const struct nd_capture_job *capture, const char *spool,
-                                   struct nd_pass_plan *plan, struct nd_error *err)
-{
-    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
-    struct nd_record record;
-    ND_TRY(nd_spool_reader_open(&reader, spool, err));
-    while (nd_spool_next(&reader, &record))
-        if (record.kind == ND_RECORD_MISSING)
-            ND_TRY(leave_out_missing(capture, &record, plan, err));
-    return ND_OK;
-}
-
-/* Reads from the run in `folder` which tensors its session could not give, and plans a single session without
- * them. plan->n_passes is 0 where there is nothing to plan: none is missing, or an output of the model is, or
- * all are. Freed by nd_pass_plan_deinit, on success only. */
-static enum nd_status nd_plan_without_missing(const struct nd_capture_job *capture, const char *folder,
-                                              struct nd_pass_plan *plan, struct nd_error *err)
-{
-    struct nd_pass_plan made = {.n_tensors = capture->n_tensors};
-    char *spool = nd_path_join(folder, "spool.nds");
-    made.pass_of_tensor = nd_calloc(capture->n_tensors, sizeof *made.pass_of_tensor);
-    made.reasons = nd_calloc(capture->n_tensors, sizeof *made.reasons);
-    made.passes = nd_calloc(1, sizeof *made.passes);
-    bool is_whole = spool != NULL && made.pass_of_tensor != NULL && made.reasons != NULL && made.passes != NULL;
-    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(spool))
-        status = read_missing(capture, spool, &made, err);
-    size_t n_left = status == ND_OK ? count_left(capture, &made) : 0;
-    made.n_passes = n_left > 0 && n_left < capture->n_tensors ? 1 : 0;
-    free(spool);
-    if (status == ND_OK)
-        *plan = made;
-    else
-        nd_pass_plan_deinit(&made);
-    return status;
-}
-
 void nd_capture_report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s)
 {
     if (capture->options->progress == NULL)
@@ -762,15 +577,14 @@ static enum nd_status run_again(struct nd_capture_job *capture, const char *name
 }
 
 /* Whether the run gave other outputs than the session of the outputs alone, or one pass others than another. */
-static enum nd_status find_changed(const struct nd_capture_job *capture, const struct nd_tries *trials,
-                                   const char *folder, const struct nd_agent_exit *exit, bool *is_changed,
-                                   struct nd_error *err)
+static enum nd_status find_changed(const struct nd_tries *trials, const char *folder,
+                                   const struct nd_agent_exit *exit, bool *is_changed, struct nd_error *err)
 {
     ND_CLEANUP(nd_tried_deinit) struct nd_tried end = {0};
     bool do_agree = true, is_of_session;
     enum nd_status status = nd_tries_agree(trials, folder, &do_agree, err);
     if (status == ND_OK)
-        status = nd_tried_read(&capture->job, folder, exit, &end, &is_of_session, err);
+        status = nd_tried_read(folder, exit, &end, &is_of_session, err);
     *is_changed = !do_agree || strstr(end.reason, "exposing tensors changes results") != NULL;
     return status;
 }
@@ -782,7 +596,7 @@ static enum nd_status run_checked(struct nd_capture_job *capture, struct nd_trie
                                   struct nd_agent_exit *exit, struct nd_error *err)
 {
     bool is_changed = false, is_steady = false, is_cut = false;
-    enum nd_status status = find_changed(capture, trials, *folder, exit, &is_changed, err);
+    enum nd_status status = find_changed(trials, *folder, exit, &is_changed, err);
     if (status != ND_OK || !is_changed || exit->stage != NULL || exit->can_resume)
         return status;
     nd_capture_report_stage(capture, "placement", exit->elapsed_s);
@@ -795,17 +609,60 @@ static enum nd_status run_checked(struct nd_capture_job *capture, struct nd_trie
                                                      : status;
 }
 
-/* A runner said which tensors it cannot give, before it ran a sample: runs again without them. */
+/* How often tensors are left out because a run could not give them, before it counts as failed. Chosen. */
+enum { MAX_LESS = 8 };
+
+/* Runs again without the tensors that a runner said it cannot give, and without those that came out different
+ * from what was announced, or that change others: the rest is as good without them. */
 static enum nd_status run_without_missing(struct nd_capture_job *capture, char **folder,
                                           struct nd_agent_exit *exit, struct nd_error *err)
 {
-    struct nd_pass_plan plan = {0};
-    enum nd_status status = nd_plan_without_missing(capture, *folder, &plan, err);
-    bool again = status == ND_OK && plan.n_passes > 0;
-    if (again)
-        status = use_plan(capture, &plan, err);
-    nd_pass_plan_deinit(&plan);
-    return again && status == ND_OK ? run_again(capture, "run-again", folder, exit, err) : status;
+    bool again = true;
+    for (int i = 0; i < MAX_LESS && again && exit->error.id != 0 && exit->stage == NULL && !exit->can_resume;
+         i++) {
+        ND_CLEANUP(nd_pass_plan_deinit) struct nd_pass_plan plan = {0};
+        ND_TRY(nd_plan_without_missing(capture, *folder, &plan, err));
+        again = plan.n_passes > 0;
+        if (again)
+            ND_TRY(use_plan(capture, &plan, err));
+        if (again)
+            ND_TRY(run_again(capture, "run-less", folder, exit, err));
+    }
+    return ND_OK;
+}
+
+/* Whether an operator of the model fell, and not only quantisers, which layout passes move: then it falls
+ * whatever is recorded. */
+static bool has_operator(const struct nd_model *model, const struct nd_fell_back *fell_back)
+{
+    for (size_t i = 0; i < nd_model_n_nodes(model); i++)
+        if (nd_model_is_operator(model, i) && nd_fell_back_has(fell_back, nd_model_node(model, i)->name))
+            return true;
+    return false;
+}
+
+/* The model as it ships, before any tensor is recorded. *is_refused: it does not run on the NPU as a whole, and
+ * may not run elsewhere; then *folder is its run, which says why. */
+static enum nd_status look_at_placement(struct nd_capture_job *capture, char **folder,
+                                        struct nd_agent_exit *exit, bool *is_refused, struct nd_error *err)
+{
+    ND_CLEANUP(nd_tried_deinit) struct nd_tried tried = {0};
+    ND_FREED char *own = NULL;
+    bool is_of_session;
+    nd_capture_report_stage(capture, "untouched", 0);
+    ND_TRY(nd_untouched_run(capture, &own, exit, err));
+    if (capture->untouched != NULL)
+        return ND_OK;
+    ND_TRY(nd_tried_read(own, exit, &tried, &is_of_session, err));
+    *is_refused = !capture->options->allow_fallback && has_operator(capture->model, &tried.fell_back);
+    if (*is_refused) {
+        *folder = own;
+        own = NULL;
+        capture->n_untouched = 0; /* it is the run */
+    } else {
+        *exit = (struct nd_agent_exit){0};
+    }
+    return ND_OK;
 }
 
 /* The first run takes no more than this share of the time to make its session: what does not come to be may in
@@ -820,10 +677,15 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
 {
     ND_CLEANUP(nd_tried_deinit) struct nd_tried first = {0};
     ND_CLEANUP(nd_tries_deinit) struct nd_tries trials = {.capture = capture};
-    bool again = false, is_of_session = false;
+    bool again = false, is_of_session = false, is_refused = false;
     bool can_be_cut = nd_device_is_npu(capture->device->kind) && !nd_capture_job_is_untouched(capture) &&
                       !capture->options->prefixes;
     struct nd_capture_options options = *capture->options;
+    bool is_compared = nd_untouched_is_wanted(capture);
+    if (can_be_cut && is_compared)
+        ND_TRY(look_at_placement(capture, folder, exit, &is_refused, err));
+    if (is_refused)
+        return ND_OK;
     if (can_be_cut) {
         capture->job.is_fallback_allowed = false; /* then it stops before it runs a sample */
         options.session_limit_s = first_session_share * options.time_limit_s;
@@ -831,11 +693,8 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     *folder = nd_path_join(capture->folder, "run");
     enum nd_status status = *folder != NULL ? nd_job_run(capture, &capture->job, *folder, &options, exit, err)
                                             : nd_fail_memory(err);
-    bool may_miss = capture->device->kind == ND_DEVICE_EXEC && capture->job.n_passes == 1;
-    if (status == ND_OK && may_miss && exit->error.id != 0 && !exit->can_resume)
-        status = run_without_missing(capture, folder, exit, err);
     if (status == ND_OK && can_be_cut)
-        status = nd_tried_read(&capture->job, *folder, exit, &first, &is_of_session, err);
+        status = nd_tried_read(*folder, exit, &first, &is_of_session, err);
     if (status == ND_OK && is_of_session && !first.holds && exit->stage == NULL && !exit->can_resume) {
         nd_capture_report_stage(capture, "placement", exit->elapsed_s);
         status = plan_again(capture, &trials, &first, &again, err);
@@ -844,7 +703,14 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
         status = run_again(capture, "run-again", folder, exit, err);
     if (status == ND_OK && again && (capture->job.n_passes > 1 || capture->n_left_out > 0))
         status = run_checked(capture, &trials, folder, exit, err);
+    if (status == ND_OK)
+        status = run_without_missing(capture, folder, exit, err);
     capture->n_tried = trials.n > 0 ? trials.n + 1 : 0;
+    if (status == ND_OK && exit->error.id == 0 && is_compared && !can_be_cut) {
+        ND_FREED char *own = NULL;
+        struct nd_agent_exit end = {0};
+        status = nd_untouched_run(capture, &own, &end, err);
+    }
     return status;
 }
 

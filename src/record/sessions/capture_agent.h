@@ -11,6 +11,13 @@
 enum nd_status nd_capture_run_agent(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                                     struct nd_error *err);
 
+/* Runs a job of the capture, its own or another one, in the folder, which is made anew. As nd_agent_launch.
+ * With options->resume the capture's own job goes on with what an earlier agent acknowledged in that folder, or
+ * there. */
+enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_agent_job *job,
+                          const char *folder, const struct nd_capture_options *options,
+                          struct nd_agent_exit *exit, struct nd_error *err);
+
 /* Tells the caller of the capture what it is at. */
 void nd_capture_report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s);
 

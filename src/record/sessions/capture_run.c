@@ -368,6 +368,8 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         .n_libraries = capture->remote != NULL ? capture->remote->n_libraries : 0,
         .logcat = capture->remote != NULL ? capture->remote->device_facts.logcat : NULL,
         .logcat_bytes = capture->remote != NULL ? capture->remote->device_facts.logcat_bytes : 0,
+        .untouched = capture->untouched,
+        .untouched_why = capture->untouched_why,
         .is_reproducible = nd_is_reproducible(),
     };
     if (status == ND_OK)
@@ -520,7 +522,9 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
                                            .samples_done = assembled->samples_done,
                                            .samples_total = nd_capture_job_n_samples(capture),
                                            .n_left_out = capture->n_left_out,
-                                           .n_sessions = capture->n_tried + capture->job.n_passes,
+                                           .is_changed = assembled->is_changed,
+                                           .n_sessions =
+                                               capture->n_untouched + capture->n_tried + capture->job.n_passes,
                                            .failure = assembled->failure};
     snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
     snprintf(outcome->anew, sizeof outcome->anew, "%s", exit->anew);

@@ -3,8 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/suffix.h"
 #include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "devices/agent/spool/record_fields.h"
 #include "model/graph/loaded.h"
+#include "model/graph/parts.h"
 #include "npudiff/capture/logs.h"
 #include "record/sessions/failure_logs.h"
 
@@ -212,6 +216,21 @@ static enum nd_status put_cell(struct nd_capture_writer *writer, const struct ce
     return put_memory(writer, cell->memory, err);
 }
 
+/* Initializers that are graph inputs, too, are what a QNN graph gets no values for. */
+static void say_open(const struct nd_model *model, struct nd_error *failure)
+{
+    size_t n = 0, used = strlen(failure->message);
+    for (size_t i = 0; i < nd_model_n_nodes(model); i++)
+        n += nd_model_is_operator(model, i) ? nd_model_n_open_constants(model, i) : 0;
+    if (n > 0 && strstr(failure->message, "QNN") != NULL)
+        snprintf(failure->message + used, sizeof failure->message - used,
+                 "; %zu initializer%s of the model %s, too, and so no constant%s from IR version 4 on: remove "
+                 "%s from "
+                 "the graph's inputs",
+                 n, n == 1 ? "" : "s", n == 1 ? "is a graph input" : "are graph inputs", n == 1 ? "" : "s",
+                 n == 1 ? "it" : "them");
+}
+
 /* What the message of the provider lacks: which operator it was. */
 static void say(const struct cell *cell, struct nd_error *failure)
 {
@@ -255,6 +274,110 @@ enum nd_status nd_failure_write(struct nd_capture_writer *writer, const struct n
         status = put_cell(writer, &cell, err);
     if (status == ND_OK)
         say(&cell, failure);
+    if (status == ND_OK && model != NULL)
+        say_open(model, failure);
     nd_failure_cascade_deinit(&cell.cascade);
     return status;
+}
+
+/* ---- nodes that do not run on the NPU ---- */
+
+enum { MAX_NAMED = 4, REASON_BYTES = 168 };
+
+/* What the provider said of the node when it refused it: "" where it did not. */
+static void find_refusal(const struct nd_spool_index *index, const char *op_type, const char *name,
+                         char reason[static REASON_BYTES])
+{
+    static const char mark[] = "REASON : ";
+    ND_FREED char *key = nd_text("Operator type: %s Node name: %s Node", op_type, name);
+    reason[0] = '\0';
+    for (size_t i = 0; key != NULL && i < index->n_logs && reason[0] == '\0'; i++) {
+        ND_FREED char *message = nd_fields_get(&index->logs[i], "message");
+        const char *at = message != NULL ? strstr(message, "Validation FAILED") : NULL;
+        if (at == NULL || strstr(at, key) == NULL || (at = strstr(at, mark)) == NULL)
+            continue;
+        at += sizeof mark - 1;
+        snprintf(reason, REASON_BYTES, "%.*s", (int)strcspn(at, ".\r\n"), at);
+    }
+}
+
+/* The operator of the model that the row of a session is; SIZE_MAX: none, as of a quantiser and of what a
+ * layout pass added. */
+static size_t find_operator_of(const struct nd_model *model, const char *op_type, const char *name)
+{
+    size_t n_stem = nd_token_stem_bytes(name);
+    for (size_t i = 0; i < nd_model_n_nodes(model); i++) {
+        const char *own = nd_model_node(model, i)->name;
+        bool is_named = strcmp(own, name) == 0 || (strlen(own) == n_stem && memcmp(own, name, n_stem) == 0);
+        if (is_named && nd_model_is_operator(model, i) &&
+            strcmp(nd_model_node(model, i)->op_type, op_type) == 0)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+/* A node, with what is known of why it is not on the NPU. */
+static void name_refused(struct nd_strbuf *out, const struct nd_spool_index *index,
+                         const struct nd_model *model, const char *op_type, const char *name)
+{
+    char reason[REASON_BYTES];
+    size_t node = find_operator_of(model, op_type, name);
+    size_t n_open = node != SIZE_MAX ? nd_model_n_open_constants(model, node) : 0;
+    find_refusal(index, op_type, name, reason);
+    nd_strbuf_printf(out, "%s%s '%s'", out->len > 0 ? ", " : "", op_type, name);
+    if (n_open > 0)
+        nd_strbuf_printf(out,
+                         " (%s%s%zu of its initializers %s, too, and so no constant%s from IR version 4 on: "
+                         "remove %s from the graph's inputs)",
+                         reason, reason[0] != '\0' ? "; " : "", n_open,
+                         n_open == 1 ? "is a graph input" : "are graph inputs", n_open == 1 ? "" : "s",
+                         n_open == 1 ? "it" : "them");
+    else if (reason[0] != '\0')
+        nd_strbuf_printf(out, " (%s)", reason);
+}
+
+/* Names the rows that fell, as far as there is room: the operators of the model, or else what there is. */
+static bool name_rows(struct nd_strbuf *out, const struct nd_spool_index *index, const struct nd_model *model,
+                      bool of_operators, size_t *n)
+{
+    uint64_t is_fell_back;
+    bool is_whole = true;
+    for (size_t i = 0; is_whole && i < index->n_nodes; i++) {
+        if (!nd_fields_get_u64(&index->nodes[i], "fell_back", &is_fell_back))
+            continue;
+        ND_FREED char *op_type = nd_fields_text(&index->nodes[i], "op_type");
+        ND_FREED char *name = nd_fields_text(&index->nodes[i], "name");
+        is_whole = op_type != NULL && name != NULL;
+        if (!is_whole || (find_operator_of(model, op_type, name) != SIZE_MAX) != of_operators)
+            continue;
+        if (out != NULL && *n < MAX_NAMED)
+            name_refused(out, index, model, op_type, name);
+        ++*n;
+    }
+    return is_whole;
+}
+
+void nd_fallback_say(const struct nd_spool_index *index, const struct nd_model *model, struct nd_error *failure)
+{
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf named = {0};
+    size_t n_operators = 0, n_others = 0, n_all = 0;
+    char others[48] = "";
+    for (size_t i = 0; i < nd_model_n_nodes(model); i++)
+        n_all += nd_model_is_operator(model, i);
+    if (!name_rows(&named, index, model, true, &n_operators) ||
+        !name_rows(n_operators == 0 ? &named : NULL, index, model, false, &n_others) || named.len == 0)
+        return;
+    snprintf(others, sizeof others, "%zu quantiser%s", n_others, n_others == 1 ? "" : "s");
+    bool is_more = (n_operators > 0 ? n_operators : n_others) > MAX_NAMED;
+    if (n_operators == 0)
+        snprintf(failure->message, sizeof failure->message, "%s, but none of %zu operators,", others, n_all);
+    else
+        snprintf(failure->message, sizeof failure->message, "%zu of %zu operators%s%s%s", n_operators, n_all,
+                 n_others > 0 ? " (and " : "", n_others > 0 ? others : "", n_others > 0 ? " around them)" : "");
+    size_t n = strlen(failure->message);
+    snprintf(failure->message + n, sizeof failure->message - n,
+             " %s not run on the NPU: %.640s%s; --allow-fallback leaves them to the CPU, 'npudiff placement' "
+             "lists them all",
+             n_operators + (n_operators == 0 ? n_others : 0) == 1 ? "does" : "do", named.text,
+             is_more ? ", ..." : "");
 }

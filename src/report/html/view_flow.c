@@ -84,6 +84,8 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     nd_html_printf(page, "<details class=\"layers\"%s><summary>", is_open ? " open" : "");
     nd_html_fill(page, "$n ", nd_page_device_label(part, device));
     nd_html_badge(page, nd_html_state(verdict), verdict);
+    if (nd_doc_number(nd_doc_get(device, "observer"), "changed") > 0)
+        nd_html_puts(page, " of the recorded graph: recording changes the outputs");
     nd_html_puts(page, "</summary>\n");
     nd_html_scroll(page, "Layers", true);
     nd_html_puts(page, "<table class=\"sortable\"><caption>Layers in graph order");

@@ -630,8 +630,9 @@ static json_t *device_json_of_explain(const struct nd_explanation *e, const stru
         nd_tree_append(layers, layer_json_of_explain(e, device, s));
     json_t *observer = device->observer.n_samples == 0
                            ? json_null()
-                           : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
-                                       "changed", (json_int_t)device->observer.n_changed);
+                           : json_pack("{s:I, s:I, s:o}", "samples", (json_int_t)device->observer.n_samples,
+                                       "changed", (json_int_t)device->observer.n_changed, "differs",
+                                       text_or_null(device->observer.differs));
     json_t *environment = text_or_null(device->environment[0] != '\0' ? device->environment : NULL);
     return json_pack(
         "{s:s, s:o, s:I, s:I, s:s?, s:b, s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, "

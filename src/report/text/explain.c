@@ -400,6 +400,7 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
     if (device->same_as != d && nd_explain_has_qvalues(e)) {
         nd_explain_put_wrapped(out, width, 2, "all values are the same as those of %s",
                                e->devices[device->same_as].uri);
+        nd_explain_put_observer(out, device, width);
         return;
     }
     put_sentence(out, e, device, width);

@@ -213,11 +213,19 @@ void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e
 void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width)
 {
     const struct nd_explained_observer *observer = &device->observer;
+    const char *line = observer->differs != NULL ? observer->differs : "";
+    size_t n = strcspn(line, "\n"), n_name = strcspn(line, "\t\n");
+    char first[256] = "";
+    if (n_name < n)
+        snprintf(first, sizeof first, ", first of '%.*s': without it %.*s", (int)n_name, line,
+                 (int)(n - n_name - 1), line + n_name + 1);
     if (observer->n_changed > 0)
-        nd_explain_put_wrapped(out, width, 2,
-                               "observing changes the outputs of %zu of %zu samples: what is said of layers is "
-                               "of another graph; capture with --prefixes to see those of this one",
-                               observer->n_changed, observer->n_samples);
+        nd_explain_put_wrapped(
+            out, width, 2,
+            "recording changes the outputs of %zu of %zu samples%s. What is said of layers and "
+            "outputs is of the recorded graph, not of the one that ships; capture with "
+            "--prefixes to see each layer in a graph of its own",
+            observer->n_changed, observer->n_samples, first);
     else if (observer->n_samples > 0)
         nd_explain_put_wrapped(out, width, 2,
                                "observing changes nothing: the outputs of %zu samples are bit-equal without it",

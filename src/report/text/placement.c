@@ -9,14 +9,17 @@
 #include "report/text/summary.h"
 #include "report/text/tree.h"
 
+static bool is_quantisation(const struct nd_placed_node *node)
+{
+    return strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
+}
+
 /* Whether the node should be on the NPU and is known not to be. */
 static bool is_fell_back(const struct nd_placed_node *node)
 {
     bool is_added = node->model_node == SIZE_MAX;
-    bool is_quantisation =
-        strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
     return node->where == ND_WHERE_OFF && !node->is_io_quantisation && !node->is_constant &&
-           !(is_added && is_quantisation);
+           !(is_added && is_quantisation(node));
 }
 
 /* Whether it is an import that does not state what computed it. */
@@ -296,7 +299,7 @@ static void put_share(struct nd_strbuf *out, const struct nd_placed_device *devi
 {
     const struct nd_npu_share *share = &device->report->share;
     nd_strbuf_puts(out, "  NPU share: ");
-    put_percent(out, share->nodes, "nodes");
+    put_percent(out, share->nodes, "operators");
     nd_strbuf_printf(out, " (%zu of %zu", share->n_npu, share->n_npu + share->n_off);
     if (share->n_unknown > 0)
         nd_strbuf_printf(out, "; of %zu more it is not known", share->n_unknown);
@@ -425,7 +428,26 @@ static bool is_contradicted(const struct nd_placed_node *node)
 static bool has_places(const struct nd_placed_device *device)
 {
     const struct nd_placement_report *report = device->report;
-    return report->is_npu && report->n_nodes > 0 && report->share.n_npu + report->share.n_off > 0;
+    bool is_any = false;
+    for (size_t i = 0; i < report->n_nodes; i++)
+        is_any = is_any || report->nodes[i].where != ND_WHERE_UNKNOWN;
+    return report->is_npu && is_any;
+}
+
+/* Operators of the model and, apart from them, quantisers and what a layout pass added. */
+static void put_fallen(struct nd_strbuf *out, const struct nd_npu_share *share, size_t n_fell_back)
+{
+    size_t n_others = n_fell_back > share->n_off ? n_fell_back - share->n_off : 0;
+    size_t n_all = share->n_npu + share->n_off + share->n_unknown;
+    if (share->n_off == 0)
+        nd_strbuf_printf(out, "%zu quantiser%s, but none of %zu operators, %s not on the NPU", n_others,
+                         n_others == 1 ? "" : "s", n_all, n_others == 1 ? "is" : "are");
+    else
+        nd_strbuf_printf(out, "%zu of %zu operators ", share->n_off, n_all);
+    if (share->n_off > 0 && n_others > 0)
+        nd_strbuf_printf(out, "(and %zu quantiser%s around them) ", n_others, n_others == 1 ? "" : "s");
+    if (share->n_off > 0)
+        nd_strbuf_printf(out, "%s not on the NPU", share->n_off == 1 ? "is" : "are");
 }
 
 /* What the device did, in half a sentence. */
@@ -445,7 +467,7 @@ static void put_state(struct nd_strbuf *out, const struct nd_placed_device *devi
     else if (report->n_nodes == 0)
         nd_strbuf_puts(out, "not known: the capture does not say where any node ran");
     else if (n_fell_back > 0)
-        nd_strbuf_printf(out, "%zu node%s not on the NPU", n_fell_back, n_fell_back == 1 ? " is" : "s are");
+        put_fallen(out, &report->share, n_fell_back);
     else if (report->share.n_unknown > 0)
         nd_strbuf_puts(out, "nothing is known to have left the NPU");
     else
@@ -534,14 +556,16 @@ static void put_answer(struct nd_strbuf *out, const struct nd_placed_device *dev
     const struct nd_npu_share *share = &report->share;
     put_state(out, device);
     if (has_places(device) && share->n_off > 0) {
-        nd_strbuf_printf(out, "; the NPU has %zu of %zu nodes, ", share->n_npu, share->n_npu + share->n_off);
+        nd_strbuf_puts(out, "; the NPU has ");
         put_percent(out, share->flops, "FLOPs");
     }
     nd_strbuf_puts(out, "\n");
     size_t n = 0;
-    for (size_t i = 0; i < report->n_nodes && has_places(device); i++)
-        if (is_fell_back(&report->nodes[i]) && n++ < SHOWN_IN_ANSWER)
-            nd_strbuf_printf(out, "  %s '%s'\n", report->nodes[i].op_type, report->nodes[i].name);
+    for (size_t pass = 0; pass < 2; pass++) /* quantisers come last: they fall with their operators */
+        for (size_t i = 0; i < report->n_nodes && has_places(device); i++)
+            if (is_fell_back(&report->nodes[i]) && is_quantisation(&report->nodes[i]) == (pass == 1) &&
+                n++ < SHOWN_IN_ANSWER)
+                nd_strbuf_printf(out, "  %s '%s'\n", report->nodes[i].op_type, report->nodes[i].name);
     if (n > SHOWN_IN_ANSWER)
         nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - SHOWN_IN_ANSWER);
     for (size_t i = 0; i < report->n_problems; i++)

@@ -60,6 +60,8 @@ static const struct expected all[] = {
     {"lint/missing.u8.onnx", "missing-quantiser", 0, false},
     {"lint/missing.u16.onnx", "missing-quantiser", 0, false},
     {"lint/quantised.u8.onnx", NULL, 0, false},
+    {"lint/open.u8.onnx", "open-constant", 0, false},
+    {"lint/open-ir3.u8.onnx", NULL, 0, false},
     {"lint/matmul-add.u16.onnx", NULL, 0, false},
     {"lint/abs.u16.onnx", "abs-rows", 1, false},
     {"lint/abs-same.u16.onnx", NULL, 0, false},

@@ -520,7 +520,7 @@ bool nd_arithmetic_needs_accumulator(const struct nd_arithmetic *arithmetic)
 
 bool nd_arithmetic_is_of_integers(const struct nd_arithmetic *arithmetic)
 {
-    return arithmetic->family == &multiplier_family || arithmetic->family == &fixed_family;
+    return arithmetic->family == &families[MULTIPLIER_FAMILY] || arithmetic->family == &families[FIXED_FAMILY];
 }
 
 bool nd_arithmetic_is_stochastic(const struct nd_arithmetic *arithmetic)

@@ -707,8 +707,8 @@ static enum nd_status try_engine(struct nd_layer_diagnosis *diagnosis, size_t en
     if (status != ND_OK || !*follows)
         return status;
     nd_arithmetic_name(&nd_arithmetics(&n_arithmetics)[engine], name);
-    snprintf(text, sizeof text, is_given ? "%s, as integer processors have it" : "rounded once; it is no product",
-             name);
+    snprintf(text, sizeof text,
+             is_given ? "%s, as integer processors have it" : "rounded once; it is no product", name);
     layer->n_unexplained = 0;
     layer->explained_fraction = 1;
     return nd_judge_follows(layer, "arithmetic", text, err);
@@ -819,10 +819,9 @@ struct team {
     const struct nd_explain_job *job;
     struct task *tasks;
     size_t n_tasks;
-    size_t *engine;                  /* [n_devices] nd_engine_choose; SIZE_MAX: none */
-    struct nd_engine_tally *tallies; /* [n_tasks] of the devices' layers, while that is looked for */
-    bool *is_open;                   /* [n_devices * n_steps] layers that nothing explained before */
-    struct nd_reader *readers;       /* [n_threads] of the plan */
+    size_t *engine;            /* [n_devices] nd_engine_find; SIZE_MAX: none */
+    bool *is_open;             /* [n_devices * n_steps] layers that nothing explained before */
+    struct nd_reader *readers; /* [n_threads] of the plan */
 };
 
 static void add_task(struct team *team, size_t device, size_t step)
@@ -863,65 +862,6 @@ static enum nd_status run_task(void *context, size_t worker, size_t i, struct nd
     return diagnose_layer(&diagnosis, team->engine[task->device], &task->record, err);
 }
 
-/* ---- devices of which nothing is known ---- */
-
-/* Whether a layer of the device is to be looked at, and its arithmetic may be that of an integer processor. */
-static bool may_be_engine(const struct nd_explain_job *job, size_t d)
-{
-    bool needs = false;
-    for (size_t s = 0; s < job->plan->n_steps; s++)
-        needs = needs ||
-                (nd_explain_needs_layer_diagnosis(job, d, s) && !nd_explain_is_input_quantiser(job->plan, s));
-    return needs && !job->plan->sources[d].is_failed && job->plan->sources[d].expectation == ND_EXPECT_ANY &&
-           job->observations->layer_arithmetic[d] == SIZE_MAX;
-}
-
-static enum nd_status look_at_engine(void *context, size_t worker, size_t i, struct nd_error *err)
-{
-    enum { MAX_VALUES = 1 << 16 }; /* of a layer; chosen: a tenth of a second */
-    struct team *team = context;
-    struct nd_reader *reader = &team->readers[worker];
-    ND_TRY(reader->plan == NULL ? nd_reader_init(reader, team->job->plan, err) : ND_OK);
-    struct nd_layer_diagnosis diagnosis = {
-        .job = team->job, .reader = reader, .device = team->tasks[i].device, .step = team->tasks[i].step};
-    enum nd_status status = nd_layer_diagnosis_make(&diagnosis, err);
-    if (status == ND_OK)
-        status = nd_engine_look(&diagnosis, MAX_VALUES, &team->tallies[i], err);
-    nd_layer_diagnosis_deinit(&diagnosis);
-    return status;
-}
-
-static enum nd_status find_engine(struct team *team, size_t d, struct nd_error *err)
-{
-    const struct nd_explain_job *job = team->job;
-    struct nd_explained_device *device = &job->out->devices[d];
-    char name[ND_ARITHMETIC_NAME_BYTES];
-    size_t n_arithmetics;
-    bool follow_all = false;
-    team->engine[d] = SIZE_MAX;
-    if (!may_be_engine(job, d))
-        return ND_OK;
-    for (size_t s = 0; s < job->plan->n_steps; s++)
-        if (nd_observed_arithmetic_of(job, d, s)->is_counted &&
-            nd_observed_arithmetic_of(job, d, s)->tally->n_open > 0)
-            add_task(team, d, s);
-    team->tallies = nd_calloc(team->n_tasks, sizeof *team->tallies);
-    ND_TRY_MEMORY(team->tallies != NULL, err);
-    enum nd_status status = nd_parallel_for(job->plan->n_threads, team->n_tasks, look_at_engine, team, err);
-    if (status == ND_OK)
-        team->engine[d] = nd_engine_choose(team->tallies, team->n_tasks, &follow_all);
-    for (size_t i = 0; i < team->n_tasks; i++)
-        nd_engine_tally_deinit(&team->tallies[i]);
-    free(team->tallies);
-    team->n_tasks = 0;
-    if (status != ND_OK || !follow_all)
-        return status;
-    nd_arithmetic_name(&nd_arithmetics(&n_arithmetics)[team->engine[d]], name);
-    free(device->arithmetic);
-    device->arithmetic = nd_strdup(name);
-    return device->arithmetic != NULL ? ND_OK : nd_fail_memory(err);
-}
-
 enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_error *err)
 {
     const struct nd_plan *plan = job->plan;
@@ -938,7 +878,7 @@ enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_e
     if (status == ND_OK)
         status = nd_explain_decide_layers(job, &introduced);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
-        status = find_engine(&team, d, &introduced);
+        status = nd_engine_find(job, d, team.readers, &team.engine[d], &introduced);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
         if (!plan->sources[d].is_failed)
             list_device(&team, d);

@@ -4,6 +4,7 @@
 #define ND_EXPLAIN_ENGINE_H
 
 #include "explain/identify/identify.h"
+#include "explain/plan/replay.h"
 #include "explain/stages.h"
 
 /* What the values of one layer leave possible. */
@@ -29,8 +30,10 @@ void nd_engine_tally_deinit(struct nd_engine_tally *tally);
 /* Whether the arithmetic of nd_arithmetics says what the layer is, and every value is that. */
 bool nd_engine_gives(const struct nd_engine_tally *tally, size_t arithmetic);
 
-/* The arithmetic that most of these layers follow, and fewer follow plain rounding; SIZE_MAX: there is none.
- * *follow_all: no layer follows another one. */
-size_t nd_engine_choose(const struct nd_engine_tally *tallies, size_t n, bool *follow_all);
+/* The arithmetic of nd_arithmetics that most products of a device of which nothing is known follow, and fewer
+ * follow plain rounding; SIZE_MAX: there is none. Where no product follows another one the device is said to
+ * have it. readers[n_threads] of the plan. ND_ERR_MEMORY, and errors of reading captures. */
+enum nd_status nd_engine_find(const struct nd_explain_job *job, size_t device, struct nd_reader *readers,
+                              size_t *engine, struct nd_error *err);
 
 #endif

@@ -140,18 +140,26 @@ static void turn(const struct nd_way_number *number, double p)
         *number->attribute = (float)p;
 }
 
-/* By how much the number should be more: the median over the values that it moves most. NaN: it moves none. */
-static double find_step(const struct nd_ways *s, const double *made, const double *moved, double h)
+/* By how much the number should be more: the median over the values that it moves most, or, once that is near,
+ * the least squares. NaN: it moves none. */
+static double find_step(const struct nd_ways *s, const double *made, const double *moved, double h,
+                        bool is_near)
 {
-    double most = 0;
+    double most = 0, squares = 0, products = 0;
     size_t n = 0;
     for (size_t k = 0; k < s->n; k++)
         most = fmax(most, isfinite(moved[k] - made[k]) ? fabs(moved[k] - made[k]) : 0);
     for (size_t k = 0; k < s->n && most > 0; k++) {
         double slope = (moved[k] - made[k]) / h, off = s->captured[s->worst * s->n + k] - made[k];
+        if (isfinite(slope) && isfinite(off)) {
+            squares += slope * slope;
+            products += slope * off;
+        }
         if (fabs(slope * h) >= most / 8 && isfinite(off / slope))
             s->scratch[n++] = off / slope;
     }
+    if (is_near && squares > 0)
+        return products / squares;
     nd_series_sort(s->scratch, n);
     return n > 0 ? s->scratch[n / 2] : (double)NAN;
 }
@@ -161,16 +169,21 @@ static double find_step(const struct nd_ways *s, const double *made, const doubl
 static double solve(struct nd_ways *s, const struct nd_float_way *way, const struct nd_way_number *number,
                     double from)
 {
-    enum { MAX_TURNS = 40, MAX_HALVES = 3 };
+    enum { MAX_TURNS = 40, MAX_HALVES = 3, NEAR = MAX_TURNS - 4 };
     double p = number->is_positive ? log(from) : from, step = HUGE_VAL;
-    for (int i = 0; i < MAX_TURNS && !(fabs(step) <= 1e-7 * fmax(fabs(p), 1e-7)); i++) {
+    for (int i = 0; i < MAX_TURNS; i++) {
+        if (fabs(step) <= 1e-7 * fmax(fabs(p), 1e-7)) {
+            if (!s->is_coarse || i >= NEAR)
+                break;
+            i = NEAR;
+        }
         struct nd_array made = {0}, moved = {0};
         double h = number->is_positive ? 1e-3 : 1e-3 * fmax(fabs(p), 1);
         turn(number, number->is_positive ? exp(p) : p);
         bool is_made = s->make(s->context, way, &made);
         turn(number, number->is_positive ? exp(p + h) : p + h);
         is_made = s->make(s->context, way, &moved) && is_made;
-        step = is_made ? find_step(s, made.x, moved.x, h) : (double)NAN;
+        step = is_made ? find_step(s, made.x, moved.x, h, i >= NEAR) : (double)NAN;
         nd_array_deinit(&made);
         nd_array_deinit(&moved);
         if (isfinite(step))

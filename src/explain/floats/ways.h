@@ -25,7 +25,9 @@ struct nd_ways {
     size_t n_far, worst;                 /* values that are off; the sample with the most of them */
     size_t min_far;                      /* values that are off and that a way must predict */
     bool is_whole;                       /* the layer gives whole numbers that nothing rounds */
-    bool leaves_approximations;          /* a function that is approximated is no other way than the model's */
+    bool
+        is_coarse; /* values are rounded to whole numbers: their rounding is evened out in what is solved for */
+    bool leaves_approximations; /* a function that is approximated is no other way than the model's */
     void *context;
     enum nd_status (*go_to)(void *context, size_t sample, struct nd_error *err);
     /* What the way gives in that sample, before it is rounded; false where it cannot be worked out, or has

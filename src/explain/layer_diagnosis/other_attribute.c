@@ -110,6 +110,7 @@ enum nd_status nd_layer_diagnosis_find_attribute(struct nd_layer_diagnosis *diag
                        .ways = {.n_samples = diagnosis->n_samples,
                                 .n = diagnosis->n,
                                 .min_far = MIN_FAR,
+                                .is_coarse = true,
                                 .leaves_approximations = true,
                                 .context = &s,
                                 .go_to = go_to,

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Layers of quantised values that were computed with another attribute of their operator, or by another integer arithmetic: what
+the exact device makes of a changed model is imported as what a device made of the model."""
+import json
+import os
+import pathlib
+import sys
+
+import h5py
+import numpy as np
+
+from support import MODELS, Scratch, main, npudiff
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import onnx_write as ow  # noqa: E402
+
+SEED = int(os.environ.get("ND_SEED", "20261128"))  # others: tools/studies/seeds
+STEP = {"a": np.float32(0.03), "b": np.float32(0.05)}
+
+
+class Attributes(Scratch):
+    def setUp(self):
+        super().setUp()
+        self.random = np.random.default_rng(SEED)
+        self.model, self.changed, self.inputs = (self.folder / name for name in ("model.onnx", "changed.onnx", "in.npz"))
+
+    def write(self, path, op, out, w, **attributes):
+        """x -> Conv -> a -> op -> y, with quantisers between; w: the weights of a Conv that op is."""
+        constants = {"s": np.float32(0.02), "z": np.uint8(128), "sa": STEP["a"], "sb": STEP["b"], "ws": np.float32(0.01), "w1": self.w1}
+        operands = ["ad"]
+        nodes = [ow.node("QuantizeLinear", ["x", "s", "z"], ["xq"]), ow.node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
+                 ow.node("DequantizeLinear", ["w1", "ws"], ["w1d"]), ow.node("Conv", ["xd", "w1d"], ["a"], pads=[1, 1, 1, 1]),
+                 ow.node("QuantizeLinear", ["a", "sa", "z"], ["aq"]), ow.node("DequantizeLinear", ["aq", "sa", "z"], ["ad"])]
+        if w is not None:
+            constants["w2"] = w
+            nodes.append(ow.node("DequantizeLinear", ["w2", "ws"], ["w2d"]))
+            operands.append("w2d")
+        if op == "Softmax":
+            constants |= {"sb": np.float32(1 / 256), "zb": np.uint8(0)}
+        zero = "zb" if op == "Softmax" else "z"
+        nodes += [ow.node(op, operands, ["b"], **attributes), ow.node("QuantizeLinear", ["b", "sb", zero], ["bq"]),
+                  ow.node("DequantizeLinear", ["bq", "sb", zero], ["y"])]
+        path.write_bytes(ow.model(nodes, [ow.value_info("x", 1, (1, 3, 8, 8))], [ow.value_info("y", 1, out)], constants))
+
+    def values(self, path):
+        npudiff("capture", path, "-d", "exact", "-p", f"in={self.inputs}", "-o", self.folder / "exact.h5", "-q", "-f")
+        with h5py.File(self.folder / "exact.h5") as file:
+            probe, = file["probes"].values()
+            return {name: probe["outputs"][name][()] for name in ("x", "a", "y")}
+
+    def explain(self, values):
+        np.savez(self.folder / "out.npz", **values)
+        npudiff("import", "numpy", self.folder / "out.npz", "--model", self.model, "--inputs", self.inputs, "-p", "in", "--kind", "npu",
+                "--label", "npu", "-o", self.folder / "npu.h5", "-f", "-q")
+        words = ["explain", "--quantised", self.model, self.folder / "npu.h5"]
+        text = " ".join(npudiff(*words, expect=None).stdout.split())
+        return json.loads(npudiff(*words, "--json", expect=None).stdout)["devices"][0]["verdict"], text
+
+    def make(self, op, out, own, other, w=None, channels=4, other_w=None):
+        """What exact devices have of the model, and of the model with the other attributes."""
+        self.w1 = self.random.integers(-90, 90, (channels, 3, 3, 3)).astype(np.int8)
+        np.savez(self.inputs, x=self.random.normal(size=(6, 1, 3, 8, 8)).astype(np.float32))
+        self.write(self.model, op, out, w, **own)
+        self.write(self.changed, op, out, w if other_w is None else other_w, **other)
+        return self.values(self.model), self.values(self.changed)
+
+    def assert_named(self, says, *arguments, **options):
+        """The other attribute is named, and one step here and there beside the model's own is no fault."""
+        right, wrong = self.make(*arguments, **options)
+        with self.subTest(says=says, seed=SEED):
+            verdict, text = self.explain(wrong)
+            self.assertIn(f"'y' ({arguments[0]}): computed with {says}", text)
+            self.assertEqual(verdict, "faulty", text)
+        noisy = right["y"].astype(int) + self.random.choice([-1, 0, 1], right["y"].shape, p=[0.01, 0.98, 0.01])
+        with self.subTest(near_miss=says, seed=SEED):
+            verdict, text = self.explain({**right, "y": np.clip(noisy, 0, 255).astype(np.uint8)})
+            self.assertNotIn("computed with", text)
+            self.assertNotEqual(verdict, "faulty", text)
+
+    def test_another_attribute_is_named(self):
+        w = self.random.integers(-90, 90, (4, 4, 3, 3)).astype(np.int8)
+        dilated, same = ({"dilations": [n, n], "pads": 4 * [n], "kernel_shape": [3, 3]} for n in (2, 1))
+        for says, *arguments, options in (
+                ("axis 1, not", "Softmax", (1, 4, 8, 8), {"axis": 3}, {"axis": 1}, {}),
+                ("alpha 0.01, not 0.2", "LeakyRelu", (1, 4, 8, 8), {"alpha": 0.2}, {"alpha": 0.01}, {}),
+                ("mode DCR, not CRD", "DepthToSpace", (1, 2, 16, 16), {"blocksize": 2, "mode": "CRD"}, {"blocksize": 2, "mode": "DCR"},
+                 {"channels": 8}),
+                ("dilations [1, 1], not [2, 2]", "Conv", (1, 4, 8, 8), dilated, {"pads": [2, 2, 0, 0], "kernel_shape": [3, 3]}, {"w": w}),
+                ("pads with begin and end exchanged", "Conv", (1, 4, 8, 8), {"pads": [0, 1, 2, 1]}, {"pads": [2, 1, 0, 1]}, {"w": w})):
+            self.assert_named(says, *arguments, **options)
+        right, wrong = self.make("Conv", (1, 4, 8, 8), dilated, same, w=w)
+        verdict, text = self.explain(wrong) # centred: two attributes say it
+        self.assertEqual((verdict, "dilations [1, 1]" in text, "auto_pad SAME" in text), ("faulty", True, True), text)
+
+    def test_a_product_that_is_far_off_beside_an_exact_one_is_faulty(self):
+        w = self.random.integers(-90, 90, (4, 4, 3, 3)).astype(np.int8)
+        part = w.copy()
+        part[:, 2:] = 0 # half of what is summed
+        right, wrong = self.make("Conv", (1, 4, 8, 8), {"pads": [1, 1, 1, 1]}, {"pads": [1, 1, 1, 1]}, w=w, other_w=part)
+        verdict, text = self.explain(wrong)
+        self.assertEqual(verdict, "faulty", text)
+        self.assertIn("no rounding of a product by constants makes that", text)
+        few = right["y"].astype(int) + self.random.choice([-3, 0, 3], right["y"].shape, p=[0.2, 0.6, 0.2])
+        verdict, text = self.explain({**right, "y": np.clip(few, 0, 255).astype(np.uint8)})
+        self.assertNotIn("no rounding of a product", text) # 3 LSB: other arithmetic may be that coarse
+
+
+class Engines(Scratch):
+    """Devices that multiply as integer processors do have no fault; one layer that does beside others that do not has."""
+
+    def explain(self, model, profile):
+        out = self.folder / "device.h5"
+        npudiff("capture", MODELS / model, "-d", f"emu:{profile}", "-p", "uniform:40", "-o", out, "-q", "-f")
+        return " ".join(npudiff("explain", out, expect=None).stdout.split())
+
+    def test_integer_processors_are_healthy(self):
+        for model, profile, follows in (("cnn.w8a8.onnx", "round=gemmlowp", "all 10 layers follow gemmlowp"),
+                                        ("cnn.w8a8.onnx", "round=tosa-double", "all 10 layers follow"),
+                                        ("vit.w8a8.onnx", "round=multiplier:16", "all 64 layers follow multiplier:16"),
+                                        ("cnn.w8a16.onnx", "round=multiplier:15:half-up", "all 10 layers follow multiplier:15")):
+            with self.subTest(model=model, profile=profile):
+                text = self.explain(model, profile)
+                self.assertIn("HEALTHY", text[:10], text)
+                self.assertIn(follows, text)
+
+    def test_one_layer_of_another_arithmetic_is_not(self):
+        text = self.explain("cnn.w8a8.onnx", "round=half-even,round@stem/relu=gemmlowp")
+        self.assertIn("FAULTY 'stem/relu' (Conv)", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -56,6 +56,8 @@
 #define ND_KEY_ACCURACY "accuracy"
 #define ND_KEY_LABELS "labels"
 #define ND_KEY_LABELS_MISSING "labels_missing_reason"
+#define ND_KEY_CLASSES_BY "classes_by"
+#define ND_KEY_IS_SHOWN "is_shown"
 #define ND_KEY_CORRECT "correct"
 #define ND_KEY_AGREE "agree"
 #define ND_KEY_LOST "right_to_wrong"

@@ -183,15 +183,14 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
 void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_DEVICES), *device;
-    size_t d, n = 0, worst = SIZE_MAX;
+    size_t d, n = 0, n_faulty = 0, first = SIZE_MAX;
     nd_html_section(page, part, "flow", "Error flow");
     json_array_foreach(devices, d, device)
     {
         if (!has_layers(device, d))
             continue;
-        n++;
-        if (worst == SIZE_MAX || json_array_size(nd_doc_get(device, ND_KEY_FAULTY)) > 0)
-            worst = d;
+        first = n++ == 0 ? d : first;
+        n_faulty += json_array_size(nd_doc_get(device, ND_KEY_FAULTY)) > 0;
     }
     if (n == 0)
         nd_html_absent(
@@ -202,7 +201,8 @@ void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
     json_array_foreach(devices, d, device)
     {
         if (has_layers(device, d))
-            put_device(page, part, device, d, nd_page_rows_each(n), d == worst);
+            put_device(page, part, device, d, nd_page_rows_each(n),
+                       n_faulty > 0 ? json_array_size(nd_doc_get(device, ND_KEY_FAULTY)) > 0 : d == first);
     }
     nd_html_section_end(page);
     if (n > 0) {

@@ -231,7 +231,7 @@ void nd_view_samples(struct nd_page *page, const struct nd_page_part *part)
     json_array_foreach(rows, i, row)
     {
         const json_t *device = json_array_get(nd_doc_get(row, ND_KEY_DEVICES), 0);
-        if (!nd_doc_is(row, ND_KEY_LABELS) && !(nd_doc_number(device, ND_KEY_SAMPLES) > 1))
+        if (nd_doc_text(row, ND_KEY_CLASSES_BY)[0] == '\0' || !(nd_doc_number(device, ND_KEY_SAMPLES) > 1))
             continue;
         put_accuracy(page, part, row);
         put_samples(page, part, row);

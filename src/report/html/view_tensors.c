@@ -88,27 +88,29 @@ static bool is_compared(const json_t *pair)
     return pair != NULL && strcmp(nd_doc_text(pair, ND_KEY_COVERAGE), "none") != 0;
 }
 
-static void put_cell(struct nd_page *page, const json_t *pair)
+/* A faulty layer is marked whatever share of its values differs: later ones may differ in more. */
+static void put_cell(struct nd_page *page, const json_t *pair, bool is_faulty)
 {
+    const char *fault = is_faulty ? " faulty\"><span class=\"badge fail\">fault</span> " : "\">";
     char buf[ND_HTML_TEXT_BYTES];
     double share = nd_doc_number(pair, ND_KEY_SHARE), n = nd_doc_number(pair, ND_KEY_SAMPLES_DIFFERING);
     double lsb = nd_doc_number(pair, ND_KEY_MAX_LSB);
     if (!is_compared(pair)) {
-        nd_html_puts(page, "<td class=\"x\">no data</td>");
+        nd_html_printf(page, "<td class=\"x%sno data</td>", fault);
         return;
     }
     if (isnan(share) && !(n > 0))
         share = 0;
     if (isnan(share)) {
-        nd_html_puts(page, "<td class=\"x\">differs</td>");
+        nd_html_printf(page, "<td class=\"x%sdiffers</td>", fault);
         return;
     }
     if (!(share > 0)) {
-        nd_html_puts(page, "<td class=\"s0 m0\">=</td>");
+        nd_html_printf(page, "<td class=\"s0 m0%s=</td>", fault);
         return;
     }
-    nd_html_printf(page, "<td class=\"s%d m%d\">%s <small>", step_of(share, share_ends),
-                   step_of(isnan(lsb) ? 0 : lsb, lsb_ends), nd_html_percent(share, buf));
+    nd_html_printf(page, "<td class=\"s%d m%d%s%s <small>", step_of(share, share_ends),
+                   step_of(isnan(lsb) ? 0 : lsb, lsb_ends), fault, nd_html_percent(share, buf));
     put_size(page, pair);
     nd_html_puts(page, "</small></td>");
 }
@@ -129,8 +131,13 @@ static void put_row(struct nd_page *page, const struct nd_page_part *part, const
     nd_html_fill(page, "$n</a></th><td class=\"op\">$t</td><td class=\"op\">$t</td>",
                  nd_doc_text(tensor, ND_KEY_NAME), nd_doc_text(tensor, ND_KEY_OP_TYPES),
                  nd_doc_text(tensor, ND_KEY_DTYPE));
-    for (size_t g = 1; g < part->n_groups; g++)
-        put_cell(page, nd_doc_pair(tensor, part->groups[g].device));
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_DEVICES);
+    for (size_t g = 1; g < part->n_groups; g++) {
+        const json_t *device = nd_page_explained(part, json_array_get(devices, part->groups[g].device));
+        const json_t *faulty = nd_doc_get(device, ND_KEY_FAULTY);
+        put_cell(page, nd_doc_pair(tensor, part->groups[g].device),
+                 nd_doc_find(faulty, ND_KEY_LAYER, nd_doc_text(tensor, ND_KEY_NAME)) != NULL);
+    }
     nd_html_puts(page, "</tr>\n");
 }
 

@@ -398,6 +398,11 @@ class Qualify(Scratch):
             "gen1@qairt-2.50.40": ["binary prepared for chipset SM8650 (v75), run as SM8450 (v69)"],
             "gen5": [f"binary prepared with SDK {sdk['gen5']}, run with SDK 2.51.0",
                      "binary prepared for chipset SM8650 (v75), run as SM8850 (v81)"]})
+        # compare of captures of one binary says so, of the device for which it was not made alone.
+        capture(self.folder / "gen3-2.51.0.onnx", ["htp-sim:gen1", "htp-sim:gen3"], ["uniform:2:1"], self.folder / "of-binary", "--trust-options")
+        text = " ".join(npudiff("compare", *sorted((self.folder / "of-binary").glob("*.h5"))).split())
+        self.assertIn("simulator, but the binary is for SM8650 (v75), not for SM8450 (gen1)", text)
+        self.assertEqual(text.count("but the binary is for"), 1)
         self.assertEqual({d for d, row in rows.items() if row["status"] == "failed"}, {"gen3@qairt-2.50.40"})
         self.assertIn("finding: gen4: binary prepared for chipset SM8650", npudiff("qualify", path, expect=5))
         with open(self.folder / "gen1-2.51.0_qnn.bin", "ab") as binary: # it counts as part of the model

@@ -376,9 +376,10 @@ static enum nd_status choose_probe(struct nd_plan *plan, const struct nd_explain
         name = probe->name;
         most = probe->n_samples;
     }
-    if (name == NULL || !all_hold(plan, name))
-        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, name, "no probe '%s' is in all captures",
-                       name != NULL ? name : "");
+    if (name == NULL)
+        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, NULL, "the captures have no probe in common");
+    if (!all_hold(plan, name))
+        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, name, "no probe '%s' is in all captures", name);
     plan->probe = nd_strdup(name);
     ND_TRY_MEMORY(plan->probe != NULL, err);
     plan->n_samples = options->n_samples > 0 ? options->n_samples : SIZE_MAX;

@@ -120,38 +120,37 @@ static enum nd_status nd_device_apply_query(struct nd_device *device, const char
 }
 
 /* Options that neither name a file nor load a library, as the QNN provider of QAIRT 2.47 to 2.51 knows them. */
+static const char *const harmless[] = {"device_id",
+                                       "disable_file_mapped_weights",
+                                       "enable_block_quant_weight_optimization",
+                                       "enable_htp_fp16_clamp_overflow",
+                                       "enable_htp_fp16_precision",
+                                       "enable_htp_graph_splitting",
+                                       "enable_htp_monolithic_lstm",
+                                       "enable_htp_shared_memory_allocator",
+                                       "enable_htp_spill_fill_buffer",
+                                       "enable_vtcm_backup_buffer_sharing",
+                                       "extended_udma",
+                                       "htp_arch",
+                                       "htp_bf16_enable",
+                                       "htp_graph_finalization_optimization_mode",
+                                       "htp_graph_splitting_num_prepare_threads",
+                                       "htp_performance_mode",
+                                       "htp_reused_io_limit_mb",
+                                       "htp_share_resource_optimization",
+                                       "num_graph_prepare_threads",
+                                       "offload_graph_io_quantization",
+                                       "profiling_level",
+                                       "qnn_context_priority",
+                                       "rpc_control_latency",
+                                       "session.disable_cpu_ep_fallback",
+                                       "skip_backend_op_validation",
+                                       "skip_qnn_version_check",
+                                       "soc_model",
+                                       "vtcm_mb"};
+
 static bool is_harmless(const char *key)
 {
-    static const char *const harmless[] = {
-        "device_id",
-        "disable_file_mapped_weights",
-        "enable_block_quant_weight_optimization",
-        "enable_htp_fp16_clamp_overflow",
-        "enable_htp_fp16_precision",
-        "enable_htp_graph_splitting",
-        "enable_htp_monolithic_lstm",
-        "enable_htp_shared_memory_allocator",
-        "enable_htp_spill_fill_buffer",
-        "enable_vtcm_backup_buffer_sharing",
-        "extended_udma",
-        "htp_arch",
-        "htp_bf16_enable",
-        "htp_graph_finalization_optimization_mode",
-        "htp_graph_splitting_num_prepare_threads",
-        "htp_performance_mode",
-        "htp_reused_io_limit_mb",
-        "htp_share_resource_optimization",
-        "num_graph_prepare_threads",
-        "offload_graph_io_quantization",
-        "profiling_level",
-        "qnn_context_priority",
-        "rpc_control_latency",
-        "session.disable_cpu_ep_fallback",
-        "skip_backend_op_validation",
-        "skip_qnn_version_check",
-        "soc_model",
-        "vtcm_mb",
-    };
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
         if (strcmp(key, harmless[i]) == 0)
             return true;
@@ -168,11 +167,15 @@ static enum nd_status nd_device_check_options(const struct nd_device *device, co
     for (size_t i = 0; i < device->n_options; i++) {
         const char *key = device->option_keys[i];
         bool is_ours = strcmp(key, "backend_path") == 0; /* a URI cannot give it */
-        if (!is_ours && !is_harmless(key))
-            return nd_fail(err, ND_E_DEVICE_OPTION, uri,
-                           "device '%s': option '%s' may name a file or load a library: it is taken only from "
-                           "a command with --trust-options",
-                           uri, key);
+        char meant[ND_DID_YOU_MEAN_BYTES];
+        if (is_ours || is_harmless(key))
+            continue;
+        nd_did_you_mean(key, harmless, sizeof harmless / sizeof *harmless, sizeof *harmless, meant);
+        return nd_fail(err, ND_E_DEVICE_OPTION, uri,
+                       meant[0] != '\0' ? "device '%s': option '%s' is not known%s"
+                                        : "device '%s': option '%s' may name a file or load a library%s: it is "
+                                          "taken only from a command with --trust-options",
+                       uri, key, meant);
     }
     return ND_OK;
 }

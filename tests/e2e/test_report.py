@@ -118,7 +118,7 @@ class Digits(Page):
         self.assertEqual(browser.texts(".card .word"), ["Faulty"])
         card = browser.texts(".card")[0]
         self.assertIn("residual/conv", card)
-        self.assertRegex(card, r"predicts a different class for \d+ of 40 inputs")
+        self.assertRegex(card, r"predicts a different class at logits for \d+ of 40 inputs")
         self.assertIn("npudiff reduce", card)
         rows = browser.texts("#verdict tbody tr")
         self.assertEqual(len(rows), 3)
@@ -134,9 +134,15 @@ class Digits(Page):
         for i, tensor in enumerate(tensors):
             cells = browser.texts(f".heat tr[data-t='{i}'] td:nth-child(n+4)")
             for cell, pair in zip(cells, [p for p in tensor["pairs"] if p["ref"] == 0]):
-                wanted = "=" if pair["differing"] == 0 else f"{100 * pair['share']:.1f}\u202f% {pair['max_lsb']} LSB"
-                if pair["differing"] == 0 or 0.001 <= pair["share"] <= 0.999:
-                    self.assertEqual(cell, wanted)
+                tenths = (2000 * pair["differing"] + pair["elements"]) // (2 * pair["elements"]) # half up, as texts have it
+                wanted = "=" if pair["differing"] == 0 else f"{tenths / 10:.1f}\u202f% {pair['max_lsb']} LSB"
+                if pair["differing"] == 0 or 0.01 <= pair["share"] <= 0.999:
+                    self.assertEqual(cell.removeprefix("fault "), wanted)
+        # The faulty layer is marked, on the faulty device alone, and its details are open.
+        self.assertEqual(len(browser.texts(".heat td.faulty")), 1)
+        self.assertEqual(browser.texts(".heat tr:has(td.faulty) th a"), ["residual/conv"])
+        self.assertEqual([t.split(" ")[0] for t in browser.texts("details[open] > summary")],
+                         ["emu:htp-v73,stale@residual/conv", "Layers"])
 
     def test_heat_map_can_be_filtered_ordered_coloured_and_folded(self):
         browser.open(self.page)

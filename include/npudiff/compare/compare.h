@@ -473,8 +473,11 @@ struct nd_top1 {
     size_t tensor;
     size_t probe;
     bool has_labels;
-    size_t n_classes;               /* elements of the output */
-    size_t max_label;               /* the largest label; with labels only */
+    const char
+        *classes_by;  /* what says that its largest value is a predicted class: "labels"; without labels
+                         "operator", "name" or "size" of an output that has one axis. NULL: nothing does */
+    size_t n_classes; /* elements of the output */
+    size_t max_label; /* the largest label; with labels only */
     char *labels_missing_reason;    /* why labels that exist are not used, or NULL */
     struct nd_top1_device *devices; /* [n_devices] */
     struct nd_top1_pair *pairs;     /* [n_devices - 1] */
@@ -585,6 +588,10 @@ ND_PUBLIC void nd_comparison_destroy(struct nd_comparison **comparison);
 ND_PUBLIC enum nd_status nd_find_changed_samples(struct nd_comparison *comparison,
                                                  const struct nd_capture *const *captures, size_t n_max,
                                                  struct nd_error *err);
+
+/* The predictions that a text has room for, of the outputs with classes_by: with labels where there are any; of
+ * several those that the reference has right most often, then those that change most often. NULL: none. */
+ND_PUBLIC const struct nd_top1 *nd_comparison_top1(const struct nd_comparison *comparison);
 
 /* The text (JSON) of a part, made with options.cut, in new memory. ND_ERR_USAGE when the comparison is no part.
  */

@@ -69,6 +69,7 @@ struct nd_runtime_info {
 struct nd_runtime_list {
     size_t n;
     struct nd_runtime_info *items; /* by version, newest first */
+    char *folder;                  /* where they were looked for */
 };
 
 /* Lists the runtimes that are installed under $NPUDIFF_RUNTIMES (default
@@ -284,7 +285,12 @@ ND_PUBLIC void nd_phones_free(struct nd_phone *phones, size_t n);
 ND_PUBLIC enum nd_status nd_probes_for_model(const struct nd_model *model, const char *const *specs,
                                              size_t n_specs, struct nd_probe **probes, struct nd_error *err);
 
-/* The same for inputs that hold anything. */
+/* nd_model_check_static; the message proposes sizes with which the arrays of the specs fit. nd_probes_for_model
+ * does the same first. */
+ND_PUBLIC enum nd_status nd_probes_check_static(const struct nd_model *model, const char *const *specs,
+                                                size_t n_specs, struct nd_error *err);
+
+/* The same as nd_probes_for_model for inputs that hold anything. */
 ND_PUBLIC enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char *const *specs,
                                                  size_t n_specs, struct nd_probe **probes,
                                                  struct nd_error *err);

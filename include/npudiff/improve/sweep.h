@@ -80,7 +80,8 @@ struct nd_sweep {
     size_t n_samples;
     size_t n_settings;                 /* the device as it is goes first */
     struct nd_sweep_setting *settings; /* [n_settings] */
-    size_t n_changing, n_failed;       /* settings that change a bit; that failed */
+    size_t n_changing, n_failed;       /* settings that change a bit; that were asked for and failed */
+    size_t n_refused;                  /* that nobody asked for, and the device does not take */
 };
 
 /* ND_E_OPTION_VALUE: a variation that is not "OPTION=VALUE", or none for a kind of device without defaults;

@@ -448,6 +448,7 @@ struct nd_qualified_device {
     int class_id;       /* of the comparison; INT_MIN: not compared */
     const char *broken; /* why it cannot be right as a reference */
     const char *explanation;
+    double run_s; /* of all runs that the capture holds, in seconds; NaN: no run is timed */
 };
 struct nd_qualified_reference {
     const char *label, *capture, *failure, *broken;

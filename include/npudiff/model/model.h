@@ -155,6 +155,10 @@ ND_PUBLIC enum nd_status nd_model_set_dim(struct nd_model *model, const char *na
  * give. */
 ND_PUBLIC enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_error *err);
 
+/* The same; the message proposes sizes[n_inputs] instead of 1 where they are above 0. NULL: none is known. */
+ND_PUBLIC enum nd_status nd_model_check_static_for(const struct nd_model *model, const struct nd_shape *sizes,
+                                                   struct nd_error *err);
+
 /* Which tensors to make visible: "all", "outputs" (the model's outputs, as quantised values), "none" (the
  * outputs exactly as the model has them; but for dimensions that were set, the file is left untouched), or a
  * comma-separated list of glob patterns over tensor names:

@@ -116,6 +116,9 @@ ND_PUBLIC void nd_report_screen_put(struct nd_report_screen *screen, const char 
 /* A text that belongs on the screen was lost for want of memory: nd_report_screen_end reports it. */
 ND_PUBLIC void nd_report_screen_lose(struct nd_report_screen *screen);
 
+/* No cell of the rows that were put last loses anything: columns that do not fit follow below the others. */
+ND_PUBLIC void nd_report_screen_whole(struct nd_report_screen *screen);
+
 /* Rows as for nd_report_rows; NULL: they were lost for want of memory. The columns are read at the end. more:
  * what shows the rows that are left out, such as "-v shows all". */
 ND_PUBLIC void nd_report_screen_rows(struct nd_report_screen *screen, const char *json,

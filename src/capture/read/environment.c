@@ -157,6 +157,11 @@ char *nd_capture_environment(const struct nd_capture *capture)
             nd_strbuf_printf(&text, "%s%s", text.len > 0 ? ", " : "",
                              simulated > 0 ? "simulator" : "real device");
     }
+    const char *binary = stated(capture, "model", "binary_chipset"),
+               *own = stated(capture, "device", "chipset");
+    if (binary[0] != '\0' && (own[0] == '\0' || strncmp(binary, own, strlen(own)) != 0))
+        nd_strbuf_printf(&text, "%s%s%s%s", own[0] == '\0' ? ", a binary for " : ", but the binary is for ",
+                         binary, own[0] == '\0' ? "" : ", not for ", own);
     nd_strbuf_puts(&text, "");
     return nd_strbuf_take(&text);
 }

@@ -49,12 +49,7 @@ static void show_progress(void *context, const char *stage, size_t n_done, size_
     const char *unit = strcmp(stage, "accuracy cost") == 0 ? "samples"
                        : strcmp(stage, "capture") == 0     ? "devices"
                                                            : "";
-    cli_progress_show(context, 0,
-                      &(struct cli_progress_state){.label = "align",
-                                                   .stage = stage,
-                                                   .unit = unit,
-                                                   .done = n_done,
-                                                   .total = *unit != '\0' ? n_total : 0});
+    cli_progress_count(context, "align", stage, unit, n_done, *unit != '\0' ? n_total : 0);
 }
 
 static int report(const struct values *values, const struct nd_alignment *alignment)

@@ -131,7 +131,7 @@ static int capture_model(const struct values *values, struct nd_model *model, co
     size_t n_old = 0;
     enum nd_status status = cli_set_dims(model, &values->dims, &err);
     if (status == ND_OK)
-        status = nd_model_check_static(model, &err);
+        status = nd_probes_check_static(model, specs.items, specs.n, &err);
     if (status == ND_OK)
         status = prepare_cells(values, &fleet, &usage, &err);
     if (status == ND_OK && (usage = check_outputs(values, &fleet)) != 0)

@@ -238,12 +238,8 @@ static int report(const struct compare_values *values, struct nd_comparison *com
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
     bool is_counted = strcmp(stage, "compare") == 0;
-    cli_progress_show(context, 0,
-                      &(struct cli_progress_state){.label = "compare",
-                                                   .stage = is_counted ? "values" : "patterns",
-                                                   .unit = is_counted ? "blocks" : "devices",
-                                                   .done = n_done,
-                                                   .total = n_total});
+    cli_progress_count(context, "compare", is_counted ? "values" : "patterns",
+                       is_counted ? "blocks" : "devices", n_done, n_total);
 }
 
 /* With a bar; Ctrl-C stops it. */
@@ -369,10 +365,12 @@ static int print_pair(const struct compare_values *values, const struct nd_captu
         nd_report_screen_put(screen, "%zu of them can change values%s.\n\n", diff->n_bits,
                              n_others > 0 ? "; -v also lists those that cannot, or of which nobody knows" : "");
     json_t *shown = rows_that_change_bits(rows, diff);
-    if (json_array_size(shown) > 0)
+    if (json_array_size(shown) > 0) {
         cli_screen_rows(screen, shown, brief_columns, "-v lists all");
-    else
+        nd_report_screen_whole(screen);
+    } else {
         json_decref(shown);
+    }
     return cli_print_screen(screen, NULL);
 }
 

@@ -78,10 +78,7 @@ static int print(const struct values *values, const struct nd_model *model,
 
 static void show_progress(void *context, size_t n_done, size_t n_samples)
 {
-    cli_progress_show(
-        context, 0,
-        &(struct cli_progress_state){
-            .label = "explain", .stage = "layers", .unit = "samples", .done = n_done, .total = n_samples});
+    cli_progress_count(context, "explain", "layers", "samples", n_done, n_samples);
 }
 
 /* What is explained. */

@@ -39,9 +39,7 @@ struct regression {
 static enum nd_status make_probes(struct regression *regression, struct nd_error *err)
 {
     const struct cli_list specs = cli_probes_or_default(&regression->values->probes);
-    enum nd_status status = nd_model_check_static(regression->model, err);
-    return status == ND_OK ? cli_probes_make(regression->model, &specs, false, &regression->probes, err)
-                           : status;
+    return cli_probes_make(regression->model, &specs, false, &regression->probes, err);
 }
 
 /* "KIND:CHIPSET@OLD?options" with another runtime, in new memory. What is before the last '/' says where it is:
@@ -142,10 +140,10 @@ static void find_accuracy(const struct nd_golden *store, struct nd_golden_upgrad
     if (nd_golden_open_capture(store, upgrade->check.entry.id, &sides[0], NULL) == ND_OK &&
         nd_capture_open(upgrade->check.capture, &sides[1], NULL) == ND_OK &&
         nd_compare_captures((const struct nd_capture *const *)sides, 2, NULL, &comparison, NULL) == ND_OK) {
-        for (size_t i = 0; !upgrade->has_top1 && i < comparison->n_top1; i++) {
-            const struct nd_top1 *top1 = &comparison->top1[i];
+        const struct nd_top1 *top1 = nd_comparison_top1(comparison);
+        if (top1 != NULL && top1->has_labels && top1->pairs[0].exists) {
             const struct nd_top1_pair *pair = &top1->pairs[0];
-            upgrade->has_top1 = top1->has_labels && pair->exists;
+            upgrade->has_top1 = true;
             upgrade->n_samples = pair->n_samples;
             upgrade->n_right_before = top1->devices[0].n_correct;
             upgrade->n_right_after = top1->devices[1].n_correct;

@@ -332,9 +332,10 @@ static void say_tensors(struct nd_report_screen *screen, const json_t *info)
     char more[64] = "";
     if (n > 0)
         snprintf(more, sizeof more, ", %zu left out", n);
-    nd_report_screen_put(screen, "model: %s, %" JSON_INTEGER_FORMAT " tensors recorded%s\n",
+    const char *binary = attribute(info, "model", "binary_chipset");
+    nd_report_screen_put(screen, "model: %s, %" JSON_INTEGER_FORMAT " tensors recorded%s%s%s\n",
                          attribute(info, "model", "file"), json_integer_value(json_object_get(info, "tensors")),
-                         more);
+                         more, binary[0] != '\0' ? ", a binary for " : "", binary);
     json_array_foreach(rows, i, row)
     {
         if (i < MOST)

@@ -71,7 +71,16 @@ static void put_probe(FILE *out, const char *probe, const char *campaign)
 
 /* ---- the parts of the campaign ---- */
 
-static void put_model(FILE *out, const struct values *values, const char *model)
+/* What the campaign depends on beside the options. */
+struct facts {
+    char *labelled;      /* the names of the probes with labels, as a list in YAML; "": none */
+    size_t n_labelled;   /* samples of the smallest of them */
+    bool has_ties;       /* the inputs have quantisers, and so ties */
+    bool is_quantised;   /* the model; else the first device is the reference */
+    char reference[256]; /* its label */
+};
+
+static void put_model(FILE *out, const struct values *values, const struct facts *facts, const char *model)
 {
     fputs("models:\n  - quantised: ", out);
     put_path(out, model, values->output);
@@ -90,7 +99,7 @@ static void put_model(FILE *out, const struct values *values, const char *model)
         "    probes:\n",
         out);
     static const char *const usual[] = {"uniform:64:1", "ties:16"};
-    for (size_t i = 0; values->probes.n == 0 && i < sizeof usual / sizeof usual[0]; i++)
+    for (size_t i = 0; values->probes.n == 0 && i < (facts->has_ties ? 2 : 1); i++)
         fprintf(out, "      - %s\n", usual[i]);
     for (size_t i = 0; i < values->probes.n; i++) {
         fputs("      - ", out);
@@ -160,44 +169,72 @@ static void put_devices(FILE *out, const struct values *values)
     put_phones(out, !values->no_phones);
 }
 
-/* labelled: see names_of_labelled. Where it is empty, the gates of classes are comments: a gate that has
- * nothing to judge is a mistake to qualify. */
-static void put_policy(FILE *out, const char *labelled)
+/* The smallest round margin that so many samples can prove where one of them becomes wrong; 0: none. The upper
+ * end of the one-sided 95 % score interval of a drop of 1 of n is about (1 + z^2 / 2 + z sqrt(1 + z^2 / 4)) / n
+ * = 4.5 / n. */
+static double provable_margin(size_t n_samples)
 {
-    const char *off = labelled[0] == '\0' ? "# " : "";
-    fputs("# What a device is compared with: 'quantised' is this model, evaluated exactly.\n"
-          "reference: quantised\n"
-          "# A sentence on the cause for every device that differs.\n"
-          "explain: yes\n"
-          "# The limits that every device must keep. 'npudiff qualify CAMPAIGN --suggest' proposes the "
-          "strictest\n"
-          "# ones that today's captures pass. docs/reference/campaign.md describes all gates.\n"
-          "policy:\n"
-          "  # Every device gives a complete capture.\n"
-          "  - gate: finalize\n"
-          "  # No node of an NPU device runs on the CPU; list exceptions under 'allow'.\n"
-          "  - gate: fallback\n"
-          "  # A quantised value differs from the reference by at most 'max' LSB, on every tensor.\n"
-          "  - gate: lsb\n"
-          "    max: 5\n",
-          out);
+    static const double margins[] = {0.01, 0.02, 0.03, 0.05, 0.1, 0.2};
+    for (size_t i = 0; i < sizeof margins / sizeof margins[0]; i++)
+        if (margins[i] * (double)n_samples >= 4.5)
+            return margins[i];
+    return 1;
+}
+
+/* Where no probe has labels, or too few, the gates of classes are comments: a gate that has nothing to judge is
+ * a mistake to qualify. */
+static void put_policy(FILE *out, const struct values *values, const struct facts *facts)
+{
+    double margin = provable_margin(facts->n_labelled);
+    const char *off = facts->labelled[0] == '\0' ? "# " : "";
+    fprintf(out,
+            "# What a device is compared with: 'quantised' is this model, evaluated exactly; a float model is\n"
+            "# compared with a device.\n"
+            "reference: %s\n"
+            "# A sentence on the cause for every device that differs.\n"
+            "explain: yes\n"
+            "# The limits that every device must keep. 'npudiff qualify CAMPAIGN --suggest' proposes the "
+            "strictest\n"
+            "# ones that today's captures pass. docs/reference/campaign.md describes all gates.\n"
+            "policy:\n"
+            "  # Every device gives a complete capture.\n"
+            "  - gate: finalize\n"
+            "  # No node of an NPU device runs on the CPU; list exceptions under 'allow'.\n"
+            "  - gate: fallback\n",
+            facts->reference);
+    if (facts->is_quantised)
+        fputs("  # A quantised value differs from the reference by at most 'max' LSB, on every tensor.\n"
+              "  - gate: lsb\n    max: 5\n",
+              out);
+    else if (values->devices.n != 1)
+        fputs("  # Every tensor's signal-to-noise ratio to the reference is at least 'min' dB.\n"
+              "  - gate: sqnr\n    min: 40\n",
+              out);
     fprintf(out,
             "  # The same class as the reference, on this share of the samples, at every output.\n"
-            "  %1$s- gate: agreement\n"
-            "  %1$s  min: 0.99\n",
+            "  %1$s- gate: agreement\n  %1$s  min: 0.99\n",
             off);
-    if (labelled[0] != '\0')
-        fprintf(out, "    probes: [%s]\n", labelled);
-    fprintf(out,
-            "  # Accuracy drops by less than this share, with labelled probes.\n"
-            "  %1$s- gate: accuracy-drop\n"
-            "  %1$s  margin: 0.01\n",
-            off);
+    if (facts->labelled[0] != '\0')
+        fprintf(out, "    probes: [%s]\n", facts->labelled);
+    fputs("  # Accuracy drops by less than this share, with labelled probes", out);
+    if (facts->labelled[0] != '\0' && margin < 1 && margin > 0.01)
+        fprintf(out, ". %zu samples prove no less than %g,\n  # 450 prove 0.01", facts->n_labelled, margin);
+    else if (facts->labelled[0] != '\0' && margin > 0.01)
+        fprintf(out, ". %zu samples prove none, 450 prove 0.01", facts->n_labelled);
+    fprintf(out, ".\n  %1$s- gate: accuracy-drop\n  %1$s  margin: %2$g\n", margin < 1 ? "" : "# ",
+            margin < 1 ? margin : 0.01);
+    if (!facts->is_quantised && margin < 1)
+        fprintf(out, "    reference: %s\n", facts->reference);
+    if (values->float_model != NULL && margin < 1)
+        fprintf(out,
+                "  # The same against the float model: what quantisation and chip cost together.\n"
+                "  - gate: accuracy-drop\n    reference: float\n    margin: %g\n",
+                margin);
 }
 
 /* ---- the command ---- */
 
-static char *make_campaign(const struct values *values, const char *model, const char *labelled)
+static char *make_campaign(const struct values *values, const char *model, const struct facts *facts)
 {
     char *text = NULL;
     size_t n;
@@ -206,9 +243,9 @@ static char *make_campaign(const struct values *values, const char *model, const
         return NULL;
     fprintf(out, "# A campaign of npudiff %s, for 'npudiff qualify'. Paths are relative to this file.\n",
             nd_version());
-    put_model(out, values, model);
+    put_model(out, values, facts, model);
     put_devices(out, values);
-    put_policy(out, labelled);
+    put_policy(out, values, facts);
     bool has_failed = ferror(out) != 0;
     if (fclose(out) != 0 || has_failed) {
         free(text);
@@ -217,8 +254,8 @@ static char *make_campaign(const struct values *values, const char *model, const
     return text;
 }
 
-/* The names of the probes with labels, as a list in YAML. NULL: no memory. The caller frees it. */
-static char *names_of_labelled(const struct cli_probes *probes)
+/* The names of the probes with labels, as a list in YAML (NULL: no memory), and the samples of the smallest. */
+static void find_labelled(const struct cli_probes *probes, struct facts *facts)
 {
     char *text = NULL;
     size_t n, n_labelled = 0;
@@ -228,30 +265,50 @@ static char *names_of_labelled(const struct cli_probes *probes)
             continue;
         fputs(n_labelled++ > 0 ? ", " : "", out);
         put_text(out, probes->items[i]->name);
+        size_t n_samples = probes->items[i]->n_samples;
+        facts->n_labelled = n_labelled == 1 || n_samples < facts->n_labelled ? n_samples : facts->n_labelled;
     }
-    return out != NULL && fclose(out) == 0 ? text : NULL;
+    facts->labelled = out != NULL && fclose(out) == 0 ? text : NULL;
 }
 
-/* Mistakes are found now, and not by qualify. *labelled: names_of_labelled. */
-static enum nd_status check(const struct values *values, const char *path, char **labelled,
+/* Whether the inputs have ties, and whether there is anything quantised at all. */
+static void look_at_model(const struct nd_model *model, struct facts *facts)
+{
+    static const char *const ties[] = {"ties:16"};
+    struct nd_probe *probe = NULL;
+    facts->has_ties = nd_probes_for_model(model, ties, 1, &probe, NULL) == ND_OK;
+    nd_probe_destroy(&probe);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        facts->is_quantised = facts->is_quantised || nd_model_tensor(model, e)->quant.n > 0;
+}
+
+/* Mistakes are found now, and not by qualify. */
+static enum nd_status check(const struct values *values, const char *path, struct facts *facts,
                             struct nd_error *err)
 {
     struct nd_model *model = NULL, *float_model = NULL;
     struct cli_probes probes = {0};
     enum nd_status status = cli_model_load(path, &values->dims, &model, err);
     if (status == ND_OK)
-        status = nd_model_check_static(model, err);
+        status = nd_probes_check_static(model, values->probes.items, values->probes.n, err);
+    if (status == ND_OK) {
+        look_at_model(model, facts);
+        snprintf(facts->reference, sizeof facts->reference, facts->is_quantised ? "quantised" : "cpu");
+    }
     if (status == ND_OK && values->float_model != NULL)
         status = nd_model_load(values->float_model, &float_model, err);
     for (size_t i = 0; status == ND_OK && i < values->devices.n; i++) {
         struct nd_device device = {0};
         if (strcmp(values->devices.items[i], "adb:*") != 0)
             status = nd_device_parse(values->devices.items[i], &device, err);
+        if (status == ND_OK && i == 0 && device.label != NULL && !facts->is_quantised)
+            snprintf(facts->reference, sizeof facts->reference, "'%s'", device.label);
         nd_device_deinit(&device);
     }
     if (status == ND_OK)
         status = cli_probes_make(model, &values->probes, false, &probes, err);
-    *labelled = status == ND_OK ? names_of_labelled(&probes) : NULL;
+    if (status == ND_OK)
+        find_labelled(&probes, facts);
     cli_probes_deinit(&probes);
     nd_model_destroy(&float_model);
     nd_model_destroy(&model);
@@ -263,14 +320,14 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     struct values values = *(const struct values *)context;
     struct nd_error err = {0};
-    char *labelled = NULL;
+    struct facts facts = {0};
     if (values.output == NULL)
         values.output = "campaign.yaml";
     if (cli_check_text_output(values.output, values.force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    enum nd_status status = check(&values, operands[0], &labelled, &err);
-    char *text = labelled != NULL ? make_campaign(&values, operands[0], labelled) : NULL;
-    free(labelled);
+    enum nd_status status = check(&values, operands[0], &facts, &err);
+    char *text = facts.labelled != NULL ? make_campaign(&values, operands[0], &facts) : NULL;
+    free(facts.labelled);
     if (status != ND_OK)
         return cli_report_error(&err);
     if (text == NULL)

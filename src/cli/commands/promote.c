@@ -33,12 +33,7 @@ struct work {
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
     const char *unit = strcmp(stage, "proposals") == 0 ? "proposals" : "devices";
-    cli_progress_show(context, 0,
-                      &(struct cli_progress_state){.label = "promote",
-                                                   .stage = stage,
-                                                   .unit = n_total > 1 ? unit : "",
-                                                   .done = n_done,
-                                                   .total = n_total > 1 ? n_total : 0});
+    cli_progress_count(context, "promote", stage, n_total > 1 ? unit : "", n_done, n_total > 1 ? n_total : 0);
 }
 
 static int report(const struct values *values, const struct nd_promoted *promoted)

@@ -60,12 +60,8 @@ static bool parse_amount(const char *text, struct nd_reduce_options *options)
 /* The bar is at its end when all sessions that are allowed have run. */
 static void show_progress(void *context, const struct nd_reduce_progress *progress)
 {
-    cli_progress_show(context, 0,
-                      &(struct cli_progress_state){.label = "reduce",
-                                                   .stage = progress->step,
-                                                   .unit = "sessions",
-                                                   .done = progress->n_sessions,
-                                                   .total = progress->session_limit});
+    cli_progress_count(context, "reduce", progress->step, "sessions", progress->n_sessions,
+                       progress->session_limit);
 }
 
 /* ---- the command ---- */
@@ -104,8 +100,6 @@ static int reduce(const struct values *values, const struct nd_model *model, str
         status = nd_device_parse(values->against, &against, &err);
         options->against = against.kind != ND_DEVICE_EXACT ? &against : NULL;
     }
-    if (status == ND_OK)
-        status = nd_model_check_static(model, &err);
     if (status == ND_OK)
         status = cli_probes_make(model, &values->probes, values->allow_nonfinite, &probes, &err);
     options->progress = show_progress;

@@ -99,10 +99,7 @@ struct models {
 
 static void show_progress(void *context, size_t n_done, size_t n_samples)
 {
-    cli_progress_show(
-        context, 0,
-        &(struct cli_progress_state){
-            .label = "report", .stage = "explains", .unit = "samples", .done = n_done, .total = n_samples});
+    cli_progress_count(context, "report", "explains", "samples", n_done, n_samples);
 }
 
 static enum nd_status explain(struct report_documents *documents, const struct models *models,

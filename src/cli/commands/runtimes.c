@@ -82,7 +82,7 @@ static const struct nd_report_column list_columns[] = {{"runtime", "RUNTIME"},
                                                        {NULL, NULL}};
 
 /* A row for each runtime that is there, and the ids of those that tools/setup can install. */
-static int print_list(json_t *rows)
+static int print_list(json_t *rows, const char *folder)
 {
     const char *next[] = {"npudiff", "runtimes", "check"};
     json_t *there = json_array(), *row;
@@ -99,7 +99,11 @@ static int print_list(json_t *rows)
     }
     json_decref(rows);
     struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
-    nd_report_screen_put(screen, "%zu runtime%s installed\n", n_installed, n_installed == 1 ? " is" : "s are");
+    if (n_installed == 0)
+        nd_report_screen_put(screen, "0 runtimes are installed in '%s'\n", folder);
+    else
+        nd_report_screen_put(screen, "%zu runtime%s installed\n", n_installed,
+                             n_installed == 1 ? " is" : "s are");
     if (used > 0)
         nd_report_screen_put(screen, "Not installed: %s. 'tools/setup --runtime ID' installs one.\n", missing);
     if (json_array_size(there) > 0) {
@@ -122,10 +126,11 @@ static int run_list(const struct values *values)
     json_t *rows = json_array();
     for (size_t i = 0; i < list.n; i++)
         json_array_append_new(rows, list_row(&list.items[i]));
+    int exit_code = values->json || values->verbose
+                        ? cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, list_columns, values->json)
+                        : print_list(rows, list.folder);
     nd_runtimes_deinit(&list);
-    if (values->json || values->verbose)
-        return cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, list_columns, values->json);
-    return print_list(rows);
+    return exit_code;
 }
 
 /* ---- add, remove ---- */

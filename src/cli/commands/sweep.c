@@ -26,10 +26,7 @@ struct work {
 
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
-    cli_progress_show(
-        context, 0,
-        &(struct cli_progress_state){
-            .label = "sweep", .stage = stage, .unit = "settings", .done = n_done, .total = n_total});
+    cli_progress_count(context, "sweep", stage, "settings", n_done, n_total);
 }
 
 static int report(const struct values *values, const struct nd_sweep *sweep)
@@ -137,7 +134,7 @@ const struct cli_command cmd_sweep = {
         "Without --set it varies those options of Qualcomm's QNN provider (and of ONNX Runtime on the CPU) "
         "that are known to change bits or times. An option that may name a file or load a library is refused.\n"
         "Exit code 0: no setting changes a bit; 1: at least one does; 2: wrong usage or a file problem; 5: the "
-        "device failed, as it is or with a setting.",
+        "device failed, as it is or with a setting of --set.",
     CLI_TABLES(struct values),
     CLI_OPERANDS(CLI_VALUE_MODEL, 1, 1),
 };

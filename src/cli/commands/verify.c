@@ -45,10 +45,7 @@ static bool cli_is_json(const char *path)
 
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
-    cli_progress_show(
-        context, 0,
-        &(struct cli_progress_state){
-            .label = "verify", .stage = stage, .unit = "", .done = n_done, .total = n_total > 1 ? n_total : 0});
+    cli_progress_count(context, "verify", stage, "", n_done, n_total > 1 ? n_total : 0);
 }
 
 static enum nd_status open_model(const struct work *work, const char *path, struct nd_model **out,

@@ -60,8 +60,6 @@ enum nd_status cli_probes_make(const struct nd_model *model, const struct cli_li
     *out = (struct cli_probes){.items = calloc(specs->n + 1, sizeof *out->items), .n = specs->n};
     if (out->items == NULL)
         return cli_memory_error(err);
-    if (specs->n == 0)
-        return ND_OK;
     return (allow_nonfinite ? nd_probes_for_model_any : nd_probes_for_model)(model, specs->items, specs->n,
                                                                              out->items, err);
 }
@@ -108,7 +106,7 @@ enum nd_status cli_work_open(const char *path, const struct cli_load *load, stru
     *out = (struct cli_work){0};
     enum nd_status status = cli_model_load(path, &load->dims, &out->model, err);
     if (status == ND_OK)
-        status = nd_model_check_static(out->model, err);
+        status = nd_probes_check_static(out->model, load->probes.items, load->probes.n, err);
     if (status == ND_OK)
         status = cli_model_load(load->float_model, &load->dims, &out->float_model, err);
     if (status == ND_OK)

@@ -237,6 +237,12 @@ struct cli_progress *cli_progress_create(size_t n_devices, double delay_s, bool 
     return progress;
 }
 
+void cli_progress_count(struct cli_progress *progress, const char *label, const char *stage, const char *unit,
+                        size_t done, size_t total)
+{
+    cli_progress_show(progress, 0, &(struct cli_progress_state){label, stage, unit, done, total});
+}
+
 void *cli_progress_context(struct cli_progress *progress, size_t index)
 {
     return progress != NULL ? &progress->devices[index] : NULL;

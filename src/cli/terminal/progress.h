@@ -45,6 +45,10 @@ struct cli_progress *cli_progress_create(size_t n_devices, double delay_s, bool 
 /* Device `index` is so far. May be called by several threads. */
 void cli_progress_show(struct cli_progress *progress, size_t index, const struct cli_progress_state *state);
 
+/* Work that is no device, alone in its progress. */
+void cli_progress_count(struct cli_progress *progress, const char *label, const char *stage, const char *unit,
+                        size_t done, size_t total);
+
 /* Context and function for nd_capture_options.progress of device `index`; the context lives as long as the
  * progress. */
 void *cli_progress_context(struct cli_progress *progress, size_t index);

@@ -312,10 +312,57 @@ static void conclude_chance(struct nd_comparison *comparison)
     }
 }
 
+/* Scores of classes lie along one axis; masks, boxes and feature maps along more. Landmarks, anchors and
+ * features do so, too: without labels a Softmax, a name, or as many values as ImageNet has classes must speak
+ * for classes. */
+static const char *find_classes(const struct nd_compared_tensor *tensor, const struct nd_top1 *row)
+{
+    static const char *const words[] = {"logit", "softmax", "prob"};
+    int n_axes = 0;
+    for (int d = 0; d < tensor->shape.rank; d++)
+        n_axes += tensor->shape.dims[d] > 1;
+    if (row->has_labels)
+        return "labels";
+    if (n_axes != 1)
+        return NULL;
+    if (strstr(tensor->op_types, "Softmax") != NULL)
+        return "operator";
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcasestr(tensor->name, words[i]) != NULL)
+            return "name";
+    return row->n_classes == 1000 || row->n_classes == 1001 ? "size" : NULL;
+}
+
+static size_t count_changes(const struct nd_comparison *comparison, const struct nd_top1 *row)
+{
+    size_t n = 0;
+    for (size_t t = 1; t < comparison->n_devices; t++)
+        n += row->pairs[t - 1].n_samples - row->pairs[t - 1].n_agree;
+    return n;
+}
+
+const struct nd_top1 *nd_comparison_top1(const struct nd_comparison *comparison)
+{
+    const struct nd_top1 *best = NULL;
+    for (size_t i = 0; i < comparison->n_top1; i++) {
+        const struct nd_top1 *row = &comparison->top1[i];
+        if (row->classes_by == NULL)
+            continue;
+        bool is_better = best == NULL || (row->has_labels && !best->has_labels);
+        if (!is_better && row->has_labels == best->has_labels)
+            is_better = row->devices[0].n_correct > best->devices[0].n_correct ||
+                        (row->devices[0].n_correct == best->devices[0].n_correct &&
+                         count_changes(comparison, row) > count_changes(comparison, best));
+        best = is_better ? row : best;
+    }
+    return best;
+}
+
 void nd_accuracy_conclude(struct nd_comparison *comparison)
 {
     for (size_t i = 0; i < comparison->n_top1; i++) {
         struct nd_top1 *entry = &comparison->top1[i];
+        entry->classes_by = find_classes(&comparison->tensors[entry->tensor], entry);
         for (size_t c = 0; c < comparison->n_devices; c++) {
             struct nd_top1_device *d = &entry->devices[c];
             d->accuracy = d->n_samples > 0 ? (double)d->n_correct / (double)d->n_samples : 0;

@@ -139,6 +139,15 @@ const char *nd_axis_word(const struct nd_shape *shape, int axis)
                                      : "slice";
 }
 
+char *nd_format_factor(double factor, int digits, char buf[static ND_NUMBER_BYTES])
+{
+    double off = fabs(factor - 1);
+    while (digits < 16 && off > 0 && off * pow(10, digits - 2) < 1)
+        digits++;
+    snprintf(buf, ND_NUMBER_BYTES, "%.*g", digits, factor);
+    return buf;
+}
+
 bool nd_range_format(const struct nd_shape *shape, size_t first, size_t last, char text[ND_RANGE_BYTES])
 {
     size_t inner = 1, n = 1;

@@ -12,6 +12,11 @@ enum { ND_NUMBER_BYTES = 32 };
 /* As "%.*g" in the C locale. */
 char *nd_format_digits(double value, int digits, char buf[static ND_NUMBER_BYTES]);
 
+/* A factor with so many digits, and with so many more that one which is not 1 does not look like 1: "1.00012".
+ * As text that lives as long as the block in which this stands. */
+char *nd_format_factor(double factor, int digits, char buf[static ND_NUMBER_BYTES]);
+#define ND_FACTOR(factor, digits) nd_format_factor(factor, digits, (char[ND_NUMBER_BYTES]){0})
+
 /* The shortest text that reads back to the same double, and as a real number: it has a '.' or an exponent.
  * value must be finite. */
 char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES]);

@@ -578,7 +578,7 @@ enum nd_status nd_runtimes_list(struct nd_runtime_list *out, struct nd_error *er
         status = add(&listing, known[i].id, known[i].ort_version, known[i].provider_version, err);
     if (status == ND_OK)
         status = add_others(&listing, err);
-    free(listing.root);
+    listing.list.folder = listing.root;
     if (status != ND_OK) {
         nd_runtimes_deinit(&listing.list);
         return status;
@@ -593,7 +593,7 @@ void nd_runtimes_deinit(struct nd_runtime_list *list)
 {
     for (size_t i = 0; i < list->n; i++)
         nd_runtime_info_deinit(&list->items[i]);
-    free(list->items);
+    ND_FREE_ALL(list->items, list->folder);
     *list = (struct nd_runtime_list){0};
 }
 
@@ -653,9 +653,11 @@ static enum nd_status fail_other_abi(const struct nd_runtime_list *list, const c
 
 static enum nd_status fail_none(const char *abi, struct nd_error *err)
 {
+    ND_FREED char *folder = nd_runtimes_folder();
     if (strcmp(abi, nd_abi_here()) == 0 && strcmp(abi, ND_ABI_DEFAULT) == 0)
         return nd_fail(err, ND_E_RUNTIME_MISSING, NULL,
-                       "no runtime is installed; install one with 'tools/setup'");
+                       "no runtime is installed in '%s'; install one with 'tools/setup'",
+                       folder != NULL ? folder : "?");
     return nd_fail(err, ND_E_RUNTIME_MISSING, NULL,
                    "no runtime for %s is installed; add one with 'npudiff runtimes add WHEEL...'", abi);
 }

@@ -4,6 +4,7 @@
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/tensors/scales.h"
+#include "core/text/print.h"
 #include "explain/diagnosis/look.h"
 
 /* ---- clamps and a gain ---- */
@@ -109,7 +110,7 @@ void nd_try_clamp(const struct nd_look *look)
     f.data = &c;
     char gain[64] = "";
     if (has_gain)
-        snprintf(gain, sizeof gain, ", values between are %.4g times as large", c.gain);
+        snprintf(gain, sizeof gain, ", values between are %s times as large", ND_FACTOR(c.gain, 4));
     if (c.has_low && c.has_high)
         nd_try(look, &f, "clamped at both ends, to %.6g..%.6g%s", c.low, c.high, gain);
     else

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "explain/diagnosis/look.h"
 #include "explain/diagnosis/values.h"
 
 struct changes {
@@ -44,12 +45,18 @@ static void say_launches(const struct changes *c, bool is_first_apart, const dou
     bool is_constant = true;
     for (size_t j = c->first; j < c->end; j++)
         is_constant = is_constant && x[j] == x[c->first];
+    /* Elements beside it may hold the same, and be right by chance. */
+    size_t first = c->first, end = c->end;
+    while (is_constant && first > 0 && x[first - 1] == x[c->first])
+        first--;
+    while (is_constant && end < n && x[end] == x[c->first])
+        end++;
     char held[48] = "";
     if (is_constant && is_first_apart)
         snprintf(held, sizeof held, "; the first run holds %.6g there", x[c->first]);
     if (is_window)
         snprintf(f.text, sizeof f.text, "elements %zu to %zu %s of the same input, all others do not%s",
-                 c->first, c->end - 1,
+                 nd_roundest(first, c->first, false), nd_roundest(c->end, end, true) - 1,
                  is_first_apart ? "differ between the first and all later runs" : "change from run to run",
                  held);
     else

@@ -96,6 +96,10 @@ struct nd_axis {
     int axis;
     size_t n, inner;
 };
+/* The roundest number from least to most: of an end with that many zero bits at its end, the smallest, else the
+ * largest. */
+size_t nd_roundest(size_t least, size_t most, bool is_end);
+
 struct nd_axis nd_axis_at(const struct nd_shape *shape, int axis);
 /* The axes that may be the channels', likeliest first; returns how many. */
 enum { ND_CHANNEL_AXES = 3 };

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "core/text/print.h"
 #include "explain/diagnosis/look.h"
 
 /* Chosen. A group has four elements for each number that is fitted; 99 % of all values are where the line says.
@@ -219,12 +220,12 @@ static bool say_whole(const struct nd_look *look, const struct relation *r, cons
     char line[96] = "all signs are turned", steps[96] = "", within[48];
     say_steps(r, g, steps);
     if (f->kind == ND_FAULT_SCALE)
-        snprintf(line, sizeof line, "all values are %.4g times as large as the reference's", g->a);
+        snprintf(line, sizeof line, "all values are %s times as large as the reference's", ND_FACTOR(g->a, 4));
     else if (f->kind == ND_FAULT_ZERO_POINT)
         snprintf(line, sizeof line, "all values are %.6g %s", fabs(g->b), g->b < 0 ? "lower" : "higher");
     else if (f->kind == ND_FAULT_ENCODING)
-        snprintf(line, sizeof line, "values are %.4g x %c %.4g, x the reference's", g->a, g->b < 0 ? '-' : '+',
-                 fabs(g->b));
+        snprintf(line, sizeof line, "values are %s x %c %.4g, x the reference's", ND_FACTOR(g->a, 4),
+                 g->b < 0 ? '-' : '+', fabs(g->b));
     return nd_try(look, f, "%s%s%s: %zu of %zu", line, steps, say_within(r, within), r->n_held, r->n_known);
 }
 
@@ -246,8 +247,8 @@ static bool say_channels(const struct nd_look *look, const struct relation *r, s
     f->channel = n_off == 1 ? first : SIZE_MAX;
     f->amount = n_off == 1 ? low : (double)n_off;
     if (n_off == 1 && !r->has_offset)
-        snprintf(line, sizeof line, "channel %zu (axis %d) is %.4g times as large, all others are right", first,
-                 f->axis, low);
+        snprintf(line, sizeof line, "channel %zu (axis %d) is %s times as large, all others are right", first,
+                 f->axis, ND_FACTOR(low, 4));
     else if (n_off == 1 && !r->has_factor)
         snprintf(line, sizeof line, "channel %zu (axis %d) is %.4g %s, all others are right", first, f->axis,
                  fabs(low), low < 0 ? "lower" : "higher");

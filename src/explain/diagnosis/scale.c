@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/statistics/series.h"
+#include "core/text/print.h"
 #include "explain/diagnosis/look.h"
 
 enum { MAX_FIT = 1 << 16 };
@@ -270,12 +271,11 @@ static bool say_encoding(const struct nd_look *look, const struct part *part, do
         snprintf(where, sizeof where, " of channel %zu", part->channel);
     bool holds =
         is_scale && is_point
-            ? nd_try(look, &f,
-                     "scale and zero point%s are wrong together: %.5g times as large, and off by %+g%s", where,
-                     factor, shift, besides)
-        : is_scale
-            ? nd_try(look, &f, "values%s fit a different scale, %.5g times as large%s", where, factor, besides)
-            : nd_try(look, &f, "the zero point%s is off by %+g%s", where, shift, besides);
+            ? nd_try(look, &f, "scale and zero point%s are wrong together: %s times as large, and off by %+g%s",
+                     where, ND_FACTOR(factor, 5), shift, besides)
+        : is_scale ? nd_try(look, &f, "values%s fit a different scale, %s times as large%s", where,
+                            ND_FACTOR(factor, 5), besides)
+                   : nd_try(look, &f, "the zero point%s is off by %+g%s", where, shift, besides);
     if (holds && !is_scale && look->out->items[0].kind == kind)
         look->out->items[0].amount = shift;
     return holds;
@@ -308,10 +308,10 @@ static void try_part(const struct nd_look *look, const struct part *part)
     f = fault_of(is_whole ? ND_FAULT_SCALE : ND_FAULT_CHANNEL_SCALE, part, factor, predict_scale);
     bool is_scale = factor != 1 && factor > 0;
     if (is_scale && is_whole)
-        nd_try(look, &f, "the values fit a different scale, %.5g times as large", factor);
+        nd_try(look, &f, "the values fit a different scale, %s times as large", ND_FACTOR(factor, 5));
     else if (is_scale)
-        nd_try(look, &f, "the values of channel %zu fit a different scale, %.5g times as large", part->channel,
-               factor);
+        nd_try(look, &f, "the values of channel %zu fit a different scale, %s times as large", part->channel,
+               ND_FACTOR(factor, 5));
     if (!nd_is_found(look))
         try_encoding(look, part); /* each alone is a special case */
 }

@@ -124,18 +124,28 @@ static bool is_held_at(const struct nd_look *look, const struct nd_fault *f, siz
     return f->mode == ONE_VALUE || e->n_samples > 1;
 }
 
+size_t nd_roundest(size_t least, size_t most, bool is_end)
+{
+    for (size_t step = (size_t)1 << 62; step > 1; step /= 2) {
+        size_t at = is_end ? (least + step - 1) / step * step : most / step * step;
+        if (at >= least && at <= most)
+            return at;
+    }
+    return is_end ? least : most;
+}
+
 /* Elements beside the window may hold what it holds, and be right by chance. Of these ends from least to most
  * it has the one where a slice of the largest axis ends, else the roundest number. */
 static size_t find_edge(const struct nd_look *look, size_t least, size_t most, bool is_end)
 {
     const struct nd_shape *shape = &look->e->shape;
-    for (int k = 0; k < shape->rank + 62; k++) {
-        size_t step = k < shape->rank ? nd_axis_at(shape, k).inner : (size_t)1 << (shape->rank + 62 - k);
+    for (int k = 0; k < shape->rank; k++) {
+        size_t step = nd_axis_at(shape, k).inner;
         size_t at = is_end ? (least + step - 1) / step * step : most / step * step;
         if (step > 1 && at >= least && at <= most)
             return at;
     }
-    return is_end ? least : most;
+    return nd_roundest(least, most, is_end);
 }
 
 static void widen(const struct nd_look *look, struct nd_fault *f)

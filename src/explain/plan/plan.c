@@ -467,9 +467,10 @@ static enum nd_status choose_probe(struct nd_plan *plan, const struct nd_explain
         name = probe->name;
         most = probe->n_samples;
     }
-    if (name == NULL || !all_hold(plan, name))
-        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, name, "no probe '%s' is in all captures",
-                       name != NULL ? name : "");
+    if (name == NULL)
+        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, NULL, "the captures have no probe in common");
+    if (!all_hold(plan, name))
+        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, name, "no probe '%s' is in all captures", name);
     plan->probe = nd_strdup(name);
     ND_TRY_MEMORY(plan->probe != NULL, err);
     plan->n_samples = options->n_samples > 0 ? options->n_samples : SIZE_MAX;
@@ -685,8 +686,9 @@ static enum nd_status add_step(struct nd_plan *plan, const struct finding *findi
 
 /* ---- the float model ---- */
 
-/* Models of one family share a name or two: less than half of the names is another model. */
-static enum nd_status check_float_model(const struct nd_plan *plan, struct nd_error *err)
+/* Models of one family share a name or two: less than half of the names is another model. n_floats: tensors of
+ * the same name that are floats in both. */
+static enum nd_status check_float_model(const struct nd_plan *plan, size_t n_floats, struct nd_error *err)
 {
     size_t n = 0;
     for (size_t s = 0; s < plan->n_steps; s++)
@@ -694,6 +696,11 @@ static enum nd_status check_float_model(const struct nd_plan *plan, struct nd_er
     if (2 * n >= plan->n_steps)
         return ND_OK;
     const char *path = nd_model_path(plan->float_model);
+    if (2 * (n + n_floats) >= plan->n_steps)
+        return nd_fail(err, ND_E_COMPARE_MODEL, path,
+                       "'%s' has %zu of the %zu tensors of '%s', but %zu of them are floats there, too, and "
+                       "were not quantised: without --float it is explained as it is",
+                       path, n + n_floats, plan->n_steps, nd_model_path(plan->model), n_floats);
     return nd_fail(err, ND_E_COMPARE_MODEL, path,
                    "'%s' is not '%s' before quantisation: it has %zu of its %zu tensors", path,
                    nd_model_path(plan->model), n, plan->n_steps);
@@ -701,11 +708,16 @@ static enum nd_status check_float_model(const struct nd_plan *plan, struct nd_er
 
 /* A tensor of the same name, number of elements and known scale. The input's float tensor is no tensor of a
  * float model: its values are the probe's. */
-static void match_float_tensor(struct nd_plan *plan, const struct nd_survey_sight *sight, size_t e)
+static void match_float_tensor(struct nd_plan *plan, const struct nd_survey_sight *sight, size_t e,
+                               size_t *n_floats)
 {
     size_t s = nd_names_find(&plan->step_of_name, nd_model_tensor(plan->float_model, e)->name), n;
-    if (s == SIZE_MAX || nd_plan_tensor(plan, s)->quant.n == 0)
+    if (s == SIZE_MAX)
         return;
+    if (nd_plan_tensor(plan, s)->quant.n == 0) {
+        ++*n_floats;
+        return;
+    }
     struct nd_explained_step *step = &plan->steps[s];
     step->lacks_float |= sight->why != NULL;
     if (!sight->is_found || nd_shape_n_elems(&plan->shapes[s], &n, NULL) != ND_OK || n != sight->n)
@@ -717,15 +729,15 @@ static void match_float_tensor(struct nd_plan *plan, const struct nd_survey_sigh
 static enum nd_status match_float_steps(struct nd_plan *plan, struct nd_error *err)
 {
     ND_CLEANUP(nd_survey_deinit) struct nd_survey survey = {0};
-    size_t n_tensors = nd_model_n_tensors(plan->float_model);
+    size_t n_tensors = nd_model_n_tensors(plan->float_model), n_floats = 0;
     ND_TRY(nd_survey_run(&survey, plan->float_model, plan->float_graph, NULL, err));
     plan->step_of_float = nd_calloc(n_tensors, sizeof *plan->step_of_float);
     ND_TRY_MEMORY(plan->step_of_float != NULL, err);
     for (size_t e = 0; e < n_tensors; e++) {
         plan->step_of_float[e] = SIZE_MAX;
-        match_float_tensor(plan, &survey.tensors[e], e);
+        match_float_tensor(plan, &survey.tensors[e], e, &n_floats);
     }
-    return check_float_model(plan, err);
+    return check_float_model(plan, n_floats, err);
 }
 
 /* Takes a zeroed sample through the graph to learn the steps and what of them can be evaluated, and matches the

@@ -341,13 +341,11 @@ static enum nd_status nd_promote_capture(struct nd_promote_job *job, struct nd_e
 
 static void count_right(const struct nd_comparison *comparison, size_t device, struct nd_measured *out)
 {
-    size_t tensor = SIZE_MAX;
-    for (size_t t = 0; t < comparison->n_top1; t++) {
+    const struct nd_top1 *of_classes = nd_comparison_top1(comparison);
+    for (size_t t = 0; of_classes != NULL && t < comparison->n_top1; t++) {
         const struct nd_top1 *top1 = &comparison->top1[t];
-        if (!top1->has_labels || !top1->devices[device].exists ||
-            (tensor != SIZE_MAX && top1->tensor != tensor))
+        if (!top1->has_labels || !top1->devices[device].exists || top1->tensor != of_classes->tensor)
             continue;
-        tensor = top1->tensor;
         out->n_labelled += top1->devices[device].n_samples;
         out->n_right += top1->devices[device].n_correct;
     }

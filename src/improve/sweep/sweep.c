@@ -91,7 +91,7 @@ static enum nd_status capture_all(struct run *run, struct nd_error *err)
         if (i == 0)
             return nd_capture_pass_on(&failure, job->model, &job->devices[0], err);
         setting->failure = nd_strdup(failure.message);
-        job->result->n_failed++;
+        *(job->options->n_variations > 0 ? &job->result->n_failed : &job->result->n_refused) += 1;
         status = setting->failure != NULL ? ND_OK : nd_fail_memory(err);
     }
     return status;
@@ -142,13 +142,15 @@ static enum nd_status read_differences(const struct nd_comparison *comparison, s
     return ND_OK;
 }
 
-/* Of the first output with classes. device: 1, the test, or 0. */
+/* Of the output that has classes. device: 1, the test, or 0. */
 static void read_classes(const struct nd_comparison *comparison, size_t device,
                          struct nd_sweep_setting *setting)
 {
-    for (size_t t = 0; t < comparison->n_top1 && comparison->top1[t].tensor == comparison->top1[0].tensor;
-         t++) {
+    const struct nd_top1 *of_classes = nd_comparison_top1(comparison);
+    for (size_t t = 0; of_classes != NULL && t < comparison->n_top1; t++) {
         const struct nd_top1 *top1 = &comparison->top1[t];
+        if (top1->tensor != of_classes->tensor)
+            continue;
         if (top1->devices[device].exists && top1->has_labels) {
             setting->n_labelled += top1->devices[device].n_samples;
             setting->n_right += top1->devices[device].n_correct;
@@ -298,6 +300,18 @@ static enum nd_status add_variation(struct nd_sweep_job *job, const char *variat
     return status;
 }
 
+/* Settings that nobody asked for leave alone what the device's URI sets, and half precision where there is
+ * none. */
+static bool is_for_device(const struct nd_sweep_job *job, const char *variation)
+{
+    const struct nd_device *device = &job->devices[0];
+    ND_FREED char *option = strndup(variation, strcspn(variation, "=") + 1);
+    const char *query = strchr(job->options->device, '?');
+    bool is_v68 = device->chipset != NULL && strcmp(device->chipset->arch, "v68") == 0;
+    return option != NULL && (query == NULL || strstr(query, option) == NULL) &&
+           !(is_v68 && strcmp(option, "enable_htp_fp16_precision=") == 0);
+}
+
 /* Fills result->settings, and parses their devices. */
 static enum nd_status nd_sweep_list(struct nd_sweep_job *job, struct nd_error *err)
 {
@@ -311,7 +325,8 @@ static enum nd_status nd_sweep_list(struct nd_sweep_job *job, struct nd_error *e
     for (size_t i = 0; i < job->options->n_variations; i++)
         ND_TRY(add_variation(job, job->options->variations[i], err));
     for (size_t i = 0; job->options->n_variations == 0 && defaults[i] != NULL; i++)
-        ND_TRY(add_variation(job, defaults[i], err));
+        if (is_for_device(job, defaults[i]))
+            ND_TRY(add_variation(job, defaults[i], err));
     return ND_OK;
 }
 

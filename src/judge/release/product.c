@@ -49,7 +49,11 @@ static void put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
         const char *arithmetic = device->expected != NULL && !device->is_refuted ? device->expected
                                  : device->arithmetic != NULL                    ? device->arithmetic
                                                                                  : "known";
-        if (device->n_within_lsb > 0)
+        size_t n_known = device->n_follow + device->n_within_lsb;
+        if (n_known < e->n_steps)
+            nd_strbuf_printf(out, ": %zu of %zu layers follow %s arithmetic; the others were not looked at",
+                             n_known, e->n_steps, arithmetic);
+        else if (device->n_within_lsb > 0)
             nd_strbuf_printf(
                 out,
                 ": %zu of %zu layers follow %s arithmetic; the others, of unknown arithmetic, are within 1 LSB",

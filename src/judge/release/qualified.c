@@ -103,7 +103,8 @@ ND_MEMBERS(device, ND_FIELD("device", WORD, label), ND_FIELD("uri", TEXT, uri),
            ND_FIELD("tensors", COUNT, n_tensors), ND_FIELD("tensors_differing", COUNT, n_tensors_differing),
            ND_FIELD("first_difference", TEXT, first_difference),
            ND_FIELD("first_op_types", TEXT, first_op_types), ND_FIELD("group", INT, class_id),
-           ND_FIELD("broken", TEXT, broken), ND_FIELD("explanation", TEXT, explanation));
+           ND_FIELD("broken", TEXT, broken), ND_FIELD("explanation", TEXT, explanation),
+           ND_FIELD("run_s", REAL_IF, run_s));
 #undef S
 #define S struct nd_qualified_reference
 ND_MEMBERS(reference, ND_FIELD("reference", WORD, label), ND_FIELD("capture", TEXT, capture),

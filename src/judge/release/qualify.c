@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "core/memory.h"
 #include "core/text/options.h"
 #include "judge/campaign/keyed.h"
+#include "record/sessions/capture_run.h"
 
 /* ---- what was found, as the result of the campaign ---- */
 
@@ -33,34 +35,6 @@ static bool is_build_of(const char *sdk, const char *version)
     return strncmp(sdk, version, n) == 0 && (sdk[n] == '\0' || sdk[n] == '.');
 }
 
-/* The chipset that the binary is for, or NULL where it says none that is known. */
-static const struct nd_chipset *chipset_of(const struct nd_prepared *binary)
-{
-    size_t n;
-    const struct nd_chipset *all = nd_chipsets(&n), *found = nd_chipset_find(binary->chipset);
-    for (size_t i = 0; found == NULL && i < n; i++)
-        if (binary->soc_model != 0 && all[i].soc_model == binary->soc_model)
-            found = &all[i];
-    return found;
-}
-
-static void add_chipset_finding(const struct nd_qualification *q, const struct nd_prepared *binary,
-                                const struct nd_chipset *own, struct nd_qualified_texts *findings)
-{
-    const struct nd_chipset *made_for = chipset_of(binary);
-    if (made_for == own || (made_for == NULL && binary->chipset[0] == '\0' && binary->soc_model == 0))
-        return;
-    char name[64];
-    if (made_for != NULL)
-        snprintf(name, sizeof name, "%s (%s)", made_for->sm, made_for->arch);
-    else if (binary->chipset[0] != '\0')
-        snprintf(name, sizeof name, "%s", binary->chipset);
-    else
-        snprintf(name, sizeof name, "soc_model %d", binary->soc_model);
-    findings->items[findings->n++] =
-        nd_arena_printf(q->arena, "binary prepared for chipset %s, run as %s (%s)", name, own->sm, own->arch);
-}
-
 /* Appends what the binary of a prepared model was made for, where that is another SDK or another chipset than
  * those of the device: at most one text each. */
 static void nd_qualify_add_prepared_findings(const struct nd_qualification *q,
@@ -73,7 +47,11 @@ static void nd_qualify_add_prepared_findings(const struct nd_qualification *q,
     if (sdk[0] != '\0' && !is_build_of(sdk, version))
         findings->items[findings->n++] =
             nd_arena_printf(q->arena, "binary prepared with SDK %s, run with SDK %s", sdk, version);
-    add_chipset_finding(q, &cell->binary, cell->device.chipset, findings);
+    char name[ND_BINARY_BYTES];
+    const struct nd_chipset *own = cell->device.chipset;
+    if (nd_binary_chipset(&cell->binary, name) != own && name[0] != '\0')
+        findings->items[findings->n++] = nd_arena_printf(
+            q->arena, "binary prepared for chipset %s, run as %s (%s)", name, own->sm, own->arch);
 }
 
 static struct nd_qualified_texts texts_of(const struct nd_qualification *q, const struct nd_texts *texts)
@@ -106,6 +84,9 @@ static void fill_comparison(const struct nd_qualification *q, const struct nd_qu
     out->class_id = INT_MIN;
     if (c == NULL)
         return;
+    out->class_id = c->devices[test].class_id;
+    if (out->class_id < 0) /* without data nothing is equal */
+        return;
     size_t first = c->devices[test].first_tensor;
     out->n_tensors = c->n_tensors;
     out->n_tensors_differing = 0;
@@ -115,7 +96,19 @@ static void fill_comparison(const struct nd_qualification *q, const struct nd_qu
         out->first_difference = nd_qualify_text(q, c->tensors[first].name);
         out->first_op_types = nd_qualify_text(q, c->tensors[first].op_types);
     }
-    out->class_id = c->devices[test].class_id;
+}
+
+/* Seconds of all runs: a function of the capture, so that the same captures give the same result. */
+static double run_seconds(const struct nd_capture *capture)
+{
+    double sum = NAN;
+    for (size_t p = 0; capture != NULL && p < nd_capture_n_probes(capture); p++) {
+        const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
+        for (size_t i = 0; probe->latency_us != NULL && i < probe->n_samples * probe->n_repeats; i++)
+            if (isfinite(probe->latency_us[i]))
+                sum = (isnan(sum) ? 0 : sum) + probe->latency_us[i] / 1e6;
+    }
+    return sum;
 }
 
 static void fill_device(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device,
@@ -140,6 +133,7 @@ static void fill_device(const struct nd_qualification *q, const struct nd_qualif
         .failure = nd_qualify_text(q, cell->failure),
         .broken = nd_qualify_text(q, cell->broken),
         .explanation = nd_qualify_text(q, model->explanations[device]),
+        .run_s = run_seconds(cell->capture),
     };
     out->findings.items = nd_arena_calloc(q->arena, ND_QUALIFY_MAX_FINDINGS, sizeof *out->findings.items);
     if (out->findings.items != NULL) {

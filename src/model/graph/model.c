@@ -346,8 +346,10 @@ static bool is_repeated(const struct nd_model *model, size_t input, int axis)
     return false;
 }
 
-/* Every dynamic dimension once, in the given spelling with a space before each. */
-static char *list_dynamic(const struct nd_model *model, const char *before, const char *after)
+/* Every dynamic dimension once, in the given spelling with a space before each. sizes: of all dimensions of all
+ * inputs, 0 where nothing says one; or NULL. */
+static char *list_dynamic(const struct nd_model *model, const char *before, const char *after,
+                          const struct nd_shape *sizes)
 {
     struct nd_strbuf list = {0};
     for (size_t i = 0; i < model->n_inputs; i++)
@@ -357,6 +359,8 @@ static char *list_dynamic(const struct nd_model *model, const char *before, cons
             nd_strbuf_printf(&list, "%s%s", list.len > 0 ? " " : "", before);
             label_of(&model->inputs[i], d, &list);
             nd_strbuf_puts(&list, after);
+            if (sizes != NULL)
+                nd_strbuf_printf(&list, "%lld", (long long)(sizes[i].dims[d] > 0 ? sizes[i].dims[d] : 1));
         }
     return nd_strbuf_take(&list);
 }
@@ -408,7 +412,7 @@ static size_t fix_named(Onnx__ValueInfoProto *const *values, size_t n_values, co
 
 static enum nd_status fail_no_dim(const struct nd_model *model, const char *name, struct nd_error *err)
 {
-    ND_FREED char *list = list_dynamic(model, "'", "'");
+    ND_FREED char *list = list_dynamic(model, "'", "'", NULL);
     ND_TRY_MEMORY(list != NULL, err);
     return nd_fail(err, ND_E_MODEL_NO_DIM, name, "no input of '%s' has a dynamic dimension '%s': %s%s",
                    model->path, name, list[0] != '\0' ? "there are " : "all are fixed", list);
@@ -438,12 +442,20 @@ enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_
 
 enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_error *err)
 {
+    return nd_model_check_static_for(model, NULL, err);
+}
+
+enum nd_status nd_model_check_static_for(const struct nd_model *model, const struct nd_shape *sizes,
+                                         struct nd_error *err)
+{
     for (size_t i = 0; i < model->n_inputs; i++)
         if (model->inputs[i].shape.rank < 0)
             return nd_fail(err, ND_E_MODEL_DYNAMIC, model->inputs[i].name,
                            "input '%s' of '%s' declares no shape: give it one in the model",
                            model->inputs[i].name, model->path);
-    ND_FREED char *list = list_dynamic(model, "--dim ", "=1");
+    ND_FREED struct nd_shape *unknown = nd_calloc(model->n_inputs, sizeof *unknown);
+    ND_FREED char *list =
+        unknown != NULL ? list_dynamic(model, "--dim ", "=", sizes != NULL ? sizes : unknown) : NULL;
     ND_TRY_MEMORY(list != NULL, err);
     if (list[0] != '\0')
         return nd_fail(err, ND_E_MODEL_DYNAMIC, model->path,

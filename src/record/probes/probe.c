@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/text/strbuf.h"
@@ -810,9 +811,50 @@ enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec
     return nd_probe_create(spec, targets, n, out, err);
 }
 
+/* The header of the array for an input in the user's .npz, or in a .npy for the only input. */
+static bool find_array(const struct nd_model *model, size_t input, const char *path, struct nd_npy *npy)
+{
+    ND_CLEANUP(nd_npz_close) struct nd_npz *npz = NULL;
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
+    size_t i = 0;
+    if (nd_ends_with(path, ".npy"))
+        return nd_model_n_inputs(model) == 1 && nd_source_open(&source, path, NULL) == ND_OK &&
+               nd_npy_open(&source, npy, NULL) == ND_OK;
+    if (!nd_ends_with(path, ".npz") || nd_npz_open(path, &npz, NULL) != ND_OK)
+        return false;
+    while (i < nd_npz_n_arrays(npz) && strcmp(nd_npz_name(npz, i), nd_model_input(model, input)->name) != 0)
+        i++;
+    return i < nd_npz_n_arrays(npz) && nd_npz_source(npz, i, &source, NULL) == ND_OK &&
+           nd_npy_open(&source, npy, NULL) == ND_OK;
+}
+
+enum nd_status nd_probes_check_static(const struct nd_model *model, const char *const *specs, size_t n_specs,
+                                      struct nd_error *err)
+{
+    size_t n = nd_model_n_inputs(model);
+    ND_FREED struct nd_shape *sizes = nd_calloc(n, sizeof *sizes);
+    ND_TRY_MEMORY(sizes != NULL, err);
+    if (nd_model_check_static(model, NULL) == ND_OK)
+        return ND_OK;
+    for (size_t k = 0; k < n * n_specs; k++) {
+        size_t i = k % n;
+        const char *equals = strchr(specs[k / n], '=');
+        const struct nd_shape *shape = &nd_model_input(model, i)->shape;
+        struct nd_npy npy;
+        ND_FREED char *path = equals != NULL ? strndup(equals + 1, strcspn(equals + 1, ",")) : NULL;
+        if (path == NULL || !find_array(model, i, path, &npy) || npy.rank < shape->rank ||
+            npy.rank > shape->rank + 1)
+            continue;
+        for (int d = 0; d < shape->rank; d++) /* of the same rank, the first dimension is that of the samples */
+            sizes[i].dims[d] = npy.rank > shape->rank ? npy.dims[d + 1] : d > 0 ? npy.dims[d] : 1;
+    }
+    return nd_model_check_static_for(model, sizes, err);
+}
+
 enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char *const *specs, size_t n_specs,
                                        struct nd_probe **probes, struct nd_error *err)
 {
+    ND_TRY(nd_probes_check_static(model, specs, n_specs, err));
     for (size_t i = 0; i < n_specs; i++) {
         ND_TRY(nd_probe_for_model(model, specs[i], &probes[i], err));
         ND_TRY(check_labels(model, probes[i], err));

@@ -87,10 +87,33 @@ static bool add_runtime(struct nd_attr_list *provenance, const struct nd_device 
     return is_whole;
 }
 
+const struct nd_chipset *nd_binary_chipset(const struct nd_prepared *binary, char name[static ND_BINARY_BYTES])
+{
+    size_t n;
+    const struct nd_chipset *all = nd_chipsets(&n), *found = nd_chipset_find(binary->chipset);
+    for (size_t i = 0; found == NULL && i < n; i++)
+        if (binary->soc_model != 0 && all[i].soc_model == binary->soc_model)
+            found = &all[i];
+    name[0] = '\0';
+    if (found != NULL)
+        snprintf(name, ND_BINARY_BYTES, "%s (%s)", found->sm, found->arch);
+    else if (binary->chipset[0] != '\0')
+        snprintf(name, ND_BINARY_BYTES, "%s", binary->chipset);
+    else if (binary->soc_model != 0)
+        snprintf(name, ND_BINARY_BYTES, "soc_model %d", binary->soc_model);
+    return found;
+}
+
+/* A binary that cannot be read says nothing; the device will say why it does not run. */
 static bool add_model(struct nd_attr_list *provenance, const struct nd_model *model,
                       const struct nd_capture_options *options)
 {
-    return nd_attr_list_add_text(provenance, "model", "file", nd_path_base(nd_model_path(model))) &&
+    struct nd_prepared binary = {0};
+    char chipset[ND_BINARY_BYTES] = "";
+    if (nd_prepared_read(model, &binary, NULL) == ND_OK && binary.exists)
+        nd_binary_chipset(&binary, chipset);
+    return (chipset[0] == '\0' || nd_attr_list_add_text(provenance, "model", "binary_chipset", chipset)) &&
+           nd_attr_list_add_text(provenance, "model", "file", nd_path_base(nd_model_path(model))) &&
            nd_attr_list_add_text(provenance, "model", "path", nd_model_path(model)) &&
            nd_attr_list_add_text(provenance, "model", "sha256", nd_model_sha256(model)) &&
            nd_attr_list_add_number(provenance, "model", "opset", nd_model_opset(model)) &&

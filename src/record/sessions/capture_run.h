@@ -2,6 +2,8 @@
 #ifndef ND_RECORD_CAPTURE_RUN_H
 #define ND_RECORD_CAPTURE_RUN_H
 
+#include "model/graph/prepared.h"
+#include "npudiff/arithmetic/chipset.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/devices/device.h"
 
@@ -15,5 +17,11 @@ enum nd_status nd_capture_run_and_open(const struct nd_workload *workload, const
  */
 enum nd_status nd_capture_pass_on(const struct nd_error *failure, const struct nd_model *model,
                                   const struct nd_device *device, struct nd_error *err);
+
+enum { ND_BINARY_BYTES = 64 };
+
+/* The chipset that a binary was made for, or NULL where it says none that is known. name: "SM8650 (v75)", or
+ * what the binary says; "" when it says nothing. */
+const struct nd_chipset *nd_binary_chipset(const struct nd_prepared *binary, char name[static ND_BINARY_BYTES]);
 
 #endif

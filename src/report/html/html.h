@@ -116,7 +116,7 @@ void nd_html_heads(struct nd_page *page, const char *titles);
 /* A number with groups of three: "5 987 800". */
 const char *nd_html_count(double n, char buf[ND_HTML_TEXT_BYTES]);
 
-/* "45.4 %"; "0 %" only for none, "<0.1 %" for less than that; "?" when it is not known. */
+/* "45.4 %", as nd_format_percent has it in texts. */
 const char *nd_html_percent(double share, char buf[ND_HTML_TEXT_BYTES]);
 
 /* Three significant digits; "?" when it is not known. */
@@ -176,6 +176,9 @@ const char *nd_doc_device_label(const json_t *device);
 /* What the page calls a device of another document: the label of its group in the comparison, which has the
  * same capture; without one its URI. */
 const char *nd_page_device_label(const struct nd_page_part *part, const json_t *device);
+
+/* The device of the explanation that has the capture of this one of the comparison, or NULL. */
+const json_t *nd_page_explained(const struct nd_page_part *part, const json_t *device);
 
 /* Of identical devices of an explanation the first stands for all: whether device d is that one. */
 bool nd_doc_is_leader(const json_t *device, size_t d);

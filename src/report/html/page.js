@@ -25,7 +25,15 @@
   };
   const bdi = (text) => make("bdi", { className: "name" }, text);
   const count = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-  const percent = (share) => share > 0 && share < 0.001 ? "<0.1\u202f%" : (100 * share).toFixed(share >= 1 || share === 0 ? 0 : 1) + "\u202f%";
+  /* as nd_format_percent */
+  const digitsOf = (share) => {
+    const round = (value) => Math.floor(value + 0.5 + 1e-10), size = Math.abs(share);
+    if (size === 0 || size >= 1) return (100 * size).toFixed(0);
+    if (size < 1e-4) return "<0.01";
+    if (round(1e3 * size) >= 1000) return ">99.9";
+    return round(1e4 * size) < 100 ? (round(1e4 * size) / 100).toFixed(2) : (round(1e3 * size) / 10).toFixed(1);
+  };
+  const percent = (share) => (share < 0 ? "-" : "") + digitsOf(share) + "\u202f%";
 
   /* ---- sorting ---- */
 
@@ -438,7 +446,7 @@
     const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     const plot = new uPlot({
       width: Math.max(280, figure.clientWidth - 24), height: 150, legend: { show: false }, hooks: { draw: [drawModes] },
-      scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.min(high * 1.02, top)] } }, axes: [{ ...axis, label: "run" }, { ...axis, label: "\u00b5s", size: 64 }],
+      scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.min(high * 1.02, top)] } }, axes: [{ ...axis, label: "run", size: 26, labelSize: 18 }, { ...axis, label: "\u00b5s", size: 64, space: 18 }],
       series: [{ label: "run" }, { label: "\u00b5s", paths: () => null, points: { show: true, size: 3, stroke: style.getPropertyValue("--chip"), fill: style.getPropertyValue("--chip") } }],
     }, [runs.map((_, i) => i), runs]);
     figure.querySelector("svg").replaceWith(plot.root);

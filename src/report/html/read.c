@@ -178,3 +178,9 @@ double nd_page_threshold(double *scores, size_t n, size_t most)
     qsort(scores, n, sizeof *scores, by_falling_score);
     return scores[most - 1];
 }
+
+const json_t *nd_page_explained(const struct nd_page_part *part, const json_t *device)
+{
+    return nd_doc_find(nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "devices"), "capture",
+                       nd_doc_text(device, "capture"));
+}

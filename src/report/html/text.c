@@ -9,6 +9,7 @@
 #include "core/text/print.h"
 #include "npudiff/core/parse.h"
 #include "report/html/html.h"
+#include "report/text/table.h"
 
 void nd_html_puts(struct nd_page *page, const char *html)
 {
@@ -152,17 +153,7 @@ const char *nd_html_count(double n, char buf[ND_HTML_TEXT_BYTES])
 
 const char *nd_html_percent(double share, char buf[ND_HTML_TEXT_BYTES])
 {
-    if (isnan(share))
-        snprintf(buf, ND_HTML_TEXT_BYTES, "?");
-    else if (share > 0 && share < 0.001)
-        snprintf(buf, ND_HTML_TEXT_BYTES, "<0.1\u202f%%");
-    else if (!(share > 0) && !(share < 0))
-        snprintf(buf, ND_HTML_TEXT_BYTES, "0\u202f%%");
-    else if (share > 0.999 && share < 1)
-        snprintf(buf, ND_HTML_TEXT_BYTES, ">99.9\u202f%%");
-    else
-        snprintf(buf, ND_HTML_TEXT_BYTES, share >= 1 ? "%.0f\u202f%%" : "%.1f\u202f%%", 100 * share);
-    return buf;
+    return nd_format_percent(share, "\u202f%", buf);
 }
 
 const char *nd_html_real(double value, char buf[ND_HTML_TEXT_BYTES])

@@ -238,7 +238,8 @@ static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
 static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t most)
 {
     const json_t *layers = nd_doc_get(device, "layers");
-    nd_html_fill(page, "<details><summary>Layers of $n</summary>", nd_page_device_label(part, device));
+    nd_html_printf(page, "<details%s>", json_array_size(nd_doc_get(device, "faulty")) > 0 ? " open" : "");
+    nd_html_fill(page, "<summary>Layers of $n</summary>", nd_page_device_label(part, device));
     nd_html_scroll(page, "Budget of the layers", true);
     nd_html_puts(page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against "
                        "the float model, in LSB&sup2;");

@@ -184,15 +184,14 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
 void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "devices"), *device;
-    size_t d, n = 0, worst = SIZE_MAX;
+    size_t d, n = 0, n_faulty = 0, first = SIZE_MAX;
     nd_html_section(page, part, "flow", "Error flow");
     json_array_foreach(devices, d, device)
     {
         if (!has_layers(device, d))
             continue;
-        n++;
-        if (worst == SIZE_MAX || json_array_size(nd_doc_get(device, "faulty")) > 0)
-            worst = d;
+        first = n++ == 0 ? d : first;
+        n_faulty += json_array_size(nd_doc_get(device, "faulty")) > 0;
     }
     if (n == 0)
         nd_html_absent(
@@ -203,7 +202,8 @@ void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
     json_array_foreach(devices, d, device)
     {
         if (has_layers(device, d))
-            put_device(page, part, device, d, nd_page_rows_each(n), d == worst);
+            put_device(page, part, device, d, nd_page_rows_each(n),
+                       n_faulty > 0 ? json_array_size(nd_doc_get(device, "faulty")) > 0 : d == first);
     }
     nd_html_section_end(page);
     if (n > 0) {

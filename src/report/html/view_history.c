@@ -95,8 +95,6 @@ static void put_steps(struct nd_page *page, const json_t *chart)
     const json_t *steps = nd_doc_get(chart, "steps"), *step;
     size_t i, n = 0;
     json_array_foreach(steps, i, step) n += !is_same(step);
-    nd_html_printf(page, "<p>Something changed at %zu of %zu steps from one SDK to the next.</p>\n", n,
-                   json_array_size(steps));
     if (n == 0)
         return;
     nd_html_scroll(page, "Steps", false);
@@ -176,12 +174,45 @@ static void put_tensors(struct nd_page *page, const json_t *chart)
     nd_html_puts(page, "</tbody></table></div>\n");
 }
 
+/* The verdict of a model's history, in the words of the text. */
+static void put_verdict(struct nd_page *page, const json_t *chart)
+{
+    const json_t *steps = nd_doc_get(chart, "steps"), *step;
+    size_t i, n_differing = 0, n_failing = 0, n_unsure = 0, n = json_array_size(steps);
+    json_array_foreach(steps, i, step)
+    {
+        const char *verdict = nd_doc_text(step, "verdict");
+        n_differing += strcmp(verdict, "differs") == 0;
+        n_failing += strcmp(verdict, "fails") == 0;
+        n_unsure += strcmp(verdict, "inconclusive") == 0;
+    }
+    bool has_changed = n_differing + n_failing > 0;
+    nd_html_printf(page, "<div class=\"card %s\"><p class=\"word\">%s",
+                   n_failing > 0                           ? "fail"
+                   : has_changed || n_unsure > 0 || n == 0 ? "note"
+                                                           : "ok",
+                   n_failing > 0     ? "Fails"
+                   : n_differing > 0 ? "Changed"
+                   : n_unsure > 0    ? "Inconclusive"
+                   : n == 0          ? "No steps"
+                                     : "Same");
+    nd_html_fill(page, " <span class=\"of\">$n</span></p>\n<p>", nd_doc_text(chart, "model"));
+    nd_html_printf(page, "Of %zu step%s from one SDK to the next, values changed at %zu", n, n == 1 ? "" : "s",
+                   n_differing);
+    if (n_failing > 0)
+        nd_html_printf(page, ", the device failed at %zu", n_failing);
+    if (n_unsure > 0)
+        nd_html_printf(page, ", %zu cannot be judged", n_unsure);
+    nd_html_puts(page, ".</p></div>\n");
+}
+
 void nd_view_history(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *chart;
     size_t i;
     json_array_foreach(nd_doc_get(part->documents[ND_PAGE_HISTORY], "charts"), i, chart)
     {
+        put_verdict(page, chart);
         nd_html_fill(page, "<h3>History of $n</h3>\n", nd_doc_text(chart, "model"));
         put_wall(page, chart);
         put_steps(page, chart);

@@ -230,7 +230,7 @@ void nd_view_samples(struct nd_page *page, const struct nd_page_part *part)
     json_array_foreach(rows, i, row)
     {
         const json_t *device = json_array_get(nd_doc_get(row, "devices"), 0);
-        if (!nd_doc_is(row, "labels") && !(nd_doc_number(device, "samples") > 1))
+        if (nd_doc_text(row, "classes_by")[0] == '\0' || !(nd_doc_number(device, "samples") > 1))
             continue;
         put_accuracy(page, part, row);
         put_samples(page, part, row);

@@ -88,27 +88,29 @@ static bool is_compared(const json_t *pair)
     return pair != NULL && strcmp(nd_doc_text(pair, "coverage"), "none") != 0;
 }
 
-static void put_cell(struct nd_page *page, const json_t *pair)
+/* A faulty layer is marked whatever share of its values differs: later ones may differ in more. */
+static void put_cell(struct nd_page *page, const json_t *pair, bool is_faulty)
 {
+    const char *fault = is_faulty ? " faulty\"><span class=\"badge fail\">fault</span> " : "\">";
     char buf[ND_HTML_TEXT_BYTES];
     double share = nd_doc_number(pair, "share"), n = nd_doc_number(pair, "samples_differing");
     double lsb = nd_doc_number(pair, "max_lsb");
     if (!is_compared(pair)) {
-        nd_html_puts(page, "<td class=\"x\">no data</td>");
+        nd_html_printf(page, "<td class=\"x%sno data</td>", fault);
         return;
     }
     if (isnan(share) && !(n > 0))
         share = 0;
     if (isnan(share)) {
-        nd_html_puts(page, "<td class=\"x\">differs</td>");
+        nd_html_printf(page, "<td class=\"x%sdiffers</td>", fault);
         return;
     }
     if (!(share > 0)) {
-        nd_html_puts(page, "<td class=\"s0 m0\">=</td>");
+        nd_html_printf(page, "<td class=\"s0 m0%s=</td>", fault);
         return;
     }
-    nd_html_printf(page, "<td class=\"s%d m%d\">%s <small>", step_of(share, share_ends),
-                   step_of(isnan(lsb) ? 0 : lsb, lsb_ends), nd_html_percent(share, buf));
+    nd_html_printf(page, "<td class=\"s%d m%d%s%s <small>", step_of(share, share_ends),
+                   step_of(isnan(lsb) ? 0 : lsb, lsb_ends), fault, nd_html_percent(share, buf));
     put_size(page, pair);
     nd_html_puts(page, "</small></td>");
 }
@@ -128,8 +130,13 @@ static void put_row(struct nd_page *page, const struct nd_page_part *part, const
         t, largest, part->prefix, t + 1, part->prefix, t + 1);
     nd_html_fill(page, "$n</a></th><td class=\"op\">$t</td><td class=\"op\">$t</td>",
                  nd_doc_text(tensor, "name"), nd_doc_text(tensor, "op_types"), nd_doc_text(tensor, "dtype"));
-    for (size_t g = 1; g < part->n_groups; g++)
-        put_cell(page, nd_doc_pair(tensor, part->groups[g].device));
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], "devices");
+    for (size_t g = 1; g < part->n_groups; g++) {
+        const json_t *device = nd_page_explained(part, json_array_get(devices, part->groups[g].device));
+        const json_t *faulty = nd_doc_get(device, "faulty");
+        put_cell(page, nd_doc_pair(tensor, part->groups[g].device),
+                 nd_doc_find(faulty, "layer", nd_doc_text(tensor, "name")) != NULL);
+    }
     nd_html_puts(page, "</tr>\n");
 }
 

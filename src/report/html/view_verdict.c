@@ -301,21 +301,17 @@ enum { MAX_FINDINGS = 12 };
 
 /* ---- what is known of a device ---- */
 
-/* The same device in the explanation: the one with this capture. */
-static const json_t *explained(const struct nd_page_part *part, const json_t *device)
-{
-    return nd_doc_find(nd_doc_get(part->documents[ND_PAGE_EXPLANATION], "devices"), "capture",
-                       nd_doc_text(device, "capture"));
-}
-
-static size_t n_differing(const json_t *tensors, size_t device, const char **first, const char **op)
+static size_t n_differing(const json_t *tensors, size_t device, size_t *n_compared, const char **first,
+                          const char **op)
 {
     const json_t *tensor;
     size_t i, n = 0;
     *first = *op = "";
+    *n_compared = 0;
     json_array_foreach(tensors, i, tensor)
     {
         const json_t *pair = nd_doc_pair(tensor, device);
+        *n_compared += strcmp(nd_doc_text(pair, "coverage"), "none") != 0;
         if (!(nd_doc_number(pair, "differing") > 0) && !(nd_doc_number(pair, "samples_differing") > 0))
             continue;
         if (n++ == 0) {
@@ -326,7 +322,8 @@ static size_t n_differing(const json_t *tensors, size_t device, const char **fir
     return n;
 }
 
-/* The first output of the model: the share of its elements that differ, and by how much at most. */
+/* Of the output of which most differs, as the text has it: the share of its elements that differ, and by how
+ * much at most. */
 static void put_output_cells(struct nd_page *page, const json_t *tensors, size_t device)
 {
     char buf[ND_HTML_TEXT_BYTES];
@@ -334,8 +331,9 @@ static void put_output_cells(struct nd_page *page, const json_t *tensors, size_t
     size_t i;
     json_array_foreach(tensors, i, tensor)
     {
-        if (nd_doc_is(tensor, "model_output") && (pair = nd_doc_pair(tensor, device)) != NULL)
-            break;
+        const json_t *one = nd_doc_is(tensor, "model_output") ? nd_doc_pair(tensor, device) : NULL;
+        if (pair == NULL || nd_doc_number(one, "share") > nd_doc_number(pair, "share"))
+            pair = one;
     }
     double share = nd_doc_number(pair, "share"), lsb = nd_doc_number(pair, "max_lsb");
     if (share > 0 && !isnan(lsb)) {
@@ -347,20 +345,13 @@ static void put_output_cells(struct nd_page *page, const json_t *tensors, size_t
     }
 }
 
-/* The first row of the accuracy that has labels, else the first one with more than one sample. */
+/* The predictions that the text has, too. */
 static const json_t *accuracy_row(const json_t *comparison)
 {
-    const json_t *rows = nd_doc_get(comparison, "accuracy"), *row, *best = NULL;
+    const json_t *rows = nd_doc_get(comparison, "accuracy"), *row;
     size_t i;
-    json_array_foreach(rows, i, row)
-    {
-        const json_t *device = json_array_get(nd_doc_get(row, "devices"), 0);
-        if (nd_doc_is(row, "labels"))
-            return row;
-        if (best == NULL && nd_doc_number(device, "samples") > 1)
-            best = row;
-    }
-    return best;
+    json_array_foreach(rows, i, row) if (nd_doc_is(row, "is_shown")) return row;
+    return NULL;
 }
 
 static void put_accuracy_cells(struct nd_page *page, const json_t *row, size_t device)
@@ -403,7 +394,7 @@ static void put_device_row(struct nd_page *page, const struct nd_page_part *part
     const json_t *one = json_array_get(nd_doc_get(comparison, "devices"), device);
     const json_t *tensors = nd_doc_get(comparison, "tensors"), *row = accuracy_row(comparison);
     const char *first, *op, *failure = nd_doc_text(one, "failure");
-    size_t n = n_differing(tensors, device, &first, &op);
+    size_t n_compared, n = n_differing(tensors, device, &n_compared, &first, &op);
     nd_html_fill(page, "<tr><th scope=\"row\">$n", part->groups[group].label);
     if (failure[0] != '\0') {
         nd_html_fill(page, "<br><span class=\"badge fail\">failed</span> $t", failure);
@@ -412,8 +403,11 @@ static void put_device_row(struct nd_page *page, const struct nd_page_part *part
     if (device == 0)
         nd_html_puts(page, "<td class=\"n\">reference</td><td></td><td></td>");
     else {
-        nd_html_printf(page, "<td class=\"n\" data-v=\"%zu\">%zu of %zu</td><td>", n, n,
-                       json_array_size(tensors));
+        if (n_compared > 0)
+            nd_html_printf(page, "<td class=\"n\" data-v=\"%zu\">%zu of %zu</td><td>", n, n,
+                           json_array_size(tensors));
+        else
+            nd_html_puts(page, "<td class=\"n\">no data</td><td>");
         if (n > 0) {
             nd_html_fill(page, "$n <span class=\"op\">$t</span>", first, op);
         }
@@ -423,7 +417,7 @@ static void put_device_row(struct nd_page *page, const struct nd_page_part *part
     if (row != NULL)
         put_accuracy_cells(page, row, device);
     if (part->documents[ND_PAGE_EXPLANATION] != NULL)
-        put_diagnosis(page, explained(part, one));
+        put_diagnosis(page, nd_page_explained(part, one));
     nd_html_puts(page, "</tr>\n");
 }
 
@@ -518,9 +512,9 @@ static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *
         n_known += isnan(changed) == 0;
         if (!(changed > 0) || n++ >= MAX_FINDINGS)
             continue;
-        nd_html_fill(page, "<p>$n", part->groups[g].label);
-        nd_html_printf(page, " predicts a different class for %s of %s inputs", nd_html_count(changed, a),
-                       nd_html_count(samples, b));
+        nd_html_fill(page, "<p>$n predicts a different class at $n", part->groups[g].label,
+                     nd_doc_text(row, "tensor"));
+        nd_html_printf(page, " for %s of %s inputs", nd_html_count(changed, a), nd_html_count(samples, b));
         if (nd_doc_is(row, "labels"))
             nd_html_printf(
                 page, "; %s are right instead of %s",
@@ -529,7 +523,7 @@ static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *
         nd_html_puts(page, ".</p>\n");
     }
     if (n == 0 && n_known > 0)
-        nd_html_puts(page, "<p>No prediction changed.</p>\n");
+        nd_html_fill(page, "<p>No predicted class at $n changed.</p>\n", nd_doc_text(row, "tensor"));
 }
 
 /* The cause, how sure it is, and what speaks for it. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/memory.h"
 #include "explain/identify/identification.h"
 #include "report/text/explain.h"
 #include "report/text/explain_words.h"
@@ -10,27 +11,10 @@
 
 /* ---- members ---- */
 
-static json_t *count(uint64_t n)
+static void merge(json_t *object, json_t *members)
 {
-    return json_integer((json_int_t)n);
-}
-
-static bool put(json_t *object, const char *key, json_t *value)
-{
-    return json_object_set_new(object, key, value) == 0;
-}
-
-/* value NULL: memory is out. */
-static bool push(json_t *list, json_t *value)
-{
-    return json_array_append_new(list, value) == 0;
-}
-
-static json_t *checked(json_t *value, bool is_good)
-{
-    if (!is_good)
-        json_decref(value);
-    return is_good ? value : NULL;
+    if (json_object_update_new(object, members) != 0)
+        nd_note_lost_text();
 }
 
 /* ---- answers ---- */
@@ -40,20 +24,18 @@ static json_t *class_json(const struct nd_identify_result *r, size_t first)
     char name[ND_ARITHMETIC_NAME_BYTES];
     const struct nd_arithmetic *arithmetics = nd_arithmetics(&(size_t){0});
     json_t *list = json_array();
-    bool is_good = list != NULL;
     for (size_t p = first; p < r->n_arithmetics; p++)
         if (nd_identified_is_left(r, p) && r->class_of[p] == r->class_of[first])
-            is_good = is_good && push(list, json_string(nd_arithmetic_name(&arithmetics[p], name)));
-    return checked(list, is_good);
+            nd_tree_append(list, json_string(nd_arithmetic_name(&arithmetics[p], name)));
+    return list;
 }
 
 static json_t *classes_json(const struct nd_identify_result *r)
 {
     json_t *list = json_array();
-    bool is_good = list != NULL;
     for (size_t p = nd_identified_next_class(r, SIZE_MAX); p != SIZE_MAX; p = nd_identified_next_class(r, p))
-        is_good = is_good && push(list, class_json(r, p));
-    return checked(list, is_good);
+        nd_tree_append(list, class_json(r, p));
+    return list;
 }
 
 static json_t *whole_json(const struct nd_other_tally *whole)
@@ -61,28 +43,26 @@ static json_t *whole_json(const struct nd_other_tally *whole)
     size_t n;
     const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
     json_t *list = json_array();
-    bool is_good = list != NULL;
-    for (size_t p = 0; p < n && is_good; p++)
+    for (size_t p = 0; p < n; p++)
         if (whole->n[p] > 0)
-            is_good = push(list, json_pack("{s:s, s:I, s:I}", "name", arithmetics[p].name, "values",
+            nd_tree_append(list, json_pack("{s:s, s:I, s:I}", "name", arithmetics[p].name, "values",
                                            (json_int_t)whole->n[p], "exceptions", (json_int_t)whole->wrong[p]));
-    return checked(list, is_good);
+    return list;
 }
 
-static bool put_answer(const struct nd_answer *a, json_t *out)
+static void put_answer(const struct nd_answer *a, json_t *out)
 {
     char name[ND_ARITHMETIC_NAME_BYTES];
     const struct nd_identify_result *r = &a->result;
     const struct nd_arithmetic *arithmetics = nd_arithmetics(&(size_t){0});
     bool has_best = r->best != SIZE_MAX, is_none = strcmp(a->verdict, "none") == 0;
-    return put(out, "verdict", json_string(a->verdict)) &&
-           put(out, "split", json_boolean(is_none && r->is_split)) && put(out, "groups", classes_json(r)) &&
-           put(out, "nearest",
-               has_best ? json_string(nd_arithmetic_name(&arithmetics[r->best], name)) : json_null()) &&
-           put(out, "values", count(r->n)) && put(out, "open", count(r->n_open)) &&
-           put(out, "deciding", count(r->n_deciding)) && put(out, "exceptions", count(a->exceptions)) &&
-           put(out, "explained", isnan(a->explained) ? json_null() : json_real(a->explained)) &&
-           put(out, "layer_arithmetic", whole_json(&a->whole));
+    merge(out, json_pack("{s:s, s:b, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict", a->verdict, "split",
+                         is_none && r->is_split, "groups", classes_json(r), "nearest",
+                         has_best ? nd_arithmetic_name(&arithmetics[r->best], name) : NULL, "values",
+                         nd_int(r->n), "open", nd_int(r->n_open), "deciding", nd_int(r->n_deciding),
+                         "exceptions", nd_int(a->exceptions), "explained",
+                         isnan(a->explained) ? json_null() : json_real(a->explained), "layer_arithmetic",
+                         whole_json(&a->whole)));
 }
 
 /* ---- thresholds ---- */
@@ -92,27 +72,22 @@ static json_t *bound_or_null(uint64_t n, double fraction)
     return n > 0 ? json_real(fraction) : json_null();
 }
 
-static bool put_bracket(const struct nd_identify_bracket *b, json_t *out)
+static json_t *bracket_json(const struct nd_identify_bracket *b)
 {
-    return put(out, "down", count(b->n_down)) && put(out, "up", count(b->n_up)) &&
-           put(out, "max_down", bound_or_null(b->n_down, b->max_down)) &&
-           put(out, "min_up", bound_or_null(b->n_up, b->min_up)) &&
-           put(out, "crossed", json_boolean(nd_identified_is_crossed(b)));
+    return json_pack("{s:o, s:o, s:o, s:o, s:b}", "down", nd_int(b->n_down), "up", nd_int(b->n_up), "max_down",
+                     bound_or_null(b->n_down, b->max_down), "min_up", bound_or_null(b->n_up, b->min_up),
+                     "crossed", nd_identified_is_crossed(b));
 }
 
 static json_t *sign_json(const struct nd_identify_tally *tally, bool is_negative)
 {
     const struct nd_identify_bracket bracket = nd_identify_threshold(tally, is_negative);
-    if (bracket.n_down + bracket.n_up == 0)
-        return json_null();
-    json_t *out = json_object();
-    return checked(out, put_bracket(&bracket, out));
+    return bracket.n_down + bracket.n_up == 0 ? json_null() : bracket_json(&bracket);
 }
 
 static json_t *binades_json(const struct nd_identify_tally *tally)
 {
     json_t *list = json_array();
-    bool is_good = list != NULL;
     for (size_t k = 0; k < 2 * (size_t)ND_IDENTIFY_BINADES; k++) {
         size_t sign = k / ND_IDENTIFY_BINADES, b = k % ND_IDENTIFY_BINADES;
         const struct nd_identify_bracket *bracket = &tally->binades[sign][b];
@@ -122,46 +97,41 @@ static json_t *binades_json(const struct nd_identify_tally *tally)
         json_t *row =
             json_pack("{s:i, s:f, s:o}", "sign", sign == 0 ? 1 : -1, "from", b > 0 ? ldexp(1, (int)b - 1) : 0.0,
                       "to", is_last ? json_null() : json_real(ldexp(1, (int)b)));
-        is_good = is_good && put_bracket(bracket, row);
-        is_good = push(list, row) && is_good;
+        merge(row, bracket_json(bracket));
+        nd_tree_append(list, row);
     }
-    return checked(list, is_good);
+    return list;
 }
 
 static json_t *channels_json(const struct nd_identify_tally *tally)
 {
     json_t *list = json_array();
-    bool is_good = list != NULL;
     for (size_t c = 0; c < tally->n_channels && tally->n_channels > 1; c++) {
         json_t *row = json_pack("{s:I}", "channel", (json_int_t)c);
-        is_good = is_good && put_bracket(&tally->channels[c], row);
-        is_good = push(list, row) && is_good;
+        merge(row, bracket_json(&tally->channels[c]));
+        nd_tree_append(list, row);
     }
-    return checked(list, is_good);
+    return list;
 }
 
 static json_t *thresholds_json(const struct nd_identify_tally *tally)
 {
-    json_t *out = json_object();
-    return checked(
-        out, put(out, "positive", sign_json(tally, false)) && put(out, "negative", sign_json(tally, true)) &&
-                 put(out, "binades", binades_json(tally)) && put(out, "channels", channels_json(tally)));
+    return json_pack("{s:o, s:o, s:o, s:o}", "positive", sign_json(tally, false), "negative",
+                     sign_json(tally, true), "binades", binades_json(tally), "channels", channels_json(tally));
 }
 
 static json_t *curve_json(const struct nd_identify_tally *tally)
 {
     json_t *list = json_array();
-    bool is_good = list != NULL;
     for (size_t b = 0; b < ND_IDENTIFY_BINS; b++) {
         const struct nd_identify_point point = nd_identify_curve(tally, b);
         if (point.n > 0)
-            is_good =
-                is_good &&
-                push(list, json_pack("{s:f, s:f, s:I, s:f, s:f, s:f}", "from", (double)b / ND_IDENTIFY_BINS,
+            nd_tree_append(list,
+                           json_pack("{s:f, s:f, s:I, s:f, s:f, s:f}", "from", (double)b / ND_IDENTIFY_BINS,
                                      "to", (double)(b + 1) / ND_IDENTIFY_BINS, "values", (json_int_t)point.n,
                                      "p", point.p, "low", point.low, "high", point.high));
     }
-    return checked(list, is_good);
+    return list;
 }
 
 /* ---- lists ---- */
@@ -171,56 +141,54 @@ static json_t *identified_json(const struct nd_identified_layer *layer)
     json_t *row =
         json_pack("{s:o, s:o, s:s}", "name", nd_json_string(layer->name), "op_type",
                   nd_json_string(layer->op_types), "method", layer->is_double ? "double" : "exact ratio");
-    return checked(row, row != NULL && put_answer(layer->answer, row) &&
-                            put(row, "thresholds", thresholds_json(&layer->tally)) &&
-                            put(row, "curve", curve_json(&layer->tally)));
+    put_answer(layer->answer, row);
+    nd_tree_set(row, "thresholds", thresholds_json(&layer->tally));
+    nd_tree_set(row, "curve", curve_json(&layer->tally));
+    return row;
 }
 
 static json_t *types_json(const struct nd_identified_device *device)
 {
     json_t *list = json_array();
-    bool is_good = list != NULL;
-    for (size_t t = 0; t < device->n_types && is_good; t++) {
+    for (size_t t = 0; t < device->n_types; t++) {
         const struct nd_identified_type *type = &device->types[t];
         json_t *row = json_pack("{s:o, s:I}", "op_type", nd_json_string(type->op_types), "layers",
                                 (json_int_t)type->n_layers);
-        is_good = push(list, checked(row, row != NULL && put_answer(&type->answer, row)));
+        put_answer(&type->answer, row);
+        nd_tree_append(list, row);
     }
-    return checked(list, is_good);
+    return list;
 }
 
 static json_t *layers_json(const struct nd_identified_device *device)
 {
     json_t *list = json_array();
-    bool is_good = list != NULL;
-    for (size_t s = 0; s < device->n_layers && is_good; s++)
+    for (size_t s = 0; s < device->n_layers; s++)
         if (device->layers[s].answer != NULL)
-            is_good = push(list, identified_json(&device->layers[s]));
-    return checked(list, is_good);
+            nd_tree_append(list, identified_json(&device->layers[s]));
+    return list;
 }
 
 static json_t *rest_json(const struct nd_identified_device *device)
 {
     json_t *list = json_array();
-    bool is_good = list != NULL;
-    for (size_t s = 0; s < device->n_layers && is_good; s++) {
+    for (size_t s = 0; s < device->n_layers; s++) {
         const struct nd_identified_layer *layer = &device->layers[s];
         if (layer->is_layer && layer->answer == NULL)
-            is_good = push(list, json_pack("{s:o, s:o, s:o}", "name", nd_json_string(layer->name), "op_type",
+            nd_tree_append(list, json_pack("{s:o, s:o, s:o}", "name", nd_json_string(layer->name), "op_type",
                                            nd_json_string(layer->op_types), "why",
                                            nd_json_string(nd_identified_why_not(layer))));
     }
-    return checked(list, is_good);
+    return list;
 }
 
 static json_t *probes_json(const struct nd_identified_device *device)
 {
     json_t *list = json_array();
-    bool is_good = list != NULL;
-    for (size_t p = 0; p < device->n_probes && is_good; p++)
-        is_good = push(list, json_pack("{s:o, s:I}", "name", nd_json_string(device->probes[p].name), "samples",
+    for (size_t p = 0; p < device->n_probes; p++)
+        nd_tree_append(list, json_pack("{s:o, s:I}", "name", nd_json_string(device->probes[p].name), "samples",
                                        (json_int_t)device->probes[p].n_samples));
-    return checked(list, is_good);
+    return list;
 }
 
 static json_t *device_json(const struct nd_identified_device *device)
@@ -229,22 +197,22 @@ static json_t *device_json(const struct nd_identified_device *device)
     json_t *out = json_pack("{s:o, s:o, s:o, s:o}", "uri", nd_json_string(device->uri), "chipset",
                             nd_json_string(device->chipset), "capture", nd_json_string(device->capture),
                             "failure", is_failed ? nd_json_string(device->failure) : json_null());
-    bool is_good = out != NULL;
-    if (is_good && !is_failed)
-        is_good = put(out, "probes", probes_json(device)) && put_answer(device->answer, out) &&
-                  put(out, "types", types_json(device)) && put(out, "layers", layers_json(device)) &&
-                  put(out, "not_identified", rest_json(device));
-    return checked(out, is_good);
+    if (is_failed)
+        return out;
+    nd_tree_set(out, "probes", probes_json(device));
+    put_answer(device->answer, out);
+    nd_tree_set(out, "types", types_json(device));
+    nd_tree_set(out, "layers", layers_json(device));
+    nd_tree_set(out, "not_identified", rest_json(device));
+    return out;
 }
 
 json_t *nd_identification_json(const struct nd_identification *identification)
 {
     json_t *devices = json_array();
-    bool is_good = devices != NULL;
-    for (size_t d = 0; d < identification->n_devices && is_good; d++)
-        is_good = push(devices, device_json(&identification->devices[d]));
-    devices = checked(devices, is_good);
-    return devices != NULL ? json_pack("{s:o}", "devices", devices) : NULL;
+    for (size_t d = 0; d < identification->n_devices; d++)
+        nd_tree_append(devices, device_json(&identification->devices[d]));
+    return json_pack("{s:o}", "devices", devices);
 }
 
 /* What the quantisation costs, layer by layer, as JSON. */
@@ -463,11 +431,6 @@ static json_t *arithmetics(const struct nd_explained_layer *layer)
     return list;
 }
 
-static json_t *text_or_null(const char *text)
-{
-    return text != NULL ? nd_json_string(text) : json_null();
-}
-
 /* Indices of the layers that it reads. */
 static json_t *inputs(const struct nd_explained_step *step)
 {
@@ -525,19 +488,18 @@ static json_t *layer_json_of_explain(const struct nd_explanation *e, const struc
         return NULL;
     nd_tree_set(row, "inputs", inputs(step));
     nd_tree_set(row, "floats", floats_json(&layer->floats));
-    nd_tree_set(row, "substituted_from",
-                text_or_null(is_taken ? e->devices[step->substituted_from].uri : NULL));
-    nd_tree_set(row, "arithmetic", text_or_null(layer->arithmetic));
+    nd_tree_set(row, "substituted_from", nd_or_null(is_taken ? e->devices[step->substituted_from].uri : NULL));
+    nd_tree_set(row, "arithmetic", nd_or_null(layer->arithmetic));
     nd_tree_set(row, "is_covered", json_boolean(layer->is_covered));
     nd_tree_set(row, "state", json_string(nd_layer_state_name(layer->judgement.state)));
-    nd_tree_set(row, "why_follows", text_or_null(layer->judgement.why_follows));
-    nd_tree_set(row, "follows_text", text_or_null(layer->judgement.follows_text));
-    nd_tree_set(row, "evidence", text_or_null(layer->judgement.evidence));
-    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(layer->judgement.certainty)));
-    nd_tree_set(row, "tie_rule", text_or_null(layer->tie_rule));
+    nd_tree_set(row, "why_follows", nd_or_null(layer->judgement.why_follows));
+    nd_tree_set(row, "follows_text", nd_or_null(layer->judgement.follows_text));
+    nd_tree_set(row, "evidence", nd_or_null(layer->judgement.evidence));
+    nd_tree_set(row, "certainty", nd_or_null(nd_certainty_name(layer->judgement.certainty)));
+    nd_tree_set(row, "tie_rule", nd_or_null(layer->tie_rule));
     nd_tree_set(row, "ties", layer->tie_rule != NULL ? json_integer((json_int_t)layer->n_ties) : json_null());
-    nd_tree_set(row, "known_defect", text_or_null(layer->judgement.known_defect));
-    nd_tree_set(row, "remedy", text_or_null(layer->judgement.remedy));
+    nd_tree_set(row, "known_defect", nd_or_null(layer->judgement.known_defect));
+    nd_tree_set(row, "remedy", nd_or_null(layer->judgement.remedy));
     nd_tree_set(row, "is_faulty", json_boolean(layer->judgement.state == ND_LAYER_FAULTY));
     nd_tree_set(row, "not_a_number", is_examined ? json_integer((json_int_t)layer->n_nan) : json_null());
     nd_tree_set(row, "unexplained", json_integer((json_int_t)layer->n_unexplained));
@@ -550,7 +512,7 @@ static json_t *layer_json_of_explain(const struct nd_explanation *e, const struc
     nd_tree_set(row, "effect_share", nd_json_known(nd_explain_effect_share(e, device, s)));
     nd_tree_set(row, "affected_share", nd_json_known(layer->harmed_share));
     nd_tree_set(row, "quality", decomposition(&layer->quality));
-    nd_tree_set(row, "no_reference_from", text_or_null(unreached));
+    nd_tree_set(row, "no_reference_from", nd_or_null(unreached));
     nd_tree_set(row, "lacks_float", json_boolean(step->lacks_float));
     nd_tree_set(row, "execution", execution_json(&layer->execution));
     return row;
@@ -576,7 +538,7 @@ static void add_fault(json_t *row, const struct nd_explained_fault *fault)
                 fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
     nd_tree_set(row, "amount", nd_json_known(fault->amount));
     nd_tree_set(row, "explained_fraction", nd_json_known(fault->explained));
-    nd_tree_set(row, "rival", text_or_null(fault->rival));
+    nd_tree_set(row, "rival", nd_or_null(fault->rival));
 }
 
 static json_t *faulty_json(const struct nd_explanation *e, const struct nd_explained_device *device,
@@ -586,13 +548,13 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
     const struct nd_explained_fault *fault = &layer->judgement.fault;
     json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "layer", nd_json_string(e->steps[step].name), "op_type",
                             nd_json_string(e->steps[step].op_types), "unexplained",
-                            (json_int_t)layer->n_unexplained, "kind", text_or_null(fault->kind));
+                            (json_int_t)layer->n_unexplained, "kind", nd_or_null(fault->kind));
     if (row == NULL)
         return NULL;
-    nd_tree_set(row, "evidence", text_or_null(layer->judgement.evidence));
-    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(layer->judgement.certainty)));
-    nd_tree_set(row, "known_defect", text_or_null(layer->judgement.known_defect));
-    nd_tree_set(row, "remedy", text_or_null(layer->judgement.remedy));
+    nd_tree_set(row, "evidence", nd_or_null(layer->judgement.evidence));
+    nd_tree_set(row, "certainty", nd_or_null(nd_certainty_name(layer->judgement.certainty)));
+    nd_tree_set(row, "known_defect", nd_or_null(layer->judgement.known_defect));
+    nd_tree_set(row, "remedy", nd_or_null(layer->judgement.remedy));
     nd_tree_set(row, "differing_share", share(layer->n_unexplained, layer->n_qvalues, layer->is_examined));
     nd_tree_set(row, "effect", nd_json_known(layer->effect));
     if (fault->kind != NULL)
@@ -632,8 +594,8 @@ static json_t *device_json_of_explain(const struct nd_explanation *e, const stru
                            ? json_null()
                            : json_pack("{s:I, s:I, s:o}", "samples", (json_int_t)device->observer.n_samples,
                                        "changed", (json_int_t)device->observer.n_changed, "differs",
-                                       text_or_null(device->observer.differs));
-    json_t *environment = text_or_null(device->environment[0] != '\0' ? device->environment : NULL);
+                                       nd_or_null(device->observer.differs));
+    json_t *environment = nd_or_null(device->environment[0] != '\0' ? device->environment : NULL);
     return json_pack(
         "{s:s, s:o, s:I, s:I, s:s?, s:b, s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, "
         "s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o}",
@@ -643,7 +605,7 @@ static json_t *device_json_of_explain(const struct nd_explanation *e, const stru
         observer, "uri", nd_json_string(device->uri), "chipset", nd_json_string(device->chipset), "capture",
         nd_json_string(device->capture), "verdict", nd_health_name(device->health), "failure",
         device->failure != NULL ? nd_json_string(device->failure) : json_null(), "arithmetic",
-        text_or_null(device->arithmetic), "possible_arithmetic", arithmetics, "losses", losses_json(e, device),
+        nd_or_null(device->arithmetic), "possible_arithmetic", arithmetics, "losses", losses_json(e, device),
         "findings", findings_json(e, device), "faulty", faulty, "sources", sources, "mean_squared_error",
         mean_square(device), "execution", execution_json(&device->execution), "examined",
         (json_int_t)device->n_examined, "not_examined", (json_int_t)device->n_not_examined, "layers", layers,
@@ -653,7 +615,7 @@ static json_t *device_json_of_explain(const struct nd_explanation *e, const stru
 static json_t *majority_json(const struct nd_explained_majority *majority)
 {
     return json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", majority->is_known, "why_not",
-                     text_or_null(majority->why_not), "groups", (json_int_t)majority->n_groups, "split_share",
+                     nd_or_null(majority->why_not), "groups", (json_int_t)majority->n_groups, "split_share",
                      nd_json_known(majority->split_share), "margin", nd_json_known(majority->margin),
                      "common_divergence", nd_json_known(majority->common_divergence));
 }

@@ -647,6 +647,8 @@ static void put_top1(struct nd_json *json, const struct nd_comparison *c, const 
     nd_json_text(json, "probe", c->probes[row->probe].name);
     nd_json_bool(json, "labels", row->has_labels);
     nd_json_text(json, "labels_missing_reason", row->labels_missing_reason);
+    nd_json_text(json, "classes_by", row->classes_by);
+    nd_json_bool(json, "is_shown", row == nd_comparison_top1(c));
     nd_json_open(json, "devices", '[');
     for (size_t i = 0; i < c->n_devices; i++) {
         const struct nd_top1_device *counted = &row->devices[i];

@@ -22,19 +22,12 @@ static struct nd_json begin(struct nd_strbuf *buf, size_t indent, enum nd_docume
     return json;
 }
 
-static enum nd_status end(struct nd_json *json, char **out, struct nd_error *err)
-{
-    nd_json_close(json, '}');
-    nd_strbuf_puts(json->out, "\n");
-    return nd_text_end(json->out, out, err);
-}
-
 enum nd_status nd_report_qualification_json(const struct nd_qualified *result, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, 1, ND_DOCUMENT_QUALIFICATION);
     nd_json_put_members(&json, &nd_qualified_members, result);
-    return end(&json, out, err);
+    return nd_document_end(&json, out, err);
 }
 
 enum nd_status nd_report_suggestion_json(const struct nd_qualified *result, char **out, struct nd_error *err)
@@ -45,7 +38,7 @@ enum nd_status nd_report_suggestion_json(const struct nd_qualified *result, char
     nd_json_text(&json, "campaign", result->campaign);
     nd_json_text(&json, "yaml", result->suggestion);
     nd_json_put_members(&json, &nd_suggestion_members, result);
-    return end(&json, out, err);
+    return nd_document_end(&json, out, err);
 }
 
 /* ---- files ---- */

@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "core/statistics/evidence.h"
 #include "core/text/strbuf.h"
 #include "improve/align/certificate/outputs_json.h"
 #include "npudiff/improve/align.h"
+#include "report/text/table.h"
 #include "report/text/tree.h"
 
 /* Chosen, as in certificates. */
@@ -42,23 +44,13 @@ static const char *end_word(enum nd_align_end end)
     return words[end];
 }
 
-static json_t *text_or_null(const char *text)
-{
-    return text != NULL ? nd_json_string(text) : json_null();
-}
-
-static json_t *count(size_t n)
-{
-    return json_integer((json_int_t)n);
-}
-
 /* ---- JSON ---- */
 
 static json_t *counterexample_json(const struct nd_alignment *alignment, const struct nd_alignment_layer *layer)
 {
     if (layer->n_unequal == 0)
         return json_null();
-    return json_pack("{s:o, s:o, s:[{s:s, s:o}, {s:s, s:o}]}", "channel", count(layer->channel), "sum",
+    return json_pack("{s:o, s:o, s:[{s:s, s:o}, {s:s, s:o}]}", "channel", nd_int(layer->channel), "sum",
                      nd_json_number(layer->sum), "values", "arithmetic", alignment->arithmetics[0], "value",
                      nd_json_number(layer->values[0]), "arithmetic", alignment->arithmetics[layer->against],
                      "value", nd_json_number(layer->values[1]));
@@ -70,7 +62,7 @@ static json_t *scaling_json(const struct nd_alignment_layer *layer)
         return json_null();
     bool is_planned = layer->is_planned;
     return json_pack("{s:b, s:o, s:o, s:o, s:o, s:o, s:b}", "planned", (int)is_planned, "obstacle",
-                     text_or_null(layer->obstacle), "exponent",
+                     nd_or_null(layer->obstacle), "exponent",
                      is_planned ? json_integer(layer->exponent) : json_null(), "same_exponent",
                      is_planned ? json_boolean(!layer->has_exponents) : json_null(), "weights_coarser",
                      is_planned ? nd_json_number(layer->weight_factor) : json_null(), "output_coarser",
@@ -83,12 +75,12 @@ static json_t *layer_json(const struct nd_alignment *alignment, const struct nd_
     bool is_covered = layer->n_channels > 0;
     return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
                      nd_json_string(layer->name), "operators", nd_json_string(layer->op_types), "state",
-                     nd_align_state_name(layer->state), "reason", text_or_null(layer->reason), "scaling",
-                     scaling_json(layer), "channels", is_covered ? count(layer->n_channels) : json_null(),
-                     "channels_unequal", is_covered ? count(layer->n_unequal) : json_null(), "sums",
+                     nd_align_state_name(layer->state), "reason", nd_or_null(layer->reason), "scaling",
+                     scaling_json(layer), "channels", is_covered ? nd_int(layer->n_channels) : json_null(),
+                     "channels_unequal", is_covered ? nd_int(layer->n_unequal) : json_null(), "sums",
                      is_covered ? nd_json_number(layer->n_sums) : json_null(), "counterexample",
                      counterexample_json(alignment, layer), "groups",
-                     layer->n_groups > 0 ? count(layer->n_groups) : json_null());
+                     layer->n_groups > 0 ? nd_int(layer->n_groups) : json_null());
 }
 
 /* In points: hundredths of the labelled samples. */
@@ -106,14 +98,14 @@ static json_t *accuracy_cost_json(const struct nd_alignment *alignment)
 {
     if (alignment->n_outputs == 0)
         return json_null();
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reference",
-                     alignment->float_model != NULL ? "float" : "quantised", "samples",
-                     count(alignment->n_samples), "fit_samples", count(alignment->n_fit_samples),
-                     "fit_samples_priced", count(alignment->n_fit_priced), "outputs",
-                     nd_alignment_outputs_json(alignment), "budget_db", nd_json_known(alignment->budget_db),
-                     "labelled", count(alignment->n_labelled), "right_before", count(alignment->n_right_before),
-                     "right_after", count(alignment->n_right_after), "classes_changed",
-                     count(alignment->n_changed), "accuracy_change", accuracy_json(alignment));
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reference",
+        alignment->float_model != NULL ? "float" : "quantised", "samples", nd_int(alignment->n_samples),
+        "fit_samples", nd_int(alignment->n_fit_samples), "fit_samples_priced", nd_int(alignment->n_fit_priced),
+        "outputs", nd_alignment_outputs_json(alignment), "budget_db", nd_json_known(alignment->budget_db),
+        "labelled", nd_int(alignment->n_labelled), "right_before", nd_int(alignment->n_right_before),
+        "right_after", nd_int(alignment->n_right_after), "classes_changed", nd_int(alignment->n_changed),
+        "accuracy_change", accuracy_json(alignment));
 }
 
 static json_t *curve_json(const struct nd_alignment *alignment)
@@ -125,13 +117,13 @@ static json_t *curve_json(const struct nd_alignment *alignment)
         const struct nd_alignment_point *point = &alignment->points[i];
         nd_tree_append(points,
                        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers",
-                                 count(point->n_layers), "last", text_or_null(point->layer), "effect_db",
+                                 nd_int(point->n_layers), "last", nd_or_null(point->layer), "effect_db",
                                  nd_json_known(point->effect_db), "sqnr_db", nd_json_known(point->sqnr_db),
-                                 "loss_db", nd_json_known(point->loss_db), "values", count(point->n_values),
-                                 "different", count(point->n_different), "tensors", count(point->n_tensors),
-                                 "tensors_different", count(point->n_tensors_different)));
+                                 "loss_db", nd_json_known(point->loss_db), "values", nd_int(point->n_values),
+                                 "different", nd_int(point->n_different), "tensors", nd_int(point->n_tensors),
+                                 "tensors_different", nd_int(point->n_tensors_different)));
     }
-    return json_pack("{s:o, s:o}", "samples", count(alignment->n_curve_samples), "points", points);
+    return json_pack("{s:o, s:o}", "samples", nd_int(alignment->n_curve_samples), "points", points);
 }
 
 static json_t *devices_json(const struct nd_alignment *alignment)
@@ -142,9 +134,9 @@ static json_t *devices_json(const struct nd_alignment *alignment)
     for (size_t i = 0; i < alignment->n_devices; i++)
         nd_tree_append(labels, nd_json_string(alignment->devices[i]));
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "devices", labels, "groups",
-                     nd_json_string(alignment->groups), "tensors", count(alignment->n_tensors), "tensors_equal",
-                     count(alignment->n_tensors_equal), "samples", count(alignment->n_device_samples),
-                     "refuted", count(alignment->n_refuted));
+                     nd_json_string(alignment->groups), "tensors", nd_int(alignment->n_tensors),
+                     "tensors_equal", nd_int(alignment->n_tensors_equal), "samples",
+                     nd_int(alignment->n_device_samples), "refuted", nd_int(alignment->n_refuted));
 }
 
 static json_t *alignment_json(const struct nd_alignment *alignment)
@@ -156,16 +148,16 @@ static json_t *alignment_json(const struct nd_alignment *alignment)
         nd_tree_append(arithmetics, nd_json_string(alignment->arithmetics[i]));
     json_t *counts =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers",
-                  count(alignment->n_layers), "proven", count(alignment->n_proven), "tested",
-                  count(alignment->n_tested), "unknown", count(alignment->n_unknown), "differ",
-                  count(alignment->n_differ), "products", count(alignment->n_products), "planned",
-                  count(alignment->n_planned), "weighted", count(alignment->n_weighted), "from_float",
-                  count(alignment->n_from_float), "float_tensors", count(alignment->n_floats), "folded",
-                  count(alignment->n_folded), "equalised", count(alignment->n_equalised));
+                  nd_int(alignment->n_layers), "proven", nd_int(alignment->n_proven), "tested",
+                  nd_int(alignment->n_tested), "unknown", nd_int(alignment->n_unknown), "differ",
+                  nd_int(alignment->n_differ), "products", nd_int(alignment->n_products), "planned",
+                  nd_int(alignment->n_planned), "weighted", nd_int(alignment->n_weighted), "from_float",
+                  nd_int(alignment->n_from_float), "float_tensors", nd_int(alignment->n_floats), "folded",
+                  nd_int(alignment->n_folded), "equalised", nd_int(alignment->n_equalised));
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result",
                      end_word(alignment->end), "model", nd_json_string(alignment->model), "output",
-                     text_or_null(alignment->output), "certificate", text_or_null(alignment->certificate),
-                     "float_model", text_or_null(alignment->float_model), "arithmetics", arithmetics, "counts",
+                     nd_or_null(alignment->output), "certificate", nd_or_null(alignment->certificate),
+                     "float_model", nd_or_null(alignment->float_model), "arithmetics", arithmetics, "counts",
                      counts, "accuracy_cost", accuracy_cost_json(alignment), "curve", curve_json(alignment),
                      "verification", devices_json(alignment), "layers", layers);
 }
@@ -219,16 +211,10 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_alignm
     }
 }
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 static void say_model(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
     nd_report_screen_put(screen, "%s: %zu of %zu Conv, Gemm and MatMul layers now multiply by a power of two\n",
-                         file_name(alignment->model), alignment->n_planned, alignment->n_products);
+                         nd_path_base(alignment->model), alignment->n_planned, alignment->n_products);
     if (alignment->n_folded > 0)
         nd_report_screen_put(screen, "%zu BatchNormalization %s now part of the ConvTranspose before it.\n",
                              alignment->n_folded, alignment->n_folded == 1 ? "is" : "are");
@@ -239,7 +225,8 @@ static void say_model(struct nd_report_screen *screen, const struct nd_alignment
                              alignment->n_equalised, alignment->n_equalised == 1 ? "pair" : "pairs");
     if (alignment->float_model != NULL)
         nd_report_screen_put(screen, "Weights rounded anew from '%s': %zu of %zu layers.\n",
-                             file_name(alignment->float_model), alignment->n_from_float, alignment->n_weighted);
+                             nd_path_base(alignment->float_model), alignment->n_from_float,
+                             alignment->n_weighted);
     else
         nd_report_screen_put(screen,
                              "Weights rounded anew from the quantised ones (--float gives better ones).\n");
@@ -248,13 +235,6 @@ static void say_model(struct nd_report_screen *screen, const struct nd_alignment
                              alignment->certificate != NULL ? ", certificate in '" : "",
                              alignment->certificate != NULL ? alignment->certificate : "",
                              alignment->certificate != NULL ? "'" : "");
-}
-
-static void add_number(json_t *row, const char *key, const char *format, double value)
-{
-    char text[64];
-    snprintf(text, sizeof text, format, value);
-    nd_tree_set(row, key, isnan(value) ? json_null() : nd_json_string(text));
 }
 
 static void say_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns,
@@ -281,9 +261,9 @@ static void say_accuracy_cost(struct nd_report_screen *screen, const struct nd_a
     }
     for (size_t i = 0; i < alignment->n_outputs; i++) {
         json_t *row = json_pack("{s:o}", "output", nd_json_string(alignment->outputs[i].name));
-        add_number(row, "before", "%.2f", alignment->outputs[i].sqnr_before_db);
-        add_number(row, "after", "%.2f", alignment->outputs[i].sqnr_after_db);
-        add_number(row, "change", "%+.2f", 0.0 - alignment->outputs[i].loss_db);
+        nd_tree_number(row, "before", "%.2f", alignment->outputs[i].sqnr_before_db);
+        nd_tree_number(row, "after", "%.2f", alignment->outputs[i].sqnr_after_db);
+        nd_tree_number(row, "change", "%+.2f", 0.0 - alignment->outputs[i].loss_db);
         nd_tree_append(rows, row);
     }
     char fitted[96] = "";
@@ -312,14 +292,13 @@ static void say_curve(struct nd_report_screen *screen, const struct nd_alignment
     json_t *rows = json_array();
     for (size_t i = 0; i < alignment->n_points; i++) {
         const struct nd_alignment_point *point = &alignment->points[i];
-        char values[64], tensors[64];
-        double share = point->n_values > 0 ? 100.0 * (double)point->n_different / (double)point->n_values : 0;
-        snprintf(values, sizeof values, "%.3g %%", share);
+        char values[ND_NUMBER_BYTES], tensors[64];
+        nd_format_share(point->n_different, point->n_values, values);
         snprintf(tensors, sizeof tensors, "%zu of %zu", point->n_tensors_different, point->n_tensors);
         json_t *row =
-            json_pack("{s:o, s:s, s:s, s:o}", "layers", count(point->n_layers), "values", values, "tensors",
+            json_pack("{s:o, s:s, s:s, s:o}", "layers", nd_int(point->n_layers), "values", values, "tensors",
                       tensors, "last", nd_json_string(point->layer != NULL ? point->layer : ""));
-        add_number(row, "change", "%+.2f", 0.0 - point->loss_db);
+        nd_tree_number(row, "change", "%+.2f", 0.0 - point->loss_db);
         nd_tree_append(rows, row);
     }
     if (alignment->n_points == 0) {
@@ -443,8 +422,8 @@ static void describe_scaling(const struct nd_alignment_layer *layer, json_t *row
         return;
     snprintf(text, sizeof text, layer->has_exponents ? "2^-%d and less" : "2^-%d", layer->exponent);
     nd_tree_set(row, "multiplier", nd_json_string(text));
-    add_number(row, "weights", "%.3f", layer->weight_factor);
-    add_number(row, "output", "%.3f", layer->output_factor);
+    nd_tree_number(row, "weights", "%.3f", layer->weight_factor);
+    nd_tree_number(row, "output", "%.3f", layer->output_factor);
 }
 
 static json_t *full_row(const struct nd_alignment *alignment, const struct nd_alignment_layer *layer)
@@ -452,8 +431,8 @@ static json_t *full_row(const struct nd_alignment *alignment, const struct nd_al
     json_t *row = short_row(layer);
     describe_scaling(layer, row);
     if (layer->n_channels > 0) {
-        nd_tree_set(row, "channels", count(layer->n_channels));
-        add_number(row, "sums", "%.4g", layer->n_sums);
+        nd_tree_set(row, "channels", nd_int(layer->n_channels));
+        nd_tree_number(row, "sums", "%.4g", layer->n_sums);
     }
     if (layer->n_unequal > 0) {
         char *why = nd_text("%s: %zu channels; in channel %zu the sum %.0f gives %.0f on %s and %.0f on %s",

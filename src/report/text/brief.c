@@ -32,6 +32,28 @@ static const char *nd_text_why_inconclusive(const struct nd_comparison *c)
 /* Numbers of samples that the sentence has. */
 enum { MAX_SAMPLES = 5 };
 
+/* Of which output the classes are, where there are several; and where no label says that it has classes, what
+ * does. */
+static void put_class(const struct nd_text_report *report, const struct nd_top1 *top1, const char *begin,
+                      const char *end)
+{
+    const struct nd_comparison *c = report->comparison;
+    const char *name = c->tensors[top1->tensor].name, *by = top1->classes_by;
+    size_t n_outputs = 0;
+    for (size_t e = 0; e < c->n_tensors; e++)
+        n_outputs += c->tensors[e].is_model_output;
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf why = {0};
+    if (!top1->has_labels)
+        nd_strbuf_printf(&why, " ('%s' is taken for scores of classes %s)", name,
+                         strcmp(by, "operator") == 0 ? "because a Softmax makes it"
+                         : strcmp(by, "name") == 0   ? "by its name"
+                                                     : "by the number of its values");
+    bool is_named = n_outputs > 1;
+    nd_summary_put(report->out, report->width, 0, 2, "%s%s%s%s%s%s.", begin, is_named ? " of '" : "",
+                   is_named ? name : "", is_named ? "'" : "", end, why.text != NULL ? why.text : "");
+    report->out->failed = report->out->failed || why.failed;
+}
+
 /* "The predicted class changes in 17 samples of 'digits': 12, 45, 93, 120, 133 and 12 more." */
 static void put_changed(const struct nd_text_report *report, const struct nd_top1 *top1)
 {
@@ -45,15 +67,13 @@ static void put_changed(const struct nd_text_report *report, const struct nd_top
                          top1->changed[i].sample);
     if (n_shown < top1->n_changed)
         nd_strbuf_printf(&list, " and %zu more", top1->n_changed - n_shown);
-    report->out->failed = report->out->failed || list.failed;
     const char *probe = report->comparison->probes[top1->probe].name;
-    if (top1->n_changed == 1)
-        nd_summary_put(report->out, report->width, 0, 2, "The predicted class changes in sample %zu of '%s'.",
-                       top1->changed[0].sample, probe);
-    else
-        nd_summary_put(report->out, report->width, 0, 2,
-                       "The predicted class changes in %zu samples of '%s': %s.", top1->n_changed, probe,
-                       list.text != NULL ? list.text : "");
+    ND_FREED char *where = top1->n_changed == 1
+                               ? nd_text(" changes in sample %zu of '%s'", top1->changed[0].sample, probe)
+                               : nd_text(" changes in %zu samples of '%s': %s", top1->n_changed, probe,
+                                         list.text != NULL ? list.text : "");
+    report->out->failed = report->out->failed || list.failed || where == NULL;
+    put_class(report, top1, "The predicted class", where != NULL ? where : "");
 }
 
 static bool has_outputs(const struct nd_comparison *c)
@@ -130,6 +150,14 @@ static size_t nd_text_count_differing(const struct nd_comparison *c, size_t test
         n += is_failing ? pair->verdict == ND_VERDICT_DIFFERS && !pair->is_unrecorded_input
                         : is_different(&pair->total.difference);
     }
+    return n;
+}
+
+static size_t nd_text_count_compared(const struct nd_comparison *c, size_t test)
+{
+    size_t n = 0;
+    for (size_t e = 0; e < c->n_tensors; e++)
+        n += c->tensors[e].pairs[test - 1].total.coverage != ND_COVERAGE_NONE;
     return n;
 }
 
@@ -414,32 +442,6 @@ static void name_group(const struct nd_comparison *c, size_t test, struct nd_str
 
 /* ---- the table ---- */
 
-/* Scores of classes lie along one axis; masks, boxes and feature maps along more. */
-static bool looks_like_classes(const struct nd_shape *shape)
-{
-    int n_axes = 0;
-    for (int d = 0; d < shape->rank; d++)
-        n_axes += shape->dims[d] > 1;
-    return n_axes == 1;
-}
-
-/* The predictions that are worth a column: with labels where there are any, of the most samples; of no labels,
- * where the output may have classes. */
-static const struct nd_top1 *choose_top1(const struct nd_comparison *c)
-{
-    const struct nd_top1 *best = NULL;
-    for (size_t i = 0; i < c->n_top1; i++) {
-        const struct nd_top1 *row = &c->top1[i];
-        if (!row->has_labels && !looks_like_classes(&c->tensors[row->tensor].shape))
-            continue;
-        bool is_better =
-            best == NULL || (row->has_labels && !best->has_labels) ||
-            (row->has_labels == best->has_labels && row->devices[0].n_samples > best->devices[0].n_samples);
-        best = is_better ? row : best;
-    }
-    return best;
-}
-
 /* Values that are lost first, then the larger error for its signal, then the larger share. */
 static bool is_worse(const struct nd_difference *a, const struct nd_difference *b)
 {
@@ -534,10 +536,14 @@ static void add_group(struct nd_table *table, const struct nd_comparison *c, con
     nd_table_add(table, name.text != NULL ? name.text : "");
     table->failed = table->failed || name.failed;
     nd_strbuf_deinit(&name);
-    nd_table_addf(table, "%zu of %zu", nd_text_count_differing(c, test, false), c->n_tensors);
+    const struct nd_difference *worst = worst_output(c, test);
+    if (worst == NULL && nd_text_count_compared(c, test) == 0)
+        nd_table_add(table, "?");
+    else
+        nd_table_addf(table, "%zu of %zu", nd_text_count_differing(c, test, false), c->n_tensors);
     if (c->has_gates)
         nd_table_addf(table, "%zu", nd_text_count_differing(c, test, true));
-    add_output(table, worst_output(c, test));
+    add_output(table, worst);
     add_top1(table, top1, test);
 }
 
@@ -606,8 +612,9 @@ static bool put_alike(const struct nd_text_report *report, size_t test)
     if (alike.depth->is_share)
         nd_summary_put(report->out, report->width, 0, 2,
                        "%s differs alike in every tensor: at most %s±%" PRIu64
-                       " LSB, %.3g%% to %.3g%% of the values, no growth over the depth.",
-                       c->devices[test].label, lsb, alike.max_lsb, 100 * alike.low, 100 * alike.high);
+                       " LSB, %s to %s of the values, no growth over the depth.",
+                       c->devices[test].label, lsb, alike.max_lsb, ND_PERCENT(alike.low),
+                       ND_PERCENT(alike.high));
     else
         nd_summary_put(report->out, report->width, 0, 2,
                        "%s differs alike in every tensor: relative error %s to %s, no growth over the depth.",
@@ -670,7 +677,7 @@ static void put_changes(const struct nd_text_report *report, const struct nd_top
                        pair->is_significant ? "significant" : "not significant", pair->p_value);
     }
     if (n == 0 && n_pairs > 0)
-        nd_strbuf_puts(report->out, "No predicted class changes.\n");
+        put_class(report, top1, "No predicted class", " changes");
 }
 
 /* What is worth knowing beside the table, the most telling first: a long list is cut at its end. */
@@ -694,7 +701,7 @@ static void put_notes(const struct nd_text_report *report, const struct nd_top1 
 
 void nd_text_brief(const struct nd_text_report *report)
 {
-    const struct nd_top1 *top1 = choose_top1(report->comparison);
+    const struct nd_top1 *top1 = nd_comparison_top1(report->comparison);
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf notes = {0}, next = {0};
     struct nd_text_report of_notes = *report, of_next = *report;
     of_notes.out = &notes;

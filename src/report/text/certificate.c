@@ -5,11 +5,6 @@
 #include "core/files/file.h"
 #include "report/text/tree.h"
 
-static json_t *count(size_t n)
-{
-    return json_integer((json_int_t)n);
-}
-
 enum nd_status nd_report_certificate_json(const struct nd_certificate_check *check, char **out,
                                           struct nd_error *err)
 {
@@ -19,10 +14,10 @@ enum nd_status nd_report_certificate_json(const struct nd_certificate_check *che
                                            nd_json_string(check->refusals[i].text)));
     for (size_t i = 0; i < check->n_arithmetics; i++)
         nd_tree_append(arithmetics, nd_json_string(check->arithmetics[i]));
-    json_t *counts = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(check->n_layers),
-                               "proven", count(check->n_proven), "proven_again", count(check->n_proven_again),
-                               "tested", count(check->n_tested), "tested_again", count(check->n_tested_again),
-                               "unknown", count(check->n_unknown), "differ", count(check->n_differ), "sums",
+    json_t *counts = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers", nd_int(check->n_layers),
+                               "proven", nd_int(check->n_proven), "proven_again", nd_int(check->n_proven_again),
+                               "tested", nd_int(check->n_tested), "tested_again", nd_int(check->n_tested_again),
+                               "unknown", nd_int(check->n_unknown), "differ", nd_int(check->n_differ), "sums",
                                nd_json_number(check->n_sums));
     return nd_tree_end(ND_DOCUMENT_CERTIFICATE_CHECK,
                        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "verdict",

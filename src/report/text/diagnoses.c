@@ -128,8 +128,8 @@ static void put_signs(const struct nd_text_report *report)
                 continue;
             nd_table_add(&table, c->tensors[e].name);
             nd_table_add(&table, c->devices[t].label);
-            nd_table_addf(&table, "%.3g%%", 100 * d->share_above);
-            nd_table_addf(&table, "%.3g%%", 100 * d->share_below);
+            nd_table_add(&table, ND_PERCENT(d->share_above));
+            nd_table_add(&table, ND_PERCENT(d->share_below));
             nd_text_add_short(&table, d->signed_mean);
             nd_text_add_short(&table, d->abs.mean > 0 ? d->signed_mean / d->abs.mean : 0);
         }

@@ -9,6 +9,7 @@
 #include "npudiff/compare/config.h"
 #include "npudiff/model/encodings.h"
 #include "npudiff/report/report.h"
+#include "report/text/table.h"
 #include "report/text/tree.h"
 
 /* What encodings are, how they differ, and what a capture uses of them: as a table or as JSON. */
@@ -244,7 +245,7 @@ enum nd_status nd_report_encodings_diff_text(const struct nd_encodings_diff *dif
 
 static json_t *percent(double share)
 {
-    return json_sprintf("%.3g %%", 100 * share);
+    return json_string(ND_PERCENT(share));
 }
 
 static const char *use_verdict(const struct nd_encoding_use *use, const struct nd_capture *capture)
@@ -320,11 +321,6 @@ enum nd_status nd_report_encodings_check_text(const struct nd_encodings_check *c
 
 static const char lists_all[] = "-v lists all";
 
-static const char *plural(size_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 /* ---- list ---- */
 
 enum nd_status nd_report_encodings_brief(const struct nd_encodings *encodings, size_t width, char **out,
@@ -349,7 +345,7 @@ enum nd_status nd_report_encodings_brief(const struct nd_encodings *encodings, s
         n_roles += item->role != ND_ENCODING_UNSTATED;
     }
     nd_report_screen_put(screen, "%s (%s): %zu encoding%s\n", nd_path_base(nd_encodings_path(encodings)),
-                         nd_encodings_source(encodings), n, plural(n));
+                         nd_encodings_source(encodings), n, nd_plural(n));
     if (n_listed > 0)
         nd_report_screen_put(screen, "'npudiff encodings apply' leaves out %zu of them (-v says why).\n",
                              n_listed);
@@ -463,10 +459,10 @@ enum nd_status nd_report_encodings_check_brief(const struct nd_encodings_check *
     if (n > 0)
         nd_report_screen_put(
             screen, "%zu quantised tensor%s of the capture %s no encoding in the file, such as '%s'.\n", n,
-            plural(n), n == 1 ? "has" : "have", nd_capture_tensor(capture, check->without[0])->name);
+            nd_plural(n), n == 1 ? "has" : "have", nd_capture_tensor(capture, check->without[0])->name);
     if (fullest != NULL)
-        nd_report_screen_put(screen, "'%s' has the most values at the highest value of its range: %.3g%%.\n",
-                             fullest->encoding->name, 100 * fullest->high_share);
+        nd_report_screen_put(screen, "'%s' has the most values at the highest value of its range: %s.\n",
+                             fullest->encoding->name, ND_PERCENT(fullest->high_share));
     nd_report_screen_put(screen, "\n");
     nd_screen_rows(screen, nd_encoding_use_rows(check, capture), columns, lists_all);
     if (n_different + n > 0) {

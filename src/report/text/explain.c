@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "report/text/explain_words.h"
+#include "report/text/table.h"
 #include "report/text/tree.h"
 
 /* Of the first two columns. */
@@ -65,11 +66,11 @@ static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, siz
     name_step(e, s, (size_t)widths.name, name);
     nd_explain_shorten(step->op_types, (size_t)widths.op, op);
     if (layer->is_examined)
-        nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, introduced);
+        nd_format_share(layer->introduced.n_differing, layer->n_qvalues, introduced);
     if (layer->is_examined && layer->has_total)
-        nd_explain_share(layer->passed_on.n_differing, layer->n_qvalues, passed_on);
+        nd_format_share(layer->passed_on.n_differing, layer->n_qvalues, passed_on);
     if (layer->has_total)
-        nd_explain_share(layer->total.n_differing, layer->n_qvalues, total);
+        nd_format_share(layer->total.n_differing, layer->n_qvalues, total);
     const char *cells[8] = {introduced,
                             nd_explain_real(layer->is_examined ? layer->introduced.max : NAN, max),
                             nd_explain_real(layer->is_examined ? layer->introduced.mean : NAN, mean),
@@ -143,7 +144,7 @@ static void put_unknown_kind(struct nd_strbuf *out, const struct nd_explanation 
     nd_explain_put_wrapped(out, width, 2,
                            "not known: %s ('%s'%s): %s of the values are not exact rounding's, by at most %s",
                            op_types, e->steps[first].name, n > 1 ? " and others" : "",
-                           nd_explain_share(n_differing, n_qvalues, share), nd_explain_real(max, most));
+                           nd_format_share(n_differing, n_qvalues, share), nd_explain_real(max, most));
 }
 
 static void put_losses(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -250,7 +251,7 @@ static void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_e
         is_begun = true;
         nd_explain_shorten(e->steps[s].name, 28, name);
         nd_strbuf_printf(out, "  %-28s %-18.18s %-8s %10s %9s %9s %10s %9s %9s\n", name, e->steps[s].op_types,
-                         nd_float_type_name(f->digits), nd_explain_share(f->n_rounded, f->n, share),
+                         nd_float_type_name(f->digits), nd_format_share(f->n_rounded, f->n, share),
                          nd_explain_real(f->max_ulp, cells[0]), nd_explain_real(f->worst, cells[1]),
                          nd_explain_real(f->introduced, cells[2]), nd_explain_real(f->passed_on, cells[3]),
                          nd_explain_real(f->effect, cells[4]));
@@ -305,7 +306,7 @@ static void put_sources(struct nd_strbuf *out, const struct nd_explanation *e,
             out, width, 2,
             "%s '%s' (%s): %s of its values are not what its own inputs give, by at most %s, %s on average",
             i == 0 ? "begins in" : "begins apart in", step->name, step->op_types,
-            nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+            nd_format_share(layer->introduced.n_differing, layer->n_qvalues, share),
             nd_explain_real(layer->introduced.max, max), nd_explain_real(layer->introduced.mean, mean));
     }
     if (device->n_sources > N_WORST)
@@ -345,14 +346,14 @@ static void put_worst(struct nd_strbuf *out, const struct nd_explanation *e,
         char share[32], max[32], mean[32], introduced[32], effect[32], effect_text[128] = "";
         if (!isnan(layer->effect))
             snprintf(effect_text, sizeof effect_text,
-                     "alone it changes %.3g%% of the outputs' values, mean squared error %s; ",
-                     100 * layer->harmed_share, nd_explain_real(layer->effect, effect));
+                     "alone it changes %s of the outputs' values, mean squared error %s; ",
+                     ND_PERCENT(layer->harmed_share), nd_explain_real(layer->effect, effect));
         nd_explain_put_wrapped(
             out, width, i == 0 ? 2 : 9,
             "%s'%s' (%s): %sintroduces a mean squared error of %s, %s of its values, at most %s, bias %s",
             i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types, effect_text,
             nd_explain_real(layer->introduced.mean_square, introduced),
-            nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+            nd_format_share(layer->introduced.n_differing, layer->n_qvalues, share),
             nd_explain_real(layer->introduced.max, max), nd_explain_real(layer->introduced.mean, mean));
     }
 }
@@ -440,9 +441,9 @@ static void put_majority(struct nd_strbuf *out, const struct nd_explanation *e, 
     if (e->majority.is_known)
         nd_explain_put_wrapped(
             out, width, 0,
-            "the devices form %zu groups with different results, which differ in %.3g%% of the outputs' "
+            "the devices form %zu groups with different results, which differ in %s of the outputs' "
             "values; the most common value has a mean squared error of %.3g against the quantised reference",
-            e->majority.n_groups, 100 * e->majority.split_share, e->majority.common_divergence);
+            e->majority.n_groups, ND_PERCENT(e->majority.split_share), e->majority.common_divergence);
     else
         nd_explain_put_wrapped(out, width, 0,
                                "no majority: %s; each device is compared with the quantised reference",

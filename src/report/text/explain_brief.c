@@ -12,6 +12,7 @@
 #include "report/text/explain.h"
 #include "report/text/explain_words.h"
 #include "report/text/summary.h"
+#include "report/text/table.h"
 #include "report/text/tree.h"
 
 static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -99,7 +100,11 @@ static void name_arithmetic(const struct nd_explanation *e, const struct nd_expl
 static void say_healthy(const struct layers *layers, const char *arithmetic, char *out, size_t size)
 {
     const char *ties = layers->has_tie_rule ? ", but for ties" : "";
-    if (layers->n_within == 0)
+    if (layers->n_follow + layers->n_within < layers->n)
+        snprintf(out, size, "%zu of %zu layers follow %s arithmetic%s; %zu were not looked at",
+                 layers->n_follow + layers->n_within, layers->n, arithmetic, ties,
+                 layers->n - layers->n_follow - layers->n_within);
+    else if (layers->n_within == 0)
         snprintf(out, size, "all %zu layers follow %s arithmetic%s", layers->n, arithmetic, ties);
     else
         snprintf(
@@ -126,7 +131,7 @@ static void say_unexplained(const struct layers *layers, const char *arithmetic,
                  layers->n_defects > 1 ? "ve" : "s");
     snprintf(out, size, "%zu of %zu layers do not follow %s arithmetic in %s of their values; %s",
              layers->n_unexplained, layers->n, arithmetic,
-             nd_explain_share(layers->n_off, layers->n_values, share), defects);
+             nd_format_share(layers->n_off, layers->n_values, share), defects);
 }
 
 static void say_faulty(const struct nd_explanation *e, const struct nd_explained_device *device, char *out,
@@ -153,15 +158,15 @@ static void say_parts(const struct nd_explained_device *device, const char *comm
         snprintf(together, sizeof together,
                  ", which cancel out: together they are %.3g dB below the quantisation alone",
                  -device->output.noise_figure_db);
-    snprintf(out, size, ". The output's error against the float model is %.3g%% %s, %.3g%% the chip's%s",
-             100 - own, common, own, together);
+    snprintf(out, size, ". The output's error against the float model is %s %s, %s the chip's%s",
+             ND_PERCENT(1 - own), common, ND_PERCENT(own), together);
 }
 
 /* Which part of the error at the outputs is whose. */
 static void say_shares(const struct nd_explanation *e, const struct nd_explained_device *device, char *out,
                        size_t size)
 {
-    double own = 100 * device->own_share;
+    double own = device->own_share;
     *out = '\0';
     if (device->float_error > 0) /* not NaN */
         snprintf(out, size, ". The output is off double precision by %.2g%% (%.0f dB)",
@@ -171,7 +176,7 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
     const char *common = e->majority.is_known && e->majority.common_divergence > 0
                              ? "quantisation and what all chips share"
                              : "quantisation";
-    if (own < 0.1) /* both numbers would not add up to 100 */
+    if (own < 0.001) /* both numbers would not add up to 100 */
         snprintf(out, size, ". The output's error against the float model is %s; under 0.1%% is the chip's",
                  common);
     else
@@ -246,11 +251,9 @@ void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation 
 
 static void put_effect(struct nd_strbuf *out, const struct nd_explained_layer *layer, size_t width)
 {
-    char share[32];
-    if (isnan(layer->harmed_share))
-        return;
-    snprintf(share, sizeof share, "%.3g%%", 100 * layer->harmed_share);
-    nd_explain_put_wrapped(out, width, 4, "by itself it changes %s of the output values", share);
+    if (!isnan(layer->harmed_share))
+        nd_explain_put_wrapped(out, width, 4, "by itself it changes %s of the output values",
+                               ND_PERCENT(layer->harmed_share));
 }
 
 static void put_defect(struct nd_strbuf *out, const struct nd_explained_layer *layer, size_t width)
@@ -373,10 +376,11 @@ static void put_greatest(struct nd_strbuf *out, const struct nd_explanation *e,
     const struct nd_explained_layer *layer = &device->layers[step];
     char share[32], max[32];
     nd_summary_put(out, width, 2, 4,
-                   "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; in "
+                   "greatest effect: '%s' (%s) makes %s of the effects of all layers on the outputs; in "
                    "this layer alone %s of the values differ, by at most %s LSB",
-                   e->steps[step].name, e->steps[step].op_types, 100 * nd_explain_effect_share(e, device, step),
-                   nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+                   e->steps[step].name, e->steps[step].op_types,
+                   ND_PERCENT(nd_explain_effect_share(e, device, step)),
+                   nd_format_share(layer->introduced.n_differing, layer->n_qvalues, share),
                    nd_explain_real(layer->introduced.max, max));
 }
 
@@ -396,7 +400,7 @@ static void nd_explain_put_begin(struct nd_strbuf *out, const struct nd_explanat
                    "differs from exact rounding from '%s' (%s) on: in this layer alone %s of the values, by at "
                    "most %s LSB%s",
                    e->steps[step].name, e->steps[step].op_types,
-                   nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+                   nd_format_share(layer->introduced.n_differing, layer->n_qvalues, share),
                    nd_explain_real(layer->introduced.max, max),
                    is_twice ? "; every value is rounded twice" : "");
 }
@@ -541,8 +545,8 @@ static void put_effect_of_explain_brief(const struct brief *b, const struct nd_e
     size_t n = count_passing_on(b->e, device, step);
     char effect[96] = "", passed[96] = "";
     if (!isnan(layer->harmed_share))
-        snprintf(effect, sizeof effect, "by itself it changes %.3g%% of the output values",
-                 100 * layer->harmed_share);
+        snprintf(effect, sizeof effect, "by itself it changes %s of the output values",
+                 ND_PERCENT(layer->harmed_share));
     if (n > 0)
         snprintf(passed, sizeof passed, "%s%zu later layer%s only pass%s its error on",
                  effect[0] != '\0' ? "; " : "", n, n == 1 ? "" : "s", n == 1 ? "es" : "");

@@ -10,6 +10,7 @@
 
 #include "report/text/explain.h"
 #include "report/text/summary.h"
+#include "report/text/table.h"
 #include "report/text/tree.h"
 
 void nd_explain_clean(char *text)
@@ -17,18 +18,6 @@ void nd_explain_clean(char *text)
     for (; *text != '\0'; text++)
         if ((unsigned char)*text < 0x20 || *text == 0x7f)
             *text = '?';
-}
-
-char *nd_explain_share(uint64_t n, uint64_t total, char buf[static 32])
-{
-    double percent = total > 0 ? 100 * (double)n / (double)total : 0;
-    if (n == 0 || n == total)
-        snprintf(buf, 32, "%.0f%%", percent);
-    else if (percent < 0.01)
-        snprintf(buf, 32, "<0.01%%");
-    else
-        snprintf(buf, 32, percent < 1 ? "%.2f%%" : "%.1f%%", fmin(percent, 99.9));
-    return buf;
 }
 
 char *nd_explain_real(double value, char buf[static 32])
@@ -166,7 +155,7 @@ void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *e
                        "in %zu of %zu layers every value is the exact result, rounded once; the first of the "
                        "others is '%s' (%s): all but %s of its values",
                        n_exact, n_layers, e->steps[first].name, e->steps[first].op_types,
-                       nd_explain_share(f->n - f->n_rounded, f->n, share));
+                       nd_format_share(f->n - f->n_rounded, f->n, share));
     else if (n_exact > 0)
         nd_summary_put(out, width, 2, 4, "in %zu of %zu layers every value is the exact result, rounded once",
                        n_exact, n_layers);
@@ -206,8 +195,8 @@ void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e
                                "%s '%s' (%s), %s of its values",
                                n, n == 1 ? " differs" : "s differ", n == 1 ? "it is" : "most in",
                                e->steps[worst].name, e->steps[worst].op_types,
-                               nd_explain_share(device->layers[worst].introduced.n_differing,
-                                                device->layers[worst].n_qvalues, share));
+                               nd_format_share(device->layers[worst].introduced.n_differing,
+                                               device->layers[worst].n_qvalues, share));
 }
 
 void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width)

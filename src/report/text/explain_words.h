@@ -13,8 +13,6 @@ enum { EXPLAIN_CELL_BYTES = 512 };
 /* Names come from files: nothing of them may steer a terminal. */
 void nd_explain_clean(char *text);
 
-/* "12.3%", "<0.01%" for anything above zero. */
-char *nd_explain_share(uint64_t n, uint64_t total, char buf[static 32]);
 /* Three digits; "-" for NaN. */
 char *nd_explain_real(double value, char buf[static 32]);
 

@@ -208,13 +208,6 @@ static struct nd_json begin(struct nd_strbuf *buf, enum nd_document kind)
     return json;
 }
 
-static enum nd_status end(struct nd_json *json, char **out, struct nd_error *err)
-{
-    nd_json_close(json, '}');
-    nd_strbuf_puts(json->out, "\n");
-    return nd_text_end(json->out, out, err);
-}
-
 enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **out, struct nd_error *err)
 {
     ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf buf = {0};
@@ -231,7 +224,7 @@ enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **
     nd_json_close(&json, ']');
     nd_report_put_problems(&json, store);
     if (status == ND_OK)
-        return end(&json, out, err);
+        return nd_document_end(&json, out, err);
     return status;
 }
 
@@ -249,7 +242,7 @@ enum nd_status nd_report_golden_added_json(const struct nd_golden_added *added, 
         nd_json_close(&json, '}');
     }
     nd_json_close(&json, ']');
-    return end(&json, out, err);
+    return nd_document_end(&json, out, err);
 }
 
 enum nd_status nd_report_golden_checks_json(const struct nd_golden_check *checks, size_t n,
@@ -262,7 +255,7 @@ enum nd_status nd_report_golden_checks_json(const struct nd_golden_check *checks
         put_check_json(&json, NULL, &checks[i]);
     nd_json_close(&json, ']');
     nd_report_put_problems(&json, store);
-    return end(&json, out, err);
+    return nd_document_end(&json, out, err);
 }
 
 enum nd_status nd_report_golden_diff_json(const struct nd_golden_check *check, const struct nd_golden *store,
@@ -272,7 +265,7 @@ enum nd_status nd_report_golden_diff_json(const struct nd_golden_check *check, c
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_DIFFERENCE);
     put_check_members(&json, check);
     nd_report_put_problems(&json, store);
-    return end(&json, out, err);
+    return nd_document_end(&json, out, err);
 }
 
 enum nd_status nd_report_golden_pruning_json(const struct nd_golden_pruning *pruning,
@@ -288,7 +281,7 @@ enum nd_status nd_report_golden_pruning_json(const struct nd_golden_pruning *pru
         nd_json_texts(&json, keys[part], (const char *const *)removed->names, removed->n);
     }
     nd_report_put_problems(&json, store);
-    return end(&json, out, err);
+    return nd_document_end(&json, out, err);
 }
 
 static void put_upgrade_json(struct nd_json *json, const struct nd_golden_upgrade *upgrade)
@@ -329,7 +322,7 @@ enum nd_status nd_report_golden_upgrades_json(const struct nd_golden_upgrade *up
     for (size_t i = 0; i < n; i++)
         put_upgrade_json(&json, &upgrades[i]);
     nd_json_close(&json, ']');
-    return end(&json, out, err);
+    return nd_document_end(&json, out, err);
 }
 
 /* ---- triage ---- */
@@ -377,7 +370,7 @@ enum nd_status nd_report_triage_json(const struct nd_triage *triage, const char 
     nd_json_count(&json, "n_comparable", triage->n);
     put_failure(&json, &triage->failure);
     nd_report_put_problems(&json, store);
-    return end(&json, out, err);
+    return nd_document_end(&json, out, err);
 }
 
 /* What changed between two captures, for people: the values of one axis. */
@@ -515,13 +508,13 @@ static void put_names(struct nd_strbuf *out, const char *title, const struct nd_
     nd_strbuf_puts(out, "\n");
 }
 
-/* ": 12.3 % of its values differ, by at most 3 LSB"; nothing where it is not known. */
+/* ": 12.3% of its values differ, by at most 3 LSB"; nothing where it is not known. */
 static void put_magnitude(struct nd_strbuf *out, const struct nd_golden_tensor *tensor)
 {
     if (!tensor->is_known)
         return;
-    nd_strbuf_printf(out, ": %.3g %% of its values differ",
-                     100 * ((double)tensor->n_differing / (double)tensor->n_elems));
+    nd_strbuf_printf(out, ": %s of its values differ",
+                     nd_format_share(tensor->n_differing, tensor->n_elems, (char[ND_NUMBER_BYTES]){0}));
     if (tensor->has_lsb)
         nd_strbuf_printf(out, ", by at most %llu LSB", (unsigned long long)tensor->max_lsb);
     else if (tensor->has_error && isfinite(tensor->max_abs))
@@ -656,49 +649,43 @@ enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, 
 
 /* ---- list and prune ---- */
 
-enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **out, struct nd_error *err)
+static json_t *entry_row(const struct nd_golden_entry *entry, bool is_brief)
 {
-    static const char *const titles[] = {"ENTRY",  "LABEL", "CHIPSET", "SDK",  "MODEL", "TENSORS",
-                                         "PROBES", "STORE", "STATUS",  "DATE", "NOTE"};
-    enum { N_COLUMNS = sizeof titles / sizeof titles[0] };
-    struct nd_table table = {.n_columns = N_COLUMNS, .is_bare = true};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < N_COLUMNS; i++) {
-        table.is_left[i] = true;
-        nd_table_add(&table, titles[i]);
-    }
-    for (size_t i = 0; status == ND_OK && i < nd_golden_n_entries(store); i++) {
-        struct nd_golden_entry entry = {0};
-        status = nd_golden_entry(store, i, &entry, err);
-        if (status != ND_OK)
-            break;
-        nd_table_addf(&table, "%.12s", entry.id);
-        nd_table_add(&table, entry.label);
-        nd_table_add(&table, entry.chipset);
-        nd_table_add(&table, entry.sdk);
-        nd_table_add(&table, entry.model);
-        nd_table_addf(&table, "%zu", entry.n_tensors);
-        nd_table_addf(&table, "%zu", entry.n_probes);
-        nd_table_add(&table, entry.kept);
-        nd_table_add(&table, entry.status);
-        nd_table_add(&table, entry.date);
-        nd_table_add(&table, entry.note);
-        nd_golden_entry_deinit(&entry);
-    }
-    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf buf = {0};
-    nd_table_render(&table, &buf);
-    nd_table_deinit(&table);
-    if (status == ND_OK)
-        return nd_text_end(&buf, out, err);
-    return status;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "entry",
+                     json_sprintf("%.12s", entry->id), "label", nd_json_string(entry->label), "chipset",
+                     nd_json_string(entry->chipset), "sdk", nd_json_string(entry->sdk), "model",
+                     nd_json_string(entry->model), "date", json_sprintf(is_brief ? "%.10s" : "%s", entry->date),
+                     "status", nd_json_string(entry->status), "tensors", nd_int(entry->n_tensors), "probes",
+                     nd_int(entry->n_probes), "store", nd_json_string(entry->kept), "note",
+                     nd_json_string(entry->note));
 }
 
-static json_t *entry_row(const struct nd_golden_entry *entry)
+/* A row for each entry, in new memory. */
+static enum nd_status list_entries(const struct nd_golden *store, bool is_brief, json_t **rows,
+                                   size_t *n_failed, struct nd_error *err)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "entry", json_sprintf("%.12s", entry->id), "label",
-                     nd_json_string(entry->label), "chipset", nd_json_string(entry->chipset), "sdk",
-                     nd_json_string(entry->sdk), "model", nd_json_string(entry->model), "date",
-                     json_sprintf("%.10s", entry->date), "status", nd_json_string(entry->status));
+    *rows = json_array();
+    for (size_t i = 0; i < nd_golden_n_entries(store); i++) {
+        ND_CLEANUP(nd_golden_entry_deinit) struct nd_golden_entry entry = {0};
+        ND_TRY(nd_golden_entry(store, i, &entry, err));
+        *n_failed += strcmp(entry.status, "complete") != 0;
+        nd_tree_append(*rows, entry_row(&entry, is_brief));
+    }
+    return ND_OK;
+}
+
+enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **out, struct nd_error *err)
+{
+    static const struct nd_report_column columns[] = {
+        {"entry", "ENTRY"},   {"label", "LABEL"},     {"chipset", "CHIPSET"}, {"sdk", "SDK"},
+        {"model", "MODEL"},   {"tensors", "TENSORS"}, {"probes", "PROBES"},   {"store", "STORE"},
+        {"status", "STATUS"}, {"date", "DATE"},       {"note", "NOTE"},       {NULL, NULL}};
+    json_auto_t *rows = NULL;
+    size_t n_failed = 0;
+    struct nd_strbuf buf = {0};
+    ND_TRY(list_entries(store, false, &rows, &n_failed, err));
+    nd_rows_put(&buf, rows, columns);
+    return nd_text_end(&buf, out, err);
 }
 
 enum nd_status nd_report_golden_list_brief(const struct nd_golden *store, const char *path, size_t width,
@@ -708,19 +695,10 @@ enum nd_status nd_report_golden_list_brief(const struct nd_golden *store, const 
         {"entry", "ENTRY"}, {"label", "LABEL"}, {"chipset", "CHIPSET"}, {"sdk", "SDK"}, {"model", "MODEL"},
         {"date", "DATE"},   {NULL, NULL}};
     const char *const next[] = {"npudiff", "golden", "check", path, "CAPTURE.h5"};
-    struct nd_report_screen *screen = nd_report_screen_create(width);
     size_t n = nd_golden_n_entries(store), n_failed = 0;
-    json_t *rows = json_array();
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        struct nd_golden_entry entry = {0};
-        status = nd_golden_entry(store, i, &entry, err);
-        if (status != ND_OK)
-            break;
-        n_failed += strcmp(entry.status, "complete") != 0;
-        nd_tree_append(rows, entry_row(&entry));
-        nd_golden_entry_deinit(&entry);
-    }
+    json_auto_t *rows = NULL;
+    ND_TRY(list_entries(store, true, &rows, &n_failed, err));
+    struct nd_report_screen *screen = nd_report_screen_create(width);
     nd_report_screen_put(screen, "%s: %zu accepted capture%s\n", path, n, n == 1 ? "" : "s");
     if (n_failed > 0)
         nd_report_screen_put(screen, "%zu of them %s of a device that failed (-v shows which).\n", n_failed,
@@ -728,17 +706,11 @@ enum nd_status nd_report_golden_list_brief(const struct nd_golden *store, const 
     if (n > 0) {
         nd_report_screen_put(screen, "\n");
         nd_screen_rows(screen, json_incref(rows), columns, "-v lists all, with the notes");
+        nd_report_screen_whole(screen);
         nd_report_screen_next(screen, "to compare a capture with what was accepted", next,
                               sizeof next / sizeof next[0]);
     }
-    json_decref(rows);
-    char *text = NULL;
-    enum nd_status ended = nd_report_screen_end(&screen, &text, status == ND_OK ? err : NULL);
-    if (status == ND_OK && ended == ND_OK)
-        *out = text;
-    else
-        free(text);
-    return status != ND_OK ? status : ended;
+    return nd_report_screen_end(&screen, out, err);
 }
 
 enum nd_status nd_report_golden_pruning_text(const struct nd_golden_pruning *pruning, char **out,

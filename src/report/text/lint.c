@@ -4,20 +4,11 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "npudiff/npudiff.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
-
-static json_t *text_or_null(const char *text)
-{
-    return text != NULL ? nd_json_string(text) : json_null();
-}
-
-static json_t *count(size_t n)
-{
-    return json_integer((json_int_t)n);
-}
 
 /* ---- JSON ---- */
 
@@ -46,7 +37,7 @@ static json_t *finding_json(const struct nd_lint_finding *finding)
                      "node", nd_json_string(finding->node), "operator", nd_json_string(finding->op_type),
                      "message", nd_json_string(finding->message), "effect_lsb",
                      nd_json_known(finding->effect_lsb), "mended", (int)finding->is_mended, "change",
-                     text_or_null(finding->change), "obstacle", text_or_null(finding->obstacle));
+                     nd_or_null(finding->change), "obstacle", nd_or_null(finding->obstacle));
 }
 
 enum nd_status nd_report_lint_json(const struct nd_lint *lint, char **out, struct nd_error *err)
@@ -55,14 +46,14 @@ enum nd_status nd_report_lint_json(const struct nd_lint *lint, char **out, struc
     for (size_t i = 0; i < lint->n_findings; i++)
         nd_tree_append(findings, finding_json(&lint->findings[i]));
     json_t *counts =
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(lint->n_layers), "qoperators",
-                  count(lint->n_qoperators), "errors", count(lint->n_errors), "warnings",
-                  count(lint->n_warnings), "notes", count(lint->n_notes), "left", count(lint->n_left));
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "layers", nd_int(lint->n_layers), "qoperators",
+                  nd_int(lint->n_qoperators), "errors", nd_int(lint->n_errors), "warnings",
+                  nd_int(lint->n_warnings), "notes", nd_int(lint->n_notes), "left", nd_int(lint->n_left));
     json_t *members = json_pack("{s:s, s:o, s:o, s:o, s:o}", "result",
                                 lint->n_left > 0             ? "findings"
                                 : nd_lint_has_examined(lint) ? "clean"
                                                              : "not-examined",
-                                "model", nd_json_string(lint->model), "output", text_or_null(lint->output),
+                                "model", nd_json_string(lint->model), "output", nd_or_null(lint->output),
                                 "counts", counts, "findings", findings);
     return nd_tree_end(ND_DOCUMENT_LINT, members, out, err);
 }
@@ -119,17 +110,6 @@ enum nd_status nd_report_lint_sarif(const struct nd_lint *lint, char **out, stru
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-static const char *plural(size_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 /* ---- the answer in one screen ---- */
 
 /* "2 errors, 1 warning and 3 notes", without those that there are none of. */
@@ -146,7 +126,7 @@ static void put_counts(struct nd_strbuf *out, const struct nd_lint *lint)
                              n_put == 1         ? ""
                              : n_put == n_kinds ? " and "
                                                 : ", ",
-                             counts[i], nd_lint_level_name((enum nd_lint_level)i), plural(counts[i]));
+                             counts[i], nd_lint_level_name((enum nd_lint_level)i), nd_plural(counts[i]));
         }
 }
 
@@ -172,13 +152,13 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_lint *
         nd_report_screen_put(screen, "%s: %s; %zu mended\n", state, text, n_mended);
     else
         nd_report_screen_put(screen, "%s: %s\n", state, text);
-    nd_report_screen_put(screen, "%s: %zu layer%s; nothing was run\n", file_name(lint->model), lint->n_layers,
-                         plural(lint->n_layers));
+    nd_report_screen_put(screen, "%s: %zu layer%s; nothing was run\n", nd_path_base(lint->model),
+                         lint->n_layers, nd_plural(lint->n_layers));
     if (lint->n_qoperators > 0)
         nd_report_screen_put(screen,
                              "%zu operator%s (%s...) in QOperator format, which lint does not examine: "
                              "quantise with QuantFormat.QDQ\n",
-                             lint->n_qoperators, plural(lint->n_qoperators), lint->qoperator);
+                             lint->n_qoperators, nd_plural(lint->n_qoperators), lint->qoperator);
     if (lint->output != NULL)
         nd_report_screen_put(screen, "Written to '%s'.\n", lint->output);
 }

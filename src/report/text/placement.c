@@ -7,6 +7,7 @@
 #include "core/documents/json_out.h"
 #include "core/memory.h"
 #include "report/text/summary.h"
+#include "report/text/table.h"
 #include "report/text/tree.h"
 
 static bool is_quantisation(const struct nd_placed_node *node)
@@ -37,23 +38,18 @@ size_t nd_placed_n_fell_back(const struct nd_placed_device *device)
     return n;
 }
 
-static json_t *count(size_t n)
-{
-    return json_integer((json_int_t)n);
-}
-
 /* An index, or null where there is none. */
 static json_t *index_or_null(size_t i)
 {
-    return i == SIZE_MAX ? json_null() : count(i);
+    return i == SIZE_MAX ? json_null() : nd_int(i);
 }
 
 static json_t *share_json(const struct nd_npu_share *share)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "nodes", nd_json_known(share->nodes),
                      "flops", nd_json_known(share->flops), "time", nd_json_known(share->time), "n_npu",
-                     count(share->n_npu), "n_off", count(share->n_off), "n_unknown", count(share->n_unknown),
-                     "n_unsized", count(share->n_unsized), "n_runs", count(share->n_runs), "npu_us",
+                     nd_int(share->n_npu), "n_off", nd_int(share->n_off), "n_unknown", nd_int(share->n_unknown),
+                     "n_unsized", nd_int(share->n_unsized), "n_runs", nd_int(share->n_runs), "npu_us",
                      nd_json_known(share->npu_us), "all_us", nd_json_known(share->all_us));
 }
 
@@ -74,7 +70,7 @@ static json_t *piece_json(const struct nd_placed_piece *piece)
 {
     return json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "provider",
                      nd_json_string(piece->provider), "where", nd_where_name(piece->where), "io_quantisation",
-                     piece->is_io_quantisation, "n_nodes", count(piece->n_nodes), "first_node",
+                     piece->is_io_quantisation, "n_nodes", nd_int(piece->n_nodes), "first_node",
                      nd_json_string(piece->first_node), "last_node", nd_json_string(piece->last_node), "flops",
                      nd_json_known(piece->flops), "us", nd_json_known(piece->us), "bytes_in",
                      nd_json_known(piece->bytes_in), "bytes_out", nd_json_known(piece->bytes_out));
@@ -82,8 +78,8 @@ static json_t *piece_json(const struct nd_placed_piece *piece)
 
 static json_t *cut_json(const struct nd_placed_cut *cut)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "from", count(cut->from), "to", count(cut->to),
-                     "n_tensors", count(cut->n_tensors), "n_unsized", count(cut->n_unsized), "bytes",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "from", nd_int(cut->from), "to", nd_int(cut->to),
+                     "n_tensors", nd_int(cut->n_tensors), "n_unsized", nd_int(cut->n_unsized), "bytes",
                      nd_json_known(cut->bytes), "tensor", nd_json_string(cut->tensor));
 }
 
@@ -91,7 +87,7 @@ static json_t *event_json(const struct nd_provider_event *event)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "message", nd_json_string(event->message), "identifier",
                      nd_json_string(event->identifier), "unit", nd_json_string(event->unit), "n",
-                     count(event->n), "total", nd_json_known(event->total));
+                     nd_int(event->n), "total", nd_json_known(event->total));
 }
 
 static json_t *device_json(const struct nd_placed_device *device)
@@ -122,7 +118,7 @@ static json_t *device_json(const struct nd_placed_device *device)
                      nd_json_string(failure != NULL ? failure : ""), "is_npu",
                      is_unstated(device) ? json_null() : json_boolean(report->is_npu), "npu_provider",
                      nd_json_string(report->wanted_provider), "n_fell_back",
-                     count(nd_placed_n_fell_back(device)), "npu_share", share_json(&report->share), "nodes",
+                     nd_int(nd_placed_n_fell_back(device)), "npu_share", share_json(&report->share), "nodes",
                      nodes, "tensors", tensors, "pieces", pieces, "cuts", cuts, "provider_events", events,
                      "problems", problems);
 }
@@ -265,7 +261,7 @@ static void put_percent(struct nd_strbuf *out, double share, const char *of)
     if (isnan(share))
         nd_strbuf_printf(out, "of the %s not known", of);
     else
-        nd_strbuf_printf(out, "%.4g %% of the %s", 100 * share, of);
+        nd_strbuf_printf(out, "%s of the %s", ND_PERCENT(share), of);
 }
 
 static void put_bytes(struct nd_strbuf *out, double bytes)

@@ -231,10 +231,10 @@ static void put_npu_share(const struct nd_text_report *report, const struct nd_c
         return;
     char time[48] = "";
     if (!isnan(share->time))
-        snprintf(time, sizeof time, ", %.3g %% of the time", 100 * share->time);
+        snprintf(time, sizeof time, ", %s of the time", ND_PERCENT(share->time));
     nd_summary_put(report->out, report->width, 2, 4,
-                   "%s: %zu of %zu operators (%.3g %%)%s on the NPU; 'npudiff placement' says which not",
-                   device->label, share->n_npu, n, 100 * share->nodes, time);
+                   "%s: %zu of %zu operators (%s)%s on the NPU; 'npudiff placement' says which not",
+                   device->label, share->n_npu, n, ND_PERCENT(share->nodes), time);
 }
 
 /* Only where options differ that are known to change bits. */

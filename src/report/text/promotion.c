@@ -6,24 +6,15 @@
 
 #include "core/documents/json_out.h"
 #include "core/error.h"
+#include "core/files/file.h"
 #include "report/text/tree.h"
-
-static json_t *count(size_t n)
-{
-    return json_integer((json_int_t)n);
-}
-
-static json_t *text_or_null(const char *text)
-{
-    return text != NULL ? nd_json_string(text) : json_null();
-}
 
 static json_t *cost_json(const struct nd_promotion_cost *cost)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "percent", nd_json_number(cost->percent), "activation_bytes",
                      nd_json_number(cost->activation_bytes), "weight_bytes", nd_json_number(cost->weight_bytes),
                      "multiply_adds_16_bits", nd_json_number(cost->multiply_adds), "conversions",
-                     count(cost->n_conversions));
+                     nd_int(cost->n_conversions));
 }
 
 static json_t *layer_json(const struct nd_promoted *promoted, const struct nd_promoted_layer *layer)
@@ -34,10 +25,10 @@ static json_t *layer_json(const struct nd_promoted *promoted, const struct nd_pr
     return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
                      nd_json_string(layer->name), "operators", nd_json_string(layer->op_types), "change",
                      nd_remedy_kind_name(layer->kind), "fate", nd_promotion_fate_name(layer->fate), "reason",
-                     text_or_null(layer->reason), "effect_share", nd_json_known(layer->effect_share),
-                     "alone_db", nd_json_known(layer->alone_db), "predicted_db",
-                     nd_json_known(layer->predicted_db), "measured_db", nd_json_known(layer->measured_db),
-                     "devices_db", devices, "cost", cost_json(&layer->cost));
+                     nd_or_null(layer->reason), "effect_share", nd_json_known(layer->effect_share), "alone_db",
+                     nd_json_known(layer->alone_db), "predicted_db", nd_json_known(layer->predicted_db),
+                     "measured_db", nd_json_known(layer->measured_db), "devices_db", devices, "cost",
+                     cost_json(&layer->cost));
 }
 
 static json_t *device_json(const struct nd_promoted_device *device)
@@ -45,9 +36,9 @@ static json_t *device_json(const struct nd_promoted_device *device)
     bool has_labels = device->n_labelled > 0;
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "device", nd_json_string(device->label), "before_db",
                      nd_json_known(device->before_db), "after_db", nd_json_known(device->after_db), "labelled",
-                     count(device->n_labelled), "right_before",
-                     has_labels ? count(device->n_right_before) : json_null(), "right_after",
-                     has_labels ? count(device->n_right_after) : json_null());
+                     nd_int(device->n_labelled), "right_before",
+                     has_labels ? nd_int(device->n_right_before) : json_null(), "right_after",
+                     has_labels ? nd_int(device->n_right_after) : json_null());
 }
 
 enum nd_status nd_report_promotion_json(const struct nd_promoted *promoted, char **out, struct nd_error *err)
@@ -57,35 +48,22 @@ enum nd_status nd_report_promotion_json(const struct nd_promoted *promoted, char
         nd_tree_append(layers, layer_json(promoted, &promoted->layers[i]));
     for (size_t d = 0; d < promoted->n_devices; d++)
         nd_tree_append(devices, device_json(&promoted->devices[d]));
-    json_t *computed = json_pack("{s:o, s:o, s:o}", "samples", count(promoted->n_computed_samples), "before_db",
-                                 nd_json_known(promoted->computed_before_db), "after_db",
+    json_t *computed = json_pack("{s:o, s:o, s:o}", "samples", nd_int(promoted->n_computed_samples),
+                                 "before_db", nd_json_known(promoted->computed_before_db), "after_db",
                                  nd_json_known(promoted->computed_after_db));
     json_t *members =
         json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result",
                   promoted->n_kept > 0 ? "promoted" : "nothing helps", "model", nd_json_string(promoted->model),
-                  "float_model", nd_json_string(promoted->float_model), "output",
-                  text_or_null(promoted->output), "samples", count(promoted->n_samples), "devices", devices,
-                  "computed", computed, "kept", count(promoted->n_kept), "cost", cost_json(&promoted->cost),
-                  "budget_percent", nd_json_known(promoted->budget_percent), "layers", layers);
+                  "float_model", nd_json_string(promoted->float_model), "output", nd_or_null(promoted->output),
+                  "samples", nd_int(promoted->n_samples), "devices", devices, "computed", computed, "kept",
+                  nd_int(promoted->n_kept), "cost", cost_json(&promoted->cost), "budget_percent",
+                  nd_json_known(promoted->budget_percent), "layers", layers);
     return nd_tree_end(ND_DOCUMENT_PROMOTION, members, out, err);
-}
-
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
 }
 
 static const char *change_words(const struct nd_promoted_layer *layer)
 {
     return layer->kind == ND_REMEDY_16_BITS ? "16 bits" : "per channel";
-}
-
-static void add_number(json_t *row, const char *key, const char *format, double value)
-{
-    char text[64];
-    snprintf(text, sizeof text, format, value);
-    nd_tree_set(row, key, isnan(value) ? json_null() : nd_json_string(text));
 }
 
 /* "1.23 k", "45.6 M" */
@@ -102,7 +80,7 @@ static void add_amount(json_t *row, const char *key, double value)
 
 static void add_cost(json_t *row, const struct nd_promotion_cost *cost)
 {
-    add_number(row, "percent", "%.3g %%", cost->percent);
+    nd_tree_number(row, "percent", "%.3g %%", cost->percent);
     add_amount(row, "bytes", cost->activation_bytes + cost->weight_bytes);
     add_amount(row, "products", cost->multiply_adds);
 }
@@ -140,7 +118,7 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_promot
                          promoted->n_devices == 1 ? promoted->devices[0].label : "every device",
                          promoted->cost.percent);
     if (promoted->output != NULL)
-        nd_report_screen_put(screen, "%s: written to '%s'.\n", file_name(promoted->model), promoted->output);
+        nd_report_screen_put(screen, "%s: written to '%s'.\n", nd_path_base(promoted->model), promoted->output);
 }
 
 static void say_layers(struct nd_report_screen *screen, const struct nd_promoted *promoted)
@@ -155,8 +133,8 @@ static void say_layers(struct nd_report_screen *screen, const struct nd_promoted
             continue;
         json_t *row =
             json_pack("{s:o, s:s}", "layer", nd_json_string(layer->name), "change", change_words(layer));
-        add_number(row, "predicted", "%+.2f", layer->predicted_db);
-        add_number(row, "measured", "%+.2f", layer->measured_db);
+        nd_tree_number(row, "predicted", "%+.2f", layer->predicted_db);
+        nd_tree_number(row, "measured", "%+.2f", layer->measured_db);
         add_cost(row, &layer->cost);
         nd_tree_append(rows, row);
     }
@@ -183,8 +161,8 @@ static void say_devices(struct nd_report_screen *screen, const struct nd_promote
         const struct nd_promoted_device *device = &promoted->devices[d];
         json_t *row = json_pack("{s:o}", "device", nd_json_string(device->label));
         char right[96];
-        add_number(row, "before", "%.2f", device->before_db);
-        add_number(row, "after", "%.2f", device->after_db);
+        nd_tree_number(row, "before", "%.2f", device->before_db);
+        nd_tree_number(row, "after", "%.2f", device->after_db);
         snprintf(right, sizeof right, "%zu, then %zu of %zu", device->n_right_before, device->n_right_after,
                  device->n_labelled);
         nd_tree_set(row, "right", device->n_labelled > 0 ? nd_json_string(right) : json_null());
@@ -255,10 +233,10 @@ enum nd_status nd_report_promotion_text(const struct nd_promoted *promoted, size
                                 nd_json_string(layer->op_types), "change", change_words(layer), "fate",
                                 nd_promotion_fate_name(layer->fate), "reason",
                                 layer->reason != NULL ? nd_json_string(layer->reason) : json_null());
-        add_number(row, "effect", "%.3g %%", 100 * layer->effect_share);
-        add_number(row, "alone", "%+.2f", layer->alone_db);
-        add_number(row, "predicted", "%+.2f", layer->predicted_db);
-        add_number(row, "measured", "%+.2f", layer->measured_db);
+        nd_tree_number(row, "effect", "%.3g %%", 100 * layer->effect_share);
+        nd_tree_number(row, "alone", "%+.2f", layer->alone_db);
+        nd_tree_number(row, "predicted", "%+.2f", layer->predicted_db);
+        nd_tree_number(row, "measured", "%+.2f", layer->measured_db);
         add_cost(row, &layer->cost);
         nd_tree_append(rows, row);
     }

@@ -173,11 +173,11 @@ static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *s
     if (n < 2 || n == SIZE_MAX)
         return;
     put_linef(out, 2,
-              "changed predictions: two of the %zu devices disagree on %.3g%% of the samples on average; not "
+              "changed predictions: two of the %zu devices disagree on %s of the samples on average; not "
               "all %zu agree on %zu of %zu, and on %zu one is right and a different one wrong (both grow with "
               "the number of devices)",
-              n, 100 * study->changes.mean, n, study->changes.any_differs.n, study->changes.any_differs.of,
-              study->changes.unstable.n);
+              n, ND_PERCENT(study->changes.mean), n, study->changes.any_differs.n,
+              study->changes.any_differs.of, study->changes.unstable.n);
     put_linef(out, 2, "accuracy over devices: %s; from best ('%s') to worst ('%s') %.2f points [%.2f, %.2f]",
               study->spread.verdict, study->spread.best, study->spread.worst, 100 * size->value,
               100 * size->interval.low, 100 * size->interval.high);

@@ -7,6 +7,7 @@
 #include "report/text/explain.h"
 #include "report/text/explain_words.h"
 #include "report/text/summary.h"
+#include "report/text/table.h"
 
 enum { MAX_LISTED = 8, MAX_REMEDIES = 2, EQUALISED_BYTES = 320 };
 
@@ -123,7 +124,7 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
     bool has_remedies = remedies.len > 0;
     char part[64] = "";
     if (layer->cause != ND_LOSS_NOT_FINITE) /* which no number says */
-        snprintf(part, sizeof part, ", %.3g%% of the effects of all layers", 100 * layer->effect_share);
+        snprintf(part, sizeof part, ", %s of the effects of all layers", ND_PERCENT(layer->effect_share));
     nd_summary_put(out, width, 0, 2,
                    "Quantisation alone: %s at the outputs (SQNR of %zu samples). %s '%s' (%s)%s: %s.%s%s%s",
                    decibel(q->output_sqnr_db, sqnr), q->n_effect_samples, place_of(q, s), e->steps[s].name,
@@ -142,10 +143,10 @@ static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, siz
     char alone[32], total[32], own[32], db[32], own_db[32];
     nd_explain_put_wrapped(
         out, width, 2,
-        "'%s' (%s): %.3g%% of the effects, alone %s at the outputs; SQNR %s, of what it introduces %s; %s%s",
-        e->steps[s].name, e->steps[s].op_types, 100 * layer->effect_share, decibel(layer->effect_db, alone),
-        decibel(layer->sqnr_db, total), decibel(layer->introduced_sqnr_db, own),
-        layer->cause_text != NULL ? layer->cause_text : "no error",
+        "'%s' (%s): %s of the effects, alone %s at the outputs; SQNR %s, of what it introduces %s; %s%s",
+        e->steps[s].name, e->steps[s].op_types, ND_PERCENT(layer->effect_share),
+        decibel(layer->effect_db, alone), decibel(layer->sqnr_db, total),
+        decibel(layer->introduced_sqnr_db, own), layer->cause_text != NULL ? layer->cause_text : "no error",
         layer->is_accused ? " (can be mended)" : "");
     for (size_t i = 0; i < layer->n_remedies; i++)
         nd_explain_put_wrapped(out, width, 4, "would help: %s: %s at the outputs, %s at the tensor itself",

@@ -29,6 +29,7 @@ struct part {
     json_t *rows; /* NULL: a sentence */
     const struct nd_report_column *columns;
     char *more;
+    bool is_whole; /* no cell is cut */
 };
 
 struct nd_report_screen {
@@ -136,6 +137,12 @@ void nd_report_screen_rows(struct nd_report_screen *screen, const char *json,
     nd_screen_rows(screen, json_loads(json, 0, NULL), columns, more);
 }
 
+void nd_report_screen_whole(struct nd_report_screen *screen)
+{
+    if (screen != NULL && screen->n_parts > 0)
+        screen->parts[screen->n_parts - 1].is_whole = true;
+}
+
 void nd_screen_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns,
                     const char *more)
 {
@@ -204,7 +211,7 @@ static void fit_columns(struct nd_table *table)
 /* The first n_rows of the table. */
 static void lay_out(const struct part *part, size_t n_rows, size_t width, struct nd_strbuf *out)
 {
-    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.line_width = width};
+    ND_CLEANUP(nd_table_deinit) struct nd_table table = {.line_width = width, .is_key_whole = true};
     const json_t *row;
     size_t i;
     while (table.n_columns < ND_TABLE_MAX_COLUMNS && part->columns[table.n_columns].key != NULL) {
@@ -218,7 +225,10 @@ static void lay_out(const struct part *part, size_t n_rows, size_t width, struct
         for (size_t c = 0; i < n_rows && c < table.n_columns; c++)
             add_cell(&table, json_object_get(row, part->columns[c].key));
     }
-    fit_columns(&table);
+    for (i = 0; part->is_whole && i < table.n_columns; i++) /* a line has the key and one more */
+        table.max_width[i] = width / 2 - 2;
+    if (!part->is_whole)
+        fit_columns(&table);
     if (table.n_columns > 1)
         nd_table_render_panels(&table, 1, out);
     else
@@ -360,8 +370,8 @@ static void put_difference(struct nd_strbuf *out, const char *what,
         nd_strbuf_printf(out, "  %s: no difference\n", what);
         return;
     }
-    nd_strbuf_printf(out, "  %s: '%s' differs in %.4g %% of its elements", what, difference->tensor,
-                     100 * difference->fraction);
+    nd_strbuf_printf(out, "  %s: '%s' differs in %s of its elements", what, difference->tensor,
+                     ND_PERCENT(difference->fraction));
     if (!isnan(difference->max_lsb))
         nd_strbuf_printf(out, ", by up to %.0f LSB", difference->max_lsb);
     nd_strbuf_puts(out, "\n");
@@ -440,8 +450,8 @@ static void say_difference(struct nd_report_screen *screen, const char *what,
         return;
     if (!isnan(difference->max_lsb))
         snprintf(lsb, sizeof lsb, ", by at most %.0f LSB", difference->max_lsb);
-    nd_report_screen_put(screen, "%s: %.4g%% of the values of '%s' differ%s.\n", what,
-                         100 * difference->fraction, difference->tensor, lsb);
+    nd_report_screen_put(screen, "%s: %s of the values of '%s' differ%s.\n", what,
+                         ND_PERCENT(difference->fraction), difference->tensor, lsb);
 }
 
 static void say_whole_model(struct nd_report_screen *screen, const struct nd_reduction *reduction,

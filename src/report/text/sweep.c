@@ -5,17 +5,9 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
+#include "report/text/table.h"
 #include "report/text/tree.h"
-
-static json_t *count(size_t n)
-{
-    return json_integer((json_int_t)n);
-}
-
-static json_t *text_or_null(const char *text)
-{
-    return text != NULL ? nd_json_string(text) : json_null();
-}
 
 static const char *result_of(const struct nd_sweep_setting *setting)
 {
@@ -27,14 +19,14 @@ static json_t *setting_json(const struct nd_sweep_setting *setting)
     bool has_values = setting->failure == NULL, has_labels = setting->n_labelled > 0;
     return json_pack(
         "{s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "option",
-        text_or_null(setting->option), "value", text_or_null(setting->value), "effect",
+        nd_or_null(setting->option), "value", nd_or_null(setting->value), "effect",
         nd_config_effect_name(setting->effect), "uri", nd_json_string(setting->uri), "result",
-        result_of(setting), "failure", text_or_null(setting->failure), "tensors", count(setting->n_tensors),
-        "tensors_different", count(setting->n_different), "first_difference", text_or_null(setting->first),
+        result_of(setting), "failure", nd_or_null(setting->failure), "tensors", nd_int(setting->n_tensors),
+        "tensors_different", nd_int(setting->n_different), "first_difference", nd_or_null(setting->first),
         "output_share", has_values ? nd_json_number(setting->output_share) : json_null(), "output_lsb",
-        has_values ? count(setting->output_lsb) : json_null(), "sqnr_db", nd_json_known(setting->sqnr_db),
-        "labelled", count(setting->n_labelled), "right", has_labels ? count(setting->n_right) : json_null(),
-        "classes_changed", has_values ? count(setting->n_changed) : json_null(), "median_us",
+        has_values ? nd_int(setting->output_lsb) : json_null(), "sqnr_db", nd_json_known(setting->sqnr_db),
+        "labelled", nd_int(setting->n_labelled), "right", has_labels ? nd_int(setting->n_right) : json_null(),
+        "classes_changed", has_values ? nd_int(setting->n_changed) : json_null(), "median_us",
         nd_json_known(setting->median_us));
 }
 
@@ -43,26 +35,20 @@ enum nd_status nd_report_sweep_json(const struct nd_sweep *sweep, char **out, st
     json_t *settings = json_array();
     for (size_t i = 0; i < sweep->n_settings; i++)
         nd_tree_append(settings, setting_json(&sweep->settings[i]));
-    json_t *members =
-        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result",
-                  sweep->n_failed > 0     ? "failed"
-                  : sweep->n_changing > 0 ? "differs"
-                                          : "same",
-                  "model", nd_json_string(sweep->model), "device", nd_json_string(sweep->device), "environment",
-                  nd_json_string(sweep->environment), "samples", count(sweep->n_samples), "changing",
-                  count(sweep->n_changing), "failed", count(sweep->n_failed), "settings", settings);
+    json_t *members = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result",
+                                sweep->n_failed > 0     ? "failed"
+                                : sweep->n_changing > 0 ? "differs"
+                                                        : "same",
+                                "model", nd_json_string(sweep->model), "device", nd_json_string(sweep->device),
+                                "environment", nd_json_string(sweep->environment), "samples",
+                                nd_int(sweep->n_samples), "changing", nd_int(sweep->n_changing), "failed",
+                                nd_int(sweep->n_failed + sweep->n_refused), "settings", settings);
     return nd_tree_end(ND_DOCUMENT_SWEEP, members, out, err);
-}
-
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
 }
 
 static void say_headline(struct nd_report_screen *screen, const struct nd_sweep *sweep)
 {
-    size_t n = sweep->n_settings - 1;
+    size_t n = sweep->n_settings - 1 - sweep->n_refused;
     if (sweep->n_failed > 0)
         nd_report_screen_put(screen, "FAILED: the device fails with %zu of %zu settings; %zu change bits\n",
                              sweep->n_failed, n, sweep->n_changing);
@@ -70,17 +56,13 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_sweep 
         nd_report_screen_put(screen, "DIFFERS: %zu of %zu settings change bits\n", sweep->n_changing, n);
     else
         nd_report_screen_put(screen, "SAME: all %zu settings give the same bits\n", n);
-    nd_report_screen_put(screen, "%s on %s%s%s%s, %zu sample%s\n", file_name(sweep->model), sweep->device,
+    if (sweep->n_refused > 0)
+        nd_report_screen_put(screen, "The device does not run with %zu of the usual settings.\n",
+                             sweep->n_refused);
+    nd_report_screen_put(screen, "%s on %s%s%s%s, %zu sample%s\n", nd_path_base(sweep->model), sweep->device,
                          sweep->environment[0] != '\0' ? " (" : "", sweep->environment,
                          sweep->environment[0] != '\0' ? ")" : "", sweep->n_samples,
                          sweep->n_samples == 1 ? "" : "s");
-}
-
-static void add_text(json_t *row, const char *key, const char *format, double value)
-{
-    char text[64];
-    snprintf(text, sizeof text, format, value);
-    nd_tree_set(row, key, isnan(value) ? json_null() : nd_json_string(text));
 }
 
 static char *name_of(const struct nd_sweep_setting *setting)
@@ -106,12 +88,12 @@ static json_t *row_of(const struct nd_sweep_setting *setting)
         snprintf(text, sizeof text, "%zu of %zu", setting->n_different, setting->n_tensors);
         nd_tree_set(row, "tensors", nd_json_string(text));
         nd_tree_set(row, "first", setting->first != NULL ? nd_json_string(setting->first) : json_null());
-        add_text(row, "outputs", "%.3g %%", 100 * setting->output_share);
+        nd_tree_set(row, "outputs", json_string(ND_PERCENT(setting->output_share)));
     }
     if (setting->n_labelled > 0)
         nd_tree_set(row, "right", json_integer((json_int_t)setting->n_right));
-    add_text(row, "sqnr", "%.2f", setting->sqnr_db);
-    add_text(row, "time", setting->median_us < 1e6 ? "%.3g ms" : "%.0f ms", setting->median_us / 1e3);
+    nd_tree_number(row, "sqnr", "%.2f", setting->sqnr_db);
+    nd_tree_number(row, "time", setting->median_us < 1e6 ? "%.3g ms" : "%.0f ms", setting->median_us / 1e3);
     return row;
 }
 

@@ -52,7 +52,8 @@ size_t nd_table_width(const struct nd_table *table, size_t column)
         size_t columns = shown_columns(table, i);
         width = columns > width ? columns : width;
     }
-    return width;
+    size_t max = table->max_width[column];
+    return column == 0 && table->is_key_whole && max > 0 && max < width ? max : width;
 }
 
 /* The byte at which code point `n` of text starts. */
@@ -143,7 +144,7 @@ static void cut_column(struct nd_table *table, size_t column)
 
 static void cut_cells(struct nd_table *table)
 {
-    for (size_t i = 0; i < table->n_columns; i++)
+    for (size_t i = table->is_key_whole ? 1 : 0; i < table->n_columns; i++)
         if (table->max_width[i] > 0)
             cut_column(table, i);
 }
@@ -203,6 +204,14 @@ static void render_row(const struct nd_table *table, const struct columns *colum
     for (size_t i = 0; i < columns->to; i++) {
         if (i >= columns->n_keys && i < columns->from)
             continue;
+        if (nd_text_columns(table->cells[row + i]) > columns->widths[i] && i == 0 && table->is_key_whole) {
+            pad(out, owed);
+            nd_wrap_append(out, table->cells[row], owed + 2, table->line_width);
+            nd_strbuf_puts(out, "\n");
+            start = columns->widths[0] + 2;
+            owed += start;
+            continue;
+        }
         size_t blank = columns->widths[i] - shown_columns(table, row + i);
         bool is_wrapped = table->line_width > 0 && i + 1 == table->n_columns && table->is_left[i];
         start += 2;
@@ -276,24 +285,37 @@ void nd_table_deinit(struct nd_table *table)
     *table = (struct nd_table){0};
 }
 
+/* Half up, as in decimals: 729 of 2000 are 36.5 %, although the nearest double is less than 0.3645. Quotients
+ * of up to 10^9 that are no tie are further from one than this. */
+static double round_half_up(double value)
+{
+    return floor(value + 0.5 + 1e-10);
+}
+
+char *nd_format_percent(double share, const char *unit, char buf[static ND_NUMBER_BYTES])
+{
+    double size = fabs(share), hundredths = round_half_up(1e4 * size), tenths = round_half_up(1e3 * size);
+    const char *sign = share < 0 ? "-" : "";
+    if (isnan(share))
+        return strcpy(buf, "?");
+    if (size <= 0 || size >= 1)
+        snprintf(buf, ND_NUMBER_BYTES, "%s%.0f%s", sign, 100 * size, unit);
+    else if (size < 1e-4)
+        snprintf(buf, ND_NUMBER_BYTES, "<%s0.01%s", sign, unit);
+    else if (tenths >= 1000)
+        snprintf(buf, ND_NUMBER_BYTES, ">%s99.9%s", sign, unit);
+    else if (hundredths < 100)
+        snprintf(buf, ND_NUMBER_BYTES, "%s%.2f%s", sign, hundredths / 100, unit);
+    else
+        snprintf(buf, ND_NUMBER_BYTES, "%s%.1f%s", sign, tenths / 10, unit);
+    return buf;
+}
+
 char *nd_format_share(uint64_t n, uint64_t total, char buf[static ND_NUMBER_BYTES])
 {
-    if (total == 0)
-        return strcpy(buf, "-");
-    if (n == 0 || n == total)
-        return strcpy(buf, n == 0 ? "0%" : "100%");
-    unsigned __int128 scaled = (unsigned __int128)n * 10000; /* in hundredths of a percent: rounded, half up */
-    unsigned hundredths = (unsigned)((2 * scaled + total) / ((unsigned __int128)total * 2));
-    unsigned tenths = (unsigned)((scaled + (unsigned __int128)total * 5) / ((unsigned __int128)total * 10));
-    if (scaled < total)
-        return strcpy(buf, "<0.01%");
-    if (tenths >= 1000)
-        return strcpy(buf, ">99.9%");
-    if (hundredths < 100)
-        snprintf(buf, ND_NUMBER_BYTES, "0.%02u%%", hundredths);
-    else
-        snprintf(buf, ND_NUMBER_BYTES, "%u.%u%%", tenths / 10, tenths % 10);
-    return buf;
+    double share = (double)n / (double)total;
+    return total == 0 ? strcpy(buf, "-")
+                      : nd_format_percent(n < total && share >= 1 ? nextafter(1, 0) : share, "%", buf);
 }
 
 char *nd_format_short(double value, char buf[static ND_NUMBER_BYTES])

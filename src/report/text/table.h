@@ -14,8 +14,10 @@ struct nd_table {
     size_t max_width[ND_TABLE_MAX_COLUMNS]; /* longer cells lose their middle; 0: no limit. Different
                                               cells that would look the same get numbers (~1, ~2) */
     size_t line_width; /* a last column that is left-aligned is wrapped to keep lines within it; 0: never */
-    bool is_bare;      /* no margin, and every line reaches to its last column */
-    char **cells;      /* row by row */
+    bool
+        is_key_whole; /* a cell of the first column that is too long has a line of its own, and loses nothing */
+    bool is_bare;     /* no margin, and every line reaches to its last column */
+    char **cells;     /* row by row */
     size_t n_cells, capacity;
     bool failed; /* out of memory: checked once at the end */
 };
@@ -43,9 +45,15 @@ void nd_wrap_append(struct nd_strbuf *out, const char *text, size_t indent, size
 
 /* ---- numbers in cells and sentences ---- */
 
-/* Share of n in total in percent, rounded half up: "12.3%", "0.02%", "<0.01%" for anything above zero and below
- * that, ">99.9%" for anything below all that would be rounded to all, "0%" and "100%" only when exact; "-" when
- * total is 0. */
+/* A share in percent, rounded half up: "12.3%", "0.02%", "<0.01%" for anything above zero and below that,
+ * ">99.9%" for anything below all that would be rounded to all, "0%" and "100%" only when exact; "?" for NaN.
+ * Every text and page has its percentages from here. unit: "%", or with a space before it. */
+char *nd_format_percent(double share, const char *unit, char buf[static ND_NUMBER_BYTES]);
+
+/* The same as text that lives as long as the block in which this stands. */
+#define ND_PERCENT(share) nd_format_percent(share, "%", (char[ND_NUMBER_BYTES]){0})
+
+/* The same of n in total; "-" when total is 0. */
 char *nd_format_share(uint64_t n, uint64_t total, char buf[static ND_NUMBER_BYTES]);
 
 /* Four significant digits; "NaN", "Infinity", "-Infinity". For people only. */

@@ -1,6 +1,7 @@
 /* What writers have in common that build a tree of JSON, and how every writer ends. */
 #include "report/text/tree.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -106,4 +107,18 @@ char *nd_report_rows(const char *json, const struct nd_report_column *columns)
     struct nd_strbuf out = {.failed = rows == NULL};
     nd_rows_put(&out, rows, columns);
     return whole(nd_strbuf_take(&out));
+}
+
+void nd_tree_number(json_t *row, const char *key, const char *format, double value)
+{
+    char text[64];
+    snprintf(text, sizeof text, format, value);
+    nd_tree_set(row, key, isnan(value) ? json_null() : nd_json_string(text));
+}
+
+enum nd_status nd_document_end(struct nd_json *json, char **out, struct nd_error *err)
+{
+    nd_json_close(json, '}');
+    nd_strbuf_puts(json->out, "\n");
+    return nd_text_end(json->out, out, err);
 }

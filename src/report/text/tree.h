@@ -9,6 +9,27 @@
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
 
+static inline json_t *nd_int(uint64_t n)
+{
+    return json_integer((json_int_t)n);
+}
+
+static inline json_t *nd_or_null(const char *text)
+{
+    return text != NULL ? nd_json_string(text) : json_null();
+}
+
+static inline const char *nd_plural(size_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* Sets the value in this format; null for NaN. */
+void nd_tree_number(json_t *row, const char *key, const char *format, double value);
+
+/* Closes the object of a document that was written, and ends. */
+enum nd_status nd_document_end(struct nd_json *json, char **out, struct nd_error *err);
+
 /* Appends rows (an array of objects with texts, numbers, booleans or null) as a table with these columns. */
 void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_report_column *columns);
 

@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "npudiff/report/report.h"
 #include "report/text/summary.h"
+#include "report/text/table.h"
 #include "report/text/tree.h"
 
 static void put_entry(struct nd_strbuf *out, size_t width, const char *what,
@@ -27,7 +28,7 @@ static void put_standing(struct nd_strbuf *out, size_t width, const char *what,
         nd_strbuf_printf(&line, ", the first that differs is %s (%s)", d->different[0].name,
                          d->different[0].op_types);
     if (!isnan(standing->share))
-        nd_strbuf_printf(&line, "; %.3g %% of all values differ", 100 * standing->share);
+        nd_strbuf_printf(&line, "; %s of all values differ", ND_PERCENT(standing->share));
     nd_summary_put(out, width, 4, 6, "%s", line.text != NULL ? line.text : "");
     out->failed = out->failed || line.failed;
 }

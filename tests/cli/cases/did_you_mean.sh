@@ -17,6 +17,8 @@ run fingerprint -d exact --section liner-u8
 capture cnn.w8a8 -d exact -p zeros -o a.h5
 run compare a.h5 a.h5 -t logit
 NPUDIFF_RUNTIMES=$PWD/none run capture "$cnn" -d cpu@qairt-2.51.00 -o x
+run capture "$cnn" -d 'htp-sim:gen3?vtcm_mbb=4' -o x
 # Nothing is near.
+run capture "$cnn" -d 'htp-sim:gen3?op_packages=x.so' -o x
 run weather
 run capture "$cnn" -d weather -o x

@@ -13,3 +13,7 @@ run explain --quantised cnn.w8a8.onnx --float vit.float.onnx exact.h5 -q
 run explain --quantised cnn.w8a8.onnx -p zeros exact.h5
 run explain --quantised cnn.w8a8.onnx missing.h5
 run explain exact.h5
+# Equal names, and nothing that is quantised.
+capture cnn.float -d float64 -p uniform:2 -o float.h5
+run explain --quantised cnn.float.onnx --float cnn.float.onnx float.h5 -q
+run explain --quantised cnn.float.onnx float.h5 -q

@@ -60,7 +60,7 @@ python -c '
 import re
 page = open("page.html").read()
 print(re.findall(r"<td class=\"(?:changed|failed|)\">[^<]*</td>", page)[:9], page.count("History of"))'
-"$NPUDIFF" report document.json -o again.html -q && grep -c "Something changed at 3 of 3 steps" again.html
+"$NPUDIFF" report document.json -o again.html -q && grep -c "Of 3 steps from one SDK to the next, values changed at " again.html
 # A device that fails, and works again; what is not repeatable; a second entry of the same SDK stands for the first; a tensor that is
 # gone; a different host; a phone beside the simulator; different options are a different chart.
 python vary.py <<'END_OF_STORE'

@@ -20,3 +20,17 @@ run init model.onnx -d exact -p digits=missing.npz -o x.yaml
 run init missing.onnx -o x.yaml
 run init model.onnx --float missing.onnx -o x.yaml
 ls
+# What few samples can prove, what fewer cannot, and a model without quantised values.
+for n in 700 100 10; do
+    python -c 'import sys, numpy as np
+d = np.load(sys.argv[1]); np.savez("few.npz", **{k: v[:int(sys.argv[2])] for k, v in d.items()})' "$GOLDEN/models/digits-test.npz" $n
+    "$NPUDIFF" init model.onnx --float "it's.onnx" -d exact -d emu:htp-v73 -p few=few.npz -f -q
+    echo "$n samples"
+    sed -n '/Accuracy/,$p' campaign.yaml
+    rm -rf results
+    code_of qualify campaign.yaml -o results -q
+done
+run init "it's.onnx" -d float64 -d cpu -f -q
+grep -A1 'probes:\|^reference' campaign.yaml
+rm -rf results
+code_of qualify campaign.yaml -o results -q

@@ -13,7 +13,7 @@ static const char result[] =
     "{\"kind\": \"qualification\", \"format\": 1, \"campaign\": \"a <b> & \\\"c\\\"\", \"verdict\": \"failed\","
     "\"reference\": \"quantised\", \"counts\": {\"passed\": 2, \"failed\": 1},"
     "\"models\": [{\"name\": \"m\", \"quantised\": \"m.onnx\", \"accuracy\": [], \"devices\": ["
-    "{\"device\": \"cpu\", \"status\": \"complete\", \"failure\": null},"
+    "{\"device\": \"cpu\", \"status\": \"complete\", \"failure\": null, \"run_s\": 1.25},"
     "{\"device\": \"gen1\", \"status\": \"failed\", \"failure\": \"session: no\\u0001\"},"
     "{\"device\": \"gen3\", \"status\": \"failed\", \"failure\": \"crash\"}]}],"
     "\"gates\": [{\"gate\": \"lsb\", \"text\": \"lsb <= 1\", \"edges\": [\"a*\", \"b\"], \"line\": 7},"
@@ -79,19 +79,21 @@ static void junit_of_every_verdict_is_valid(void **state)
     assert_int_equal(write_as(nd_report_qualification_junit, result, &xml, NULL), ND_OK);
     assert_int_equal(validate(xml), 0);
     assert_holds(xml,
-                 "<testsuites name=\"a &lt;b&gt; &amp; &quot;c&quot;\" tests=\"7\" failures=\"1\" errors=\"3\" "
-                 "skipped=\"1\" time=\"0\">");
+                 "<testsuites name=\"a &lt;b&gt; &amp; &quot;c&quot;\" tests=\"7\" failures=\"1\" errors=\"4\" "
+                 "skipped=\"0\" time=\"1.250\">");
     assert_holds(
-        xml, "<testsuite name=\"m on cpu\" tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\" time=\"0\">");
+        xml,
+        "<testsuite name=\"m on cpu\" tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\" time=\"1.250\">");
     /* Two gates of the same words stay two tests. */
     assert_holds(xml, "<testcase name=\"lsb &lt;= 1 (line 7)\"");
     assert_holds(xml, "<testcase name=\"lsb &lt;= 1 (line 9)\"");
     assert_holds(xml, "<failure message=\"2 &gt; 1 at 'a1'\" type=\"failed\"/>");
-    assert_holds(xml, "<skipped message=\"inconclusive: 4 282 samples needed, 700 given\"/>");
+    assert_holds(xml,
+                 "<error message=\"inconclusive: 4 282 samples needed, 700 given\" type=\"inconclusive\"/>");
     assert_holds(xml, "<system-out>&lt;slow&gt;</system-out>");
     /* A failed device that no gate is about. */
-    assert_holds(xml,
-                 "<testcase name=\"capture\" classname=\"a &lt;b&gt; &amp; &quot;c&quot;.m.gen3\" time=\"0\">");
+    assert_holds(
+        xml, "<testcase name=\"capture\" classname=\"a &lt;b&gt; &amp; &quot;c&quot;.m.gen3\" time=\"0.000\">");
     free(xml);
 }
 

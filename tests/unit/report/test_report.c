@@ -338,9 +338,20 @@ static void share_never_rounds_to_none_or_all(void **state)
                 {994, 100000, "0.99%"},
                 {15, 100000, "0.02%"},
                 {199, 1000, "19.9%"},
+                {729, 2000, "36.5%"}, /* a tie, whatever its nearest double is; and its neighbours */
+                {728, 2000, "36.4%"},
+                {72899, 200000, "36.4%"},
                 {UINT64_MAX - 1, UINT64_MAX, ">99.9%"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_string_equal(nd_format_share(rows[i].n, rows[i].total, buf), rows[i].expected);
+    /* Pages have shares: the same digits. */
+    assert_string_equal(nd_format_percent(729. / 2000, " %", buf), "36.5 %");
+    assert_string_equal(nd_format_percent(-0.0011, "%", buf), "-0.11%");
+    assert_string_equal(nd_format_percent(NAN, "%", buf), "?");
+    assert_string_equal(ND_FACTOR(1, 4), "1");
+    assert_string_equal(ND_FACTOR(1.5, 4), "1.5");
+    assert_string_equal(ND_FACTOR(1.00012, 4), "1.00012");
+    assert_string_equal(ND_FACTOR(0.99987654, 4), "0.999877");
 }
 
 static void text_with_control_bytes_is_cleaned(void **state)

@@ -143,10 +143,10 @@ static void expect_place(double share, bool is_first_accused, bool is_second_acc
 static void test_word_for_the_layer_fits_its_part(void **state)
 {
     (void)state;
-    expect_place(0.5, true, true, "(SQNR of 8 samples). Mainly in 'b' (Conv), 50% of");
+    expect_place(0.5, true, true, "(SQNR of 8 samples). Mainly in 'b' (Conv), 50.0% of");
     expect_place(0.5, false, true, "(SQNR of 8 samples). A cause to mend is in 'a' (Conv), 12.5% of");
-    expect_place(0.5, false, false, "(SQNR of 8 samples). No layer stands out; most in 'b' (Conv), 50% of");
-    expect_place(0.75, false, false, "(SQNR of 8 samples). Mostly in 'b' (Conv), 75% of");
+    expect_place(0.5, false, false, "(SQNR of 8 samples). No layer stands out; most in 'b' (Conv), 50.0% of");
+    expect_place(0.75, false, false, "(SQNR of 8 samples). Mostly in 'b' (Conv), 75.0% of");
 }
 
 static void expect_next(double sqnr_db, char *uri, const char *wanted)

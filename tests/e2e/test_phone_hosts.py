@@ -30,7 +30,7 @@ class Hosts(Scratch):
         return done.stdout + done.stderr
 
     def capture(self, device, output, *arguments, expect=0):
-        return self.run_there("capture", MODEL, "-d", device, "-p", PROBE, "-o", output, *arguments, expect=expect)
+        return self.run_there("capture", MODEL, "-d", device, "-p", PROBE, "-o", output, "--skip-untouched", *arguments, expect=expect)
 
     def assert_no_own_server(self):
         with self.assertRaises(ConnectionRefusedError):

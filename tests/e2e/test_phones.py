@@ -39,7 +39,7 @@ class OnShelf(Scratch):
 
     @staticmethod
     def command(devices, probe, output, *arguments, model=MODEL):
-        return ["capture", MODELS / model, *(f for d in devices for f in ("-d", d)), "-p", probe, "-o", output, *arguments]
+        return ["capture", MODELS / model, *(f for d in devices for f in ("-d", d)), "-p", probe, "-o", output, "--skip-untouched", *arguments]
 
     def assert_same(self, path, local):
         self.assertEqual(info(path)["status"], "complete")
@@ -184,6 +184,10 @@ class OnePhone(OnShelf):
     def test_the_cpu_and_the_chipset_that_the_phone_names(self):
         self.capture(self.phone.uri("cpu"), "ramp", self.folder / "cpu.h5")
         self.assert_same(self.folder / "cpu.h5", self.local_cpu)
+        done = self.shelf.run("capture", MODELS / MODEL, "-d", self.phone.uri("cpu"), "-p", "ramp", "-o", self.folder / "whole.h5")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        runtime = info(self.folder / "whole.h5")["attributes"]["runtime"] # the outputs of the untouched model were compared there
+        self.assertEqual((int(runtime["untouched_samples"]) > 0, int(runtime["untouched_changed"])), (True, 0))
         self.capture(self.phone.uri("htp-sim"), SHORT, self.folder / "named.h5", "--repeats", "2")
         self.assert_same(self.folder / "named.h5", self.local)
         self.assertEqual(device_facts(self.folder / "named.h5")["chipset"], "SM8650")

@@ -28,7 +28,7 @@ class Ssh(Scratch):
         capture(MODEL, ["htp-sim:gen3"], [SHORT], cls.local_short)
 
     def command(self, device, probe, output, *arguments):
-        return ["capture", MODELS / MODEL, "-d", device, "-p", probe, "-o", output, *arguments]
+        return ["capture", MODELS / MODEL, "-d", device, "-p", probe, "-o", output, "--skip-untouched", *arguments]
 
     def capture(self, device, probe, output, *arguments, expect=0, **environment):
         done = self.shelf.run(*self.command(device, probe, output, *arguments), **environment)

@@ -348,6 +348,23 @@ static enum nd_status find_fell_back(const struct nd_agent_job *job, const struc
     return ND_OK;
 }
 
+/* The first operators that are no quantisers; of quantisers alone nothing. */
+static void name_fell_back(const struct nd_placement *nodes, size_t n, const bool *is_fell_back,
+                           char names[256])
+{
+    enum { MAX_NAMED = 3 };
+    size_t n_named = 0, at = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_fell_back[i] || strstr(nodes[i].op_type, "quantizeLinear") != NULL ||
+            strcmp(nodes[i].op_type, "QuantizeLinear") == 0)
+            continue;
+        if (n_named++ < MAX_NAMED)
+            at += (size_t)snprintf(names + at, 256 - at, "%s%.20s '%.50s'", at > 0 ? ", " : "",
+                                   nodes[i].op_type, nodes[i].name);
+    }
+    snprintf(names + at, 256 - at, "%s", n_named > MAX_NAMED ? ", ..." : at == 0 ? "quantisers" : "");
+}
+
 /* Records where every node went. ND_E_DEVICE_FALLBACK when one is not on the provider and may not be,
  * ND_E_DEVICE_OUTPUT when it is not where it was before an interruption. Fallback is found by reading placement
  * back; the session's own switch against it changes results. */
@@ -364,6 +381,9 @@ static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd
         status = record_node(agent, &nodes[i], i, is_fell_back[i], err);
         n_fell_back += is_fell_back[i];
     }
+    char names[256] = "";
+    if (status == ND_OK)
+        name_fell_back(nodes, n, is_fell_back, names);
     free(is_fell_back);
     if (status == ND_OK && nd_agent_is_resumed_pass(agent) && agent->resume->has_runs &&
         n != agent->resume->nodes.n)
@@ -374,9 +394,9 @@ static enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd
         return status;
     if (job->is_untouched && job->log_severity > 0)
         record_reasons(agent);
-    /* The host knows the model, and says which nodes these are (failure_logs.c). */
-    return nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu nodes do not run on %s", n_fell_back,
-                   job->provider_name);
+    /* A host that knows the model says more of them (failure_logs.c). */
+    return nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu nodes do not run on %s: %s", n_fell_back,
+                   job->provider_name, names);
 }
 
 struct missing_outputs {

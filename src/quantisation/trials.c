@@ -36,11 +36,11 @@ struct nd_trial_worker {
 
 /* ---- outputs ---- */
 
-/* The steps that are outputs of the model and known: at most capacity. How many. */
-static size_t nd_study_outputs(const struct nd_study *study, size_t *steps, size_t capacity)
+/* The steps that are outputs of the model and known: at most ND_LOSS_OUTPUTS. How many. */
+static size_t nd_study_outputs(const struct nd_study *study, size_t *steps)
 {
     size_t n = 0;
-    for (size_t s = 0; s < study->plan->n_steps && n < capacity; s++)
+    for (size_t s = 0; s < study->plan->n_steps && n < ND_LOSS_OUTPUTS; s++)
         if (study->plan->steps[s].is_model_output && study->out->layers[s].is_known)
             steps[n++] = s;
     return n;
@@ -254,7 +254,7 @@ enum nd_status nd_measure_effects(struct nd_study *study, const size_t *steps, s
                                   struct nd_error *err)
 {
     struct effects effects = {.study = study, .steps = steps, .n_steps = n_steps};
-    effects.n_outputs = nd_study_outputs(study, effects.outputs, ND_LOSS_OUTPUTS);
+    effects.n_outputs = nd_study_outputs(study, effects.outputs);
     if (effects.n_outputs == 0 || study->n_effect_samples == 0)
         return ND_OK;
     struct nd_error introduced = {0};
@@ -691,7 +691,7 @@ enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, si
                              struct nd_error *err)
 {
     struct trials all = {.study = study, .trials = trials, .n_trials = n_trials};
-    all.n_outputs = nd_study_outputs(study, all.outputs, ND_LOSS_OUTPUTS);
+    all.n_outputs = nd_study_outputs(study, all.outputs);
     size_t n = study->n_effect_samples * all.n_outputs;
     for (size_t i = 0; i < n_trials; i++) {
         trials[i].sqnr_db = trials[i].watched_gain_db = NAN;

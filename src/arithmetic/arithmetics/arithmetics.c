@@ -26,12 +26,12 @@ struct nd_arithmetic_family {
 
 /* ---- what families share ---- */
 
-/* The number behind a prefix, low to high; false for any other name. */
-static bool read_bits(const char *name, const char *prefix, int low, int high, int *out)
+/* The number behind a prefix, 1 to 16; false for any other name. */
+static bool read_bits(const char *name, const char *prefix, int *out)
 {
     int64_t bits;
     size_t n = strlen(prefix);
-    if (strncmp(name, prefix, n) != 0 || !nd_parse_i64(name + n, &bits) || bits < low || bits > high)
+    if (strncmp(name, prefix, n) != 0 || !nd_parse_i64(name + n, &bits) || bits < 1 || bits > 16)
         return false;
     *out = (int)bits;
     return true;
@@ -352,7 +352,7 @@ static const char *accumulator_put_name(const struct nd_arithmetic *arithmetic,
 /* What no other family spells: "rounding:HOW" alone, too. */
 static bool accumulator_from_name(const char *name, struct nd_arithmetic *out)
 {
-    if (read_bits(name, "drop-bits:", 1, 16, &out->n_bits)) {
+    if (read_bits(name, "drop-bits:", &out->n_bits)) {
         out->kind = DROPPED;
         return true;
     }
@@ -391,7 +391,7 @@ static bool stochastic_from_name(const char *name, struct nd_arithmetic *out)
 {
     static const char seeded[] = "stochastic:";
     uint64_t seed;
-    if (read_bits(name, "stochastic-bits:", 1, 16, &out->n_bits))
+    if (read_bits(name, "stochastic-bits:", &out->n_bits))
         out->kind = OF_BITS;
     else if (strcmp(name, "stochastic-equal") == 0)
         out->kind = EQUAL;

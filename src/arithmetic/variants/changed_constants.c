@@ -435,7 +435,6 @@ enum nd_status nd_change_reals(const struct nd_float_node *node, const struct nd
     return status;
 }
 
-/* The operator by itself, with its weights. */
 struct nd_float_node nd_float_node_of(const struct nd_linear_call *call)
 {
     struct nd_float_node node = {.proto = call->node, .opset = call->opset, .n_inputs = call->n_inputs};

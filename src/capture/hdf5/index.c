@@ -642,12 +642,9 @@ static enum nd_status walk_group(const struct walk *walk, hid_t group, char *pat
 /* path is borrowed. */
 static enum nd_status walk_dataset(const struct walk *walk, hid_t dataset, char *path, struct nd_error *err)
 {
-    struct nd_index_object object = {.path = path};
-    enum nd_status status = look_at_dataset(walk->index, dataset, &object, err);
-    if (status == ND_OK)
-        status = send_object(&object, walk->child, err);
-    nd_index_object_deinit(&object);
-    return status;
+    ND_CLEANUP(nd_index_object_deinit) struct nd_index_object object = {.path = path};
+    ND_TRY(look_at_dataset(walk->index, dataset, &object, err));
+    return send_object(&object, walk->child, err);
 }
 
 static enum nd_status walk_child(const struct walk *walk, hid_t group, const char *name, char *path,
@@ -673,13 +670,13 @@ static enum nd_status walk_child(const struct walk *walk, hid_t group, const cha
 static enum nd_status walk_links(const struct walk *walk, hid_t group, const char *path, struct nd_error *err)
 {
     ND_CLEANUP(nd_index_names_deinit) struct nd_index_names names = {0};
-    enum nd_status status = nd_index_list_links(group, path, &names, err);
-    for (size_t i = 0; i < names.n && status == ND_OK; i++) {
+    ND_TRY(nd_index_list_links(group, path, &names, err));
+    for (size_t i = 0; i < names.n; i++) {
         ND_FREED char *child_path = nd_text("%s/%s", path[1] != '\0' ? path : "", names.items[i]);
         ND_TRY_MEMORY(child_path != NULL, err);
-        status = walk_child(walk, group, names.items[i], child_path, err);
+        ND_TRY(walk_child(walk, group, names.items[i], child_path, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status walk_group(const struct walk *walk, hid_t group, char *path, struct nd_error *err)

@@ -50,12 +50,12 @@ static enum nd_status record_info(void *context, const struct nd_context_info *i
     nd_fields_add_u64(&fields, "soc_model", info->soc_model);
     add_version(&fields, "core_api", &info->core_api);
     add_version(&fields, "backend_api", &info->backend_api);
-    enum nd_status status = nd_fields_append(agent->writer, ND_RECORD_CONTEXT, NULL, 0, &fields, err);
-    for (size_t i = 0; status == ND_OK && i < info->n_inputs; i++)
-        status = record_tensor(agent, false, i, &info->inputs[i], err);
-    for (size_t i = 0; status == ND_OK && i < info->n_outputs; i++)
-        status = record_tensor(agent, true, i, &info->outputs[i], err);
-    return status;
+    ND_TRY(nd_fields_append(agent->writer, ND_RECORD_CONTEXT, NULL, 0, &fields, err));
+    for (size_t i = 0; i < info->n_inputs; i++)
+        ND_TRY(record_tensor(agent, false, i, &info->inputs[i], err));
+    for (size_t i = 0; i < info->n_outputs; i++)
+        ND_TRY(record_tensor(agent, true, i, &info->outputs[i], err));
+    return ND_OK;
 }
 
 /* Records what the context binary says that the session made, when the job names one. */
@@ -813,17 +813,14 @@ static enum nd_status begin(struct nd_agent *agent, struct nd_error *err)
 
 static enum nd_status run_stages(struct nd_agent *agent, struct nd_error *err)
 {
-    enum nd_status status = begin(agent, err);
-    if (status == ND_OK)
-        status = enter_stage(agent, "load", err);
-    if (status == ND_OK)
-        status = nd_agent_prepare_checks(agent, err);
-    if (status == ND_OK)
-        status = nd_agent_load_runtime(agent, err);
-    for (agent->pass = agent->resume != NULL ? agent->resume->pass : 0;
-         status == ND_OK && agent->pass < agent->job->n_passes; agent->pass++)
-        status = run_pass(agent, err);
-    return status;
+    ND_TRY(begin(agent, err));
+    ND_TRY(enter_stage(agent, "load", err));
+    ND_TRY(nd_agent_prepare_checks(agent, err));
+    ND_TRY(nd_agent_load_runtime(agent, err));
+    for (agent->pass = agent->resume != NULL ? agent->resume->pass : 0; agent->pass < agent->job->n_passes;
+         agent->pass++)
+        ND_TRY(run_pass(agent, err));
+    return ND_OK;
 }
 
 static void record_failure(struct nd_agent *agent, const struct nd_error *failure)

@@ -366,10 +366,10 @@ enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_arr
 
 enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *out, struct nd_error *err)
 {
-    enum nd_status status = nd_float_run(c, ND_FLOAT_ROUNDED, 0, out, err);
-    for (size_t i = 0; status == ND_OK && !c->is_whole && i < out->n; i++)
+    ND_TRY(nd_float_run(c, ND_FLOAT_ROUNDED, 0, out, err));
+    for (size_t i = 0; !c->is_whole && i < out->n; i++)
         out->x[i] = float_round(out->x[i], c->digits);
-    return status;
+    return ND_OK;
 }
 
 struct worker {

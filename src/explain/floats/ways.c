@@ -97,7 +97,6 @@ static enum nd_status find_score(struct nd_ways *s, const struct nd_float_way *w
     return status;
 }
 
-/* The fault is a way that holds. */
 void nd_tell_way(struct nd_ways *s, const struct nd_way_score *score, enum nd_fault_kind kind, double amount,
                  const char *fmt, ...)
 {
@@ -196,8 +195,6 @@ static double solve(struct nd_ways *s, const struct nd_float_way *way, const str
     return number->is_positive ? exp(p) : p;
 }
 
-/* The number with the fewest digits that predicts the values. unit: what the number is multiplied by to be
- * said. */
 enum nd_status nd_try_way_number(struct nd_ways *s, const struct nd_float_way *way,
                                  const struct nd_way_number *number, double from, double unit,
                                  enum nd_fault_kind kind, const char *before, const char *after,

@@ -95,11 +95,6 @@ const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model,
     return found;
 }
 
-const struct nd_known_defect *nd_known_defect_with(enum nd_layer_condition condition)
-{
-    return &defects[condition];
-}
-
 size_t nd_known_defect_index(const struct nd_known_defect *defect)
 {
     return defect != NULL ? (size_t)(defect - defects) : SIZE_MAX;

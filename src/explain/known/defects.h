@@ -27,10 +27,8 @@ struct nd_known_defect {
 const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model,
                                                  const struct nd_exact_layer *layer);
 
-/* The one of that condition. */
-const struct nd_known_defect *nd_known_defect_with(enum nd_layer_condition condition);
-
-/* Its place in the table of known defects, and back; SIZE_MAX (or any that is not in the table) is NULL. */
+/* Its place in the table of known defects, which is its condition, and back; SIZE_MAX (or any that is not in
+ * the table) is NULL. */
 size_t nd_known_defect_index(const struct nd_known_defect *defect);
 const struct nd_known_defect *nd_known_defect_at(size_t index);
 

@@ -117,13 +117,11 @@ static enum nd_status look(void *context, size_t worker, size_t i, struct nd_err
     struct search *s = context;
     struct nd_reader *reader = &s->readers[worker];
     ND_TRY(reader->plan == NULL ? nd_reader_init(reader, s->job->plan, err) : ND_OK);
+    ND_CLEANUP(nd_layer_diagnosis_deinit)
     struct nd_layer_diagnosis diagnosis = {
         .job = s->job, .reader = reader, .device = s->device, .step = s->steps[i]};
-    enum nd_status status = nd_layer_diagnosis_make(&diagnosis, err);
-    if (status == ND_OK)
-        status = nd_engine_look(&diagnosis, MAX_VALUES, &s->tallies[i], err);
-    nd_layer_diagnosis_deinit(&diagnosis);
-    return status;
+    ND_TRY(nd_layer_diagnosis_make(&diagnosis, err));
+    return nd_engine_look(&diagnosis, MAX_VALUES, &s->tallies[i], err);
 }
 
 static enum nd_status find(struct search *s, size_t *engine, struct nd_error *err)

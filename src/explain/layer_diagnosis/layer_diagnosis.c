@@ -669,7 +669,6 @@ static void force_inputs(struct nd_layer_diagnosis *diagnosis)
     }
 }
 
-/* Works out the layer, and what is fused with it, from the device's quantised values. */
 enum nd_status nd_layer_diagnosis_run(struct nd_layer_diagnosis *diagnosis, size_t fusing, double *to,
                                       struct nd_error *err)
 {

@@ -222,17 +222,14 @@ static enum nd_status compare_qvalues(const struct pair *pair, size_t sample, bo
                                       struct nd_error *err)
 {
     ND_CLEANUP(nd_array_deinit) struct nd_array qvalues = {0}, floats = {0};
-    enum nd_status status =
-        nd_read_tensor(&pair->places[0], sample, tensor_of(&pair->places[0])->dtype, &qvalues, err);
-    if (status == ND_OK)
-        status = nd_read_tensor(&pair->places[1], sample, tensor_of(&pair->places[1])->dtype, &floats, err);
-    *is_equal = true;
-    for (size_t i = 0; status == ND_OK && i < qvalues.n; i++) {
+    ND_TRY(nd_read_tensor(&pair->places[0], sample, tensor_of(&pair->places[0])->dtype, &qvalues, err));
+    ND_TRY(nd_read_tensor(&pair->places[1], sample, tensor_of(&pair->places[1])->dtype, &floats, err));
+    for (size_t i = 0; i < qvalues.n; i++) {
         size_t c = nd_exact_channel(pair->quant, &qvalues.shape, i);
         double qvalue = rint(floats.x[i] / (double)pair->quant->scale[c]) + (double)pair->quant->zero_point[c];
         *is_equal = *is_equal && qvalue == qvalues.x[i];
     }
-    return status;
+    return ND_OK;
 }
 
 /* *is_compared stays false where the two are of another kind. */
@@ -242,18 +239,17 @@ static enum nd_status compare_output(const struct pair *pair, size_t sample, boo
     const struct nd_probe_values *places = pair->places;
     const struct nd_tensor *a = tensor_of(&places[0]), *b = tensor_of(&places[1]);
     bool is_equal = true, is_read = has_values(&places[0]) && has_values(&places[1]);
-    enum nd_status status = ND_OK;
     if (!nd_shape_equal(&a->shape, &b->shape))
         return ND_OK;
     if (a->dtype == b->dtype)
         is_equal = nd_digest_equal(digest_of(&places[0], sample), digest_of(&places[1], sample));
     else if (is_read && nd_dtype_is_integer(a->dtype) && nd_dtype_is_float(b->dtype) && pair->quant->n > 0)
-        status = compare_qvalues(pair, sample, &is_equal, err);
+        ND_TRY(compare_qvalues(pair, sample, &is_equal, err));
     else
         return ND_OK;
     *is_compared = true;
     *is_changed = *is_changed || !is_equal;
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status compare_outputs(struct nd_plan *plan, size_t device, const struct nd_capture *witness,

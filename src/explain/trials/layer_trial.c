@@ -546,7 +546,7 @@ static void note_defect(struct nd_layer_trial *trial, const struct nd_exact_laye
     for (size_t k = a != NULL ? a->first_part[layer->tensor] : SIZE_MAX; k != SIZE_MAX; k = a->parts[k].next) {
         trial->kept[k].known_defect = defect;
         if (defect == NULL && trial->kept[k].wraps)
-            trial->kept[k].known_defect = nd_known_defect_with(ND_LAYER_SWISH_WRAPS);
+            trial->kept[k].known_defect = nd_known_defect_at(ND_LAYER_SWISH_WRAPS);
     }
 }
 

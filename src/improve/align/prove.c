@@ -388,10 +388,10 @@ static enum nd_status prove_rescaling(const struct nd_model *model, const struct
 
 /* ---- what makes an input ---- */
 
-static bool is_made_by(const struct nd_model *model, size_t tensor, const char *op_type)
+static bool is_made_by_space_to_depth(const struct nd_model *model, size_t tensor)
 {
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
-    return maker != NULL && strcmp(maker->op_types, op_type) == 0;
+    return maker != NULL && strcmp(maker->op_types, "SpaceToDepth") == 0;
 }
 
 /* Whether an operator makes the values with the encoding of the Concat, and those that are between only hand
@@ -430,7 +430,7 @@ static enum nd_status nd_align_prove_bringing(const struct nd_alternatives *a, c
         }
         if (nd_layer_keeps_encoding(layer, i) || is_made_for(a, model, tensor, layer->tensor))
             continue;
-        if (nd_fused_part_of(a, tensor, layer->tensor) != SIZE_MAX || is_made_by(model, tensor, "SpaceToDepth"))
+        if (nd_fused_part_of(a, tensor, layer->tensor) != SIZE_MAX || is_made_by_space_to_depth(model, tensor))
             *reason = no_bringing;
         else
             ND_TRY(prove_rescaling(model, layer, i, reason, err));

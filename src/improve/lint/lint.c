@@ -18,7 +18,7 @@
 
 /* ---- cast-bytes ---- */
 
-enum nd_status nd_lint_cast(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_cast(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_graph_node *n = &job->graph->nodes[node];
     size_t x = nd_lint_input(job, node, 0);
@@ -47,7 +47,7 @@ static bool has_bits(const Onnx__TensorProto *tensor)
     return false;
 }
 
-enum nd_status nd_lint_blocks(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_blocks(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t dequantise = nd_lint_dequantise(job, node, 1), x = nd_lint_dequantise(job, node, 0);
     if (!nd_lint_is(job, node, "MatMul") || dequantise == ND_NO_INDEX || nd_lint_dtype(job, x) != ND_DTYPE_U16)
@@ -137,7 +137,7 @@ static enum nd_status tell_moved(struct nd_lint_job *job, size_t node, size_t sl
                                     (double)x->scale[0], (long long)x->zero_point[0]);
 }
 
-enum nd_status nd_lint_moved(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_moved(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const Onnx__NodeProto *proto = job->graph->nodes[node].proto;
     const Onnx__AttributeProto *mode = nd_onnx_attribute(proto, "mode");
@@ -166,7 +166,7 @@ static bool is_read_by_conv(const struct nd_lint_job *job, size_t quantise)
     return false;
 }
 
-enum nd_status nd_lint_concat(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_concat(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t slot = SIZE_MAX, n_slots = 0, quantise = nd_lint_quantise(job, node);
     const struct nd_quant *x = NULL, *y = nd_lint_one(job, quantise);
@@ -195,7 +195,7 @@ enum nd_status nd_lint_concat(struct nd_lint_job *job, size_t node, struct nd_er
 
 /* ---- reciprocal-scale ---- */
 
-enum nd_status nd_lint_reciprocal(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_reciprocal(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t dequantise = nd_lint_dequantise(job, node, 0);
     const struct nd_quant *x = nd_lint_one(job, dequantise);
@@ -261,7 +261,7 @@ static double levels_left(const struct nd_quant *x, const struct nd_qvalue_range
     return nearbyint(*high / (double)y->scale[0]) - nearbyint(*low / (double)y->scale[0]) + 1;
 }
 
-enum nd_status nd_lint_concat_range(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_concat_range(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_quant *y = nd_lint_one(job, nd_lint_quantise(job, node));
     for (size_t i = 0; nd_lint_is(job, node, "Concat") && y != NULL && i < job->graph->nodes[node].n_inputs;
@@ -328,12 +328,12 @@ static enum nd_status look_forced(struct nd_lint_job *job, size_t node, bool is_
     return mend_forced(job, quantise, forced, finding, err);
 }
 
-enum nd_status nd_lint_forced(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_forced(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     return look_forced(job, node, true, err);
 }
 
-enum nd_status nd_lint_forced_inside(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_forced_inside(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     return look_forced(job, node, false, err);
 }
@@ -357,7 +357,7 @@ static int64_t count_wrapped(const struct nd_quant *x, const struct nd_quant *y,
     return n;
 }
 
-enum nd_status nd_lint_leaky(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_leaky(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t dequantise = nd_lint_dequantise(job, node, 0), quantise = nd_lint_quantise(job, node);
     if (!nd_lint_is(job, node, "LeakyRelu") || !has_words(job, dequantise) || !has_words(job, quantise))
@@ -373,7 +373,7 @@ enum nd_status nd_lint_leaky(struct nd_lint_job *job, size_t node, struct nd_err
 
 /* ---- abs-rows ---- */
 
-enum nd_status nd_lint_abs(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_abs(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     enum { KEPT_BITS = 18, CUT = 1 << 15 };
     static const float most = 16; /* beyond it nothing is known */
@@ -391,7 +391,7 @@ enum nd_status nd_lint_abs(struct nd_lint_job *job, size_t node, struct nd_error
 
 /* ---- operand-8-bits ---- */
 
-enum nd_status nd_lint_operand(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_operand(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t first = nd_lint_dequantise(job, node, 0), second = nd_lint_dequantise(job, node, 1);
     if (!nd_lint_is(job, node, "MatMul") || !has_words(job, first) || !has_words(job, second) ||
@@ -408,7 +408,7 @@ enum nd_status nd_lint_operand(struct nd_lint_job *job, size_t node, struct nd_e
 
 /* ---- scale-not-finite ---- */
 
-enum nd_status nd_lint_scale(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_scale(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_quant *quant = &job->quants[node].quant;
     for (size_t i = 0; i < quant->n; i++)
@@ -421,7 +421,7 @@ enum nd_status nd_lint_scale(struct nd_lint_job *job, size_t node, struct nd_err
 
 /* ---- far-range ---- */
 
-enum nd_status nd_lint_range(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_range(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     static const double far = 1e30; /* chosen: no value of a network, but masks such as -3.4e38 */
     const struct nd_quant *quant = nd_lint_one(job, node);
@@ -452,7 +452,7 @@ static int64_t channel_axis(const struct nd_lint_job *job, size_t node, size_t r
     return nd_lint_is(job, node, "MatMul") && rank == 2 ? 1 : -1;
 }
 
-enum nd_status nd_lint_weight_axis(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_weight_axis(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t dequantise = nd_lint_dequantise(job, node, 1), first = nd_lint_dequantise(job, node, 0);
     const struct nd_quant *quant = nd_lint_quant(job, dequantise), *of_first = nd_lint_quant(job, first);
@@ -475,7 +475,7 @@ enum nd_status nd_lint_weight_axis(struct nd_lint_job *job, size_t node, struct 
 
 /* ---- weight-channels ---- */
 
-enum nd_status nd_lint_apart(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_apart(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t dequantise = nd_lint_dequantise(job, node, 1);
     const struct nd_quant *quant = nd_lint_one(job, dequantise);
@@ -502,7 +502,7 @@ enum nd_status nd_lint_apart(struct nd_lint_job *job, size_t node, struct nd_err
 
 /* ---- activation-channels ---- */
 
-enum nd_status nd_lint_channels(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_channels(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_graph_node *n = &job->graph->nodes[node];
     if (n->kind != ND_NODE_QUANTIZE || n->is_constant || job->quants[node].quant.n < 2)
@@ -548,7 +548,7 @@ static bool is_fused(const struct nd_lint_job *job, size_t node, size_t reader)
 /* A float that an operator of a layer hands to another one of the same layer, and that is not an activation
  * function behind it: the provider takes a layer for quantised only if each operator has quantisers around it.
  */
-enum nd_status nd_lint_missing(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_missing(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_graph *graph = job->graph;
     size_t layer = job->layer_of[node], made = nd_lint_output(job, node);
@@ -577,7 +577,7 @@ enum nd_status nd_lint_missing(struct nd_lint_job *job, size_t node, struct nd_e
 
 /* ---- open-constant ---- */
 
-enum nd_status nd_lint_open(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_open(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t n = nd_model_is_operator(job->model, node) ? nd_model_n_open_constants(job->model, node) : 0;
     if (n == 0)
@@ -589,7 +589,7 @@ enum nd_status nd_lint_open(struct nd_lint_job *job, size_t node, struct nd_erro
 
 /* ---- double-quantiser ---- */
 
-enum nd_status nd_lint_double(struct nd_lint_job *job, size_t node, struct nd_error *err)
+static enum nd_status nd_lint_double(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_graph_node *n = &job->graph->nodes[node];
     size_t before =
@@ -730,28 +730,22 @@ enum nd_status nd_lint_model(const struct nd_model *model, const struct nd_lint_
 {
     struct nd_lint_options own;
     size_t n_quantisers = 0;
-    struct nd_lint_job job = {.model = model, .graph = &model->graph};
+    ND_CLEANUP(deinit_job) struct nd_lint_job job = {.model = model, .graph = &model->graph};
     nd_lint_options_init(&own);
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    if (status == ND_OK && own.output != NULL && !own.replace && nd_path_exists(own.output))
-        status = nd_fail(err, ND_E_FILE_EXISTS, own.output, "'%s' exists already", own.output);
-    if (status == ND_OK)
-        status = init_job(&job, &n_quantisers, err);
-    if (status == ND_OK)
-        status = look(&job, err);
-    if (status == ND_OK && n_quantisers == 0 && job.result->n_findings == 0)
-        status =
-            nd_fail(err, ND_E_LINT_FLOAT, model->path,
-                    "'%s' is not quantised: it has no QuantizeLinear and no DequantizeLinear", model->path);
-    if (status == ND_OK && own.output != NULL)
-        status = mend(&job, own.output, err);
-    if (status == ND_OK) {
-        count(job.result);
-        *out = job.result;
-        job.result = NULL;
-    }
-    deinit_job(&job);
-    return status;
+    ND_TRY(nd_options_read(&own, sizeof own, options, err));
+    if (own.output != NULL && !own.replace && nd_path_exists(own.output))
+        ND_TRY(nd_fail(err, ND_E_FILE_EXISTS, own.output, "'%s' exists already", own.output));
+    ND_TRY(init_job(&job, &n_quantisers, err));
+    ND_TRY(look(&job, err));
+    if (n_quantisers == 0 && job.result->n_findings == 0)
+        ND_TRY(nd_fail(err, ND_E_LINT_FLOAT, model->path,
+                       "'%s' is not quantised: it has no QuantizeLinear and no DequantizeLinear", model->path));
+    if (own.output != NULL)
+        ND_TRY(mend(&job, own.output, err));
+    count(job.result);
+    *out = job.result;
+    job.result = NULL;
+    return ND_OK;
 }
 
 bool nd_lint_has_examined(const struct nd_lint *lint)

@@ -208,10 +208,10 @@ static enum nd_status read_reals(const struct nd_lint_job *job, size_t node, siz
         return nd_lint_numbers(job, node, slot, &out->values, &out->n, err);
     if (quant == NULL)
         return ND_OK;
-    enum nd_status status = nd_lint_numbers(job, dequantise, 0, &out->values, &out->n, err);
-    for (size_t i = 0; status == ND_OK && i < out->n; i++)
+    ND_TRY(nd_lint_numbers(job, dequantise, 0, &out->values, &out->n, err));
+    for (size_t i = 0; i < out->n; i++)
         out->values[i] = (double)((float)(out->values[i] - (double)quant->zero_point[0]) * quant->scale[0]);
-    return status;
+    return ND_OK;
 }
 
 /* Whether the largest bias that the provider makes of the four constants gets the wrong sign. */

@@ -27,11 +27,6 @@ struct nd_lint_job {
 typedef enum nd_status nd_lint_look(struct nd_lint_job *job, size_t node, struct nd_error *err);
 
 nd_lint_look nd_lint_bias_scale, nd_lint_bias_overflow, nd_lint_batch_norm; /* lint_bias.c */
-nd_lint_look nd_lint_forced, nd_lint_forced_inside, nd_lint_leaky, nd_lint_abs, nd_lint_operand; /* lint.c */
-nd_lint_look nd_lint_cast, nd_lint_blocks, nd_lint_moved, nd_lint_concat, nd_lint_concat_range,
-    nd_lint_reciprocal; /* lint.c */
-nd_lint_look nd_lint_open, nd_lint_scale, nd_lint_range, nd_lint_weight_axis, nd_lint_channels, nd_lint_missing,
-    nd_lint_double, nd_lint_apart; /* lint.c */
 
 /* ---- looking ---- */
 

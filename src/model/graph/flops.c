@@ -21,11 +21,11 @@ static const struct nd_tensor_info *output(const struct node_view *view)
     return nd_infer_output(view->graph, view->node, 0, view->infos);
 }
 
-/* Product of dimensions [first, rank) of a shape. */
-static double product(const struct nd_shape *shape, int first)
+/* Product of dimensions [1, rank) of a shape. */
+static double product(const struct nd_shape *shape)
 {
     double n = shape->rank < 0 ? (double)NAN : 1;
-    for (int i = first; i < shape->rank; i++)
+    for (int i = 1; i < shape->rank; i++)
         n *= (double)shape->dims[i];
     return n;
 }
@@ -33,13 +33,13 @@ static double product(const struct nd_shape *shape, int first)
 /* 2 N Co Ho Wo (Ci / g) k: the weights of one output channel are w[1:]. */
 static double conv(const struct node_view *view)
 {
-    return 2 * nd_infer_elems(output(view)) * product(&input(view, 1)->shape, 1);
+    return 2 * nd_infer_elems(output(view)) * product(&input(view, 1)->shape);
 }
 
 /* 2 N Ci Hi Wi (Co / g) k: every input value meets the weights of its channel, w[1:]. */
 static double conv_transpose(const struct node_view *view)
 {
-    return 2 * nd_infer_elems(input(view, 0)) * product(&input(view, 1)->shape, 1);
+    return 2 * nd_infer_elems(input(view, 0)) * product(&input(view, 1)->shape);
 }
 
 static double matmul(const struct node_view *view)

@@ -143,10 +143,10 @@ static enum nd_status nd_loader_read_input(struct nd_loader *loader, size_t inpu
 static enum nd_status nd_loader_begin_samples(struct nd_loader *loader, size_t n_samples, const char *from,
                                               struct nd_error *err)
 {
-    enum nd_status status = agree_on_samples(loader, n_samples, from, err);
-    for (size_t i = 0; i < loader->probe->n_inputs && status == ND_OK; i++)
-        status = nd_probe_alloc_input(loader->probe, i, err);
-    return status;
+    ND_TRY(agree_on_samples(loader, n_samples, from, err));
+    for (size_t i = 0; i < loader->probe->n_inputs; i++)
+        ND_TRY(nd_probe_alloc_input(loader->probe, i, err));
+    return ND_OK;
 }
 
 /* Before each sample: no input is filled. */
@@ -257,11 +257,11 @@ static enum nd_status read_integers(struct nd_source *source, const struct nd_np
 static enum nd_status open_labels(struct nd_source *source, struct nd_npy *npy, struct nd_error *err)
 {
     char found[96];
-    enum nd_status status = nd_npy_open(source, npy, err);
-    if (status == ND_OK && !nd_dtype_is_integer(npy->dtype))
-        status = nd_fail(err, ND_E_PROBE_LABELS, source->path, "%s for labels is %s, expected an integer type",
-                         source->what, nd_npy_format_dtype(npy, found, sizeof found));
-    return status;
+    ND_TRY(nd_npy_open(source, npy, err));
+    if (!nd_dtype_is_integer(npy->dtype))
+        ND_TRY(nd_fail(err, ND_E_PROBE_LABELS, source->path, "%s for labels is %s, expected an integer type",
+                       source->what, nd_npy_format_dtype(npy, found, sizeof found)));
+    return ND_OK;
 }
 
 static enum nd_status check_number(const struct nd_loader *loader, struct nd_error *err)

@@ -865,8 +865,8 @@ enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char 
 enum nd_status nd_probes_for_model(const struct nd_model *model, const char *const *specs, size_t n_specs,
                                    struct nd_probe **probes, struct nd_error *err)
 {
-    enum nd_status status = nd_probes_for_model_any(model, specs, n_specs, probes, err);
-    for (size_t i = 0; status == ND_OK && i < n_specs; i++)
-        status = check_values(probes[i], err);
-    return status;
+    ND_TRY(nd_probes_for_model_any(model, specs, n_specs, probes, err));
+    for (size_t i = 0; i < n_specs; i++)
+        ND_TRY(check_values(probes[i], err));
+    return ND_OK;
 }

@@ -709,17 +709,17 @@ static enum nd_status take_samples(struct nd_qnr *run, const struct nd_qnr_tenso
                                    const char *what, const unsigned char *bytes, struct nd_error *err)
 {
     size_t n_bytes = 0;
-    enum nd_status status = nd_shape_size_bytes(&t->shape, t->dtype, &n_bytes, err);
-    for (size_t b = 0; status == ND_OK && b < run->n_batch; b++) {
+    ND_TRY(nd_shape_size_bytes(&t->shape, t->dtype, &n_bytes, err));
+    for (size_t b = 0; b < run->n_batch; b++) {
         void *data = NULL;
         const void *from = bytes + b * n_bytes;
         const struct nd_imported_new sample = {ND_IMPORTED_OUTPUT, name_of(t), what,
                                                t->dtype,           t->shape,   result * run->n_batch + b};
-        status = nd_imported_add(run->imported, &sample, &data, err);
-        if (status == ND_OK && n_bytes > 0)
+        ND_TRY(nd_imported_add(run->imported, &sample, &data, err));
+        if (n_bytes > 0)
             memcpy(data, from, n_bytes);
     }
-    return status;
+    return ND_OK;
 }
 
 /* The native file counts; a float one beside it is held against it. */

@@ -516,16 +516,16 @@ enum nd_status nd_prepare(const struct nd_workload *workload, const char *folder
     nd_prepare_options_init(&own);
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
     options = &own;
+    ND_CLEANUP(nd_prepare_work_deinit)
     struct nd_prepare_work work = {.model = workload->model,
                                    .device = workload->device,
                                    .probes = workload->probes,
                                    .n_probes = workload->n_probes,
                                    .options = options};
-    enum nd_status status = nd_prepare_folder(&work, folder, err);
-    if (status == ND_OK && summary != NULL)
+    ND_TRY(nd_prepare_folder(&work, folder, err));
+    if (summary != NULL)
         summarise(&work, summary);
-    nd_prepare_work_deinit(&work);
-    return status;
+    return ND_OK;
 }
 
 /* npudiff.json: docs/reference/prepared-folder.md says what every key means. */

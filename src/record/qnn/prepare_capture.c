@@ -195,10 +195,10 @@ static enum nd_status collect_folder(struct nd_bundle *bundle, const char *folde
 static enum nd_status collect_sdk(struct nd_bundle *bundle, const struct nd_runtime_info *sdk,
                                   struct nd_error *err)
 {
-    enum nd_status status = nd_bundle_add(bundle, "qnn-net-run", sdk->net_run, true, err);
-    for (size_t i = 0; status == ND_OK && i < sdk->n_files; i++)
-        status = nd_bundle_add(bundle, nd_path_base(sdk->files[i]), sdk->files[i], false, err);
-    return status;
+    ND_TRY(nd_bundle_add(bundle, "qnn-net-run", sdk->net_run, true, err));
+    for (size_t i = 0; i < sdk->n_files; i++)
+        ND_TRY(nd_bundle_add(bundle, nd_path_base(sdk->files[i]), sdk->files[i], false, err));
+    return ND_OK;
 }
 
 /* Cuts the inputs apart there. */

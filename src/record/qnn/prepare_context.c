@@ -66,17 +66,13 @@ static enum nd_status run_agent(const struct nd_prepare_work *work, const struct
 {
     ND_FREED char *agent = NULL;
     ND_FREED char *job_path = nd_path_join(work->scratch, "job.nds");
-    enum nd_status status = job_path != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_agent_find(work->options->agent, "", &agent, err);
-    if (status == ND_OK)
-        status = nd_job_write(&capture->job, job_path, err);
-    if (status == ND_OK) {
-        const struct nd_agent_start start = {
-            .agent = agent, .folder = work->scratch, .options = capture->options, .label = work->device->label};
-        status = nd_agent_launch(&start, exit, err);
-    }
-    return status;
+    ND_TRY_MEMORY(job_path != NULL, err);
+    ND_TRY(nd_agent_find(work->options->agent, "", &agent, err));
+    ND_TRY(nd_job_write(&capture->job, job_path, err));
+    const struct nd_agent_start start = {
+        .agent = agent, .folder = work->scratch, .options = capture->options, .label = work->device->label};
+    ND_TRY(nd_agent_launch(&start, exit, err));
+    return ND_OK;
 }
 
 static enum nd_status make_context(const struct nd_prepare_work *work, struct nd_agent_exit *exit,

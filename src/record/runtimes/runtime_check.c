@@ -125,13 +125,13 @@ static enum nd_status run_device(struct nd_runtime_trial *trial, const struct nd
     options.replace = options.skips_untouched = true;
     options.is_cancelled = trial->how->is_cancelled;
     options.cancel_context = trial->how->cancel_context;
-    enum nd_status status =
-        nd_capture_run(&(struct nd_workload){trial->model, device, probes, 1}, path, &options, &outcome, err);
-    if (status == ND_OK && outcome.has_failed)
+    ND_TRY(
+        nd_capture_run(&(struct nd_workload){trial->model, device, probes, 1}, path, &options, &outcome, err));
+    if (outcome.has_failed)
         *failure = outcome.failure;
-    if (status == ND_OK && outcome.has_failed && failure->id == 0)
+    if (outcome.has_failed && failure->id == 0)
         nd_fail(failure, ND_E_DEVICE_CRASH, NULL, "it failed at stage '%s'", outcome.stage);
-    return status;
+    return ND_OK;
 }
 
 /* Runs the model in an agent process, on the CPU or, with a chipset, on its simulator. Errors are what is not

@@ -529,12 +529,12 @@ static enum nd_status run_if_reached(struct nd_capture_job *capture, char **run_
         return *run_folder != NULL ? ND_OK : nd_fail_memory(err);
     }
     bool is_agent = capture->device->method == ND_REMOTE_AGENT;
-    enum nd_status status = is_agent ? nd_capture_run_agent(capture, run_folder, exit, err)
-                                     : nd_prepared_capture(capture, run_folder, exit, err);
+    ND_TRY(is_agent ? nd_capture_run_agent(capture, run_folder, exit, err)
+                    : nd_prepared_capture(capture, run_folder, exit, err));
     /* How warm it is now, and what its system logged; the run counts without it. */
-    if (status == ND_OK && capture->remote != NULL && exit->error.id != ND_E_LINK_LOST)
+    if (capture->remote != NULL && exit->error.id != ND_E_LINK_LOST)
         nd_device_facts_finish(capture->remote->transport, &capture->remote->device_facts, NULL);
-    return status;
+    return ND_OK;
 }
 
 static void fill_outcome(const struct nd_capture_job *capture, const struct nd_assembled *assembled,

@@ -34,18 +34,14 @@ enum nd_status nd_failure_cascade_of_model(const struct nd_log_finding *findings
 {
     size_t n_nodes = model->graph.n_nodes, n_links = list_links(&model->graph, NULL);
     ND_FREED const char **names = nd_calloc(n_nodes, sizeof *names);
-    size_t(*links)[2] = nd_calloc(n_links, sizeof *links);
-    enum nd_status status = names != NULL && links != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK) {
-        list_links(&model->graph, links);
-        for (size_t i = 0; i < n_nodes; i++)
-            names[i] = model->nodes[i].name;
-        const struct nd_failure_graph graph = {
-            .names = names, .n_nodes = n_nodes, .links = (const size_t(*)[2])links, .n_links = n_links};
-        status = nd_failure_cascade_find(findings, n, &graph, out, err);
-    }
-    free(links);
-    return status;
+    ND_FREED size_t(*links)[2] = nd_calloc(n_links, sizeof *links);
+    ND_TRY_MEMORY(names != NULL && links != NULL, err);
+    list_links(&model->graph, links);
+    for (size_t i = 0; i < n_nodes; i++)
+        names[i] = model->nodes[i].name;
+    const struct nd_failure_graph graph = {
+        .names = names, .n_nodes = n_nodes, .links = (const size_t(*)[2])links, .n_links = n_links};
+    return nd_failure_cascade_find(findings, n, &graph, out, err);
 }
 
 /* ---- the table ---- */
@@ -70,12 +66,6 @@ static struct nd_capture_finding row_of(const struct nd_log_finding *finding)
     };
 }
 
-static enum nd_status cut_text(struct nd_capture_finding *row, struct nd_error *err)
-{
-    row->text = strndup(row->text, ND_FINDINGS_MAX_TEXT);
-    return row->text != NULL ? ND_OK : nd_fail_memory(err);
-}
-
 enum nd_status nd_findings_write(struct nd_capture_writer *writer, const struct nd_log_findings *findings,
                                  struct nd_error *err)
 {
@@ -91,7 +81,8 @@ enum nd_status nd_findings_write(struct nd_capture_writer *writer, const struct 
         if (!is_kept(findings, i, only_serious))
             continue;
         rows[n] = row_of(&findings->items[i]);
-        status = cut_text(&rows[n], err);
+        rows[n].text = strndup(rows[n].text, ND_FINDINGS_MAX_TEXT);
+        status = rows[n].text != NULL ? ND_OK : nd_fail_memory(err);
         n_kept += status == ND_OK;
         n += status == ND_OK;
     }
@@ -216,6 +207,11 @@ static enum nd_status put_cell(struct nd_capture_writer *writer, const struct ce
     return put_memory(writer, cell->memory, err);
 }
 
+/* What follows "initializer" or "initializers"; of one or of more. */
+static const char *const are_open[] = {
+    "are graph inputs, too, and so no constants from IR version 4 on: remove them from the graph's inputs",
+    "is a graph input, too, and so no constant from IR version 4 on: remove it from the graph's inputs"};
+
 /* Initializers that are graph inputs, too, are what a QNN graph gets no values for. */
 static void say_open(const struct nd_model *model, struct nd_error *failure)
 {
@@ -223,12 +219,8 @@ static void say_open(const struct nd_model *model, struct nd_error *failure)
     for (size_t i = 0; i < nd_model_n_nodes(model); i++)
         n += nd_model_is_operator(model, i) ? nd_model_n_open_constants(model, i) : 0;
     if (n > 0 && strstr(failure->message, "QNN") != NULL)
-        snprintf(failure->message + used, sizeof failure->message - used,
-                 "; %zu initializer%s of the model %s, too, and so no constant%s from IR version 4 on: remove "
-                 "%s from "
-                 "the graph's inputs",
-                 n, n == 1 ? "" : "s", n == 1 ? "is a graph input" : "are graph inputs", n == 1 ? "" : "s",
-                 n == 1 ? "it" : "them");
+        snprintf(failure->message + used, sizeof failure->message - used, "; %zu initializer%s of the model %s",
+                 n, n == 1 ? "" : "s", are_open[n == 1]);
 }
 
 /* What the message of the provider lacks: which operator it was. */
@@ -326,12 +318,8 @@ static void name_refused(struct nd_strbuf *out, const struct nd_spool_index *ind
     find_refusal(index, op_type, name, reason);
     nd_strbuf_printf(out, "%s%s '%s'", out->len > 0 ? ", " : "", op_type, name);
     if (n_open > 0)
-        nd_strbuf_printf(out,
-                         " (%s%s%zu of its initializers %s, too, and so no constant%s from IR version 4 on: "
-                         "remove %s from the graph's inputs)",
-                         reason, reason[0] != '\0' ? "; " : "", n_open,
-                         n_open == 1 ? "is a graph input" : "are graph inputs", n_open == 1 ? "" : "s",
-                         n_open == 1 ? "it" : "them");
+        nd_strbuf_printf(out, " (%s%s%zu of its initializers %s)", reason, reason[0] != '\0' ? "; " : "",
+                         n_open, are_open[n_open == 1]);
     else if (reason[0] != '\0')
         nd_strbuf_printf(out, " (%s)", reason);
 }

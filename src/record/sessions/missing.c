@@ -12,9 +12,8 @@
 static enum nd_status leave_out_one(struct nd_pass_plan *plan, size_t tensor, const char *reason,
                                     struct nd_error *err)
 {
-    if (plan->reasons[tensor] != NULL)
-        return ND_OK;
-    plan->reasons[tensor] = nd_strdup(reason);
+    if (plan->reasons[tensor] == NULL)
+        plan->reasons[tensor] = nd_strdup(reason);
     return plan->reasons[tensor] != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -107,20 +106,17 @@ static enum nd_status keep_passes(const struct nd_capture_job *capture, struct n
 enum nd_status nd_plan_without_missing(const struct nd_capture_job *capture, const char *folder,
                                        struct nd_pass_plan *plan, struct nd_error *err)
 {
-    struct nd_pass_plan made = {.n_tensors = capture->n_tensors};
+    ND_CLEANUP(nd_pass_plan_deinit) struct nd_pass_plan made = {.n_tensors = capture->n_tensors};
     ND_FREED char *spool = nd_path_join(folder, "spool.nds");
     made.pass_of_tensor = nd_calloc(capture->n_tensors, sizeof *made.pass_of_tensor);
     made.reasons = nd_calloc(capture->n_tensors, sizeof *made.reasons);
     made.passes = nd_calloc(capture->job.n_passes, sizeof *made.passes);
-    bool is_whole = spool != NULL && made.pass_of_tensor != NULL && made.reasons != NULL && made.passes != NULL;
-    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(spool))
-        status = read_missing(capture, spool, &made, err);
-    if (status == ND_OK)
-        status = keep_passes(capture, &made, err);
-    if (status == ND_OK)
-        *plan = made;
-    else
-        nd_pass_plan_deinit(&made);
-    return status;
+    ND_TRY_MEMORY(spool != NULL && made.pass_of_tensor != NULL && made.reasons != NULL && made.passes != NULL,
+                  err);
+    if (nd_path_exists(spool))
+        ND_TRY(read_missing(capture, spool, &made, err));
+    ND_TRY(keep_passes(capture, &made, err));
+    *plan = made;
+    made = (struct nd_pass_plan){0};
+    return ND_OK;
 }

@@ -20,19 +20,17 @@ struct nd_untouched_output {
 enum nd_status nd_untouched_open(const char *path, const struct nd_tensor *tensors, size_t n_tensors,
                                  size_t n_samples, struct nd_untouched *out, struct nd_error *err)
 {
+    ND_CLEANUP(nd_untouched_deinit)
     struct nd_untouched opened = {.tensors = tensors,
                                   .n_tensors = n_tensors,
                                   .n_samples = n_samples,
                                   .outputs = nd_calloc(n_tensors, sizeof *opened.outputs),
                                   .samples = nd_calloc(n_samples, 1)};
-    enum nd_status status = opened.outputs != NULL && opened.samples != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_capture_open(path, &opened.capture, err);
-    if (status == ND_OK)
-        *out = opened;
-    else
-        nd_untouched_deinit(&opened);
-    return status;
+    ND_TRY_MEMORY(opened.outputs != NULL && opened.samples != NULL, err);
+    ND_TRY(nd_capture_open(path, &opened.capture, err));
+    *out = opened;
+    opened = (struct nd_untouched){0};
+    return ND_OK;
 }
 
 void nd_untouched_deinit(struct nd_untouched *untouched)

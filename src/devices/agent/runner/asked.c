@@ -240,11 +240,11 @@ static enum nd_status read_came(const json_t *item, const struct nd_frame *frame
         out->shape.rank < 0)
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, out->name,
                        "runner '%s' sent '%s' with a type or shape that is none", runner, out->name);
-    enum nd_status status = nd_shape_size_bytes(&out->shape, out->dtype, &out->n_bytes, err);
-    if (status == ND_OK && out->n_bytes > frame->data_bytes - offset)
-        status = nd_fail(err, ND_E_RUNNER_PROTOCOL, out->name, "runner '%s' sent too few bytes for '%s'",
-                         runner, out->name);
-    return status;
+    ND_TRY(nd_shape_size_bytes(&out->shape, out->dtype, &out->n_bytes, err));
+    if (out->n_bytes > frame->data_bytes - offset)
+        ND_TRY(nd_fail(err, ND_E_RUNNER_PROTOCOL, out->name, "runner '%s' sent too few bytes for '%s'", runner,
+                       out->name));
+    return ND_OK;
 }
 
 static enum nd_status check_all(const struct nd_asked *asked, size_t n, const char *runner, size_t n_left,

@@ -145,24 +145,21 @@ static enum nd_status tell(const struct qnn_binary *binary, visit_info visit, vo
                        (unsigned int)binary->version);
     const struct qnn_graph *graph = &binary->body.graphs[0];
     ND_FREED struct nd_context_tensor *inputs = NULL, *outputs = NULL;
-    enum nd_status status = take_tensors(graph->body.inputs, graph->body.n_inputs, &inputs, err);
-    if (status == ND_OK)
-        status = take_tensors(graph->body.outputs, graph->body.n_outputs, &outputs, err);
-    if (status == ND_OK) {
-        const struct nd_context_info info = {.build_id = binary->body.build_id,
-                                             .backend = binary->body.backend,
-                                             .soc_model = binary->body.soc_model,
-                                             .core_api = binary->body.core_api,
-                                             .backend_api = binary->body.backend_api,
-                                             .n_graphs = binary->body.n_graphs,
-                                             .graph = graph->body.name,
-                                             .n_inputs = graph->body.n_inputs,
-                                             .inputs = inputs,
-                                             .n_outputs = graph->body.n_outputs,
-                                             .outputs = outputs};
-        status = visit(context, &info, err);
-    }
-    return status;
+    ND_TRY(take_tensors(graph->body.inputs, graph->body.n_inputs, &inputs, err));
+    ND_TRY(take_tensors(graph->body.outputs, graph->body.n_outputs, &outputs, err));
+    const struct nd_context_info info = {.build_id = binary->body.build_id,
+                                         .backend = binary->body.backend,
+                                         .soc_model = binary->body.soc_model,
+                                         .core_api = binary->body.core_api,
+                                         .backend_api = binary->body.backend_api,
+                                         .n_graphs = binary->body.n_graphs,
+                                         .graph = graph->body.name,
+                                         .n_inputs = graph->body.n_inputs,
+                                         .inputs = inputs,
+                                         .n_outputs = graph->body.n_outputs,
+                                         .outputs = outputs};
+    ND_TRY(visit(context, &info, err));
+    return ND_OK;
 }
 
 enum nd_status nd_context_read(const char *library, const char *path, visit_info visit, void *context,

@@ -125,15 +125,15 @@ static enum nd_status write_probe(const struct nd_agent_job *job, size_t probe, 
     const struct nd_job_probe *p = &job->probes[probe];
     struct nd_strbuf payload = {0};
     nd_fields_add(&payload, "name", p->name);
-    enum nd_status status = nd_fields_append(writer, ND_RECORD_PROBE,
-                                             (uint64_t[]){probe, p->n_samples, p->n_rerun}, 3, &payload, err);
-    for (size_t i = 0; status == ND_OK && i < job->n_targets; i++) {
+    ND_TRY(nd_fields_append(writer, ND_RECORD_PROBE, (uint64_t[]){probe, p->n_samples, p->n_rerun}, 3, &payload,
+                            err));
+    for (size_t i = 0; i < job->n_targets; i++) {
         struct nd_record record = {.kind = ND_RECORD_INPUT, .index = {probe, i}, .payload = p->inputs[i]};
         if (!nd_size_mul(p->n_samples, job->targets[i].sample_bytes, &record.payload_bytes))
             return nd_fail(err, ND_E_SIZE_OVERFLOW, p->name, "the inputs of probe '%s' do not fit", p->name);
-        status = nd_spool_append(writer, &record, err);
+        ND_TRY(nd_spool_append(writer, &record, err));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_job_write(const struct nd_agent_job *job, const char *path, struct nd_error *err)

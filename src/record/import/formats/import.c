@@ -463,14 +463,6 @@ static enum nd_status add_path(const struct adding *to, const char *path, struct
                                                            : add_file_of_numpy(to, path, err);
 }
 
-/* Adds the arrays of a .npz, of a .npy (named after the file), or of a folder of both, to one side. */
-static enum nd_status nd_numpy_add(struct nd_imported *imported, enum nd_imported_side side, const char *path,
-                                   struct nd_error *err)
-{
-    const struct adding to = {imported, side, ND_IMPORTED_ARRAY};
-    return add_path(&to, path, err);
-}
-
 static enum nd_status read_numpy(const struct nd_import_options *options, struct nd_imported *imported,
                                  struct nd_error *err)
 {
@@ -561,7 +553,8 @@ static enum nd_status add_inputs(const struct nd_import_options *options, struct
     else if (options->model != NULL)
         ND_TRY(add_probe(options, imported, err));
     else
-        ND_TRY(nd_numpy_add(imported, ND_IMPORTED_INPUT, options->inputs, err));
+        ND_TRY(
+            add_path(&(struct adding){imported, ND_IMPORTED_INPUT, ND_IMPORTED_ARRAY}, options->inputs, err));
     return nd_imported_fact(imported, "inputs", NULL, "--inputs", err);
 }
 

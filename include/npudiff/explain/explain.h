@@ -374,8 +374,8 @@ struct nd_explained_observer {
     size_t n_changed; /* samples whose outputs changed: then the captured intermediate tensors are those of a
                          different graph than the one that ships */
     char *differs;    /* a line for each output that the capture itself found changed: name, tab, in how many
-                         values and    samples, and by how much; NULL: none, or only a run that was given to compare
-                         with says it */
+                         values and    samples, and by how much; NULL: none, or only a run that was given to
+                         compare    with says it */
 };
 
 struct nd_explained_device {

@@ -311,7 +311,9 @@ enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const
     const struct nd_exact_layer *seen = nd_htp_as_unsigned(layer, &room);
     ND_TRY_MEMORY(seen != NULL, err);
     enum nd_status status = prove_unsigned(a, b, seen, proof, is_unequal, err);
-    int64_t higher = seen->call->out_quant->zero_point[0] - layer->call->out_quant->zero_point[0];
+    bool is_moved = seen != layer && layer->call->out_quant->n > 0;
+    int64_t higher =
+        is_moved ? seen->call->out_quant->zero_point[0] - layer->call->out_quant->zero_point[0] : 0;
     for (size_t k = 0; k < 2; k++)
         proof->qvalues[k] -= (double)higher;
     nd_htp_unsigned_deinit(&room);

@@ -93,7 +93,8 @@ static void runtimes_of_an_empty_folder_are_known_but_missing(void **state)
     nd_runtimes_deinit(&list);
     assert_int_equal(nd_device_parse("cpu", &device, &err), ND_ERR_NOT_FOUND);
     assert_int_equal(err.id, ND_E_RUNTIME_MISSING);
-    assert_string_equal(err.message, "no runtime is installed; install one with 'tools/setup'");
+    assert_non_null(strstr(err.message, "no runtime is installed in '"));
+    assert_non_null(strstr(err.message, "/nowhere'; install one with 'tools/setup'"));
     assert_int_equal(nd_device_parse("cpu@qairt-2.51.0", &device, &err), ND_ERR_NOT_FOUND);
     assert_string_equal(err.message, "runtime 'qairt-2.51.0' cannot be used: not installed; install it with "
                                      "'tools/setup --runtime qairt-2.51.0'");

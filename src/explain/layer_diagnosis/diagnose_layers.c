@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "core/random.h"
+#include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/layer_diagnosis/diagnose_layers.h"
@@ -198,7 +199,7 @@ static void move_inputs(struct nd_layer_diagnosis *diagnosis, size_t pattern)
         bool is_first = true;
         for (size_t before = 0; before < k; before++)
             is_first = is_first && layer->inputs[before] != tensor;
-        if (is_first && r->given[tensor].shape.rank >= 0 && nd_dtype_is_integer(r->given[tensor].dtype))
+        if (is_first && r->given[tensor].shape.rank >= 0 && nd_dtype_is_of_qvalues(r->given[tensor].dtype))
             move_input(&r->given[tensor], nd_model_tensor(diagnosis->job->plan->model, tensor), pattern,
                        &random);
     }

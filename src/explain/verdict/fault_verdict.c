@@ -408,6 +408,17 @@ static enum nd_status leave_in_doubt(struct nd_explained_layer *layer, const str
     return nd_judge_evidence(layer, &text, err);
 }
 
+/* 16 bits, and no product by constants, whose error is no larger than that of arithmetic that nobody knows:
+ * devices join such layers with those around them (a norm or a Gelu in parts), and no size of that kind speaks
+ * against one. Seen: a Div of a LayerNormalization in parts, by 431 LSB, and a Mul of a Gelu by Tanh, by 23,
+ * both covered (gen3, QAIRT 2.51.0). */
+static bool may_be_joined(const struct nd_explain_job *job, size_t step,
+                          const struct nd_explain_error_size *size)
+{
+    return nd_plan_is_wide(job->plan, step) && !nd_explain_multiplies_constants(job, step) &&
+           size->max <= of_uncovered_wide;
+}
+
 /* Of the size of the error alone; *is_accused. Where an input is in doubt, that is the evidence of a layer that
  * is not. */
 static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, size_t device, size_t step,
@@ -416,7 +427,8 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
 {
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_explained_device *sibling = find_better_sibling(job, device, step, size);
-    bool is_size = is_gross(job, device, step, size), is_reach = is_common(size, size->n_past);
+    bool is_size = is_gross(job, device, step, size),
+         is_reach = is_common(size, size->n_past) && !may_be_joined(job, step, size);
     bool is_distance = nd_explain_is_product_by_constants(job, device, step) &&
                        is_common(size, size->n_far < size->n_large ? size->n_far : size->n_large);
     bool is_few = is_sparse(job, device, step, size);

@@ -486,7 +486,8 @@ static bool is_coarse_multiplier(const struct nd_explain_job *job, size_t device
 {
     return diagnosis->is_found && diagnosis->best.explained >= 1 && size->max <= 1 &&
            (diagnosis->best.kind == ND_FAULT_SCALE || diagnosis->best.kind == ND_FAULT_CHANNEL_SCALE) &&
-           job->plan->sources[device].expectation == ND_EXPECT_ANY;
+           job->plan->sources[device].expectation == ND_EXPECT_ANY &&
+           !nd_is_emulated(job->plan->sources[device].capture); /* of which it is known how it multiplies */
 }
 
 static enum nd_status decide(const struct nd_explain_job *job, size_t device, size_t step,

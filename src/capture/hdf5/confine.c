@@ -113,7 +113,7 @@ static uint64_t unshare_memory(const void *shared)
     return n_bytes;
 }
 
-static bool limit(int what, uint64_t n)
+static bool limit(__rlimit_resource_t what, uint64_t n)
 {
     const struct rlimit most = {(rlim_t)n, (rlim_t)n};
     return setrlimit(what, &most) == 0;

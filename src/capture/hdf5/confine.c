@@ -122,15 +122,16 @@ static bool limit(__rlimit_resource_t what, uint64_t n)
 enum nd_status nd_confine(const struct nd_confinement *c, struct nd_error *err)
 {
     const char *wanted = getenv(ND_CONFINE_VARIABLE);
-    bool is_off = wanted != NULL && strcmp(wanted, ND_CONFINE_OFF) == 0;
+    if (wanted != NULL && strcmp(wanted, ND_CONFINE_OFF) == 0)
+        return ND_OK;
     uint64_t n_bytes = unshare_memory(c->shared);
     close_all_but(c->fds, c->n_fds);
     bool is_done = limit(RLIMIT_CORE, 0) && limit(RLIMIT_CPU, c->max_cpu_s) &&
                    (n_bytes == 0 || limit(RLIMIT_AS, n_bytes + c->max_more_memory)) &&
                    prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && filter_calls(c->pipe);
-    return is_done || is_off ? ND_OK
-                             : nd_fail(err, ND_E_FILE_READ, c->path,
-                                       "cannot read '%s': this system cannot confine the process that runs "
-                                       "libhdf5 (%s); " ND_CONFINE_VARIABLE "=" ND_CONFINE_OFF " reads without",
-                                       c->path, strerror(errno));
+    return is_done ? ND_OK
+                   : nd_fail(err, ND_E_FILE_READ, c->path,
+                             "cannot read '%s': this system cannot confine the process that runs "
+                             "libhdf5 (%s); " ND_CONFINE_VARIABLE "=" ND_CONFINE_OFF " reads without",
+                             c->path, strerror(errno));
 }

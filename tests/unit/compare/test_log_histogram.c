@@ -337,7 +337,7 @@ static void add_by_slots(struct nd_log_histogram *h, const struct nd_slots *slot
 static void slots_of_a_block_count_as_its_values(void **state)
 {
     (void)state;
-    enum { ROUNDS = 300 / ND_SANITIZED_SHARE };
+    enum { ROUNDS = 300 };
     static double values[ND_BLOCK], none[ND_BLOCK];
     static uint16_t list[ND_BLOCK];
     static struct nd_error_values errors;

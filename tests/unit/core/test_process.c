@@ -12,21 +12,9 @@
 #include "core/files/file.h"
 #include "core/files/new_file.h"
 #include "core/processes/process.h"
+#include "support/interrupted_wait.h"
 #include "support/process_end.h"
 #include "support/scratch.h"
-
-/* Each call of waitpid is interrupted once, where that is wished. */
-static bool is_interrupting;
-
-pid_t waitpid(pid_t pid, int *how, int options)
-{
-    static bool was_interrupted;
-    if (is_interrupting && (was_interrupted = !was_interrupted)) {
-        errno = EINTR;
-        return -1;
-    }
-    return wait4(pid, how, options, NULL);
-}
 
 /* Runs a text of sh. */
 static struct nd_process_end run(const char *text, struct nd_process process)

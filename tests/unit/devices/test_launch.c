@@ -17,6 +17,7 @@
 #include "devices/launch.h"
 #include "devices/runtimes/sdk.h"
 #include "npudiff/capture/capture.h"
+#include "support/interrupted_wait.h"
 
 /* Agents are small scripts here, which do what real ones do when they go wrong. */
 struct bench {
@@ -26,19 +27,6 @@ struct bench {
     struct nd_agent_exit exit;
     struct nd_error err;
 };
-
-/* Each call of waitpid is interrupted once, where that is wished. */
-static bool is_interrupting;
-
-pid_t waitpid(pid_t pid, int *how, int options)
-{
-    static bool was_interrupted;
-    if (is_interrupting && (was_interrupted = !was_interrupted)) {
-        errno = EINTR;
-        return -1;
-    }
-    return wait4(pid, how, options, NULL);
-}
 
 static void write_script(const char *path, const char *text)
 {

@@ -172,6 +172,10 @@ class Untouched(Scratch):
         self.assertEqual(observer, {"samples": 33, "changed": 33, "differs": f"b0/sum.dq\t{differs['differs']}"})
         self.assertIn("recording changes 'b0/sum.dq'", " ".join(npudiff("info", opened.path).split()))
         npudiff("verify", opened.path)
+        # A run that is given takes the place of what the capture states: nothing is counted twice.
+        whole = self.capture("whole.h5", "cpu", "--tensors", "none")[0]
+        said = npudiff("explain", "--quantised", self.model, opened.path, "-p", "uniform", "--untouched", whole.path, "--json", expect=None).stdout
+        self.assertEqual(json.loads(said)["devices"][0]["observer"], {"samples": 40, "changed": 40, "differs": None})
 
     def test_equal_outputs_are_counted_and_nothing_is_said(self):
         """The neighbours: a device that does not change, here and in the simulator, in one session and in several."""

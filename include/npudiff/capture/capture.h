@@ -127,6 +127,9 @@ ND_PUBLIC size_t nd_capture_n_attrs(const struct nd_capture *capture);
 ND_PUBLIC const struct nd_attr *nd_capture_attr(const struct nd_capture *capture, size_t i);
 /* The string attribute group/key, or NULL when it does not exist or is a number. */
 ND_PUBLIC const char *nd_capture_string(const struct nd_capture *capture, const char *group, const char *key);
+/* The integer attribute group/key, or `absent` when it does not exist or is something else. */
+ND_PUBLIC int64_t nd_capture_integer(const struct nd_capture *capture, const char *group, const char *key,
+                                     int64_t absent);
 
 /* Whether the capture says that an NPU computed it: `kind` in /device is one of npudiff's NPU devices, or an
  * import that states `npu`. False for a CPU, a GPU, a reference and an emulated device, and for an import that

@@ -114,16 +114,14 @@ char *nd_capture_unique_name(const struct nd_capture *capture, const char *const
     return name;
 }
 
-/* 1 or 0; -1: not stated. */
-static int is_simulator(const struct nd_capture *capture)
+int64_t nd_capture_integer(const struct nd_capture *capture, const char *group, const char *key, int64_t absent)
 {
     for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
         const struct nd_attr *attr = nd_capture_attr(capture, i);
-        if (attr->type == ND_ATTR_I64 && strcmp(attr->group, "device") == 0 &&
-            strcmp(attr->key, "is_simulator") == 0)
-            return attr->i64 != 0;
+        if (attr->type == ND_ATTR_I64 && strcmp(attr->group, group) == 0 && strcmp(attr->key, key) == 0)
+            return attr->i64;
     }
-    return -1;
+    return absent;
 }
 
 static void put_runtime(const struct nd_capture *capture, struct nd_strbuf *out)
@@ -142,7 +140,7 @@ char *nd_capture_environment(const struct nd_capture *capture)
 {
     const char *kind = stated(capture, "device", "kind"), *ort = stated(capture, "runtime", "ort_version");
     struct nd_strbuf text = {0};
-    int simulated = is_simulator(capture);
+    int64_t simulated = nd_capture_integer(capture, "device", "is_simulator", INT64_MIN);
     if (strcmp(kind, "emu") == 0) {
         nd_strbuf_puts(&text, "emulated");
     } else if (strcmp(kind, "exact") == 0 || strcmp(kind, "float64") == 0) {
@@ -153,9 +151,9 @@ char *nd_capture_environment(const struct nd_capture *capture)
         nd_strbuf_printf(&text, "runner %s", stated(capture, "runtime", "runner"));
     } else {
         put_runtime(capture, &text);
-        if (simulated >= 0 && nd_capture_is_called_npu(capture))
+        if (simulated != INT64_MIN && nd_capture_is_called_npu(capture))
             nd_strbuf_printf(&text, "%s%s", text.len > 0 ? ", " : "",
-                             simulated > 0 ? "simulator" : "real device");
+                             simulated != 0 ? "simulator" : "real device");
     }
     const char *binary = stated(capture, "model", "binary_chipset"),
                *own = stated(capture, "device", "chipset");

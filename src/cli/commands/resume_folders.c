@@ -44,17 +44,6 @@ static bool is_text(const struct nd_capture *capture, const char *group, const c
     return text != NULL && strcmp(text, wanted) == 0;
 }
 
-/* A number of the runtime, which is kept only where it is not as usual. */
-static int64_t runtime_number(const struct nd_capture *capture, const char *key, int64_t usual)
-{
-    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
-        const struct nd_attr *attr = nd_capture_attr(capture, i);
-        if (attr->type == ND_ATTR_I64 && strcmp(attr->group, "runtime") == 0 && strcmp(attr->key, key) == 0)
-            return attr->i64;
-    }
-    return usual;
-}
-
 /* Options that change what a capture holds or where it comes from. */
 static const char *find_other_option(const struct nd_capture_options *options, const struct nd_capture *capture)
 {
@@ -62,7 +51,7 @@ static const char *find_other_option(const struct nd_capture_options *options, c
         return options->prefixes ? "a run without --prefixes" : "a run with --prefixes";
     if (is_text(capture, "runtime", "store", "digest") != options->store_digests_only)
         return options->store_digests_only ? "whole tensors" : "digests alone";
-    if (runtime_number(capture, "fallback_allowed", 0) != options->allow_fallback)
+    if (nd_capture_integer(capture, "runtime", "fallback_allowed", 0) != options->allow_fallback)
         return options->allow_fallback ? "a run without --allow-fallback" : "a run with --allow-fallback";
     return NULL;
 }

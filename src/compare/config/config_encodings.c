@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "arithmetic/operators/array.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "npudiff/compare/config.h"
@@ -42,32 +43,14 @@ static bool can_be_read(enum nd_dtype dtype)
     }
 }
 
-static double element(enum nd_dtype dtype, const void *data, size_t i)
-{
-    switch (dtype) {
-    case ND_DTYPE_U8:
-        return ((const uint8_t *)data)[i];
-    case ND_DTYPE_I8:
-        return ((const int8_t *)data)[i];
-    case ND_DTYPE_U16:
-        return ((const uint16_t *)data)[i];
-    case ND_DTYPE_I16:
-        return ((const int16_t *)data)[i];
-    case ND_DTYPE_I32:
-        return ((const int32_t *)data)[i];
-    case ND_DTYPE_F32:
-        return (double)((const float *)data)[i];
-    default:
-        return ((const double *)data)[i];
-    }
-}
-
 /* The scale that the tensor's own codes have at an element; a tensor per channel has the encoding's channels.
  */
 static double real_of(const struct tally *tally, const void *data, size_t i, size_t channel)
 {
     const struct nd_quant *quant = &tally->tensor->quant;
-    double value = element(tally->tensor->dtype, data, i);
+    double value;
+    nd_array_load(tally->tensor->dtype,
+                  (const unsigned char *)data + i * nd_dtype_size_bytes(tally->tensor->dtype), 1, &value);
     if (quant->n == 0)
         return value;
     size_t at = quant->n == 1 ? 0 : channel;

@@ -125,7 +125,12 @@ static inline size_t nd_plan_share(const struct nd_plan *plan, size_t n)
     return (size_t)(plan->memory_bytes / (double)n);
 }
 
-/* ---- held.c ---- */
+/* Fills `observer` of the devices: by the witnesses, runs of the untouched model, that are given for one, else
+ * by what its capture says. ND_E_COMPARE_NOTHING: a witness is of none of the devices. */
+enum nd_status nd_plan_observe(struct nd_plan *plan, const struct nd_capture *const *witnesses,
+                               size_t n_witnesses, struct nd_error *err);
+
+/* ---- replay.c ---- */
 
 /* Decodes the first samples of tensors of the captures, as many as held_bytes has room for, on all threads.
  * Until then, and once they are released, every read goes to the captures. ND_ERR_MEMORY, and the errors of

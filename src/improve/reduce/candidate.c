@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zip.h>
 
+#include "arithmetic/operators/array.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
@@ -66,18 +67,6 @@ static void copy_string(const struct nd_capture *capture, const char *key, char 
     const char *text = nd_capture_string(capture, "failure", key);
     if (text != NULL)
         snprintf(out, size, "%.*s", (int)size - 1, text);
-}
-
-static void read_code(const struct nd_capture *capture, struct nd_reduction_failure *out)
-{
-    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
-        const struct nd_attr *attr = nd_capture_attr(capture, i);
-        if (attr->type == ND_ATTR_I64 && strcmp(attr->group, "failure") == 0 &&
-            strcmp(attr->key, "raw_code") == 0) {
-            out->has_raw_code = true;
-            out->raw_code = attr->i64;
-        }
-    }
 }
 
 /* How well a finding says why: one that names the operator, one that names what is wrong with it, anything else
@@ -152,7 +141,9 @@ void nd_failure_read(const struct nd_capture_outcome *outcome, const struct nd_c
         copy_string(capture, "symbol", out->symbol, sizeof out->symbol);
         copy_string(capture, "operator", out->op, sizeof out->op);
         copy_string(capture, "node", out->node, sizeof out->node);
-        read_code(capture, out);
+        int64_t code = nd_capture_integer(capture, "failure", "raw_code", INT64_MIN);
+        out->has_raw_code = code != INT64_MIN;
+        out->raw_code = out->has_raw_code ? code : 0;
     }
     if (out->id == ND_E_DEVICE_FALLBACK)
         read_fell_back(out->message, out);
@@ -370,29 +361,6 @@ static enum nd_status recorded_read(const struct nd_recorded *recorded, const st
 
 /* ---- differences ---- */
 
-/* Codes fit in a double exactly but for those of 64 bits, which no quantised tensor has. */
-static double code_at(enum nd_dtype dtype, const void *data, size_t i)
-{
-    switch (dtype) {
-    case ND_DTYPE_U8:
-    case ND_DTYPE_U4:
-        return ((const uint8_t *)data)[i];
-    case ND_DTYPE_I8:
-    case ND_DTYPE_I4:
-        return ((const int8_t *)data)[i];
-    case ND_DTYPE_U16:
-        return ((const uint16_t *)data)[i];
-    case ND_DTYPE_I16:
-        return ((const int16_t *)data)[i];
-    case ND_DTYPE_I32:
-        return ((const int32_t *)data)[i];
-    case ND_DTYPE_U32:
-        return ((const uint32_t *)data)[i];
-    default:
-        return NAN;
-    }
-}
-
 static bool is_equal(enum nd_dtype dtype, const unsigned char *ref, const unsigned char *test, size_t size)
 {
     if (memcmp(ref, test, size) == 0)
@@ -412,11 +380,14 @@ void nd_difference_of(enum nd_dtype dtype, bool is_qvalues, const void *ref, con
     size_t n_different = 0, size = nd_dtype_size_bytes(dtype);
     double worst = 0;
     for (size_t i = 0; i < n; i++) {
-        n_different += !is_equal(dtype, (const unsigned char *)ref + i * size,
-                                 (const unsigned char *)test + i * size, size);
+        const unsigned char *a = (const unsigned char *)ref + i * size,
+                            *b = (const unsigned char *)test + i * size;
+        n_different += !is_equal(dtype, a, b, size);
         if (is_qvalues) {
-            double steps = fabs(code_at(dtype, ref, i) - code_at(dtype, test, i));
-            worst = steps > worst ? steps : worst;
+            double qvalues[2];
+            nd_array_load(dtype, a, 1, &qvalues[0]);
+            nd_array_load(dtype, b, 1, &qvalues[1]);
+            worst = fmax(worst, fabs(qvalues[0] - qvalues[1]));
         }
     }
     out->max_lsb = is_qvalues ? worst : NAN;

@@ -527,12 +527,7 @@ static json_t *failure_record(const struct nd_capture *capture, bool *is_whole)
     json_t *record = json_object();
     const char *stage = nd_capture_string(capture, "failure", "stage");
     const char *message = nd_capture_string(capture, "failure", "message");
-    json_int_t code = 0;
-    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
-        const struct nd_attr *attr = nd_capture_attr(capture, i);
-        if (strcmp(attr->group, "failure") == 0 && strcmp(attr->key, "code") == 0 && attr->type == ND_ATTR_I64)
-            code = (json_int_t)attr->i64;
-    }
+    json_int_t code = (json_int_t)nd_capture_integer(capture, "failure", "code", 0);
     put_of_store_record(record, "stage", nd_json_string(stage != NULL ? stage : ""), is_whole);
     put_of_store_record(record, "code", json_integer(code), is_whole);
     put_of_store_record(record, "message", nd_json_string(message != NULL ? message : ""), is_whole);

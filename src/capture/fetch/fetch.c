@@ -4,9 +4,7 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/processes/process.h"
 
 /* ---- libcurl ---- */
 
@@ -432,16 +431,10 @@ static bool add_s3_headers(const struct nd_fetch_link *link, struct curl_slist *
 /* A server that closes a TLS connection early must not end the program: OpenSSL writes without MSG_NOSIGNAL. */
 static CURLcode perform_without_sigpipe(const struct nd_fetch_link *link)
 {
-    sigset_t pipe, before, waiting;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&waiting);
-    bool was_waiting = sigismember(&waiting, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    struct nd_sigpipe held;
+    nd_sigpipe_hold(&held);
     CURLcode code = link->curl->easy_perform(link->handle);
-    while (!was_waiting && sigtimedwait(&pipe, NULL, &(struct timespec){0}) < 0 && errno == EINTR)
-        ;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    nd_sigpipe_release(&held);
     return code;
 }
 

@@ -25,19 +25,34 @@ pid_t nd_child_wait(pid_t pid, int *how, int options)
     return got;
 }
 
-ssize_t nd_pipe_write(int fd, const struct iovec *parts, int n_parts)
+void nd_sigpipe_hold(struct nd_sigpipe *held)
 {
-    sigset_t pipe, before, waiting;
+    sigset_t pipe, waiting;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     sigpending(&waiting);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    ssize_t n = writev(fd, parts, n_parts);
+    held->was_waiting = sigismember(&waiting, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &held->before);
+}
+
+void nd_sigpipe_release(const struct nd_sigpipe *held)
+{
+    sigset_t pipe;
     int problem = errno;
-    if (n < 0 && problem == EPIPE && sigismember(&waiting, SIGPIPE) == 0) /* ours, for this thread */
-        sigtimedwait(&pipe, NULL, &(const struct timespec){0});
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    while (!held->was_waiting && sigtimedwait(&pipe, NULL, &(const struct timespec){0}) < 0 && errno == EINTR)
+        ;
+    pthread_sigmask(SIG_SETMASK, &held->before, NULL);
     errno = problem;
+}
+
+ssize_t nd_pipe_write(int fd, const struct iovec *parts, int n_parts)
+{
+    struct nd_sigpipe held;
+    nd_sigpipe_hold(&held);
+    ssize_t n = writev(fd, parts, n_parts);
+    nd_sigpipe_release(&held);
     return n;
 }
 

@@ -2,6 +2,7 @@
 #ifndef ND_BASE_PROCESS_H
 #define ND_BASE_PROCESS_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,15 @@ int nd_child_start(const struct nd_child *child, pid_t *pid);
 
 /* waitpid that a signal does not end. */
 pid_t nd_child_wait(pid_t pid, int *how, int options);
+
+/* Between the two a peer that is gone raises no SIGPIPE in this thread, whatever this process does with that
+ * signal; one that was waiting before still is. release keeps errno. Thread safe. */
+struct nd_sigpipe {
+    sigset_t before;
+    bool was_waiting;
+};
+void nd_sigpipe_hold(struct nd_sigpipe *held);
+void nd_sigpipe_release(const struct nd_sigpipe *held);
 
 /* writev to a pipe whose reader may be gone: EPIPE then, and no signal SIGPIPE, whatever this process does with
  * it. Thread safe. */

@@ -105,12 +105,6 @@ const char *nd_fault_name(enum nd_fault_kind kind);
 /* Kinds that describe the arithmetic of a healthy device, and accuse nobody: a grid, ties, a step. */
 bool nd_fault_is_note(enum nd_fault_kind kind);
 
-/* Kinds that say what other constants the layer multiplies by. */
-static inline bool nd_fault_is_of_constants(enum nd_fault_kind kind)
-{
-    return kind == ND_FAULT_TRANSPOSED_WEIGHTS || (kind >= ND_FAULT_BIAS && kind <= ND_FAULT_WEIGHTS_LAYOUT);
-}
-
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */
 struct nd_hypothesis {
     enum nd_fault_kind kind; /* ND_FAULT_ROUNDING, _FALLBACK, _FUSION, _STALE_OPERAND, _MAGNITUDE,

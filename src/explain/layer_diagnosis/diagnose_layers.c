@@ -659,13 +659,13 @@ static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struc
 }
 
 /* Known arithmetic after all: nothing of it is left unexplained. */
-static enum nd_status follow_rounding(const struct nd_layer_diagnosis *diagnosis, const char *text,
-                                      struct nd_error *err)
+static enum nd_status follow_after_all(const struct nd_layer_diagnosis *diagnosis, const char *why,
+                                       const char *text, struct nd_error *err)
 {
     struct nd_explained_layer *layer = &diagnosis->job->out->devices[diagnosis->device].layers[diagnosis->step];
     layer->n_unexplained = 0;
     layer->explained_fraction = 1;
-    return nd_judge_follows(layer, "rounded-twice", text, err);
+    return nd_judge_follows(layer, why, text, err);
 }
 
 /* Whether what was recorded of an input is wrong, and not the layer. */
@@ -693,7 +693,6 @@ static enum nd_status try_records(struct nd_layer_diagnosis *diagnosis, struct n
 static enum nd_status try_engine(struct nd_layer_diagnosis *diagnosis, size_t engine, bool *follows,
                                  struct nd_error *err)
 {
-    struct nd_explained_layer *layer = &diagnosis->job->out->devices[diagnosis->device].layers[diagnosis->step];
     struct nd_engine_tally tally = {.only = engine + 1};
     char name[ND_ARITHMETIC_NAME_BYTES], text[ND_ARITHMETIC_NAME_BYTES + 32];
     size_t n_arithmetics;
@@ -710,9 +709,7 @@ static enum nd_status try_engine(struct nd_layer_diagnosis *diagnosis, size_t en
     nd_arithmetic_name(&nd_arithmetics(&n_arithmetics)[engine], name);
     snprintf(text, sizeof text,
              is_given ? "%s, as integer processors have it" : "rounded once; it is no product", name);
-    layer->n_unexplained = 0;
-    layer->explained_fraction = 1;
-    return nd_judge_follows(layer, "arithmetic", text, err);
+    return follow_after_all(diagnosis, "arithmetic", text, err);
 }
 
 /* The layer diagnosis is given job, reader, device, step and is_open. record: what it shows, or as it was. */
@@ -727,12 +724,11 @@ static enum nd_status diagnose_layer(struct nd_layer_diagnosis *diagnosis, size_
         nd_layer_diagnosis_deinit(diagnosis);
         return status;
     }
-    if (status == ND_OK)
-        status = nd_layer_diagnosis_collect(diagnosis, err);
+    status = nd_layer_diagnosis_collect(diagnosis, err);
     char text[ND_ROUNDED_TWICE_TEXT_BYTES];
     bool rounds_twice = status == ND_OK && explain_rounds_twice(diagnosis, text);
     if (rounds_twice)
-        status = follow_rounding(diagnosis, text, err);
+        status = follow_after_all(diagnosis, "rounded-twice", text, err);
     else if (status == ND_OK)
         status = try_records(diagnosis, record, err);
     bool is_settled = rounds_twice || record->step != SIZE_MAX;

@@ -24,8 +24,8 @@ class Attributes(Scratch):
         self.random = np.random.default_rng(SEED)
         self.model, self.changed, self.inputs = (self.folder / name for name in ("model.onnx", "changed.onnx", "in.npz"))
 
-    def write(self, path, op, out, w, **attributes):
-        """x -> Conv -> a -> op -> y, with quantisers between; w: the weights of a Conv that op is."""
+    def write(self, path, op, out, w, padded=None, **attributes):
+        """x -> Conv -> a -> op -> y, with quantisers between; w: the weights of a Conv that op is; padded: a is, by one, with that."""
         constants = {"s": np.float32(0.02), "z": np.uint8(128), "sa": STEP["a"], "sb": STEP["b"], "ws": np.float32(0.01), "w1": self.w1}
         operands = ["ad"]
         nodes = [ow.node("QuantizeLinear", ["x", "s", "z"], ["xq"]), ow.node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
@@ -38,6 +38,10 @@ class Attributes(Scratch):
         if op == "Softmax":
             constants |= {"sb": np.float32(1 / 256), "zb": np.uint8(0)}
         zero = "zb" if op == "Softmax" else "z"
+        if padded is not None:
+            constants |= {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]), "padding": np.float32(padded)}
+            nodes.append(ow.node("Pad", ["ad", "pads", "padding"], ["ap"]))
+            operands[0] = "ap"
         nodes += [ow.node(op, operands, ["b"], **attributes), ow.node("QuantizeLinear", ["b", "sb", zero], ["bq"]),
                   ow.node("DequantizeLinear", ["bq", "sb", zero], ["y"])]
         path.write_bytes(ow.model(nodes, [ow.value_info("x", 1, (1, 3, 8, 8))], [ow.value_info("y", 1, out)], constants))
@@ -91,6 +95,11 @@ class Attributes(Scratch):
         right, wrong = self.make("Conv", (1, 4, 8, 8), dilated, same, w=w)
         verdict, text = self.explain(wrong) # centred: two attributes say it
         self.assertEqual((verdict, "dilations [1, 1]" in text, "auto_pad SAME" in text), ("faulty", True, True), text)
+
+    def test_another_padding_is_named(self):
+        w, bare, own = self.random.integers(-90, 90, (4, 4, 3, 3)).astype(np.int8), {"kernel_shape": [3, 3]}, {"pads": [1, 1, 1, 1]}
+        for says, op, padding, w in (("padding -128, not 0", "Conv", -128, w), ("padding 13, not 0", "Conv", 13, w), ("padding 0, not -inf", "MaxPool", 0, None)):
+            self.assert_named(says, op, (1, 4, 8, 8), {**bare, **own}, {**bare, "padded": padding * STEP["a"]}, w=w)
 
     def test_a_product_that_is_far_off_beside_an_exact_one_is_faulty(self):
         w = self.random.integers(-90, 90, (4, 4, 3, 3)).astype(np.int8)

@@ -211,7 +211,7 @@ static bool is_finite(const struct nd_array *array)
     return n_broken == 0;
 }
 
-enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
+static enum nd_status convolve(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *bias = nd_op_in(call, 2);
     struct nd_window w;
@@ -239,6 +239,34 @@ enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
         add_taps(call, &w, n_groups);
     add_bias(bias, y);
     return nd_op_wrap(call, y, err);
+}
+
+/* Padded with p: the convolution of x - p, which is padded with 0, and p times the sum of each kernel. */
+static enum nd_status convolve_padded(const struct nd_op_call *call, double p, struct nd_error *err)
+{
+    ND_CLEANUP(nd_array_deinit) struct nd_array x = {0};
+    ND_CLEANUP(nd_array_deinit) struct nd_array sums = {0};
+    const struct nd_array *weight = call->inputs[1], *inputs[] = {&x, weight, nd_op_in(call, 2)};
+    struct nd_op_call moved = *call;
+    moved.inputs = inputs;
+    moved.shorts = NULL;
+    ND_TRY(nd_array_copy(call->inputs[0], &x, err));
+    for (size_t i = 0; i < x.n; i++)
+        x.x[i] -= p;
+    ND_TRY(convolve(&moved, err));
+    const struct nd_shape channels = {.rank = 1, .dims = {weight->shape.dims[0]}};
+    ND_TRY(nd_array_make(&sums, ND_DTYPE_F64, &channels, err));
+    size_t n = sums.n > 0 ? weight->n / sums.n : 0;
+    for (size_t i = 0; i < sums.n * n; i++)
+        sums.x[i / n] += p * weight->x[i];
+    add_bias(&sums, call->outputs[0]);
+    return ND_OK;
+}
+
+enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
+{
+    double padding = nd_op_f(call, ND_PADDING, 0);
+    return padding == 0 ? convolve(call, err) : convolve_padded(call, padding, err);
 }
 
 /* Of the transpose, the windows lie on the input and slide over the output: w->out is the input's size already,

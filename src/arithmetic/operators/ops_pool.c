@@ -8,7 +8,7 @@ enum pool_kind { POOL_MAX, POOL_AVERAGE, POOL_LP };
 struct pool {
     enum pool_kind kind;
     bool counts_padding;
-    double p;
+    double p, padding; /* padding: -infinity, which is never a maximum */
 };
 
 /* What a window has taken in so far. */
@@ -140,6 +140,14 @@ static void take_taps(const struct nd_window *w, bool is_max, const double *in, 
     }
 }
 
+/* Windows that reach into a padding which is a number: it may be their maximum. */
+static void take_padding(const struct nd_window *w, ptrdiff_t n_rows, double padding, double *y)
+{
+    for (ptrdiff_t i = 0; i < w->out[2]; i++)
+        if (n_rows * count_of(taps_inside(w, 2, i, 0, w->in[2])) < w->n_kernel && y[i] < padding)
+            y[i] = padding;
+}
+
 /* Maxima and averages without places. */
 static void pool_rows(const struct nd_window *w, const struct pool *pool, size_t n_planes, const double *x,
                       double *y)
@@ -161,6 +169,8 @@ static void pool_rows(const struct nd_window *w, const struct pool *pool, size_t
                                        o[1] * w->stride[1] - w->pad_begin[1] + h * w->dilation[1]) *
                                           w->in[2],
                                   y);
+                if (is_max && isfinite(pool->padding))
+                    take_padding(w, n, pool->padding, y);
                 for (o[2] = 0; o[2] < w->out[2] && !is_max; o[2]++)
                     y[o[2]] /= divisor(w, pool, o, n * count_of(taps_inside(w, 2, o[2], 0, w->in[2])));
             }
@@ -175,6 +185,7 @@ static struct pool pool_of(const struct nd_op_call *call)
         pool.kind = POOL_LP;
     pool.counts_padding = nd_op_i(call, "count_include_pad", 0) != 0;
     pool.p = (double)nd_op_i(call, "p", 2);
+    pool.padding = nd_op_f(call, ND_PADDING, -(double)INFINITY);
     return pool;
 }
 

@@ -8,6 +8,9 @@
 /* Larger axes, strides, pads and the like are refused, so that nothing overflows. */
 enum { ND_WINDOW_AXES = 3, ND_WINDOW_MAX = 1 << 30 };
 
+/* No attribute of ONNX: the number that a device pads with, in the unit of the input (variants/attributes.h). */
+#define ND_PADDING "padding"
+
 /* Always three axes; the leading ones are of length 1 where there are fewer. Window o of an axis reads the
  * elements o * stride + k * dilation - pad_begin for k = 0..kernel - 1, as far as they lie in 0..in - 1. */
 struct nd_window {

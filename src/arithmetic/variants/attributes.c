@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/operators/window.h"
+
 #define AXES " 0 1 2 3 4 5"
 #define POOLS "AveragePool MaxPool LpPool"
 #define NORMS                                                                                                  \
@@ -43,6 +45,8 @@ static const struct nd_attribute_row rows[] = {
     {POOLS " Conv ConvTranspose", "auto_pad", ND_ATTRIBUTE_TEXT, "NOTSET SAME_UPPER SAME_LOWER VALID"},
     {POOLS " Conv ConvTranspose Pad", "pads", ND_ATTRIBUTE_MIRRORED, NULL},
     {POOLS " Conv ConvTranspose", "dilations", ND_ATTRIBUTE_BY_AXIS, "1 first last exchanged"},
+    {"Conv", ND_PADDING, ND_ATTRIBUTE_REAL, "0"},
+    {"MaxPool", ND_PADDING, ND_ATTRIBUTE_REAL, "-inf"},
     {NORMS, "epsilon", ND_ATTRIBUTE_REAL, "1e-05"},
     {"LeakyRelu", "alpha", ND_ATTRIBUTE_REAL, "0.01"},
     {"Elu Celu ThresholdedRelu", "alpha", ND_ATTRIBUTE_REAL, "1"},

@@ -239,8 +239,9 @@ static enum nd_status try_real(struct nd_ways *s, const struct nd_attribute_row 
     const struct nd_float_way way = {.proto = &changed->node, .operand = SIZE_MAX};
     const struct nd_way_number number = {.attribute = &changed->changed.f,
                                          .is_positive = strcmp(row->name, "epsilon") == 0};
+    double from = isfinite(changed->changed.f) ? (double)changed->changed.f : 0;
     snprintf(before, sizeof before, "computed with %s ", row->name);
-    return nd_try_way_number(s, &way, &number, (double)changed->changed.f, 1, ND_FAULT_OTHER_ATTRIBUTE, before,
+    return nd_try_way_number(s, &way, &number, from, 1, ND_FAULT_OTHER_ATTRIBUTE, before,
                              after, err);
 }
 

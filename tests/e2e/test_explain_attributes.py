@@ -24,8 +24,9 @@ class Attributes(Scratch):
         self.random = np.random.default_rng(SEED)
         self.model, self.changed, self.inputs = (self.folder / name for name in ("model.onnx", "changed.onnx", "in.npz"))
 
-    def write(self, path, op, out, w, padded=None, **attributes):
-        """x -> Conv -> a -> op -> y, with quantisers between; w: the weights of a Conv that op is; padded: a is, by one, with that."""
+    def write(self, path, op, out, w, padded=None, copied=None, zero_points=None, **attributes):
+        """x -> Conv -> a -> op -> y, with quantisers between; w: the weights of a Conv that op is; padded: a is, by one, with that;
+        copied: of a Concat of several, whether the codes of all, or of the first, have the output's encoding; zero_points: of w."""
         constants = {"s": np.float32(0.02), "z": np.uint8(128), "sa": STEP["a"], "sb": STEP["b"], "ws": np.float32(0.01), "w1": self.w1}
         operands = ["ad"]
         nodes = [ow.node("QuantizeLinear", ["x", "s", "z"], ["xq"]), ow.node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
@@ -33,8 +34,15 @@ class Attributes(Scratch):
                  ow.node("QuantizeLinear", ["a", "sa", "z"], ["aq"]), ow.node("DequantizeLinear", ["aq", "sa", "z"], ["ad"])]
         if w is not None:
             constants["w2"] = w
-            nodes.append(ow.node("DequantizeLinear", ["w2", "ws"], ["w2d"]))
+            scales = ["ws"]
+            if zero_points is not None:
+                constants |= {"wz": np.array(zero_points, np.uint8), "wss": np.full(len(zero_points), 0.01, np.float32)}
+                scales = ["wss", "wz"]
+            nodes.append(ow.node("DequantizeLinear", ["w2", *scales], ["w2d"], axis=0))
             operands.append("w2d")
+        if op == "Concat":
+            nodes.append(ow.node("DequantizeLinear", ["aq", "sb", "z"], ["ac"]))
+            operands = {None: ["ad", "ad"], "all": ["ac", "ac"], "first": ["ac", "ad"]}[copied]
         if op == "Softmax":
             constants |= {"sb": np.float32(1 / 256), "zb": np.uint8(0)}
         zero = "zb" if op == "Softmax" else "z"
@@ -73,24 +81,24 @@ class Attributes(Scratch):
         right, wrong = self.make(*arguments, **options)
         with self.subTest(says=says, seed=SEED):
             verdict, text = self.explain(wrong)
-            self.assertIn(f"'y' ({arguments[0]}): computed with {says}", text)
+            self.assertIn(f"'y' ({arguments[0]}): {says}", text)
             self.assertEqual(verdict, "faulty", text)
         noisy = right["y"].astype(int) + self.random.choice([-1, 0, 1], right["y"].shape, p=[0.01, 0.98, 0.01])
         with self.subTest(near_miss=says, seed=SEED):
             verdict, text = self.explain({**right, "y": np.clip(noisy, 0, 255).astype(np.uint8)})
-            self.assertNotIn("computed with", text)
+            self.assertNotIn(says, text)
             self.assertNotEqual(verdict, "faulty", text)
 
     def test_another_attribute_is_named(self):
         w = self.random.integers(-90, 90, (4, 4, 3, 3)).astype(np.int8)
         dilated, same = ({"dilations": [n, n], "pads": 4 * [n], "kernel_shape": [3, 3]} for n in (2, 1))
         for says, *arguments, options in (
-                ("axis 1, not", "Softmax", (1, 4, 8, 8), {"axis": 3}, {"axis": 1}, {}),
-                ("alpha 0.01, not 0.2", "LeakyRelu", (1, 4, 8, 8), {"alpha": 0.2}, {"alpha": 0.01}, {}),
-                ("mode DCR, not CRD", "DepthToSpace", (1, 2, 16, 16), {"blocksize": 2, "mode": "CRD"}, {"blocksize": 2, "mode": "DCR"},
+                ("computed with axis 1, not", "Softmax", (1, 4, 8, 8), {"axis": 3}, {"axis": 1}, {}),
+                ("computed with alpha 0.01, not 0.2", "LeakyRelu", (1, 4, 8, 8), {"alpha": 0.2}, {"alpha": 0.01}, {}),
+                ("computed with mode DCR, not CRD", "DepthToSpace", (1, 2, 16, 16), {"blocksize": 2, "mode": "CRD"}, {"blocksize": 2, "mode": "DCR"},
                  {"channels": 8}),
-                ("dilations [1, 1], not [2, 2]", "Conv", (1, 4, 8, 8), dilated, {"pads": [2, 2, 0, 0], "kernel_shape": [3, 3]}, {"w": w}),
-                ("pads with begin and end exchanged", "Conv", (1, 4, 8, 8), {"pads": [0, 1, 2, 1]}, {"pads": [2, 1, 0, 1]}, {"w": w})):
+                ("computed with dilations [1, 1], not [2, 2]", "Conv", (1, 4, 8, 8), dilated, {"pads": [2, 2, 0, 0], "kernel_shape": [3, 3]}, {"w": w}),
+                ("computed with pads with begin and end exchanged", "Conv", (1, 4, 8, 8), {"pads": [0, 1, 2, 1]}, {"pads": [2, 1, 0, 1]}, {"w": w})):
             self.assert_named(says, *arguments, **options)
         right, wrong = self.make("Conv", (1, 4, 8, 8), dilated, same, w=w)
         verdict, text = self.explain(wrong) # centred: two attributes say it
@@ -98,13 +106,29 @@ class Attributes(Scratch):
 
     def test_another_padding_is_named(self):
         w, bare, own = self.random.integers(-90, 90, (4, 4, 3, 3)).astype(np.int8), {"kernel_shape": [3, 3]}, {"pads": [1, 1, 1, 1]}
-        for says, op, padding, w in (("padding -128, not 0", "Conv", -128, w), ("padding 13, not 0", "Conv", 13, w), ("padding 0, not -inf", "MaxPool", 0, None)):
+        for says, op, padding, w in (("computed with padding -128, not 0", "Conv", -128, w), ("computed with padding 13, not 0", "Conv", 13, w), ("computed with padding 0, not -inf", "MaxPool", 0, None)):
             self.assert_named(says, op, (1, 4, 8, 8), {**bare, **own}, {**bare, "padded": padding * STEP["a"]}, w=w)
+
+    def test_quantised_values_that_are_copied_are_named(self):
+        self.assert_named("the quantised values of its inputs are taken over as they are", "Concat", (1, 8, 8, 8), {"axis": 1},
+                          {"axis": 1, "copied": "all"})
+        _, wrong = self.make("Concat", (1, 8, 8, 8), {"axis": 1}, {"axis": 1, "copied": "first"})
+        self.assertNotIn("taken over as they are", self.explain(wrong)[1])
+
+    def test_a_zero_point_of_the_first_channel_alone_is_named(self):
+        w, of = self.random.integers(0, 255, (4, 4, 3, 3)).astype(np.uint8), {"pads": [1, 1, 1, 1], "zero_points": 4 * [120]}
+        for says, others in (("taken as 0 in all channels but the first, not 120", [120, 0, 0, 0]), ("taken as 0 everywhere, not 120", 4 * [0])):
+            _, wrong = self.make("Conv", (1, 4, 8, 8), of, {**of, "zero_points": others}, w=w)
+            verdict, text = self.explain(wrong)
+            self.assertEqual(verdict, "faulty")
+            self.assertIn(says, text)
+        _, wrong = self.make("Conv", (1, 4, 8, 8), of, {**of, "zero_points": [120, 120, 0, 0]}, w=w)
+        self.assertNotIn("the zero point of its weights is taken", self.explain(wrong)[1])
 
     def test_a_product_that_is_far_off_beside_an_exact_one_is_faulty(self):
         w = self.random.integers(-90, 90, (4, 4, 3, 3)).astype(np.int8)
         part = w.copy()
-        part[:, 2:] = 0 # half of what is summed
+        part[:, ::2] = 0 # half of what is summed, here and there
         right, wrong = self.make("Conv", (1, 4, 8, 8), {"pads": [1, 1, 1, 1]}, {"pads": [1, 1, 1, 1]}, w=w, other_w=part)
         verdict, text = self.explain(wrong)
         self.assertEqual(verdict, "faulty", text)

@@ -177,6 +177,19 @@ static void change_scales_axis(struct changed *c)
     c->is_other = true;
 }
 
+static void copy_qvalues(struct changed *c)
+{
+    const struct nd_quant *quant = c->call.out_quant;
+    for (size_t i = 0; i < c->call.n_inputs && quant->n == 1; i++) {
+        const struct nd_quant *own = c->inputs[i].quant;
+        if (own == NULL || own->n != 1 ||
+            (own->scale[0] == quant->scale[0] && own->zero_point[0] == quant->zero_point[0]))
+            continue;
+        c->inputs[i].quant = quant;
+        c->is_other = true;
+    }
+}
+
 static enum nd_status change_kernels(struct changed *c, bool is_turned, struct nd_error *err)
 {
     const struct nd_array *from = c->call.inputs[ND_CHANGED_WEIGHTS].values;
@@ -216,13 +229,16 @@ static enum nd_status change_bits(struct changed *c, const struct nd_changed_con
                                   struct nd_error *err)
 {
     double low, high;
-    if (!nd_dtype_is_of_qvalues(c->call.inputs[ND_CHANGED_WEIGHTS].values->dtype))
+    size_t n = 1, inner = 1;
+    if (!nd_dtype_is_of_qvalues(c->call.inputs[ND_CHANGED_WEIGHTS].values->dtype) ||
+        (change->is_alone && !find_channel(&c->call, &n, &inner)))
         return ND_OK;
     enum nd_status status = copy_values(c, ND_CHANGED_WEIGHTS, err);
     nd_qvalue_range(c->values.dtype, &low, &high);
     for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
         double old = c->values.x[i];
-        c->values.x[i] = read_bits(change, old, zero_of_weight(c, i), low, (high - low + 1) / 2);
+        if (!change->is_alone || i / inner % n > 0)
+            c->values.x[i] = read_bits(change, old, zero_of_weight(c, i), low, (high - low + 1) / 2);
         c->is_other = c->is_other || c->values.x[i] != old;
     }
     return status;
@@ -284,6 +300,49 @@ static enum nd_status change_rows(struct changed *c, const struct nd_changed_con
                                                          : from->x[nd_weight_place(&rows, row, column)];
             c->is_other = c->is_other || c->values.x[to] != from->x[to];
         }
+    return status;
+}
+
+/* Which terms of a sum of n the part is: false where there is none. */
+static bool find_part(const struct nd_changed_constants *change, size_t n, size_t *from, size_t *to)
+{
+    size_t rest = n % change->read, length = change->part == 0 ? rest : n / change->read;
+    *from = change->part > 0 ? 0 : n - length;
+    *to = *from + length;
+    return length > 0 && length < n && (change->part == 0 || rest == 0);
+}
+
+static enum nd_status lose_terms(struct changed *c, const struct nd_changed_constants *change,
+                                 struct nd_error *err)
+{
+    struct nd_weight_rows rows;
+    size_t from, to;
+    if (!nd_weight_rows_find(&c->call, false, &rows) || !find_part(change, rows.n_columns, &from, &to))
+        return ND_OK;
+    enum nd_status status = copy_values(c, ND_CHANGED_WEIGHTS, err);
+    for (size_t i = 0; status == ND_OK && i < rows.n * rows.n_columns; i++) {
+        size_t k = i % rows.n_columns, at = nd_weight_place(&rows, i / rows.n_columns, k);
+        double old = c->values.x[at];
+        if ((k >= from && k < to) != change->is_alone)
+            c->values.x[at] = zero_of_weight(c, at);
+        c->is_other = c->is_other || c->values.x[at] != old;
+    }
+    return status;
+}
+
+static enum nd_status repeat_group(struct changed *c, const struct nd_changed_constants *change,
+                                   struct nd_error *err)
+{
+    const struct nd_array *from = c->call.inputs[ND_CHANGED_WEIGHTS].values;
+    struct nd_weight_rows rows;
+    if (!nd_weight_rows_find(&c->call, false, &rows) || rows.n_columns <= change->read)
+        return ND_OK;
+    enum nd_status status = copy_values(c, ND_CHANGED_WEIGHTS, err);
+    for (size_t i = 0; status == ND_OK && i < rows.n * rows.n_columns; i++) {
+        size_t j = i / rows.n_columns, k = i % rows.n_columns, at = nd_weight_place(&rows, j, k);
+        c->values.x[at] = from->x[nd_weight_place(&rows, j, k % change->read)];
+        c->is_other = c->is_other || c->values.x[at] != from->x[at];
+    }
     return status;
 }
 
@@ -354,11 +413,20 @@ static enum nd_status change_call(struct changed *c, const struct nd_changed_con
     case ND_CONSTANTS_SCALES_AXIS:
         change_scales_axis(c);
         break;
+    case ND_CONSTANTS_QVALUES_COPIED:
+        copy_qvalues(c);
+        break;
     case ND_CONSTANTS_NIBBLES_SWAPPED:
         status = swap_nibbles(c, change, err);
         break;
     case ND_CONSTANTS_ROWS_APART:
         status = change_rows(c, change, err);
+        break;
+    case ND_CONSTANTS_TERMS_LOST:
+        status = lose_terms(c, change, err);
+        break;
+    case ND_CONSTANTS_GROUP_REPEATED:
+        status = repeat_group(c, change, err);
         break;
     case ND_CONSTANTS_MATRIX_TRANSPOSED:
         status = transpose(c, err);
@@ -536,7 +604,8 @@ enum nd_status nd_layer_changed(const struct nd_exact_layer *layer,
     *qvalues = (struct nd_array){0};
     if (change->coded != NULL)
         return change_coded(layer, usual, change, qvalues, err);
-    if (!has_constants(layer))
+    if (change->kind == ND_CONSTANTS_QVALUES_COPIED ? layer->call->n_inputs > ND_CHANGED_INPUTS
+                                                    : !has_constants(layer))
         return ND_OK;
     enum nd_status status = change_layer(layer, change, &c, err);
     if (status == ND_OK && c.is_other && layer_arithmetic != NULL)
@@ -629,6 +698,20 @@ void nd_product_parts_deinit(struct nd_product_parts *parts)
 
 /* ---- what is tried, and in words ---- */
 
+/* Chosen: a sum is split in halves again and again, and computed in vectors of 4 to 128. */
+static size_t list_terms(struct nd_changed_constants *out, size_t n)
+{
+    for (size_t parts = 2; parts <= 32; parts *= 2)
+        for (int k = 0; k < 4; k++)
+            out[n++] = (struct nd_changed_constants){
+                .kind = ND_CONSTANTS_TERMS_LOST, .read = parts, .part = k % 2 == 0 ? 1 : -1, .is_alone = k < 2};
+    for (size_t length = 4; length <= 128; length *= 2) {
+        out[n++] = (struct nd_changed_constants){.kind = ND_CONSTANTS_TERMS_LOST, .read = length};
+        out[n++] = (struct nd_changed_constants){.kind = ND_CONSTANTS_GROUP_REPEATED, .read = length};
+    }
+    return n;
+}
+
 size_t nd_list_changed_constants(struct nd_changed_constants out[ND_CONSTANTS_MAX_LISTED])
 {
     static const struct nd_changed_constants whole[] = {
@@ -640,6 +723,8 @@ size_t nd_list_changed_constants(struct nd_changed_constants out[ND_CONSTANTS_MA
         {.kind = ND_CONSTANTS_SCALES_AXIS},
         {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0.5},
         {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0},
+        {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0.5, .is_alone = true},
+        {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0, .is_alone = true},
         {.kind = ND_CONSTANTS_SIGN_FLIPPED},
         {.kind = ND_CONSTANTS_OTHER_TYPE},
         {.kind = ND_CONSTANTS_NIBBLES_SWAPPED},
@@ -665,6 +750,7 @@ size_t nd_list_changed_constants(struct nd_changed_constants out[ND_CONSTANTS_MA
                                                      .read = 1,
                                                      .apart = apart[k]};
     }
+    n = list_terms(out, n);
     for (size_t k = 0; k < n; k++)
         out[k].channel = SIZE_MAX;
     return n;
@@ -687,6 +773,18 @@ static void say_rows(const struct nd_changed_constants *change, const struct nd_
         (double)stored * bytes, (double)read * bytes);
 }
 
+static void say_terms(const struct nd_changed_constants *change, const struct nd_linear_call *call,
+                      char text[ND_CONSTANTS_TEXT_BYTES])
+{
+    struct nd_weight_rows rows = {0};
+    size_t from = 0, to = 0;
+    (void)nd_weight_rows_find(call, false, &rows);
+    (void)find_part(change, rows.n_columns, &from, &to);
+    snprintf(text, ND_CONSTANTS_TEXT_BYTES, "%sterms %zu to %zu of the %zu of each sum are %s",
+             change->is_alone ? "only " : "", from, to - 1, rows.n_columns,
+             change->is_alone ? "summed" : "left out");
+}
+
 /* "the zero point of its weights is taken as 0 everywhere, not 8" */
 static void say_zero_point(const struct nd_changed_constants *change, const struct nd_linear_call *call,
                            const double *zeros, char text[ND_CONSTANTS_TEXT_BYTES])
@@ -701,8 +799,9 @@ static void say_zero_point(const struct nd_changed_constants *change, const stru
         is_one = is_one && (zeros != NULL ? zeros[i] : zero_of(weights, i)) == first;
     if (is_one)
         snprintf(own, sizeof own, "%g", first - from);
-    snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights%s is taken as %g everywhere, not %s",
-             from < 0 ? ", as unsigned values," : "", taken - from, own);
+    snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights%s is taken as %g %s, not %s",
+             from < 0 ? ", as unsigned values," : "", taken - from,
+             change->is_alone ? "in all channels but the first" : "everywhere", own);
 }
 
 /* "`what` of channel 3`then`", or with a number. */
@@ -717,6 +816,10 @@ static const struct {
     [ND_CONSTANTS_WEIGHTS_MOVED] = {"its weights", "", "%s%s are %+g steps off, clipped to their type"},
     [ND_CONSTANTS_ZERO_POINT_MOVED] = {"the zero point of its weights", "", "%s%s is off by %+g"},
     [ND_CONSTANTS_NIBBLES_SWAPPED] = {"the two 4-bit weights of each byte are swapped", "", NULL},
+    [ND_CONSTANTS_QVALUES_COPIED] =
+        {"the quantised values of its inputs are taken over as they are, not brought "
+         "to the scale and zero point of its output",
+         "", NULL},
     [ND_CONSTANTS_MATRIX_TRANSPOSED] = {"its weights are transposed: their bytes are read in the other order",
                                         "", NULL},
     [ND_CONSTANTS_KERNEL_TRANSPOSED] = {"its kernels are transposed: their rows are read as columns", "", NULL},
@@ -727,7 +830,8 @@ static void say_change(const struct nd_changed_constants *change, const struct n
                        const double *zeros, char text[ND_CONSTANTS_TEXT_BYTES])
 {
     const struct nd_linear_input *weights = &call->inputs[ND_CHANGED_WEIGHTS];
-    enum nd_dtype dtype = weights->values->dtype;
+    enum nd_dtype dtype =
+        call->n_inputs > ND_CHANGED_WEIGHTS && weights->values != NULL ? weights->values->dtype : ND_DTYPE_F64;
     double low = 0, high = 0;
     char where[40] = "";
     if (change->channel != SIZE_MAX)
@@ -739,6 +843,12 @@ static void say_change(const struct nd_changed_constants *change, const struct n
         say_zero_point(change, call, zeros, text);
     else if (change->kind == ND_CONSTANTS_ROWS_APART)
         say_rows(change, call, bits / 8.0, text);
+    else if (change->kind == ND_CONSTANTS_TERMS_LOST)
+        say_terms(change, call, text);
+    else if (change->kind == ND_CONSTANTS_GROUP_REPEATED)
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES,
+                 "the weights of the first %zu terms of each output are read for all groups of %zu",
+                 change->read, change->read);
     else if (change->kind == ND_CONSTANTS_SIGN_FLIPPED)
         snprintf(
             text, ND_CONSTANTS_TEXT_BYTES,

@@ -16,14 +16,17 @@ enum nd_constants_kind {
     ND_CONSTANTS_WEIGHTS_RECODED, /* quantised value - zero point is `amount` times as large, rounded, halves to
                                      even */
     ND_CONSTANTS_WEIGHTS_MOVED,   /* quantised values are `amount` higher, clipped to their type */
-    ND_CONSTANTS_ZERO_POINT_MOVED,  /* the same without a clip: their zero point is that much lower */
-    ND_CONSTANTS_ZERO_POINT_TAKEN,  /* it is the quantised value after that share of all: the first, or the
-                                       middle */
-    ND_CONSTANTS_SIGN_FLIPPED,      /* the highest bit of each quantised value is the other one */
-    ND_CONSTANTS_OTHER_TYPE,        /* bits with a sign are read without one, or the reverse */
-    ND_CONSTANTS_NIBBLES_SWAPPED,   /* of 4 bits: each pair along a row is the other way round */
-    ND_CONSTANTS_ROWS_APART,        /* rows are read as if they began further apart in memory, or less so */
-    ND_CONSTANTS_SCALES_AXIS,       /* their scales are taken along another axis of the same length */
+    ND_CONSTANTS_ZERO_POINT_MOVED, /* the same without a clip: their zero point is that much lower */
+    ND_CONSTANTS_ZERO_POINT_TAKEN, /* it is the quantised value after that share of all: the first, or the
+                                      middle */
+    ND_CONSTANTS_SIGN_FLIPPED,     /* the highest bit of each quantised value is the other one */
+    ND_CONSTANTS_OTHER_TYPE,       /* bits with a sign are read without one, or the reverse */
+    ND_CONSTANTS_NIBBLES_SWAPPED,  /* of 4 bits: each pair along a row is the other way round */
+    ND_CONSTANTS_ROWS_APART,       /* rows are read as if they began further apart in memory, or less so */
+    ND_CONSTANTS_GROUP_REPEATED, /* the first `read` terms of each output are read for all groups of as many */
+    ND_CONSTANTS_TERMS_LOST,     /* a part of the terms of each sum is left out, or it alone is summed */
+    ND_CONSTANTS_QVALUES_COPIED, /* of any layer: its inputs are read with the encoding of its output */
+    ND_CONSTANTS_SCALES_AXIS,    /* their scales are taken along another axis of the same length */
     ND_CONSTANTS_MATRIX_TRANSPOSED, /* of a Gemm or MatMul: the bytes are read in the other order */
     ND_CONSTANTS_KERNEL_TRANSPOSED, /* rows of each kernel are its columns */
     ND_CONSTANTS_KERNEL_TURNED,     /* each kernel is turned by 180 degrees */
@@ -38,6 +41,10 @@ struct nd_changed_constants {
     bool is_as_stored;
     size_t stored, read;
     int apart;
+    /* Of terms: the part is the first (1) or the last (-1) of `read` equal ones, or what is left of whole
+     * multiples of `read` (0). */
+    int part;
+    bool is_alone; /* the part is all that is summed; of a zero point: channel 0 has its own */
     const struct nd_coded_weights
         *coded; /* of weights that nd_layer_coded_weights found; NULL: the layer's own */
 };

@@ -241,8 +241,7 @@ static enum nd_status try_real(struct nd_ways *s, const struct nd_attribute_row 
                                          .is_positive = strcmp(row->name, "epsilon") == 0};
     double from = isfinite(changed->changed.f) ? (double)changed->changed.f : 0;
     snprintf(before, sizeof before, "computed with %s ", row->name);
-    return nd_try_way_number(s, &way, &number, from, 1, ND_FAULT_OTHER_ATTRIBUTE, before,
-                             after, err);
+    return nd_try_way_number(s, &way, &number, from, 1, ND_FAULT_OTHER_ATTRIBUTE, before, after, err);
 }
 
 /* One row, in words that go to *all; `beside`: a change was made before. A number is told at once. */

@@ -247,6 +247,10 @@ static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct 
     struct nd_explain_constants *constants = &diagnosis->constants;
     double factor, moved, *biases = NULL;
     size_t channel = SIZE_MAX;
+    if (!constants->is_known && constants->coded.qvalues.n == 0) { /* no product by constants */
+        add(constants, ND_CONSTANTS_QVALUES_COPIED, channel, 0);
+        return ND_OK;
+    }
     if (!constants->is_known) { /* its products alone: all changes without a number */
         add_listed(constants, channel);
         return ND_OK;
@@ -301,9 +305,8 @@ enum nd_status nd_layer_diagnosis_find_constants(struct nd_layer_diagnosis *diag
         constants->products != NULL && constants->moved != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = run(diagnosis, ND_CONSTANTS_MEASURE, err);
-    if (status != ND_OK || (!constants->is_known && constants->coded.qvalues.n == 0))
-        return status;
-    status = list_changes(diagnosis, err);
+    if (status == ND_OK)
+        status = list_changes(diagnosis, err);
     if (status == ND_OK)
         status = run(diagnosis, ND_CONSTANTS_COUNT, err);
     return status == ND_OK ? choose(diagnosis, err) : status;
@@ -324,6 +327,9 @@ enum nd_fault_kind nd_fault_of_constants(enum nd_constants_kind kind)
         [ND_CONSTANTS_OTHER_TYPE] = ND_FAULT_WEIGHTS_TYPE,
         [ND_CONSTANTS_NIBBLES_SWAPPED] = ND_FAULT_WEIGHTS_LAYOUT,
         [ND_CONSTANTS_ROWS_APART] = ND_FAULT_WEIGHTS_LAYOUT,
+        [ND_CONSTANTS_GROUP_REPEATED] = ND_FAULT_WEIGHTS_LAYOUT,
+        [ND_CONSTANTS_TERMS_LOST] = ND_FAULT_TERMS_LOST,
+        [ND_CONSTANTS_QVALUES_COPIED] = ND_FAULT_NOT_REQUANTISED,
         [ND_CONSTANTS_SCALES_AXIS] = ND_FAULT_SCALES_AXIS,
         [ND_CONSTANTS_MATRIX_TRANSPOSED] = ND_FAULT_TRANSPOSED_WEIGHTS,
         [ND_CONSTANTS_KERNEL_TRANSPOSED] = ND_FAULT_TRANSPOSED_WEIGHTS,

@@ -636,7 +636,7 @@ static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struc
     struct nd_evidence evidence = evidence_of(diagnosis);
     struct nd_explain_error_size size = measure(diagnosis);
     bool is_off = size.n_beyond >= nd_explain_fewest_beyond(job, diagnosis->device, diagnosis->step);
-    if (is_off && diagnosis->forced == 0 && nd_explain_multiplies_constants(job, diagnosis->step))
+    if (is_off && diagnosis->forced == 0)
         ND_TRY(nd_layer_diagnosis_find_constants(diagnosis, evidence.noise, err));
     if (is_off && diagnosis->forced == 0 && diagnosis->constants.qvalues == NULL)
         ND_TRY(nd_layer_diagnosis_find_attribute(

@@ -8,7 +8,8 @@
 /* Larger axes, strides, pads and the like are refused, so that nothing overflows. */
 enum { ND_WINDOW_AXES = 3, ND_WINDOW_MAX = 1 << 30 };
 
-/* No attribute of ONNX: the number that a device pads with, in the unit of the input (variants/attributes.h). */
+/* No attribute of ONNX: the number that a device pads with, in the unit of the input (variants/attributes.h).
+ */
 #define ND_PADDING "padding"
 
 /* Always three axes; the leading ones are of length 1 where there are fewer. Window o of an axis reads the

@@ -52,7 +52,7 @@ def sentence(model, compared, explained):
     """Is there a fault, does it matter, how many groups are there."""
     verdicts = {device["verdict"] for device in explained["devices"]}
     fault = ("no device has a fault" if verdicts == {"healthy"} else "a device has a fault" if "faulty" in verdicts else
-             "nothing shows a fault, but the arithmetic of some layers is not known")
+             "the arithmetic of some layers is not known, and no known fault predicts their values")
     changed = {}
     for row in compared["accuracy"]:
         for pair in row["pairs"] if row["labels"] else ():

@@ -67,6 +67,8 @@ class Floats(Scratch):
             for i in range(len(spoilt)):
                 file[f"probes/{PROBE}/digests"][name][i, :, :] = digest(np.ascontiguousarray(spoilt[i]).tobytes())
             del outputs[READER.replace("/", "%2F")]
+            for name in ("rerun_digests", "rerun_samples"): # of values that were others
+                del file[f"probes/{PROBE}"][name]
             seal(file)
         return copy
 
@@ -257,14 +259,18 @@ class OtherWays(Scratch):
     def numbers(self, *shape):
         return self.random.normal(size=shape).astype(np.float32)
 
-    def explain(self, nodes, constants, inputs, device):
-        """The device's verdict and text."""
+    def explain(self, nodes, constants, inputs, device, again=None):
+        """The device's verdict and text; again: what its second run gave."""
         path, y = self.folder / "float.onnx", device["y"]
         infos = [ow.value_info(k, ow.onnx_type(v.dtype), v.shape[1:]) for k, v in inputs.items()]
         path.write_bytes(ow.model(nodes, infos, [ow.value_info("y", ow.onnx_type(y.dtype), y.shape[1:])], constants))
         np.savez(self.folder / "in.npz", **inputs)
         np.savez(self.folder / "npu.npz", **device)
-        npudiff("import", "numpy", self.folder / "npu.npz", "--model", path, "--inputs", self.folder / "in.npz", "-p", "in",
+        repeats = []
+        if again is not None:
+            np.savez(self.folder / "again.npz", **again)
+            repeats = ["--repeat", self.folder / "again.npz"]
+        npudiff("import", "numpy", self.folder / "npu.npz", *repeats, "--model", path, "--inputs", self.folder / "in.npz", "-p", "in",
                 "--kind", "npu", "-o", self.folder / "npu.h5", "-f", "-q")
         done = npudiff("explain", "--float", path, self.folder / "npu.h5", "--json", expect=None)
         text = npudiff("explain", "--float", path, self.folder / "npu.h5", expect=None).stdout
@@ -368,6 +374,32 @@ class OtherWays(Scratch):
             found, text = self.explain(nodes, {"k": k}, {"x": x}, device(to))
             self.assertEqual((found["verdict"], found["faulty"][0]["kind"]), ("faulty", "truncation"), text)
             self.assertIn(f"values are cut off toward zero to {name}, and not rounded", text)
+
+    def test_what_no_rounding_makes_is_a_fault(self):
+        """Values that an operator only moves; a tenth of a product's; an error as large as the values."""
+        x, w = self.numbers(6, 1, 6, 1, 8), self.numbers(8, 5)
+        y = np.broadcast_to(x, (6, 1, 6, 4, 8)).copy()
+        other = lambda y, share: np.where(self.random.random(y.shape) < share, self.numbers(*y.shape), y) # noqa: E731
+        expand = ow.node("Expand", ["x", "to"], ["y"])
+        self.expect(expand, {"to": np.int64([1, 6, 4, 8])}, {"x": x}, y, other(y, 0.4), "the operator only moves values")
+        x = x.reshape(6, 1, 6, 8)
+        y = (x.astype(float) @ w).astype(np.float32)
+        product = ow.node("MatMul", ["x", "w"], ["y"])
+        self.expect(product, {"w": w}, {"x": x}, y, other(y, 0.1), "its other values keep to the bound")
+        self.expect(product, {"w": w}, {"x": x}, y, 3 * other(y, 1), "the error is as large as the values are")
+        found, text = self.explain([product], {"w": w}, {"x": x}, {"y": other(y, 0.6)})
+        self.assertEqual(found["verdict"], "unexplained", "near miss: most values are off, and none by as much as all are large")
+
+    def test_floats_that_are_not_repeatable(self):
+        x, w = self.numbers(6, 1, 6, 8), self.numbers(8, 5)
+        y = (x.astype(float) @ w).astype(np.float32)
+        product = [ow.node("MatMul", ["x", "w"], ["y"])]
+        again = y.copy()
+        again[:, :, ::3] = 0
+        found, text = self.explain(product, {"w": w}, {"x": x}, {"y": y}, {"y": again})
+        self.assertEqual((found["verdict"], found["faulty"][0]["kind"]), ("faulty", "flips"), text)
+        found, text = self.explain(product, {"w": w}, {"x": x}, {"y": y}, {"y": y * np.float32(1 + 2**-22)})
+        self.assertEqual(found["verdict"], "healthy", "near miss: sums in another order")
 
     def test_what_no_way_predicts_is_no_fault(self):
         """Noise; a function that is approximated, and one layer that is kept in bfloat16, as devices may do."""

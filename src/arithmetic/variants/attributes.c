@@ -56,6 +56,14 @@ static const struct nd_attribute_row rows[] = {
     {"HardSigmoid", "beta", ND_ATTRIBUTE_REAL, "0.5"},
     {"LRN", "alpha", ND_ATTRIBUTE_REAL, "0.0001"},
     {"LRN", "bias", ND_ATTRIBUTE_REAL, "1"},
+    /* Last: a Relu is near a LeakyRelu of small alpha, which is solved for. */
+    {"HardSwish", "operator", ND_ATTRIBUTE_OPERATOR, "HardSigmoid Sigmoid Relu Identity"},
+    {"LeakyRelu PRelu Elu Celu Selu Gelu", "operator", ND_ATTRIBUTE_OPERATOR, "Relu Identity"},
+    {"Sigmoid HardSigmoid Tanh", "operator", ND_ATTRIBUTE_OPERATOR, "Sigmoid HardSigmoid Tanh Identity"},
+    {"AveragePool MaxPool", "operator", ND_ATTRIBUTE_OPERATOR, "AveragePool MaxPool"},
+    {"GlobalAveragePool GlobalMaxPool", "operator", ND_ATTRIBUTE_OPERATOR, "GlobalAveragePool GlobalMaxPool"},
+    {REDUCTIONS, "operator", ND_ATTRIBUTE_OPERATOR, "ReduceMean ReduceSum ReduceMax ReduceMin"},
+    {"Add Sub Mul Div Max Min", "operator", ND_ATTRIBUTE_OPERATOR, "Add Sub Mul Max Min"},
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
@@ -96,7 +104,9 @@ const char *nd_attribute_own(const Onnx__NodeProto *node, const struct nd_attrib
     size_t length;
     const Onnx__AttributeProto *own = nd_onnx_attribute(node, row->name);
     const char *value = word(row->values, 0, &length);
-    if (row->type == ND_ATTRIBUTE_BY_AXIS && own != NULL)
+    if (row->type == ND_ATTRIBUTE_OPERATOR)
+        snprintf(buf, 32, "%s", nd_onnx_text(node->op_type));
+    else if (row->type == ND_ATTRIBUTE_BY_AXIS && own != NULL)
         write_list(own->ints, own->n_ints, buf);
     else if (own == NULL || own->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS)
         snprintf(buf, 32, "%.*s", (int)length, length > 0 ? value : "");
@@ -211,6 +221,12 @@ bool nd_attribute_change(const Onnx__NodeProto *node, const struct nd_attribute_
         out->changed.has_i = 1;
         out->changed.i = strtol(out->text, NULL, 10);
         break;
+    case ND_ATTRIBUTE_OPERATOR: /* the HardSigmoid of a HardSwish is no other's */
+        out->changed.name = (char *)"alpha";
+        out->changed.type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT;
+        out->changed.has_f = 1;
+        out->changed.f = strcmp(nd_onnx_text(node->op_type), "HardSwish") == 0 ? 1 / 6.0F : 0.2F;
+        break;
     case ND_ATTRIBUTE_REAL:
         out->changed.type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT;
         out->changed.has_f = 1;
@@ -226,5 +242,8 @@ bool nd_attribute_change(const Onnx__NodeProto *node, const struct nd_attribute_
             return false;
         return put(node, out);
     }
-    return strcmp(nd_attribute_own(node, row, has), out->text) != 0 && put(node, out);
+    bool is_put = strcmp(nd_attribute_own(node, row, has), out->text) != 0 && put(node, out);
+    if (row->type == ND_ATTRIBUTE_OPERATOR)
+        out->node.op_type = out->text;
+    return is_put;
 }

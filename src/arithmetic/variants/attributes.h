@@ -12,9 +12,10 @@ enum nd_attribute_type {
     ND_ATTRIBUTE_WHOLE,         /* a whole number */
     ND_ATTRIBUTE_AXES,          /* a list of one axis; since opset 13 or 18 it is the operand 1 */
     ND_ATTRIBUTE_MIRRORED,      /* begins and ends of a padding, exchanged */
-    ND_ATTRIBUTE_BY_AXIS, /* a list of one number for each axis: the words are "1", "first", "last" (that of
-                             this axis for all) and "exchanged" */
-    ND_ATTRIBUTE_REAL,    /* a number that is to be solved for */
+    ND_ATTRIBUTE_BY_AXIS,  /* a list of one number for each axis: the words are "1", "first", "last" (that of
+                              this axis for all) and "exchanged" */
+    ND_ATTRIBUTE_OPERATOR, /* another operator that takes the same inputs */
+    ND_ATTRIBUTE_REAL,     /* a number that is to be solved for */
 };
 
 /* What an attribute may be. */

@@ -416,6 +416,11 @@ static enum nd_status change_call(struct changed *c, const struct nd_changed_con
     case ND_CONSTANTS_QVALUES_COPIED:
         copy_qvalues(c);
         break;
+    case ND_CONSTANTS_BOUNDS_LOST:
+        c->is_other = isfinite(c->call.low) || isfinite(c->call.high);
+        c->call.low = -HUGE_VAL;
+        c->call.high = HUGE_VAL;
+        break;
     case ND_CONSTANTS_NIBBLES_SWAPPED:
         status = swap_nibbles(c, change, err);
         break;
@@ -604,8 +609,8 @@ enum nd_status nd_layer_changed(const struct nd_exact_layer *layer,
     *qvalues = (struct nd_array){0};
     if (change->coded != NULL)
         return change_coded(layer, usual, change, qvalues, err);
-    if (change->kind == ND_CONSTANTS_QVALUES_COPIED ? layer->call->n_inputs > ND_CHANGED_INPUTS
-                                                    : !has_constants(layer))
+    bool is_of_any = change->kind == ND_CONSTANTS_QVALUES_COPIED || change->kind == ND_CONSTANTS_BOUNDS_LOST;
+    if (is_of_any ? layer->call->n_inputs > ND_CHANGED_INPUTS : !has_constants(layer))
         return ND_OK;
     enum nd_status status = change_layer(layer, change, &c, err);
     if (status == ND_OK && c.is_other && layer_arithmetic != NULL)
@@ -721,6 +726,7 @@ size_t nd_list_changed_constants(struct nd_changed_constants out[ND_CONSTANTS_MA
         {.kind = ND_CONSTANTS_KERNEL_TURNED},
         {.kind = ND_CONSTANTS_MATRIX_TRANSPOSED},
         {.kind = ND_CONSTANTS_SCALES_AXIS},
+        {.kind = ND_CONSTANTS_BOUNDS_LOST},
         {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0.5},
         {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0},
         {.kind = ND_CONSTANTS_ZERO_POINT_TAKEN, .amount = 0.5, .is_alone = true},
@@ -816,6 +822,7 @@ static const struct {
     [ND_CONSTANTS_WEIGHTS_MOVED] = {"its weights", "", "%s%s are %+g steps off, clipped to their type"},
     [ND_CONSTANTS_ZERO_POINT_MOVED] = {"the zero point of its weights", "", "%s%s is off by %+g"},
     [ND_CONSTANTS_NIBBLES_SWAPPED] = {"the two 4-bit weights of each byte are swapped", "", NULL},
+    [ND_CONSTANTS_BOUNDS_LOST] = {"its Relu or Clip is left out", "", NULL},
     [ND_CONSTANTS_QVALUES_COPIED] =
         {"the quantised values of its inputs are taken over as they are, not brought "
          "to the scale and zero point of its output",

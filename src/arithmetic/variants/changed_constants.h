@@ -25,6 +25,7 @@ enum nd_constants_kind {
     ND_CONSTANTS_ROWS_APART,       /* rows are read as if they began further apart in memory, or less so */
     ND_CONSTANTS_GROUP_REPEATED, /* the first `read` terms of each output are read for all groups of as many */
     ND_CONSTANTS_TERMS_LOST,     /* a part of the terms of each sum is left out, or it alone is summed */
+    ND_CONSTANTS_BOUNDS_LOST,    /* of any layer: the Relu or Clip that is its end is left out */
     ND_CONSTANTS_QVALUES_COPIED, /* of any layer: its inputs are read with the encoding of its output */
     ND_CONSTANTS_SCALES_AXIS,    /* their scales are taken along another axis of the same length */
     ND_CONSTANTS_MATRIX_TRANSPOSED, /* of a Gemm or MatMul: the bytes are read in the other order */

@@ -461,6 +461,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_WEIGHTS_TYPE] = "weights-type",
     [ND_FAULT_WEIGHTS_LAYOUT] = "weights-layout",
     [ND_FAULT_TERMS_LOST] = "terms-lost",
+    [ND_FAULT_BOUNDS_LOST] = "bounds-lost",
     [ND_FAULT_NOT_REQUANTISED] = "not-requantised",
     [ND_FAULT_PAIR_SATURATION] = "pair-saturation",
     [ND_FAULT_PAIR_WRAP] = "pair-wrap",

@@ -36,6 +36,7 @@ enum nd_fault_kind {
     ND_FAULT_WEIGHTS_TYPE,       /* the same: their bits are read with a sign, or without one */
     ND_FAULT_WEIGHTS_LAYOUT,  /* the same: their rows, or the halves of their bytes, are read at other places */
     ND_FAULT_TERMS_LOST,      /* the same: a part of each sum is left out */
+    ND_FAULT_BOUNDS_LOST,     /* the same: a Relu or Clip is left out */
     ND_FAULT_NOT_REQUANTISED, /* the same: its inputs are read with the encoding of its output */
     ND_FAULT_PAIR_SATURATION, /* the same: two products are added in 16 bits (arithmetic/variants/pairs.h) */
     ND_FAULT_PAIR_WRAP,       /* the same */

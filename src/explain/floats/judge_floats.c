@@ -13,7 +13,9 @@
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/floats/float_ways.h"
 #include "explain/layer_diagnosis/constants.h"
+#include "explain/verdict/health.h"
 #include "explain/verdict/judgement.h"
+#include "model/graph/onnx.h"
 
 /* ---- sums ---- */
 
@@ -84,16 +86,10 @@ static struct nd_explained_floats floats_of(const struct nd_float_sums *sums, in
 
 /* ---- the judgement ---- */
 
-/* Whether the layer multiplies matrices, and is off by many times what any rounding of it makes, while other
- * such layers of the device keep to that. Chosen: 8 times; a bound holds but for a value in 3e7
- * (float_layer.c). */
-static bool is_unlike_others(const struct nd_float_evaluation *e, size_t device, size_t step,
-                             const struct nd_explained_floats *f)
+/* Whether another product of the device keeps to its bound in every value. */
+static bool do_others_keep(const struct nd_float_evaluation *e, size_t device, size_t step)
 {
-    static const double min_worst = 8, min_share = 0.01;
-    bool is_unlike = nd_float_is_product(&e->nodes[step]) && f->worst >= min_worst &&
-                     (double)f->n_beyond >= min_share * (double)f->n;
-    for (size_t s = 0; is_unlike && s < e->plan->n_steps; s++) {
+    for (size_t s = 0; s < e->plan->n_steps; s++) {
         if (s == step || !nd_float_is_step(e->plan, device, s) || !e->is_known[s] ||
             !nd_float_is_product(&e->nodes[s]))
             continue;
@@ -102,6 +98,32 @@ static bool is_unlike_others(const struct nd_float_evaluation *e, size_t device,
             return true;
     }
     return false;
+}
+
+enum { MIN_BEYOND = 8 }; /* values; as for quantised ones (verdict/fault_verdict.c) */
+
+/* Why no rounding makes what is off by many times the bound, which holds but for a value in 3e7
+ * (float_layer.c); NULL: it may. Chosen: 8 times, as bfloat16 is coarser than half precision; twice that where
+ * the layer's own values are all that is known of how the device multiplies. */
+static const char *why_no_rounding(const struct nd_float_evaluation *e, size_t device, size_t step,
+                                   const struct nd_explained_floats *f)
+{
+    static const double min_worst = 8, min_own_worst = 16, min_share = 0.01;
+    const struct nd_float_node *node = &e->nodes[step];
+    if (f->worst < min_worst || f->n_beyond < MIN_BEYOND || (double)f->n_beyond < min_share * (double)f->n)
+        return NULL;
+    if (nd_onnx_is_mover(node->proto) ||
+        strcmp(nd_onnx_text(((const Onnx__NodeProto *)node->proto)->op_type), "Concat") == 0)
+        return "the operator only moves values";
+    if (f->introduced >= 1)
+        return "the error is as large as the values are";
+    if (!nd_float_is_product(node))
+        return NULL;
+    if (do_others_keep(e, device, step))
+        return "other products of the device keep to the bound";
+    return f->worst >= min_own_worst && 2 * (f->n_beyond + f->n_lost) <= f->n
+               ? "its other values keep to the bound"
+               : NULL;
 }
 
 /* Faults that no arithmetic looks like: a large number is 0 beyond a cliff. Scales and grids may be
@@ -175,9 +197,8 @@ static enum nd_status diagnose_constants(const struct nd_float_evaluation *e, si
     return status;
 }
 
-/* Values beyond their bound, and the share of them that a fault must predict; as for quantised values
+/* The share of the values beyond their bound that a fault must predict; as for quantised values
  * (verdict/fault_verdict.c). */
-enum { MIN_BEYOND = 8 };
 static const double min_explained = 0.99;
 
 static const char *precision_of(const struct nd_explained_floats *floats)
@@ -257,8 +278,8 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
     if (is_within && !found.is_exact)
         return follow(layer, err);
     const struct nd_finding *best = found.is_found ? &found.finding : NULL;
-    bool is_unlike = is_unlike_others(e, device, step, &layer->floats);
-    bool is_lost = layer->floats.n_lost > 0 || is_unlike;
+    const char *why = why_no_rounding(e, device, step, &layer->floats);
+    bool is_lost = layer->floats.n_lost > 0 || why != NULL;
     bool is_predicted = best != NULL && !found.may_be_arithmetic &&
                         (found.is_exact || (best->explained >= min_explained && is_no_arithmetic(best->kind) &&
                                             layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND));
@@ -281,15 +302,15 @@ static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t 
                  best->text, 100 * best->explained);
     }
     say_evidence(&layer->floats, said[0] != '\0' ? said : NULL, &evidence);
-    if (is_unlike)
-        nd_strbuf_puts(&evidence, "; other products of the device keep to the bound");
-    return is_predicted || is_lost
-               ? nd_judge_faulty(layer,
-                                 (is_predicted && !is_of_constants) || (is_unlike && layer->floats.n_lost == 0)
-                                     ? ND_CERTAINTY_LIKELY
-                                     : ND_CERTAINTY_PROVEN,
-                                 NULL, &evidence, err)
-               : nd_judge_evidence(layer, &evidence, err);
+    if (why != NULL)
+        nd_strbuf_printf(&evidence, "; %s", why);
+    return is_predicted || is_lost ? nd_judge_faulty(layer,
+                                                     (is_predicted && !is_of_constants) ||
+                                                             (why != NULL && layer->floats.n_lost == 0)
+                                                         ? ND_CERTAINTY_LIKELY
+                                                         : ND_CERTAINTY_PROVEN,
+                                                     NULL, &evidence, err)
+                                   : nd_judge_evidence(layer, &evidence, err);
 }
 
 /* Values that rounding and cutting off tell apart, at least; chosen: by chance 2^-24. */
@@ -383,6 +404,9 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     layer->n_qvalues = layer->floats.n;
     layer->n_unexplained = layer->floats.n_beyond + layer->floats.n_lost;
     layer->effect = layer->floats.effect * layer->floats.effect;
+    ND_TRY(nd_explain_judge_float_runs(job, d, s, err));
+    if (layer->judgement.state == ND_LAYER_FAULTY)
+        return ND_OK;
     size_t cut = find_cut(&sums);
     if (cut < ND_FLOAT_CUTS)
         return judge_cut(&sums, cut, layer, err);

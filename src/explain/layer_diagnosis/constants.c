@@ -249,6 +249,7 @@ static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct 
     size_t channel = SIZE_MAX;
     if (!constants->is_known && constants->coded.qvalues.n == 0) { /* no product by constants */
         add(constants, ND_CONSTANTS_QVALUES_COPIED, channel, 0);
+        add(constants, ND_CONSTANTS_BOUNDS_LOST, channel, 0);
         return ND_OK;
     }
     if (!constants->is_known) { /* its products alone: all changes without a number */
@@ -329,6 +330,7 @@ enum nd_fault_kind nd_fault_of_constants(enum nd_constants_kind kind)
         [ND_CONSTANTS_ROWS_APART] = ND_FAULT_WEIGHTS_LAYOUT,
         [ND_CONSTANTS_GROUP_REPEATED] = ND_FAULT_WEIGHTS_LAYOUT,
         [ND_CONSTANTS_TERMS_LOST] = ND_FAULT_TERMS_LOST,
+        [ND_CONSTANTS_BOUNDS_LOST] = ND_FAULT_BOUNDS_LOST,
         [ND_CONSTANTS_QVALUES_COPIED] = ND_FAULT_NOT_REQUANTISED,
         [ND_CONSTANTS_SCALES_AXIS] = ND_FAULT_SCALES_AXIS,
         [ND_CONSTANTS_MATRIX_TRANSPOSED] = ND_FAULT_TRANSPOSED_WEIGHTS,

@@ -22,7 +22,8 @@ struct nd_explain_noise {
     bool is_any;      /* its values differ from run to run; else the rest is 0 */
     bool is_own;      /* and what it reads does not */
     size_t n_repeats; /* runs that were held against the first one and differ from it */
-    double max;       /* LSB */
+    double max;       /* LSB, or floats */
+    double largest;   /* magnitude of the first run's values */
     double share;     /* of the values of these runs, those that differ from the first run's */
 };
 
@@ -164,6 +165,7 @@ static enum nd_status compare_runs(const struct reader *r, size_t n_samples, str
                 double off = fabs(r->other[j] - r->first[j]);
                 n_differing += off != 0;
                 out->max = fmax(out->max, off);
+                out->largest = fmax(out->largest, fabs(r->first[j]));
             }
         }
     }
@@ -330,6 +332,9 @@ static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t 
 /* LSB; chosen: a result that lies next to a tie may fall either way, in each of two runs. More is no rounding.
  */
 static const double single_step = 1, between_runs = 2;
+/* Of floats, as a share of the largest value; chosen: a sum of 1000 terms in another order differs by less even
+ * in half precision. */
+static const double of_other_order = 1.0 / 16;
 /* A layer that changes is held against one of its runs: what that is off may be a few times what runs differ
  * by (docs/science/verdicts.md#a-layer-follows-known-arithmetic). */
 static const double more_than_noise = 3;
@@ -354,6 +359,33 @@ static bool is_passed_on_noise(const struct nd_explain_job *job, size_t device, 
     return !noise->is_own && job->out->devices[device].layers[step].judgement.state == ND_LAYER_UNEXPLAINED;
 }
 
+static enum nd_status judge_not_repeatable(struct nd_explained_layer *layer,
+                                           const struct nd_explain_noise *noise, struct nd_strbuf *text,
+                                           struct nd_error *err)
+{
+    char said[] = "not repeatable, its values change from run to run";
+    const struct nd_explained_fault fault = {.kind = nd_fault_name(ND_FAULT_FLIPS),
+                                             .text = said,
+                                             .channel = SIZE_MAX,
+                                             .amount = noise->share,
+                                             .explained = 1};
+    return nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, &fault, text, err);
+}
+
+enum nd_status nd_explain_judge_float_runs(const struct nd_explain_job *job, size_t device, size_t step,
+                                           struct nd_error *err)
+{
+    struct nd_explain_noise noise;
+    struct nd_strbuf text = {0};
+    ND_TRY(nd_explain_measure_noise(job->plan, device, step, &noise, err));
+    if (!noise.is_own || noise.n_repeats == 0 || noise.max <= of_other_order * noise.largest)
+        return ND_OK;
+    nd_strbuf_printf(&text,
+                     "run to run it differs by up to %.3g, in %.3g%% of its values, while its inputs do not",
+                     noise.max, 100 * noise.share);
+    return judge_not_repeatable(&job->out->devices[device].layers[step], &noise, &text, err);
+}
+
 static enum nd_status fault_verdict_noise(const struct nd_explain_job *job, size_t device, size_t step,
                                           const struct nd_explain_noise *noise, struct nd_strbuf *text,
                                           struct nd_error *err)
@@ -361,13 +393,7 @@ static enum nd_status fault_verdict_noise(const struct nd_explain_job *job, size
     struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
     bool is_htp = job->observations->layer_arithmetic[device] != SIZE_MAX;
-    char said[] = "not repeatable, its values change from run to run";
-    const struct nd_explained_fault fault = {.kind = nd_fault_name(ND_FAULT_FLIPS),
-                                             .text = said,
-                                             .channel = SIZE_MAX,
-                                             .amount = noise->share,
-                                             .explained = 1};
-    enum nd_status status = nd_judge_faulty(layer, ND_CERTAINTY_PROVEN, &fault, text, err);
+    enum nd_status status = judge_not_repeatable(layer, noise, text, err);
     bool is_known = defect != NULL && is_htp && nd_known_defect_shows_as(defect, ND_FAULT_FLIPS);
     return status == ND_OK && is_known ? nd_explain_name_defect(job, device, defect, layer, err) : status;
 }

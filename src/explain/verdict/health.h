@@ -121,6 +121,11 @@ enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
 enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const struct nd_explain_record *record,
                                        struct nd_error *err);
 
+/* A layer of floats whose runs differ by more than the order of a sum makes, while its inputs do not, is
+ * faulty. ND_ERR_MEMORY, and the errors of reading a capture. */
+enum nd_status nd_explain_judge_float_runs(const struct nd_explain_job *job, size_t device, size_t step,
+                                           struct nd_error *err);
+
 /* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their layers'
  * evidence. ND_ERR_MEMORY. */
 enum nd_status nd_explain_find_health(const struct nd_explain_job *job, struct nd_error *err);

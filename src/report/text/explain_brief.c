@@ -125,7 +125,7 @@ static void say_inconclusive(const struct nd_explained_device *device, const str
 
 static void say_unexplained(const struct layers *layers, const char *arithmetic, char *out, size_t size)
 {
-    char share[32], defects[64] = "nothing shows a fault";
+    char share[32], defects[64] = "no known fault predicts them";
     if (layers->n_defects > 0)
         snprintf(defects, sizeof defects, "%zu of them ha%s a known defect of the SDK", layers->n_defects,
                  layers->n_defects > 1 ? "ve" : "s");
@@ -224,7 +224,7 @@ static bool has_known_defect(const struct nd_explanation *e)
 static const char *nd_explain_say_unexplained(const struct nd_explanation *e)
 {
     return has_known_defect(e) ? "some layers follow no known arithmetic, and the SDK has a known defect there"
-                               : "some layers follow no known arithmetic, and nothing shows a fault";
+                               : "some layers follow no known arithmetic, and no known fault predicts their values";
 }
 
 /* "HEALTHY", ... */

@@ -113,8 +113,8 @@ static void test_known_defects_are_in_the_first_lines(void **state)
 {
     (void)state;
     expect_defects(
-        false, "UNEXPLAINED: some layers follow no known arithmetic, and nothing shows a fault",
-        "1 of 2 layers do not follow known arithmetic in 50.0% of their values; nothing shows a fault");
+        false, "UNEXPLAINED: some layers follow no known arithmetic, and no known fault predicts their values",
+        "1 of 2 layers do not follow known arithmetic in 50.0% of their values; no known fault predicts them");
     expect_defects(
         true, "UNEXPLAINED: some layers follow no known arithmetic, and the SDK has a known defect there",
         "1 of 2 layers do not follow known arithmetic in 50.0% of their values; 1 of them has a known "

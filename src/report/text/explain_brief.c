@@ -169,8 +169,8 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
     double own = device->own_share;
     *out = '\0';
     if (device->float_error > 0) /* not NaN */
-        snprintf(out, size, ". The output is off double precision by %.2g%% (%.0f dB)",
-                 100 * device->float_error, -20 * log10(device->float_error));
+        snprintf(out, size, ". The output is off double precision by %.*g%% (%.0f dB)",
+                 device->float_error < 1 ? 2 : 4, 100 * device->float_error, -20 * log10(device->float_error));
     if (device->output.n_qvalues == 0 || isnan(own))
         return;
     const char *common = e->majority.is_known && e->majority.common_divergence > 0
@@ -223,8 +223,9 @@ static bool has_known_defect(const struct nd_explanation *e)
 /* What the first line of all says where some layers are unexplained and none is faulty. */
 static const char *nd_explain_say_unexplained(const struct nd_explanation *e)
 {
-    return has_known_defect(e) ? "some layers follow no known arithmetic, and the SDK has a known defect there"
-                               : "some layers follow no known arithmetic, and no known fault predicts their values";
+    return has_known_defect(e)
+               ? "some layers follow no known arithmetic, and the SDK has a known defect there"
+               : "some layers follow no known arithmetic, and no known fault predicts their values";
 }
 
 /* "HEALTHY", ... */

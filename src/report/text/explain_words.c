@@ -138,9 +138,9 @@ void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *e
     if (greatest != SIZE_MAX && device->layers[greatest].floats.n > 0) {
         const struct nd_explained_floats *f = &device->layers[greatest].floats;
         nd_summary_put(out, width, 2, 4,
-                       "greatest effect: the error of '%s' (%s) alone changes the outputs by %.2g%% (%.0f dB)",
-                       e->steps[greatest].name, e->steps[greatest].op_types, 100 * f->effect,
-                       -20 * log10(f->effect));
+                       "greatest effect: the error of '%s' (%s) alone changes the outputs by %.*g%% (%.0f dB)",
+                       e->steps[greatest].name, e->steps[greatest].op_types, f->effect < 1 ? 2 : 4,
+                       100 * f->effect, -20 * log10(f->effect));
     }
     if (first == SIZE_MAX) {
         nd_summary_put(out, width, 2, 4,

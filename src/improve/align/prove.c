@@ -511,13 +511,9 @@ static enum nd_status prove_other(const struct prover *p, const struct nd_exact_
     aligned->state = ND_ALIGN_PROVEN;
     aligned->reason = NULL;
     for (size_t i = 0; i < p->job->n_arithmetics; i++) {
-        struct nd_array qvalues = {0};
+        ND_CLEANUP(nd_array_deinit) struct nd_array qvalues = {0};
         bool is_covered = false;
-        enum nd_status status =
-            nd_layer_arithmetic_run(p->job->arithmetics[i], layer, memory, &qvalues, &is_covered, err);
-        nd_array_deinit(&qvalues);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_layer_arithmetic_run(p->job->arithmetics[i], layer, memory, &qvalues, &is_covered, err));
         bool agrees = nd_layer_arithmetics_agree_alone(p->job->arithmetics[0], p->job->arithmetics[i], layer);
         if (is_covered && agrees)
             continue;

@@ -104,25 +104,23 @@ static enum nd_status nd_assemble_logs(struct nd_capture_writer *writer, const s
                                        const struct nd_spool_index *index, struct nd_log_findings *findings,
                                        struct nd_error *err)
 {
-    enum nd_status status = write_runtime_log(writer, index, findings, err);
-    char *text = NULL;
+    ND_TRY(write_runtime_log(writer, index, findings, err));
+    ND_FREED char *text = NULL;
     size_t n = 0;
-    if (status == ND_OK)
-        status = read_stdout(assembly->stdout_path, &text, &n, err);
-    if (status == ND_OK && text != NULL)
-        status = write_log(writer, "stdout", text, n, findings, err);
-    free(text);
-    if (status == ND_OK && assembly->transfer != NULL)
-        status = nd_capture_writer_log(writer, "transfer", assembly->transfer, strlen(assembly->transfer), err);
-    if (status == ND_OK && assembly->logcat != NULL)
-        status = write_log(writer, "logcat", assembly->logcat, assembly->logcat_bytes, findings, err);
-    if (status == ND_OK && index->profile.kind != 0)
-        status =
-            nd_capture_writer_log(writer, "profile", index->profile.payload, index->profile.payload_bytes, err);
-    if (status == ND_OK && index->provider_profile.kind != 0)
-        status = nd_capture_writer_log(writer, "qnn-profile", index->provider_profile.payload,
-                                       index->provider_profile.payload_bytes, err);
-    return status;
+    ND_TRY(read_stdout(assembly->stdout_path, &text, &n, err));
+    if (text != NULL)
+        ND_TRY(write_log(writer, "stdout", text, n, findings, err));
+    if (assembly->transfer != NULL)
+        ND_TRY(nd_capture_writer_log(writer, "transfer", assembly->transfer, strlen(assembly->transfer), err));
+    if (assembly->logcat != NULL)
+        ND_TRY(write_log(writer, "logcat", assembly->logcat, assembly->logcat_bytes, findings, err));
+    if (index->profile.kind != 0)
+        ND_TRY(nd_capture_writer_log(writer, "profile", index->profile.payload, index->profile.payload_bytes,
+                                     err));
+    if (index->provider_profile.kind != 0)
+        ND_TRY(nd_capture_writer_log(writer, "qnn-profile", index->provider_profile.payload,
+                                     index->provider_profile.payload_bytes, err));
+    return ND_OK;
 }
 
 static void free_nodes(struct nd_capture_node *nodes, size_t n)

@@ -1,5 +1,5 @@
 /* Each layer of the written model, as it was read again: what the arithmetics make of all that it can read. */
-#include "improve/align/prove.h"
+#include "improve/align/align_stages.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,6 @@
 #include "core/tensors/scales.h"
 #include "explain/plan/replay.h"
 #include "explain/trials/alternatives.h"
-#include "improve/align/align_stages.h"
 #include "model/graph/constants.h"
 #include "model/graph/onnx.h"
 #include "npudiff/improve/align.h"

@@ -7,11 +7,10 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
+#include "record/import/imported.h"
 #include "record/import/match_tensor.h"
-#include "record/import/runs.h"
 #include "record/import/write_capture.h"
-#include "record/import/write_facts.h"
-#include "record/sessions/failure_logs.h"
+#include "record/sessions/capture_run.h"
 
 /* Whether there is a fact of the kind that holds for all tensors. */
 static bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind)

@@ -11,7 +11,6 @@
 #include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "record/probes/build.h"
 #include "record/probes/loader.h"
 #include "record/probes/npz.h"
 

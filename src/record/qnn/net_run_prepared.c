@@ -11,8 +11,8 @@
 #include "npudiff/record/probe.h"
 #include "record/import/imported.h"
 #include "record/import/match_tensor.h"
+#include "record/probes/loader.h"
 #include "record/probes/npz.h"
-#include "record/probes/probe.h"
 #include "record/qnn/net_run.h"
 
 static enum nd_status nd_qnr_read_prepared(struct nd_qnr *run, struct nd_error *err);

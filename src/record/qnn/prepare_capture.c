@@ -14,7 +14,6 @@
 #include "devices/agent/spool/record_fields.h"
 #include "npudiff/core/parse.h"
 #include "record/qnn/prepare_internal.h"
-#include "record/qnn/prepare_remote.h"
 
 /* The inputs of a prepared folder as one file per input of the graph: thousands of small files would each cost
  * a command of the link. They are cut apart there. */

@@ -1,6 +1,6 @@
 /* From the spool of an agent to a capture, with what was printed and logged while it ran
  * (docs/reference/capture-format.md). */
-#include "record/sessions/assemble.h"
+#include "record/sessions/assemble_outputs.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -19,8 +19,7 @@
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
 #include "npudiff/capture/logs.h"
-#include "record/sessions/assemble_outputs.h"
-#include "record/sessions/failure_logs.h"
+#include "record/sessions/capture_run.h"
 
 /* The tensors and nodes of a capture: what the model said of them, joined with what the agent saw. */
 

@@ -25,9 +25,8 @@
 #include "devices/phones/remote_uri.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/devices/device.h"
-#include "record/qnn/prepare_remote.h"
-#include "record/sessions/assemble.h"
-#include "record/sessions/capture_agent.h"
+#include "record/qnn/prepare_internal.h"
+#include "record/sessions/assemble_outputs.h"
 #include "record/sessions/capture_run.h"
 
 struct nd_device_facts; /* remote/identity.h */

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
-#include "quantisation/candidates.h"
+#include "quantisation/study.h"
 
 enum { BITS = 8, WIDE_BITS = 16 };
 /* The part of the error that a kind of remedy has to be about, and the gain at the tensor that is worth a

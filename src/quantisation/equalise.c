@@ -1,5 +1,5 @@
 /* Cross-layer equalisation of a pair: factors, and what the outputs say of them. */
-#include "quantisation/equalise.h"
+#include "quantisation/study.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "quantisation/candidates.h"
+#include "quantisation/study.h"
 
 enum { MAX_LAYERS = 6 }; /* for which remedies are looked for: chosen */
 /* The least share of the effects of a layer for which remedies are looked for; the gain at the outputs that is

@@ -9,7 +9,6 @@
 #include "explain/plan/replay.h"
 #include "explain/stages.h"
 #include "npudiff/explain/explain.h"
-#include "quantisation/candidates.h"
 #include "quantisation/study.h"
 
 /* What a study holds at a time, so that it stays within its memory. */

@@ -12,13 +12,77 @@
 #ifndef ND_QUANTISATION_STUDY_H
 #define ND_QUANTISATION_STUDY_H
 
+#include <stddef.h>
+
 #include "explain/evaluate/channel_pairs.h"
 #include "explain/evaluate/packed.h"
 #include "explain/plan/plan.h"
 #include "explain/stages.h"
 #include "npudiff/quantisation/quantisation.h"
-#include "quantisation/ranges.h"
-#include "quantisation/weights.h"
+
+/* ---- quantisers of one scale for given values: which range to take, and what error they make ---- */
+
+/* A quantiser: quantised value = round(x / scale) + zero, clipped to low_code .. high_code. */
+struct nd_fit {
+    double scale, zero, low_qvalue, high_qvalue;
+};
+
+struct nd_range {
+    double low, high;
+};
+
+/* The quantiser whose quantised values cover the range, and zero with it, as ONNX Runtime's calibration makes
+ * it. */
+struct nd_fit nd_fit_range(struct nd_range range, double low_qvalue, double high_qvalue);
+/* What its quantised values stand for. */
+struct nd_range nd_range_of_fit(const struct nd_fit *fit);
+/* x after quantising and dequantising. */
+double nd_fit_apply(const struct nd_fit *fit, double x);
+/* The same of x[n], in place. */
+void nd_fit_apply_all(const struct nd_fit *fit, double *x, size_t n);
+/* Mean square of the error; 0 for n = 0. */
+double nd_fit_error(const struct nd_fit *fit, const float *values, size_t n);
+
+enum nd_calibration {
+    ND_CALIBRATE_MIN_MAX,
+    ND_CALIBRATE_PERCENTILE_9999,
+    ND_CALIBRATE_PERCENTILE_999,
+    ND_CALIBRATE_ENTROPY,
+    ND_CALIBRATE_MSE,
+    ND_N_CALIBRATIONS,
+};
+const char *nd_calibration_name(enum nd_calibration calibration);
+
+/* Of n > 0 sorted values. codes: how many the type has. */
+struct nd_range nd_calibrate(enum nd_calibration calibration, const float *sorted, size_t n, double qvalues);
+
+/* ---- the weights and biases of a layer, before and after their quantisation ---- */
+
+/* From this nd_channels_ratio on one scale for all channels is called a fault: a quarter of the channels lose
+ * three bits of eight. */
+#define ND_CHANNELS_APART 8.0
+
+/* Largest over lower quartile of the channels' largest magnitudes, 1 for one channel; channels of zeros are
+ * left out. *ratio is NaN where no channel has a value. ND_ERR_MEMORY. */
+enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *ratio, struct nd_error *err);
+
+/* Mean square of a - b, of the same number of elements. */
+double nd_mean_square_between(const struct nd_array *a, const struct nd_array *b);
+double nd_mean_square(const struct nd_array *a);
+
+/* out: real after symmetric quantisation to so many bits, one scale for each channel of the axis, or one for
+ * all where axis is -1. ND_ERR_MEMORY. */
+enum nd_status nd_weights_quantised(const struct nd_array *real, int axis, int bits, struct nd_array *out,
+                                    struct nd_error *err);
+
+/* A constant of the quantised model, and what it was in the float model: real, quantised values of biases, and
+ * before are there from hold to release. ND_ERR_IO, ND_ERR_MEMORY: nothing is held. */
+enum nd_status nd_pair_hold(const struct nd_plan *plan, const struct nd_exact_constant *constant,
+                            const struct nd_array *before, struct nd_error *err);
+void nd_pair_release(const struct nd_plan *plan, const struct nd_exact_constant *constant,
+                     const struct nd_array *before);
+
+/* ---- and what all of it is for ---- */
 
 enum {
     ND_LOSS_SAMPLES = 16,  /* measured at most, evenly spaced: chosen */
@@ -264,5 +328,60 @@ size_t nd_promotions_n_samples(const struct nd_promotions *promotions);
  * changes what one of the kept ones changes. */
 enum nd_status nd_promotions_try(struct nd_promotions *promotions, const size_t *kept, size_t n_kept,
                                  double *sqnr_db, struct nd_error *err);
+
+/* Cross-layer equalisation: factors of the channels between two layers with which both use the one scale of
+ * their weights well, and the quantised model that has them. */
+
+/* The weights, biases and ranges of a model in which some pairs of layers were equalised, quantised as before.
+ */
+struct nd_equalised {
+    size_t n_changes, n_values, n_layers;
+    struct nd_change *changes;
+    struct nd_array *values; /* that the changes borrow */
+    double least, most;      /* factors by which channels became smaller */
+};
+
+/* pairs[n]: of study->pairs, in their order. deinit in any case, also of a zeroed one. ND_ERR_MEMORY. */
+enum nd_status nd_equalise(const struct nd_study *study, const size_t *pairs, size_t n,
+                           struct nd_equalised *out, struct nd_error *err);
+void nd_equalised_deinit(struct nd_equalised *equalised);
+
+/* ---- remedies of layers while they are looked for ---- */
+
+enum {
+    ND_MAX_CANDIDATES = 16, /* of one layer: chosen, each is a run of the model */
+    ND_MAX_TIED = 16,       /* tensors that only move the values of another one on */
+};
+
+/* A remedy with the changes that it is made of. */
+struct nd_candidate {
+    size_t step;
+    struct nd_remedy remedy;
+    struct nd_change changes[ND_MAX_TIED];
+    struct nd_array values[ND_LOSS_CONSTANTS]; /* of changed constants */
+    struct nd_equalised equalised;             /* of ND_REMEDY_EQUALISE: what the changes borrow */
+    size_t n_changes;                          /* 0: it does not help */
+    size_t watched; /* the step whose error own_gain_db is about, measured with the outputs; SIZE_MAX: it is
+                       known already */
+};
+
+struct nd_search {
+    struct nd_study *study;
+    struct nd_candidate *candidates; /* room for ND_MAX_CANDIDATES of each layer */
+    size_t n;
+};
+
+void nd_search_deinit(struct nd_search *search);
+
+/* Whether one of the changes is about a tensor that one of the trial changes. */
+bool nd_trial_overlaps(const struct nd_trial *trial, const struct nd_change *changes, size_t n_changes);
+
+/* Adds what could help the layer: remedies with own_gain_db, not measured at the outputs. ND_ERR_MEMORY. */
+enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err);
+
+/* Adds that remedy of the layer, if it helps the tensor or the weights: ND_REMEDY_WEIGHT_CHANNELS,
+ * ND_REMEDY_16_BITS, or ND_REMEDY_RANGE, which takes a mask constant out of the range. */
+enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
+                                 struct nd_error *err);
 
 #endif

@@ -7,9 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
-#include "quantisation/ranges.h"
 #include "quantisation/study.h"
-#include "quantisation/weights.h"
 
 /* The best quantiser of one scale for given values. */
 

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "fuzz/fuzz.h"
-#include "record/probes/npy.h"
 #include "record/probes/npz.h"
 
 enum { MAX_BYTES = 16 << 20 };

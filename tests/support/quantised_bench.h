@@ -9,7 +9,7 @@
 
 #include "model/graph/parts.h"
 #include "model/rewrite/compose.h"
-#include "quantisation/ranges.h"
+#include "quantisation/study.h"
 
 enum { MAX_ITEMS = 8 };
 

@@ -89,8 +89,8 @@ typedef enum nd_status nd_exact_make(void *context, const struct nd_exact_layer 
 /* Makes the quantised values of a layer, whole numbers within the type: codes->x[n], made by the caller.
  * Fractions are allowed, too: a value that was not requantised. Where is_real is set for the tensor, they are
  * real values and codes->dtype is ND_DTYPE_F32. */
-typedef enum nd_status nd_exact_round(void *context, const struct nd_exact_values *values,
-                                      struct nd_array *qvalues, struct nd_error *err);
+typedef enum nd_status nd_exact_rounding(void *context, const struct nd_exact_values *values,
+                                         struct nd_array *qvalues, struct nd_error *err);
 
 /* Told of a tensor that cannot be evaluated, and of the reason: its operator is not covered, or refuses what it
  * reads (ND_ERR_UNSUPPORTED, ND_ERR_FORMAT), or what is given for the tensor has another shape; or, under
@@ -105,7 +105,7 @@ typedef void nd_exact_give(void *context, size_t tensor, double *out);
 struct nd_exact_options {
     size_t struct_size;
     enum nd_rounding rounding; /* of every layer */
-    nd_exact_round *round;     /* takes the place of rounding; called with the context of the run. NULL: none */
+    nd_exact_rounding *round;  /* takes the place of rounding; called with the context of the run. NULL: none */
     bool takes_quick;          /* `round` takes values that were left quick */
     nd_exact_make *make; /* asked first, for every layer that reads quantised values; called with the context of
                             the run. NULL: none */

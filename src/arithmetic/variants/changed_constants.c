@@ -487,7 +487,7 @@ enum nd_status nd_change_reals(const struct nd_float_node *node, const struct nd
                                struct nd_error *err)
 {
     struct nd_linear_input inputs[ND_CHANGED_INPUTS] = {0};
-    struct changed c = {.zeros = weights->zero_points, .nobody_knows = (double)NAN};
+    ND_CLEANUP(changed_deinit) struct changed c = {.zeros = weights->zero_points, .nobody_knows = (double)NAN};
     bool is_bias = change->kind == ND_CONSTANTS_BIAS_LOST || change->kind == ND_CONSTANTS_BIAS_NEGATED;
     *input = is_bias ? ND_CHANGED_BIAS : ND_CHANGED_WEIGHTS;
     *reals = (struct nd_array){0};
@@ -496,16 +496,15 @@ enum nd_status nd_change_reals(const struct nd_float_node *node, const struct nd
         inputs[ND_CHANGED_BIAS].values = node->inputs[ND_CHANGED_BIAS].constant;
     c.call = (struct nd_linear_call){
         .node = node->proto, .opset = node->opset, .n_inputs = node->n_inputs, .inputs = inputs};
-    enum nd_status status = change_call(&c, change, err);
-    for (size_t i = 0; status == ND_OK && c.is_other && !is_bias && i < c.values.n; i++)
+    ND_TRY(change_call(&c, change, err));
+    for (size_t i = 0; c.is_other && !is_bias && i < c.values.n; i++)
         c.values.x[i] = (c.values.x[i] - (c.zeros != NULL ? c.zeros[i] : 0)) * weights->scales[i];
-    if (status == ND_OK && c.is_other) {
+    if (c.is_other) {
         *reals = c.values;
         reals->dtype = ND_DTYPE_F32;
         c.values = (struct nd_array){0};
     }
-    changed_deinit(&c);
-    return status;
+    return ND_OK;
 }
 
 struct nd_float_node nd_float_node_of(const struct nd_linear_call *call)

@@ -681,14 +681,12 @@ static enum nd_status walk_links(const struct walk *walk, hid_t group, const cha
 
 static enum nd_status walk_group(const struct walk *walk, hid_t group, char *path, struct nd_error *err)
 {
-    struct nd_index_object object = {.path = path, .is_group = true};
-    enum nd_status status = nd_index_add_attrs(walk->index, &object, group, err);
-    if (status == ND_OK && path[1] == '\0')
-        status = walk->index->schema->check_root(&object, err);
-    if (status == ND_OK)
-        status = send_object(&object, walk->child, err);
-    nd_index_object_deinit(&object);
-    return status == ND_OK ? walk_links(walk, group, path, err) : status;
+    ND_CLEANUP(nd_index_object_deinit) struct nd_index_object object = {.path = path, .is_group = true};
+    ND_TRY(nd_index_add_attrs(walk->index, &object, group, err));
+    if (path[1] == '\0')
+        ND_TRY(walk->index->schema->check_root(&object, err));
+    ND_TRY(send_object(&object, walk->child, err));
+    return walk_links(walk, group, path, err);
 }
 
 static enum nd_status open_file(const char *path, struct nd_read_source *source, hid_t *file,
@@ -791,6 +789,7 @@ static enum nd_status fetch(void *context, uint64_t offset, void *buf, size_t n_
 
 static enum nd_status fill(const char *path, struct nd_index *index, struct nd_error *err)
 {
+    ND_CLEANUP(nd_reading_end)
     struct nd_reading reading = {.path = path,
                                  .file_bytes = index->file_bytes,
                                  .damaged = ND_E_CAPTURE_FORMAT,
@@ -798,9 +797,7 @@ static enum nd_status fill(const char *path, struct nd_index *index, struct nd_e
                                  .fetch = index->fetch != NULL ? fetch : NULL,
                                  .fetch_context = index->fetch};
     ND_TRY(nd_reading_begin(&reading, build, index, err));
-    enum nd_status status = nd_index_receive(index, &reading, err);
-    nd_reading_end(&reading);
-    return status;
+    return nd_index_receive(index, &reading, err);
 }
 
 enum nd_status nd_index_open(const char *path, const struct nd_index_schema *schema, struct nd_index **out,

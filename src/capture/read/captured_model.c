@@ -66,25 +66,20 @@ enum nd_status nd_capture_load_model(const struct nd_capture *capture, struct nd
     if (sha256[0] == '\0')
         return nd_fail(err, ND_E_MODEL_GONE, nd_capture_path(capture),
                        "'%s' does not say which model was captured", nd_capture_path(capture));
-    struct nd_strbuf tried = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf tried = {0};
     struct nd_model *model = NULL;
-    char *beside = path_beside(capture, file);
+    ND_FREED char *beside = path_beside(capture, file);
     const char *candidates[] = {path, file, beside};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && model == NULL && i < sizeof candidates / sizeof candidates[0]; i++)
+    for (size_t i = 0; model == NULL && i < sizeof candidates / sizeof candidates[0]; i++)
         if (candidates[i] != NULL && candidates[i][0] != '\0' && !is_one_of(candidates[i], candidates, i))
-            status = try_model(candidates[i], sha256, &tried, &model, err);
-    free(beside);
-    char *text = nd_strbuf_take(&tried);
-    if (status == ND_OK && model == NULL)
-        status =
-            nd_fail(err, ND_E_MODEL_GONE, nd_capture_path(capture),
-                    "the model of '%s' (sha256 %.12s...) is not found: %s", nd_capture_path(capture), sha256,
-                    text != NULL && text[0] != '\0' ? text : "the capture does not say where it was");
-    free(text);
-    if (status == ND_OK)
-        *out = model;
-    return status;
+            ND_TRY(try_model(candidates[i], sha256, &tried, &model, err));
+    ND_FREED char *text = nd_strbuf_take(&tried);
+    if (model == NULL)
+        return nd_fail(err, ND_E_MODEL_GONE, nd_capture_path(capture),
+                       "the model of '%s' (sha256 %.12s...) is not found: %s", nd_capture_path(capture), sha256,
+                       text != NULL && text[0] != '\0' ? text : "the capture does not say where it was");
+    *out = model;
+    return ND_OK;
 }
 
 /* The size that this axis of the input has in the capture, or -1. */

@@ -402,9 +402,7 @@ enum nd_status nd_capture_check_unchanged(const struct nd_capture *capture, stru
 {
     const struct nd_index *index = capture->index;
     struct stat now;
-    enum nd_status status = nd_capture_check_deferred(capture, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_capture_check_deferred(capture, err));
     if (index->fetch != NULL) /* every answer of its server was of the version that was opened */
         return ND_OK;
     if (fstat(index->fd, &now) != 0)

@@ -3,14 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "compare/engine/compare.h"
 #include "compare/engine/engine.h"
-#include "compare/engine/part.h"
-#include "compare/engine/result.h"
-#include "compare/findings/channels.h"
-#include "compare/findings/labels.h"
 #include "compare/findings/predicates.h"
-#include "compare/findings/repeats.h"
 #include "compare/findings/top1_classes.h"
 #include "compare/matching/matching.h"
 #include "compare/metrics/gates.h"

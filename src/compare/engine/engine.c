@@ -8,9 +8,6 @@
 
 #include "capture/read/view.h"
 #include "compare/engine/engine.h"
-#include "compare/engine/job_plan.h"
-#include "compare/engine/part.h"
-#include "compare/engine/tile.h"
 #include "compare/metrics/states.h"
 #include "core/documents/json_out.h"
 #include "core/error.h"

@@ -1,6 +1,6 @@
 /* From pairs of captures to jobs: which tensors are read, and which stand beside which.
  * docs/reference/metrics.md#alignment and #parts. */
-#include "compare/engine/job_plan.h"
+#include "compare/engine/engine.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* Options that two devices of one kind were not given alike, and that are known to change bits: what a
  * difference may come from before any arithmetic does. Chipset and SDK are columns of their own. */
-#include "compare/engine/result.h"
+#include "compare/engine/engine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "capture/read/environment.h"
-#include "compare/findings/repeats.h"
+#include "compare/findings/top1_classes.h"
 #include "compare/matching/matching.h"
 #include "core/error.h"
 #include "core/memory.h"

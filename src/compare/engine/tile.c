@@ -1,14 +1,12 @@
 /* One piece of a job, by one thread: reads it, checks it and compares it. docs/reference/metrics.md#elements,
  * #sums, #distributions and #top-1. */
-#include "compare/engine/tile.h"
+#include "compare/engine/engine.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "capture/read/view.h"
-#include "compare/metrics/account.h"
-#include "compare/metrics/distribution.h"
 #include "compare/metrics/permutation.h"
 #include "compare/metrics/states.h"
 #include "core/error.h"

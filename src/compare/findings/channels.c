@@ -1,5 +1,5 @@
 /* Each coordinate of one axis compared as a tensor of its own. docs/reference/metrics.md#per-channel. */
-#include "compare/findings/channels.h"
+#include "compare/findings/top1_classes.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Labels that are wrong: the same bytes, called by other types, scales or zero points.
  * docs/reference/metrics.md#labels. */
-#include "compare/findings/labels.h"
+#include "compare/findings/top1_classes.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,6 +10,7 @@
 #include "arithmetic/operators/array.h"
 #include "compare/matching/matching.h"
 #include "compare/metrics/permutation.h"
+#include "compare/metrics/states.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"

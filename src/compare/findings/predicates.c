@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "arithmetic/operators/array.h"
-#include "compare/findings/predicate.h"
 #include "compare/findings/predicates.h"
 #include "core/error.h"
 #include "core/memory.h"

@@ -1,6 +1,6 @@
 /* What a device does when it is asked twice: own noise, and outputs that do not depend on the input.
  * docs/reference/metrics.md#repeats. */
-#include "compare/findings/repeats.h"
+#include "compare/findings/top1_classes.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #define ND_COMPARE_TOP1_CLASSES_H
 
 #include "compare/matching/matching.h"
+#include "compare/metrics/kernels/kernels.h"
 #include "compare/metrics/states.h"
 
 /* Outputs of at most this many elements are always looked at a whole sample at a time. */
@@ -51,5 +52,67 @@ enum nd_status nd_accuracy_count(const struct nd_aligned_captures *alignment, co
 /* Shares, p-values and significance from the counts; and whether every capture, the reference too, is right no
  * more often than by chance: comparison->broken_top1. */
 void nd_accuracy_conclude(struct nd_comparison *comparison);
+
+/* Labels that are wrong: the same bytes, which two captures call by other types, scales or zero points.
+ * docs/reference/metrics.md#labels. */
+
+/* The types that bytes are read as. */
+enum { ND_N_READINGS = 11 };
+extern const enum nd_dtype nd_readings[ND_N_READINGS];
+
+/* Whether the values of one side, own, are too far from those of the other one, x, for rounding, [n] each:
+ * their bytes may be called by a wrong type. */
+bool nd_values_may_be_mislabelled(const double *x, const double *own, size_t n);
+/* Whether these bytes, read as another type, are what the other side has. */
+bool nd_values_is_reading(const double *x, const double *reading, size_t n);
+
+/* Looks at every pair that cannot be compared because types, shapes or quantisation differ, and reads its
+ * values. Where they are the same bytes, and the labels give them other real values, pair->label says so (and
+ * is the reason, too). Where the labels give them the same real values, the pair is compared: nothing differs.
+ * After the engine, before the verdicts. ND_ERR_MEMORY, and the errors of reading. */
+enum nd_status nd_labels_find(const struct nd_aligned_captures *alignment, struct nd_comparison *comparison,
+                              struct nd_error *err);
+
+/* ---- what a device does when it is asked twice. docs/reference/metrics.md#repeats ---- */
+
+/* Counts the repeats of a tensor on one device by their digests: n_unstable, n_repeats, n_repeats_unequal,
+ * unstable_bound and is_stuck. tensor indexes the alignment; the capture has it. */
+void nd_repeats_count(const struct nd_aligned_captures *alignment, size_t tensor, size_t capture,
+                      struct nd_tensor_on_device *on);
+
+/* Upper 95 % bound of a probability of which k of n trials came true (Clopper-Pearson, one-sided); 1 when n is
+ * 0. Relative error below 1e-9. */
+double nd_repeats_bound(uint64_t k, uint64_t n);
+
+/* Fills `noise` of every tensor and device that stored repeats, and within_noise of the pairs. */
+enum nd_status nd_repeats_measure(const struct nd_aligned_captures *alignment,
+                                  const struct nd_compare_options *options, const struct nd_kernels *kernels,
+                                  struct nd_comparison *comparison, struct nd_error *err);
+
+/* The runs of one capture, each of one sample, of which some give what another capture has. */
+struct nd_runs_of {
+    const struct nd_capture *own, *other;
+    size_t own_probe, other_probe;
+    const size_t *own_tensors, *other_tensors; /* [n_tensors] of the captures; SIZE_MAX: it has none */
+    size_t n_tensors;
+    /* Added to: */
+    size_t n,
+        n_other; /* n_other: of n, that equal the other in every tensor in which runs of the sample differ */
+    double us, us_other; /* the latencies of the other runs, and of these; NaN: not all are known */
+    size_t n_differing;  /* tensors in which they do, at most */
+};
+
+/* Counts the runs of the samples in which they fall into two groups: several are the other's, whose own runs
+ * are alike, or one is and all others are one another's. (Noise of a generator that begins alike gives the
+ * other's bits in the first run alone.) ND_ERR_MEMORY. */
+enum nd_status nd_repeats_count_of(struct nd_runs_of *runs, struct nd_error *err);
+
+/* ---- each coordinate of one axis as a tensor of its own. docs/reference/metrics.md#per-channel ---- */
+
+/* Fills n_channels and channels of every pair that differs, of tensors that have options->channel_axis. Reads
+ * the samples that differ once more. ND_E_COMPARE_MEMORY when the states of the channels do not fit. */
+enum nd_status nd_channels_compare(const struct nd_aligned_captures *alignment,
+                                   const struct nd_compare_options *options, const struct nd_kernels *kernels,
+                                   struct nd_comparison *comparison, struct nd_error *err);
 
 #endif

@@ -11,7 +11,6 @@
 #include "core/text/strbuf.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/core/parse.h"
-#include "record/probes/npy.h"
 #include "record/probes/npz.h"
 
 /* A list of latencies while it is read. */

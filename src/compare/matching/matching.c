@@ -381,10 +381,10 @@ enum nd_status nd_matching_select(struct nd_aligned_captures *a, const char *spe
 {
     if (spec == NULL || strcmp(spec, "all") == 0)
         return ND_OK;
-    bool *chosen = nd_calloc(a->n_tensors, sizeof *chosen);
-    enum nd_status status = chosen != NULL ? mark_all(a, spec, chosen, err) : nd_fail_memory(err);
+    ND_FREED bool *chosen = nd_calloc(a->n_tensors, sizeof *chosen);
+    ND_TRY(chosen != NULL ? mark_all(a, spec, chosen, err) : nd_fail_memory(err));
     size_t n = 0;
-    for (size_t e = 0; status == ND_OK && e < a->n_tensors; e++) {
+    for (size_t e = 0; e < a->n_tensors; e++) {
         if (!chosen[e])
             continue;
         a->tensor_names[n] = a->tensor_names[e];
@@ -392,9 +392,6 @@ enum nd_status nd_matching_select(struct nd_aligned_captures *a, const char *spe
                 a->n_captures * sizeof *a->tensors);
         n++;
     }
-    free(chosen);
-    if (status != ND_OK)
-        return status;
     a->n_left_out = a->n_tensors - n;
     a->n_tensors = n;
     return ND_OK;

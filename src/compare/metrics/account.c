@@ -2,7 +2,6 @@
  * quantised values. docs/reference/metrics.md#elements, #accounting and #mixed-types. */
 #include <math.h>
 
-#include "compare/metrics/account.h"
 #include "compare/metrics/states.h"
 
 static const struct nd_metric_field account_fields[] = {

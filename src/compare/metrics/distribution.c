@@ -1,6 +1,6 @@
 /* Model outputs as probabilities. docs/reference/metrics.md#distributions. Samples are added whole, by
  * tile.c. */
-#include "compare/metrics/distribution.h"
+#include "compare/metrics/states.h"
 
 #include <math.h>
 

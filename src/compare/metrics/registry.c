@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/metrics/account.h"
 #include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"

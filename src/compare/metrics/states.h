@@ -5,6 +5,7 @@
 
 #include "compare/metrics/block.h"
 #include "compare/metrics/fields.h"
+#include "npudiff/core/tensor.h"
 
 struct nd_bits_state {
     uint64_t n_samples, n_samples_differing, n_samples_unread, n_elems, n_differing;
@@ -177,5 +178,36 @@ bool nd_joint_fits(const struct nd_pair_context *context);
 enum nd_status nd_sample_compare(struct nd_pair_state *state, const struct nd_pair_context *context,
                                  bool differs, const unsigned char *ref, const unsigned char *test,
                                  size_t probe, size_t sample, struct nd_error *err);
+
+/* One side of a pair, gathered block by block before the pairs that need it add it to their state.
+ * docs/reference/metrics.md#accounting. */
+
+void nd_side_init(struct nd_side_state *side);
+void nd_side_add_block(struct nd_side_state *side, const struct nd_side_block *block, size_t n);
+void nd_side_merge(struct nd_side_state *side, const struct nd_side_state *other);
+
+/* The two sides as parts of a pair's state: fields without anything to do. */
+extern const struct nd_metric nd_metric_side_ref, nd_metric_side_test;
+
+/* ---- one sample of a model output as probabilities. docs/reference/metrics.md#distributions ---- */
+
+enum { ND_TOP_K = 5, ND_DISTRIBUTION_MAX = 1 << 20 };
+
+struct nd_probabilities {
+    size_t n;             /* >= 2 */
+    const double *values; /* real values, borrowed */
+    bool is_finite, is_probability;
+    double sum, max, exp_sum; /* exp_sum: of e^(value - max) */
+    size_t n_top;
+    size_t top[ND_TOP_K];
+};
+
+/* n and values are given; the rest is worked out. */
+void nd_probabilities_describe(struct nd_probabilities *probabilities);
+
+/* One sample of both sides, of equal length. The same `values` on both sides: the sample is known to be equal.
+ */
+void nd_distribution_add(struct nd_distribution_state *state, const struct nd_probabilities *ref,
+                         const struct nd_probabilities *test);
 
 #endif

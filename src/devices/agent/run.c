@@ -313,7 +313,7 @@ static enum nd_status nd_agent_create_session(struct nd_agent *agent, struct nd_
 static enum nd_status record_node(struct nd_agent *agent, const struct nd_placement *node, size_t i,
                                   bool is_fell_back, struct nd_error *err)
 {
-    struct nd_strbuf fields = {0};
+    ND_CLEANUP(nd_strbuf_deinit) struct nd_strbuf fields = {0};
     nd_fields_add(&fields, "provider", node->provider);
     nd_fields_add(&fields, "name", node->name);
     nd_fields_add(&fields, "op_type", node->op_type);
@@ -325,15 +325,13 @@ static enum nd_status record_node(struct nd_agent *agent, const struct nd_placem
     if (!nd_agent_is_resumed_pass(agent) || !agent->resume->has_runs)
         return nd_fields_append(agent->writer, ND_RECORD_NODE, NULL, 0, &fields, err);
     const struct nd_resume_records *before = &agent->resume->nodes;
-    enum nd_status status = ND_OK;
     if (fields.failed)
-        status = nd_fail_memory(err);
-    else if (i >= before->n || !is_same_record(&before->items[i], &fields))
-        status = nd_fail(err, ND_E_DEVICE_OUTPUT, node->name,
-                         "node '%s' (%s) is not placed as it was before the interruption", node->name,
-                         node->op_type);
-    nd_strbuf_deinit(&fields);
-    return status;
+        return nd_fail_memory(err);
+    if (i >= before->n || !is_same_record(&before->items[i], &fields))
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, node->name,
+                       "node '%s' (%s) is not placed as it was before the interruption", node->name,
+                       node->op_type);
+    return ND_OK;
 }
 
 static enum nd_status find_fell_back(const struct nd_agent_job *job, const struct nd_placement *placed,
@@ -436,7 +434,7 @@ static enum nd_status nd_agent_check_missing(struct nd_agent *agent, struct nd_e
 static enum nd_status record_provider_profile(struct nd_agent *agent, struct nd_error *err)
 {
     struct nd_error problem = {0};
-    void *text = NULL;
+    ND_FREED void *text = NULL;
     size_t n = 0;
     if (!wants_provider_profile(agent))
         return ND_OK;
@@ -445,9 +443,7 @@ static enum nd_status record_provider_profile(struct nd_agent *agent, struct nd_
         return ND_OK;
     }
     const struct nd_record record = {.kind = ND_RECORD_PROVIDER_PROFILE, .payload = text, .payload_bytes = n};
-    enum nd_status status = nd_spool_append(agent->writer, &record, err);
-    free(text);
-    return status;
+    return nd_spool_append(agent->writer, &record, err);
 }
 
 /* Records the profile, when this pass has one. */

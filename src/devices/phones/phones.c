@@ -253,19 +253,16 @@ static enum nd_status refuse_choice(const char *uri, const char *address, const 
     const char *at = server != NULL ? server - 1 : "";
     ND_FREED char *list = list_text(phones, n);
     ND_TRY_MEMORY(list != NULL, err);
-    enum nd_status status;
     if (n == 0)
-        status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                         "device '%s': no phone is attached ('adb devices' lists none)", uri);
-    else if (usable == NULL)
-        status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': no phone can be used: %s; %s", uri, list,
-                         phones[0].trouble);
-    else
-        status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                         "device '%s': there are several phones: %s; name one, as in 'adb:%s%s', or all with "
-                         "'adb:*%s'",
-                         uri, list, usable->serial, at, at);
-    return status;
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': no phone is attached ('adb devices' lists none)", uri);
+    if (usable == NULL)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': no phone can be used: %s; %s", uri, list,
+                       phones[0].trouble);
+    return nd_fail(
+        err, ND_E_DEVICE_UNKNOWN, uri,
+        "device '%s': there are several phones: %s; name one, as in 'adb:%s%s', or all with 'adb:*%s'", uri,
+        list, usable->serial, at, at);
 }
 
 /* "SERIAL" or "SERIAL@SERVER", in new memory. */

@@ -83,11 +83,8 @@ static enum nd_status make_parents(const char *path, struct nd_error *err)
 static enum nd_status record(json_t *manifest, const char *folder, const char *place, struct nd_error *err)
 {
     char hex[ND_SHA256_HEX_BYTES];
-    char *path = nd_path_join(folder, place);
-    enum nd_status status = path != NULL ? nd_sha256_file(path, hex, err) : nd_fail_memory(err);
-    free(path);
-    if (status != ND_OK)
-        return status;
+    ND_FREED char *path = nd_path_join(folder, place);
+    ND_TRY(path != NULL ? nd_sha256_file(path, hex, err) : nd_fail_memory(err));
     nd_tree_append(json_object_get(manifest, "files"), json_string(place));
     nd_tree_set(json_object_get(manifest, "sha256"), place, json_string(hex));
     return ND_OK;
@@ -430,17 +427,12 @@ static enum nd_status remove_from(const struct nd_runtime_store *store, const ch
 
 enum nd_status nd_runtimes_remove(const char *id, const char *abi, char **removed, struct nd_error *err)
 {
-    struct nd_runtime_store store = {0};
+    ND_CLEANUP(nd_runtime_store_close) struct nd_runtime_store store = {0};
     json_auto_t *names = json_array();
-    enum nd_status status = nd_runtime_store_open(&store, err);
-    if (status == ND_OK)
-        status = remove_from(&store, id, abi, names, err);
-    nd_runtime_store_close(&store);
-    if (status == ND_OK) {
-        *removed = nd_json_dumps(names, 0);
-        status = *removed != NULL ? ND_OK : nd_fail_memory(err);
-    }
-    return status;
+    ND_TRY(nd_runtime_store_open(&store, err));
+    ND_TRY(remove_from(&store, id, abi, names, err));
+    *removed = nd_json_dumps(names, 0);
+    return *removed != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static const char *const abis[ND_N_ABIS] = {"x86_64-linux", "aarch64-linux", "aarch64-android"};

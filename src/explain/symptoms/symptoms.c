@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "arithmetic/operators/array.h"
-#include "compare/findings/labels.h"
-#include "compare/findings/repeats.h"
+#include "compare/findings/top1_classes.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "explain/diagnosis/values.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "arithmetic/exact/linear/rounding.h"
-#include "compare/findings/repeats.h"
+#include "compare/findings/top1_classes.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"

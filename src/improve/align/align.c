@@ -12,8 +12,6 @@
 #include "core/text/options.h"
 #include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
-#include "improve/align/equalise.h"
-#include "improve/align/observed.h"
 #include "model/graph/parts.h"
 #include "model/rewrite/fold.h"
 

@@ -1,7 +1,7 @@
 /* New scales and weights for each layer: scales with which a product is multiplied by a power of two, and
  * weights rounded up or down so that the output of the layer has the least error.
  * docs/science/align.md#rounding. */
-#include "improve/align/align_plan.h"
+#include "improve/align/align_stages.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,8 +12,6 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "explain/plan/replay.h"
-#include "improve/align/align_stages.h"
-#include "improve/align/observed.h"
 
 /* ---- scales that give powers of two ---- */
 

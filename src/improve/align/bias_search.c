@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "improve/align/align_plan.h"
+#include "improve/align/align_stages.h"
 
 enum { W = 1, B = 2 };
 

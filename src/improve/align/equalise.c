@@ -1,6 +1,6 @@
 /* Cross-layer equalisation: a model whose channels between two layers are smaller or larger, and the search for
  * pairs that lower the error of the outputs. docs/science/align.md#equalisation. */
-#include "improve/align/equalise.h"
+#include "improve/align/align_stages.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,8 +11,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "improve/align/align_stages.h"
-#include "improve/align/observed.h"
 #include "model/graph/constants.h"
 #include "model/graph/loaded.h"
 

@@ -11,8 +11,6 @@
 #include "core/memory.h"
 #include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
-#include "improve/align/equalise.h"
-#include "improve/align/observed.h"
 #include "model/graph/loaded.h"
 
 void nd_align_channel_sizes(const struct nd_align_product *product, bool is_output, double *sizes)

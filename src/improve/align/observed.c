@@ -1,5 +1,5 @@
 /* What real inputs multiply the weights of layers with. docs/science/align.md. */
-#include "improve/align/observed.h"
+#include "improve/align/align_stages.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Each layer of the written model, as it was read again: what the arithmetics make of all that it can read. */
-#include "improve/align/prove.h"
+#include "improve/align/align_stages.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,6 @@
 #include "core/tensors/scales.h"
 #include "explain/plan/replay.h"
 #include "explain/trials/alternatives.h"
-#include "improve/align/align_stages.h"
 #include "model/graph/constants.h"
 #include "model/graph/onnx.h"
 #include "npudiff/improve/align.h"
@@ -511,13 +510,9 @@ static enum nd_status prove_other(const struct prover *p, const struct nd_exact_
     aligned->state = ND_ALIGN_PROVEN;
     aligned->reason = NULL;
     for (size_t i = 0; i < p->job->n_arithmetics; i++) {
-        struct nd_array qvalues = {0};
+        ND_CLEANUP(nd_array_deinit) struct nd_array qvalues = {0};
         bool is_covered = false;
-        enum nd_status status =
-            nd_layer_arithmetic_run(p->job->arithmetics[i], layer, memory, &qvalues, &is_covered, err);
-        nd_array_deinit(&qvalues);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_layer_arithmetic_run(p->job->arithmetics[i], layer, memory, &qvalues, &is_covered, err));
         bool agrees = nd_layer_arithmetics_agree_alone(p->job->arithmetics[0], p->job->arithmetics[i], layer);
         if (is_covered && agrees)
             continue;

@@ -13,8 +13,8 @@
 #include "explain/trials/alternatives.h"
 #include "improve/lint/lint_job.h"
 #include "npudiff/improve/lint.h"
-#include "quantisation/weights.h"
-#include "record/probes/probe.h"
+#include "quantisation/study.h"
+#include "record/probes/loader.h"
 
 /* ---- cast-bytes ---- */
 

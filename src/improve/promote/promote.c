@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compare/engine/compare.h"
+#include "compare/engine/engine.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"

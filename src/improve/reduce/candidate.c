@@ -12,9 +12,6 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "devices/device.h"
-#include "improve/reduce/candidate.h"
-#include "improve/reduce/candidate_failure.h"
-#include "improve/reduce/difference.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/parts.h"
 #include "npudiff/capture/logs.h"
@@ -671,13 +668,10 @@ static enum nd_status make_probe(struct nd_smaller_model *candidate, const struc
     ND_FREED char *path = nd_path_join(candidate->folder, "inputs.npz");
     size_t size = path != NULL ? strlen(path) + 16 : 0;
     ND_FREED char *spec = path != NULL ? malloc(size) : NULL;
-    enum nd_status status = spec != NULL ? write_inputs(candidate, reducer, path, err) : nd_fail_memory(err);
-    if (status == ND_OK) {
-        snprintf(spec, size, "inputs=%s", path);
-        const char *const specs[] = {spec};
-        status = nd_probes_for_model_any(candidate->model, specs, 1, &candidate->probe, err);
-    }
-    return status;
+    ND_TRY(spec != NULL ? write_inputs(candidate, reducer, path, err) : nd_fail_memory(err));
+    snprintf(spec, size, "inputs=%s", path);
+    const char *const specs[] = {spec};
+    return nd_probes_for_model_any(candidate->model, specs, 1, &candidate->probe, err);
 }
 
 static bool has_wanted(const struct nd_reducer *reducer, const struct nd_model_cut *cut)

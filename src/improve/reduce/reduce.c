@@ -13,8 +13,6 @@
 #include "core/memory.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "improve/reduce/candidate_failure.h"
-#include "improve/reduce/difference.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/loaded.h"
 #include "npudiff/improve/reduce.h"

@@ -1,13 +1,11 @@
 /* Which parts are tried, and in which order: what the failure speaks of first, then delta debugging. */
-#include "improve/reduce/search.h"
+#include "improve/reduce/reducer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "improve/reduce/candidate_failure.h"
-#include "improve/reduce/reducer.h"
 #include "model/graph/loaded.h"
 
 /* ---- delta debugging ---- */

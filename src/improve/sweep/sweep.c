@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/engine/compare.h"
+#include "compare/engine/engine.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"

@@ -33,11 +33,8 @@ static enum nd_status nd_qualify_set_dims(struct nd_model *model, const struct n
         if (equals == NULL || !nd_parse_i64(equals + 1, &n) || n < 1)
             return nd_fail(err, ND_E_CAMPAIGN_FORMAT, dims->items[i],
                            "'dims' takes NAME=N with N >= 1, not '%s'", dims->items[i]);
-        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
-        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
-        free(name);
-        if (status != ND_OK)
-            return status;
+        ND_FREED char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
+        ND_TRY(name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err));
     }
     return nd_model_check_static(model, err);
 }

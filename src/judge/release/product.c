@@ -416,13 +416,9 @@ enum nd_status nd_qualify_has_explanation_part(const struct nd_qualification *q,
 static enum nd_status put(const struct product *product, const char *text, size_t n_bytes, struct nd_error *err)
 {
     char sha256[ND_SHA256_HEX_BYTES];
-    char *folder = nd_path_dir(product->path);
-    enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    free(folder);
-    if (status == ND_OK)
-        status = nd_file_put(product->path, text, n_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_FREED char *folder = nd_path_dir(product->path);
+    ND_TRY(folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err));
+    ND_TRY(nd_file_put(product->path, text, n_bytes, err));
     nd_sha256_bytes(text, n_bytes, sha256);
     return nd_keyed_write(product->path, product->key, sha256, true, err);
 }

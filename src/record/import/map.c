@@ -14,9 +14,9 @@
 #include "core/text/strbuf.h"
 #include "core/text/utc.h"
 #include "npudiff/core/parse.h"
+#include "record/import/imported.h"
 #include "record/import/map.h"
-#include "record/import/statements.h"
-#include "record/import/write_facts.h"
+#include "record/import/write_capture.h"
 
 /* What the user states of an imported run (docs/reference/import-facts.md): read, checked, held against files
  * and model, and written as attributes of the capture. */

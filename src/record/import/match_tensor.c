@@ -15,7 +15,7 @@
 #include "record/import/imported.h"
 #include "record/import/map.h"
 #include "record/import/match_tensor.h"
-#include "record/probes/probe.h"
+#include "record/probes/loader.h"
 
 /* Two roundings of float32: that of the product and that of a scale or zero point that was added before. */
 static const double float32_slack = 0x1p-22;

@@ -1,5 +1,5 @@
 /* Lists of numbers that a fact states: labels and latencies. */
-#include "record/import/runs.h"
+#include "record/import/imported.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "core/files/suffix.h"
 #include "core/memory.h"
 #include "npudiff/core/parse.h"
-#include "record/import/imported.h"
 #include "record/import/match_tensor.h"
 
 enum { MAX_TEXT_BYTES = 256 << 20 };

@@ -7,11 +7,10 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
+#include "record/import/imported.h"
 #include "record/import/match_tensor.h"
-#include "record/import/runs.h"
 #include "record/import/write_capture.h"
-#include "record/import/write_facts.h"
-#include "record/sessions/failure_logs.h"
+#include "record/sessions/capture_run.h"
 
 /* Whether there is a fact of the kind that holds for all tensors. */
 static bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind)
@@ -173,13 +172,10 @@ static enum nd_status check_map(const struct nd_map *map, const struct nd_import
                 continue;
             for (size_t t = 0; t < imported->sides[s].n && list.len < 400; t++)
                 nd_strbuf_printf(&list, "%s'%s'", t > 0 ? ", " : "", imported->sides[s].items[t].name);
-            char *names = nd_strbuf_take(&list);
-            enum nd_status status =
-                nd_fail(err, ND_E_IMPORT_MAP, item->name, "%s: the files have no %s '%s'; they have %.480s",
-                        item->where, s == ND_IMPORTED_OUTPUT ? "tensor" : "input", item->name,
-                        names == NULL || names[0] == '\0' ? "none" : names);
-            free(names);
-            return status;
+            ND_FREED char *names = nd_strbuf_take(&list);
+            return nd_fail(err, ND_E_IMPORT_MAP, item->name, "%s: the files have no %s '%s'; they have %.480s",
+                           item->where, s == ND_IMPORTED_OUTPUT ? "tensor" : "input", item->name,
+                           names == NULL || names[0] == '\0' ? "none" : names);
         }
     return ND_OK;
 }

@@ -5,7 +5,6 @@
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "record/probes/build.h"
 #include "record/probes/loader.h"
 
 static size_t nd_probe_max_bytes(void);

@@ -11,7 +11,6 @@
 #include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "record/probes/build.h"
 #include "record/probes/loader.h"
 #include "record/probes/npz.h"
 
@@ -491,21 +490,16 @@ static enum nd_status load_only_input(struct nd_loader *loader, const char *path
 static enum nd_status load_member(struct nd_loader *loader, const struct nd_npz *npz, size_t i, size_t role,
                                   size_t sample, struct nd_error *err)
 {
-    struct nd_source source = {0};
+    ND_CLEANUP(nd_source_close) struct nd_source source = {0};
     bool is_whole = sample == SIZE_MAX;
     if (role == ND_ROLE_LABELS && loader->has_explicit_labels)
         return ND_OK;
-    enum nd_status status = nd_npz_source(npz, i, &source, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_npz_source(npz, i, &source, err));
     if (role == ND_ROLE_LABELS)
-        status = is_whole ? nd_loader_read_labels(loader, &source, err)
-                          : nd_loader_read_label(loader, sample, &source, err);
-    else
-        status = is_whole ? nd_loader_read_input(loader, role, &source, err)
-                          : nd_loader_read_sample(loader, role, sample, &source, err);
-    nd_source_close(&source);
-    return status;
+        return is_whole ? nd_loader_read_labels(loader, &source, err)
+                        : nd_loader_read_label(loader, sample, &source, err);
+    return is_whole ? nd_loader_read_input(loader, role, &source, err)
+                    : nd_loader_read_sample(loader, role, sample, &source, err);
 }
 
 static enum nd_status load_goal(struct nd_loader *loader, const struct nd_npz *npz, size_t i,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "record/probes/npy.h"
+#include "record/probes/npz.h"
 
 /* What is still to be parsed; the text has no NUL inside. */
 struct cursor {

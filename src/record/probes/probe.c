@@ -13,9 +13,7 @@
 #include "npudiff/core/parse.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/record/probe.h"
-#include "record/probes/build.h"
 #include "record/probes/loader.h"
-#include "record/probes/probe.h"
 
 struct nd_generate_args {
     size_t n_samples;

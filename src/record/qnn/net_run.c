@@ -209,24 +209,21 @@ static bool has_header(const char *text)
 
 static enum nd_status add_csv(struct nd_qnr *run, const char *path, const char *name, struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
-    enum nd_status status = nd_file_read(path, MAX_LOG_BYTES, &bytes, &n_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_read(path, MAX_LOG_BYTES, &bytes, &n_bytes, err));
     bool is_profile = memchr(bytes, '\0', n_bytes) == NULL && has_header(bytes), is_first = true;
     for (size_t i = 0; i < run->imported->n_logs; i++)
         is_first = is_first && strcmp(run->imported->logs[i].name, "qnn-profile") != 0;
     if (is_profile && is_first)
-        status = nd_qnr_fact(run, "profile", name, err, "'%s'", name);
+        ND_TRY(nd_qnr_fact(run, "profile", name, err, "'%s'", name));
     else
-        status = nd_qnr_fact(run, "profile", name, err, "'%s' %s", name,
-                             is_profile ? "is a second one: stored under its own name"
-                                        : "has no line 'Msg Timestamp,Message,...': no profile of QNN");
-    if (status == ND_OK && n_bytes > 0)
-        status = keep(run, path, is_profile && is_first ? "qnn-profile" : name, bytes, n_bytes, err);
-    free(bytes);
-    return status;
+        ND_TRY(nd_qnr_fact(run, "profile", name, err, "'%s' %s", name,
+                           is_profile ? "is a second one: stored under its own name"
+                                      : "has no line 'Msg Timestamp,Message,...': no profile of QNN"));
+    if (n_bytes > 0)
+        ND_TRY(keep(run, path, is_profile && is_first ? "qnn-profile" : name, bytes, n_bytes, err));
+    return ND_OK;
 }
 
 static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct nd_error *err)
@@ -389,14 +386,13 @@ static enum nd_status read_run(struct nd_qnr *run, struct nd_error *err)
 static enum nd_status read_qnn_net_run(const struct nd_import_options *options, struct nd_imported *imported,
                                        struct nd_error *err)
 {
+    ND_CLEANUP(run_deinit)
     struct nd_qnr run = {
         .options = options, .imported = imported, .n_batch = options->batch > 0 ? options->batch : 1};
     if (options->n_paths != 1)
         return nd_fail(err, ND_E_IMPORT_OPTION, options->format, "qnn-net-run takes one folder, not %zu",
                        options->n_paths);
-    enum nd_status status = read_run(&run, err);
-    run_deinit(&run);
-    return status;
+    return read_run(&run, err);
 }
 
 const struct nd_import_reader nd_import_qnn_net_run = {

@@ -11,8 +11,8 @@
 #include "npudiff/record/probe.h"
 #include "record/import/imported.h"
 #include "record/import/match_tensor.h"
+#include "record/probes/loader.h"
 #include "record/probes/npz.h"
-#include "record/probes/probe.h"
 #include "record/qnn/net_run.h"
 
 static enum nd_status nd_qnr_read_prepared(struct nd_qnr *run, struct nd_error *err);
@@ -115,22 +115,18 @@ static enum nd_status parse(struct list *list, const char *text, struct nd_error
 
 static enum nd_status read_list(const char *path, struct list *out, struct nd_error *err)
 {
-    void *bytes = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
-    enum nd_status status = nd_file_read(path, MAX_LIST_BYTES, &bytes, &n_bytes, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_read(path, MAX_LIST_BYTES, &bytes, &n_bytes, err));
     out->file = nd_strdup(path);
     if (out->file == NULL)
-        status = nd_fail_memory(err);
-    else if (memchr(bytes, '\0', n_bytes) != NULL)
-        status = nd_fail(err, ND_E_QNN_STATED, path, "'%s' is no input list: it holds a NUL", path);
-    else
-        status = parse(out, bytes, err);
-    free(bytes);
-    if (status == ND_OK && out->n_lines == 0)
-        status = nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists no inference", path);
-    return status;
+        return nd_fail_memory(err);
+    if (memchr(bytes, '\0', n_bytes) != NULL)
+        return nd_fail(err, ND_E_QNN_STATED, path, "'%s' is no input list: it holds a NUL", path);
+    ND_TRY(parse(out, bytes, err));
+    if (out->n_lines == 0)
+        return nd_fail(err, ND_E_QNN_STATED, path, "'%s' lists no inference", path);
+    return ND_OK;
 }
 
 /* Fewer results than the n inferences of `from`: the run ended early. More are an error. */

@@ -44,22 +44,18 @@ const struct nd_qnr_stated *nd_qnr_find(const struct nd_qnr_list *list, const ch
     return NULL;
 }
 
-/* A tensor at the end of the list; none is there twice (ND_E_QNN_STATED). Takes over what stated owns, also on
- * failure. path is what states it. */
+/* A tensor at the end of the list; none is there twice (ND_E_QNN_STATED). Takes over what stated owns. path is
+ * what states it. */
 static enum nd_status nd_qnr_add(struct nd_qnr_list *list, struct nd_qnr_stated *stated, const char *path,
                                  struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     if (stated->file[0] != '\0' && nd_qnr_find(list, stated->file) != NULL)
-        status =
-            nd_fail(err, ND_E_QNN_STATED, stated->file, "'%s' describes tensor '%s' twice", path, stated->file);
-    else if (!nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        list->items[list->n++] = *stated;
-    else
-        nd_qnr_stated_deinit(stated);
-    return status;
+        return nd_fail(err, ND_E_QNN_STATED, stated->file, "'%s' describes tensor '%s' twice", path,
+                       stated->file);
+    ND_TRY_MEMORY(nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items), err);
+    list->items[list->n++] = *stated;
+    *stated = (struct nd_qnr_stated){0};
+    return ND_OK;
 }
 
 /* ---- agreement ---- */
@@ -223,7 +219,7 @@ static enum nd_status read_prepared(const json_t *object, const char *path, stru
                                     struct nd_error *err)
 {
     const char *file = NULL, *name = NULL, *dtype = NULL, *layout = "onnx";
-    struct nd_qnr_stated stated = {.is_model_layout = true};
+    ND_CLEANUP(nd_qnr_stated_deinit) struct nd_qnr_stated stated = {.is_model_layout = true};
     ND_TRY(get_text(object, "context_name", path, NULL, &file, err));
     ND_TRY(get_text(object, "name", path, file, &name, err));
     ND_TRY(get_text(object, "dtype", path, file, &dtype, err));
@@ -237,14 +233,10 @@ static enum nd_status read_prepared(const json_t *object, const char *path, stru
     stated.file = nd_strdup(file);
     stated.name = nd_strdup(name);
     stated.dtype = nd_dtype_from_name(dtype);
-    enum nd_status status = stated.file != NULL && stated.name != NULL ? get_quant(object, path, &stated, err)
-                                                                       : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = check_size(object, path, &stated, err);
-    if (status == ND_OK)
-        return nd_qnr_add(list, &stated, path, err);
-    nd_qnr_stated_deinit(&stated);
-    return status;
+    ND_TRY(stated.file != NULL && stated.name != NULL ? get_quant(object, path, &stated, err)
+                                                      : nd_fail_memory(err));
+    ND_TRY(check_size(object, path, &stated, err));
+    return nd_qnr_add(list, &stated, path, err);
 }
 
 static enum nd_status read_prepared_list(const json_t *root, const char *key, const char *path,
@@ -298,27 +290,21 @@ static enum nd_status read_context_tensor(const json_t *info, const struct nd_en
                                           const char *path, struct nd_qnr_list *list, struct nd_error *err)
 {
     const char *name = NULL;
+    ND_CLEANUP(nd_qnr_stated_deinit)
     struct nd_qnr_stated stated = {.dtype = type_of(json_object_get(info, "dataType"))};
-    enum nd_status status = get_text(info, "name", path, NULL, &name, err);
-    if (status == ND_OK && stated.dtype == ND_DTYPE_NONE)
-        status = fail_key(path, name, "dataType", "a type of QNN that is known", err);
-    if (status == ND_OK)
-        status = get_shape(info, "dimensions", path, name, &stated.shape, err);
-    if (status == ND_OK)
-        status = copy_quant(encodings, name, &stated.quant, err);
-    if (status == ND_OK && stated.quant.n > 1 &&
-        (stated.quant.axis >= stated.shape.rank ||
-         stated.shape.dims[stated.quant.axis] != (int64_t)stated.quant.n))
-        status = nd_fail(err, ND_E_QNN_STATED, name,
-                         "'%s': tensor '%s' has %zu scales along dimension %d, which is not of that length",
-                         path, name, stated.quant.n, stated.quant.axis);
+    ND_TRY(get_text(info, "name", path, NULL, &name, err));
+    if (stated.dtype == ND_DTYPE_NONE)
+        return fail_key(path, name, "dataType", "a type of QNN that is known", err);
+    ND_TRY(get_shape(info, "dimensions", path, name, &stated.shape, err));
+    ND_TRY(copy_quant(encodings, name, &stated.quant, err));
+    if (stated.quant.n > 1 && (stated.quant.axis >= stated.shape.rank ||
+                               stated.shape.dims[stated.quant.axis] != (int64_t)stated.quant.n))
+        return nd_fail(err, ND_E_QNN_STATED, name,
+                       "'%s': tensor '%s' has %zu scales along dimension %d, which is not of that length", path,
+                       name, stated.quant.n, stated.quant.axis);
     stated.file = nd_strdup(name);
-    if (status == ND_OK && stated.file == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        return nd_qnr_add(list, &stated, path, err);
-    nd_qnr_stated_deinit(&stated);
-    return status;
+    ND_TRY_MEMORY(stated.file != NULL, err);
+    return nd_qnr_add(list, &stated, path, err);
 }
 
 static enum nd_status read_context_list(const json_t *graph, const char *key,
@@ -365,20 +351,13 @@ static enum nd_status choose_graph(const json_t *root, const char *graph, const 
 enum nd_status nd_qnr_read_context(const char *path, const char *graph, struct nd_qnr_source *out,
                                    struct nd_error *err)
 {
-    struct nd_encodings *encodings = NULL;
+    ND_CLEANUP(nd_encodings_destroy) struct nd_encodings *encodings = NULL;
     const json_t *info = NULL;
-    enum nd_status status = load(path, &out->root, err);
-    if (status == ND_OK)
-        status = choose_graph(out->root, graph, path, &info, err);
-    if (status == ND_OK)
-        status = nd_encodings_read(path, &encodings, err);
-    if (status == ND_OK)
-        status = read_context_list(info, "graphOutputs", encodings, path, &out->outputs, err);
-    if (status == ND_OK)
-        status = read_context_list(info, "graphInputs", encodings, path, &out->inputs, err);
-    nd_encodings_destroy(&encodings);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(load(path, &out->root, err));
+    ND_TRY(choose_graph(out->root, graph, path, &info, err));
+    ND_TRY(nd_encodings_read(path, &encodings, err));
+    ND_TRY(read_context_list(info, "graphOutputs", encodings, path, &out->outputs, err));
+    ND_TRY(read_context_list(info, "graphInputs", encodings, path, &out->inputs, err));
     const json_t *build = json_object_get(json_object_get(out->root, "info"), "buildId");
     out->path = nd_strdup(path);
     out->build_id = nd_strdup(json_string_value(build));

@@ -740,16 +740,11 @@ static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, siz
                                 struct nd_error *err)
 {
     ND_CLEANUP(nd_source_close) struct nd_source source = {0};
-    struct nd_qnr_stated sidecar = {0};
-    enum nd_status status = ND_OK;
+    ND_CLEANUP(nd_qnr_stated_deinit) struct nd_qnr_stated sidecar = {0};
     if (t->has_sidecar && result > 0)
-        status = read_sidecar(run, t, result, &sidecar, err);
-    nd_qnr_stated_deinit(&sidecar);
-    if (status == ND_OK)
-        status = open_file(run, t, result, t->has_native, &source, err);
-    if (status == ND_OK)
-        status = add_samples(run, t, result, &source, err);
-    return status;
+        ND_TRY(read_sidecar(run, t, result, &sidecar, err));
+    ND_TRY(open_file(run, t, result, t->has_native, &source, err));
+    return add_samples(run, t, result, &source, err);
 }
 
 enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err)

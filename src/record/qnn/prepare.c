@@ -15,7 +15,7 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "npudiff/devices/device.h"
-#include "record/probes/probe.h"
+#include "record/probes/loader.h"
 #include "record/qnn/prepare_internal.h"
 
 static enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err);

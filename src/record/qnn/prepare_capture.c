@@ -14,7 +14,6 @@
 #include "devices/agent/spool/record_fields.h"
 #include "npudiff/core/parse.h"
 #include "record/qnn/prepare_internal.h"
-#include "record/qnn/prepare_remote.h"
 
 /* The inputs of a prepared folder as one file per input of the graph: thousands of small files would each cost
  * a command of the link. They are cut apart there. */
@@ -329,14 +328,11 @@ static enum nd_status read_said(struct nd_remote *remote, const char *out, char 
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, out);
     nd_strbuf_printf(&text, " && { cat stdout.txt stderr.txt 2>/dev/null | head -c %d; }; :", SAID_BYTES);
-    char *command = nd_strbuf_take(&text);
+    ND_FREED char *command = nd_strbuf_take(&text);
     const struct nd_remote_command request = {.text = command, .stdout_limit_bytes = SAID_BYTES + 1};
-    enum nd_status status =
-        command != NULL ? nd_transport_run(remote->transport, &request, &reply, err) : nd_fail_memory(err);
-    free(command);
-    if (status == ND_OK && (*said = nd_strdup(reply.out != NULL ? reply.out : "")) == NULL)
-        status = nd_fail_memory(err);
-    return status;
+    ND_TRY(command != NULL ? nd_transport_run(remote->transport, &request, &reply, err) : nd_fail_memory(err));
+    *said = nd_strdup(reply.out != NULL ? reply.out : "");
+    return *said != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepared_run *run, char **out,
@@ -755,13 +751,9 @@ static enum nd_status run_there(struct net_run *run, struct nd_error *err)
 
 static enum nd_status begin_spool(struct net_run *run, struct nd_error *err)
 {
-    char *path = nd_path_join(run->folder, "spool.nds");
-    enum nd_status status = path != NULL ? nd_dir_make(run->folder, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_spool_writer_open(&run->writer, path, err);
-    free(path);
-    if (status != ND_OK)
-        return status;
+    ND_FREED char *path = nd_path_join(run->folder, "spool.nds");
+    ND_TRY(path != NULL ? nd_dir_make(run->folder, err) : nd_fail_memory(err));
+    ND_TRY(nd_spool_writer_open(&run->writer, path, err));
     run->work.records = &run->writer;
     return nd_spool_append(&run->writer, &(struct nd_record){.kind = ND_RECORD_PASS}, err);
 }

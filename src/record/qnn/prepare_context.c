@@ -316,29 +316,22 @@ static enum nd_status keep(struct nd_prepare_work *work, const char *name, struc
 enum nd_status nd_prepare_context(struct nd_prepare_work *work, struct nd_error *err)
 {
     struct nd_agent_exit exit = {0};
-    char *path = nd_path_join(work->scratch, stripped_model);
-    enum nd_status status = path != NULL ? nd_model_write_native(work->model, work->tensors, work->n_tensors,
-                                                                 path, &work->native, err)
-                                         : nd_fail_memory(err);
-    free(path);
-    if (status == ND_OK) {
-        work->inputs = nd_calloc(work->native.n_inputs, sizeof *work->inputs);
-        work->outputs = nd_calloc(work->native.n_outputs, sizeof *work->outputs);
-        if (work->inputs == NULL || work->outputs == NULL)
-            status = nd_fail_memory(err);
-    }
-    if (status == ND_OK)
-        status = make_context(work, &exit, err);
-    if (status == ND_OK)
-        status = read_spool(work, err);
-    if (status == ND_OK && exit.error.id != 0) { /* it died without a word */
+    ND_FREED char *path = nd_path_join(work->scratch, stripped_model);
+    ND_TRY(path != NULL
+               ? nd_model_write_native(work->model, work->tensors, work->n_tensors, path, &work->native, err)
+               : nd_fail_memory(err));
+    work->inputs = nd_calloc(work->native.n_inputs, sizeof *work->inputs);
+    work->outputs = nd_calloc(work->native.n_outputs, sizeof *work->outputs);
+    if (work->inputs == NULL || work->outputs == NULL)
+        return nd_fail_memory(err);
+    ND_TRY(make_context(work, &exit, err));
+    ND_TRY(read_spool(work, err));
+    if (exit.error.id != 0) { /* it died without a word */
         if (err != NULL)
             *err = exit.error;
         return exit.error.status;
     }
-    if (status == ND_OK)
-        status = check_context(work, err);
-    if (status == ND_OK)
-        status = keep(work, ND_PREPARED_BINARY, err);
-    return status == ND_OK ? keep(work, ND_PREPARED_ONNX, err) : status;
+    ND_TRY(check_context(work, err));
+    ND_TRY(keep(work, ND_PREPARED_BINARY, err));
+    return keep(work, ND_PREPARED_ONNX, err);
 }

@@ -93,24 +93,21 @@ static void nd_runtime_trial_close(struct nd_runtime_trial *trial)
 /* Whether the capture holds the sums, and which ONNX Runtime made it. */
 static enum nd_status read_capture(const char *path, struct nd_runtime_trial_result *out, struct nd_error *err)
 {
-    struct nd_capture *capture = NULL;
+    ND_CLEANUP(nd_capture_close) struct nd_capture *capture = NULL;
     uint8_t qvalues[N_ELEMENTS] = {0};
-    enum nd_status status = nd_capture_open(path, &capture, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_capture_open(path, &capture, err));
     const char *found = nd_capture_string(capture, "runtime", "ort_version");
     snprintf(out->version, sizeof out->version, "%s", found != NULL ? found : "unknown");
     size_t tensor = nd_capture_find_tensor(capture, "c");
     if (tensor == SIZE_MAX || nd_capture_tensor(capture, tensor)->dtype != ND_DTYPE_U8)
         nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "it did not give the sum of two tensors");
     else
-        status = nd_capture_read_verified(&(struct nd_probe_values){capture, 0, tensor}, 0, 1, qvalues, err);
-    for (size_t i = 0; status == ND_OK && out->failure.id == 0 && i < N_ELEMENTS; i++)
+        ND_TRY(nd_capture_read_verified(&(struct nd_probe_values){capture, 0, tensor}, 0, 1, qvalues, err));
+    for (size_t i = 0; out->failure.id == 0 && i < N_ELEMENTS; i++)
         if (qvalues[i] != QVALUE_OF_SUM)
             nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "the sum of ones is quantised value %d, not %d",
                     qvalues[i], QVALUE_OF_SUM);
-    nd_capture_close(&capture);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status run_device(struct nd_runtime_trial *trial, const struct nd_device *device,

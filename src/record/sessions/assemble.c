@@ -1,6 +1,6 @@
 /* From the spool of an agent to a capture, with what was printed and logged while it ran
  * (docs/reference/capture-format.md). */
-#include "record/sessions/assemble.h"
+#include "record/sessions/assemble_outputs.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -19,8 +19,7 @@
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
 #include "npudiff/capture/logs.h"
-#include "record/sessions/assemble_outputs.h"
-#include "record/sessions/failure_logs.h"
+#include "record/sessions/capture_run.h"
 
 /* The tensors and nodes of a capture: what the model said of them, joined with what the agent saw. */
 
@@ -104,25 +103,23 @@ static enum nd_status nd_assemble_logs(struct nd_capture_writer *writer, const s
                                        const struct nd_spool_index *index, struct nd_log_findings *findings,
                                        struct nd_error *err)
 {
-    enum nd_status status = write_runtime_log(writer, index, findings, err);
-    char *text = NULL;
+    ND_TRY(write_runtime_log(writer, index, findings, err));
+    ND_FREED char *text = NULL;
     size_t n = 0;
-    if (status == ND_OK)
-        status = read_stdout(assembly->stdout_path, &text, &n, err);
-    if (status == ND_OK && text != NULL)
-        status = write_log(writer, "stdout", text, n, findings, err);
-    free(text);
-    if (status == ND_OK && assembly->transfer != NULL)
-        status = nd_capture_writer_log(writer, "transfer", assembly->transfer, strlen(assembly->transfer), err);
-    if (status == ND_OK && assembly->logcat != NULL)
-        status = write_log(writer, "logcat", assembly->logcat, assembly->logcat_bytes, findings, err);
-    if (status == ND_OK && index->profile.kind != 0)
-        status =
-            nd_capture_writer_log(writer, "profile", index->profile.payload, index->profile.payload_bytes, err);
-    if (status == ND_OK && index->provider_profile.kind != 0)
-        status = nd_capture_writer_log(writer, "qnn-profile", index->provider_profile.payload,
-                                       index->provider_profile.payload_bytes, err);
-    return status;
+    ND_TRY(read_stdout(assembly->stdout_path, &text, &n, err));
+    if (text != NULL)
+        ND_TRY(write_log(writer, "stdout", text, n, findings, err));
+    if (assembly->transfer != NULL)
+        ND_TRY(nd_capture_writer_log(writer, "transfer", assembly->transfer, strlen(assembly->transfer), err));
+    if (assembly->logcat != NULL)
+        ND_TRY(write_log(writer, "logcat", assembly->logcat, assembly->logcat_bytes, findings, err));
+    if (index->profile.kind != 0)
+        ND_TRY(nd_capture_writer_log(writer, "profile", index->profile.payload, index->profile.payload_bytes,
+                                     err));
+    if (index->provider_profile.kind != 0)
+        ND_TRY(nd_capture_writer_log(writer, "qnn-profile", index->provider_profile.payload,
+                                     index->provider_profile.payload_bytes, err));
+    return ND_OK;
 }
 
 static void free_nodes(struct nd_capture_node *nodes, size_t n)

@@ -16,8 +16,7 @@
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
 #include "model/graph/parts.h"
-#include "record/sessions/capture_agent.h"
-#include "record/sessions/pass_plan.h"
+#include "record/sessions/capture_run.h"
 #include "record/sessions/untouched.h"
 
 /* ---- reads from a spool what the last session of a run did ---- */

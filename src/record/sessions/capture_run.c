@@ -25,9 +25,8 @@
 #include "devices/phones/remote_uri.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/devices/device.h"
-#include "record/qnn/prepare_remote.h"
-#include "record/sessions/assemble.h"
-#include "record/sessions/capture_agent.h"
+#include "record/qnn/prepare_internal.h"
+#include "record/sessions/assemble_outputs.h"
 #include "record/sessions/capture_run.h"
 
 struct nd_device_facts; /* remote/identity.h */
@@ -284,27 +283,24 @@ static enum nd_status find_failed_prefix(const struct nd_capture_job *capture, c
                                          const struct nd_agent_exit *exit, const struct nd_tensor **tensor,
                                          struct nd_error *err)
 {
-    struct nd_spool_reader reader = {0};
+    ND_CLEANUP(nd_spool_reader_close) struct nd_spool_reader reader = {0};
     struct nd_record record;
     size_t pass = SIZE_MAX;
     *tensor = NULL;
     if (!capture->options->prefixes || exit->error.id == 0)
         return ND_OK;
-    char *spool = nd_path_join(folder, "spool.nds");
-    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(spool))
-        status = nd_spool_reader_open(&reader, spool, err);
-    while (status == ND_OK && nd_spool_next(&reader, &record)) {
+    ND_FREED char *spool = nd_path_join(folder, "spool.nds");
+    ND_TRY(spool != NULL ? ND_OK : nd_fail_memory(err));
+    if (nd_path_exists(spool))
+        ND_TRY(nd_spool_reader_open(&reader, spool, err));
+    while (nd_spool_next(&reader, &record)) {
         if (record.kind == ND_RECORD_PASS)
             pass = (size_t)record.index[0];
         else if (record.kind == ND_RECORD_END)
             pass = SIZE_MAX; /* it died after its work */
     }
-    nd_spool_reader_close(&reader);
-    free(spool);
-    if (status == ND_OK)
-        *tensor = tensor_of_prefix(capture, pass);
-    return status;
+    *tensor = tensor_of_prefix(capture, pass);
+    return ND_OK;
 }
 
 /* ---- the capture ---- */

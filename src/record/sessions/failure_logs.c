@@ -10,7 +10,7 @@
 #include "model/graph/loaded.h"
 #include "model/graph/parts.h"
 #include "npudiff/capture/logs.h"
-#include "record/sessions/failure_logs.h"
+#include "record/sessions/capture_run.h"
 
 /* Every tensor that one node makes and another reads; constants are no reason to fail. */
 static size_t list_links(const struct nd_graph *graph, size_t (*links)[2])

@@ -11,8 +11,8 @@
 #include "devices/device.h"
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
-#include "record/sessions/assemble.h"
-#include "record/sessions/capture_agent.h"
+#include "record/sessions/assemble_outputs.h"
+#include "record/sessions/capture_run.h"
 #include "record/sessions/untouched.h"
 
 static size_t samples_of(const struct nd_capture_job *capture, const struct nd_agent_job *job)

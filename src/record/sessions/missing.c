@@ -1,4 +1,4 @@
-/* Tensors that a run could not give, as its spool says, and its sessions without them. pass_plan.h. */
+/* Tensors that a run could not give, as its spool says,, and its sessions without them. capture_run.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "core/text/strbuf.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/agent/spool/spool.h"
-#include "record/sessions/pass_plan.h"
+#include "record/sessions/capture_run.h"
 
 static enum nd_status leave_out_one(struct nd_pass_plan *plan, size_t tensor, const char *reason,
                                     struct nd_error *err)

@@ -1,5 +1,5 @@
 /* Which tensors the sessions of a capture record: kinds of tensors that are alike, and passes that hold.
- * pass_plan.h says how. */
+ * capture_run.h says how. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "core/files/suffix.h"
 #include "core/memory.h"
 #include "npudiff/model/model.h"
-#include "record/sessions/pass_plan.h"
+#include "record/sessions/capture_run.h"
 
 /* ---- nodes that did not go to the provider ---- */
 
@@ -71,10 +71,10 @@ void nd_tried_deinit(struct nd_tried *trial)
 
 struct nd_pass_candidate {
     size_t at;   /* position among the recording's tensors */
-    size_t kind; /* pass_plan.h */
+    size_t kind; /* capture_run.h */
 };
 
-/* A pass that grows: of pass_plan.h, which says how passes follow one another. */
+/* A pass that grows: of capture_run.h, which says how passes follow one another. */
 
 /* The plan in work, and the pass in work. */
 struct nd_planner {

@@ -1,10 +1,9 @@
 /* What stands on single numbers: exp and ln, bounds of probabilities, distributions, top-1, flips, classes. */
 #include "support/main.h"
 
-#include "compare/engine/compare.h"
-#include "compare/findings/repeats.h"
+#include "compare/engine/engine.h"
 #include "compare/findings/top1_classes.h"
-#include "compare/metrics/distribution.h"
+#include "compare/metrics/states.h"
 #include "core/statistics/distributions.h"
 #include "core/statistics/evidence.h"
 #include "support/pair_check.h"

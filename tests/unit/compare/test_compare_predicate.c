@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compare/findings/predicate.h"
 #include "compare/findings/predicates.h"
 #include "npudiff/report/report.h"
 #include "support/assert_text.h"

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "compare/metrics/distribution.h"
+#include "compare/metrics/states.h"
 #include "support/pair_check.h"
 
 enum { N = 1100, N_SAMPLES = 7, MAX_STATES = 5 };

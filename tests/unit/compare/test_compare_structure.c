@@ -2,6 +2,7 @@
 #include "support/main.h"
 
 #include "compare/metrics/permutation.h"
+#include "compare/metrics/states.h"
 #include "support/pair_check.h"
 
 enum { N = 4000, MAX_SAMPLES = 3 };

@@ -10,8 +10,8 @@
 
 #include "core/files/new_file.h"
 #include "record/import/match_tensor.h"
+#include "record/probes/loader.h"
 #include "record/probes/npz.h"
-#include "record/probes/probe.h"
 #include "record/qnn/net_run.h"
 
 static struct nd_error err;

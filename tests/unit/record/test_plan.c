@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "record/sessions/pass_plan.h"
+#include "record/sessions/capture_run.h"
 
 enum { MAX_SETS = 64, MOST = 3, MAX_KEPT = 512 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "record/probes/probe.h"
+#include "record/probes/loader.h"
 #include "support/probe_cases.h"
 
 static float byte_scale[] = {1.0f / 255};

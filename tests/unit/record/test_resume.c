@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "devices/agent/run.h"
-#include "record/sessions/assemble.h"
+#include "record/sessions/assemble_outputs.h"
 #include "support/fake_runtime.h"
 #include "support/scratch.h"
 

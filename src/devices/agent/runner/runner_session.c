@@ -568,8 +568,8 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
     json_auto_t *message =
         json_pack("{s:s, s:I, s:I}", "message", "run", "sample", session->sample, "repeat", session->repeat);
     session->repeat = 0;
-    enum nd_status status = parts != NULL && message != NULL ? put_inputs(session, inputs, message, parts, err)
-                                                             : nd_fail_memory(err);
+    ND_TRY(parts != NULL && message != NULL ? put_inputs(session, inputs, message, parts, err)
+                                            : nd_fail_memory(err));
     const struct nd_runner_question question = {
         .message = message,
         .parts = parts,
@@ -578,12 +578,8 @@ enum nd_status nd_session_run(struct nd_runtime_session *session, const void *co
         .max_data_bytes = nd_asked_max_bytes(session->asked, session->n_outputs),
         .doing = "run a sample",
     };
-    if (status == ND_OK)
-        status = nd_runner_ask(connection, &question, err);
-    if (status == ND_OK)
-        status =
-            nd_answer_take(&connection->frame, &session->rules, session->asked, session->n_outputs, views, err);
-    return status;
+    ND_TRY(nd_runner_ask(connection, &question, err));
+    return nd_answer_take(&connection->frame, &session->rules, session->asked, session->n_outputs, views, err);
 }
 
 enum nd_status nd_session_end_profile(struct nd_runtime_session *session, char **path, struct nd_error *err)

@@ -22,9 +22,9 @@
 #include "npudiff/record/probe.h"
 #include "record/import/formats/aihub_walk.h"
 #include "record/import/imported.h"
-#include "record/import/write_facts.h"
+#include "record/import/write_capture.h"
+#include "record/probes/loader.h"
 #include "record/probes/npz.h"
-#include "record/probes/probe.h"
 #include "record/qnn/net_run.h"
 
 enum { MAX_SAMPLES = 1000000 };

@@ -1,5 +1,5 @@
 /* TensorProto files: ONNX's test data. A folder test_data_set_N is a sample: input_K.pb and output_K.pb. */
-#include "record/import/formats/tensorproto.h"
+#include "record/import/formats/import.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
-#include "record/import/formats/import.h"
 
 /* The numbers of enum nd_dtype are ONNX's own. */
 static enum nd_dtype find_dtype(int32_t data_type)

@@ -128,10 +128,10 @@ EOF
 check_valgrind() {
     need valgrind
     suites="base parallel kernels exact_sum log_histogram tensor model probe probe_files chunk spool store capture capture_write view sigbus
-        assemble plan device compare compare_files compare_metrics compare_signal compare_structure compare_types
-        compare_state compare_fleet compare_parts report report_json report_text exact_program exact_rounding exact_linear
+        assemble plan device compare compare_files compare_signal compare_structure compare_types
+        compare_state compare_fleet compare_parts report report_json report_text exact_graph exact_rounding exact_linear
         exact_linear_elements exact_ops"
-    run_suite build-valgrind "valgrind --quiet --leak-check=full --error-exitcode=9"
+    run_suite build-valgrind "valgrind --quiet --leak-check=full --child-silent-after-fork=yes --error-exitcode=9"
 }
 
 # With the flags of src/compare/meson.build.

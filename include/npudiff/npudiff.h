@@ -42,8 +42,9 @@
  * `_init_sized` with the size of their struct. A program that was compiled against an older header works
  * with a newer library: members that the program does not know keep their defaults. A program that was
  * compiled against a newer header works with an older library while the members that the library does not know
- * are zero; else the function fails with ND_E_OPTION_NEWER. Every other struct keeps its size as long as its
- * header is stable.
+ * are zero; else the function fails with ND_E_OPTION_NEWER. The same holds for nd_capture_verification, which a
+ * function fills as far as its caller knows it. Every other struct keeps its size as long as its header is
+ * stable.
  *
  * Stability. Each header says whether it is stable. What a stable header declares keeps its meaning, its size
  * and its symbol as long as the number in the library's soname (libnpudiff.so.0) stays. What an unstable header

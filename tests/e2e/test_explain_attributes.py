@@ -19,12 +19,22 @@ SEED = int(os.environ.get("ND_SEED", "20261128"))  # others: tools/studies/seeds
 STEP = {"a": np.float32(0.03), "b": np.float32(0.05)}
 
 
-class Attributes(Scratch):
+class Imported(Scratch):
     def setUp(self):
         super().setUp()
         self.random = np.random.default_rng(SEED)
         self.model, self.changed, self.inputs = (self.folder / name for name in ("model.onnx", "changed.onnx", "in.npz"))
 
+    def explain(self, values):
+        np.savez(self.folder / "out.npz", **values)
+        npudiff("import", "numpy", self.folder / "out.npz", "--model", self.model, "--inputs", self.inputs, "-p", "in", "--kind", "npu",
+                "--label", "npu", "-o", self.folder / "npu.h5", "-f", "-q")
+        words = ["explain", "--quantised", self.model, self.folder / "npu.h5"]
+        text = " ".join(npudiff(*words, expect=None).stdout.split())
+        return json.loads(npudiff(*words, "--json", expect=None).stdout)["devices"][0]["verdict"], text
+
+
+class Attributes(Imported):
     def write(self, path, op, out, w, padded=None, copied=None, zero_points=None, bound=None, **attributes):
         """x -> Conv -> a -> op -> y, with quantisers between; w: the weights of a Conv that op is; padded: a is, by one, with that;
         copied: of a Concat of several, whether the codes of all, or of the first, have the output's encoding; zero_points: of w; bound: the operator
@@ -65,14 +75,6 @@ class Attributes(Scratch):
         with h5py.File(self.folder / "exact.h5") as file:
             probe, = file["probes"].values()
             return {name: probe["outputs"][name][()] for name in ("x", "a", "y")}
-
-    def explain(self, values):
-        np.savez(self.folder / "out.npz", **values)
-        npudiff("import", "numpy", self.folder / "out.npz", "--model", self.model, "--inputs", self.inputs, "-p", "in", "--kind", "npu",
-                "--label", "npu", "-o", self.folder / "npu.h5", "-f", "-q")
-        words = ["explain", "--quantised", self.model, self.folder / "npu.h5"]
-        text = " ".join(npudiff(*words, expect=None).stdout.split())
-        return json.loads(npudiff(*words, "--json", expect=None).stdout)["devices"][0]["verdict"], text
 
     def make(self, op, out, own, other, w=None, channels=4, other_w=None):
         """What exact devices have of the model, and of the model with the other attributes."""
@@ -151,6 +153,39 @@ class Attributes(Scratch):
         few = right["y"].astype(int) + self.random.choice([-3, 0, 3], right["y"].shape, p=[0.2, 0.6, 0.2])
         verdict, text = self.explain({**right, "y": np.clip(few, 0, 255).astype(np.uint8)})
         self.assertNotIn("no rounding of a product", text) # 3 LSB: other arithmetic may be that coarse
+
+
+class Indices(Imported):
+    """A Gather of quantised values, whose indices an ArgMax makes: whole numbers of 64 or 32 bits, which rounding does not move."""
+
+    def write_gather(self, is_wide):
+        self.w1, w2 = (self.random.integers(-90, 90, (4, n, 3, 3)).astype(np.int8) for n in (3, 4))
+        constants = {"s": np.float32(0.02), "z": np.uint8(128), "sa": STEP["a"], "sc": np.float32(0.061), "sb": np.float32(0.031),
+                     "ws": np.float32(0.01), "w1": self.w1, "w2": w2}
+        both = lambda read, made, step: [ow.node("QuantizeLinear", [read, step, "z"], [read + "q"]), # noqa: E731
+                                         ow.node("DequantizeLinear", [read + "q", step, "z"], [made])]
+        conv = lambda read, w, made: [ow.node("DequantizeLinear", [w, "ws"], [w + "d"]), # noqa: E731
+                                      ow.node("Conv", [read, w + "d"], [made], pads=[1, 1, 1, 1])]
+        argmax = [ow.node("ArgMax", ["ad"], ["k" if is_wide else "k64"], axis=1, keepdims=0)]
+        nodes = [*both("x", "xd", "s"), *conv("xd", "w1", "a"), *both("a", "ad", "sa"), *conv("ad", "w2", "c"), *both("c", "cd", "sc"), *argmax,
+                 *([] if is_wide else [ow.node("Cast", ["k64"], ["k"], to=6)]), ow.node("Gather", ["cd", "k"], ["b"], axis=3), *both("b", "y", "sb")]
+        outputs = [ow.value_info("y", 1, (1, 4, 8, 1, 8, 8)), ow.value_info("k", 7 if is_wide else 6, (1, 8, 8))]
+        self.model.write_bytes(ow.model(nodes, [ow.value_info("x", 1, (1, 3, 8, 8))], outputs, constants))
+
+    def test_a_fault_of_a_layer_that_reads_indices_is_told(self):
+        np.savez(self.inputs, x=self.random.normal(size=(6, 1, 3, 8, 8)).astype(np.float32))
+        for is_wide in (True, False):
+            self.write_gather(is_wide)
+            npudiff("capture", self.model, "-d", "emu:htp-v73", "-p", f"in={self.inputs}", "-o", self.folder / "v73.h5", "-q", "-f")
+            with h5py.File(self.folder / "v73.h5") as file:
+                right = {name: values[()] for name, values in file["probes/in/outputs"].items()}
+            self.assertEqual(right["k"].dtype.itemsize, 8 if is_wide else 4)
+            wrong = right["y"] + self.random.choice([-40, 0, 40], right["y"].shape, p=[0.15, 0.7, 0.15])
+            for off, expect in ((wrong, "faulty"), (right["y"], "healthy")):
+                with self.subTest(is_wide=is_wide, expect=expect, seed=SEED):
+                    verdict, text = self.explain({**right, "y": np.clip(off, 0, 255).astype(np.uint8)})
+                    self.assertEqual(verdict, expect, text)
+                    self.assertEqual("'y' (Gather): an error that no rounding makes" in text, expect == "faulty", text)
 
 
 class Engines(Scratch):

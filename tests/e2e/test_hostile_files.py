@@ -7,9 +7,11 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
+import h5py
 import numpy as np
 import onnx_write
 from support import MODELS, NPUDIFF, Scratch, main, npudiff
@@ -75,6 +77,41 @@ class Archives(Scratch):
         made = self.open(self.folder / "a.h5")
         self.assertTrue((made.values("numpy", "t") == values).all())
         self.assertTrue((made.values("numpy", "u") == values).all())
+
+
+class Datasets(Scratch):
+    """AI Hub files of some MB of which most is padding, and the rest zeros."""
+
+    def dataset(self, n_samples, n_values, chunk, padding):
+        path = self.folder / "hub.h5"
+        deflate = zlib.compressobj(9)
+        zeros = b"".join(deflate.compress(bytes(min(MIB, 4 * chunk - at))) for at in range(0, 4 * chunk, MIB)) + deflate.flush()
+        with h5py.File(path, "w") as file:
+            group = file.create_group("data/0")
+            group.attrs.update(name="x", batch_count=n_samples)
+            for i in range(n_samples):
+                sample = group.create_dataset(f"batch_{i}", (n_values,), "<f4", chunks=(chunk,), maxshape=(None,), compression=9)
+                for at in range(0, n_values, chunk):
+                    sample.id.write_direct_chunk((at,), zeros)
+            file.create_dataset("padding", data=np.random.default_rng(1).integers(0, 256, padding, np.uint8))
+        return path
+
+    def check(self, path, expect, said_of_it=""):
+        code, said, mib = measured("import", "aihub", path, "-o", self.folder / "a.h5", "-f", "-q")
+        self.assertEqual(code, expect, said)
+        self.assertIn(said_of_it, said)
+        self.assertLess(mib, 256)
+
+    def test_samples_are_counted_before_they_are_read(self):
+        path = self.dataset(40, 8 * MIB, 8 * MIB, 2 * MIB)
+        self.check(path, 2, f"'{path}' is too small to hold the 33554432 bytes of '/data/0/batch_")
+        self.check(self.dataset(1, 400 * MIB, MIB, 2 * MIB), 2, "is too small to hold the 1677721600 bytes of '/data/0/batch_0'")
+        self.check(self.dataset(2, 8 * MIB, 8 * MIB, 3 * MIB), 0)
+
+    def test_a_chunk_is_not_far_larger_than_its_array(self):
+        self.check(self.dataset(1, 1, 200 * MIB, 2 * MIB), 2, "'/data/0/batch_0' of")
+        self.check(self.dataset(1, 1, 4 * MIB, 0), 0)
+        self.check(self.dataset(1, 1, 4 * MIB + 1, 0), 2, "has chunks that cannot be")
 
 
 class Models(Scratch):

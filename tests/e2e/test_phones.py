@@ -380,6 +380,27 @@ class Links(OnShelf):
         self.phone.link.up()
         self.resume()
 
+    def test_a_link_that_is_lost_under_the_untouched_model_costs_no_run(self):
+        """Its session is the last: the capture is whole, and says that the outputs were not compared. A link that comes back costs nothing."""
+        for is_gone in (True, False):
+            temporary, output = self.folder / f"tmp{is_gone}", self.folder / f"{is_gone}.h5"
+            temporary.mkdir()
+            command = [word for word in self.command([self.phone.uri()], PROBE, output) if word != "--skip-untouched"]
+            process = self.shelf.start(*command, *(["--link-limit", "1"] if is_gone else []), TMPDIR=str(temporary))
+            self.addCleanup(process.kill)
+            wait_until(lambda: list(temporary.glob("*/untouched/run/job.nds")) or process.poll() is not None, 300, "the untouched model")
+            self.assertIsNone(process.poll())
+            self.phone.link.down() if is_gone else self.phone.link.cut()
+            out, err = process.communicate(timeout=300)
+            self.assertEqual(process.returncode, 0, out + err)
+            self.assert_same(output, self.local)
+            runtime = info(output)["attributes"]["runtime"]
+            self.assertEqual(("untouched_samples" in runtime, "untouched_unknown" in runtime), (not is_gone, is_gone), runtime)
+            if is_gone:
+                self.assertIn("the link", runtime["untouched_unknown"])
+                self.phone.link.up()
+                self.phone.connect()
+
     def test_the_phone_restarts(self):
         process, temporary = self.begin(10, "--link-limit", "1")
         self.phone.link.down()

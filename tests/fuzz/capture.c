@@ -22,7 +22,7 @@ static void read_values(const struct nd_capture *capture, void *room)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct nd_capture *capture = NULL;
-    struct nd_capture_verification found;
+    struct nd_capture_verification found = {.struct_size = sizeof found};
     void *room = malloc(MAX_SAMPLE_BYTES);
     if (room != NULL && nd_capture_open_unchecked(fuzz_file("x.h5", data, size), &capture, NULL) == ND_OK) {
         read_values(capture, room);

@@ -38,4 +38,8 @@ __attribute__((constructor)) static void forget_the_callers_settings(void)
         } else
             i++;
     }
+    /* valgrind shares memory with what it runs, which a confined reader gives up. */
+    const char *preloaded = getenv("LD_PRELOAD");
+    if (preloaded != NULL && strstr(preloaded, "vgpreload") != NULL)
+        setenv("NPUDIFF_CONFINE", "off", 1);
 }

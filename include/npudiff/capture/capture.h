@@ -231,8 +231,9 @@ ND_PUBLIC const struct nd_capture_object *nd_capture_object(const struct nd_capt
  * (ND_E_CAPTURE_DIGEST) when it is not what was written; ND_ERR_IO; ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct nd_error *err);
 
-/* What nd_capture_verify found. */
+/* What nd_capture_verify found. The caller sets struct_size. */
 struct nd_capture_verification {
+    size_t struct_size;    /* sizeof(struct nd_capture_verification) */
     size_t n_tensors;      /* samples x tensors (and inputs) that were hashed */
     size_t n_wrong;        /* whose bytes do not match their digest, or are no values of uint4 or int4 */
     bool content_matches;  /* the content digest over names, shapes, types, attributes and digests */

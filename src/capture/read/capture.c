@@ -10,6 +10,7 @@
 #include "capture/read/content.h"
 #include "capture/read/schema.h"
 #include "core/memory.h"
+#include "core/text/options.h"
 
 /* What is being hashed, for the report. */
 struct subject {
@@ -205,8 +206,10 @@ enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct
 enum nd_status nd_capture_verify(const struct nd_capture *capture, struct nd_capture_verification *out,
                                  struct nd_error *err)
 {
-    struct nd_capture_verification found = {0};
+    struct nd_capture_verification found;
     char digest[ND_CONTENT_DIGEST_BYTES];
+    ND_TRY(nd_options_read(&found, sizeof found, out, err));
+    found = (struct nd_capture_verification){0};
     enum nd_status status = nd_content_digest(capture->index, NULL, digest, err);
     if (status == ND_OK) {
         const char *stored = nd_capture_string(capture, "", "content_digest");
@@ -218,7 +221,7 @@ enum nd_status nd_capture_verify(const struct nd_capture *capture, struct nd_cap
     for (size_t i = 0; i < capture->n_probes && status == ND_OK; i++)
         status = check_probe(capture, i, &found, err);
     if (status == ND_OK)
-        *out = found;
+        nd_options_write(out, out->struct_size, &found, sizeof found);
     return status;
 }
 

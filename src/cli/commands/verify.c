@@ -214,7 +214,7 @@ static int verify_as(const char *shown, const char *path, const struct nd_model 
                      json_t *rows)
 {
     struct nd_error err = {0};
-    struct finding found = {0};
+    struct finding found = {.digests.struct_size = sizeof found.digests};
     enum nd_status status = look_at(path, model, is_paranoid, &found, &err);
     if (status != ND_OK && err.id == ND_E_COMPARE_MODEL) /* says nothing of the capture */
         return cli_report_error(&err);

@@ -133,7 +133,7 @@ static bool is_swapped(const char *a, const char *b)
     size_t i = 0;
     while (a[i] != '\0' && a[i] == b[i])
         i++;
-    return a[i] != '\0' && a[i + 1] != '\0' && a[i] == b[i + 1] && a[i + 1] == b[i] &&
+    return a[i] != '\0' && a[i + 1] != '\0' && a[i + 1] == b[i] && a[i] == b[i + 1] &&
            strcmp(a + i + 2, b + i + 2) == 0;
 }
 

@@ -248,7 +248,7 @@ static void nd_audit_not_done(struct nd_audit_check *check, const char *fmt, ...
 static enum nd_status check_digests(const struct nd_capture *capture, struct nd_audit_check *checks,
                                     struct nd_error *err)
 {
-    struct nd_capture_verification found;
+    struct nd_capture_verification found = {.struct_size = sizeof found};
     ND_TRY(nd_capture_verify(capture, &found, err));
     checks[ND_AUDIT_VALUES].n = found.n_tensors;
     if (found.n_wrong > 0)

@@ -196,12 +196,13 @@ static void move_inputs(struct nd_layer_diagnosis *diagnosis, size_t pattern)
     uint64_t random = pattern * 1000003 + diagnosis->slot;
     for (size_t k = 0; k < layer->n_inputs; k++) {
         size_t tensor = layer->inputs[k];
+        const struct nd_tensor *of_model = nd_model_tensor(diagnosis->job->plan->model, tensor);
         bool is_first = true;
         for (size_t before = 0; before < k; before++)
             is_first = is_first && layer->inputs[before] != tensor;
-        if (is_first && r->given[tensor].shape.rank >= 0 && nd_dtype_is_of_qvalues(r->given[tensor].dtype))
-            move_input(&r->given[tensor], nd_model_tensor(diagnosis->job->plan->model, tensor), pattern,
-                       &random);
+        if (is_first && r->given[tensor].shape.rank >= 0 && of_model->quant.n > 0 &&
+            nd_dtype_is_of_qvalues(r->given[tensor].dtype))
+            move_input(&r->given[tensor], of_model, pattern, &random);
     }
 }
 

@@ -541,7 +541,7 @@ static json_t *make_entry(const struct nd_capture *capture, const struct nd_gold
 
 static enum nd_status verify(const struct nd_capture *capture, struct nd_error *err)
 {
-    struct nd_capture_verification found;
+    struct nd_capture_verification found = {.struct_size = sizeof found};
     enum nd_status status = nd_capture_verify(capture, &found, err);
     if (status != ND_OK || (found.n_wrong == 0 && found.content_matches))
         return status;

@@ -640,6 +640,10 @@ static bool has_operator(const struct nd_model *model, const struct nd_fell_back
     return false;
 }
 
+/* The share of the capture's time limit for the untouched model, where more comes after it. Chosen: as for
+ * sessions that are tried. */
+static const double untouched_share = 0.5;
+
 /* The model as it ships, before any tensor is recorded. *is_refused: it does not run on the NPU as a whole, and
  * may not run elsewhere; then *folder is its run, which says why. */
 static enum nd_status look_at_placement(struct nd_capture_job *capture, char **folder,
@@ -647,19 +651,20 @@ static enum nd_status look_at_placement(struct nd_capture_job *capture, char **f
 {
     ND_CLEANUP(nd_tried_deinit) struct nd_tried tried = {0};
     ND_FREED char *own = NULL;
+    struct nd_agent_exit end = {0};
     bool is_of_session;
     nd_capture_report_stage(capture, "untouched", 0);
-    ND_TRY(nd_untouched_run(capture, &own, exit, err));
+    ND_TRY(nd_untouched_run(capture, untouched_share, &own, &end, err));
     if (capture->untouched != NULL)
         return ND_OK;
-    ND_TRY(nd_tried_read(own, exit, &tried, &is_of_session, err));
+    ND_TRY(nd_tried_read(own, &end, &tried, &is_of_session, err));
     *is_refused = !capture->options->allow_fallback && has_operator(capture->model, &tried.fell_back);
     if (*is_refused) {
+        *exit = end;
+        free(*folder);
         *folder = own;
         own = NULL;
         capture->n_untouched = 0; /* it is the run */
-    } else {
-        *exit = (struct nd_agent_exit){0};
     }
     return ND_OK;
 }
@@ -680,8 +685,10 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     bool can_be_cut = nd_device_is_npu(capture->device->kind) && !nd_capture_job_is_untouched(capture) &&
                       !capture->options->prefixes;
     struct nd_capture_options options = *capture->options;
-    bool is_compared = nd_untouched_is_wanted(capture);
-    if (can_be_cut && is_compared)
+    /* A link that is lost may cost that session, and not the run: a machine elsewhere has it after the run, or
+       before it is cut. */
+    bool is_compared = nd_untouched_is_wanted(capture), is_first = capture->remote == NULL;
+    if (can_be_cut && is_compared && is_first)
         ND_TRY(look_at_placement(capture, folder, exit, &is_refused, err));
     if (is_refused)
         return ND_OK;
@@ -694,7 +701,12 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
                                             : nd_fail_memory(err);
     if (status == ND_OK && can_be_cut)
         status = nd_tried_read(*folder, exit, &first, &is_of_session, err);
-    if (status == ND_OK && is_of_session && !first.holds && exit->stage == NULL && !exit->can_resume) {
+    bool is_off = status == ND_OK && is_of_session && !first.holds && exit->stage == NULL && !exit->can_resume;
+    if (is_off && is_compared && !is_first)
+        status = look_at_placement(capture, folder, exit, &is_refused, err);
+    if (is_refused)
+        return ND_OK;
+    if (status == ND_OK && is_off) {
         nd_capture_report_stage(capture, "placement", exit->elapsed_s);
         status = plan_again(capture, &trials, &first, &again, err);
     }
@@ -705,10 +717,10 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     if (status == ND_OK)
         status = run_without_missing(capture, folder, exit, err);
     capture->n_tried = trials.n > 0 ? trials.n + 1 : 0;
-    if (status == ND_OK && exit->error.id == 0 && is_compared && !can_be_cut) {
+    if (status == ND_OK && exit->error.id == 0 && is_compared && capture->n_untouched == 0) {
         ND_FREED char *own = NULL;
         struct nd_agent_exit end = {0};
-        status = nd_untouched_run(capture, &own, &end, err);
+        status = nd_untouched_run(capture, 1, &own, &end, err);
     }
     return status;
 }

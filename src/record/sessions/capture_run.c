@@ -528,7 +528,7 @@ static enum nd_status run_if_reached(struct nd_capture_job *capture, char **run_
     ND_TRY(is_agent ? nd_capture_run_agent(capture, run_folder, exit, err)
                     : nd_prepared_capture(capture, run_folder, exit, err));
     /* How warm it is now, and what its system logged; the run counts without it. */
-    if (capture->remote != NULL && exit->error.id != ND_E_LINK_LOST)
+    if (capture->remote != NULL && !capture->remote->is_lost)
         nd_device_facts_finish(capture->remote->transport, &capture->remote->device_facts, NULL);
     return ND_OK;
 }

@@ -126,9 +126,6 @@ bool nd_untouched_is_wanted(const struct nd_capture_job *capture)
  * classifier took 2.1 times the processor time of the capture without it. */
 enum { MAX_SAMPLES = 32 };
 
-/* The share of the capture's time limit for the untouched model. Chosen: as for sessions that are tried. */
-static const double time_share = 0.5;
-
 static enum nd_status assemble(const struct nd_capture_job *job, const char *folder,
                                const struct nd_agent_exit *exit, struct nd_capture_job *capture,
                                struct nd_error *err)
@@ -162,8 +159,8 @@ static enum nd_status assemble(const struct nd_capture_job *job, const char *fol
     return *to != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-enum nd_status nd_untouched_run(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
-                                struct nd_error *err)
+enum nd_status nd_untouched_run(struct nd_capture_job *capture, double time_share, char **folder,
+                                struct nd_agent_exit *exit, struct nd_error *err)
 {
     struct nd_capture_options options = *capture->options;
     options.tensors = "none";

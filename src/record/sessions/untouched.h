@@ -11,10 +11,11 @@
  * them, with values, of a device whose values npudiff does not compute itself. */
 bool nd_untouched_is_wanted(const struct nd_capture_job *capture);
 
-/* Runs the untouched model with the first samples of each probe. capture->untouched names its capture from then
- * on, or capture->untouched_why says why there is none. *folder, freed by the caller: where the agent ran. */
-enum nd_status nd_untouched_run(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
-                                struct nd_error *err);
+/* Runs the untouched model with the first samples of each probe, until time_share of the capture's time limit
+ * is over. capture->untouched names its capture from then on, or capture->untouched_why says why there is none.
+ * *folder, freed by the caller: where the agent ran. */
+enum nd_status nd_untouched_run(struct nd_capture_job *capture, double time_share, char **folder,
+                                struct nd_agent_exit *exit, struct nd_error *err);
 
 /* The comparison, while the values of a capture are written. Zeroed, it compares nothing. */
 struct nd_untouched {

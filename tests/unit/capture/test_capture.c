@@ -185,7 +185,7 @@ static void check_round_trip(const struct fix_options *options)
         }
         check_inputs(capture, p);
     }
-    struct nd_capture_verification found;
+    struct nd_capture_verification found = {.struct_size = sizeof found};
     fix_ok(nd_capture_verify(capture, &found, &err), &err);
     assert_true(found.content_matches);
     assert_int_equal(found.n_wrong, 0);
@@ -357,7 +357,7 @@ static void nibble_outside_its_type_is_counted_as_wrong(void **state)
                                    false, false};
         write_one_tensor(path, &tensor, 2, cases[i].bytes);
         struct nd_capture *capture = open_ok(path);
-        struct nd_capture_verification found;
+        struct nd_capture_verification found = {.struct_size = sizeof found};
         assert_int_equal(nd_capture_tensor(capture, 0)->dtype, cases[i].dtype);
         fix_ok(nd_capture_verify(capture, &found, &err), &err);
         assert_true(found.content_matches);
@@ -435,9 +435,43 @@ static void capture_without_anything_is_read(void **state)
     assert_int_equal(nd_capture_tensor(capture, 0)->dtype, ND_DTYPE_NONE);
     assert_int_equal(nd_capture_tensor(capture, 0)->shape.rank, -1);
     assert_int_equal(nd_capture_probe(capture, 0)->n_samples_expected, 4);
-    struct nd_capture_verification found;
+    struct nd_capture_verification found = {.struct_size = sizeof found};
     fix_ok(nd_capture_verify(capture, &found, &err), &err);
     assert_true(found.content_matches && found.n_tensors == 0);
+    nd_capture_close(&capture);
+    free(path);
+}
+
+/* One caller knows the counts alone, one eight bytes more than this version; neither is written beyond its end.
+ */
+static void a_verification_is_filled_as_far_as_its_caller_knows_it(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    char *path = in_folder("version.h5");
+    fix_write(path, &(struct fix_options){0});
+    struct nd_capture *capture = open_ok(path);
+    struct nd_capture_verification ours = {.struct_size = sizeof ours};
+    fix_ok(nd_capture_verify(capture, &ours, &err), &err);
+    const size_t sizes[] = {offsetof(struct nd_capture_verification, first_wrong), sizeof ours,
+                            sizeof ours + 8};
+    for (size_t i = 0; i < 3; i++) {
+        union {
+            struct nd_capture_verification found;
+            unsigned char bytes[sizeof ours + 16];
+        } given;
+        memset(given.bytes, 0, sizes[i]);
+        memset(given.bytes + sizes[i], 0xa5, sizeof given.bytes - sizes[i]);
+        given.found.struct_size = sizes[i];
+        fix_ok(nd_capture_verify(capture, &given.found, &err), &err);
+        assert_int_equal(given.found.struct_size, sizes[i]);
+        assert_int_equal(given.found.n_tensors, ours.n_tensors);
+        assert_true(given.found.content_matches);
+        for (size_t b = sizeof ours; b < sizes[i]; b++)
+            assert_int_equal(given.bytes[b], 0);
+        for (size_t b = sizes[i]; b < sizeof given.bytes; b++)
+            assert_int_equal(given.bytes[b], 0xa5);
+    }
     nd_capture_close(&capture);
     free(path);
 }
@@ -558,6 +592,7 @@ int main(void)
         cmocka_unit_test(capture_written_twice_is_the_same_file),
         cmocka_unit_test(content_digest_does_not_depend_on_storage_but_on_values),
         cmocka_unit_test(capture_without_anything_is_read),
+        cmocka_unit_test(a_verification_is_filled_as_far_as_its_caller_knows_it),
         cmocka_unit_test(truth_has_columns_of_one_length),
         cmocka_unit_test(objects_are_listed_by_path),
         cmocka_unit_test(names_round_trip_and_are_unique),

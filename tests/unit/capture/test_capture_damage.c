@@ -44,7 +44,7 @@ static void capture_made_by_h5py_is_read(void **state)
     assert_int_equal(halves[0], 0xbc00); /* -1 and 1 as IEEE halves */
     assert_int_equal(halves[9], 0x3c00);
     /* It has neither true digests nor a content digest, and verifying says so. */
-    struct nd_capture_verification found;
+    struct nd_capture_verification found = {.struct_size = sizeof found};
     fix_ok(nd_capture_verify(capture, &found, &err), &err);
     assert_false(found.content_matches);
     assert_int_equal(found.n_tensors, 4);
@@ -196,7 +196,7 @@ static enum outcome examine(const struct specimen *specimen, const char *path)
     struct nd_error err;
     struct nd_capture *capture = NULL;
     struct nd_strbuf dump = {0};
-    struct nd_capture_verification found = {0};
+    struct nd_capture_verification found = {.struct_size = sizeof found};
     enum outcome outcome = REFUSED;
     if (nd_capture_open_unchecked(path, &capture, &err) != ND_OK)
         return REFUSED;
@@ -403,7 +403,7 @@ static void byte_of_every_tensor_is_covered_by_a_digest(void **state)
             for (size_t i = 0; i < n_bytes; i++) {
                 struct nd_error err;
                 struct nd_capture *capture = NULL;
-                struct nd_capture_verification found;
+                struct nd_capture_verification found = {.struct_size = sizeof found};
                 char want[256];
                 at[i] ^= 0x10;
                 write_bytes(specimen.path, specimen.bytes, specimen.n_bytes);
@@ -434,7 +434,7 @@ static void text_changed_in_a_table_or_attribute_is_reported(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct nd_error err;
         struct nd_capture *capture = NULL;
-        struct nd_capture_verification found;
+        struct nd_capture_verification found = {.struct_size = sizeof found};
         unsigned char *at = memmem(specimen.bytes, specimen.n_bytes, texts[i], strlen(texts[i]));
         assert_non_null(at);
         at[1] ^= 1;

@@ -208,7 +208,7 @@ static void *write_and_read(void *argument)
     for (int round = 0; round < 5; round++) {
         struct nd_capture_writer *writer = NULL;
         struct nd_capture *capture = NULL;
-        struct nd_capture_verification found = {0};
+        struct nd_capture_verification found = {.struct_size = sizeof found};
         bool is_good =
             nd_capture_writer_create(path, true, &writer, &err) == ND_OK &&
             nd_capture_writer_tensors(writer, fix_tensors, fix_providers, FIX_TENSORS, &err) == ND_OK &&

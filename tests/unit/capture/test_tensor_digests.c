@@ -79,7 +79,7 @@ static void digests_that_are_deferred_are_the_same(void **state)
                     nd_digest_equal(nd_capture_digest(now, p, e, s, 0), nd_capture_digest(later, p, e, s, 0)));
     fix_ok(nd_capture_check_deferred(now, &err), &err);
     fix_ok(nd_capture_check_deferred(later, &err), &err);
-    struct nd_capture_verification found;
+    struct nd_capture_verification found = {.struct_size = sizeof found};
     fix_ok(nd_capture_verify(later, &found, &err), &err);
     assert_true(found.content_matches && found.n_wrong == 0);
     nd_capture_close(&now);
@@ -91,7 +91,7 @@ static void expect_damaged(const char *path)
 {
     struct nd_error err;
     struct nd_capture *capture = NULL;
-    struct nd_capture_verification found;
+    struct nd_capture_verification found = {.struct_size = sizeof found};
     assert_int_equal(nd_capture_open(path, &capture, &err), ND_ERR_FORMAT);
     assert_int_equal(err.id, ND_E_CAPTURE_DIGEST);
     fix_ok(nd_capture_open_unchecked(path, &capture, &err), &err);
@@ -184,7 +184,7 @@ static void a_rerun_without_its_values_is_wrong(void **state)
     char *path = in_folder("rerun.h5");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct nd_error err;
-        struct nd_capture_verification found;
+        struct nd_capture_verification found = {.struct_size = sizeof found};
         unsigned char bytes[4];
         write_rerun(path, cases[i].second, cases[i].stored);
         struct nd_capture *capture = opened(path, false);

@@ -92,7 +92,7 @@ static void init_writes_no_more_than_the_caller_has(void **state)
     }
 }
 
-/* Every public function that takes options, with nothing but these. */
+/* Every public function that takes a struct with struct_size of its caller, with nothing but these. */
 static enum nd_status call(size_t i, const void *o, struct nd_error *err)
 {
     char *text = NULL;
@@ -131,10 +131,12 @@ static enum nd_status call(size_t i, const void *o, struct nd_error *err)
         return nd_identify_captures(NULL, NULL, 0, o, NULL, err);
     case 15:
         return nd_log_reader_create(o, NULL, err);
+    case 16:
+        return nd_capture_verify(NULL, (struct nd_capture_verification *)(uintptr_t)o, err);
     }
     return nd_latency_examine(us, N, o, NULL, err);
 }
-enum { N_CALLS = 17 };
+enum { N_CALLS = 18 };
 
 static void every_function_reads_options_of_other_versions_alike(void **state)
 {

@@ -363,7 +363,7 @@ static void real_agent_killed_keeps_what_it_acknowledged(void **state)
     struct bench bench;
     struct nd_capture_outcome outcome;
     struct nd_capture *file = NULL;
-    struct nd_capture_verification sound;
+    struct nd_capture_verification sound = {.struct_size = sizeof sound};
     assert_non_null(getenv("NPUDIFF_AGENT"));
     snprintf(script, sizeof script,
              "echo acknowledged 1 >stop; export NPUDIFF_TEST_AGENT_STOP=\"$PWD/stop\"\n"

@@ -269,7 +269,7 @@ static void check_tensors(const struct nd_capture *capture, const struct promise
 static struct promise check_assembly(size_t config, const char *spool)
 {
     struct nd_assembled assembled = {0};
-    struct nd_capture_verification sound = {0};
+    struct nd_capture_verification sound = {.struct_size = sizeof sound};
     struct request *request = make_request(config, spool);
     const struct promise promise = read_promise(config, spool);
     struct nd_capture *capture = assemble(request, &assembled);

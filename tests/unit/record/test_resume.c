@@ -343,7 +343,7 @@ static void samples_that_are_run_again_are_in_the_capture(void **state)
                     }
                 }
         assert_true(n_by_runs[1] > 0 && n_by_runs[4] > 0);
-        struct nd_capture_verification verified;
+        struct nd_capture_verification verified = {.struct_size = sizeof verified};
         assert_int_equal(nd_capture_verify(capture, &verified, NULL), ND_OK);
         assert_true(verified.content_matches && verified.n_wrong == 0);
         nd_capture_close(&capture);

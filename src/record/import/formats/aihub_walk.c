@@ -22,7 +22,8 @@ struct nd_hdf5_array {
 };
 
 enum { MAX_EXPANSION = 1032 }; /* deflate cannot do better */
-static const size_t max_chunk_bytes = (size_t)1 << 30;
+/* Chosen. A chunk may go beyond its array, where that can grow; h5py's own are up to 1 MiB. */
+enum { BASE_CHUNK_BYTES = 16 << 20 };
 
 /* ---- what it is ---- */
 
@@ -229,6 +230,7 @@ static enum nd_status read_chunks(struct reading *r, hid_t creation, struct nd_e
         n_chunks *= dims[d] > 0 ? (double)shape->dims[d] / (double)dims[d] : 0;
     }
     ND_TRY(nd_shape_size_bytes(&r->chunk, r->array->dtype, &r->chunk_bytes, err));
+    size_t max_chunk_bytes = r->array->n_bytes > BASE_CHUNK_BYTES ? r->array->n_bytes : BASE_CHUNK_BYTES;
     if (r->chunk_bytes == 0 || r->chunk_bytes > max_chunk_bytes || n_chunks > (double)r->source->file_bytes)
         return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' has chunks that cannot be",
                        r->array->what, r->array->path);
@@ -482,38 +484,66 @@ static enum nd_status list_entries(const struct aihub *hub, struct entries *entr
 
 /* ---- data ---- */
 
-static enum nd_status give_sample(const struct aihub *hub, const struct entry *entry, size_t sample,
-                                  struct nd_error *err)
+/* One sample, open. */
+struct sample {
+    const char *name;
+    size_t number;
+    hid_t dataset;
+    struct nd_hdf5_array array;
+};
+
+typedef enum nd_status sample_work(const struct aihub *hub, const struct sample *sample, struct nd_error *err);
+
+/* Before the first is read, so that a file that holds too much costs nothing. */
+static enum nd_status count_sample(const struct aihub *hub, const struct sample *sample, struct nd_error *err)
+{
+    struct nd_aihub_source *source = hub->source;
+    if (sample->array.n_bytes > source->max_data_bytes - source->n_counted)
+        return nd_fail(
+            err, ND_E_IMPORT_FORMAT, hub->path,
+            "'%s' is too small to hold the %zu bytes of %s: of a file of %llu bytes at most %llu MiB "
+            "of values are read (as .npz all are)",
+            hub->path, sample->array.n_bytes, sample->array.what, (unsigned long long)source->file_bytes,
+            (unsigned long long)source->max_data_bytes >> 20);
+    source->n_counted += sample->array.n_bytes;
+    return ND_OK;
+}
+
+static enum nd_status give_sample(const struct aihub *hub, const struct sample *sample, struct nd_error *err)
+{
+    const struct nd_hdf5_array *array = &sample->array;
+    ND_FREED void *data = nd_tensor_alloc(array->n_bytes);
+    ND_TRY_MEMORY(data != NULL, err);
+    ND_TRY(nd_hdf5_array_read(sample->dataset, hub->source, array, data, err));
+    const struct nd_aihub_sample found = {sample->name, array->what, sample->number, array->dtype,
+                                          array->shape, data,        array->n_bytes};
+    return hub->visit(hub->context, &found, err);
+}
+
+static enum nd_status with_sample(const struct aihub *hub, const struct entry *entry, size_t number,
+                                  sample_work *work, struct nd_error *err)
 {
     char what[320], path[300];
-    struct nd_hdf5_array array = {0};
-    ND_FREED void *data = NULL;
-    snprintf(path, sizeof path, "%.250s/batch_%zu", entry->group, sample);
+    snprintf(path, sizeof path, "%.250s/batch_%zu", entry->group, number);
     snprintf(what, sizeof what, "'/data/%s'", path);
-    hid_t dataset = H5Dopen2(hub->data, path, H5P_DEFAULT);
-    if (dataset < 0)
+    struct sample sample = {entry->name, number, H5Dopen2(hub->data, path, H5P_DEFAULT), {0}};
+    if (sample.dataset < 0)
         return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, hub->path, "'%s' has no %s, although batch_count is %lld",
                             hub->path, what, (long long)entry->n_samples);
-    enum nd_status status = nd_hdf5_array_describe(dataset, hub->path, what, &array, err);
-    uint64_t n_left = hub->source->max_data_bytes - hub->source->n_given;
-    if (status == ND_OK && array.n_bytes > n_left)
-        status =
-            nd_fail(err, ND_E_IMPORT_FORMAT, hub->path,
-                    "'%s' is too small to hold the %zu bytes of %s: of a file of %llu bytes at most %llu MiB "
-                    "of values are read (as .npz all are)",
-                    hub->path, array.n_bytes, what, (unsigned long long)hub->source->file_bytes,
-                    (unsigned long long)hub->source->max_data_bytes >> 20);
-    if (status == ND_OK && (data = nd_tensor_alloc(array.n_bytes)) == NULL)
-        status = nd_fail_memory(err);
+    enum nd_status status = nd_hdf5_array_describe(sample.dataset, hub->path, what, &sample.array, err);
     if (status == ND_OK)
-        status = nd_hdf5_array_read(dataset, hub->source, &array, data, err);
-    const struct nd_aihub_sample found = {entry->name, what, sample,       array.dtype,
-                                          array.shape, data, array.n_bytes};
-    if (status == ND_OK)
-        status = hub->visit(hub->context, &found, err);
-    hub->source->n_given += array.n_bytes;
-    H5Dclose(dataset);
+        status = work(hub, &sample, err);
+    H5Dclose(sample.dataset);
     return status;
+}
+
+static enum nd_status with_samples(const struct aihub *hub, const struct entries *entries, sample_work *work,
+                                   struct nd_error *err)
+{
+    for (size_t i = 0; i < entries->n; i++)
+        for (size_t k = 0; k < (size_t)entries->items[i].n_samples; k++)
+            ND_TRY(with_sample(hub, &entries->items[i], k, work, err));
+    return ND_OK;
 }
 
 static enum nd_status check_names(const struct aihub *hub, const struct entries *entries, struct nd_error *err)
@@ -539,9 +569,10 @@ static enum nd_status give_entries(struct aihub *hub, hid_t file, struct nd_erro
     enum nd_status status = list_entries(hub, &entries, err);
     if (status == ND_OK)
         status = check_names(hub, &entries, err);
-    for (size_t i = 0; status == ND_OK && i < entries.n; i++)
-        for (size_t k = 0; status == ND_OK && k < (size_t)entries.items[i].n_samples; k++)
-            status = give_sample(hub, &entries.items[i], k, err);
+    if (status == ND_OK)
+        status = with_samples(hub, &entries, count_sample, err);
+    if (status == ND_OK)
+        status = with_samples(hub, &entries, give_sample, err);
     entries_deinit(&entries);
     H5Gclose(hub->data);
     return status;

@@ -24,8 +24,8 @@ struct nd_aihub_source {
     int fd; /* the file's */
     uint64_t file_bytes;
     uint64_t max_data_bytes; /* of all samples */
-    uint64_t n_taken,
-        n_given; /* bytes of the file that are a sample's, and what they are decoded; 0 at first */
+    uint64_t n_counted,      /* what the samples say that they hold; 0 at first */
+        n_taken;             /* bytes of the file that are a sample's; 0 at first */
 };
 
 /* Visits all samples, tensor by tensor in their order, each from sample 0 on, in a confined process.

@@ -439,24 +439,28 @@ double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, boo
     return fmin(steps + zero, high) - zero;
 }
 
-/* uint8 one over x: of the quantised value that is one in the scale of x, divided in floats. Not where there is
- * no such code: a known defect (nd_reciprocal_dividend). */
+/* One over x: of the quantised value that is one in the scale of x, which is divided, of uint8 in floats. Not
+ * where there is no such code: a known defect (nd_reciprocal_dividend). */
 static enum nd_status make_reciprocal(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || !nd_htp_is_unbounded(job))
+    bool is_short = nd_htp_all_are(job, 1, ND_DTYPE_U8), is_clipped;
+    if (job->call->n_inputs != 1 || !(is_short || nd_htp_has_words(job)) || !nd_htp_is_unbounded(job))
         return ND_OK;
     const struct nd_array *values = job->call->inputs[0].values;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
-    bool is_clipped;
     float one = (float)nd_reciprocal_dividend(x, job->layer->dtype, &is_clipped);
-    if (is_clipped)
-        return ND_OK;
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     float inverse = 1 / y->scale[0], zero = (float)y->zero_point[0];
+    struct quotient q = {
+        .zero_b = x->zero_point[0], .zero_y = y->zero_point[0], .bounds = nd_htp_bounds_of(job)};
+    const struct nd_htp_bounds bounds = q.bounds;
+    if (is_clipped || !nd_htp_factor_init(&q.factor, inverse))
+        return ND_OK;
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &values->shape, err);
     for (size_t i = 0; status == ND_OK && i < values->n; i++) {
         float below = (float)(values->x[i] - (double)x->zero_point[0]), quotient = one / below;
-        double qvalue = below == 0 ? bounds.high : (double)rintf(quotient * inverse + zero);
+        double qvalue = below == 0 ? bounds.high
+                        : is_short ? (double)rintf(quotient * inverse + zero)
+                                   : (double)divide(&q, (int64_t)one, (int64_t)values->x[i]);
         job->qvalues->x[i] = fmin(fmax(qvalue, bounds.low), bounds.high);
     }
     *job->is_covered = status == ND_OK;

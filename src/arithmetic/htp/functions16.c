@@ -412,15 +412,11 @@ static int64_t bend_gelu(const void *parameters, int64_t x)
     return cut(&g->out, d < 0 ? -steps : steps);
 }
 
-static enum nd_status make_gelu(const struct nd_htp_job *job, struct nd_error *err)
+enum nd_status nd_htp_gelu16(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Of x and as quotients, those that the formula was held against. */
     static const float min_scale = 1e-8F, max_scale = 1, least = 0x1p-8F, most = 0x1p8F;
-    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    char approximate[16];
-    nd_op_text(&op_call, "approximate", approximate, sizeof approximate);
-    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
-        (approximate[0] != '\0' && strcmp(approximate, "none") != 0))
+    if (!nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     float ratio = x->scale[0] / y->scale[0];
@@ -437,6 +433,15 @@ static enum nd_status make_gelu(const struct nd_htp_job *job, struct nd_error *e
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     return make_words(job, bend_gelu, &g, &bounds, err);
+}
+
+static enum nd_status make_gelu(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    char approximate[16];
+    nd_op_text(&op_call, "approximate", approximate, sizeof approximate);
+    bool is_known = job->call->n_inputs == 1 && (approximate[0] == '\0' || strcmp(approximate, "none") == 0);
+    return is_known ? nd_htp_gelu16(job, err) : ND_OK;
 }
 
 /* ---- Exp and Elu ---- */

@@ -22,8 +22,9 @@ struct nd_htp_job {
     double slope;              /* of it, below zero; of a Relu 0 */
     const double *slopes;      /* of a PRelu, one for each column; else NULL */
     size_t n_slopes;
-    bool *wraps; /* nullable; becomes true where a HardSwish reads a sum that is too large
-                    (docs/results/found.md#hard-swish-wraps) */
+    double epsilon; /* of a norm in parts */
+    bool *wraps;    /* nullable; becomes true where a HardSwish reads a sum that is too large
+                       (docs/results/found.md#hard-swish-wraps) */
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
@@ -43,7 +44,9 @@ extern const struct nd_htp_operator nd_htp_products[], nd_htp_elements[], nd_htp
 nd_htp_family nd_htp_halves;          /* halves.c: what reads an input of the graph in floats */
 nd_htp_family nd_htp_chain;           /* chain.c: operators with no quantiser between */
 nd_htp_family nd_htp_bent;            /* linear.c: products with what comes after them */
+nd_htp_family nd_htp_in_parts;        /* norm.c: a Sub with a Div, a Sqrt with a Reciprocal, a Gelu */
 nd_htp_family nd_htp_words_by_number; /* elementwise.c: uint16 Mul, Div and Sub by one number, in blocks */
+nd_htp_family nd_htp_gelu16;          /* functions16.c: of input 0 */
 nd_htp_family nd_htp_silu16;          /* functions16.c: x Sigmoid(x), of which the layer has x alone */
 nd_htp_family nd_htp_table;           /* table.c: uint8 functions of one input, the others being constants */
 nd_htp_family

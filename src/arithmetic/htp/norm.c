@@ -97,8 +97,9 @@ struct layer_norm {
     double scale;   /* of the input times that of the weights over that of the output */
     double scale_x; /* of the input */
     double epsilon;
-    bool is_short; /* uint8 */
-    const struct nd_linear_input *weight, *bias;
+    bool is_short;                               /* uint8 */
+    const struct nd_linear_input *weight, *bias; /* weight NULL: of one, bias NULL: none */
+    float scale_w;
     double scale_y, zero_y;
     size_t n; /* of a row */
 };
@@ -125,19 +126,18 @@ static bool is_known_layer_norm(const struct nd_htp_job *job)
            (!has_bias || (is_constant_row(job, 2, n) && job->call->inputs[2].values->dtype == ND_DTYPE_I32));
 }
 
-static struct layer_norm describe_layer_norm(const struct nd_htp_job *job)
+/* Without weights and bias yet. */
+static struct layer_norm describe_layer_norm(const struct nd_htp_job *job, double epsilon, float scale_w,
+                                             size_t n)
 {
-    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    const struct nd_linear_input *inputs = job->call->inputs;
-    struct layer_norm norm = {.scale_x = (double)inputs[0].quant->scale[0],
-                              .epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F),
+    struct layer_norm norm = {.scale_x = (double)job->call->inputs[0].quant->scale[0],
+                              .epsilon = epsilon,
                               .is_short = job->layer->dtype == ND_DTYPE_U8,
-                              .weight = &inputs[1],
-                              .bias = nd_linear_has(job->call, 2) ? &inputs[2] : NULL,
+                              .scale_w = scale_w,
                               .scale_y = (double)job->call->out_quant->scale[0],
                               .zero_y = (double)job->call->out_quant->zero_point[0],
-                              .n = inputs[1].values->n};
-    norm.scale = norm.scale_x * (double)inputs[1].quant->scale[0] / norm.scale_y;
+                              .n = n};
+    norm.scale = norm.scale_x * (double)scale_w / norm.scale_y;
     return norm;
 }
 
@@ -174,7 +174,7 @@ static double multiplier_of(const struct layer_norm *norm, const double *x, doub
     if (norm->n <= MAX_MOMENTS && square > 0) {
         struct moments moments =
             moments_of(x, norm->n, (float)norm->epsilon / square, norm->is_short ? SHORT_STEPS : WIDE_STEPS);
-        struct nd_qfloat of_scales = nd_qfloat_read(norm->weight->quant->scale[0] / (float)norm->scale_y);
+        struct nd_qfloat of_scales = nd_qfloat_read(norm->scale_w / (float)norm->scale_y);
         m = nd_qfloat_value(nd_qfloat_product(moments.inverse_root, of_scales));
     }
     return norm->is_short ? floor(m * 0x1p16) * 0x1p-16 : nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
@@ -193,26 +193,99 @@ static void normalise_row(const struct layer_norm *norm, const double *x, double
     double m = multiplier_of(norm, x, variance);
     mean = mean_of(norm, sum);
     for (size_t i = 0; i < norm->n; i++) {
-        double weight = norm->weight->values->x[i] - (double)norm->weight->quant->zero_point[0];
+        double weight =
+            norm->weight == NULL ? 1 : norm->weight->values->x[i] - (double)norm->weight->quant->zero_point[0];
         double qvalue = floor((x[i] - mean) * m * weight + 0.5) + bias_of(norm, i);
         y[i] = fmin(fmax(qvalue, bounds->low), bounds->high);
     }
 }
 
-static enum nd_status make_layer_norm(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status normalise_rows(const struct nd_htp_job *job, const struct layer_norm *norm,
+                                     struct nd_error *err)
 {
-    if (!is_known_layer_norm(job))
-        return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
-    struct layer_norm norm = describe_layer_norm(job);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    if (norm.epsilon <= 0)
+    if (norm->epsilon <= 0)
         return ND_OK;
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
-    for (size_t row = 0; status == ND_OK && row < x->n; row += norm.n)
-        normalise_row(&norm, x->x + row, job->qvalues->x + row, &bounds);
+    for (size_t row = 0; status == ND_OK && row < x->n; row += norm->n)
+        normalise_row(norm, x->x + row, job->qvalues->x + row, &bounds);
     *job->is_covered = status == ND_OK;
     return status;
+}
+
+static enum nd_status make_layer_norm(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_linear_input *inputs = job->call->inputs;
+    if (!is_known_layer_norm(job))
+        return ND_OK;
+    struct layer_norm norm = describe_layer_norm(job, nd_op_f(&op_call, "epsilon", (double)1e-5F),
+                                                 inputs[1].quant->scale[0], inputs[1].values->n);
+    norm.weight = &inputs[1];
+    norm.bias = nd_linear_has(job->call, 2) ? &inputs[2] : NULL;
+    return normalise_rows(job, &norm, err);
+}
+
+/* ---- of operators that the device joins ---- */
+
+/* One over the root of a number of quantised values, or its Gelu: of uint8 an entry of a table. */
+static double entry_of(const struct nd_htp_job *job, double qvalues)
+{
+    float x = (float)qvalues * job->call->inputs[0].quant->scale[0],
+          inverse = 1 / job->call->out_quant->scale[0];
+    bool is_root = job->after == ND_LAYER_AFTER_INVERSE;
+    float y = is_root ? 1 / sqrtf(x) : (float)((double)x * (1 + erf((double)x * sqrt(0.5))) / 2),
+          steps = y * inverse;
+    return is_root && qvalues <= 0 ? HUGE_VAL
+                                   : (double)rintf(steps + (float)job->call->out_quant->zero_point[0]);
+}
+
+/* Of uint16 one over the root, after the two steps of Newton's method that uint8 has in a LayerNormalization.
+ */
+static double inverse_root_of(const struct nd_htp_job *job, double qvalues)
+{
+    enum { N_STEPS = 2 };
+    struct nd_qfloat scale = nd_qfloat_read(job->call->inputs[0].quant->scale[0]),
+                     inverse = nd_qfloat_read(1 / job->call->out_quant->scale[0]),
+                     x = settled(nd_qfloat_product(nd_qfloat_read((float)qvalues), scale)),
+                     y = nd_qfloat_product(inverse_root(x, N_STEPS), inverse);
+    return floor(nd_qfloat_value(y) + 0.5) + (double)job->call->out_quant->zero_point[0];
+}
+
+/* ND_ERR_UNSUPPORTED: a root of less than zero, of words. */
+static enum nd_status join_functions(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_array *x = job->call->inputs[0].values;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    bool is_word = job->layer->dtype == ND_DTYPE_U16;
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
+    for (size_t i = 0; status == ND_OK && i < x->n; i++) {
+        double n = x->x[i] - (double)job->call->inputs[0].quant->zero_point[0];
+        job->qvalues->x[i] =
+            nd_within(is_word ? inverse_root_of(job, n) : entry_of(job, n), bounds.low, bounds.high);
+        status = is_word && n < 0 ? ND_ERR_UNSUPPORTED : ND_OK;
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_htp_in_parts(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (!nd_htp_all_are(job, 1, ND_DTYPE_U8) && !nd_htp_all_are(job, 1, ND_DTYPE_U16))
+        return ND_OK;
+    if (job->after == ND_LAYER_AFTER_GATE && job->layer->dtype == ND_DTYPE_U16)
+        return nd_htp_gelu16(job, err);
+    if (job->after != ND_LAYER_AFTER_NORM)
+        return join_functions(job, err);
+    const struct nd_array *x = job->call->inputs[0].values, *means = job->call->inputs[1].values;
+    size_t n = x->shape.rank > 0 ? (size_t)x->shape.dims[x->shape.rank - 1] : 0;
+    struct nd_shape shape = x->shape;
+    shape.dims[n > 0 ? shape.rank - 1 : 0] = 1;
+    if (n < MIN_ROW || means == NULL || !nd_shape_equal(&shape, &means->shape))
+        return ND_OK;
+    const struct layer_norm norm = describe_layer_norm(job, job->epsilon, 1, n);
+    return normalise_rows(job, &norm, err);
 }
 
 /* ---- InstanceNormalization ---- */

@@ -19,25 +19,43 @@ double nd_tensor_slope(const struct nd_model *model, size_t tensor)
     return nd_onnx_attribute_f(model->graph.nodes[node - model->nodes].proto, "alpha", 0.01);
 }
 
-/* The slopes of a PRelu; none where they are no constant quantised values with one scale. */
-static enum nd_status read_slopes(const struct nd_model *model, const struct nd_graph_node *node,
-                                  struct nd_layer_encodings *encodings, struct nd_error *err)
+/* Input i of the node in real numbers, which the caller frees; none where they are no constant quantised values
+ * with one scale. */
+static enum nd_status read_constant(const struct nd_model *model, const struct nd_model_node *node, size_t i,
+                                    double **values, size_t *n, struct nd_error *err)
 {
     const struct nd_graph *graph = &model->graph;
-    size_t tensor = nd_graph_used(graph, (size_t)(node - graph->nodes), 1);
+    size_t tensor = nd_graph_used(graph, (size_t)(node - model->nodes), i);
     size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
     if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_DEQUANTIZE)
         return ND_OK;
     struct nd_node_quant read = {0};
     enum nd_status status = nd_node_quant_read(graph, maker, nd_model_path(model), &read, err);
     if (status == ND_OK && read.quant.n == 1)
-        status = nd_constant_numbers(graph, nd_graph_used(graph, maker, 0), nd_model_path(model),
-                                     &encodings->slopes, &encodings->n_slopes, err);
-    for (size_t i = 0; status == ND_OK && i < encodings->n_slopes; i++) {
-        float n = (float)(encodings->slopes[i] - (double)read.quant.zero_point[0]);
-        encodings->slopes[i] = (double)(n * read.quant.scale[0]);
-    }
+        status =
+            nd_constant_numbers(graph, nd_graph_used(graph, maker, 0), nd_model_path(model), values, n, err);
+    for (size_t k = 0; status == ND_OK && k < *n; k++)
+        (*values)[k] = (double)((float)((*values)[k] - (double)read.quant.zero_point[0]) * read.quant.scale[0]);
     nd_quant_deinit(&read.quant);
+    return status;
+}
+
+/* What is added to the variance before its root, by which the Div that makes the tensor divides: 0 where that
+ * is no constant. */
+static enum nd_status read_epsilon(const struct nd_model *model, size_t tensor, double *epsilon,
+                                   struct nd_error *err)
+{
+    size_t root = nd_model_layer_of_tensor(model, tensor)->inputs[1],
+           sum = nd_model_layer_of_tensor(model, root)->inputs[0];
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < 2 && status == ND_OK; i++) {
+        double *values = NULL;
+        size_t n = 0;
+        status = read_constant(model, nd_model_tensor_operator(model, sum), i, &values, &n, err);
+        if (status == ND_OK && n == 1)
+            *epsilon = values[0];
+        free(values);
+    }
     return status;
 }
 
@@ -50,8 +68,16 @@ enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
     bool is_raised = strcmp(op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0;
     encodings->slope = nd_tensor_slope(model, tensor);
     if (strcmp(op_type, "PRelu") == 0)
-        ND_TRY(read_slopes(model, &model->graph.nodes[node - model->nodes], encodings, err));
-    if (strcmp(op_type, "HardSwish") == 0)
+        ND_TRY(read_constant(model, node, 1, &encodings->slopes, &encodings->n_slopes, err));
+    if (strcmp(op_type, "Div") == 0) {
+        encodings->after = ND_LAYER_AFTER_NORM;
+        return read_epsilon(model, tensor, &encodings->epsilon, err);
+    }
+    if (strcmp(op_type, "Reciprocal") == 0)
+        encodings->after = ND_LAYER_AFTER_INVERSE;
+    else if (strcmp(op_type, "Mul") == 0)
+        encodings->after = ND_LAYER_AFTER_GATE;
+    else if (strcmp(op_type, "HardSwish") == 0)
         encodings->after = ND_LAYER_AFTER_HARD_SWISH;
     else if (encodings->slope != 0 || encodings->slopes != NULL || is_raised)
         encodings->after = ND_LAYER_AFTER_LINES;
@@ -120,8 +146,10 @@ enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
                                    .slope = encodings->slope,
                                    .slopes = encodings->slopes,
                                    .n_slopes = encodings->n_slopes,
+                                   .epsilon = encodings->epsilon,
                                    .wraps = encodings->wraps};
-    enum nd_status status = nd_htp_bent(&job, err);
+    enum nd_status status =
+        (encodings->after >= ND_LAYER_AFTER_NORM ? nd_htp_in_parts : nd_htp_bent)(&job, err);
     if (status == ND_OK && *is_covered)
         nd_htp_sign(&other, qvalues);
     return status;
@@ -222,12 +250,10 @@ void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalue
 
 static double gated_of(double x, enum nd_gate kind)
 {
-    return kind == ND_GATE_HARD   ? x * fmin(fmax(x / 6 + 0.5, 0), 1)
-           : kind == ND_GATE_TANH ? x * (1 + erf(x * sqrt(2))) /* x is half of what the Gelu reads */
-                                  : x / (1 + exp(-x));
+    return kind == ND_GATE_HARD ? x * fmin(fmax(x / 6 + 0.5, 0), 1) : x / (1 + exp(-x));
 }
 
-/* A value of the function in float32, times the reciprocal of the scale. SiLU and Gelu add the zero point
+/* A value of the function in float32, times the reciprocal of the scale. SiLU adds the zero point
  * first, as tables do; what the hard one does with halves is not known. */
 static double gated_qvalue(const struct nd_quant *from, const struct nd_quant *to, double qvalue,
                            enum nd_gate kind)

@@ -18,6 +18,7 @@ struct nd_layer_encodings {
     double slope;              /* of it, below zero; of a Relu 0 */
     double *slopes;            /* of a PRelu, one for each column, owned; else NULL */
     size_t n_slopes;
+    double epsilon; /* of ND_LAYER_AFTER_NORM */
     bool *wraps; /* nullable; becomes true where a HardSwish reads a sum of more bits than are kept of it, and
                     its quantised value is wrong by more than 1 (docs/results/found.md#hard-swish-wraps) */
 };
@@ -82,7 +83,6 @@ void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalue
 enum nd_gate {
     ND_GATE_SIGMOID,
     ND_GATE_HARD, /* HardSigmoid with alpha 1/6 and beta 1/2 */
-    ND_GATE_TANH, /* 1 + Tanh(...): of half of what is read, a Gelu */
 };
 /* x times a gate of x: which input of the layer is x, and what the gate is. */
 struct nd_layer_gate {

@@ -93,23 +93,19 @@ static bool is_of_one(const struct nd_model_layer *layer, const char *op_types)
     return layer != NULL && layer->n_inputs == 1 && strcmp(layer->op_types, op_types) == 0;
 }
 
-/* Mul of x and of Sigmoid or HardSigmoid of the same x, or of half of a tensor and of one more than a Tanh. */
+/* Mul of x and of Sigmoid or HardSigmoid of the same x. */
 static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
                       const struct nd_model_layer *layer)
 {
     if (strcmp(layer->op_types, "Mul") != 0 || layer->n_inputs != 2)
         return;
     for (size_t i = 0; i < 2; i++) {
-        const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]),
-                                    *half = nd_model_layer_of_tensor(model, layer->inputs[1 - i]);
-        bool is_own = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == layer->inputs[1 - i];
-        bool is_hard = is_own && is_of_one(gate, "HardSigmoid");
-        bool is_tanh = is_of_one(gate, "Add") && is_of_one(half, "Mul") &&
-                       is_of_one(nd_model_layer_of_tensor(model, gate->inputs[0]), "Tanh");
-        if (!is_hard && !is_tanh && !(is_own && is_of_one(gate, "Sigmoid")))
+        const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]);
+        bool is_hard = is_of_one(gate, "HardSigmoid");
+        if ((!is_hard && !is_of_one(gate, "Sigmoid")) || gate->inputs[0] != layer->inputs[1 - i])
             continue;
         a->gated[layer->tensor] = layer->inputs[1 - i];
-        a->gates[layer->tensor] = is_hard ? ND_GATE_HARD : is_tanh ? ND_GATE_TANH : ND_GATE_SIGMOID;
+        a->gates[layer->tensor] = is_hard ? ND_GATE_HARD : ND_GATE_SIGMOID;
     }
 }
 
@@ -213,6 +209,34 @@ static void find_moved(struct nd_alternatives *a, const struct nd_model *model, 
     }
 }
 
+/* A Div of a Sub by the root of the mean of its squares and a number: a LayerNormalization in parts. */
+static bool is_norm_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
+{
+    static const char *const parts[] = {"Sqrt", "Add", "ReduceMean", "Pow"};
+    bool is = strcmp(layer->op_types, "Div") == 0 && layer->n_inputs == 2;
+    size_t at = is ? layer->inputs[1] : SIZE_MAX;
+    for (size_t i = 0; is && i < sizeof parts / sizeof *parts; i++) {
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, at);
+        is = is_of_one(maker, parts[i]);
+        at = is ? maker->inputs[0] : at;
+    }
+    const struct nd_model_layer *less =
+        is && at == layer->inputs[0] ? nd_model_layer_of_tensor(model, at) : NULL;
+    if (less == NULL || strcmp(less->op_types, "Sub") != 0 || less->n_inputs != 2)
+        return false;
+    const struct nd_model_layer *mean = nd_model_layer_of_tensor(model, less->inputs[1]);
+    return is_of_one(mean, "ReduceMean") && mean->inputs[0] == less->inputs[0];
+}
+
+/* Half of a tensor times one more than a Tanh. */
+static bool is_gelu_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
+{
+    bool is = strcmp(layer->op_types, "Mul") == 0 && layer->n_inputs == 2;
+    const struct nd_model_layer *more = is ? nd_model_layer_of_tensor(model, layer->inputs[1]) : NULL;
+    return is_of_one(more, "Add") && is_of_one(nd_model_layer_of_tensor(model, more->inputs[0]), "Tanh") &&
+           is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Mul");
+}
+
 static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
                        const struct nd_model_layer *layer)
 {
@@ -222,6 +246,11 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     if (maker != NULL && (narrows(layer->op_types) || bends(layer, maker) || moves_anew(model, layer, maker))) {
         a->fused_from[layer->tensor] = layer->inputs[0];
         find_moved(a, model, layer->inputs[0], layer->tensor);
+    }
+    if (is_norm_in_parts(model, layer) || is_gelu_in_parts(model, layer) ||
+        (is_of_one(layer, "Reciprocal") && is_of_one(maker, "Sqrt"))) {
+        a->fused_from[layer->tensor] = layer->inputs[0];
+        add_part(a, layer->inputs[0], layer->tensor);
     }
     if (nd_layer_is_table(model, layer) && nd_divided_from(model, layer->inputs[0]) != NULL)
         add_part(a, layer->inputs[0], layer->tensor);

@@ -4,10 +4,11 @@
  *
  *     fused    one operation makes the layer's values and those of the operator before it, with this layer's
  *              encoding (Conv, then Relu with a quantiser of its own; a change of the type, then a move into
- * another encoding); or what makes the inputs of a Concat makes each of them with the encoding of the Concat,
- * or they are rescaled before it; or x times a gate of x is one function (SiLU, HardSwish) forced   the layer
- * reads an operand with the encoding that the provider forces on its maker (uint16 Tanh, Sigmoid), whatever the
- * model says v81      an arithmetic of v73 with the floats of v81 */
+ * another encoding; a LayerNormalization or Gelu in parts, Sqrt and Reciprocal); or what makes the inputs of a
+ * Concat makes each of them with the encoding of the Concat, or they are rescaled before it; or x times a gate
+ * of x is one function (SiLU, HardSwish) forced   the layer reads an operand with the encoding that the
+ * provider forces on its maker (uint16 Tanh, Sigmoid), whatever the model says v81      an arithmetic of v73
+ * with the floats of v81 */
 #ifndef ND_REPLAY_ALTERNATIVES_H
 #define ND_REPLAY_ALTERNATIVES_H
 

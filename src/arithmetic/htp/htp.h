@@ -21,11 +21,13 @@ enum nd_htp_arch {
 };
 enum { ND_HTP_N_ARCHS = ND_HTP_V73 + 1 };
 
-/* What v73 makes with a product in one operation. */
+/* What is made in one operation with the layer before it: by v73 with a product, or with an
+ * InstanceNormalization. */
 enum nd_layer_after {
     ND_LAYER_AFTER_NONE,
     ND_LAYER_AFTER_LINES, /* a LeakyRelu, or a Relu with another zero point than 0 */
     ND_LAYER_AFTER_HARD_SWISH,
+    ND_LAYER_AFTER_CHANNELS, /* a Mul, and perhaps an Add, by numbers for the channels, of groups of them */
 };
 
 struct nd_layer_arithmetic {

@@ -19,26 +19,45 @@ double nd_tensor_slope(const struct nd_model *model, size_t tensor)
     return nd_onnx_attribute_f(model->graph.nodes[node - model->nodes].proto, "alpha", 0.01);
 }
 
-/* The slopes of a PRelu; none where they are no constant quantised values with one scale. */
-static enum nd_status read_slopes(const struct nd_model *model, const struct nd_graph_node *node,
-                                  struct nd_layer_encodings *encodings, struct nd_error *err)
+/* The constant quantised values with one scale that are an input of the operator, in real numbers. None of
+ * others: *n is 0. */
+static enum nd_status read_numbers(const struct nd_model *model, const struct nd_model_node *operator,
+                                   double ** numbers, size_t *n, struct nd_error *err)
 {
     const struct nd_graph *graph = &model->graph;
-    size_t tensor = nd_graph_used(graph, (size_t)(node - graph->nodes), 1);
-    size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
-    if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_DEQUANTIZE)
-        return ND_OK;
-    struct nd_node_quant read = {0};
-    enum nd_status status = nd_node_quant_read(graph, maker, nd_model_path(model), &read, err);
-    if (status == ND_OK && read.quant.n == 1)
-        status = nd_constant_numbers(graph, nd_graph_used(graph, maker, 0), nd_model_path(model),
-                                     &encodings->slopes, &encodings->n_slopes, err);
-    for (size_t i = 0; status == ND_OK && i < encodings->n_slopes; i++) {
-        float n = (float)(encodings->slopes[i] - (double)read.quant.zero_point[0]);
-        encodings->slopes[i] = (double)(n * read.quant.scale[0]);
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < 2 && *n == 0 && status == ND_OK; i++) {
+        size_t tensor = nd_graph_used(graph, (size_t)(operator- model->nodes), i);
+        size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+        if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_DEQUANTIZE)
+            continue;
+        struct nd_node_quant read = {0};
+        status = nd_node_quant_read(graph, maker, nd_model_path(model), &read, err);
+        if (status == ND_OK && read.quant.n == 1)
+            status = nd_constant_numbers(graph, nd_graph_used(graph, maker, 0), nd_model_path(model), numbers,
+                                         n, err);
+        for (size_t k = 0; status == ND_OK && k < *n; k++)
+            (*numbers)[k] =
+                (double)((float)((*numbers)[k] - (double)read.quant.zero_point[0]) * read.quant.scale[0]);
+        nd_quant_deinit(&read.quant);
     }
-    nd_quant_deinit(&read.quant);
     return status;
+}
+
+/* The numbers of a Mul, or of an Add of as many numbers and the Mul before it. */
+static enum nd_status read_channels(const struct nd_model *model, size_t tensor,
+                                    struct nd_layer_encodings *encodings, struct nd_error *err)
+{
+    size_t n = 0;
+    const struct nd_model_node *node = nd_model_tensor_operator(model, tensor);
+    if (strcmp(node->op_type, "Add") == 0) {
+        ND_TRY(read_numbers(model, node, &encodings->offsets, &n, err));
+        node = nd_model_tensor_operator(model, nd_model_layer_of_tensor(model, tensor)->inputs[0]);
+    }
+    ND_TRY(read_numbers(model, node, &encodings->slopes, &encodings->n_slopes, err));
+    if (encodings->n_slopes > 0 && (encodings->offsets == NULL || n == encodings->n_slopes))
+        encodings->after = ND_LAYER_AFTER_CHANNELS;
+    return ND_OK;
 }
 
 enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
@@ -48,9 +67,11 @@ enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
     const struct nd_quant *quant = &nd_model_tensor(model, tensor)->quant;
     const char *op_type = node != NULL ? node->op_type : "";
     bool is_raised = strcmp(op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0;
+    if (strcmp(op_type, "Mul") == 0 || strcmp(op_type, "Add") == 0)
+        return read_channels(model, tensor, encodings, err);
     encodings->slope = nd_tensor_slope(model, tensor);
     if (strcmp(op_type, "PRelu") == 0)
-        ND_TRY(read_slopes(model, &model->graph.nodes[node - model->nodes], encodings, err));
+        ND_TRY(read_numbers(model, node, &encodings->slopes, &encodings->n_slopes, err));
     if (strcmp(op_type, "HardSwish") == 0)
         encodings->after = ND_LAYER_AFTER_HARD_SWISH;
     else if (encodings->slope != 0 || encodings->slopes != NULL || is_raised)
@@ -120,6 +141,7 @@ enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
                                    .slope = encodings->slope,
                                    .slopes = encodings->slopes,
                                    .n_slopes = encodings->n_slopes,
+                                   .offsets = encodings->offsets,
                                    .wraps = encodings->wraps};
     enum nd_status status = nd_htp_bent(&job, err);
     if (status == ND_OK && *is_covered)

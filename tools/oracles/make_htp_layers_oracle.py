@@ -1258,10 +1258,36 @@ def gelu_of_tanh(g):
         g.add("Mul", [half, gate], shape, (np.float32(reach / 255 * 1.05), 8))
 
 
+def grouped(g):
+    """GroupNormalization in parts, of a Conv and of an input; InstanceNormalization of rows that vary little."""
+    top, one = 2 ** g.bits - 1, np.full(4, 127, np.int8)
+    for kind in ("Conv", "Conv", "input"):
+        shape, x = [1, 8, 6, 7], g.encoding(4)
+        real = made_by(g, "Conv", x) if kind == "Conv" else g.input(shape, x)
+        shape = [1, 8, 9, 9] if kind == "Conv" else shape
+        y, n = g.encoding(2.5), shape[2] * shape[3]
+        flat = g.add("Reshape", [real, g.constant(np.array([1, 4, 2 * n]))], [1, 4, 2 * n], x)
+        parts = [flat, g.scaled(one, np.float32(1 / 127)), g.scaled(np.zeros(4, np.int32), np.float32(x[0] / 127))]
+        norm = g.add("InstanceNormalization", parts, [1, 4, 2 * n], y, epsilon=1e-5)
+        back = g.add("Reshape", [norm, g.constant(np.array(shape))], shape, y)
+        factors = g.scaled(g.rng.integers(top // 5, top + 1, [8, 1, 1]).astype(g.type), np.float32(2 / top))
+        product = g.add("Mul", [back, factors], shape, g.encoding(3))
+        more = g.scaled(g.rng.integers(0, top + 1, [8, 1, 1]).astype(g.type), np.float32(2 / top), top // 2)
+        g.add("Add", [product, more], shape, g.encoding(4))
+    for n in (48, 44) if g.bits == 8 else ():
+        x = (np.float32(g.rng.uniform(0.02, 0.1)), int(g.rng.integers(0, 256)))
+        real = g.input([1, 12, n], x)
+        near = g.rng.integers(120, 245, [1, 12, 1]) + g.rng.normal(0, 1, [1, 12, n]) * g.rng.uniform(0.7, 3, [1, 12, 1])
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(np.rint(near), 0, 255).astype(g.type)
+        bias = g.scaled(g.rng.integers(-9999, 9999, 12).astype(np.int32), np.float32(x[0] / 12700))
+        parts = [real, g.scaled(g.rng.integers(-127, 128, 12).astype(np.int8), np.float32(0.008)), bias]
+        g.add("InstanceNormalization", parts, [1, 12, n], g.encoding(3), epsilon=1e-5)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("8", grouped), ("16", grouped)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -120,7 +120,7 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
                        const struct nd_layer_memory *memory)
 {
     /* Twice what was seen at most, and quantised values of which too few were seen. */
-    static const double of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
+    static const double of_wide_means = 1e-4, of_wide_sums = 0.025;
     const char *op_type = nd_htp_op_type(layer);
     bool is_wide = layer->dtype == ND_DTYPE_U16;
     /* Optimisers may have joined links: the layer follows in all of its values, or it is not known how it is
@@ -129,8 +129,6 @@ static double doubt_of(const struct nd_layer_arithmetic *arithmetic, const struc
         return 1;
     if (nd_htp_reads_floats(layer))
         return 0;
-    if (!is_wide && strcmp(op_type, "InstanceNormalization") == 0)
-        return of_instances;
     if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))
         return of_wide_means;
     if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(layer))

@@ -21,14 +21,16 @@ enum nd_htp_arch {
 };
 enum { ND_HTP_N_ARCHS = ND_HTP_V73 + 1 };
 
-/* What is made with a layer in one operation: with a product by v73, the last three by all. */
+/* What is made with a layer in one operation: with a product by v73, or with an InstanceNormalization; the last
+ * three by all. */
 enum nd_layer_after {
     ND_LAYER_AFTER_NONE,
     ND_LAYER_AFTER_LINES, /* a LeakyRelu, or a Relu with another zero point than 0 */
     ND_LAYER_AFTER_HARD_SWISH,
-    ND_LAYER_AFTER_NORM,    /* of a Sub: the Div behind it, which makes a LayerNormalization of both */
-    ND_LAYER_AFTER_INVERSE, /* of a Sqrt: a Reciprocal */
-    ND_LAYER_AFTER_GATE,    /* of half of what is read: a Mul by one more than a Tanh, which makes a Gelu */
+    ND_LAYER_AFTER_CHANNELS, /* a Mul, and perhaps an Add, by numbers for the channels, of groups of them */
+    ND_LAYER_AFTER_NORM,     /* of a Sub: the Div behind it, which makes a LayerNormalization of both */
+    ND_LAYER_AFTER_INVERSE,  /* of a Sqrt: a Reciprocal */
+    ND_LAYER_AFTER_GATE,     /* of half of what is read: a Mul by one more than a Tanh, which makes a Gelu */
 };
 
 struct nd_layer_arithmetic {

@@ -20,11 +20,12 @@ struct nd_htp_job {
     bool is_signed;            /* the model has signed quantised values (unsigned.c) */
     enum nd_layer_after after; /* made with a product */
     double slope;              /* of it, below zero; of a Relu 0 */
-    const double *slopes;      /* of a PRelu, one for each column; else NULL */
+    const double *slopes; /* of a PRelu or Mul, one for each column or channel, in real numbers; else NULL */
     size_t n_slopes;
-    double epsilon; /* of a norm in parts */
-    bool *wraps;    /* nullable; becomes true where a HardSwish reads a sum that is too large
-                       (docs/results/found.md#hard-swish-wraps) */
+    const double *offsets; /* of an Add, one for each channel; else NULL */
+    double epsilon;        /* of a norm in parts */
+    bool *wraps;           /* nullable; becomes true where a HardSwish reads a sum that is too large
+                              (docs/results/found.md#hard-swish-wraps) */
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
@@ -422,7 +423,7 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
 
 /* ---- norm.c ---- */
 
-nd_htp_family nd_htp_batch_norm;
+nd_htp_family nd_htp_batch_norm, nd_htp_instance_norm;
 
 /* ---- pool.c ---- */
 

@@ -1,10 +1,9 @@
 /* LayerNormalization over the last axis (docs/science/htp-arithmetic.md#norms): one multiplier of few bits per
- * row, and a bias of whole quantised values. InstanceNormalization: of uint8 real numbers, whose last step is a
- * float16 in quantised values of the output (docs/science/htp-arithmetic.md#instance-normalization); of uint16
- * qf32 from the sums of quantised values on (docs/science/htp-arithmetic.md#instance-normalization-16).
- * BatchNormalization with quantisers of its own (docs/science/htp-arithmetic.md#batch-normalization): one
- * weight and one bias for each channel, which the provider makes of the four constants. F is one operation on
- * float32. */
+ * row, and a bias of whole quantised values. InstanceNormalization: qf32 from the sums of quantised values on,
+ * also with the Mul and the Add of a GroupNormalization
+ * (docs/science/htp-arithmetic.md#instance-normalization). BatchNormalization with quantisers of its own
+ * (docs/science/htp-arithmetic.md#batch-normalization): one weight and one bias for each channel, which the
+ * provider makes of the four constants. F is one operation on float32. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -16,12 +15,15 @@
 /* ---- mean and inverse deviation as float instructions give them ---- */
 
 enum {
+    FLOAT_BITS = 24, /* of a significand */
     SUM_BITS = 16, /* sums of quantised values are cut into two numbers there, before either becomes a float */
     SQUARE_BITS = 32, /* sums of squares there */
 };
 
+enum { SHORT_STEPS = 2, WIDE_STEPS = 3 }; /* of Newton's method: of bytes, of words */
+
 /* More quantised values than this make whole numbers that do not fit 64 bits. */
-enum { MAX_MOMENTS = 16384 };
+enum { MAX_MOMENTS = 16384, MAX_BYTES = 160000 /* as far as bytes were measured */ };
 
 struct moments {
     struct nd_qfloat mean, inverse_root; /* the latter of variance and epsilon */
@@ -72,8 +74,18 @@ static struct nd_qfloat inverse_root(struct nd_qfloat value, int n_steps)
     return root;
 }
 
-/* Of n quantised values, up to MAX_MOMENTS; epsilon in squares of quantised values, above 0. */
-static struct moments moments_of(const double *x, size_t n, float epsilon, int n_steps)
+/* A whole number as the float instructions have it: the bits that do not fit are cut off, and the last one is
+ * set. */
+static struct nd_qfloat cut_to_odd(int64_t whole)
+{
+    int exponent;
+    double units = ldexp(frexp((double)whole, &exponent), FLOAT_BITS);
+    return (struct nd_qfloat){ldexp(2 * floor(units / 2) + 1, 1 - FLOAT_BITS), exponent - 1};
+}
+
+/* Of n quantised values, up to MAX_MOMENTS; epsilon in squares of quantised values, above 0. is_short: of
+ * bytes, whose variance is what the product of sum and mean leaves of the sum of squares. */
+static struct moments moments_of(const double *x, size_t n, float epsilon, bool is_short, int n_steps)
 {
     int64_t sum = 0, squares = 0, count = (int64_t)n;
     for (size_t i = 0; i < n; i++) {
@@ -81,10 +93,16 @@ static struct moments moments_of(const double *x, size_t n, float epsilon, int n
         sum += qvalue;
         squares += qvalue * qvalue;
     }
-    float square_of_n = (float)n * (float)n;
-    struct nd_qfloat variance = settled(scaled_squares(count * squares - sum * sum, 1 / square_of_n));
+    float square_of_n = (float)n * (float)n, share = 1 / (float)n;
+    struct nd_qfloat whole = nd_qfloat_read((float)sum), by = nd_qfloat_read(share), variance,
+                     mean = settled(is_short ? nd_qfloat_product(whole, by) : scaled(sum, share));
+    if (is_short)
+        variance = nd_qfloat_product(
+            settled(nd_qfloat_sum(cut_to_odd(squares), nd_qfloat_minus(nd_qfloat_product(whole, mean)))), by);
+    else
+        variance = settled(scaled_squares(count * squares - sum * sum, 1 / square_of_n));
     struct nd_qfloat more = settled(nd_qfloat_sum(variance, nd_qfloat_read(epsilon)));
-    return (struct moments){settled(scaled(sum, 1 / (float)n)), inverse_root(more, n_steps)};
+    return (struct moments){mean, inverse_root(more, n_steps)};
 }
 
 /* ---- LayerNormalization ---- */
@@ -168,12 +186,11 @@ static double mean_of(const struct layer_norm *norm, double sum)
  * of 2^-16. */
 static double multiplier_of(const struct layer_norm *norm, const double *x, double variance)
 {
-    enum { SHORT_STEPS = 2, WIDE_STEPS = 3 }; /* of Newton's method */
     float scale = (float)norm->scale_x, square = scale * scale;
     double m = norm->scale / sqrt(variance + norm->epsilon);
     if (norm->n <= MAX_MOMENTS && square > 0) {
-        struct moments moments =
-            moments_of(x, norm->n, (float)norm->epsilon / square, norm->is_short ? SHORT_STEPS : WIDE_STEPS);
+        struct moments moments = moments_of(x, norm->n, (float)norm->epsilon / square, false,
+                                            norm->is_short ? SHORT_STEPS : WIDE_STEPS);
         struct nd_qfloat of_scales = nd_qfloat_read(norm->scale_w / (float)norm->scale_y);
         m = nd_qfloat_value(nd_qfloat_product(moments.inverse_root, of_scales));
     }
@@ -292,35 +309,17 @@ enum nd_status nd_htp_in_parts(const struct nd_htp_job *job, struct nd_error *er
 
 enum {
     RANK = 4,
-    HALF_BITS = 10, /* of float16 */
-    N_STEPS = 3,    /* of Newton's method, uint16 */
 };
 
-/* The device takes the variance as the difference of the mean square and the squared mean, in float32. Where it
- * is a smaller part of the latter than this, more quantised values differ than nd_layer_arithmetic_doubt says
- * (measured, see the docs). */
-static const double min_part = 0x1p-9;
+static const float DEFAULT_EPSILON = 1e-5F; /* of the operator */
 
-/* uint16: where a quantised value times the gain of its plane may be greater than this, quantised values next
- * to a half differ by 1.
- */
-static const double greatest_product = 0x1p20, greatest_qvalue = 65535;
+/* Where a quantised value times the gain of its plane may be greater than this, uint16 quantised values next to
+ * a half differ by 1. */
+static const double greatest_product = 0x1p20;
 
-struct plane {
-    double mean, variance; /* of quantised values */
-};
-
-static struct plane plane_of(const double *x, size_t n)
-{
-    struct plane plane = {0};
-    for (size_t i = 0; i < n; i++)
-        plane.mean += x[i];
-    plane.mean /= (double)n;
-    for (size_t i = 0; i < n; i++)
-        plane.variance += (x[i] - plane.mean) * (x[i] - plane.mean);
-    plane.variance /= (double)n;
-    return plane;
-}
+/* uint8: planes of one value whose inverse deviation is greater are made in another way (302 was seen to be
+ * known, 954 not). */
+static const double greatest_root = 302;
 
 static bool is_constant_of(const struct nd_htp_job *job, size_t i, enum nd_dtype dtype, size_t n)
 {
@@ -333,7 +332,7 @@ static bool is_known_instance_norm(const struct nd_htp_job *job)
     if (job->call->n_inputs != 3 || !nd_htp_all_are(job, 1, job->layer->dtype))
         return false;
     const struct nd_array *x = job->call->inputs[0].values;
-    size_t n = x->shape.rank == RANK ? (size_t)x->shape.dims[1] : 0;
+    size_t n = x->shape.rank == RANK || x->shape.rank == RANK - 1 ? (size_t)x->shape.dims[1] : 0;
     return x->n > 0 && n > 0 &&
            (is_constant_of(job, 1, ND_DTYPE_U8, n) || is_constant_of(job, 1, ND_DTYPE_I8, n)) &&
            is_constant_of(job, 2, ND_DTYPE_I32, n);
@@ -361,76 +360,74 @@ static struct nd_qfloat settled_sum(struct nd_qfloat a, struct nd_qfloat b)
     return settled(nd_qfloat_sum(a, b));
 }
 
-/* n uint16 quantised values of one channel: x times a gain, and an offset. False: numbers of which it is not
- * known. */
-static bool normalise_words(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
+/* Quantised values of one plane, or a part of it: x times a gain, and an offset. False: it is not known. */
+static bool normalise(const struct nd_htp_job *job, const struct moments *moments, float weight, float bias,
+                      const double *x, size_t n, double *y)
 {
-    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    const struct nd_linear_input *inputs = job->call->inputs;
-    float scale = inputs[0].quant->scale[0], epsilon = (float)nd_op_f(&op_call, "epsilon", (double)1e-5F);
-    float square = scale * scale;
-    if (!(epsilon > 0) || !(square > 0) || n > MAX_MOMENTS)
-        return false;
-    struct moments moments = moments_of(x, n, epsilon / square, N_STEPS);
-    struct nd_qfloat inverse = nd_qfloat_read(1 / job->call->out_quant->scale[0]),
-                     zero = nd_qfloat_read((float)job->call->out_quant->zero_point[0]),
-                     weight = nd_qfloat_read(float_of(&inputs[1], channel)),
-                     bias = nd_qfloat_read(float_of(&inputs[2], channel));
-    struct nd_qfloat gain = settled_product(settled_product(weight, inverse), moments.inverse_root);
-    if (!(fabs(nd_qfloat_value(gain)) * greatest_qvalue <= greatest_product))
-        return false;
-    struct nd_qfloat centre = nd_qfloat_product(gain, moments.mean),
-                     offset = settled_sum(settled_product(bias, inverse), nd_qfloat_minus(centre));
-    offset = nd_qfloat_sum(settled_sum(offset, zero), nd_qfloat_read(0)); /* a float becomes a qf32 so */
+    bool is_short = job->layer->dtype == ND_DTYPE_U8;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    struct nd_qfloat inverse = nd_qfloat_read(1 / job->call->out_quant->scale[0]),
+                     zero = nd_qfloat_read((float)job->call->out_quant->zero_point[0]);
+    struct nd_qfloat gain =
+        settled_product(settled_product(nd_qfloat_read(weight), inverse), moments->inverse_root);
+    struct nd_qfloat offset = settled_sum(settled_product(nd_qfloat_read(bias), inverse),
+                                          nd_qfloat_minus(nd_qfloat_product(gain, moments->mean)));
+    offset = nd_qfloat_sum(settled_sum(offset, zero), nd_qfloat_read(0)); /* a float becomes a qf32 so */
+    if (!is_short && !(fabs(nd_qfloat_value(gain)) * UINT16_MAX <= greatest_product))
+        return false;
     for (size_t i = 0; i < n; i++) {
         double v = nd_qfloat_value(nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)x[i]), gain), offset));
-        y[i] = fmin(fmax(floor(v + 0.5), bounds.low), bounds.high);
+        v = is_short ? nd_htp_round_to_half(v, ND_ROUND_HALF_EVEN) : v;
+        y[i] = nd_within(floor(v + 0.5), bounds.low, bounds.high);
     }
     return true;
 }
 
-/* n uint8 quantised values of one channel. False: too little of the variance is left. */
-static bool normalise_bytes(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
+/* n quantised values from the first on are a plane. With numbers for the channels it is a group of them, and
+ * these take the place of weight and bias, which are 1 and 0. */
+static bool normalise_plane(const struct nd_htp_job *job, const struct nd_array *x, size_t first, size_t n)
 {
+    static const float almost = 1e-6F; /* of 1: 127 times 1 / 127 as a float32 */
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_linear_input *inputs = job->call->inputs;
-    double scale = (double)inputs[0].quant->scale[0], out_scale = (double)job->call->out_quant->scale[0];
-    double epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F) / (scale * scale);
-    struct plane plane = plane_of(x, n);
-    if (!(epsilon > 0) || (plane.variance > 0 && plane.variance < plane.mean * plane.mean * min_part))
+    bool is_short = job->layer->dtype == ND_DTYPE_U8, is_known;
+    size_t plane = first / n % (size_t)x->shape.dims[1];
+    float scale = inputs[0].quant->scale[0], square = scale * scale, weight = float_of(&inputs[1], plane),
+          bias = float_of(&inputs[2], plane);
+    float epsilon = (float)nd_op_f(&op_call, "epsilon", (double)DEFAULT_EPSILON) / square;
+    size_t n_parts = job->n_slopes / (size_t)x->shape.dims[1], run = n_parts > 0 ? n / n_parts : n;
+    if (!(square > 0) || !(epsilon > 0) || n > (is_short ? MAX_BYTES : MAX_MOMENTS) ||
+        (job->after != ND_LAYER_AFTER_NONE && (fabsf(weight - 1) > almost || bias != 0)))
         return false;
-    double gain = real_of(&inputs[1], channel) / out_scale / sqrt(plane.variance + epsilon);
-    double offset = real_of(&inputs[2], channel) / out_scale + (double)job->call->out_quant->zero_point[0];
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    for (size_t i = 0; i < n; i++) {
-        double v = (x[i] - plane.mean) * gain + offset;
-        if (v != 0)
-            v = copysign(nd_multiplier_round(fabs(v), HALF_BITS, ND_ROUND_HALF_EVEN), v);
-        y[i] = fmin(fmax(floor(v + 0.5), bounds.low), bounds.high);
+    struct moments moments =
+        moments_of(x->x + first, n, epsilon, is_short, is_short ? SHORT_STEPS : WIDE_STEPS);
+    is_known = !is_short || nd_qfloat_value(moments.inverse_root) <= greatest_root;
+    for (size_t i = first; is_known && i < first + n; i += run) {
+        size_t channel = n_parts > 0 ? i / run % job->n_slopes : 0;
+        if (n_parts > 0) {
+            weight = (float)job->slopes[channel];
+            bias = job->offsets != NULL ? (float)job->offsets[channel] : 0;
+        }
+        is_known = normalise(job, &moments, weight, bias, x->x + i, run, job->qvalues->x + i);
     }
-    return true;
+    return is_known;
 }
 
-static enum nd_status make_instance_norm(const struct nd_htp_job *job, struct nd_error *err)
+enum nd_status nd_htp_instance_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
-    struct nd_array qvalues = {0};
     if (!is_known_instance_norm(job))
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
-    size_t n_channels = (size_t)x->shape.dims[1], n = nd_dims_product(&x->shape, 2, RANK);
-    enum nd_status status = nd_array_make(&qvalues, job->layer->dtype, &x->shape, err);
-    bool is_covered = status == ND_OK;
-    for (size_t i = 0; is_covered && i < x->n; i += n)
-        is_covered = (job->layer->dtype == ND_DTYPE_U16 ? normalise_words : normalise_bytes)(
-            job, i / n % n_channels, x->x + i, n, qvalues.x + i);
-    if (!is_covered) {
-        nd_array_deinit(&qvalues);
-        return status;
-    }
-    *job->qvalues = qvalues;
-    *job->is_covered = true;
-    return ND_OK;
+    size_t n_planes = (size_t)x->shape.dims[1], n = nd_dims_product(&x->shape, 2, x->shape.rank);
+    bool is_covered =
+        job->n_slopes % n_planes == 0 && (job->n_slopes == 0 || n % (job->n_slopes / n_planes) == 0);
+    enum nd_status status = is_covered ? nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err) : ND_OK;
+    for (size_t i = 0; is_covered && status == ND_OK && i < x->n; i += n)
+        is_covered = normalise_plane(job, x, i, n);
+    *job->is_covered = is_covered && status == ND_OK;
+    if (!*job->is_covered)
+        nd_array_deinit(job->qvalues);
+    return status;
 }
 
 /* ---- BatchNormalization ---- */
@@ -443,8 +440,7 @@ enum { MIN_LOG = -10, GREATEST_LOG = -4 };
 /* What is added before the floor beside the half: the multiplier's power of two, less that many bits. */
 enum { MORE_BITS8 = 5, MORE_BITS16 = 3 };
 
-static const float MIN_RANGE = 0.0001F;     /* of the provider's encodings */
-static const float DEFAULT_EPSILON = 1e-5F; /* of the operator */
+static const float MIN_RANGE = 0.0001F; /* of the provider's encodings */
 
 struct batch_norm {
     const struct nd_htp_job *job;
@@ -708,9 +704,9 @@ bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer)
 }
 
 const struct nd_htp_operator nd_htp_norms[] = {
-    {"InstanceNormalization", make_instance_norm, true},
+    {"InstanceNormalization", nd_htp_instance_norm, true},
     {"LayerNormalization", make_layer_norm, false},
-    {"InstanceNormalization", make_instance_norm, false},
+    {"InstanceNormalization", nd_htp_instance_norm, false},
     {"BatchNormalization", nd_htp_batch_norm, false},
     {.op_type = NULL},
 };

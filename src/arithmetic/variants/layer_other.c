@@ -59,6 +59,33 @@ static enum nd_status read_epsilon(const struct nd_model *model, size_t tensor, 
     return status;
 }
 
+/* The first input of the operator that is such a constant; none: *n is 0. */
+static enum nd_status read_numbers(const struct nd_model *model, const struct nd_model_node *node,
+                                   double **numbers, size_t *n, struct nd_error *err)
+{
+    for (size_t i = 0; i < 2 && *n == 0; i++)
+        ND_TRY(read_constant(model, node, i, numbers, n, err));
+    return ND_OK;
+}
+
+/* The numbers of a Mul, or of an Add of as many numbers and the Mul before it. */
+static enum nd_status read_channels(const struct nd_model *model, size_t tensor,
+                                    struct nd_layer_encodings *encodings, struct nd_error *err)
+{
+    size_t n = 0;
+    const struct nd_model_node *node = nd_model_tensor_operator(model, tensor);
+    if (strcmp(node->op_type, "Add") == 0) {
+        ND_TRY(read_numbers(model, node, &encodings->offsets, &n, err));
+        node = nd_model_tensor_operator(model, nd_model_layer_of_tensor(model, tensor)->inputs[0]);
+    }
+    ND_TRY(read_numbers(model, node, &encodings->slopes, &encodings->n_slopes, err));
+    if (encodings->n_slopes == 0)
+        encodings->after = ND_LAYER_AFTER_GATE;
+    else if (encodings->offsets == NULL || n == encodings->n_slopes)
+        encodings->after = ND_LAYER_AFTER_CHANNELS;
+    return ND_OK;
+}
+
 enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
                                struct nd_layer_encodings *encodings, struct nd_error *err)
 {
@@ -66,6 +93,8 @@ enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
     const struct nd_quant *quant = &nd_model_tensor(model, tensor)->quant;
     const char *op_type = node != NULL ? node->op_type : "";
     bool is_raised = strcmp(op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0;
+    if (strcmp(op_type, "Mul") == 0 || strcmp(op_type, "Add") == 0)
+        return read_channels(model, tensor, encodings, err);
     encodings->slope = nd_tensor_slope(model, tensor);
     if (strcmp(op_type, "PRelu") == 0)
         ND_TRY(read_constant(model, node, 1, &encodings->slopes, &encodings->n_slopes, err));
@@ -75,8 +104,6 @@ enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
     }
     if (strcmp(op_type, "Reciprocal") == 0)
         encodings->after = ND_LAYER_AFTER_INVERSE;
-    else if (strcmp(op_type, "Mul") == 0)
-        encodings->after = ND_LAYER_AFTER_GATE;
     else if (strcmp(op_type, "HardSwish") == 0)
         encodings->after = ND_LAYER_AFTER_HARD_SWISH;
     else if (encodings->slope != 0 || encodings->slopes != NULL || is_raised)
@@ -147,6 +174,7 @@ enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic,
                                    .slopes = encodings->slopes,
                                    .n_slopes = encodings->n_slopes,
                                    .epsilon = encodings->epsilon,
+                                   .offsets = encodings->offsets,
                                    .wraps = encodings->wraps};
     enum nd_status status =
         (encodings->after >= ND_LAYER_AFTER_NORM ? nd_htp_in_parts : nd_htp_bent)(&job, err);

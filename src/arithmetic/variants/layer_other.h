@@ -16,9 +16,10 @@ struct nd_layer_encodings {
     enum nd_dtype dtype;       /* of the output, where that is given */
     enum nd_layer_after after; /* made with the layer */
     double slope;              /* of it, below zero; of a Relu 0 */
-    double *slopes;            /* of a PRelu, one for each column, owned; else NULL */
+    double *slopes;            /* of a PRelu or Mul, one for each column or channel, owned; else NULL */
     size_t n_slopes;
-    double epsilon; /* of ND_LAYER_AFTER_NORM */
+    double epsilon;  /* of ND_LAYER_AFTER_NORM */
+    double *offsets; /* of an Add behind the Mul, as many, owned; else NULL */
     bool *wraps; /* nullable; becomes true where a HardSwish reads a sum of more bits than are kept of it, and
                     its quantised value is wrong by more than 1 (docs/results/found.md#hard-swish-wraps) */
 };
@@ -26,7 +27,7 @@ struct nd_layer_encodings {
 /* alpha of the LeakyRelu that makes the tensor; 0: another operator does. */
 double nd_tensor_slope(const struct nd_model *model, size_t tensor);
 
-/* What makes the tensor, and its slopes below zero, which the caller frees: encodings->after. ND_ERR_MEMORY,
+/* What makes the tensor, and its slopes and offsets, which the caller frees: encodings->after. ND_ERR_MEMORY,
  * and the errors of reading a constant. */
 enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
                                struct nd_layer_encodings *encodings, struct nd_error *err);

@@ -78,6 +78,25 @@ static bool moves_anew(const struct nd_model *model, const struct nd_model_layer
            !nd_quant_is_same(&from->quant, &to->quant);
 }
 
+/* What reads one tensor, and is made by that operator. */
+static bool is_of_one(const struct nd_model_layer *layer, const char *op_types)
+{
+    return layer != NULL && layer->n_inputs == 1 && strcmp(layer->op_types, op_types) == 0;
+}
+
+/* The InstanceNormalization of groups of channels that the layer, a Mul by constants or an Add behind that, may
+ * be made with (a GroupNormalization in parts), or NULL: what it made is moved back to channels between. */
+static const struct nd_model_layer *group_norm_of(const struct nd_model *model,
+                                                  const struct nd_model_layer *layer)
+{
+    if (is_of_one(layer, "Add"))
+        layer = nd_model_layer_of_tensor(model, layer->inputs[0]);
+    const struct nd_model_layer *maker =
+        is_of_one(layer, "Mul") ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
+    maker = is_of_one(maker, "Reshape") ? nd_model_layer_of_tensor(model, maker->inputs[0]) : NULL;
+    return is_of_one(maker, "InstanceNormalization") ? maker : NULL;
+}
+
 static const struct nd_forced *forced_of(const struct nd_model *model, size_t tensor)
 {
     enum { LONGEST = 16 }; /* moves one after the other */
@@ -87,13 +106,7 @@ static const struct nd_forced *forced_of(const struct nd_model *model, size_t te
     return maker != NULL ? nd_forced_find(maker->op_types, nd_model_tensor(model, tensor)->dtype) : NULL;
 }
 
-/* What reads one tensor, and is made by that operator. */
-static bool is_of_one(const struct nd_model_layer *layer, const char *op_types)
-{
-    return layer != NULL && layer->n_inputs == 1 && strcmp(layer->op_types, op_types) == 0;
-}
-
-/* Mul of x and of Sigmoid or HardSigmoid of the same x. */
+/* Mul of x and of Sigmoid or HardSigmoid of the same x, or of half of a tensor and of one more than a Tanh. */
 static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
                       const struct nd_model_layer *layer)
 {
@@ -251,6 +264,11 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
         (is_of_one(layer, "Reciprocal") && is_of_one(maker, "Sqrt"))) {
         a->fused_from[layer->tensor] = layer->inputs[0];
         add_part(a, layer->inputs[0], layer->tensor);
+    }
+    const struct nd_model_layer *norm = group_norm_of(model, layer);
+    if (norm != NULL) {
+        a->fused_from[layer->tensor] = norm->tensor;
+        add_part(a, norm->tensor, layer->tensor);
     }
     if (nd_layer_is_table(model, layer) && nd_divided_from(model, layer->inputs[0]) != NULL)
         add_part(a, layer->inputs[0], layer->tensor);

@@ -393,7 +393,7 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
         if (status == ND_OK && (!carries || carry(trial, layer, a->parts[k].to, p,
                                                   nd_layer_carries(own) ? 1 : own->n_inputs, &encodings)))
             status = make_part(trial, layer, p, &encodings, kept);
-        free(encodings.slopes);
+        ND_FREE_ALL(encodings.slopes, encodings.offsets);
     }
     return status == ND_OK ? ND_OK : nd_fail_memory(err);
 }

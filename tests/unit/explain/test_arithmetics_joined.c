@@ -461,6 +461,14 @@ static void relu_of_what_was_moved_is_fused(void **state)
     expect_fused("8-narrowed", 3, 3);
 }
 
+/* Mul and Add behind an InstanceNormalization of groups; of an input of the graph they are made apart. */
+static void group_normalisation_in_parts_is_fused(void **state)
+{
+    (void)state;
+    expect_fused("8-grouped", 4, 4);
+    expect_fused("16-grouped", 4, 4);
+}
+
 /* v73 makes a Relu whose zero point is not 0 with the Conv before it, and with some other products. */
 static void relu_with_a_zero_point_is_made_with_the_product(void **state)
 {
@@ -634,6 +642,7 @@ int main(void)
         cmocka_unit_test(function_is_one_table_with_the_encoding_of_the_split),
         cmocka_unit_test(zeros_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
+        cmocka_unit_test(group_normalisation_in_parts_is_fused),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
         cmocka_unit_test(tiny_multipliers_wrap),
         cmocka_unit_test(running_sums_are_clipped_on_the_way),

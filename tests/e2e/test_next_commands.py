@@ -84,6 +84,11 @@ class NextCommands(Scratch):
         self.capture(f"emu:htp-v73,stale@{tensor}", name="stale")
         self.assertEqual([c[0] for c in self.answers("explain", "stale.h5", expect=1)], ["reduce"])
 
+    def test_floats(self):
+        for device in ("cpu", "float64"):
+            self.capture(device, model=MODELS / "cnn.float.onnx", name=device)
+        self.assertEqual([c[0] for c in self.answers("compare", "float64.h5", "cpu.h5", expect=1)], ["explain"])
+
     def test_imports(self):
         with self.subTest("with inputs"):
             self.imported("healthy")

@@ -380,15 +380,16 @@ static void nd_text_next(const struct nd_text_report *report)
         why = "to see what the device's logs say";
         add_word(&words, "info");
         add_word(&words, c->devices[i].capture);
-    } else if (c->verdict == ND_VERDICT_DIFFERS && has_qvalues(c) && report->model != NULL) {
+    } else if (c->verdict == ND_VERDICT_DIFFERS && report->model != NULL) {
         const char *unfed = find_without_inputs(c);
         if (unfed != NULL) {
             nd_summary_put_import_again(report->out, report->width, unfed);
             return;
         }
-        why = "to learn whether the quantisation, the chip or a fault is the cause";
+        why = has_qvalues(c) ? "to learn whether the quantisation, the chip or a fault is the cause"
+                             : "to learn in which layer the difference begins, and whether it is a fault";
         add_word(&words, "explain");
-        add_word(&words, "--quantised");
+        add_word(&words, has_qvalues(c) ? "--quantised" : "--float");
         model = report->model;
         add_word(&words, report->model_path != NULL ? report->model_path : report->model);
         add_captures(&words, c);

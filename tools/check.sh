@@ -127,7 +127,7 @@ EOF
 # the dynamic loader and of libhdf5.
 check_valgrind() {
     need valgrind
-    suites="base parallel kernels exact_sum log_histogram tensor model probe probe_files chunk spool store capture capture_write view sigbus
+    suites="base parallel kernels exact_sum log_histogram tensor model probe probe_files chunk spool store capture capture_write view peek
         assemble plan device compare compare_files compare_signal compare_structure compare_types
         compare_state compare_fleet compare_parts report report_json report_text exact_graph exact_rounding exact_linear
         exact_linear_elements exact_ops"

@@ -28,8 +28,8 @@
  * ends with the thread that made it. A system that cannot confine is an error, unless NPUDIFF_CONFINE=off is in
  * the environment.
  *
- * Files. Captures are read, not mapped: somebody who shortens one meanwhile causes an error, never SIGBUS. The
- * spools of agents are mapped, in a folder that only this user can write to.
+ * Files. Captures, and what agents write, are read, not mapped: somebody who shortens one meanwhile causes an
+ * error, never SIGBUS.
  *
  * Ownership. A `const` pointer that is passed in is borrowed for the call, unless its header says otherwise.
  * What

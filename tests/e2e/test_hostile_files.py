@@ -239,12 +239,23 @@ class Work(Scratch):
         self.assertNotIn("HEALTHY", said.split("\n")[0])
         self.assertNotEqual(code, 0, said)
 
+    def test_report(self):
+        page = self.folder / "r.html"
+        for n, fits in ((1 << 29, False), (1 << 12, True)):
+            code, said, mib = measured("report", *self.hostile(n, 1), "-o", page, "--memory-limit", 256)
+            self.assertLess(mib, 400)
+            self.assertIn(code, (0, 2), said)
+            self.assertEqual("out of memory" in said + (page.read_text() if page.exists() else ""), not fits, said)
+            page.unlink(missing_ok=True)
+
     def test_time(self):
-        begun = time.monotonic()
-        code, said, _ = measured("explain", *self.hostile(1 << 24, 1000), "--time-limit", 1)
-        self.assertEqual(code, 2, said)
-        self.assertIn("npudiff: stopped after --time-limit, 1 s; nothing is kept", said)
-        self.assertLess(time.monotonic() - begun, 30)
+        for command in (["explain"], ["report", "-o", self.folder / "r.html"]):
+            begun = time.monotonic()
+            code, said, _ = measured(*command, *self.hostile(1 << 24, 1000), "--time-limit", 1)
+            self.assertEqual(code, 2, said)
+            self.assertIn("npudiff: stopped after --time-limit, 1 s; nothing is kept", said)
+            self.assertLess(time.monotonic() - begun, 30)
+            self.assertFalse((self.folder / "r.html").exists())
 
     def test_a_model_that_wants_little_is_explained(self):
         code, said, _ = measured("explain", *self.hostile(1 << 12, 2), "--memory-limit", 256, "--time-limit", 60)

@@ -5,13 +5,15 @@
 #include "cli/commands/report_documents.h"
 #include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
+#include "cli/terminal/signals.h"
 
 struct values {
     const char *output;
     const char *quantised;
     const char *float_model;
     const char *title;
-    size_t n_threads;
+    size_t n_threads, memory_limit_mib;
+    double time_limit_s;
     bool quiet;
 };
 
@@ -23,6 +25,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int exit_code = cli_report_check(output);
     if (exit_code != 0)
         return exit_code;
+    cli_limit_work(values->time_limit_s, values->memory_limit_mib); /* captures are explained, too */
     struct report_documents *documents = calloc(1, sizeof *documents);
     if (documents == NULL)
         return cli_fail_memory();
@@ -55,6 +58,8 @@ static const struct cli_option options[] = {
              "the model before quantisation: also shows how much of the error is quantisation"),
     OPT_TEXT(0, "title", struct values, title, CLI_A_TEXT("TEXT"), "the title of the page (the model's name)"),
     OPT_THREADS(struct values),
+    OPT_TIME_LIMIT(struct values, "give up after S seconds (3600)"),
+    OPT_MEMORY_LIMIT(struct values, "give up when more memory is needed (8192)"),
     OPT_QUIET(struct values),
     {.name = NULL},
 };

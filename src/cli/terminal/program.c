@@ -59,7 +59,6 @@ int cli_program(int argc, char **argv, int (*run)(int argc, char **argv))
     cli_guard_output();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
     signal(SIGCHLD, SIG_DFL); /* who started this may ignore it, and then nobody could wait for adb or ssh */
-    cli_handle_sigbus();
     cli_reserve_json_memory(cli_errors_lost_memory);
     cli_errors_begin(wants_json(argc, argv));
     cli_stopped_set_command(argc, argv);

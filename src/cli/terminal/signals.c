@@ -1,5 +1,4 @@
-/* Signals: those that ask the command to stop, what it says then, and a file that was truncated while it was
- * read. */
+/* Signals: those that ask the command to stop, and what it says then. */
 #include "cli/terminal/signals.h"
 
 #include <math.h>
@@ -55,29 +54,6 @@ void cli_signals_end_if_came(void)
         return;
     signal(caught_signal, SIG_DFL);
     raise(caught_signal);
-}
-
-/* ---- SIGBUS ---- */
-
-/* Only functions that are allowed in signal handlers. */
-static void handle(int number, siginfo_t *info, void *context)
-{
-    static const char message[] = "npudiff: a file was truncated while it was being read\n";
-    (void)context;
-    if (info->si_code == BUS_ADRERR) {
-        ssize_t n = write(STDERR_FILENO, message, sizeof message - 1);
-        (void)n;
-        _exit(2);
-    }
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
-void cli_handle_sigbus(void)
-{
-    struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGBUS, &action, NULL);
 }
 
 /* ---- limits of work here ---- */

@@ -34,11 +34,6 @@ void cli_stopped_tell(const char *kept, const char *option);
  * exit code; 0: the work was done. */
 int cli_stopped_or_failed(enum nd_status status, const struct nd_error *err);
 
-/* From now on, a SIGBUS for a page that no longer exists (the file was truncated, or the disk failed) ends the
- * process with a message on standard error and exit code 2, as other I/O trouble does. Any other SIGBUS stays
- * the crash that it is. */
-void cli_handle_sigbus(void);
-
 /* Limits of a command that computes here what a stranger's model wants: after so many seconds the process ends
  * with a message and exit code 2; memory beyond so many MiB is refused, which is the error ND_E_MEMORY.
  * Programs that it starts have limits of their own. 0: 3600 s, and 8192 MiB. */

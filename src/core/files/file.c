@@ -148,6 +148,23 @@ enum nd_status nd_file_read(const char *path, size_t max_bytes, void **data, siz
     return status;
 }
 
+enum nd_status nd_file_read_at(int fd, const char *path, uint64_t offset, void *buf, size_t n_bytes,
+                               struct nd_error *err)
+{
+    for (char *at = buf; n_bytes > 0;) {
+        ssize_t n = pread(fd, at, n_bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path,
+                           n < 0 ? strerror(errno) : "it became shorter");
+        at += n;
+        offset += (uint64_t)n;
+        n_bytes -= (size_t)n;
+    }
+    return ND_OK;
+}
+
 enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, const char *path,
                                  struct nd_error *err)
 {

@@ -23,6 +23,10 @@ bool nd_file_is_unopened(const struct nd_error *err);
  * ND_E_FILE_READ for folders, pipes and devices: opening a pipe would wait for its writer, without end. */
 enum nd_status nd_file_open(const char *path, int *fd, uint64_t *size_bytes, struct nd_error *err);
 
+/* Reads all of n_bytes from an offset on. ND_E_FILE_READ: the file ends before, or cannot be read. */
+enum nd_status nd_file_read_at(int fd, const char *path, uint64_t offset, void *buf, size_t n_bytes,
+                               struct nd_error *err);
+
 /* Writes all bytes to fd, retrying short writes. path is for the message only. ND_E_CANCELLED: a signal came
  * while it waited for whoever reads an fd that does not block. */
 enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, const char *path,

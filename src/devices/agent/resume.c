@@ -217,7 +217,7 @@ enum nd_status nd_resume_open(const struct nd_agent_job *job, const char *path, 
     struct nd_resume resume = {0};
     struct nd_spool_kept kept = {0};
     ND_TRY(nd_spool_writer_reopen(writer, path, err));
-    enum nd_status status = nd_spool_reader_open(&resume.reader, path, err);
+    enum nd_status status = nd_spool_reader_map(&resume.reader, path, err);
     if (status == ND_OK)
         status = check_owner(job, path, &resume.reader, err);
     if (status == ND_OK)

@@ -264,21 +264,6 @@ void nd_external_deinit(struct nd_external *external)
     *external = (struct nd_external){0};
 }
 
-static enum nd_status read_fully(int fd, const struct place *place, const char *path, char *buffer,
-                                 struct nd_error *err)
-{
-    for (size_t n = 0; n < place->length;) {
-        ssize_t got = pread(fd, buffer + n, (size_t)place->length - n, (off_t)(place->offset + n));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path,
-                           got < 0 ? strerror(errno) : "it became shorter");
-        n += (size_t)got;
-    }
-    return ND_OK;
-}
-
 /* What a tensor has beside the model is no more than its shape and type need. Without a length it goes on to
  * the end of the file, in which there may be more tensors. */
 static enum nd_status check_length(const Onnx__TensorProto *tensor, struct place *place, const char *path,
@@ -318,7 +303,8 @@ enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *mod
     if (status != ND_OK)
         goto out;
     buffer = nd_tensor_room((size_t)place.length);
-    status = buffer != NULL ? read_fully(fd, &place, path, buffer, err) : nd_fail_memory(err);
+    status = buffer != NULL ? nd_file_read_at(fd, path, place.offset, buffer, (size_t)place.length, err)
+                            : nd_fail_memory(err);
     if (status == ND_OK) {
         *data = buffer;
         *size_bytes = (size_t)place.length;

@@ -263,7 +263,7 @@ static enum nd_status read_spool(struct nd_prepare_work *work, struct nd_error *
             take_info(&record, &work->context);
         else if (record.kind == ND_RECORD_CONTEXT_TENSOR)
             status = take_tensor(work, &record, err);
-        else if (work->records != NULL && record.kind == ND_RECORD_NODE)
+        else if (work->records != NULL && record.kind == ND_RECORD_NODE && record.payload != NULL)
             status = nd_spool_append(work->records, &record, err);
     }
     nd_spool_reader_close(&reader);

@@ -25,20 +25,36 @@ static bool add_piece(struct nd_spool_pieces *pieces, const struct nd_record *re
                                                          .tensor = (size_t)record->index[1],
                                                          .first = (size_t)record->index[2],
                                                          .second = (size_t)record->index[3],
-                                                         .payload = record->payload,
+                                                         .offset_bytes = record->offset_bytes,
                                                          .payload_bytes = record->payload_bytes};
     return true;
 }
 
-static bool add_record(struct nd_record **records, size_t *n, size_t *capacity, const struct nd_record *record,
-                       enum nd_status *status)
+/* The record with a payload that lasts as long as the index. */
+static bool keep(struct nd_spool_index *index, const struct nd_record *record, struct nd_record *out,
+                 enum nd_status *status)
+{
+    void *payload = nd_calloc(record->payload_bytes + 1, 1);
+    if (payload == NULL ||
+        !nd_grow((void **)&index->kept, &index->kept_capacity, index->n_kept + 1, sizeof payload)) {
+        free(payload);
+        *status = ND_ERR_MEMORY;
+        return false;
+    }
+    index->kept[index->n_kept++] = payload;
+    *out = *record;
+    out->payload = payload;
+    return nd_spool_load(&index->reader, record->offset_bytes, payload, record->payload_bytes, NULL) == ND_OK;
+}
+
+static bool add_record(struct nd_spool_index *index, struct nd_record **records, size_t *n, size_t *capacity,
+                       const struct nd_record *record, enum nd_status *status)
 {
     if (!nd_grow((void **)records, capacity, *n + 1, sizeof **records)) {
         *status = ND_ERR_MEMORY;
         return false;
     }
-    (*records)[(*n)++] = *record;
-    return true;
+    return keep(index, record, &(*records)[(*n)++], status);
 }
 
 static int compare_pieces(const void *a, const void *b)
@@ -66,7 +82,7 @@ static bool take_sample(struct nd_spool_index *index, const struct nd_record *re
         return false;
     struct nd_spool_probe *probe = &index->probes[at[0]];
     size_t n_runs = probe->n_samples * index->n_max;
-    probe->digests[index->pass * n_runs + (size_t)(at[1] * index->n_max + at[2])] = record->payload;
+    probe->digests[index->pass * n_runs + (size_t)(at[1] * index->n_max + at[2])] = record->offset_bytes;
     if (index->pass == 0 && at[2] < index->n_repeats)
         probe->latency_us[at[1] * index->n_repeats + at[2]] =
             at[3] != UINT64_MAX ? (double)at[3] * 1e-3 : NAN; /* nobody measured it */
@@ -98,10 +114,11 @@ static void take_stage(struct nd_spool_index *index, const struct nd_record *rec
 static bool take_node(struct nd_spool_index *index, const struct nd_record *record, enum nd_status *status)
 {
     if (index->pass == 0)
-        return add_record(&index->nodes, &index->n_nodes, &index->nodes_capacity, record, status);
+        return add_record(index, &index->nodes, &index->n_nodes, &index->nodes_capacity, record, status);
     struct nd_record later = *record;
     later.index[0] = index->pass;
-    return add_record(&index->later_nodes, &index->n_later_nodes, &index->later_nodes_capacity, &later, status);
+    return add_record(index, &index->later_nodes, &index->n_later_nodes, &index->later_nodes_capacity, &later,
+                      status);
 }
 
 static bool is_piece_in_range(const struct nd_spool_index *index, const struct nd_record *record)
@@ -133,26 +150,22 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
         index->n_resumed++;
         return true;
     case ND_RECORD_RUNTIME:
-        index->runtime = *record;
-        return true;
+        return keep(index, record, &index->runtime, status);
     case ND_RECORD_FAILURE:
-        index->failure = *record;
-        return true;
+        return keep(index, record, &index->failure, status);
     case ND_RECORD_PROFILE:
-        index->profile = *record;
-        return true;
+        return keep(index, record, &index->profile, status);
     case ND_RECORD_PROVIDER_PROFILE:
-        index->provider_profile = *record;
-        return true;
+        return keep(index, record, &index->provider_profile, status);
     case ND_RECORD_TRUTH:
-        index->truth = *record;
-        return true;
+        return keep(index, record, &index->truth, status);
     case ND_RECORD_LIBRARY:
-        return add_record(&index->libraries, &index->n_libraries, &index->libraries_capacity, record, status);
+        return add_record(index, &index->libraries, &index->n_libraries, &index->libraries_capacity, record,
+                          status);
     case ND_RECORD_NODE:
         return take_node(index, record, status);
     case ND_RECORD_LOG:
-        return add_record(&index->logs, &index->n_logs, &index->logs_capacity, record, status);
+        return add_record(index, &index->logs, &index->n_logs, &index->logs_capacity, record, status);
     case ND_RECORD_OUTPUT:
         return take_output(index, record);
     case ND_RECORD_CHUNK:
@@ -217,7 +230,7 @@ static void find_complete_samples(struct nd_spool_index *index)
                 probe->n_complete = probe->acknowledged[pass];
             for (size_t run = 0; run < probe->n_complete * index->n_repeats; run++) {
                 size_t sample = run / index->n_repeats, repeat = run % index->n_repeats;
-                if (probe->digests[pass * n_runs + sample * index->n_max + repeat] == NULL)
+                if (probe->digests[pass * n_runs + sample * index->n_max + repeat] == 0)
                     probe->n_complete = sample;
             }
         }
@@ -256,24 +269,26 @@ enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_reque
     return ND_OK;
 }
 
-/* The digest of one tensor in one run of a complete sample; false when there was no such run. */
+/* The digest of one tensor in one run of a complete sample; false when there was no such run, or it cannot be
+ * read any more. */
 static bool nd_spool_digest(const struct nd_spool_index *index, size_t probe, size_t tensor,
                             const size_t sample_repeat[2], struct nd_digest *out)
 {
     const struct nd_spool_probe *of_probe = &index->probes[probe];
     size_t n_runs = of_probe->n_samples * index->n_max;
     size_t run = sample_repeat[0] * index->n_max + sample_repeat[1];
-    const char *of_run = of_probe->digests[index->pass_of_tensor[tensor] * n_runs + run];
-    if (of_run != NULL)
-        memcpy(out, of_run + index->place_in_pass[tensor] * sizeof *out, sizeof *out);
-    return of_run != NULL;
+    size_t of_run = of_probe->digests[index->pass_of_tensor[tensor] * n_runs + run];
+    return of_run != 0 && nd_spool_load(&index->reader, of_run + index->place_in_pass[tensor] * sizeof *out,
+                                        out, sizeof *out, NULL) == ND_OK;
 }
 
 void nd_spool_index_close(struct nd_spool_index *index)
 {
     for (size_t p = 0; index->probes != NULL && p < index->n_probes; p++)
         ND_FREE_ALL(index->probes[p].acknowledged, index->probes[p].digests, index->probes[p].latency_us);
-    ND_FREE_ALL(index->probes, index->outputs, index->n_tensors_of_pass, index->place_in_pass,
+    for (size_t i = 0; i < index->n_kept; i++)
+        free(index->kept[i]);
+    ND_FREE_ALL(index->probes, index->outputs, index->n_tensors_of_pass, index->place_in_pass, index->kept,
                 index->chunks.items, index->fragments.items, index->repeats.items, index->nodes,
                 index->later_nodes, index->libraries, index->logs);
     nd_spool_reader_close(&index->reader);
@@ -319,6 +334,12 @@ static const struct nd_spool_piece *nd_spool_find_fragment(const struct nd_spool
     return holds ? piece : NULL;
 }
 
+static enum nd_status fail_missing(const struct nd_tensor *tensor, size_t sample, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_SPOOL_FORMAT, tensor->name,
+                   "the spool acknowledges sample %zu of tensor '%s' but lacks its data", sample, tensor->name);
+}
+
 enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                    const struct nd_tensor *tensor, const struct nd_output_source *source,
                                    struct nd_error *err)
@@ -327,8 +348,9 @@ enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struc
     ND_FREED struct nd_digest *digests = nd_calloc(n_runs, sizeof *digests);
     ND_TRY_MEMORY(digests != NULL, err);
     for (size_t run = 0; run < n_runs; run++)
-        nd_spool_digest(source->index, source->probe, source->tensor,
-                        (size_t[]){run / probe->n_repeats, run % probe->n_repeats}, &digests[run]);
+        if (!nd_spool_digest(source->index, source->probe, source->tensor,
+                             (size_t[]){run / probe->n_repeats, run % probe->n_repeats}, &digests[run]))
+            return fail_missing(tensor, run / probe->n_repeats, err);
     return nd_capture_writer_digests(writer, probe, tensor, digests, err);
 }
 
@@ -361,12 +383,6 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
     return status;
 }
 
-static enum nd_status fail_missing(const struct nd_tensor *tensor, size_t sample, struct nd_error *err)
-{
-    return nd_fail(err, ND_E_SPOOL_FORMAT, tensor->name,
-                   "the spool acknowledges sample %zu of tensor '%s' but lacks its data", sample, tensor->name);
-}
-
 /* Where the chunk in work comes from, and room for it. */
 struct chunk_source {
     const struct nd_output_source *output;
@@ -378,12 +394,26 @@ struct chunk_source {
     struct nd_chunk_decoder *decoder;
 };
 
-static enum nd_status decode_piece(const struct chunk_source *source, const struct nd_spool_piece *piece,
+/* Part of a piece, from an offset within it on. */
+static enum nd_status load_piece(const struct chunk_source *source, const struct nd_spool_piece *piece,
+                                 size_t offset, void *to, size_t n_bytes, struct nd_error *err)
+{
+    return nd_spool_load(&source->output->index->reader, piece->offset_bytes + offset, to, n_bytes, err);
+}
+
+static enum nd_status decode(const struct chunk_source *source, size_t n_encoded, struct nd_error *err)
+{
+    const struct nd_stored_chunk stored = {source->encoded, n_encoded, source->layout->elem_bytes, true, true};
+    return nd_chunk_decode(source->decoder, &stored, source->raw, source->layout->chunk_bytes, err);
+}
+
+/* The whole piece, into `encoded`. */
+static enum nd_status load_encoded(const struct chunk_source *source, const struct nd_spool_piece *piece,
                                    struct nd_error *err)
 {
-    const struct nd_stored_chunk stored = {piece->payload, piece->payload_bytes, source->layout->elem_bytes,
-                                           true, true};
-    return nd_chunk_decode(source->decoder, &stored, source->raw, source->layout->chunk_bytes, err);
+    if (piece->payload_bytes > nd_chunk_bound(source->layout->chunk_bytes))
+        return fail_missing(source->tensor, piece->first, err);
+    return load_piece(source, piece, 0, source->encoded, piece->payload_bytes, err);
 }
 
 /* Fills raw with a chunk of which the agent stored only fragments, or more samples than are complete. */
@@ -392,12 +422,12 @@ static enum nd_status gather_chunk(const struct chunk_source *source, const stru
 {
     const struct nd_output_source *output = source->output;
     size_t sample_bytes = source->layout->sample_bytes;
-    if (whole != NULL && output->deflate_level > 0)
-        return decode_piece(source, whole, err);
-    if (whole != NULL && whole->payload_bytes >= span->n_bytes) {
-        memcpy(source->raw, whole->payload, span->n_bytes);
-        return ND_OK;
+    if (whole != NULL && output->deflate_level > 0) {
+        ND_TRY(load_encoded(source, whole, err));
+        return decode(source, whole->payload_bytes, err);
     }
+    if (whole != NULL && whole->payload_bytes >= span->n_bytes)
+        return load_piece(source, whole, 0, source->raw, span->n_bytes, err);
     /* Fragments are whole samples, so they have no place in chunks that are only a part of one. */
     if (source->layout->chunks_per_sample > 1)
         return fail_missing(source->tensor, span->first_sample, err);
@@ -407,8 +437,8 @@ static enum nd_status gather_chunk(const struct chunk_source *source, const stru
             nd_spool_find_fragment(output->index, output->probe, output->tensor, sample);
         if (piece == NULL || piece->payload_bytes != piece->second * sample_bytes)
             return fail_missing(source->tensor, sample, err);
-        memcpy(source->raw + i * sample_bytes,
-               (const char *)piece->payload + (sample - piece->first) * sample_bytes, sample_bytes);
+        ND_TRY(load_piece(source, piece, (sample - piece->first) * sample_bytes, source->raw + i * sample_bytes,
+                          sample_bytes, err));
     }
     return ND_OK;
 }
@@ -504,13 +534,14 @@ static enum nd_status write_chunk(const struct chunk_source *source, size_t chun
     *bytes = source->raw;
     if (piece == NULL || span.n_bytes != asked.n_bytes)
         return rebuild_chunk(source, chunk, &span, piece, dataset, err);
-    enum nd_status status = nd_capture_writer_chunk(dataset, chunk, piece->payload, piece->payload_bytes, err);
-    if (status == ND_OK && source->output->deflate_level > 0)
-        return decode_piece(source, piece, err);
-    if (status == ND_OK && piece->payload_bytes < span.n_bytes)
+    ND_TRY(load_encoded(source, piece, err));
+    ND_TRY(nd_capture_writer_chunk(dataset, chunk, source->encoded, piece->payload_bytes, err));
+    if (source->output->deflate_level > 0)
+        return decode(source, piece->payload_bytes, err);
+    if (piece->payload_bytes < span.n_bytes)
         return fail_missing(source->tensor, span.first_sample, err);
-    *bytes = (const unsigned char *)piece->payload;
-    return status;
+    *bytes = source->encoded;
+    return ND_OK;
 }
 
 static enum nd_status write_chunks(const struct chunk_source *source, const char *probe,
@@ -528,8 +559,6 @@ static enum nd_status write_chunks(const struct chunk_source *source, const char
             status = check_chunk(source, chunk, bytes, &stream, err);
         if (status == ND_OK)
             status = compare_chunk(source, probe, chunk, bytes, err);
-        if (piece != NULL)
-            nd_spool_drop(&output->index->reader, piece->payload, piece->payload_bytes);
     }
     /* A tensor without elements has digests, but no chunk. */
     for (size_t sample = 0;
@@ -559,10 +588,11 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
             return grown == NULL ? nd_fail_memory(err) : fail_missing(tensor, piece->first, err);
         }
         data = grown;
-        memcpy(data + total_bytes, piece->payload, sample_bytes);
-        status = check_bytes(source, tensor, (size_t[]){piece->first, piece->second},
-                             nd_digest_bytes(piece->payload, sample_bytes), err);
-        nd_spool_drop(&source->index->reader, piece->payload, piece->payload_bytes);
+        status =
+            nd_spool_load(&source->index->reader, piece->offset_bytes, data + total_bytes, sample_bytes, err);
+        if (status == ND_OK)
+            status = check_bytes(source, tensor, (size_t[]){piece->first, piece->second},
+                                 nd_digest_bytes(data + total_bytes, sample_bytes), err);
         total_bytes += sample_bytes;
         rows[n][0] = piece->first;
         rows[n++][1] = piece->second;

@@ -10,16 +10,16 @@
 #include "npudiff/record/probe.h"
 #include "record/sessions/untouched.h"
 
-/* Everything a spool holds, found in one pass and looked up by what it is. Views point into the map of the
- * spool. */
+/* Everything a spool holds, found in one pass and looked up by what it is. Values and digests are read when
+ * they are asked for; the payloads of all other records are kept. */
 
 /* One CHUNK, FRAGMENT or REPEAT record. */
 struct nd_spool_piece {
     size_t probe;
     size_t tensor;
-    size_t first;  /* chunk index; first sample; sample */
-    size_t second; /* -; samples; repeat */
-    const void *payload;
+    size_t first;        /* chunk index; first sample; sample */
+    size_t second;       /* -; samples; repeat */
+    size_t offset_bytes; /* in the spool */
     size_t payload_bytes;
 };
 
@@ -39,8 +39,8 @@ struct nd_spool_probe {
     size_t n_samples;     /* asked for */
     size_t n_complete;    /* acknowledged in every pass */
     size_t *acknowledged; /* [n_passes] */
-    const void **digests; /* [n_passes][n_samples][n_most]: one digest per tensor of the pass each, or NULL */
-    double *latency_us;   /* [n_samples][n_repeats] of pass 0; NaN where no run was recorded */
+    size_t *digests; /* [n_passes][n_samples][n_most]: where one digest per tensor of the pass begins, or 0 */
+    double *latency_us; /* [n_samples][n_repeats] of pass 0; NaN where no run was recorded */
 };
 
 struct nd_spool_index {
@@ -71,8 +71,10 @@ struct nd_spool_index {
     struct nd_record profile;
     struct nd_record provider_profile;
     struct nd_record truth;
-    size_t pass;      /* the last that began */
-    char stage[32];   /* the last that was entered */
+    size_t pass;    /* the last that began */
+    char stage[32]; /* the last that was entered */
+    void **kept;    /* payloads */
+    size_t n_kept, kept_capacity;
     size_t n_resumed; /* how often a later agent went on where one was interrupted */
     bool has_ended;   /* ND_RECORD_END was there */
 };

@@ -21,10 +21,10 @@
 
 /* ---- reads from a spool what the last session of a run did ---- */
 
-/* What a spool says of its last session; texts are the spool's. */
+/* What a spool says of its last session. */
 struct session_facts {
-    struct nd_record *nodes;
-    size_t n_nodes, capacity;
+    struct nd_fell_back fell_back;
+    size_t capacity;
     char stage[32]; /* the last that was entered */
     bool has_ended;
     uint64_t failure; /* error id; 0: none */
@@ -34,12 +34,17 @@ struct session_facts {
 static enum nd_status take_fact(const struct nd_record *record, struct session_facts *facts,
                                 struct nd_error *err)
 {
+    struct nd_fell_back *fallen = &facts->fell_back;
+    uint64_t is_fell_back;
     if (record->kind == ND_RECORD_PASS) {
-        facts->n_nodes = 0;
-    } else if (record->kind == ND_RECORD_NODE) {
-        ND_TRY_MEMORY(
-            nd_grow((void **)&facts->nodes, &facts->capacity, facts->n_nodes + 1, sizeof *facts->nodes), err);
-        facts->nodes[facts->n_nodes++] = *record;
+        nd_fell_back_deinit(fallen);
+        facts->capacity = 0;
+    } else if (record->kind == ND_RECORD_NODE && nd_fields_get_u64(record, "fell_back", &is_fell_back)) {
+        ND_TRY_MEMORY(nd_grow((void **)&fallen->names, &facts->capacity, fallen->n + 1, sizeof *fallen->names),
+                      err);
+        fallen->names[fallen->n] = nd_fields_text(record, "name");
+        ND_TRY_MEMORY(fallen->names[fallen->n] != NULL, err);
+        fallen->n++;
     } else if (record->kind == ND_RECORD_STAGE) {
         nd_fields_copy(record, "stage", facts->stage, sizeof facts->stage);
     } else if (record->kind == ND_RECORD_FAILURE) {
@@ -47,22 +52,6 @@ static enum nd_status take_fact(const struct nd_record *record, struct session_f
         nd_fields_copy(record, "message", facts->message, sizeof facts->message);
     } else if (record->kind == ND_RECORD_END) {
         facts->has_ended = true;
-    }
-    return ND_OK;
-}
-
-static enum nd_status find_fell_back(const struct session_facts *facts, struct nd_fell_back *out,
-                                     struct nd_error *err)
-{
-    uint64_t is_fell_back;
-    out->names = nd_calloc(facts->n_nodes, sizeof *out->names);
-    ND_TRY_MEMORY(out->names != NULL, err);
-    for (size_t i = 0; i < facts->n_nodes; i++) {
-        if (!nd_fields_get_u64(&facts->nodes[i], "fell_back", &is_fell_back))
-            continue;
-        out->names[out->n] = nd_fields_text(&facts->nodes[i], "name");
-        ND_TRY_MEMORY(out->names[out->n] != NULL, err);
-        out->n++;
     }
     return ND_OK;
 }
@@ -99,11 +88,10 @@ static enum nd_status nd_tried_read(const char *folder, const struct nd_agent_ex
         status = nd_spool_reader_open(&reader, spool, err);
     while (status == ND_OK && nd_spool_next(&reader, &record))
         status = take_fact(&record, &facts, err);
-    if (status == ND_OK)
-        status = find_fell_back(&facts, &trial.fell_back, err);
+    trial.fell_back = facts.fell_back;
     judge_end(&facts, exit, &trial, is_of_session);
     nd_spool_reader_close(&reader);
-    ND_FREE_ALL(facts.nodes, spool);
+    free(spool);
     if (status == ND_OK)
         *out = trial;
     else
@@ -199,10 +187,9 @@ static enum nd_status read_digests(const char *folder, size_t n, struct nd_diges
         is_found = record.kind == ND_RECORD_SAMPLE;
     if (is_found && record.payload_bytes == n * sizeof **digests) {
         *digests = nd_calloc(n, sizeof **digests);
-        if (*digests == NULL)
-            status = nd_fail_memory(err);
-        else
-            memcpy(*digests, record.payload, n * sizeof **digests);
+        status = *digests == NULL
+                     ? nd_fail_memory(err)
+                     : nd_spool_load(&reader, record.offset_bytes, *digests, n * sizeof **digests, err);
     }
     return status;
 }

@@ -469,7 +469,7 @@ static bool has_every_input(const struct nd_agent_job *job)
 enum nd_status nd_job_read(const char *path, struct nd_agent_job *out, struct nd_error *err)
 {
     struct nd_agent_job job = {0};
-    ND_TRY(nd_spool_reader_open(&job.reader, path, err));
+    ND_TRY(nd_spool_reader_map(&job.reader, path, err));
     struct nd_record record = {0};
     bool is_whole = true;
     while (is_whole && nd_spool_next(&job.reader, &record))

@@ -41,7 +41,7 @@ bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_re
 {
     uint32_t lengths[2];
     size_t left = record->payload_bytes - *offset;
-    if (left < sizeof lengths)
+    if (record->payload == NULL || left < sizeof lengths)
         return false;
     const char *at = (const char *)record->payload + *offset;
     memcpy(lengths, at, sizeof lengths);

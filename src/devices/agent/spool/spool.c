@@ -29,13 +29,18 @@ _Static_assert(sizeof(struct header) == 56, "the header has no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "spools and captures are little endian, as is every device");
 
-static uint64_t checksum_of(const struct header *header, const void *payload)
+static void begin_checksum(XXH3_state_t *state, const struct header *header)
 {
     struct header bare = *header;
     bare.checksum = 0;
+    XXH3_64bits_reset(state);
+    XXH3_64bits_update(state, &bare, sizeof bare);
+}
+
+static uint64_t checksum_of(const struct header *header, const void *payload)
+{
     XXH3_state_t state;
-    XXH3_64bits_reset(&state);
-    XXH3_64bits_update(&state, &bare, sizeof bare);
+    begin_checksum(&state, header);
     if (header->payload_bytes > 0)
         XXH3_64bits_update(&state, payload, (size_t)header->payload_bytes);
     return XXH3_64bits_digest(&state);
@@ -159,54 +164,98 @@ enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *
     if (fstat(fd, &info) != 0)
         status = nd_fail(err, ND_E_FILE_READ, path, "cannot read spool '%s': %s", path, strerror(errno));
     if (status == ND_OK && info.st_size > 0) {
-        void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map == MAP_FAILED)
-            status = nd_fail(err, ND_E_FILE_READ, path, "cannot map spool '%s': %s", path, strerror(errno));
-        else
-            *reader = (struct nd_spool_reader){.map = map, .size_bytes = (size_t)info.st_size};
+        *reader = (struct nd_spool_reader){
+            .fd = fd, .size_bytes = (size_t)info.st_size, .piece = nd_calloc(ND_SPOOL_PIECE_BYTES, 1)};
+        status = reader->piece != NULL ? ND_OK : nd_fail_memory(err);
     }
-    close(fd);
+    if (status != ND_OK || info.st_size == 0) {
+        close(fd);
+        *reader = (struct nd_spool_reader){0};
+    }
     return status;
 }
 
-/* Whole pages, also those that other records share. It is advice: where it fails memory is not saved. */
-void nd_spool_drop(const struct nd_spool_reader *reader, const void *at, size_t n_bytes)
+enum nd_status nd_spool_reader_map(struct nd_spool_reader *reader, const char *path, struct nd_error *err)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t first = (size_t)((const unsigned char *)at - reader->map) / page * page;
-    size_t end = (size_t)((const unsigned char *)at - reader->map) + n_bytes;
-    if (end > first)
-        madvise((void *)(uintptr_t)(reader->map + first), end - first, MADV_DONTNEED);
+    struct nd_spool_reader opened;
+    ND_TRY(nd_spool_reader_open(&opened, path, err));
+    void *map =
+        opened.size_bytes > 0 ? mmap(NULL, opened.size_bytes, PROT_READ, MAP_PRIVATE, opened.fd, 0) : NULL;
+    int problem = errno;
+    *reader = (struct nd_spool_reader){.map = map, .size_bytes = opened.size_bytes};
+    nd_spool_reader_close(&opened);
+    if (map != MAP_FAILED)
+        return ND_OK;
+    *reader = (struct nd_spool_reader){0};
+    return nd_fail(err, ND_E_FILE_READ, path, "cannot map spool '%s': %s", path, strerror(problem));
 }
 
-/* Those before the last record. */
+enum nd_status nd_spool_load(const struct nd_spool_reader *reader, size_t offset_bytes, void *buf,
+                             size_t n_bytes, struct nd_error *err)
+{
+    return nd_file_read_at(reader->fd, "spool.nds", offset_bytes, buf, n_bytes, err);
+}
+
+/* Those before the last record: whole pages, also those that other records share. It is advice: where it fails
+ * memory is not saved. */
 static void drop_read(struct nd_spool_reader *reader, size_t last_bytes)
 {
     enum { STEP_BYTES = 4 << 20 }; /* chosen */
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), first = reader->dropped_bytes / page * page;
     size_t end = reader->offset_bytes - last_bytes;
-    if (end - reader->dropped_bytes < STEP_BYTES)
+    if (reader->map == NULL || end - reader->dropped_bytes < STEP_BYTES)
         return;
-    nd_spool_drop(reader, reader->map + reader->dropped_bytes, end - reader->dropped_bytes);
+    madvise((void *)(uintptr_t)(reader->map + first), end - first, MADV_DONTNEED);
     reader->dropped_bytes = end;
+}
+
+/* NULL: the file has become shorter. */
+static const unsigned char *bytes_at(const struct nd_spool_reader *reader, size_t offset, size_t n)
+{
+    if (reader->map != NULL)
+        return reader->map + offset;
+    return nd_spool_load(reader, offset, reader->piece, n, NULL) == ND_OK ? reader->piece : NULL;
+}
+
+/* Whether the payload is there and has the checksum. */
+static bool is_whole(const struct nd_spool_reader *reader, const struct header *header, size_t offset)
+{
+    XXH3_state_t state;
+    size_t n = (size_t)header->payload_bytes;
+    begin_checksum(&state, header);
+    for (size_t at = 0; at < n; at += ND_SPOOL_PIECE_BYTES) {
+        size_t n_piece = n - at < ND_SPOOL_PIECE_BYTES ? n - at : ND_SPOOL_PIECE_BYTES;
+        const unsigned char *piece = bytes_at(reader, offset + at, n_piece);
+        if (piece == NULL)
+            return false;
+        XXH3_64bits_update(&state, piece, n_piece);
+    }
+    return header->checksum == XXH3_64bits_digest(&state);
 }
 
 bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out)
 {
     struct header header;
-    size_t left = reader->size_bytes - reader->offset_bytes;
+    size_t left = reader->size_bytes - reader->offset_bytes, offset = reader->offset_bytes + sizeof header;
     reader->torn_bytes = left;
-    if (left < sizeof header)
+    const unsigned char *at =
+        left < sizeof header ? NULL : bytes_at(reader, reader->offset_bytes, sizeof header);
+    if (at == NULL)
         return false;
-    const unsigned char *at = reader->map + reader->offset_bytes;
     memcpy(&header, at, sizeof header);
     if (header.magic != magic || header.payload_bytes > left - sizeof header ||
-        header.checksum != checksum_of(&header, at + sizeof header))
+        !is_whole(reader, &header, offset))
         return false;
-    *out = (struct nd_record){
-        .kind = header.kind, .payload = at + sizeof header, .payload_bytes = (size_t)header.payload_bytes};
+    size_t n = (size_t)header.payload_bytes;
+    *out = (struct nd_record){.kind = header.kind,
+                              .payload = reader->map != NULL         ? reader->map + offset
+                                         : n <= ND_SPOOL_PIECE_BYTES ? reader->piece
+                                                                     : NULL,
+                              .payload_bytes = n,
+                              .offset_bytes = offset};
     memcpy(out->index, header.index, sizeof out->index);
-    reader->offset_bytes += sizeof header + (size_t)header.payload_bytes;
-    drop_read(reader, sizeof header + (size_t)header.payload_bytes);
+    reader->offset_bytes = offset + n;
+    drop_read(reader, sizeof header + n);
     return true;
 }
 
@@ -214,6 +263,9 @@ void nd_spool_reader_close(struct nd_spool_reader *reader)
 {
     if (reader->map != NULL)
         munmap((void *)(uintptr_t)reader->map, reader->size_bytes);
+    else if (reader->size_bytes > 0)
+        close(reader->fd);
+    free(reader->piece);
     *reader = (struct nd_spool_reader){0};
 }
 

@@ -60,6 +60,7 @@ struct nd_record {
     uint64_t index[4];
     const void *payload; /* borrowed */
     size_t payload_bytes;
+    size_t offset_bytes; /* of the payload, in the spool that it was read from */
 };
 
 struct nd_spool_writer {
@@ -90,22 +91,29 @@ enum nd_status nd_spool_sync(struct nd_spool_writer *writer, struct nd_error *er
 /* Closes, and reports what close reports. Accepts the closed. */
 enum nd_status nd_spool_writer_close(struct nd_spool_writer *writer, struct nd_error *err);
 
-/* Reads a finished spool; the file is mapped, payloads point into the map. What was read leaves memory again,
- * so that a spool of any size takes no more than a few MiB at a time; a payload that is looked at later comes
- * back. */
+/* Reads a finished spool. As a mapping of the file payloads stay as long as the reader: for the agent, whose
+ * own spools these are. What was read leaves memory again, so that a spool of any size takes no more than a few
+ * MiB at a time; a payload that is looked at later comes back. Any other reader reads: whoever shortens the
+ * file meanwhile ends the spool, and sends no SIGBUS. */
 struct nd_spool_reader {
-    const unsigned char *map;
+    const unsigned char *map; /* NULL: it is read */
+    unsigned char *piece;     /* ND_SPOOL_PIECE_BYTES, where it is read */
+    int fd;
     size_t size_bytes;
     size_t offset_bytes;  /* of the next record */
     size_t dropped_bytes; /* the first bytes, which were dropped */
     size_t torn_bytes;    /* after the end: bytes that are no whole record */
 };
+enum { ND_SPOOL_PIECE_BYTES = 1 << 20 }; /* chosen */
 /* An empty file is a spool without records. */
 enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *path, struct nd_error *err);
-/* The next whole record; false at the end (torn_bytes is set then). */
+enum nd_status nd_spool_reader_map(struct nd_spool_reader *reader, const char *path, struct nd_error *err);
+/* The next whole record; false at the end (torn_bytes is set then). Where it is read the payload lasts until
+ * the next call, and is NULL if it is longer than ND_SPOOL_PIECE_BYTES: nd_spool_load has it. */
 bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out);
-/* The bytes of the map at `at` are not needed for now. */
-void nd_spool_drop(const struct nd_spool_reader *reader, const void *at, size_t n_bytes);
+/* n_bytes of a spool that is read, from an offset on. ND_E_FILE_READ. */
+enum nd_status nd_spool_load(const struct nd_spool_reader *reader, size_t offset_bytes, void *buf,
+                             size_t n_bytes, struct nd_error *err);
 void nd_spool_reader_close(struct nd_spool_reader *reader);
 
 /* What of a spool outlives the agent that wrote it: everything up to its last acknowledgement or up to the

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/options/help.h"
-#include "cli/options/option_table.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/program.h"
 #include "npudiff/core/status.h"

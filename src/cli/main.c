@@ -10,9 +10,7 @@
 #include <unistd.h>
 
 #include "cli/options/commands.h"
-#include "cli/options/complete.h"
 #include "cli/options/help.h"
-#include "cli/options/option_table.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/program.h"
 #include "npudiff/core/parse.h"

@@ -1,5 +1,5 @@
 /* What an agent is asked for: the sessions of a capture, which file each reads, and what it exposes. */
-#include "devices/capture_request.h"
+#include "devices/launch.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -14,7 +14,6 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
-#include "devices/device.h"
 #include "devices/emulator/emulate.h"
 #include "model/graph/parts.h"
 #include "model/rewrite/native.h"

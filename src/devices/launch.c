@@ -15,7 +15,6 @@
 
 #include "core/files/file.h"
 #include "core/processes/process.h"
-#include "core/processes/process_tree.h"
 #include "devices/agent/spool/job_file.h"
 
 void nd_watch_begin(struct nd_watch *watch, const struct nd_capture_options *options, const char *label,

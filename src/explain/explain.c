@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/base64.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/evaluation.h"

@@ -82,7 +82,7 @@ enum nd_status nd_pair_hold(const struct nd_plan *plan, const struct nd_exact_co
 void nd_pair_release(const struct nd_plan *plan, const struct nd_exact_constant *constant,
                      const struct nd_array *before);
 
-/* ---- and what all of it is for ---- */
+/* ---- the study, and its stages ---- */
 
 enum {
     ND_LOSS_SAMPLES = 16,  /* measured at most, evenly spaced: chosen */

@@ -14,7 +14,6 @@
 
 #include "capture/read/schema.h"
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/random.h"
 #include "fuzz/fuzz.h"
 #include "npudiff/capture/capture.h"

@@ -1,6 +1,6 @@
 /* The YAML of a campaign. */
-#include "judge/campaign/campaign.h"
 #include "fuzz/fuzz.h"
+#include "judge/campaign/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "fuzz/fuzz.h"
 
 static char *made;

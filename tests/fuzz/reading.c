@@ -18,7 +18,7 @@
 #include "devices/agent/runner/connection.h"
 #include "fuzz/fuzz.h"
 #include "improve/align/certificate/certificate.h"
-#include "judge/campaign/campaign.h"
+#include "judge/campaign/policy.h"
 #include "judge/tasks/task.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/explain/explain.h"

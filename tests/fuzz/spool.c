@@ -2,7 +2,7 @@
  * written again with the right one. */
 #include <string.h>
 
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "devices/agent/spool/job_file.h"
 #include "devices/agent/spool/spool.h"
 #include "fuzz/fuzz.h"

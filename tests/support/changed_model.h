@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "npudiff/model/model.h"
 #include "onnx.pb-c.h"
 

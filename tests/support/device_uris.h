@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "npudiff/devices/device.h"
 #include "support/scratch.h"
 

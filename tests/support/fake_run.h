@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "core/memory.h"
-#include "devices/agent/result_store.h"
+#include "devices/agent/agent.h"
 #include "devices/agent/spool/job_file.h"
 #include "devices/agent/spool/record_fields.h"
 

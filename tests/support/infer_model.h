@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "model/graph/infer.h"
 #include "model/rewrite/compose.h"
 #include "npudiff/model/model.h"

@@ -11,9 +11,7 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "devices/phones/remote.h"
-#include "devices/phones/remote_session.h"
 #include "support/fake_run.h"
 #include "support/process_end.h"
 #include "support/scratch.h"

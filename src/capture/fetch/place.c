@@ -1,11 +1,10 @@
 /* Where the name of a file on a server or in a bucket leads to. docs/guides/servers.md. */
-#include "capture/fetch/place.h"
+#include "capture/fetch/fetch.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/fetch/fetch.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 

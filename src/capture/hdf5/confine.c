@@ -1,5 +1,5 @@
 /* Confines the child process that runs libhdf5 on strangers' files. docs/architecture.md#confined. */
-#include "capture/hdf5/confine.h"
+#include "capture/hdf5/reading.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -16,12 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "capture/hdf5/confine.h"
 #include "capture/hdf5/libhdf5.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/names.h"
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 
 /* Sent by a child in the place of a record's mark. */
 enum { ND_MARK_ASK = 0x41534b3f };

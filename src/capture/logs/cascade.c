@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/suffix.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "npudiff/capture/logs.h"
 

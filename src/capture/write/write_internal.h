@@ -7,7 +7,7 @@
 #include "capture/hdf5/write_driver.h"
 #include "capture/read/schema.h"
 #include "capture/write/write.h"
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 
 struct nd_capture_writer {
     struct nd_new_file place;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/commands/report_documents.h"
-#include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
 #include "cli/options/help.h"
 #include "cli/terminal/output.h"

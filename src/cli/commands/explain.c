@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/report_file.h"
+#include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"
 #include "cli/options/workload.h"
 #include "cli/terminal/progress.h"

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/commands/report_file.h"
+#include "cli/commands/report_documents.h"
 #include "cli/commands/resume_folders.h"
 #include "cli/options/commands.h"
 #include "cli/options/fleet.h"

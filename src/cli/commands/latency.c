@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/report_file.h"
+#include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands/report_file.h"
+#include "cli/commands/report_documents.h"
 #include "cli/options/commands.h"
 #include "cli/options/fleet.h"
 #include "cli/options/workload.h"

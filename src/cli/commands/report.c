@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "cli/commands/report_documents.h"
-#include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/signals.h"
 

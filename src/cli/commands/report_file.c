@@ -1,5 +1,5 @@
 /* Writes the HTML report of a command that has --report. */
-#include "cli/commands/report_file.h"
+#include "cli/commands/report_documents.h"
 
 #include <stdlib.h>
 #include <string.h>

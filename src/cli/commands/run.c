@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "cli/commands/report_documents.h"
-#include "cli/commands/report_file.h"
 #include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
 #include "cli/options/help.h"

@@ -1,5 +1,5 @@
 /* Candidates for the completion of shells. */
-#include "cli/options/complete.h"
+#include "cli/options/help.h"
 
 #include <stdbool.h>
 #include <stdio.h>

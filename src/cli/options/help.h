@@ -10,7 +10,7 @@
 #include "npudiff/core/status.h"
 
 /* Commands and their options as data: one const table per command gives parsing, usage, --help, and the option
- * table (option_table.h). */
+ * table. */
 
 enum cli_kind {
     CLI_FLAG,     /* bool */
@@ -232,5 +232,20 @@ int cli_print_error_help(const char *word);
 
 /* Prints all errors, one per line, and how to read more of one. 0. */
 int cli_print_errors(void);
+
+/* All commands and their options as JSON, from which the reference, man pages and shell completion are made. */
+
+/* Prints {"commands": [{"name", "role", "summary", "synopsis", "details", "options": [{"name", "letter",
+ * "kind", "value", "argument", "help"}]}]}. letter, value and argument are null where there is none. A number
+ * has "min" and "max", a choice has "choices". 0, or exit code 2 when memory is out. */
+int cli_print_option_table(const struct cli_command *const *commands, size_t n);
+
+/* Candidates for the completion of shells: `npudiff --complete KIND [FILE ...]`, which no help shows. The
+ * scripts that tools/make_shell_files makes call it. */
+
+/* Prints the candidates of the kind, one per line: the word, a tab, what it is. Tensors and names of probes are
+ * those of the first file that is a model or a capture. Nothing for what cannot be read, and never an error:
+ * the person is typing. 0. */
+int cli_complete(const char *kind, const char *const *files, size_t n_files);
 
 #endif

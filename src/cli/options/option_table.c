@@ -1,5 +1,5 @@
 /* All commands and their options as JSON: the reference, man pages and completions are made of it. */
-#include "cli/options/option_table.h"
+#include "cli/options/help.h"
 
 #include "cli/terminal/rows.h"
 

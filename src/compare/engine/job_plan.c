@@ -10,7 +10,7 @@
 #include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/tensors/digest_stream.h"
+#include "core/tensors/digest_internal.h"
 
 /* Work is handed out in pieces of about this size. A sample up to it is never split, so that what needs a whole
  * sample does not depend on how the file is laid out. */

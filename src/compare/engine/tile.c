@@ -11,7 +11,7 @@
 #include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/tensors/digest_stream.h"
+#include "core/tensors/digest_internal.h"
 
 /* Of several blocks at once, or of one. */
 enum level { IN_GROUP, IN_BLOCK };

@@ -7,8 +7,6 @@
 
 #include "core/memory.h"
 #include "core/random.h"
-#include "core/statistics/change.h"
-#include "core/statistics/mixture.h"
 #include "core/statistics/series.h"
 #include "core/text/options.h"
 #include "npudiff/compare/latency.h"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "core/error.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 
 /* All runs of one kernel on one provider. */
 struct nd_kernel {

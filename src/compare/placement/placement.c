@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "compare/placement/placement.h"
-#include "core/files/suffix.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "model/graph/parts.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/suffix.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 
 bool nd_placing_problem(struct nd_placing *placing, const char *fmt, ...)

@@ -8,7 +8,6 @@
 #include <stddef.h>
 
 #include "core/error.h"
-#include "core/text/names.h"
 #include "core/text/strbuf.h"
 
 /* All rows of one message, unit and identifier. */

@@ -8,7 +8,7 @@
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 /* Chosen. Our files need fewer than 16 levels. The time of libyaml grows with the square of the depth of flow

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "core/error.h"
 
@@ -97,5 +98,85 @@ void nd_clock_turn(uint64_t *turn_ns);
  * something else is there).
  */
 int nd_file_open_regular(const char *path, int flags);
+
+/* A file that appears under its final name only when it is whole, and never takes the place of anything that is
+ * not a regular file. Until then it has a name of its own in the same folder, <final name>.tmp-<16 hexadecimal
+ * digits>, drawn at random so that nobody can put a symbolic link there first. Of a final name of over 234
+ * bytes stands there the beginning, '~' and 16 digits of the digest of all of it. */
+
+struct nd_new_file {
+    char *path;      /* final name; owned */
+    char *temporary; /* name until then; owned */
+    int fd;       /* open for reading and writing, locked: who finds the name and gets the lock may remove it */
+    int folder;   /* the folder of both names */
+    bool replace; /* whether a regular file under the final name may be there */
+    bool is_ours; /* the temporary name exists and is ours to remove */
+};
+
+/* What to begin with; nd_new_file_discard may always be called on it. */
+static inline struct nd_new_file nd_new_file_none(void)
+{
+    return (struct nd_new_file){.fd = -1, .folder = -1};
+}
+
+/* Creates the temporary file (mode 0666 less umask). ND_E_FILE_EXISTS when the final name is taken: by
+ * anything, or by a file that somebody else is making now, without replace; by anything but a regular file with
+ * it. Temporary files of writers that were killed while they made the same file are removed. */
+enum nd_status nd_new_file_create(const char *path, bool replace, struct nd_new_file *file,
+                                  struct nd_error *err);
+
+/* Syncs the file, gives it its final name, syncs the folder, and frees what the file has. After a failure
+ * nd_new_file_discard is still to be called. */
+enum nd_status nd_new_file_commit(struct nd_new_file *file, struct nd_error *err);
+
+/* Removes a file that was not committed, and frees what it has. */
+void nd_new_file_discard(struct nd_new_file *file);
+
+/* ---- files that are locked as long as somebody needs them ---- */
+
+/* Whether the name, without folders, is one that nd_new_file_create gives to what is not finished. */
+bool nd_file_is_temporary(const char *name);
+
+/* Whether somebody else has locked the file; if not, it is locked now. A file system without locks leaves the
+ * answer open. */
+enum nd_writer { ND_WRITER_GONE, ND_WRITER_LIVES, ND_WRITER_UNKNOWN };
+
+/* Whether path is a pipe, a terminal or another device, /dev/stdout among them, into which bytes are written as
+ * they are. */
+bool nd_path_is_stream(const char *path);
+
+/* Writes the bytes: to a new file that is committed, or into a stream. */
+enum nd_status nd_file_put(const char *path, const void *data, size_t size_bytes, struct nd_error *err);
+
+/* The same; with replace false an existing file is an error (ND_E_FILE_EXISTS) and stays as it was. */
+enum nd_status nd_file_put_new(const char *path, const void *data, size_t size_bytes, bool replace,
+                               struct nd_error *err);
+
+/* ---- how a text ends: file names and their extensions, names of nodes and their tokens ---- */
+
+/* Whether text ends in `end`, or is `end`. */
+static inline bool nd_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && memcmp(text + n - n_end, end, n_end) == 0;
+}
+
+/* The bytes of text before `end`; 0 where text does not end in it, or is it. */
+static inline size_t nd_stem_bytes(const char *text, const char *end)
+{
+    return nd_ends_with(text, end) ? strlen(text) - strlen(end) : 0;
+}
+
+/* The length of a node's name without the "_token_<n>" that ONNX Runtime's layout pass puts behind it. */
+static inline size_t nd_token_stem_bytes(const char *name)
+{
+    static const char mark[] = "_token_";
+    const size_t n = strlen(name), n_mark = sizeof mark - 1;
+    size_t digits = n;
+    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
+        digits--;
+    bool has_token = digits < n && digits > n_mark && memcmp(name + digits - n_mark, mark, n_mark) == 0;
+    return has_token ? digits - n_mark : n;
+}
 
 #endif

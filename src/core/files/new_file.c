@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/tensor.h"

@@ -1,5 +1,5 @@
 /* What a process has started, and what that has started: by /proc of Linux; elsewhere there is nothing. */
-#include "core/processes/process_tree.h"
+#include "core/processes/process.h"
 
 #include <dirent.h>
 #include <signal.h>

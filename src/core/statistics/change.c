@@ -1,12 +1,11 @@
 /* Where the level of a series changes, by binary segmentation: docs/science/latency.md#levels. */
-#include "core/statistics/change.h"
+#include "core/statistics/series.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/statistics/series.h"
 
 /* Of a change, and where values are clipped first (docs/science/latency.md#levels). */
 static const double level = 0.01, clip_deviations = 5;

@@ -1,5 +1,5 @@
 /* One kind of run or two, by models of the logarithm of latency: docs/science/latency.md#modes. */
-#include "core/statistics/mixture.h"
+#include "core/statistics/series.h"
 
 #include <assert.h>
 #include <math.h>

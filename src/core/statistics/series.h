@@ -49,4 +49,48 @@ size_t nd_series_block(double autocorrelation, size_t n);
 enum nd_status nd_series_cv(const double *values, size_t n, size_t block, uint64_t seed,
                             struct nd_series_cv *out, struct nd_error *err);
 
+/* ---- points in time where the level of a series changes: binary segmentation ---- */
+
+enum { ND_CHANGE_MIN_RUNS = 20 }; /* of every level */
+
+struct nd_level_change {
+    size_t at; /* the first of the new level */
+    double p;
+};
+
+/* Room for changes, and how many were found. */
+struct nd_changes {
+    struct nd_level_change *items;
+    size_t most; /* for which there is room */
+    size_t n;
+};
+
+/* Finds at most changes->most changes of a series of logarithms, in increasing order of `at`. A change has
+ * p < 0.01 and moves the level by log_step or more. docs/science/latency.md#modes. values is not changed.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_change_find(const double *values, size_t n, double log_step, struct nd_changes *changes,
+                              struct nd_error *err);
+
+/* ---- one kind of run or two: models of the logarithm of latency ---- */
+
+struct nd_gaussian {
+    double weight, mean, deviation;
+};
+
+struct nd_mixture {
+    struct nd_gaussian parts[2]; /* by mean */
+    double log_likelihood;
+    double delta_bic; /* of the better of one Gaussian and one shifted log-normal, less that of the mixture: > 0
+                       * is for the mixture */
+    double gaussian_bic; /* the same with one Gaussian only */
+    double ashman_d;     /* distance of the means in deviations: sqrt(2) |m1 - m2| / sqrt(s1^2 + s2^2) */
+    double boundary;     /* between the means, where both parts are equally likely */
+};
+
+enum { ND_MIXTURE_MIN = 10, ND_MIXTURE_MAX = 20000 };
+
+/* Fits a sorted series of n logarithms, ND_MIXTURE_MIN <= n <= ND_MIXTURE_MAX and not all equal, by expectation
+ * and maximisation from six fixed starts. ND_ERR_MEMORY. */
+enum nd_status nd_mixture_fit(const double *sorted, size_t n, struct nd_mixture *out, struct nd_error *err);
+
 #endif

@@ -3,7 +3,6 @@
 
 #include "core/memory.h"
 #include "core/tensors/digest_internal.h"
-#include "core/tensors/digest_stream.h"
 
 static const struct nd_digest_functions *functions(void)
 {

@@ -1,5 +1,5 @@
 /* Bytes as text and back: base64 (RFC 4648), by nettle. */
-#include "core/text/base64.h"
+#include "core/text/strbuf.h"
 
 #include <nettle/base64.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/core/tensor.h"
 

@@ -1,5 +1,5 @@
 /* Numbers and names as they are printed, whatever the locale. */
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 
 #include <float.h>
 #include <math.h>
@@ -10,7 +10,6 @@
 
 #include "core/memory.h"
 #include "core/text/c_locale.h"
-#include "core/text/strbuf.h"
 
 /* ---- numbers ---- */
 

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/processes/process_tree.h"
+#include "core/processes/process.h"
+#include "devices/agent/agent.h"
 #include "devices/agent/confine.h"
-#include "devices/agent/run.h"
 #include "devices/agent/runtime/runtime.h"
 #include "devices/agent/spool/job_file.h"
 

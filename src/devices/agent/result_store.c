@@ -8,7 +8,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/chunk.h"
-#include "devices/agent/result_store.h"
+#include "devices/agent/agent.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/agent/stop.h"
 

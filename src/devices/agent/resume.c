@@ -1,5 +1,5 @@
 /* Going on with a run whose agent was interrupted: what its spool holds, and where the next run belongs. */
-#include "devices/agent/resume.h"
+#include "devices/agent/agent.h"
 
 #include <stdlib.h>
 #include <string.h>

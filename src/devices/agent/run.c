@@ -7,10 +7,9 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "devices/agent/agent.h"
 #include "devices/agent/confine.h"
-#include "devices/agent/run.h"
 #include "devices/agent/runtime/context_binary.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/agent/stop.h"

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "devices/emulator/emulate_internal.h"
 
 static void nd_emu_unbind(struct nd_emu_binding *binding);

@@ -12,7 +12,6 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/text/names.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/runtime/runtime.h"
 #include "devices/emulator/emulate.h"

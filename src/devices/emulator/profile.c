@@ -1,6 +1,6 @@
 /* The profile of an emulated device (emulate.h): from the URI or from a YAML file. */
-#include "devices/emulator/profile.h"
 #include "core/memory.h"
+#include "devices/emulator/emulate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,6 @@
 
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/tensors/sha256.h"
 
 enum { ND_PROFILE_MAX_BYTES = 32768 };

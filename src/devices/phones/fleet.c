@@ -21,7 +21,7 @@
 #include "core/processes/process.h"
 #include "core/text/strbuf.h"
 #include "devices/phones/fleet.h"
-#include "devices/phones/remote_uri.h"
+#include "devices/phones/remote.h"
 #include "devices/phones/transport.h"
 #include "npudiff/core/parse.h"
 

@@ -1,6 +1,6 @@
 /* Which phone a URI means: the serial that it names, the only one there is, or all of them; and the labels of
  * the fleet file (docs/reference/fleet.md). */
-#include "devices/phones/phones.h"
+#include "devices/phones/fleet.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,7 @@
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "core/text/strbuf.h"
-#include "devices/phones/fleet.h"
-#include "devices/phones/remote_uri.h"
+#include "devices/phones/remote.h"
 #include "devices/phones/transport.h"
 
 /* ---- labels ---- */

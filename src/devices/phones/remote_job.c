@@ -1,5 +1,5 @@
 /* A job as it is elsewhere: what it names is sent there, and named by its place there. */
-#include "devices/phones/remote_job.h"
+#include "devices/phones/remote.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "devices/agent/spool/record_fields.h"
-#include "devices/phones/remote.h"
 #include "model/graph/parts.h"
 
 static const double min_limit_s = 30;

@@ -1,6 +1,6 @@
 /* How a run elsewhere is, and the copy of its spool that grows here. */
-#include "devices/phones/remote_look.h"
 #include "core/memory.h"
+#include "devices/phones/remote.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,11 +12,8 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "devices/agent/confine.h"
 #include "devices/agent/spool/job_file.h"
-#include "devices/phones/remote.h"
-#include "devices/phones/remote_session.h"
 #include "devices/phones/transport.h"
 
 /* What is printed beyond that is dropped; the agent must not stop for it. */
@@ -208,7 +205,7 @@ static const double shortest_pause_s = 0.05, longest_pause_s = 1;
 
 /* ---- commands ---- */
 
-/* Runs a text of remote_look.h, which it frees. */
+/* Runs a text of nd_script_look, which it frees. */
 static enum nd_status do_script(struct nd_remote_session *session, char *text, struct nd_error *err)
 {
     enum nd_status status =

@@ -1,5 +1,5 @@
 /* Reads the URIs of devices on other machines: docs/reference/devices.md. */
-#include "devices/phones/remote_uri.h"
+#include "devices/phones/remote.h"
 
 #include <stdlib.h>
 #include <string.h>

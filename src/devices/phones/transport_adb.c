@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "devices/phones/remote_uri.h"
+#include "devices/phones/remote.h"
 #include "devices/phones/transport.h"
 #include "npudiff/core/parse.h"
 

@@ -1,5 +1,5 @@
 /* What an ELF file says of itself: for which machine it is, and what it needs. */
-#include "devices/runtimes/elf_facts.h"
+#include "devices/runtimes/runtimes.h"
 
 #include <elf.h>
 #include <errno.h>

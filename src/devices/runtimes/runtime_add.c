@@ -15,13 +15,10 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "devices/runtimes/runtime_add.h"
-#include "devices/runtimes/runtime_pick.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"
 #include "npudiff/devices/device.h"

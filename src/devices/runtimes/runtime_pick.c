@@ -1,5 +1,5 @@
 /* Which of the files in wheels, folders and SDKs make a runtime, ABI by ABI. */
-#include "devices/runtimes/runtime_pick.h"
+#include "devices/runtimes/runtimes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,10 +7,8 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
-#include "core/text/print.h"
-#include "devices/runtimes/runtimes.h"
+#include "core/text/strbuf.h"
 
 /* ---- looking into files ---- */
 

@@ -1,6 +1,6 @@
 /* Where a runtime is taken from: an archive or a folder. RECORD of a wheel has a line "PATH,sha256=DIGEST,SIZE"
  * for each of its files. */
-#include "devices/runtimes/runtime_source.h"
+#include "devices/runtimes/runtimes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/base64.h"
+#include "core/text/strbuf.h"
 
 /* The first file from `from` on that is "FOLDER.dist-info/<name>", such as RECORD; SIZE_MAX: there is none. */
 static size_t nd_wheel_find(const struct nd_runtime_source *source, const char *name, size_t from)

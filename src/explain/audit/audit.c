@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "explain/audit/audit_checks.h"
 
 static enum nd_status nd_audit_exact(const struct nd_capture *capture, const struct nd_model *model,

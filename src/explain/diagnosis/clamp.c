@@ -4,7 +4,7 @@
 
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/tensors/scales.h"
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "explain/diagnosis/look.h"
 
 /* ---- clamps and a gain ---- */

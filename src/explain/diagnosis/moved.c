@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "explain/diagnosis/look.h"
 
 /* ---- shifted ---- */

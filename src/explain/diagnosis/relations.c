@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "explain/diagnosis/look.h"
 
 /* Chosen. A group has four elements for each number that is fitted; 99 % of all values are where the line says.

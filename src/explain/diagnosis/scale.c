@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/statistics/series.h"
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "explain/diagnosis/look.h"
 
 enum { MAX_FIT = 1 << 16 };

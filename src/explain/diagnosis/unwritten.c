@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "explain/diagnosis/look.h"
 
 /* ---- words ---- */

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/statistics/series.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "explain/diagnosis/diagnosis.h"
 #include "explain/fallback/fallback.h"
 #include "explain/fallback/fallback_parts.h"

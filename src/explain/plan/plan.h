@@ -13,7 +13,7 @@
 #define ND_REPLAY_PLAN_H
 
 #include "arithmetic/exact/eval_graph.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "explain/known/expectation.h"
 #include "explain/trials/alternatives.h"
 #include "npudiff/explain/explain.h"

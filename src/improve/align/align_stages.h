@@ -148,7 +148,7 @@ struct nd_align_plan {
 enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *err);
 void nd_align_plan_deinit(struct nd_align_plan *plan);
 
-/* ---- and what all of it is for ---- */
+/* ---- the job, and its stages in their order ---- */
 
 enum { ND_ALIGN_MAX_ARITHMETICS = 8 };
 

@@ -11,7 +11,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "devices/device.h"
+#include "devices/launch.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/parts.h"
 #include "npudiff/capture/logs.h"

@@ -134,7 +134,7 @@ enum nd_status nd_trials_add(struct nd_trials *trials, const size_t *parts, size
                              struct nd_error *err);
 void nd_trials_deinit(struct nd_trials *trials);
 
-/* ---- and what all of it is for ---- */
+/* ---- the reduction ---- */
 
 struct nd_reducer {
     const struct nd_model *model;

@@ -1,12 +1,11 @@
 /* A campaign as it is read: its models, probes and devices: one by its URI, every phone, or all combinations of
  * chipsets, runtimes and options. docs/reference/campaign.md. */
-#include "judge/campaign/campaign.h"
+#include "judge/campaign/policy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"

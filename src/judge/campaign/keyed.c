@@ -1,6 +1,6 @@
 /* Files of a campaign that are made once, and made again when what they were made from has changed. */
-#include "judge/campaign/keyed.h"
 #include "core/memory.h"
+#include "judge/campaign/policy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/text/strbuf.h"
 
 enum {

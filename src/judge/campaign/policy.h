@@ -2,7 +2,11 @@
 #ifndef ND_JUDGE_POLICY_H
 #define ND_JUDGE_POLICY_H
 
+#include <stdbool.h>
+
 #include "core/documents/yaml_map.h"
+#include "core/error.h"
+#include "core/tensors/sha256.h"
 #include "npudiff/record/probe.h"
 
 enum nd_policy_gate {
@@ -124,5 +128,73 @@ bool nd_policy_governs(const struct nd_policy *policy, size_t r, const struct nd
  * say reason, owner and until (ND_E_CAMPAIGN_POLICY). path is for messages. */
 enum nd_status nd_policy_check(const struct nd_policy *policy, const struct nd_scope *scope, const char *path,
                                struct nd_error *err);
+
+/* A campaign: which models on which devices with which probes must keep to which policy.
+ * docs/reference/campaign.md. */
+
+struct nd_campaign_model {
+    char *name;
+    char *quantised;        /* paths, from the working folder */
+    char *float_model;      /* NULL without one */
+    struct nd_texts probes; /* as nd_probe_create takes them, with such paths */
+    struct nd_texts dims;   /* "NAME=N" */
+};
+
+/* What goes to a device in place of a model: an EPContext model. */
+struct nd_campaign_prepared {
+    char *model; /* name */
+    char *path;
+};
+
+struct nd_campaign_device {
+    char *uri;
+    size_t n_prepared;
+    struct nd_campaign_prepared *prepared;
+    yaml_mark_t mark;
+};
+
+struct nd_campaign {
+    char *path, *name, *output; /* output: NULL when it names none */
+    char sha256[65];            /* of the file */
+    size_t n_models, n_devices;
+    struct nd_campaign_model *models;
+    struct nd_campaign_device *devices;
+    char *tensors;
+    size_t n_repeats;
+    double margin, confidence, power;
+    char *reference; /* ND_REFERENCE_QUANTISED, or a device's label */
+    bool explain;
+    struct nd_policy policy;
+};
+
+enum { ND_CAMPAIGN_MAX_BYTES = 1 << 20, ND_CAMPAIGN_MAX_DEVICES = 4096 };
+
+/* Reads and checks the file by itself; models and devices are not looked at. A policy is needed unless
+ * without_policy. ND_E_CAMPAIGN_FORMAT with file, line and column. The caller frees *out with
+ * nd_campaign_deinit; on failure it is empty. */
+enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd_campaign *out,
+                                struct nd_error *err);
+void nd_campaign_deinit(struct nd_campaign *campaign);
+
+/* Files of a campaign that are made once. Beside each lies "<file>.key": the digest of what the file was made
+ * of, and that of the file itself; for a file that is made again the next time also the word "again". It is
+ * written after the file: whoever is killed between the two makes the file again. */
+
+struct nd_keyed {
+    bool is_current; /* it was made for this key, and is whole */
+    bool is_final;   /* and need not be made again */
+    char sha256[ND_SHA256_HEX_BYTES];
+};
+
+/* Whether the file is there, made for this key of 64 digits. A file that is missing, or changed since, is not
+ * current; one that is there and cannot be read just now is an error (ND_E_FILE_OPEN, ND_E_FILE_READ). */
+enum nd_status nd_keyed_look(const char *path, const char *key, struct nd_keyed *out, struct nd_error *err);
+
+/* Writes the key of a file of that digest. */
+enum nd_status nd_keyed_write(const char *path, const char *key, const char *sha256, bool is_final,
+                              struct nd_error *err);
+
+/* Whether nothing is there. What cannot be reached just now is not missing: reading it says why. */
+bool nd_keyed_is_missing(const char *path);
 
 #endif

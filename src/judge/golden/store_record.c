@@ -1,6 +1,6 @@
 /* What an entry of the golden store, or a bundle, says of one capture, and how one such record stands to
  * another. docs/reference/store.md. */
-#include "judge/golden/store_record.h"
+#include "judge/golden/store.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* What one process makes for another that judges: a comparison, or the explanations of a model. A product lies
- * in the folder "parts" beside that of the captures, with a key (keyed.h) of what it was made of, the captures'
- * bytes among it. Whoever finds no product of these captures does the work. */
+ * in the folder "parts" beside that of the captures, with a key (policy.h) of what it was made of, the
+ * captures' bytes among it. Whoever finds no product of these captures does the work. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,11 +8,10 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/keyed.h"
+#include "judge/campaign/policy.h"
 #include "judge/release/qualify.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/explain/explain.h"

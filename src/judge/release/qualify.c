@@ -16,7 +16,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/options.h"
-#include "judge/campaign/keyed.h"
+#include "judge/campaign/policy.h"
 #include "record/sessions/capture_run.h"
 
 /* ---- what was found, as the result of the campaign ---- */

@@ -1,5 +1,5 @@
 /* Making the captures that are missing. */
-#include "judge/release/run.h"
+#include "judge/release/qualify.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,12 +12,10 @@
 #include <time.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/keyed.h"
-#include "judge/release/qualify.h"
+#include "judge/campaign/policy.h"
 #include "judge/tasks/task.h"
 
 enum {

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/options.h"

@@ -10,11 +10,9 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "judge/campaign/keyed.h"
+#include "judge/campaign/policy.h"
 #include "judge/tasks/task.h"
 #include "npudiff/core/parse.h"
 

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "core/error.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "npudiff/model/encodings.h"
 
 struct nd_encodings {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "model/graph/constants.h"

@@ -5,7 +5,7 @@
 #ifndef ND_MODEL_GRAPH_H
 #define ND_MODEL_GRAPH_H
 
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "model/graph/onnx.h"
 
 /* "No such thing" wherever an index is expected. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 
 /* Protobuf's own default, which ONNX Runtime has too. */
 enum { MAX_DEPTH = 100 };

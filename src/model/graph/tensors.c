@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/suffix.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "onnx.pb-c.h"
 

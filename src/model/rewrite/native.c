@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "model/graph/loaded.h"

@@ -17,7 +17,7 @@
 
 #include "core/documents/yaml_map.h"
 #include "core/error.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 #include "npudiff/model/model.h"
 #include "npudiff/record/import.h"
 #include "record/probes/npz.h"
@@ -103,7 +103,7 @@ enum nd_status nd_stated_conflict(const struct nd_statements *statements, enum n
 /* Facts that contradict one another, or need one another. */
 enum nd_status nd_statements_check(const struct nd_statements *statements, struct nd_error *err);
 
-/* ---- and what all of it is for ---- */
+/* ---- what was imported ---- */
 
 enum nd_imported_side { ND_IMPORTED_OUTPUT, ND_IMPORTED_INPUT };
 

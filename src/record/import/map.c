@@ -10,7 +10,6 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/tensors/sha256.h"
-#include "core/text/names.h"
 #include "core/text/strbuf.h"
 #include "core/text/utc.h"
 #include "npudiff/core/parse.h"

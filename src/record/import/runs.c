@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "npudiff/core/parse.h"
 #include "record/import/match_tensor.h"

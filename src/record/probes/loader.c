@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "record/probes/loader.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/files/suffix.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/text/strbuf.h"

@@ -9,7 +9,6 @@
 
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "npudiff/core/parse.h"
 

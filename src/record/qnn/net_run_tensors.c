@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"

@@ -8,9 +8,8 @@
 #include <time.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
-#include "devices/agent/result_store.h"
+#include "devices/agent/agent.h"
 #include "devices/agent/spool/record_fields.h"
 #include "npudiff/core/parse.h"
 #include "record/qnn/prepare_internal.h"

@@ -8,7 +8,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "devices/agent/spool/record_fields.h"
-#include "devices/capture_request.h"
 #include "devices/launch.h"
 #include "devices/runtimes/sdk.h"
 #include "record/qnn/prepare_internal.h"

@@ -4,7 +4,6 @@
 
 #include "core/tensors/sha256.h"
 #include "devices/agent/spool/spool.h"
-#include "devices/capture_request.h"
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
 #include "model/encodings/qnn_types.h"

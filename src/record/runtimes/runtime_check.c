@@ -14,7 +14,6 @@
 #include "core/tensors/sha256.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "devices/runtimes/elf_facts.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"
 #include "model/rewrite/compose.h"

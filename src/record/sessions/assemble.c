@@ -13,7 +13,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/names.h"
 #include "core/text/strbuf.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/launch.h"

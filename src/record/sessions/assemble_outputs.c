@@ -9,7 +9,7 @@
 #include "capture/hdf5/chunk_decode.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "core/tensors/digest_stream.h"
+#include "core/tensors/digest_internal.h"
 #include "devices/agent/spool/job_file.h"
 #include "devices/agent/spool/record_fields.h"
 

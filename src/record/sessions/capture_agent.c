@@ -11,8 +11,6 @@
 #include "core/text/strbuf.h"
 #include "devices/agent/spool/record_fields.h"
 #include "devices/agent/spool/spool.h"
-#include "devices/capture_request.h"
-#include "devices/device.h"
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
 #include "model/graph/parts.h"

@@ -3,7 +3,6 @@
 #define ND_RECORD_CAPTURE_RUN_H
 
 #include "capture/write/write.h"
-#include "devices/capture_request.h"
 #include "devices/launch.h"
 #include "model/graph/prepared.h"
 #include "npudiff/arithmetic/chipset.h"

@@ -8,7 +8,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "devices/agent/spool/spool.h"
-#include "devices/device.h"
 #include "devices/launch.h"
 #include "devices/phones/remote.h"
 #include "record/sessions/assemble_outputs.h"

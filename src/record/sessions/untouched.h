@@ -4,7 +4,6 @@
 #define ND_RECORD_UNTOUCHED_H
 
 #include "capture/write/write.h"
-#include "devices/capture_request.h"
 #include "devices/launch.h"
 
 /* Whether the capture is to be held against a run of the untouched model: it records outputs and more beside

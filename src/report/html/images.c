@@ -6,7 +6,7 @@
 
 #include "compare/metrics/layout.h"
 #include "core/memory.h"
-#include "core/text/base64.h"
+#include "core/text/strbuf.h"
 #include "report/html/html.h"
 
 enum {

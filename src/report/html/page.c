@@ -4,7 +4,7 @@
 
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
-#include "core/text/base64.h"
+#include "core/text/strbuf.h"
 #include "core/text/utc.h"
 #include "report/html/html.h"
 

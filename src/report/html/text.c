@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 #include "report/html/html.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 void nd_html_puts(struct nd_page *page, const char *html)
 {

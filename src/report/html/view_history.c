@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "report/html/html.h"
-#include "report/text/report_golden.h"
+#include "report/text/summary.h"
 
 enum { MAX_ROWS = 200 }; /* of steps and of tensors: chosen, so that a page of many models stays small */
 

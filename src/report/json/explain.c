@@ -6,7 +6,6 @@
 #include "core/memory.h"
 #include "explain/identify/identification.h"
 #include "report/text/explain.h"
-#include "report/text/explain_words.h"
 #include "report/text/tree.h"
 
 /* ---- members ---- */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/report/report.h"
 #include "report/text/tree.h"

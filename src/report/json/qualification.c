@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "judge/release/qualify.h"
 #include "npudiff/report/report.h"
 #include "report/text/tree.h"

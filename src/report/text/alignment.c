@@ -11,7 +11,6 @@
 #include "core/text/strbuf.h"
 #include "improve/align/certificate/outputs_json.h"
 #include "npudiff/improve/align.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 /* Chosen, as in certificates. */

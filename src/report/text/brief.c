@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "report/text/compare.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test);
 static void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_strbuf *out);

@@ -3,7 +3,7 @@
 
 #include "core/memory.h"
 #include "report/text/compare.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 /* Channels of a table, unless all are asked for. */
 enum { MAX_CHANNELS = 16 };

@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/text/options.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 static void put_classes(const struct nd_text_report *report, const char *title, const char *classes)

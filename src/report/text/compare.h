@@ -5,7 +5,7 @@
 
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 struct nd_text_report {
     const struct nd_comparison *comparison;

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 size_t nd_text_list_limit(const struct nd_text_report *report)

@@ -6,11 +6,10 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/print.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/report/report.h"
-#include "report/text/qualification.h"
+#include "report/text/summary.h"
 #include "report/text/tree.h"
 
 static void put_cell(struct nd_strbuf *out, const char *text, bool is_last)

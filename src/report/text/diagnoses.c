@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "report/text/compare.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 /* A line is said once for all devices of which it holds in the same tensor. */
 static bool is_same_line(const struct nd_compared_diagnosis *a, const struct nd_compared_diagnosis *b)

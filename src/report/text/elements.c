@@ -5,9 +5,9 @@
 
 #include "compare/metrics/layout.h"
 #include "core/memory.h"
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "report/text/compare.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 /* Whether a pattern says more than the share of differing elements does. */
 static bool is_telling(enum nd_pattern pattern)

@@ -9,7 +9,6 @@
 #include "npudiff/compare/config.h"
 #include "npudiff/model/encodings.h"
 #include "npudiff/report/report.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 /* What encodings are, how they differ, and what a capture uses of them: as a table or as JSON. */

@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "report/text/explain.h"
-#include "report/text/explain_words.h"
 #include "report/text/tree.h"
 
 enum { N_LISTED = 12 };

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/text/explain_words.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 /* Of the first two columns. */

@@ -10,9 +10,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "report/text/explain.h"
-#include "report/text/explain_words.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 static void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *e,

@@ -1,6 +1,6 @@
 /* Numbers, names and sections that the long and the brief text of `npudiff explain` share.
  * docs/science/verdicts.md. */
-#include "report/text/explain_words.h"
+#include "report/text/explain.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/text/explain.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 void nd_explain_clean(char *text)

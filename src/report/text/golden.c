@@ -10,9 +10,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
-#include "report/text/report_golden.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 /* "3/50": tensors that differ. */

@@ -5,9 +5,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
-#include "report/text/report_golden.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 enum {

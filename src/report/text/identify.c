@@ -7,7 +7,6 @@
 
 #include "explain/identify/identification.h"
 #include "report/text/explain.h"
-#include "report/text/explain_words.h"
 
 enum { MAX_NAMES = 4, MAX_CLASSES = 4, TEXT_BYTES = 2048 };
 

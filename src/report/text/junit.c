@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/print.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
-#include "report/text/qualification.h"
+#include "report/text/summary.h"
 
 struct counts {
     size_t tests, failures, errors;

@@ -5,7 +5,6 @@
 #include "core/documents/json_out.h"
 #include "core/memory.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 static json_t *modes(const struct nd_latency *l)

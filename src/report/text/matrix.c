@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "report/text/compare.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 static enum nd_status fail_metric(const char *text, struct nd_error *err)
 {

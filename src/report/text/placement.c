@@ -7,7 +7,6 @@
 #include "core/documents/json_out.h"
 #include "core/memory.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 static bool is_quantisation(const struct nd_placed_node *node)

@@ -6,7 +6,7 @@
 
 #include "report/text/compare.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 static void put_failing(const struct nd_text_report *report)
 {

@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
-#include "report/text/qualification.h"
-#include "report/text/table.h"
+#include "report/text/summary.h"
 #include "report/text/tree.h"
 
 const struct nd_qualified_gate *nd_qualified_gate_of(const struct nd_qualified *result,

@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
-#include "report/text/qualification.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 enum { MAX_ROWS = 10, MAX_FINDINGS = 4, CELL_BYTES = 80 };

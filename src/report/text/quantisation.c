@@ -5,9 +5,8 @@
 
 #include "core/memory.h"
 #include "report/text/explain.h"
-#include "report/text/explain_words.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 enum { MAX_LISTED = 8, MAX_REMEDIES = 2, EQUALISED_BYTES = 320 };
 

@@ -11,7 +11,6 @@
 #include "npudiff/core/parse.h"
 #include "npudiff/report/report.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 /* The text of one screen, put together from sentences and tables: tables get the lines that sentences leave. */

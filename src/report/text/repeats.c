@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "report/text/summary.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 struct repeats {
     size_t n_devices;   /* that ran any */

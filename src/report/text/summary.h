@@ -2,7 +2,10 @@
 #ifndef ND_REPORT_SUMMARY_H
 #define ND_REPORT_SUMMARY_H
 
+#include "core/documents/json_out.h"
 #include "core/text/strbuf.h"
+#include "npudiff/judge/judge.h"
+#include "npudiff/report/report.h"
 
 /* Columns of a text for which no width is given, and the fewest that one may have. */
 enum { ND_SUMMARY_WIDTH = 80, ND_SUMMARY_MIN_WIDTH = 40 };
@@ -54,5 +57,29 @@ void nd_summary_put_import_again(struct nd_strbuf *out, size_t width, const char
  * not say where it is; NULL: not known. */
 void nd_summary_put_explain(struct nd_strbuf *out, size_t width, const char *why, const char *capture,
                             const char *model);
+
+/* What the JSON and the text of the golden store have in common: cells of the table of upgrades. */
+
+enum { ND_UPGRADE_BYTES = 256 };
+
+/* A short name for a value, "a" for 0; "-" for SIZE_MAX. */
+enum { ND_HISTORY_LETTER_BYTES = 16 };
+const char *nd_history_letter(size_t value, char buf[static ND_HISTORY_LETTER_BYTES]);
+
+/* The member "problems" of a store. */
+void nd_report_put_problems(struct nd_json *json, const struct nd_golden *store);
+
+/* A line with what changed of the axis; what people call it; whether a key changed. */
+const char *nd_golden_axis_name(const char *axis);
+
+/* ---- what the writers of a campaign's result have in common ---- */
+
+/* The gate of a case; one that is not there gives an empty gate. */
+const struct nd_qualified_gate *nd_qualified_gate_of(const struct nd_qualified *result,
+                                                     const struct nd_qualified_case *one);
+
+/* Whether a case is about that model and device. */
+bool nd_qualified_is_about(const struct nd_qualified_case *one, const struct nd_qualified_model *model,
+                           const struct nd_qualified_device *device);
 
 #endif

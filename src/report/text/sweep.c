@@ -6,7 +6,6 @@
 
 #include "core/documents/json_out.h"
 #include "core/files/file.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 static const char *result_of(const struct nd_sweep_setting *setting)

@@ -1,5 +1,5 @@
 /* Tables of text with aligned columns, and numbers as the text report shows them. */
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 #include <math.h>
 #include <stdarg.h>

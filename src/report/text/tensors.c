@@ -3,7 +3,7 @@
 
 #include "core/memory.h"
 #include "report/text/compare.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 /* Columns in front of those of the devices. */
 enum { FIXED_COLUMNS = 4, NAME_MIN = 18, NAME_MAX = 48, OP_MAX = 14, CELL_BYTES = 96, CELL_MAX = 30 };

@@ -7,7 +7,7 @@
 
 #include "core/documents/json_out.h"
 #include "core/memory.h"
-#include "core/text/print.h"
+#include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 
 enum { MAX_COLUMNS = 12 };

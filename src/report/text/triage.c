@@ -6,7 +6,6 @@
 #include "core/memory.h"
 #include "npudiff/report/report.h"
 #include "report/text/summary.h"
-#include "report/text/table.h"
 #include "report/text/tree.h"
 
 static void put_entry(struct nd_strbuf *out, size_t width, const char *what,

@@ -27,7 +27,7 @@
 #include "capture/hdf5/reading.h"
 #include "capture/read/schema.h"
 #include "core/files/file.h"
-#include "core/text/names.h"
+#include "core/text/strbuf.h"
 
 #if ND_HAS_SANITIZER
 enum { MAX_PARENT_KB = 4 << 20 }; /* which have memory of their own */

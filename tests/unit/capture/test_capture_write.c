@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "support/capture_fixture.h"
 #include "support/scratch.h"
 static size_t n_files_in_folder(void)

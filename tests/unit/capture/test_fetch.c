@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "capture/fetch/fetch.h"
-#include "capture/fetch/place.h"
 
 static const char *const variables[] = {"AWS_REGION",          "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL",
                                         "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID",  "AWS_SECRET_ACCESS_KEY",

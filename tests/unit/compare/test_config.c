@@ -5,7 +5,7 @@
 
 #include "compare/config/config.h"
 #include "core/error.h"
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "support/assert_text.h"
 #include "support/scratch.h"
 

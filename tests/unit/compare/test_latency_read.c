@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "npudiff/compare/latency.h"
 #include "support/scratch.h"
 

@@ -10,12 +10,9 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/files/new_file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/tensors/sha256.h"
-#include "core/text/names.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
 

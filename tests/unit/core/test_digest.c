@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/tensors/digest_internal.h"
-#include "core/tensors/digest_stream.h"
 
 enum { N_BYTES = 5000 };
 

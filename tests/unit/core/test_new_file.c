@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 
 struct bench {
     char *dir;

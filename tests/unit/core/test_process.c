@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/processes/process.h"
 #include "support/interrupted_wait.h"
 #include "support/process_end.h"

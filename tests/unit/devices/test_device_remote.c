@@ -10,10 +10,9 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
-#include "devices/device.h"
-#include "devices/phones/remote_uri.h"
+#include "devices/launch.h"
+#include "devices/phones/remote.h"
 #include "devices/runtimes/sdk.h"
 #include "npudiff/devices/device.h"
 #include "support/scratch.h"

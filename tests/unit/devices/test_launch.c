@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "devices/agent/spool/spool.h"
 #include "devices/launch.h"

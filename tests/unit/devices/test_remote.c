@@ -11,11 +11,8 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "devices/phones/remote.h"
-#include "devices/phones/remote_look.h"
-#include "devices/phones/remote_session.h"
 #include "support/fake_run.h"
 #include "support/process_end.h"
 #include "support/remote_bench.h"

@@ -12,8 +12,6 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "devices/phones/remote.h"
-#include "devices/phones/remote_look.h"
-#include "devices/phones/remote_session.h"
 #include "support/fake_run.h"
 #include "support/process_end.h"
 #include "support/remote_bench.h"

@@ -6,11 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "devices/agent/runtime/runtime.h"
-#include "devices/runtimes/elf_facts.h"
-#include "devices/runtimes/runtime_add.h"
 #include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"
 #include "support/scratch.h"

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "devices/phones/transport.h"

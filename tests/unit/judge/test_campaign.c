@@ -5,8 +5,8 @@
 
 #include "support/scratch.h"
 
-#include "core/files/new_file.h"
-#include "judge/campaign/campaign.h"
+#include "core/files/file.h"
+#include "judge/campaign/policy.h"
 
 static struct nd_campaign campaign;
 static struct nd_error err;

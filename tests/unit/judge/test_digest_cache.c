@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/files/new_file.h"
-#include "judge/release/run.h"
+#include "core/files/file.h"
+#include "judge/release/qualify.h"
 #include "support/scratch.h"
 
 static char *cache_path, *library;

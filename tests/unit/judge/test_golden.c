@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "core/tensors/sha256.h"
 #include "npudiff/judge/judge.h"
 #include "npudiff/report/report.h"

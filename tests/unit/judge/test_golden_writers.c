@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "judge/golden/store.h"
 #include "npudiff/judge/judge.h"
 #include "support/golden_capture.h"

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/files/new_file.h"
-#include "judge/campaign/keyed.h"
+#include "core/files/file.h"
+#include "judge/campaign/policy.h"
 #include "support/scratch.h"
 
 #define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "npudiff/model/encodings.h"
 #include "onnx.pb-c.h"
 #include "support/assert_text.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "model/graph/infer.h"
 #include "model/graph/onnx.h"
 #include "model/rewrite/compose.h"

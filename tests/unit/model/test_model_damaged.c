@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/tensors/sha256.h"
 #include "npudiff/model/model.h"
 #include "support/golden_models.h"

@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/tensors/sha256.h"
 #include "model/rewrite/native.h"
 #include "support/golden_models.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "model/graph/prepared.h"
 #include "onnx.pb-c.h"
 #include "support/scratch.h"

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "record/sessions/assemble_outputs.h"
 #include "support/failing_memory.h"
 #include "support/fake_run.h"

@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/devices/device.h"

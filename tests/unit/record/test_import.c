@@ -19,7 +19,6 @@
 #include "support/scratch.h"
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "record/import/formats/import.h"

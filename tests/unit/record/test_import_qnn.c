@@ -8,7 +8,7 @@
 
 #include "support/scratch.h"
 
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "record/import/match_tensor.h"
 #include "record/probes/loader.h"
 #include "record/probes/npz.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/files/new_file.h"
+#include "core/files/file.h"
 #include "model/graph/parts.h"
 #include "record/qnn/prepare_internal.h"
 #include "support/scratch.h"

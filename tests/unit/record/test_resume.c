@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "devices/agent/run.h"
+#include "devices/agent/agent.h"
 #include "record/sessions/assemble_outputs.h"
 #include "support/fake_runtime.h"
 #include "support/scratch.h"

@@ -10,9 +10,8 @@
 #include <stdio.h>
 
 #include "core/files/file.h"
-#include "core/files/new_file.h"
 #include "npudiff/report/report.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 enum { N = 6 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "npudiff/report/report.h"
-#include "report/text/table.h"
+#include "report/text/tree.h"
 
 static char *text_of(const struct fake_comparison *fake, const struct nd_report_options *options)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/random.h"
-#include "core/statistics/mixture.h"
+#include "core/statistics/series.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/core/parse.h"
 #include "support/latency_series.h"

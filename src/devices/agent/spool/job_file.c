@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/suffix.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "devices/agent/spool/record_fields.h"
 #include "npudiff/core/parse.h"

@@ -13,7 +13,6 @@
 #include "capture/read/schema.h"
 #include "core/documents/yaml_map.h"
 #include "core/files/file.h"
-#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"

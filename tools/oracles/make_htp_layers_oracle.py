@@ -1241,21 +1241,97 @@ def rows_of_conv(g):
         g.add("ReduceMean", [real, g.constant(np.array([kept], np.int64))], made, (np.float32(y[0] / g.rng.choice([1, 2, 5])), y[1]))
 
 
+def number(g, value):
+    """A constant whose greatest code is that number."""
+    most = 2 ** g.bits - 1
+    return g.scaled(g.type(most), np.float32(value / most))
+
+
 def gelu_of_tanh(g):
-    """0.5 x (1 + tanh(...)) in single operators of uint8."""
-    def number(value):
-        return g.scaled(np.uint8(255), np.float32(value / 255))
-    for _ in range(3):
-        shape, x = [1, 12, 24], (np.float32(g.rng.uniform(0.02, 0.06)), int(g.rng.integers(110, 150)))
-        real = g.add("MatMul", [g.input([1, 12, 20], (np.float32(0.02), 128)), g.weights([20, 24], 0.01)], shape, x)
-        reach = float(x[0]) * max(255 - x[1], x[1])
-        cube = g.add("Pow", [real, number(3)], shape, (np.float32(reach ** 3 / 127), 128))
-        bent = g.add("Mul", [cube, number(0.044715)], shape, (np.float32(reach ** 3 * 0.044715 / 127), 128))
-        total = g.add("Add", [real, bent], shape, (np.float32((reach + reach ** 3 * 0.044715) / 127), 128))
-        inner = g.add("Mul", [total, number(0.7978845608)], shape, (np.float32((reach + reach ** 3 * 0.044715) * 0.798 / 127), 128))
-        gate = g.add("Add", [g.add("Tanh", [inner], shape, (np.float32(2 / 255), 128)), number(1)], shape, (np.float32(2.1 / 255), 0))
-        half = g.add("Mul", [real, number(0.5)], shape, (np.float32(x[0] / 2), x[1]))
-        g.add("Mul", [half, gate], shape, (np.float32(reach / 255 * 1.05), 8))
+    """0.5 x (1 + tanh(...)) in single operators; of uint16 half of x has an encoding of its own, too."""
+    most, middle = 2 ** g.bits - 1, 2 ** (g.bits - 1)
+    for i in range(3):
+        shape, x = [1, 12, 24], (np.float32(g.rng.uniform(0.02, 0.06) * 255 / most), int(g.rng.integers(110, 150)) * (most // 255))
+        real = g.add("MatMul", [g.input([1, 12, 20], (np.float32(0.02 * 255 / most), middle)), g.weights([20, 24], 0.01)], shape, x)
+        reach = float(x[0]) * max(most - x[1], x[1])
+        cube = g.add("Pow", [real, number(g, 3)], shape, (np.float32(reach ** 3 / (middle - 1)), middle))
+        bent = g.add("Mul", [cube, number(g, 0.044715)], shape, (np.float32(reach ** 3 * 0.044715 / (middle - 1)), middle))
+        total = g.add("Add", [real, bent], shape, (np.float32((reach + reach ** 3 * 0.044715) / (middle - 1)), middle))
+        inner = g.add("Mul", [total, number(g, 0.7978845608)], shape, (np.float32((reach + reach ** 3 * 0.044715) * 0.798 / (middle - 1)), middle))
+        tanh = g.add("Tanh", [inner], shape, (np.float32(2 / (most + (g.bits == 16))), middle))
+        one = number(g, 1) if g.bits == 8 else g.scaled(np.uint16(middle), np.float32(1 / middle))
+        gate = g.add("Add", [tanh, one], shape, (np.float32(2.1 / most), 0))
+        half = g.add("Mul", [real, number(g, 0.5)], shape, (np.float32(x[0] / 2 * (1 if i < 2 or g.bits == 8 else 1.2)), x[1]))
+        g.add("Mul", [half, gate], shape, (np.float32(reach / most * 1.05), 8 * (most // 255)))
+
+
+def encoded(g, low, high):
+    scale = np.float32((max(high, 0) - min(low, 0)) / (2 ** g.bits - 1))
+    return scale, int(np.rint(-min(low, 0) / scale))
+
+
+def norm_in_parts(g):
+    """LayerNormalization as ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt and Div; the last by a Mul, which is none."""
+    for i, shape in enumerate(([1, 7, 48], [1, 3, 5, 32], [20, 33], [1, 9, 24])):
+        x, kept, last = (np.float32(g.rng.uniform(2, 20) / 2 ** g.bits), int(2 ** g.bits * g.rng.uniform(0.35, 0.65))), shape[:-1] + [1], g.constant(np.array([-1], np.int64))
+        reach, epsilon = float(x[0]) * 2 ** g.bits * 0.65, (1e-5, 1e-3, 1e-5, 1e-5)[i]
+        real = g.input(shape, x)
+        mean = g.add("ReduceMean", [real, last], kept, encoded(g, -reach / 4, reach / 4), keepdims=1)
+        less = g.add("Sub", [real, mean], shape, encoded(g, -reach * 0.9, reach * 0.9))
+        square = g.add("Mul", [less, less], shape, encoded(g, 0, reach ** 2)) if i == 3 else \
+            g.add("Pow", [less, number(g, 2)], shape, encoded(g, 0, reach ** 2))
+        variance = g.add("ReduceMean", [square, last], kept, encoded(g, 0, reach ** 2 * 0.3), keepdims=1)
+        more = g.add("Add", [variance, number(g, epsilon)], kept, encoded(g, 0, reach ** 2 * 0.3))
+        root = g.add("Sqrt", [more], kept, encoded(g, 0, reach * 0.55))
+        g.add("Div", [less, root], shape, encoded(g, -g.rng.uniform(1.6, 2.4), g.rng.uniform(1.6, 2.4)))
+
+
+def inverse_roots(g):
+    """Sqrt, then Reciprocal: one operation where a code of the root is one, nearly."""
+    most = 2 ** g.bits - 1
+    for i in range(8):
+        one = int(g.rng.integers(most // 8, most * 3 // 4 if i % 4 < 3 else most // 3))
+        root = np.float32((1 + (0, 5e-6, -8e-6, 2e-5)[i % 4]) / one)
+        x = np.float32((float(root) * most) ** 2 / most * g.rng.uniform(0.8, 1.2))
+        shape, y = [1, 8, 32], np.float32(1 / np.sqrt(most // 8 * float(x)) / most)
+        real = g.input(shape, (x, 0))
+        g.codes["x%d" % (len(g.inputs) - 1)] = g.rng.integers(most // 10, most + 1, shape).astype(g.type)
+        g.add("Reciprocal", [g.add("Sqrt", [real], shape, (root, 0))], shape, (y, most // 9 * (i // 4)))
+
+
+def exponents(g):
+    """uint16 Pow by other numbers than 2, Log and Reciprocal."""
+    shape, most = [1, 4, 8, 16], 65535
+    for i, exponent in enumerate((3, 3, 4, 0.5, 1.5, 2.7, 0.9)):
+        x = (np.float32(np.exp(g.rng.uniform(np.log(1e-5), np.log(1e-3)))), int(g.rng.integers(10000, 50000)) if i % 2 == 0 else 0)
+        reach = (most - x[1]) * float(x[0])
+        y = encoded(g, -reach ** exponent if exponent == 3 and x[1] else 0, reach ** exponent)
+        g.add("Pow", [g.input(shape, x), number(g, exponent)], shape, y)
+    for i in range(4):
+        x = (np.float32(np.exp(g.rng.uniform(np.log(1e-5), np.log(1e-3)))), 20000 * (i % 2))
+        real = g.input(shape, x)
+        g.codes["x%d" % (len(g.inputs) - 1)] = g.rng.integers(x[1] + 1, most + 1, shape).astype(g.type)
+        g.add("Log", [real], shape, encoded(g, np.log(float(x[0])) * 0.9, max(np.log((most - x[1]) * float(x[0])), 1)))
+    for i in range(4):
+        x = (np.float32(1 / g.rng.integers(3000, 40000)), (0, 0, 12000, 30000)[i])
+        reach = 1 / (float(x[0]) * 3000)
+        g.add("Reciprocal", [g.input(shape, x)], shape, encoded(g, -reach if x[1] else 0, reach))
+
+
+def merged(g):
+    """Means of planes whose rows a Reshape put behind one another: of a Conv, of what an Add made of one, and of an input, which is none."""
+    most = 2 ** g.bits - 1
+    for i in range(6):
+        n, rows, columns = int(g.rng.integers(5, 20)), int(g.rng.integers(3, 9)), int(g.rng.integers(3, 9))
+        shape, x, y = [1, n, rows, columns], (np.float32(5 / most), most // 2 + 3), g.encoding(3)
+        real = g.input(shape, x)
+        if i % 3 < 2:
+            real = g.add("Conv", [real, g.weights([n, n, 1, 1], 0.006)], shape, y)
+        if i % 3 == 1:
+            real = g.add("Add", [real, g.input(shape, x)], shape, y)
+        flat = g.add("Reshape", [real, g.constant(np.array([1, n, rows * columns], np.int64))], [1, n, rows * columns], y if i % 3 < 2 else x)
+        mean = (np.float32((y if i % 3 < 2 else x)[0] * g.rng.uniform(0.15, 0.6)), most // 3)
+        g.add("ReduceMean", [flat, g.constant(np.array([-1], np.int64))], [1, n], mean, keepdims=0)
 
 
 def grouped(g):
@@ -1287,7 +1363,7 @@ def grouped(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("8", grouped), ("16", grouped)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

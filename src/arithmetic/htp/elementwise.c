@@ -533,25 +533,28 @@ enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_er
     return rescale_by_number(job, !constant, scale / y->scale[0], y->zero_point[0], err);
 }
 
-/* uint16 by 2: the product of the input with itself. */
-static enum nd_status make_square16(const struct nd_htp_job *job, struct nd_error *err)
+/* uint16, by 2: the product of the input with itself. */
+static enum nd_status make_power16(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (job->call->n_inputs != 2 || !nd_htp_are_words(job, 2) || !nd_htp_is_number(job, 1))
         return ND_OK;
     const struct nd_linear_input *x = &job->call->inputs[0], *exponent = &job->call->inputs[1],
                                  both[2] = {*x, *x};
-    float n = (float)(exponent->values->x[0] - (double)exponent->quant->zero_point[0]);
+    float n =
+        (float)(exponent->values->x[0] - (double)exponent->quant->zero_point[0]) * exponent->quant->scale[0];
+    if (n != 2)
+        return nd_htp_power16(job, n, err);
     struct nd_linear_call call = *job->call;
     struct nd_htp_job product = *job;
     call.inputs = both;
     call.shared = NULL;
     product.call = &call;
-    return n * exponent->quant->scale[0] == 2 ? make_product16(&product, err) : ND_OK;
+    return make_product16(&product, err);
 }
 
 const struct nd_htp_operator nd_htp_elements[] = {
     {"Mul", make_product16, true},
-    {"Pow", make_square16, true},
+    {"Pow", make_power16, true},
     {"Sub", make_sum, true},
     {"Div", make_quotient, true},
     {"Add", make_sum, false},

@@ -556,6 +556,111 @@ static enum nd_status make_elu(const struct nd_htp_job *job, struct nd_error *er
     return make_words(job, bend_exponential, &e, &bounds, err);
 }
 
+/* ---- Log, and Pow: e to the power of a number times it ---- */
+
+enum {
+    LOG_BITS = 15,      /* of a logarithm and of what it is of, after the point */
+    LOG_OF_TWO = 22713, /* in such steps */
+    BY_BITS = 8,        /* of the exponent of a Pow, after the point */
+    POWER_BITS = 10,    /* of the exponent of e, after the point */
+};
+
+/* ln(1 + t) in steps of 2^-15, by rising powers of t. Each piece was read out of 27 000 places of Pows by 64
+ * (gen3, QAIRT 2.51.0); no other whole numbers give every one. */
+static const struct log_piece {
+    int32_t powers[5], rounds[4]; /* added before 16 bits are cut off */
+} log_pieces[] = {
+    {{0, 32767, -16337, 10350, -5209}, {HALF, HALF, 0, HALF}},
+    {{10, 32612, -15410, 7761, -2353}, {HALF, 0, 0, 0}},
+    {{75, 32089, -13811, 5556, -1199}, {HALF, HALF, HALF, 0}},
+    {{231, 31251, -12109, 4012, -671}, {0, 0, 0, HALF}},
+};
+
+/* Of so many quantised values; what is less than one step is half a step. */
+static int64_t log_of(const struct nd_htp_factor *steps, int64_t qvalues)
+{
+    int exponent;
+    int64_t value = nd_htp_shift_cut(qvalues * steps->m, ND_HTP_FACTOR_BITS - steps->exponent);
+    if (value == 0)
+        return (int64_t) - (LOG_BITS + 1) * LOG_OF_TWO;
+    frexp((double)value, &exponent);
+    int64_t place = nd_htp_shift_cut(value, exponent - 1 - PLACE_BITS) & UINT16_MAX;
+    const struct log_piece *p = &log_pieces[place >> POWER_PIECE_BITS];
+    int64_t sum = p->powers[4];
+    for (int i = 3; i >= 0; i--)
+        sum = p->powers[i] + ((sum * place + p->rounds[i]) >> PLACE_BITS);
+    return sum + (int64_t)(exponent - 1 - LOG_BITS) * LOG_OF_TWO;
+}
+
+struct power {
+    struct nd_htp_factor in; /* of the quantised values to steps of a logarithm */
+    struct nd_htp_factor out;
+    struct exponential e;
+    int64_t by, zero, zero_y;
+};
+
+static int64_t take_log(const void *parameters, int64_t x)
+{
+    const struct power *p = parameters;
+    return p->zero_y +
+           nd_htp_shift(log_of(&p->in, x - p->zero) * p->out.m, ND_HTP_FACTOR_BITS - p->out.exponent);
+}
+
+/* The power of the magnitude, which is clipped before it gets its sign. */
+static int64_t take_power(const void *parameters, int64_t x)
+{
+    const struct power *p = parameters;
+    int64_t d = x - p->zero;
+    if (d == 0)
+        return p->zero_y;
+    int64_t exponent = (log_of(&p->in, llabs(d)) * p->by) >> (LOG_BITS + BY_BITS - POWER_BITS);
+    exponent = exponent < INT16_MIN ? INT16_MIN : exponent > INT16_MAX ? INT16_MAX : exponent;
+    int64_t most = UINT16_MAX - p->zero_y, y = raise(&p->e, exponent);
+    y = y < most ? y : most;
+    return p->zero_y + (d < 0 && p->by % (2 << BY_BITS) == 1 << BY_BITS ? -y : y);
+}
+
+/* False: scales of the input that were not looked at. */
+static bool power_init(const struct nd_htp_job *job, struct power *p)
+{
+    static const float min_scale = 1e-6F, max_scale = 3e-3F; /* those that the formula was held against */
+    const struct nd_quant *x = job->call->inputs[0].quant;
+    *p = (struct power){.zero = x->zero_point[0], .zero_y = job->call->out_quant->zero_point[0]};
+    return nd_htp_is_unbounded(job) && x->scale[0] >= min_scale && x->scale[0] <= max_scale &&
+           nd_htp_factor_init(&p->in, ldexpf(x->scale[0], LOG_BITS));
+}
+
+/* Of positive numbers, and in steps of 2^-14 at least: others give 0. */
+static enum nd_status make_log(const struct nd_htp_job *job, struct nd_error *err)
+{
+    static const float shrunk = 0.99999F;
+    struct power p;
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !power_init(job, &p))
+        return ND_OK;
+    const struct nd_array *x = job->call->inputs[0].values;
+    float ratio = nd_htp_quotient(ldexpf(1, -LOG_BITS), job->call->out_quant->scale[0]) * shrunk;
+    bool is_known = ratio < 0.5F && nd_htp_factor_init(&p.out, ratio);
+    for (size_t i = 0; i < x->n; i++)
+        is_known = is_known && x->x[i] > (double)p.zero;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return is_known ? make_words(job, take_log, &p, &bounds, err) : ND_OK;
+}
+
+enum nd_status nd_htp_power16(const struct nd_htp_job *job, float exponent, struct nd_error *err)
+{
+    static const float least = 0.25F, most = 8; /* those that the formula was held against */
+    struct power p;
+    if (!(exponent >= least && exponent <= most) || !power_init(job, &p) ||
+        !nd_htp_factor_init(&p.e.in,
+                            ldexpf(ldexpf(1, -POWER_BITS) / (float)0.69314718055994530942, PLACE_BITS)) ||
+        !nd_htp_factor_init(&p.e.out,
+                            nd_htp_quotient(ldexpf(1, -MANTISSA_BITS), job->call->out_quant->scale[0])))
+        return ND_OK;
+    p.by = (int64_t)(ldexpf(exponent, BY_BITS) + 0.5F);
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return make_words(job, take_power, &p, &bounds, err);
+}
+
 /* ---- Sqrt: x times one over its root ---- */
 
 enum {
@@ -671,6 +776,7 @@ const struct nd_htp_operator nd_htp_functions16[] = {
     {"Tanh", make_tanh, true},
     {"Gelu", make_gelu, true},
     {"Exp", make_exp, true},
+    {"Log", make_log, true},
     {"Elu", make_elu, true},
     {"Sqrt", make_sqrt, true},
     {"HardSwish", make_hard_swish, true},

@@ -47,9 +47,11 @@ nd_htp_family nd_htp_chain;           /* chain.c: operators with no quantiser be
 nd_htp_family nd_htp_bent;            /* linear.c: products with what comes after them */
 nd_htp_family nd_htp_in_parts;        /* norm.c: a Sub with a Div, a Sqrt with a Reciprocal, a Gelu */
 nd_htp_family nd_htp_words_by_number; /* elementwise.c: uint16 Mul, Div and Sub by one number, in blocks */
-nd_htp_family nd_htp_gelu16;          /* functions16.c: of input 0 */
-nd_htp_family nd_htp_silu16;          /* functions16.c: x Sigmoid(x), of which the layer has x alone */
-nd_htp_family nd_htp_table;           /* table.c: uint8 functions of one input, the others being constants */
+/* functions16.c: input 0 to the power of a number. */
+enum nd_status nd_htp_power16(const struct nd_htp_job *job, float exponent, struct nd_error *err);
+nd_htp_family nd_htp_gelu16; /* functions16.c: of input 0 */
+nd_htp_family nd_htp_silu16; /* functions16.c: x Sigmoid(x), of which the layer has x alone */
+nd_htp_family nd_htp_table;  /* table.c: uint8 functions of one input, the others being constants */
 nd_htp_family
     nd_htp_move16; /* move.c: uint16 Concat, Slice, Split, ReduceMax and ReduceMin with another scale */
 
@@ -194,6 +196,8 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
 bool nd_htp_lies_flat(const struct nd_layer_memory *memory, size_t tensor); /* none of the graph's inputs */
 bool nd_htp_is_laid_out_tensor(const struct nd_layer_memory *memory, size_t tensor);
+/* Input i lay so, and a Reshape put the rows of each plane behind one another. */
+bool nd_htp_is_merged(const struct nd_htp_job *job, size_t i);
 /* What made input i writes blocks, as far as moves of uint8 that keep the order read them. */
 bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i);
 /* A Softmax made input i, also where it was moved about since. */

@@ -15,6 +15,7 @@ struct note {
     bool is_matrix;   /* made by a Gemm or MatMul */
     bool is_share;    /* what a Softmax made, also moved about */
     bool is_laid_out; /* in the layout of a Conv, its channels last */
+    bool is_merged;   /* the same, then the rows of each plane behind one another */
     bool
         is_in_blocks; /* what made it writes blocks, and nothing but moves that keep the order was in between */
     bool is_plain;    /* a product reads its quantised values, as it reads those of an input */
@@ -152,6 +153,11 @@ bool nd_htp_is_laid_out_tensor(const struct nd_layer_memory *memory, size_t tens
     return note_of(memory, tensor).is_laid_out;
 }
 
+bool nd_htp_is_merged(const struct nd_htp_job *job, size_t i)
+{
+    return note_of_input(job->memory, job->layer, i).is_merged;
+}
+
 bool nd_htp_is_in_blocks(const struct nd_htp_job *job, size_t i)
 {
     return note_of_input(job->memory, job->layer, i).is_in_blocks;
@@ -220,6 +226,18 @@ static bool is_laid_out(const struct nd_layer_memory *memory, const struct nd_ex
     for (size_t i = 0; i < layer->call->n_inputs; i++)
         is = is || note_of(memory, layer->input_tensors[i]).is_laid_out;
     return is && !nd_htp_keeps_memory(op_type) && !is_matrix(op_type);
+}
+
+/* A Reshape of four axes to three that keeps the channels. */
+static bool merges_planes(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
+                          const char *op_type)
+{
+    enum { CHANNELS = 1, N_FROM = 4, N_TO = 3 };
+    const struct nd_linear_input *inputs = layer->call->inputs;
+    return strcmp(op_type, "Reshape") == 0 && nd_linear_has(layer->call, 0) && nd_linear_has(layer->call, 1) &&
+           note_of(memory, layer->input_tensors[0]).is_laid_out && inputs[0].values->shape.rank == N_FROM &&
+           inputs[1].values->n == N_TO &&
+           inputs[1].values->x[CHANNELS] == (double)inputs[0].values->shape.dims[CHANNELS];
 }
 
 /* Found on both architectures: with 112 and 144 it is so, with 111 and 145 it is not
@@ -316,6 +334,7 @@ void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_la
     memory->notes[layer->tensor] =
         (struct note){.is_share = strcmp(op_type, "Softmax") == 0 || from.is_share,
                       .is_laid_out = is_laid_out(memory, layer, op_type),
+                      .is_merged = merges_planes(memory, layer, op_type),
                       .is_in_blocks = writes_blocks(layer, op_type) ||
                                       (from.is_in_blocks && strcmp(op_type, "Transpose") != 0),
                       .layout = layout_made(memory, layer, op_type),

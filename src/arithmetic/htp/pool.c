@@ -46,7 +46,7 @@ static bool is_plane_mean(const struct nd_htp_job *job)
         strcmp(job->call->node->op_type, "ReduceMean") != 0 || !find_axes(job, reduced))
         return false;
     int rank = job->call->inputs[0].values->shape.rank;
-    if (rank >= MAX_AXES - 1 && nd_htp_is_laid_out(job, 0))
+    if (rank >= MAX_AXES - 1 && (nd_htp_is_laid_out(job, 0) || nd_htp_is_merged(job, 0)))
         return !reduced[1] && reduced[2] && reduced[rank - 1];
     bool all = rank > 2 && !reduced[rank - 1];
     for (int i = 1; i < rank - 1; i++)

@@ -259,20 +259,23 @@ static bool has_scales_along_sum(const struct nd_model *model, const struct nd_e
     return axis != (is_turned ? 0 : w->shape.rank - 1);
 }
 
-/* Pow by 3, by 4 and by 1 of all uint16 values: beyond that one value, within 67 steps before. */
+/* An odd power: beyond that one value (docs/science/htp-arithmetic.md#power). */
 static bool is_pow_of_clipped(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
     const struct nd_array *x = input_of(layer, 0), *p = input_of(layer, 1);
-    const struct nd_quant *quant = layer->call->inputs[0].quant;
+    const struct nd_quant *quant = layer->call->inputs[0].quant, *by = layer->call->inputs[1].quant,
+                          *to = layer->call->out_quant;
     double low, high;
-    if (x == NULL || p == NULL || p->n != 1 || !is_wide(layer) || quant == NULL || quant->n != 1)
+    if (x == NULL || p == NULL || p->n != 1 || !is_wide(layer) || quant == NULL || quant->n != 1 ||
+        by == NULL || by->n != 1 || to == NULL || to->n != 1)
         return false;
     nd_qvalue_range(layer->dtype, &low, &high);
-    bool is_beyond = false;
-    for (size_t i = 0; i < x->n && !is_beyond; i++)
-        is_beyond = 2 * (double)quant->zero_point[0] - x->x[i] > high;
-    return is_beyond;
+    double exponent = rint((p->x[0] - (double)by->zero_point[0]) * (double)by->scale[0]);
+    double greatest = (high + 1 - (double)to->zero_point[0]) * (double)to->scale[0], furthest = 0;
+    for (size_t i = 0; i < x->n; i++)
+        furthest = fmax(furthest, ((double)quant->zero_point[0] - x->x[i]) * (double)quant->scale[0]);
+    return fmod(exponent, 2) == 1 && pow(furthest, exponent) > greatest;
 }
 
 /* Log of all uint16 values under five encodings: ln(floor(2^15 x) 2^-15), and ln(2^-16) where that is 0, within

@@ -316,6 +316,29 @@ static void gelu_in_parts_is_one_function(void **state)
 {
     (void)state;
     expect_fused("8-gelu_of_tanh", 3, 3);
+    expect_fused("16-gelu_of_tanh", 4, 4); /* and a Mul by a number, in blocks */
+}
+
+/* With a Pow by 2; with a Mul in its place each operator is one of its own. */
+static void norms_in_parts_are_one_operation(void **state)
+{
+    (void)state;
+    expect_fused("8-norm_in_parts", 3, 3);
+    expect_fused("16-norm_in_parts", 3, 3);
+}
+
+/* Where a quantised value of the root is one to 1e-5; two of eight are 2e-5 off. */
+static void reciprocals_of_roots_are_one_operation(void **state)
+{
+    (void)state;
+    expect_fused("8-inverse_roots", 6, 6);
+    expect_fused("16-inverse_roots", 6, 6);
+}
+
+static void powers_logarithms_and_reciprocals_of_words_are_known(void **state)
+{
+    (void)state;
+    expect_layers("16-exponents", 0);
 }
 
 /* Scales of a hostile model, whose products are infinite. */
@@ -365,6 +388,8 @@ static void words_have_a_slope_for_each_channel(void **state)
 static void means_of_planes_follow_the_layout(void **state)
 {
     (void)state;
+    expect_layers("8-merged", 0); /* also behind a Reshape that puts rows behind one another */
+    expect_layers("16-merged", 0);
     expect_layers("16-planes", 0);
 }
 
@@ -681,6 +706,9 @@ int main(void)
         cmocka_unit_test(powers_are_tables_and_products),
         cmocka_unit_test(convolutions_of_rows_keep_their_biases),
         cmocka_unit_test(gelu_in_parts_is_one_function),
+        cmocka_unit_test(norms_in_parts_are_one_operation),
+        cmocka_unit_test(reciprocals_of_roots_are_one_operation),
+        cmocka_unit_test(powers_logarithms_and_reciprocals_of_words_are_known),
         cmocka_unit_test(means_of_planes_follow_the_layout),
         cmocka_unit_test(words_are_narrowed_as_the_layout_has_it),
         cmocka_unit_test(floats_of_the_graph_are_halves),

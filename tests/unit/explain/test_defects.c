@@ -711,9 +711,19 @@ static void logs_powers_and_running_sums_are_known(void **state)
     l.scale = 1e-5F;
     assert_true(is(&l, ND_LAYER_LOG_OF_FINE));
     begin(&l, "Pow", ND_DTYPE_U16, &x, &one_number);
-    l.zero = BEYOND;
-    assert_true(is(&l, ND_LAYER_POW_CLIPS));
+    int64_t zero = BEYOND;
+    float by = 1;
+    const struct nd_quant out = {.n = 1, .axis = -1, .scale = &l.scale, .zero_point = &zero},
+                          power = {.n = 1, .axis = -1, .scale = &by, .zero_point = &l.zero};
+    l.inputs[1].quant = &power;
+    l.call.out_quant = &out;
     l.zero = MIDDLE;
+    l.w[0] = MIDDLE + 1;
+    assert_true(is(&l, ND_LAYER_POW_CLIPS)); /* from -31 on, of up to 25 */
+    l.w[0] = MIDDLE + 2;
+    assert_false(is(&l, ND_LAYER_POW_CLIPS)); /* has no sign */
+    l.w[0] = MIDDLE + 1;
+    zero = MIDDLE;
     assert_false(is(&l, ND_LAYER_POW_CLIPS));
 }
 

@@ -84,6 +84,7 @@ enum nd_gate {
     ND_GATE_SIGMOID,
     ND_GATE_HARD, /* HardSigmoid with alpha 1/6 and beta 1/2 */
     ND_GATE_TANH, /* 1 + Tanh(...): of half of what is read, a Gelu */
+    ND_GATE_GELU, /* the same, halved before or after: a Gelu of what is read */
 };
 /* x times a gate of x: which input of the layer is x, and what the gate is. */
 struct nd_layer_gate {

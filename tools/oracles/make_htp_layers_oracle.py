@@ -1299,7 +1299,8 @@ def grouped(g):
 
 
 def pairs(g):
-    """Two operators that are one: a Gelu of Tanh that is halved later, Mul and Add for each channel, a PRelu of one slope."""
+    """Two operators that are one: a Gelu of Tanh that is halved later, Mul and Add for each channel, a PRelu of one slope; steep
+    BatchNormalizations."""
     for kind in ("factor", "product"):
         shape, x = [1, 12, 24], (np.float32(g.rng.uniform(0.02, 0.06)), int(g.rng.integers(110, 150)))
         real = g.add("MatMul", [g.input([1, 12, 20], (np.float32(0.02), 128)), g.weights([20, 24], 0.01)], shape, x)
@@ -1320,6 +1321,12 @@ def pairs(g):
     weights = g.scaled(g.rng.integers(-127, 128, [20, 16]).astype(np.int8), np.float32(0.01))
     real = g.add("MatMul", [g.input([7, 20], (np.float32(0.02), 131)), weights], [7, 16], g.encoding(3))
     g.add("PRelu", [real, slopes_of(g, [1, 1])], [7, 16], (np.float32(0.012), 60))
+    for multiplier in (0.08, 0.2):  # of a BatchNormalization: steep
+        factors = g.scaled(np.append(g.rng.integers(0, 256, 7), 255).astype(np.uint8), np.float32(0.02))
+        bias = g.scaled(-g.rng.integers(0, 2 ** 20, 8).astype(np.int32), np.float32(1e-6))
+        parts = [g.constant(np.zeros(8, np.float32)), g.constant(np.ones(8, np.float32))]
+        g.add("BatchNormalization", [g.input([1, 8, 6, 7], (np.float32(0.05), 95)), factors, bias, *parts], [1, 8, 6, 7],
+              (np.float32(0.001 / multiplier), 0), epsilon=0.0)
 
 
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]

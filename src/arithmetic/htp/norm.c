@@ -362,7 +362,7 @@ enum nd_status nd_htp_instance_norm(const struct nd_htp_job *job, struct nd_erro
 enum { FACTOR = 1, BIAS, MEAN, VARIANCE, N_INPUTS, MULTIPLIER_BITS = 14 };
 
 /* The multipliers of which it is known (measured, see the docs): powers of two. */
-enum { MIN_LOG = -10, GREATEST_LOG = -4 };
+enum { MIN_LOG = -10, GREATEST_LOG = -2 };
 
 /* What is added before the floor beside the half: the multiplier's power of two, less that many bits. */
 enum { MORE_BITS8 = 5, MORE_BITS16 = 3 };

@@ -1334,6 +1334,22 @@ def merged(g):
         g.add("ReduceMean", [flat, g.constant(np.array([-1], np.int64))], [1, n], mean, keepdims=0)
 
 
+def tanh_gate(g, real, x, shape, y, squares=False):
+    """1 + tanh of the polynomial of a Gelu, in single operators of uint8; squares: as transformers of PyTorch write it."""
+    def by(value, other):
+        return [number(g, value), other] if squares else [other, number(g, value)]
+    reach = float(x[0]) * max(255 - x[1], x[1])
+    cube = (np.float32(reach ** 3 / 127), 128)
+    if squares:
+        cube = g.add("Mul", [real, g.add("Mul", [real, real], shape, (np.float32(reach ** 2 / 255), 0))], shape, cube)
+    else:
+        cube = g.add("Pow", [real, number(g, 3)], shape, cube)
+    bent = g.add("Mul", by(0.044715, cube), shape, (np.float32(reach ** 3 * 0.044715 / 127), 128))
+    total = g.add("Add", [real, bent], shape, (np.float32((reach + reach ** 3 * 0.044715) / 127), 128))
+    inner = g.add("Mul", by(0.7978845608, total), shape, (np.float32((reach + reach ** 3 * 0.044715) * 0.798 / 127), 128))
+    return g.add("Add", by(1, g.add("Tanh", [inner], shape, (np.float32(2 / 255), 128))), shape, (np.float32(y), 0))
+
+
 def grouped(g):
     """GroupNormalization in parts, of a Conv and of an input; InstanceNormalization of rows that vary little."""
     top, one = 2 ** g.bits - 1, np.full(4, 127, np.int8)
@@ -1360,10 +1376,41 @@ def grouped(g):
         g.add("InstanceNormalization", parts, [1, 12, n], g.encoding(3), epsilon=1e-5)
 
 
+def pairs(g):
+    """Two operators that are one: a Gelu of Tanh that is halved later, Mul and Add for each channel, a PRelu of one slope; steep
+    BatchNormalizations."""
+    for kind in ("factor", "product"):
+        shape, x = [1, 12, 24], (np.float32(g.rng.uniform(0.02, 0.06)), int(g.rng.integers(110, 150)))
+        real = g.add("MatMul", [g.input([1, 12, 20], (np.float32(0.02), 128)), g.weights([20, 24], 0.01)], shape, x)
+        y, gate = (np.float32(float(x[0]) * max(255 - x[1], x[1]) / 255 * 1.05), 8), tanh_gate(g, real, x, shape, 2 / 255, kind == "product")
+        if kind == "factor":
+            half = g.add("Mul", [gate, number(g, 0.5)], shape, (np.float32(1 / 255), 0))
+            g.add("Mul", [real, half], shape, y)
+        else:
+            g.add("Mul", [number(g, 0.5), g.add("Mul", [real, gate], shape, (np.float32(y[0] * 2), 8))], shape, y)
+    for kind in ("last", "Conv", "first"):
+        x, shape, n = g.encoding(4), [1, 9, 40] if kind == "last" else [1, 8, 9, 9], 40 if kind == "last" else 8
+        real = made_by(g, "Conv", x) if kind == "Conv" else g.input(shape, x)
+        own = [n] if kind == "last" else [n, 1, 1]
+        factors = g.scaled(g.rng.integers(0, 256, own).astype(np.uint8), np.float32(0.009), int(g.rng.integers(0, 140)))
+        product = g.add("Mul", [real, factors], shape, g.encoding(4))
+        more = g.scaled(g.rng.integers(0, 256, own).astype(np.uint8), np.float32(0.011), int(g.rng.integers(0, 140)))
+        g.add("Add", [product, more], shape, g.encoding(5))
+    weights = g.scaled(g.rng.integers(-127, 128, [20, 16]).astype(np.int8), np.float32(0.01))
+    real = g.add("MatMul", [g.input([7, 20], (np.float32(0.02), 131)), weights], [7, 16], g.encoding(3))
+    g.add("PRelu", [real, slopes_of(g, [1, 1])], [7, 16], (np.float32(0.012), 60))
+    for multiplier in (0.08, 0.2):  # of a BatchNormalization: steep
+        factors = g.scaled(np.append(g.rng.integers(0, 256, 7), 255).astype(np.uint8), np.float32(0.02))
+        bias = g.scaled(-g.rng.integers(0, 2 ** 20, 8).astype(np.int32), np.float32(1e-6))
+        parts = [g.constant(np.zeros(8, np.float32)), g.constant(np.ones(8, np.float32))]
+        g.add("BatchNormalization", [g.input([1, 8, 6, 7], (np.float32(0.05), 95)), factors, bias, *parts], [1, 8, 6, 7],
+              (np.float32(0.001 / multiplier), 0), epsilon=0.0)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged), ("8", still), ("16", tiny), ("16", long_strided), ("8", signed_slopes), ("8", single), ("16", single), ("16", widened), ("16", centred), ("8", cumulated), ("16", requantised), ("8", unquantised), ("16", unquantised), ("16", mixed), ("8", columns), ("16", columns), ("8", leaning), ("16", leaning), ("8", sum_ratios), ("8", zeroed_softmax), ("8", powers), ("16", powers), ("8", rows_of_conv), ("16", rows_of_conv), ("8", gelu_of_tanh), ("16", gelu_of_tanh), ("8", norm_in_parts), ("16", norm_in_parts), ("8", inverse_roots), ("16", inverse_roots), ("16", exponents), ("8", merged), ("16", merged), ("8", grouped), ("16", grouped), ("8", pairs)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

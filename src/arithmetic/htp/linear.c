@@ -732,7 +732,9 @@ enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
     const struct nd_shape *x = &job->call->inputs[0].values->shape;
     bool is_byte = job->layer->dtype == ND_DTYPE_U8;
     if (job->after == ND_LAYER_AFTER_CHANNELS)
-        return is_op(job, "InstanceNormalization") ? nd_htp_instance_norm(job, err) : ND_OK;
+        return is_op(job, "Mul")                     ? nd_htp_batch_norm(job, err)
+               : is_op(job, "InstanceNormalization") ? nd_htp_instance_norm(job, err)
+                                                     : ND_OK;
     if (job->arithmetic->arch != ND_HTP_V73 || (!is_byte && job->layer->dtype != ND_DTYPE_U16))
         return ND_OK;
     if (!is_op(job, "BatchNormalization"))

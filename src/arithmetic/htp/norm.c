@@ -435,7 +435,7 @@ enum nd_status nd_htp_instance_norm(const struct nd_htp_job *job, struct nd_erro
 enum { FACTOR = 1, BIAS, MEAN, VARIANCE, N_INPUTS, MULTIPLIER_BITS = 14 };
 
 /* The multipliers of which it is known (measured, see the docs): powers of two. */
-enum { MIN_LOG = -10, GREATEST_LOG = -4 };
+enum { MIN_LOG = -10, GREATEST_LOG = -2 };
 
 /* What is added before the floor beside the half: the multiplier's power of two, less that many bits. */
 enum { MORE_BITS8 = 5, MORE_BITS16 = 3 };
@@ -567,6 +567,27 @@ static enum nd_status fuse(struct batch_norm *norm, bool *are_known, struct nd_e
     return status;
 }
 
+/* A Mul by constants for the channels with an Add of such ones: they keep their encodings. */
+static enum nd_status take_channels(struct batch_norm *norm, bool *are_known, struct nd_error *err)
+{
+    const struct nd_htp_job *job = norm->job;
+    const struct nd_linear_call *call = job->call;
+    *are_known = call->n_inputs == 2 && nd_htp_all_are(job, 2, ND_DTYPE_U8) && nd_htp_is_unbounded(job) &&
+                 job->layer->origins[FACTOR] == ND_EXACT_FROM_CONSTANT && job->offsets != NULL &&
+                 call->inputs[FACTOR].values->n == job->n_slopes && nd_htp_run_of(job, FACTOR) > 0;
+    if (!*are_known)
+        return ND_OK;
+    ND_TRY(nd_array_copy(call->inputs[FACTOR].values, &norm->weights, err));
+    ND_TRY(nd_array_copy(call->inputs[FACTOR].values, &norm->biases, err));
+    for (size_t c = 0; c < job->n_slopes; c++) {
+        norm->weights.x[c] -= (double)call->inputs[FACTOR].quant->zero_point[0];
+        norm->biases.x[c] = job->offsets[c]; /* in real numbers */
+    }
+    norm->scale_w = (double)call->inputs[FACTOR].quant->scale[0];
+    norm->scale_b = 1;
+    return ND_OK;
+}
+
 /* The multiplier; and whether it is one of which it is known. */
 static bool find_multiplier(struct batch_norm *norm)
 {
@@ -664,19 +685,21 @@ static enum nd_status make_half_batch_norm(const struct nd_htp_job *job, struct 
 
 enum nd_status nd_htp_batch_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
-    struct batch_norm norm = {.job = job};
-    bool are_known = false;
+    struct nd_htp_job alone = *job;
+    struct batch_norm norm = {.job = &alone};
+    bool are_known = false, has_channels = job->after == ND_LAYER_AFTER_CHANNELS;
     if (is_half_batch_norm(job) && job->after == ND_LAYER_AFTER_NONE)
         return make_half_batch_norm(job, err);
-    if (!is_known_batch_norm(job))
+    if (!has_channels && !is_known_batch_norm(job))
         return ND_OK;
+    alone.after = has_channels ? ND_LAYER_AFTER_NONE : job->after;
     const struct nd_array *x = job->call->inputs[0].values;
-    enum nd_status status = fuse(&norm, &are_known, err);
+    enum nd_status status = has_channels ? take_channels(&norm, &are_known, err) : fuse(&norm, &are_known, err);
     bool is_covered = status == ND_OK && are_known && find_multiplier(&norm);
     if (is_covered)
         status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     bool is_product = job->arithmetic->arch == ND_HTP_V73 && job->layer->dtype == ND_DTYPE_U8;
-    size_t run = nd_dims_product(&x->shape, 2, x->shape.rank);
+    size_t run = has_channels ? nd_htp_run_of(job, FACTOR) : nd_dims_product(&x->shape, 2, x->shape.rank);
     for (size_t i = 0; is_covered && status == ND_OK && i < x->n; i += run)
         is_covered = (is_product ? make_product : make_sum)(&norm, i / run % norm.weights.n, x->x + i, run,
                                                             job->qvalues->x + i);

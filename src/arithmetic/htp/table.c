@@ -65,7 +65,7 @@ static enum nd_status make_values(const struct nd_htp_job *job, size_t variable,
             continue;
         reals[i].shape.rank = i == variable; /* numbers have no axes */
         inputs[i] = &reals[i];
-        if (i != variable && status == ND_OK && is_power(job))
+        if (i != variable && status == ND_OK)
             reals[i].x[0] = (double)(float)reals[i].x[0];
     }
     for (int64_t qvalue = 0; status == ND_OK && qvalue < N_ENTRIES; qvalue++)
@@ -145,6 +145,12 @@ static double greatest_slope_of(const struct nd_quant *slopes)
     return fmax(zero, UINT8_MAX - zero) * (double)slopes->scale[0];
 }
 
+/* Over how many quantised values each slope holds, one after the other; 0: it is not known. */
+static size_t run_of_slopes(const struct nd_htp_job *job)
+{
+    return job->call->inputs[1].values->n == 1 ? 1 : nd_htp_run_of(job, 1);
+}
+
 /* *is_half: slopes of another type are made in float16. */
 static bool is_known_prelu(const struct nd_htp_job *job, bool *is_half)
 {
@@ -154,7 +160,7 @@ static bool is_known_prelu(const struct nd_htp_job *job, bool *is_half)
         return false;
     double ratio = (double)(call->inputs[0].quant->scale[0] / call->out_quant->scale[0]);
     *is_half = call->inputs[1].values->dtype != job->layer->dtype;
-    return nd_htp_run_of(job, 1) > 0 &&
+    return run_of_slopes(job) > 0 &&
            (*is_half || (job->layer->dtype == ND_DTYPE_U8 && ratio >= min_ratio && ratio < max_ratio &&
                          greatest_slope_of(call->inputs[1].quant) <= greatest_slope));
 }
@@ -170,7 +176,7 @@ static enum nd_status make_half_prelu(const struct nd_htp_job *job, struct nd_er
 {
     const struct nd_linear_input *inputs = job->call->inputs;
     const struct nd_array *x = inputs[0].values;
-    size_t run = nd_htp_run_of(job, 1), n_slopes = inputs[1].values->n;
+    size_t run = run_of_slopes(job), n_slopes = inputs[1].values->n;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     for (size_t i = 0; status == ND_OK && i < x->n; i++) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
+#include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "model/graph/constants.h"
 #include "model/graph/loaded.h"
@@ -98,6 +99,12 @@ enum nd_status nd_tensor_after(const struct nd_model *model, size_t tensor,
     encodings->slope = nd_tensor_slope(model, tensor);
     if (strcmp(op_type, "PRelu") == 0)
         ND_TRY(read_constant(model, node, 1, &encodings->slopes, &encodings->n_slopes, err));
+    if (encodings->n_slopes == 1) { /* of all columns */
+        encodings->slope = encodings->slopes[0];
+        encodings->n_slopes = 0;
+        ND_FREE_ALL(encodings->slopes);
+        encodings->slopes = NULL;
+    }
     if (strcmp(op_type, "Div") == 0) {
         encodings->after = ND_LAYER_AFTER_NORM;
         return read_epsilon(model, tensor, &encodings->epsilon, err);
@@ -278,7 +285,9 @@ void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalue
 
 static double gated_of(double x, enum nd_gate kind)
 {
-    return kind == ND_GATE_HARD ? x * fmin(fmax(x / 6 + 0.5, 0), 1) : x / (1 + exp(-x));
+    return kind == ND_GATE_HARD   ? x * fmin(fmax(x / 6 + 0.5, 0), 1)
+           : kind == ND_GATE_GELU ? x * 0.5 * (1 + erf(x / sqrt(2)))
+                                  : x / (1 + exp(-x));
 }
 
 /* A value of the function in float32, times the reciprocal of the scale. SiLU adds the zero point

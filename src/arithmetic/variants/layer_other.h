@@ -84,6 +84,7 @@ void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalue
 enum nd_gate {
     ND_GATE_SIGMOID,
     ND_GATE_HARD, /* HardSigmoid with alpha 1/6 and beta 1/2 */
+    ND_GATE_GELU, /* 1 + Tanh(...), halved before or after: a Gelu of what is read */
 };
 /* x times a gate of x: which input of the layer is x, and what the gate is. */
 struct nd_layer_gate {

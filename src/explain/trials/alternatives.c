@@ -94,7 +94,11 @@ static const struct nd_model_layer *group_norm_of(const struct nd_model *model,
     const struct nd_model_layer *maker =
         is_of_one(layer, "Mul") ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
     maker = is_of_one(maker, "Reshape") ? nd_model_layer_of_tensor(model, maker->inputs[0]) : NULL;
-    return is_of_one(maker, "InstanceNormalization") ? maker : NULL;
+    if (!is_of_one(maker, "InstanceNormalization"))
+        return NULL;
+    const struct nd_shape *groups = &nd_model_tensor(model, maker->tensor)->shape,
+                          *channels = &nd_model_tensor(model, layer->tensor)->shape;
+    return groups->rank > 1 && channels->rank > 1 && groups->dims[1] < channels->dims[1] ? maker : NULL;
 }
 
 static const struct nd_forced *forced_of(const struct nd_model *model, size_t tensor)
@@ -106,19 +110,32 @@ static const struct nd_forced *forced_of(const struct nd_model *model, size_t te
     return maker != NULL ? nd_forced_find(maker->op_types, nd_model_tensor(model, tensor)->dtype) : NULL;
 }
 
-/* Mul of x and of Sigmoid or HardSigmoid of the same x, or of half of a tensor and of one more than a Tanh. */
+/* One more than a Tanh. */
+static bool is_above_tanh(const struct nd_model *model, const struct nd_model_layer *layer)
+{
+    return is_of_one(layer, "Add") && is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Tanh");
+}
+
+/* Mul of x and of Sigmoid or HardSigmoid of the same x, or of a tensor and of one more than a Tanh, one of
+ * which is halved, or the product behind it. */
 static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
                       const struct nd_model_layer *layer)
 {
     if (strcmp(layer->op_types, "Mul") != 0 || layer->n_inputs != 2)
         return;
     for (size_t i = 0; i < 2; i++) {
-        const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]);
-        bool is_hard = is_of_one(gate, "HardSigmoid");
-        if ((!is_hard && !is_of_one(gate, "Sigmoid")) || gate->inputs[0] != layer->inputs[1 - i])
+        const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]),
+                                    *half = nd_model_layer_of_tensor(model, layer->inputs[1 - i]);
+        bool is_own = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == layer->inputs[1 - i];
+        bool is_hard = is_own && is_of_one(gate, "HardSigmoid");
+        bool is_gelu = is_above_tanh(model, gate)
+                           ? !is_of_one(half, "Mul")
+                           : is_of_one(gate, "Mul") &&
+                                 is_above_tanh(model, nd_model_layer_of_tensor(model, gate->inputs[0]));
+        if (!is_hard && !is_gelu && !(is_own && is_of_one(gate, "Sigmoid")))
             continue;
         a->gated[layer->tensor] = layer->inputs[1 - i];
-        a->gates[layer->tensor] = is_hard ? ND_GATE_HARD : ND_GATE_SIGMOID;
+        a->gates[layer->tensor] = is_hard ? ND_GATE_HARD : is_gelu ? ND_GATE_GELU : ND_GATE_SIGMOID;
     }
 }
 
@@ -246,8 +263,7 @@ static bool is_gelu_in_parts(const struct nd_model *model, const struct nd_model
 {
     bool is = strcmp(layer->op_types, "Mul") == 0 && layer->n_inputs == 2;
     const struct nd_model_layer *more = is ? nd_model_layer_of_tensor(model, layer->inputs[1]) : NULL;
-    return is_of_one(more, "Add") && is_of_one(nd_model_layer_of_tensor(model, more->inputs[0]), "Tanh") &&
-           is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Mul");
+    return is_above_tanh(model, more) && is_of_one(nd_model_layer_of_tensor(model, layer->inputs[0]), "Mul");
 }
 
 static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
@@ -266,9 +282,12 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
         add_part(a, layer->inputs[0], layer->tensor);
     }
     const struct nd_model_layer *norm = group_norm_of(model, layer);
-    if (norm != NULL) {
-        a->fused_from[layer->tensor] = norm->tensor;
-        add_part(a, norm->tensor, layer->tensor);
+    bool is_halved = is_of_one(layer, "Mul") && maker != NULL && a->gated[maker->tensor] != SIZE_MAX &&
+                     a->gates[maker->tensor] == ND_GATE_GELU;
+    bool is_moved = is_of_one(layer, "Add") && is_of_one(maker, "Mul");
+    if (norm != NULL || is_halved || is_moved) {
+        a->fused_from[layer->tensor] = norm != NULL ? norm->tensor : maker->tensor;
+        add_part(a, a->fused_from[layer->tensor], layer->tensor);
     }
     if (nd_layer_is_table(model, layer) && nd_divided_from(model, layer->inputs[0]) != NULL)
         add_part(a, layer->inputs[0], layer->tensor);

@@ -378,7 +378,9 @@ static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_e
         struct nd_layer_encodings encodings = {
             .output = &tensor->quant, .dtype = tensor->dtype, .wraps = &kept->wraps};
         bool carries = hands_on(trial, layer, own, a->parts[k].to, p);
-        kept->alike[p] = tensor->dtype == layer->dtype && !carries ? trial->alike[p] : p;
+        /* What agrees on the layer may differ with what is made with it. */
+        bool is_own = a->fused_from[a->parts[k].to] == layer->tensor;
+        kept->alike[p] = tensor->dtype == layer->dtype && !carries && !is_own ? trial->alike[p] : p;
         if (kept->alike[p] != p)
             continue;
         kept->is_open[p] =

@@ -494,6 +494,14 @@ static void group_normalisation_in_parts_is_fused(void **state)
     expect_fused("16-grouped", 4, 4);
 }
 
+/* Mul and Add of constants for the channels of the device (of no other axis), a Gelu of Tanh, and on v73 a
+ * PRelu of a MatMul. */
+static void pairs_are_one_operation(void **state)
+{
+    (void)state;
+    expect_fused("8-pairs", 4, 5);
+}
+
 /* v73 makes a Relu whose zero point is not 0 with the Conv before it, and with some other products. */
 static void relu_with_a_zero_point_is_made_with_the_product(void **state)
 {
@@ -668,6 +676,7 @@ int main(void)
         cmocka_unit_test(zeros_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(group_normalisation_in_parts_is_fused),
+        cmocka_unit_test(pairs_are_one_operation),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
         cmocka_unit_test(tiny_multipliers_wrap),
         cmocka_unit_test(running_sums_are_clipped_on_the_way),

@@ -7,10 +7,11 @@ import sys
 
 import numpy as np
 
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "tools/oracles"))
+sys.path[1:1] = [str(pathlib.Path(__file__).resolve().parents[k] / name) for k, name in ((2, "tools/oracles"), (1, "support"))]
 
 import known_defects
 import onnx_bytes
+import onnx_write as ow
 from support import GOLDEN, Capture, Scratch, bits_equal, capture, main, npudiff
 
 FOUND = GOLDEN / "found"
@@ -46,6 +47,44 @@ class Found(Scratch):
         self.assertIn(text, layer["known_defect"])
         self.assertEqual((layer["unexplained"], layer["certainty"], layer["is_covered"]), (0, "proven", is_alone), device)
         self.assertIn("the defect predicts every value", layer["evidence"])
+
+    def test_a_defect_that_nothing_reads_is_no_fault(self):
+        """The Pow of a uint16 Gelu in parts is clipped too early; the device makes the Gelu of its input, unless it is none."""
+        for function, verdict in (("Tanh", "healthy"), ("Sigmoid", "faulty")):
+            constants, nodes = {}, []
+
+            def quantised(name, scale, zero, nodes=nodes, constants=constants):
+                constants |= {f"{name}_s": np.float32(scale), f"{name}_z": np.uint16(zero)}
+                nodes.extend(ow.node(op, [f"{name}{a}", f"{name}_s", f"{name}_z"], [f"{name}{b}"]) for op, a, b in (("QuantizeLinear", "", "_q"), ("DequantizeLinear", "_q", "_d")))
+                return f"{name}_d"
+
+            def number(name, value, nodes=nodes, constants=constants):
+                constants |= {f"{name}_q": np.uint16(65535), f"{name}_s": np.float32(value / 65535), f"{name}_z": np.uint16(0)}
+                nodes.append(ow.node("DequantizeLinear", [f"{name}_q", f"{name}_s", f"{name}_z"], [f"{name}_d"]))
+                return f"{name}_d"
+
+            def op(kind, inputs, name, scale, zero=32768, nodes=nodes, quantised=quantised):
+                nodes.append(ow.node(kind, inputs, [name]))
+                return quantised(name, scale, zero)
+
+            w = np.random.default_rng(7).integers(-127, 128, (16, 24)).astype(np.int8)
+            constants |= {"w_q": w, "w_s": np.float32(0.004)}
+            nodes.append(ow.node("DequantizeLinear", ["w_q", "w_s"], ["w_d"]))
+            real = op("MatMul", [quantised("x", 4 / 65535, 32768), "w_d"], "real", 8 / 65535)
+            cube = op("Pow", [real, number("three", 3)], "cube", 80 / 65535, 50000)
+            bent = op("Mul", [cube, number("k", 0.044715)], "bent", 4 / 65535)
+            inner = op("Mul", [op("Add", [real, bent], "total", 12 / 65535), number("c", 0.7978845608)], "inner", 10 / 65535)
+            constants |= {"one_q": np.uint16(32768), "one_s": np.float32(1 / 32768), "one_z": np.uint16(0)}
+            nodes.append(ow.node("DequantizeLinear", ["one_q", "one_s", "one_z"], ["one_d"]))
+            gate = op("Add", [op(function, [inner], "bend", 2 / 65536), "one_d"], "gate", 2.1 / 65535, 0)
+            op("Mul", [op("Mul", [real, number("half", 0.5)], "halved", 4 / 65535), gate], "y", 5 / 65535, 4000)
+            path = self.folder / f"{function}.onnx"
+            path.write_bytes(ow.model(nodes, [ow.value_info("x", 1, (1, 8, 16))], [ow.value_info("y_d", 1, (1, 8, 24))], constants))
+            capture(path, ["htp-sim:gen3"], ["uniform:4"], self.folder / function)
+            done = npudiff("explain", "--quantised", path, self.folder / function / "gen3.h5", "--json", expect=None)
+            device, = json.loads(done.stdout)["devices"]
+            pow_layer, = (la for la in device["layers"] if la["op_type"] == "Pow")
+            self.assertEqual((device["verdict"], pow_layer["state"]), (verdict, "follows" if verdict == "healthy" else "faulty"), done.stdout[:3000])
 
     def test_an_sdk_rounds_products_in_another_way(self):
         codes = self.codes("mul.u8.onnx", ["cpu", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}"], "ramp")

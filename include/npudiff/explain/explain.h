@@ -287,10 +287,11 @@ ND_PUBLIC const char *nd_float_type_name(int digits);
 struct nd_judgement {
     enum nd_layer_state state;
     /* ND_LAYER_FOLLOWS: "exact" (no value differs), "arithmetic" (that of `arithmetic`), "float-rounding",
-     * "noise", "fused", "forced-encoding", "rounded-twice", "made-inputs" (an input was recorded wrongly).
+     * "noise", "fused", "forced-encoding", "rounded-twice", "made-inputs" (an input was recorded wrongly),
+     * "unread" (its record has a known defect, and nothing reads it).
      * Static. */
     const char *why_follows;
-    char *follows_text; /* a sentence for the last five, and for some others, also of layers that an encoding
+    char *follows_text; /* a sentence for the last six, and for some others, also of layers that an encoding
                            which the provider forces does not explain; else NULL */
     bool is_noise;      /* ND_LAYER_UNEXPLAINED: its inputs differ from run to run: not examined further */
     /* ND_LAYER_FAULTY, ND_LAYER_UNEXPLAINED and ND_LAYER_WITHIN_LSB: "the fault predicts every wrong value; in

@@ -667,6 +667,52 @@ static enum nd_health health_of(const struct nd_explained_device *device)
     return device->n_examined == 0 || device->n_not_examined > 0 ? ND_HEALTH_INCONCLUSIVE : ND_HEALTH_HEALTHY;
 }
 
+/* Which steps the device reads on the way to the model's outputs: of what is made in one operation with
+ * something before it, all that lies between is recorded, and read by nobody. */
+static void find_read(const struct nd_explain_job *job, size_t d, bool *is_read)
+{
+    const struct nd_plan *plan = job->plan;
+    for (size_t s = plan->n_steps; s-- > 0;) {
+        const struct nd_model_layer *layer = nd_plan_layer(plan, s);
+        const struct nd_judgement *judgement = &job->out->devices[d].layers[s].judgement;
+        const char *fused = nd_alternative_name(ND_ALTERNATIVE_FUSED), *why = judgement->why_follows;
+        size_t tensor = plan->steps[s].tensor, from = SIZE_MAX;
+        is_read[s] = is_read[s] || plan->steps[s].is_model_output;
+        if (!is_read[s] || layer == NULL)
+            continue;
+        if (judgement->state == ND_LAYER_FOLLOWS && why != NULL && strcmp(why, fused) == 0)
+            from = plan->alternatives.fused_from[tensor] != SIZE_MAX ? plan->alternatives.fused_from[tensor]
+                                                                     : plan->alternatives.gated[tensor];
+        for (size_t i = 0; i < layer->n_inputs; i++) {
+            size_t input = plan->step_of_tensor[from != SIZE_MAX ? from : layer->inputs[i]];
+            if (input != SIZE_MAX)
+                is_read[input] = true;
+        }
+    }
+}
+
+/* A known defect in values that nobody reads harms no output. */
+static enum nd_status acquit_unread(const struct nd_explain_job *job, size_t d, struct nd_error *err)
+{
+    struct nd_explained_device *device = &job->out->devices[d];
+    ND_FREED bool *is_read = nd_calloc(job->plan->n_steps, sizeof *is_read);
+    ND_TRY_MEMORY(is_read != NULL, err);
+    find_read(job, d, is_read);
+    for (size_t s = 0; s < job->plan->n_steps; s++) {
+        struct nd_explained_layer *layer = &device->layers[s];
+        if (is_read[s] || layer->judgement.known_defect == NULL)
+            continue;
+        free(layer->judgement.known_defect);
+        layer->judgement.known_defect = NULL;
+        layer->effect = layer->harmed_share = (double)NAN;
+        ND_TRY(nd_judge_follows(layer, "unread",
+                                "a known defect of the SDK is in its recorded values, and nothing reads them: "
+                                "what follows is made in one operation from what comes before it",
+                                err));
+    }
+    return ND_OK;
+}
+
 static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct nd_error *err)
 {
     struct nd_explained_device *device = &job->out->devices[d];
@@ -676,6 +722,8 @@ static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct 
     ND_TRY_MEMORY(device->faulty != NULL && device->unexplained != NULL, err);
     if (device->failure == NULL)
         status = nd_explain_fault_verdict_labels(job, d, err);
+    if (device->failure == NULL && status == ND_OK)
+        status = acquit_unread(job, d, err);
     for (size_t s = 0; s < job->plan->n_steps && device->failure == NULL && status == ND_OK; s++) {
         struct nd_explained_layer *layer = &device->layers[s];
         if (!job->is_strict)

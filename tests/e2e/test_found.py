@@ -86,6 +86,25 @@ class Found(Scratch):
             pow_layer, = (la for la in device["layers"] if la["op_type"] == "Pow")
             self.assertEqual((device["verdict"], pow_layer["state"]), (verdict, "follows" if verdict == "healthy" else "faulty"), done.stdout[:3000])
 
+    def test_a_prelu_by_floats_behind_a_gemm_is_no_fault(self):
+        """It was held against a Relu that is made with the Gemm, which gives fewer of its values than plain rounding. Neighbour: one slope."""
+        for seed in range(4):
+            random = np.random.default_rng(seed)
+            constants = {"x_s": np.float32(0.02), "x_z": np.uint8(120), "w_s": np.float32(0.01), "w": random.integers(-127, 128, (24, 12)).astype(np.int8),
+                         "a_s": np.float32(random.uniform(0.02, 0.08)), "a_z": np.uint8(random.integers(90, 160)), "y_s": np.float32(random.uniform(0.01, 0.05)),
+                         "y_z": np.uint8(random.integers(20, 120)), "slope": random.uniform(0.05, 0.6, (1 if seed == 1 else 12,)).astype(np.float32)}
+            nodes = [ow.node("QuantizeLinear", ["x", "x_s", "x_z"], ["x_q"]), ow.node("DequantizeLinear", ["x_q", "x_s", "x_z"], ["x_d"]),
+                     ow.node("DequantizeLinear", ["w", "w_s"], ["w_d"]), ow.node("Gemm", ["x_d", "w_d"], ["a"]),
+                     ow.node("QuantizeLinear", ["a", "a_s", "a_z"], ["a_q"]), ow.node("DequantizeLinear", ["a_q", "a_s", "a_z"], ["a_d"]),
+                     ow.node("PRelu", ["a_d", "slope"], ["b"]), ow.node("QuantizeLinear", ["b", "y_s", "y_z"], ["y_q"]),
+                     ow.node("DequantizeLinear", ["y_q", "y_s", "y_z"], ["y"])]
+            path = self.folder / f"{seed}.onnx"
+            path.write_bytes(ow.model(nodes, [ow.value_info("x", 1, (16, 24))], [ow.value_info("y", 1, (16, 12))], constants))
+            capture(path, ["htp-sim:gen3"], ["uniform:6"], self.folder / str(seed))
+            done = npudiff("explain", "--quantised", path, self.folder / str(seed) / "gen3.h5", "--json", expect=None)
+            device, = json.loads(done.stdout)["devices"]
+            self.assertEqual(device["faulty"], [], seed)
+
     def test_an_sdk_rounds_products_in_another_way(self):
         codes = self.codes("mul.u8.onnx", ["cpu", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}"], "ramp")
         old, new, cpu = (codes[d]["y"] for d in (f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}", "cpu"))

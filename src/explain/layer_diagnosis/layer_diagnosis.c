@@ -111,15 +111,16 @@ enum {
 
 /* ---- what is asked of it ---- */
 
-/* Where the arithmetic explains most of the quantised values in another way, what is left is held against that.
- */
+/* Where the arithmetic explains more of the quantised values in another way than it, or plain rounding where it
+ * does not cover the layer, what is left is held against that. */
 static void choose_method(struct nd_layer_diagnosis *diagnosis, const struct nd_observed_arithmetic *observed,
                           size_t arithmetic)
 {
-    uint64_t fewest = arithmetic == SIZE_MAX ? 0
-                      : observed->layers->n[arithmetic] == observed->n_qvalues
-                          ? observed->layers->wrong[arithmetic]
-                          : observed->n_qvalues;
+    uint64_t fewest =
+        arithmetic == SIZE_MAX ? 0
+        : observed->layers->n[arithmetic] == observed->n_qvalues
+            ? observed->layers->wrong[arithmetic]
+            : diagnosis->job->out->devices[diagnosis->device].layers[diagnosis->step].n_unexplained;
     for (size_t k = 0; k < ND_N_ALTERNATIVES && arithmetic != SIZE_MAX; k++) {
         const struct nd_other_tally *other = &observed->layers->others[k];
         if (other->n[arithmetic] != observed->n_qvalues || other->wrong[arithmetic] >= fewest)

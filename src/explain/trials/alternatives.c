@@ -258,6 +258,16 @@ static bool is_norm_in_parts(const struct nd_model *model, const struct nd_model
     return is_of_one(mean, "ReduceMean") && mean->inputs[0] == less->inputs[0];
 }
 
+bool nd_may_be_norm_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
+{
+    if (layer == NULL || strcmp(layer->op_types, "Div") != 0 || layer->n_inputs != 2)
+        return false;
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, layer->inputs[1]);
+    while (maker != NULL && maker->n_inputs == 1 && moves(maker->op_types))
+        maker = nd_model_layer_of_tensor(model, maker->inputs[0]);
+    return is_of_one(maker, "Sqrt");
+}
+
 /* Half of a tensor times one more than a Tanh. */
 static bool is_gelu_in_parts(const struct nd_model *model, const struct nd_model_layer *layer)
 {

@@ -76,6 +76,9 @@ bool nd_layer_carries_all(const struct nd_model_layer *layer);
  * elsewhere. */
 bool nd_layer_is_table(const struct nd_model *model, const struct nd_model_layer *layer);
 
+/* Whether the layer is a Div by a root, which may be a norm in parts however it was moved meanwhile. */
+bool nd_may_be_norm_in_parts(const struct nd_model *model, const struct nd_model_layer *layer);
+
 /* Whether the layer is a mean or a sum over elements of one tensor. */
 bool nd_layer_is_mean(const struct nd_model_layer *layer);
 

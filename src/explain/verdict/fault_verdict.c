@@ -432,7 +432,10 @@ static enum nd_status fault_verdict_by_size(const struct nd_explain_job *job, si
     bool is_distance = nd_explain_is_product_by_constants(job, device, step) &&
                        is_common(size, size->n_far < size->n_large ? size->n_far : size->n_large);
     bool is_few = is_sparse(job, device, step, size);
-    *is_accused = is_size || is_reach || is_distance || is_few || sibling != NULL;
+    /* Seen: by 2683 LSB, where a Transpose lies between its Sub and the Div (gen3, QAIRT 2.51.0). */
+    bool is_joined = job->observations->layer_arithmetic[device] != SIZE_MAX &&
+                     nd_may_be_norm_in_parts(job->plan->model, nd_plan_layer(job->plan, step));
+    *is_accused = !is_joined && (is_size || is_reach || is_distance || is_few || sibling != NULL);
     if (*is_accused && size->doubtful != NULL) {
         *is_accused = false;
         return leave_in_doubt(layer, size, err);

@@ -88,6 +88,43 @@ static void record_of_readers_that_are_off_is_not_blamed(void **state)
     close_fixture(&f);
 }
 
+/* What no known fault predicts. */
+static void scatter(struct nd_array *qvalues, uint64_t seed, double width)
+{
+    for (size_t i = 0; i < qvalues->n; i++)
+        qvalues->x[i] = fmin(fmax(qvalues->x[i] + rint(width * (nd_splitmix_uniform(&seed) - 0.5)), 0), 255);
+}
+
+static void inject_fault_size(const struct mc_run *run, const struct nd_tensor *tensor,
+                              struct nd_array *qvalues)
+{
+    if (strcmp(tensor->name, "logits") == 0)
+        scatter(qvalues, 5 + run->sample, 40);
+}
+
+static void inject_fault_size_and_record(const struct mc_run *run, const struct nd_tensor *tensor,
+                                         struct nd_array *qvalues)
+{
+    inject_fault_record(run, tensor, qvalues);
+    inject_fault_size(run, tensor, qvalues);
+}
+
+/* The size of an error accuses a layer, but not where another record is shown to be wrong. */
+static void size_accuses_nobody_beside_a_wrong_record(void **state)
+{
+    (void)state;
+    for (int is_beside = 0; is_beside < 2; is_beside++) {
+        struct fixture f;
+        explain_device(
+            &f, "cnn.w8a8",
+            &(struct mc_device){.emulated = "htp-v73",
+                                .change = is_beside ? inject_fault_size_and_record : inject_fault_size});
+        assert_int_equal(layer_of(&f, "logits")->judgement.state,
+                         is_beside ? ND_LAYER_UNEXPLAINED : ND_LAYER_FAULTY);
+        close_fixture(&f);
+    }
+}
+
 /* The layers behind read the wrong values: the layer is at fault, not its record. */
 static void fault_that_is_passed_on_is_no_wrong_record(void **state)
 {
@@ -107,13 +144,6 @@ static void fault_that_is_passed_on_is_no_wrong_record(void **state)
  * Softmax, of which no arithmetic is known. */
 
 static const char softmax[] = "softmax", context[] = "context";
-
-/* What no known fault predicts. */
-static void scatter(struct nd_array *qvalues, uint64_t seed, double width)
-{
-    for (size_t i = 0; i < qvalues->n; i++)
-        qvalues->x[i] = fmin(fmax(qvalues->x[i] + rint(width * (nd_splitmix_uniform(&seed) - 0.5)), 0), 255);
-}
 
 static void inject_fault_reader(const struct mc_run *run, const struct nd_tensor *tensor,
                                 struct nd_array *qvalues)
@@ -159,6 +189,7 @@ int main(void)
         TEST(record_is_blamed_and_its_readers_are_not),
         TEST(record_of_readers_that_are_off_is_not_blamed),
         TEST(fault_that_is_passed_on_is_no_wrong_record),
+        TEST(size_accuses_nobody_beside_a_wrong_record),
         TEST(reader_of_what_nobody_can_predict_is_not_accused_by_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "quantisation/study.h"
 
 enum { BITS = 8, WIDE_BITS = 16 };
@@ -42,13 +43,9 @@ void nd_search_deinit(struct nd_search *search)
 /* Operators after which a tensor has the quantised values of its input. */
 static bool only_moves(const char *op_types)
 {
-    static const char *const movers[] = {"Reshape", "Transpose", "Flatten",    "Squeeze",      "Unsqueeze",
-                                         "MaxPool", "Slice",     "Split",      "Gather",       "Identity",
-                                         "Expand",  "Tile",      "requantise", "DepthToSpace", "SpaceToDepth"};
-    for (size_t i = 0; i < sizeof movers / sizeof movers[0]; i++)
-        if (strcmp(op_types, movers[i]) == 0)
-            return true;
-    return false;
+    return ND_IS_ONE_OF(op_types, "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "MaxPool", "Slice",
+                        "Split", "Gather", "Identity", "Expand", "Tile", "requantise", "DepthToSpace",
+                        "SpaceToDepth");
 }
 
 static bool has_same_quantiser(const struct nd_study *study, size_t a, size_t b)

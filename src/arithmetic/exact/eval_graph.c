@@ -3,12 +3,12 @@
 #include "arithmetic/exact/eval_graph.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/graph_internal.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/words.h"
 
 /* ---- scaled channels ---- */
 
@@ -99,8 +99,7 @@ static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *fe
     bool feeds = false;
     for (size_t i = 0; i < node->n_made; i++)
         feeds = feeds || (nd_graph_made(graph, n, i) != ND_NO_INDEX && feeds_layer[nd_graph_made(graph, n, i)]);
-    bool is_fold = strcmp(nd_onnx_text(node->proto->op_type), "Relu") == 0 ||
-                   strcmp(nd_onnx_text(node->proto->op_type), "Clip") == 0;
+    bool is_fold = ND_IS_ONE_OF(node->proto->op_type, "Relu", "Clip");
     if (source != ND_NO_INDEX && (node->kind == ND_NODE_QUANTIZE || (feeds && is_fold)))
         feeds_layer[source] = true;
     if (node->kind == ND_NODE_QUANTIZE)

@@ -9,6 +9,7 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 #include "npudiff/compare/config.h"
 #include "npudiff/core/parse.h"
 
@@ -50,11 +51,9 @@ static char *value_text(const struct nd_attr *attr)
 /* Names of the same thing in other words, what is told elsewhere, and what counts or dates a run. */
 static bool is_setting(const struct nd_attr *attr)
 {
-    static const char *const left_out[] = {
-        "uri", "label", "marketing", ND_CONFIG_HTP_INNER, ND_CONFIG_HTP_OUTER, "passes", "option_profile_text"};
-    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
-        if (strcmp(attr->key, left_out[i]) == 0)
-            return false;
+    if (ND_IS_ONE_OF(attr->key, "uri", "label", "marketing", ND_CONFIG_HTP_INNER, ND_CONFIG_HTP_OUTER, "passes",
+                     "option_profile_text"))
+        return false;
     if (strcmp(attr->group, "host") == 0)
         return strcmp(attr->key, "processor") == 0 || strcmp(attr->key, "machine") == 0;
     if (strcmp(attr->group, "runtime") == 0)

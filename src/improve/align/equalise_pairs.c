@@ -9,6 +9,7 @@
 #include "arithmetic/operators/ops.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 #include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
 #include "model/graph/loaded.h"
@@ -188,11 +189,7 @@ static size_t product_of(const struct nd_align_pairs *pairs, size_t tensor)
 /* A factor of each channel passes through it. */
 static bool commutes(const char *op_types)
 {
-    static const char *const names[] = {"Conv", "Gemm", "Conv+Relu", "Gemm+Relu", "Relu", "LeakyRelu"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(op_types, names[i]) == 0)
-            return true;
-    return false;
+    return ND_IS_ONE_OF(op_types, "Conv", "Gemm", "Conv+Relu", "Gemm+Relu", "Relu", "LeakyRelu");
 }
 
 /* The pair whose first layer this is; n_channels 0: none. */

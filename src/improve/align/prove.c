@@ -14,25 +14,28 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/words.h"
 #include "explain/plan/replay.h"
 #include "explain/trials/alternatives.h"
 #include "model/graph/constants.h"
 #include "model/graph/onnx.h"
 #include "npudiff/improve/align.h"
 
+/* Operators that only move values, or choose the greatest: the range of what they read is enough for what they
+ * make. The devices move quantised values only where all scales are equal. */
+static bool can_have_one_scale(const char *op_type)
+{
+    return ND_IS_ONE_OF(op_type, "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherND",
+                        "GlobalMaxPool", "Identity", "MaxPool", "ReduceMax", "Reshape", "Slice", "SpaceToDepth",
+                        "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze");
+}
+
 /* Operators whose output holds nothing but values of their inputs. Where both have one scale today the device
  * moves quantised values, and must go on doing so. */
 static bool only_passes_on(const char *op_type)
 {
-    static const char *const passing[] = {
-        "Clip",      "Concat",    "DepthToSpace", "Expand",   "Flatten",  "Gather",       "GlobalMaxPool",
-        "Identity",  "Max",       "MaxPool",      "Min",      "Pad",      "Relu",         "ReduceMax",
-        "Reshape",   "Resize",    "Slice",        "Split",    "Squeeze",  "SpaceToDepth", "Tile",
-        "Transpose", "Unsqueeze", "Where",        "GatherND", "ScatterND"};
-    for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++)
-        if (strcmp(op_type, passing[i]) == 0)
-            return true;
-    return false;
+    return can_have_one_scale(op_type) ||
+           ND_IS_ONE_OF(op_type, "Clip", "Max", "Min", "Pad", "Relu", "Resize", "ScatterND", "Where");
 }
 
 /* A scale that is 0, negative or infinite is not known of any device. */
@@ -128,20 +131,6 @@ static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *mod
 }
 
 /* ---- what may have one scale ---- */
-
-/* Operators that only move values, or choose the greatest: the range of what they read is enough for what they
- * make. The devices move quantised values only where all scales are equal. */
-static bool can_have_one_scale(const char *op_type)
-{
-    static const char *const moving[] = {"Concat",   "DepthToSpace",  "Expand",       "Flatten", "Gather",
-                                         "GatherND", "GlobalMaxPool", "Identity",     "MaxPool", "ReduceMax",
-                                         "Reshape",  "Slice",         "SpaceToDepth", "Split",   "Squeeze",
-                                         "Tile",     "Transpose",     "Unsqueeze"};
-    for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++)
-        if (strcmp(op_type, moving[i]) == 0)
-            return true;
-    return false;
-}
 
 /* An Add of a constant that the devices merge with the ConvTranspose before it: its multiplier is that of the
  * ConvTranspose, with the scale of the Add's output. With one scale for both one power of two does for both. */

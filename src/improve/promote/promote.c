@@ -11,6 +11,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/options.h"
+#include "core/text/words.h"
 #include "model/graph/infer.h"
 #include "model/rewrite/widen.h"
 #include "npudiff/improve/promote.h"
@@ -126,11 +127,7 @@ struct whole {
 /* A MatMul, Conv and the like. */
 static bool is_product(const Onnx__NodeProto *node)
 {
-    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
-    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++)
-        if (strcmp(nd_onnx_text(node->op_type), products[i]) == 0)
-            return true;
-    return false;
+    return ND_IS_ONE_OF(node->op_type, "Conv", "ConvTranspose", "Gemm", "MatMul");
 }
 
 static void add_node(const struct nd_promote_job *job, const struct nd_wide_parts *parts, size_t node,

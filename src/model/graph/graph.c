@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/text/words.h"
 
 const char *nd_graph_node_name(const Onnx__NodeProto *node)
 {
@@ -30,12 +31,8 @@ static enum nd_node_kind kind_of(const Onnx__NodeProto *node)
 /* Operators without inputs (or with constant ones) whose results are no constants all the same. */
 static bool is_random(const Onnx__NodeProto *node)
 {
-    static const char *const random[] = {"RandomNormal",      "RandomNormalLike", "RandomUniform",
-                                         "RandomUniformLike", "Multinomial",      "Bernoulli"};
-    for (size_t i = 0; i < sizeof random / sizeof random[0]; i++)
-        if (strcmp(node->op_type, random[i]) == 0)
-            return true;
-    return false;
+    return ND_IS_ONE_OF(node->op_type, "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+                        "Multinomial", "Bernoulli");
 }
 
 static bool append(size_t **items, size_t *n, size_t *capacity, size_t value)

@@ -10,6 +10,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "model/graph/loaded.h"
 
 /* ---- which operators lie between DequantizeLinear and QuantizeLinear, and what such a layer reads ---- */
@@ -512,11 +513,8 @@ static bool quantises_input(const struct nd_graph *graph, const struct nd_graph_
 /* Operators that hand on the values of their first input, at most in another shape or order. */
 static bool hands_on(const Onnx__NodeProto *node)
 {
-    static const char *const names[] = {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(nd_onnx_text(node->op_type), names[i]) == 0 && nd_onnx_domain(node->domain)[0] == '\0')
-            return true;
-    return false;
+    return ND_IS_ONE_OF(node->op_type, "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten") &&
+           nd_onnx_domain(node->domain)[0] == '\0';
 }
 
 /* Marks the DequantizeLinear whose floats become an output of the graph, and the nodes between them. */

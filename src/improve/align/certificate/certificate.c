@@ -71,22 +71,17 @@ static enum nd_status take_root(struct nd_certificate *certificate, const char *
 enum nd_status nd_certificate_read(const char *path, struct nd_certificate **out, struct nd_error *err)
 {
     enum { MAX_BYTES = 256 << 20 };
-    struct nd_certificate *certificate = nd_calloc(1, sizeof *certificate);
-    void *data = NULL;
+    ND_CLEANUP(nd_certificate_destroy) struct nd_certificate *certificate = nd_calloc(1, sizeof *certificate);
+    ND_FREED void *data = NULL;
     size_t n_bytes = 0;
     ND_TRY_MEMORY(certificate != NULL, err);
     certificate->path = nd_strdup(path);
-    enum nd_status status = certificate->path != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_file_read(path, MAX_BYTES, &data, &n_bytes, err);
-    if (status == ND_OK)
-        status = take_root(certificate, data, n_bytes, err);
-    free(data);
-    if (status == ND_OK)
-        *out = certificate;
-    else
-        nd_certificate_destroy(&certificate);
-    return status;
+    ND_TRY_MEMORY(certificate->path != NULL, err);
+    ND_TRY(nd_file_read(path, MAX_BYTES, &data, &n_bytes, err));
+    ND_TRY(take_root(certificate, data, n_bytes, err));
+    *out = certificate;
+    certificate = NULL;
+    return ND_OK;
 }
 
 void nd_certificate_destroy(struct nd_certificate **certificate)

@@ -377,17 +377,13 @@ static enum nd_status load_inputs(struct work *work, struct nd_error *err)
 
 static enum nd_status run_all(struct work *work, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (work->probe = 0; work->probe < nd_capture_n_probes(work->capture); work->probe++)
-        for (work->sample = 0;
-             status == ND_OK && work->sample < nd_capture_probe(work->capture, work->probe)->n_samples;
+        for (work->sample = 0; work->sample < nd_capture_probe(work->capture, work->probe)->n_samples;
              work->sample++) {
-            status = load_inputs(work, err);
-            if (status == ND_OK)
-                status =
-                    nd_exact_graph_run(work->graph, work->inputs, &work->options, compare_evaluated, work, err);
+            ND_TRY(load_inputs(work, err));
+            ND_TRY(nd_exact_graph_run(work->graph, work->inputs, &work->options, compare_evaluated, work, err));
         }
-    return status;
+    return ND_OK;
 }
 
 /* Why it cannot be computed again; NULL: it can. */

@@ -350,18 +350,16 @@ enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_arr
         return shake(c, exact, bound, &(double){0}, err);
     enum nd_float_growth growth = nd_float_node_growth(node, inputs, exact, &n_terms);
     double u = ldexp(1, -c->digits), own = growth == ND_FLOAT_OF_SUMS ? own_roundings : function_roundings;
-    enum nd_status status =
-        growth == ND_FLOAT_OF_SUMS
-            ? bound_sums(c, n_terms, exact, bound, err)
-            : bound_others(c, patterns_reach * (growth == ND_FLOAT_OF_ROWS ? sqrt((double)n_terms) : 1), exact,
-                           bound, err);
-    if (status == ND_OK)
-        status = add_inside(c, exact, bound, err);
+    ND_TRY(growth == ND_FLOAT_OF_SUMS
+               ? bound_sums(c, n_terms, exact, bound, err)
+               : bound_others(c, patterns_reach * (growth == ND_FLOAT_OF_ROWS ? sqrt((double)n_terms) : 1),
+                              exact, bound, err));
+    ND_TRY(add_inside(c, exact, bound, err));
     /* Numbers below the least normal one may be flushed to zero. */
     double least = ldexp(1, min_exponent(c->digits));
     for (size_t i = 0; i < exact->n; i++)
         bound[i] += own * u * fabs(exact->x[i]) + least;
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *out, struct nd_error *err)

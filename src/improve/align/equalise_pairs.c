@@ -309,21 +309,16 @@ enum nd_status nd_align_pairs_find(const struct nd_align_job *job, struct nd_ali
 {
     struct finder f = {
         .job = job, .floats = {.model = job->model, .float_model = job->options->float_model}, .pairs = pairs};
-    struct nd_exact_graph *graph = NULL;
-    struct nd_array *inputs;
+    ND_CLEANUP(nd_exact_graph_destroy) struct nd_exact_graph *graph = NULL;
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = look, .missed = nd_exact_let_go};
     *pairs = (struct nd_align_pairs){0};
-    enum nd_status status = nd_inputs_create(job->model, &inputs, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_create(job->model, &graph, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(graph, inputs, &options, NULL, &f, err);
-    if (status == ND_OK)
-        status = find_pairs(&f, err);
-    if (status == ND_OK && pairs->n > 0)
-        status = watch(&f, graph, inputs, err);
-    nd_exact_graph_destroy(&graph);
-    nd_inputs_destroy(job->model, &inputs);
-    return status;
+    ND_TRY(nd_inputs_create(job->model, &inputs, err));
+    ND_TRY(nd_exact_graph_create(job->model, &graph, err));
+    ND_TRY(nd_exact_graph_run(graph, inputs, &options, NULL, &f, err));
+    ND_TRY(find_pairs(&f, err));
+    if (pairs->n > 0)
+        ND_TRY(watch(&f, graph, inputs, err));
+    return ND_OK;
 }

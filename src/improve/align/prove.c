@@ -608,11 +608,18 @@ static enum nd_status prove_of_layer(void *context, const struct nd_exact_layer 
     return ND_OK;
 }
 
+static void prover_deinit(struct prover *p)
+{
+    nd_layer_memory_destroy(&p->memory);
+    nd_alternatives_deinit(&p->alternatives);
+    free(p->shares);
+}
+
 enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)
 {
-    struct prover p = {.job = job};
-    struct nd_exact_graph *graph = NULL;
-    struct nd_array *inputs = NULL;
+    ND_CLEANUP(prover_deinit) struct prover p = {.job = job};
+    ND_CLEANUP(nd_exact_graph_destroy) struct nd_exact_graph *graph = NULL;
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = prove_of_layer, .missed = nd_exact_let_go};
     for (size_t i = 0; i < job->result->n_layers; i++) {
@@ -620,20 +627,10 @@ enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)
         job->result->layers[i].reason = not_reached;
     }
     p.shares = nd_calloc(nd_model_n_tensors(job->aligned), sizeof *p.shares);
-    enum nd_status status =
-        p.shares != NULL ? nd_inputs_create(job->aligned, &inputs, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_alternatives_init(&p.alternatives, job->aligned, err);
-    if (status == ND_OK)
-        status = nd_layer_memory_create(nd_model_n_tensors(job->aligned), &p.memory, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_create(job->aligned, &graph, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(graph, inputs, &options, NULL, &p, err);
-    nd_exact_graph_destroy(&graph);
-    nd_layer_memory_destroy(&p.memory);
-    nd_alternatives_deinit(&p.alternatives);
-    free(p.shares);
-    nd_inputs_destroy(job->aligned, &inputs);
-    return status;
+    ND_TRY_MEMORY(p.shares != NULL, err);
+    ND_TRY(nd_inputs_create(job->aligned, &inputs, err));
+    ND_TRY(nd_alternatives_init(&p.alternatives, job->aligned, err));
+    ND_TRY(nd_layer_memory_create(nd_model_n_tensors(job->aligned), &p.memory, err));
+    ND_TRY(nd_exact_graph_create(job->aligned, &graph, err));
+    return nd_exact_graph_run(graph, inputs, &options, NULL, &p, err);
 }

@@ -215,7 +215,7 @@ static enum nd_status nd_widener_add(struct nd_widener *w, const struct nd_widen
                                      struct nd_error *err)
 {
     const char *base;
-    enum nd_status status = nd_widener_name(w, part->output, "_promoted", &base, err);
+    ND_TRY(nd_widener_name(w, part->output, "_promoted", &base, err));
     const struct nd_quantised_tensor item = {.tensor = base,
                                              .dtype = part->dtype,
                                              .bits = (int)nd_dtype_size_bytes(part->dtype) * 8,
@@ -224,9 +224,8 @@ static enum nd_status nd_widener_add(struct nd_widener *w, const struct nd_widen
     const struct nd_new_node node = {part->op_type, part->input, part->output,
                                      part->quant->n > 1 ? part->quant->axis : -1};
     w->r.behind = part->behind;
-    if (status == ND_OK)
-        status = nd_requantiser_add_parameters(&w->r, &item, err);
-    return status == ND_OK ? nd_requantiser_add_node(&w->r, &item, &node, err) : status;
+    ND_TRY(nd_requantiser_add_parameters(&w->r, &item, err));
+    return nd_requantiser_add_node(&w->r, &item, &node, err);
 }
 
 /* ---- tensors of 16 bits ---- */

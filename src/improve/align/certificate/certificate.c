@@ -182,20 +182,15 @@ static enum nd_status draw(const struct nd_tensor *tensor, struct nd_array *qval
 
 static enum nd_status run(const struct witness *w, struct nd_array *given, struct nd_error *err)
 {
-    struct nd_exact_graph *graph = NULL;
-    struct nd_array *inputs;
+    ND_CLEANUP(nd_exact_graph_destroy) struct nd_exact_graph *graph = NULL;
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = hear, .given = given, .missed = nd_exact_let_go};
-    enum nd_status status = nd_inputs_create(w->model, &inputs, err);
-    for (size_t e = 0; e < nd_model_n_tensors(w->model) && status == ND_OK; e++)
-        status = draw(nd_model_tensor(w->model, e), &given[e], err);
-    if (status == ND_OK)
-        status = nd_exact_graph_create(w->model, &graph, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(graph, inputs, &options, NULL, (void *)(uintptr_t)w, err);
-    nd_exact_graph_destroy(&graph);
-    nd_inputs_destroy(w->model, &inputs);
-    return status;
+    ND_TRY(nd_inputs_create(w->model, &inputs, err));
+    for (size_t e = 0; e < nd_model_n_tensors(w->model); e++)
+        ND_TRY(draw(nd_model_tensor(w->model, e), &given[e], err));
+    ND_TRY(nd_exact_graph_create(w->model, &graph, err));
+    return nd_exact_graph_run(graph, inputs, &options, NULL, (void *)(uintptr_t)w, err);
 }
 
 enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_layer_arithmetic *arithmetic,

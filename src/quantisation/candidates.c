@@ -48,18 +48,15 @@ static bool only_moves(const char *op_types)
                         "SpaceToDepth");
 }
 
-static bool has_same_quantiser(const struct nd_study *study, size_t a, size_t b)
-{
-    return nd_quant_is_same(&nd_plan_tensor(study->plan, a)->quant, &nd_plan_tensor(study->plan, b)->quant);
-}
-
 /* The step, and what moves its quantised values on: they share a quantiser, and get the new one together. */
 static void change_range(const struct nd_study *study, struct nd_candidate *c, const struct nd_fit *fit)
 {
     c->changes[c->n_changes++] = (struct nd_change){.step = c->step, .is_range = true, .fit = *fit};
     for (size_t s = c->step + 1; s < study->plan->n_steps && c->n_changes < ND_MAX_TIED; s++) {
         const struct nd_explained_step *step = &study->plan->steps[s];
-        bool is_tied = step->is_layer && only_moves(step->op_types) && has_same_quantiser(study, s, c->step);
+        bool is_tied = step->is_layer && only_moves(step->op_types) &&
+                       nd_quant_is_same(&nd_plan_tensor(study->plan, s)->quant,
+                                        &nd_plan_tensor(study->plan, c->step)->quant);
         bool is_fed = false;
         for (size_t i = 0; i < step->n_inputs && is_tied; i++)
             for (size_t k = 0; k < c->n_changes; k++)

@@ -147,8 +147,7 @@ static enum nd_status change_scale(struct changed *c, const struct nd_changed_co
     if (change->channel != SIZE_MAX && (from->n == 1 || change->channel >= from->n))
         return ND_OK;
     float *scale = c->scale = nd_calloc(from->n, sizeof *scale);
-    if (scale == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(scale != NULL, err);
     for (size_t i = 0; i < from->n; i++) {
         bool is_meant = change->channel == SIZE_MAX || i == change->channel;
         scale[i] = is_meant ? (float)((double)from->scale[i] * change->amount) : from->scale[i];

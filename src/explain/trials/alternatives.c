@@ -42,11 +42,6 @@ static bool moves(const char *op_types)
                         "Transpose", "Unsqueeze");
 }
 
-static bool narrows(const char *op_types)
-{
-    return ND_IS_ONE_OF(op_types, "Relu", "Clip", "requantise");
-}
-
 /* A LeakyRelu, PRelu or HardSwish of what a product made. */
 static bool bends(const struct nd_model_layer *layer, const struct nd_model_layer *maker)
 {
@@ -258,7 +253,8 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     const struct nd_tensor *to = nd_model_tensor(model, layer->tensor);
     const struct nd_model_layer *maker =
         layer->n_inputs == 1 ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
-    if (maker != NULL && (narrows(layer->op_types) || bends(layer, maker) || moves_anew(model, layer, maker))) {
+    if (maker != NULL && (ND_IS_ONE_OF(layer->op_types, "Relu", "Clip", "requantise") || bends(layer, maker) ||
+                          moves_anew(model, layer, maker))) {
         a->fused_from[layer->tensor] = layer->inputs[0];
         find_moved(a, model, layer->inputs[0], layer->tensor);
     }

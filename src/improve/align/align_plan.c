@@ -741,8 +741,7 @@ enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *e
 {
     ND_TRY(nd_quantisers_init(&plan->quantisers, plan->model, plan->float_model, err));
     plan->steps = nd_calloc(plan->model->n_tensors, sizeof *plan->steps);
-    if (plan->steps == NULL)
-        ND_TRY(nd_fail_memory(err));
+    ND_TRY_MEMORY(plan->steps != NULL, err);
     for (size_t e = 0; e < plan->model->n_tensors; e++)
         plan->steps[e].obstacle = "npudiff cannot evaluate an operator before it";
     settle_others(plan);

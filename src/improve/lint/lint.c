@@ -512,11 +512,6 @@ static enum nd_status nd_lint_channels(struct nd_lint_job *job, size_t node, str
 
 /* ---- missing-quantiser ---- */
 
-static bool is_activation(const struct nd_lint_job *job, size_t node)
-{
-    return ND_LINT_IS(job, node, "Relu", "Clip");
-}
-
 /* Whether the node computes with numbers that were quantised before. */
 static bool computes(const struct nd_lint_job *job, size_t node)
 {
@@ -564,7 +559,8 @@ static enum nd_status nd_lint_missing(struct nd_lint_job *job, size_t node, stru
     size_t reader = graph->readers[t->first_reader];
     if (is_fused(job, node, reader) || ND_LINT_IS(job, reader, "Cast")) /* to whole numbers, as a rule */
         return ND_OK;
-    if (t->n_readers == 1 && is_activation(job, reader) && nd_lint_quantise(job, node) != ND_NO_INDEX)
+    if (t->n_readers == 1 && ND_LINT_IS(job, reader, "Relu", "Clip") &&
+        nd_lint_quantise(job, node) != ND_NO_INDEX)
         return ND_OK;
     return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
                         "'%s' has no quantiser, although the layer before and behind it are quantised: '%s' "
@@ -619,12 +615,6 @@ const struct nd_lint_rule *nd_lint_rules(size_t *n)
 {
     *n = sizeof lint_rules / sizeof lint_rules[0];
     return lint_rules;
-}
-
-/* Of the rule with this index in nd_lint_rules. */
-static nd_lint_look *nd_lint_look_of(size_t rule)
-{
-    return looks[rule];
 }
 
 const char *nd_lint_level_name(enum nd_lint_level level)
@@ -695,7 +685,7 @@ static enum nd_status look(struct nd_lint_job *job, struct nd_error *err)
         job->rule = &rules[r];
         for (size_t n = 0; n < job->graph->n_nodes && status == ND_OK; n++)
             if (job->graph->nodes[n].is_alive)
-                status = nd_lint_look_of(r)(job, n, err);
+                status = looks[r](job, n, err);
     }
     return status;
 }

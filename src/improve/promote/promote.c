@@ -124,18 +124,13 @@ struct whole {
     double bytes, multiply_adds;
 };
 
-/* A MatMul, Conv and the like. */
-static bool is_product(const Onnx__NodeProto *node)
-{
-    return ND_IS_ONE_OF(node->op_type, "Conv", "ConvTranspose", "Gemm", "MatMul");
-}
-
 static void add_node(const struct nd_promote_job *job, const struct nd_wide_parts *parts, size_t node,
                      const struct nd_tensor_info *infos, struct nd_promotion_cost *cost, struct whole *whole)
 {
     const struct nd_graph *graph = &job->model->graph;
     const struct nd_graph_node *n = &graph->nodes[node];
-    double flops = is_product(n->proto) ? nd_node_flops(graph, node, infos) : 0;
+    bool is_product = ND_IS_ONE_OF(n->proto->op_type, "Conv", "ConvTranspose", "Gemm", "MatMul");
+    double flops = is_product ? nd_node_flops(graph, node, infos) : 0;
     double multiply_adds = isnan(flops) ? 0 : flops / FLOPS_OF_MULTIPLY_ADD;
     whole->multiply_adds += multiply_adds;
     cost->multiply_adds += parts->is_wide_node[node] ? multiply_adds : 0;

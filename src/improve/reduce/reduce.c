@@ -138,11 +138,6 @@ static enum nd_status list_operators(struct nd_reduction *out, const struct nd_m
     return ND_OK;
 }
 
-static const char *fallback_flag(const struct nd_reducer *reducer)
-{
-    return reducer->options->allow_fallback ? " --allow-fallback" : "";
-}
-
 /* In the folder of the reproducer. URIs may hold what a shell would take, but no quotes. */
 static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                                    struct nd_error *err)
@@ -152,7 +147,8 @@ static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_s
     bool has_difference = reducer->options->has_difference;
     nd_strbuf_printf(&text, "npudiff capture reproducer.onnx -d '%s' -p %s --tensors %s%s -o again.h5",
                      reducer->device->uri, probe,
-                     has_difference ? "outputs" : nd_reducer_plain_tensors(reducer), fallback_flag(reducer));
+                     has_difference ? "outputs" : nd_reducer_plain_tensors(reducer),
+                     reducer->options->allow_fallback ? " --allow-fallback" : "");
     if (has_difference)
         nd_strbuf_puts(&text, " && npudiff compare reference.h5 again.h5");
     reducer->out->command = nd_strbuf_take(&text);

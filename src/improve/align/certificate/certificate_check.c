@@ -465,8 +465,7 @@ enum nd_status nd_certificate_verify(const struct nd_certificate *certificate, c
     nd_certificate_options_init(&own);
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
     ND_CLEANUP(nd_certificate_check_destroy) struct nd_certificate_check *check = nd_calloc(1, sizeof *check);
-    if (check == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(check != NULL, err);
     struct nd_certificate_checker c = {
         .certificate = certificate, .model = model, .options = &own, .check = check};
     c.job = (struct nd_align_job){.options = &c.align_options, .model = model, .aligned = model};

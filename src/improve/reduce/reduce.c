@@ -363,30 +363,26 @@ static enum nd_status find_difference(struct nd_reducer *reducer, const struct n
 static enum nd_status nd_reducer_try_whole(struct nd_reducer *reducer, unsigned *score, struct nd_error *err)
 {
     bool has_difference = reducer->options->has_difference;
-    struct nd_run run = {0};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
     reducer->step = "whole model";
-    enum nd_status status = run_whole(reducer, reducer->device,
-                                      has_difference ? "all" : nd_reducer_plain_tensors(reducer), &run, err);
-    if (status != ND_OK)
-        goto out;
+    ND_TRY(run_whole(reducer, reducer->device, has_difference ? "all" : nd_reducer_plain_tensors(reducer), &run,
+                     err));
     if (run.outcome.has_failed) {
         nd_failure_read(&run.outcome, run.capture, &reducer->out->failure);
         if (strcmp(run.outcome.stage, "load") == 0)
             reducer->out->end = ND_REDUCTION_NO_MODEL;
         else if (has_difference)
-            status = nd_fail(err, ND_E_REDUCE_REFERENCE, reducer->device->label,
-                             "device '%s' fails on the whole model, which is no difference: %s",
-                             reducer->device->label, reducer->out->failure.message);
+            return nd_fail(err, ND_E_REDUCE_REFERENCE, reducer->device->label,
+                           "device '%s' fails on the whole model, which is no difference: %s",
+                           reducer->device->label, reducer->out->failure.message);
         else
-            status = nd_failure_score_nodes(reducer->model, &reducer->out->failure, run.capture, score, err);
+            return nd_failure_score_nodes(reducer->model, &reducer->out->failure, run.capture, score, err);
     } else if (has_difference) {
-        status = find_difference(reducer, &run, score, err);
+        return find_difference(reducer, &run, score, err);
     } else {
         reducer->out->end = ND_REDUCTION_NOTHING;
     }
-out:
-    nd_run_deinit(&run);
-    return status;
+    return ND_OK;
 }
 
 void nd_reduce_options_init_sized(struct nd_reduce_options *options, size_t struct_size)

@@ -859,19 +859,14 @@ enum nd_status nd_explain_with(const struct nd_question *question, const struct 
                                nd_explain_study study, struct nd_explanation **out, struct nd_error *err)
 {
     struct nd_explain_options own = {.struct_size = sizeof own};
-    struct nd_plan plan = {0};
-    struct nd_explanation *explanation = NULL;
-    enum nd_status status = begin(question, options, &own, &plan, err);
-    if (status == ND_OK && (explanation = nd_calloc(1, sizeof *explanation)) == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = explain(&plan, &own, study, explanation, err);
-    nd_plan_deinit(&plan);
-    if (status == ND_OK)
-        *out = explanation;
-    else
-        nd_explanation_destroy(&explanation);
-    return status;
+    ND_CLEANUP(nd_explanation_destroy) struct nd_explanation *explanation = nd_calloc(1, sizeof *explanation);
+    ND_CLEANUP(nd_plan_deinit) struct nd_plan plan = {0};
+    ND_TRY_MEMORY(explanation != NULL, err);
+    ND_TRY(begin(question, options, &own, &plan, err));
+    ND_TRY(explain(&plan, &own, study, explanation, err));
+    *out = explanation;
+    explanation = NULL;
+    return ND_OK;
 }
 
 enum nd_status nd_explain_part(const struct nd_model *model, const struct nd_model *float_model,

@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "quantisation/study.h"
 
 enum { BITS = 8, WIDE_BITS = 16 };
@@ -42,18 +43,9 @@ void nd_search_deinit(struct nd_search *search)
 /* Operators after which a tensor has the quantised values of its input. */
 static bool only_moves(const char *op_types)
 {
-    static const char *const movers[] = {"Reshape", "Transpose", "Flatten",    "Squeeze",      "Unsqueeze",
-                                         "MaxPool", "Slice",     "Split",      "Gather",       "Identity",
-                                         "Expand",  "Tile",      "requantise", "DepthToSpace", "SpaceToDepth"};
-    for (size_t i = 0; i < sizeof movers / sizeof movers[0]; i++)
-        if (strcmp(op_types, movers[i]) == 0)
-            return true;
-    return false;
-}
-
-static bool has_same_quantiser(const struct nd_study *study, size_t a, size_t b)
-{
-    return nd_quant_is_same(&nd_plan_tensor(study->plan, a)->quant, &nd_plan_tensor(study->plan, b)->quant);
+    return ND_IS_ONE_OF(op_types, "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "MaxPool", "Slice",
+                        "Split", "Gather", "Identity", "Expand", "Tile", "requantise", "DepthToSpace",
+                        "SpaceToDepth");
 }
 
 /* The step, and what moves its quantised values on: they share a quantiser, and get the new one together. */
@@ -62,7 +54,9 @@ static void change_range(const struct nd_study *study, struct nd_candidate *c, c
     c->changes[c->n_changes++] = (struct nd_change){.step = c->step, .is_range = true, .fit = *fit};
     for (size_t s = c->step + 1; s < study->plan->n_steps && c->n_changes < ND_MAX_TIED; s++) {
         const struct nd_explained_step *step = &study->plan->steps[s];
-        bool is_tied = step->is_layer && only_moves(step->op_types) && has_same_quantiser(study, s, c->step);
+        bool is_tied = step->is_layer && only_moves(step->op_types) &&
+                       nd_quant_is_same(&nd_plan_tensor(study->plan, s)->quant,
+                                        &nd_plan_tensor(study->plan, c->step)->quant);
         bool is_fed = false;
         for (size_t i = 0; i < step->n_inputs && is_tied; i++)
             for (size_t k = 0; k < c->n_changes; k++)

@@ -121,19 +121,16 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
     ND_TRY_MEMORY(w->factors != NULL && w->layers != NULL && w->first != NULL && w->second != NULL &&
                       w->out->values != NULL && w->out->changes != NULL,
                   err);
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < w->n && status == ND_OK; i++) {
-        status = add_layer(w, &pair_of(w, i)->first, &w->first[i], err);
-        if (status == ND_OK)
-            status = add_layer(w, &pair_of(w, i)->second, &w->second[i], err);
-        if (status == ND_OK)
-            status = add_bias(w, &w->layers[w->first[i]], err);
+    for (size_t i = 0; i < w->n; i++) {
+        ND_TRY(add_layer(w, &pair_of(w, i)->first, &w->first[i], err));
+        ND_TRY(add_layer(w, &pair_of(w, i)->second, &w->second[i], err));
+        ND_TRY(add_bias(w, &w->layers[w->first[i]], err));
         w->factors[i] = nd_calloc(pair_of(w, i)->n_channels, sizeof **w->factors);
         ND_TRY_MEMORY(w->factors[i] != NULL, err);
         for (size_t c = 0; c < pair_of(w, i)->n_channels; c++)
             w->factors[i][c] = 1;
     }
-    return status;
+    return ND_OK;
 }
 
 static void end(struct work *w)

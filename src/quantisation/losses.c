@@ -675,21 +675,19 @@ static enum nd_status quantise_inputs(struct nd_loss_run *run, struct nd_error *
 {
     const struct nd_study *study = run->study;
     const struct nd_array *inputs = nd_study_inputs(study, run->sample);
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < study->plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < study->plan->n_steps; s++) {
         size_t input = study->float_input[s];
         if (input == SIZE_MAX || !is_whole(run, s))
             continue;
-        for (size_t i = 0; i < study->n_float_inputs && status == ND_OK; i++) {
+        for (size_t i = 0; i < study->n_float_inputs; i++) {
             if (study->plan->float_inputs[i] != input)
                 continue;
-            status = nd_array_copy(nd_loss_real(run, s), &run->real_inputs[i], err);
+            ND_TRY(nd_array_copy(nd_loss_real(run, s), &run->real_inputs[i], err));
             run->float_inputs[i] = run->real_inputs[i];
         }
-        if (status == ND_OK)
-            status = take_layer(run, s, &inputs[input], err);
+        ND_TRY(take_layer(run, s, &inputs[input], err));
     }
-    return status;
+    return ND_OK;
 }
 
 /* Where sums are not wanted, only the layers that are. */

@@ -198,23 +198,20 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
     study->out->layers = nd_calloc(plan->n_steps, sizeof *study->out->layers);
     study->out->ranked = nd_calloc(plan->n_steps, sizeof *study->out->ranked);
     ND_TRY_MEMORY(study->out->layers != NULL && study->out->ranked != NULL, err);
-    enum nd_status status = make_values(study, err);
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+    ND_TRY(make_values(study, err));
+    for (size_t s = 0; s < plan->n_steps; s++)
         if (nd_is_matched(study, s)) {
-            status = make_channels(study, s, err);
-            if (status == ND_OK)
-                status = nd_flat_channels_init(study, s, err);
+            ND_TRY(make_channels(study, s, err));
+            ND_TRY(nd_flat_channels_init(study, s, err));
         }
-    if (status == ND_OK)
-        status = study_take_memory(study, err);
-    if (status == ND_OK && study->n_effect_samples > 0)
-        status = nd_incremental_find_layers(plan, &study->layers, err);
-    if (status == ND_OK)
-        status = nd_pairs_init(study, err);
+    ND_TRY(study_take_memory(study, err));
+    if (study->n_effect_samples > 0)
+        ND_TRY(nd_incremental_find_layers(plan, &study->layers, err));
+    ND_TRY(nd_pairs_init(study, err));
     for (size_t k = 0; k < study->n_samples; k++)
-        for (size_t i = 0; i < study->n_inputs && status == ND_OK; i++)
-            status = read_input(study, k, i, err);
-    return status;
+        for (size_t i = 0; i < study->n_inputs; i++)
+            ND_TRY(read_input(study, k, i, err));
+    return ND_OK;
 }
 
 static void nd_study_deinit(struct nd_study *study)
@@ -441,20 +438,15 @@ static enum nd_status list_candidates(struct nd_promotions *p, struct nd_error *
 
 enum nd_status nd_promotions_find(const struct nd_plan *plan, struct nd_promotions **out, struct nd_error *err)
 {
-    struct nd_promotions *p = nd_calloc(1, sizeof *p);
+    ND_CLEANUP(nd_promotions_destroy) struct nd_promotions *p = nd_calloc(1, sizeof *p);
     ND_TRY_MEMORY(p != NULL, err);
-    enum nd_status status = nd_study_init(&p->study, plan, err);
-    if (status == ND_OK)
-        status = nd_study_rank(&p->study, err);
-    if (status == ND_OK)
-        status = find_candidates(p, err);
-    if (status == ND_OK)
-        status = list_candidates(p, err);
-    if (status == ND_OK)
-        *out = p;
-    else
-        nd_promotions_destroy(&p);
-    return status;
+    ND_TRY(nd_study_init(&p->study, plan, err));
+    ND_TRY(nd_study_rank(&p->study, err));
+    ND_TRY(find_candidates(p, err));
+    ND_TRY(list_candidates(p, err));
+    *out = p;
+    p = NULL;
+    return ND_OK;
 }
 
 void nd_promotions_destroy(struct nd_promotions **promotions)

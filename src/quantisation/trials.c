@@ -95,15 +95,14 @@ static enum nd_status begin(struct worker *w, const struct effects *effects, str
 {
     const struct nd_model *model = effects->study->plan->float_model;
     w->effects = effects;
-    enum nd_status status = nd_loss_run_init(&w->run, effects->study, err);
-    if (status == ND_OK)
-        status = nd_rerun_init(&w->cut, model, err);
+    ND_TRY(nd_loss_run_init(&w->run, effects->study, err));
+    ND_TRY(nd_rerun_init(&w->cut, model, err));
     w->run.is_wanted = effects->is_wanted;
     w->is_given = nd_calloc(nd_model_n_tensors(model), sizeof *w->is_given);
     w->is_changed = nd_calloc(nd_model_n_tensors(model), sizeof *w->is_changed);
     w->is_input_changed = nd_calloc(nd_model_n_inputs(model), sizeof *w->is_input_changed);
-    bool has_all = w->is_given != NULL && w->is_changed != NULL && w->is_input_changed != NULL;
-    return status != ND_OK ? status : has_all ? ND_OK : nd_fail_memory(err);
+    ND_TRY_MEMORY(w->is_given != NULL && w->is_changed != NULL && w->is_input_changed != NULL, err);
+    return ND_OK;
 }
 
 static void end(struct worker *w)
@@ -283,11 +282,10 @@ static enum nd_status nd_trial_worker_begin(struct nd_trial_worker *w, const str
     size_t n_tensors = nd_model_n_tensors(model);
     w->outputs = outputs;
     w->n_outputs = n_outputs;
-    enum nd_status status = nd_loss_run_init(&w->run, study, err);
-    if (status == ND_OK)
-        status = nd_rerun_init(&w->cut, model, err);
-    if (status == ND_OK && study->layers != NULL)
-        status = nd_incremental_init(&w->incremental, study->plan, study->layers, err);
+    ND_TRY(nd_loss_run_init(&w->run, study, err));
+    ND_TRY(nd_rerun_init(&w->cut, model, err));
+    if (study->layers != NULL)
+        ND_TRY(nd_incremental_init(&w->incremental, study->plan, study->layers, err));
     w->is_given = nd_calloc(n_tensors, sizeof *w->is_given);
     w->is_changed = nd_calloc(n_tensors, sizeof *w->is_changed);
     w->is_real = nd_calloc(n_tensors, sizeof *w->is_real);
@@ -296,7 +294,7 @@ static enum nd_status nd_trial_worker_begin(struct nd_trial_worker *w, const str
     w->inputs = nd_calloc(study->plan->n_steps, sizeof *w->inputs);
     bool has_all = w->is_given != NULL && w->is_changed != NULL && w->is_real != NULL && w->given != NULL &&
                    w->replaced != NULL && w->inputs != NULL;
-    return status != ND_OK ? status : has_all ? ND_OK : nd_fail_memory(err);
+    return has_all ? ND_OK : nd_fail_memory(err);
 }
 
 /* outputs[n_outputs]: steps, borrowed. end in any case, also of a zeroed one. ND_ERR_MEMORY. */
@@ -649,25 +647,24 @@ static enum nd_status run_sample(void *context, size_t worker, size_t k, struct 
     struct trials *all = context;
     struct nd_trial_worker *w = &all->workers[worker];
     size_t n_samples = all->study->n_effect_samples;
-    enum nd_status status =
-        w->outputs == NULL ? nd_trial_worker_begin(w, all->study, all->outputs, all->n_outputs, err) : ND_OK;
+    ND_TRY(w->outputs == NULL ? nd_trial_worker_begin(w, all->study, all->outputs, all->n_outputs, err)
+                              : ND_OK);
     w->run.takes_outputs = !all->watches; /* what is changed is fed with the quantised reference */
-    if (status == ND_OK)
-        status = nd_loss_run_sample(&w->run, nd_effect_sample(all->study, k), false, err);
-    for (size_t o = 0; o < all->n_outputs && status == ND_OK; o++) {
+    ND_TRY(nd_loss_run_sample(&w->run, nd_effect_sample(all->study, k), false, err));
+    for (size_t o = 0; o < all->n_outputs; o++) {
         const struct nd_array *values = &w->run.values[all->outputs[o]];
         all->signal[k * all->n_outputs + o] = nd_mean_square(values) * (double)values->n;
         all->base[k * all->n_outputs + o] = nd_trial_worker_base_noise(w, all->outputs[o]);
     }
-    for (size_t i = 0; i < all->n_trials && status == ND_OK; i++) {
+    for (size_t i = 0; i < all->n_trials; i++) {
         w->trial = &all->trials[i];
         w->noise = all->noise + (i * n_samples + k) * all->n_outputs;
-        status = nd_trial_worker_run(w, err);
-        if (status == ND_OK && w->trial->watched != SIZE_MAX)
-            status = nd_trial_worker_watch(w, &all->watched_base[i * n_samples + k],
-                                           &all->watched[i * n_samples + k], err);
+        ND_TRY(nd_trial_worker_run(w, err));
+        if (w->trial->watched != SIZE_MAX)
+            ND_TRY(nd_trial_worker_watch(w, &all->watched_base[i * n_samples + k],
+                                         &all->watched[i * n_samples + k], err));
     }
-    return status;
+    return ND_OK;
 }
 
 static void conclude_of_trials(const struct trials *all, size_t i)

@@ -3,12 +3,12 @@
 #include "arithmetic/exact/eval_graph.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/graph_internal.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/words.h"
 
 /* ---- scaled channels ---- */
 
@@ -99,8 +99,7 @@ static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *fe
     bool feeds = false;
     for (size_t i = 0; i < node->n_made; i++)
         feeds = feeds || (nd_graph_made(graph, n, i) != ND_NO_INDEX && feeds_layer[nd_graph_made(graph, n, i)]);
-    bool is_fold = strcmp(nd_onnx_text(node->proto->op_type), "Relu") == 0 ||
-                   strcmp(nd_onnx_text(node->proto->op_type), "Clip") == 0;
+    bool is_fold = ND_IS_ONE_OF(node->proto->op_type, "Relu", "Clip");
     if (source != ND_NO_INDEX && (node->kind == ND_NODE_QUANTIZE || (feeds && is_fold)))
         feeds_layer[source] = true;
     if (node->kind == ND_NODE_QUANTIZE)
@@ -230,53 +229,49 @@ enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exa
     return nd_exact_graph_create_within(model, SIZE_MAX, out, err);
 }
 
-enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t limit_bytes,
-                                            struct nd_exact_graph **out, struct nd_error *err)
+/* All that the graph keeps. On failure the caller destroys it. */
+static enum nd_status prepare(struct nd_exact_graph *g, size_t limit_bytes, struct nd_error *err)
 {
-    enum nd_status status = nd_model_check_static(model, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_exact_graph *g = nd_calloc(1, sizeof *g);
-    ND_TRY_MEMORY(g != NULL, err);
-    const struct nd_graph *graph = &model->graph;
-    g->model = model;
+    const struct nd_graph *graph = &g->model->graph;
     g->constants = nd_calloc(graph->n_tensors, sizeof *g->constants);
     g->quants = nd_calloc(graph->n_nodes, sizeof *g->quants);
     g->last_use = nd_calloc(graph->n_tensors, sizeof *g->last_use);
     g->packed_weights = nd_calloc(graph->n_tensors, sizeof *g->packed_weights);
     g->largest = nd_calloc(graph->n_tensors, sizeof *g->largest);
     g->shorts = nd_calloc(graph->n_tensors, sizeof *g->shorts);
-    if (g->shorts == NULL || g->packed_weights == NULL || g->largest == NULL || g->constants == NULL ||
-        g->quants == NULL || g->last_use == NULL)
-        status = nd_fail_memory(err);
     for (size_t t = 0; g->constants != NULL && t < graph->n_tensors; t++)
         g->constants[t] = nd_exact_none();
-    if (status == ND_OK)
-        status = nd_exact_store_init(g, limit_bytes, err);
-    if (status == ND_OK)
-        status = init_scalings(g, err);
-    if (status == ND_OK)
-        status = nd_layers_assign(graph, &g->layer_of_node, err);
-    if (status == ND_OK)
-        status = read_quants(g, err);
-    if (status == ND_OK)
-        status = nd_exact_load_constants(g, err);
-    if (status == ND_OK)
-        status = read_nibble_quants(g, err);
-    if (status == ND_OK)
-        status = find_last_uses(g, err);
-    if (status == ND_OK)
-        status = list_last_uses(g, err);
-    if (status == ND_OK)
-        status = nd_exact_prepare_packed_weights(g, err);
-    if (status == ND_OK) {
-        g->is_pure = has_only_layers(g);
-        *out = g;
-        return ND_OK;
+    ND_TRY_MEMORY(g->shorts != NULL && g->packed_weights != NULL && g->largest != NULL &&
+                      g->constants != NULL && g->quants != NULL && g->last_use != NULL,
+                  err);
+    ND_TRY(nd_exact_store_init(g, limit_bytes, err));
+    ND_TRY(init_scalings(g, err));
+    ND_TRY(nd_layers_assign(graph, &g->layer_of_node, err));
+    ND_TRY(read_quants(g, err));
+    ND_TRY(nd_exact_load_constants(g, err));
+    ND_TRY(read_nibble_quants(g, err));
+    ND_TRY(find_last_uses(g, err));
+    ND_TRY(list_last_uses(g, err));
+    ND_TRY(nd_exact_prepare_packed_weights(g, err));
+    g->is_pure = has_only_layers(g);
+    return ND_OK;
+}
+
+enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t limit_bytes,
+                                            struct nd_exact_graph **out, struct nd_error *err)
+{
+    ND_TRY(nd_model_check_static(model, err));
+    ND_CLEANUP(nd_exact_graph_destroy) struct nd_exact_graph *g = nd_calloc(1, sizeof *g);
+    ND_TRY_MEMORY(g != NULL, err);
+    g->model = model;
+    enum nd_status status = prepare(g, limit_bytes, err);
+    if (status != ND_OK) {
+        nd_error_context(err, "evaluating '%s'", model->path);
+        return status;
     }
-    nd_error_context(err, "evaluating '%s'", model->path);
-    nd_exact_graph_destroy(&g);
-    return status;
+    *out = g;
+    g = NULL;
+    return ND_OK;
 }
 
 void nd_exact_graph_destroy(struct nd_exact_graph **graph)

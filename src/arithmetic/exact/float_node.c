@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "arithmetic/exact/graph_internal.h"
+#include "core/text/words.h"
 
 /* Numbers in a pooling window, at least; chosen. */
 enum { WINDOW = 64 };
@@ -95,14 +96,6 @@ enum nd_status nd_float_node_run(const struct nd_float_node *node, const struct 
     return status;
 }
 
-static bool is_one_of(const struct nd_float_node *node, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(nd_onnx_text(proto_of(node)->op_type), names[i]) == 0)
-            return true;
-    return false;
-}
-
 /* Of a product: numbers of the weights that belong to one value. */
 static size_t terms_of_product(const struct nd_float_node *node, const struct nd_array *const *inputs)
 {
@@ -119,36 +112,14 @@ static size_t terms_of_product(const struct nd_float_node *node, const struct nd
 
 bool nd_float_is_product(const struct nd_float_node *node)
 {
-    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
-    return is_one_of(node, products, sizeof products / sizeof products[0]);
+    return ND_IS_ONE_OF(proto_of(node)->op_type, "Conv", "ConvTranspose", "Gemm", "MatMul");
 }
 
 enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
                                           const struct nd_array *const *inputs, const struct nd_array *out,
                                           size_t *n_terms)
 {
-    static const char *const sums[] = {
-        "Einsum", "AveragePool", "GlobalAveragePool", "ReduceSum", "ReduceMean", "CumSum", "Sum", "Mean"};
-    static const char *const places[] = {"Resize", "Upsample", "GridSample"};
-    static const char *const rows[] = {"Softmax",
-                                       "LogSoftmax",
-                                       "LayerNormalization",
-                                       "InstanceNormalization",
-                                       "GroupNormalization",
-                                       "LRN",
-                                       "LpNormalization",
-                                       "ReduceL2",
-                                       "ReduceLogSumExp",
-                                       "ReduceSumSquare",
-                                       "RMSNormalization",
-                                       "ReduceL1",
-                                       "ReduceProd",
-                                       "LpPool",
-                                       "GlobalLpPool",
-                                       "LSTM",
-                                       "GRU",
-                                       "RNN",
-                                       "SimplifiedLayerNormalization"};
+    const char *op = nd_onnx_text(proto_of(node)->op_type);
     *n_terms = 1;
     if (node->n_inputs == 0 || inputs[0] == NULL)
         return ND_FLOAT_OF_ELEMENTS;
@@ -158,7 +129,8 @@ enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
     }
     /* No value is made of more than all of them. */
     size_t all = inputs[0]->n > 0 ? inputs[0]->n : 1;
-    if (is_one_of(node, sums, sizeof sums / sizeof sums[0])) {
+    if (ND_IS_ONE_OF(op, "Einsum", "AveragePool", "GlobalAveragePool", "ReduceSum", "ReduceMean", "CumSum",
+                     "Sum", "Mean")) {
         *n_terms = out->n > 0 && out->n < all ? 2 * (all / out->n) : all;
         if (*n_terms < WINDOW && all > WINDOW) /* windows overlap */
             *n_terms = WINDOW;
@@ -166,13 +138,16 @@ enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
     }
     /* A place is off by three roundings of the largest place, and the value by that part of its neighbours'
      * difference. */
-    if (is_one_of(node, places, sizeof places / sizeof places[0])) {
+    if (ND_IS_ONE_OF(op, "Resize", "Upsample", "GridSample")) {
         for (int i = 2; i < out->shape.rank; i++)
             *n_terms = out->shape.dims[i] > (int64_t)*n_terms ? (size_t)out->shape.dims[i] : *n_terms;
         *n_terms *= 9 * *n_terms;
         return ND_FLOAT_OF_ROWS;
     }
-    if (is_one_of(node, rows, sizeof rows / sizeof rows[0])) {
+    if (ND_IS_ONE_OF(op, "Softmax", "LogSoftmax", "LayerNormalization", "InstanceNormalization",
+                     "GroupNormalization", "LRN", "LpNormalization", "ReduceL2", "ReduceLogSumExp",
+                     "ReduceSumSquare", "RMSNormalization", "ReduceL1", "ReduceProd", "LpPool", "GlobalLpPool",
+                     "LSTM", "GRU", "RNN", "SimplifiedLayerNormalization")) {
         int64_t last = inputs[0]->shape.rank > 0 ? inputs[0]->shape.dims[inputs[0]->shape.rank - 1] : 1;
         *n_terms = out->n > 0 && out->n < all ? 2 * (all / out->n) : (size_t)(last > 0 ? last : 1);
         return ND_FLOAT_OF_ROWS;
@@ -182,12 +157,11 @@ enum nd_float_growth nd_float_node_growth(const struct nd_float_node *node,
 
 enum nd_float_inside nd_float_node_inside(const struct nd_float_node *node)
 {
-    static const char *const of_one[] = {"Celu",    "Elu",     "Selu", "HardSigmoid",
-                                         "Sigmoid", "Softmax", "Tanh", "Erf"};
-    static const char *const of_input[] = {"Gelu",      "BiasGelu", "FastGelu",   "QuickGelu",
-                                           "HardSwish", "Mish",     "LogSoftmax", "Softplus"};
-    if (is_one_of(node, of_one, sizeof of_one / sizeof of_one[0]))
+    const char *op = nd_onnx_text(proto_of(node)->op_type);
+    if (ND_IS_ONE_OF(op, "Celu", "Elu", "Selu", "HardSigmoid", "Sigmoid", "Softmax", "Tanh", "Erf"))
         return ND_FLOAT_ONE_INSIDE;
-    return is_one_of(node, of_input, sizeof of_input / sizeof of_input[0]) ? ND_FLOAT_INPUT_INSIDE
-                                                                           : ND_FLOAT_NOTHING_INSIDE;
+    return ND_IS_ONE_OF(op, "Gelu", "BiasGelu", "FastGelu", "QuickGelu", "HardSwish", "Mish", "LogSoftmax",
+                        "Softplus")
+               ? ND_FLOAT_INPUT_INSIDE
+               : ND_FLOAT_NOTHING_INSIDE;
 }

@@ -6,6 +6,7 @@
 #include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 
 bool nd_exact_feeds_layers(const struct nd_exact_graph *g, size_t node)
 {
@@ -167,12 +168,8 @@ const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *flo
 
 static bool keeps_order(const struct nd_graph_node *node)
 {
-    static const char *const names[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(nd_onnx_text(node->proto->op_type), names[i]) == 0 &&
-            nd_onnx_domain(node->proto->domain)[0] == '\0')
-            return true;
-    return false;
+    return ND_IS_ONE_OF(node->proto->op_type, "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity") &&
+           nd_onnx_domain(node->proto->domain)[0] == '\0';
 }
 
 size_t nd_exact_input_behind(const struct nd_exact_graph *g, size_t tensor)

@@ -8,6 +8,7 @@
 #include "arithmetic/exact/linear/linear_values.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 
 /* ---- tensors ---- */
 
@@ -297,12 +298,8 @@ static size_t find_operator(const struct nd_exact_run *run, size_t quantize, siz
 
 static bool only_moves(const Onnx__NodeProto *node)
 {
-    static const char *const movers[] = {"DequantizeLinear", "Flatten", "Identity",  "QuantizeLinear",
-                                         "Reshape",          "Squeeze", "Transpose", "Unsqueeze"};
-    for (size_t i = 0; i < sizeof movers / sizeof movers[0]; i++)
-        if (strcmp(nd_onnx_text(node->op_type), movers[i]) == 0)
-            return true;
-    return false;
+    return ND_IS_ONE_OF(node->op_type, "DequantizeLinear", "Flatten", "Identity", "QuantizeLinear", "Reshape",
+                        "Squeeze", "Transpose", "Unsqueeze");
 }
 
 static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t tensor)

@@ -3,12 +3,12 @@
  * somebody asks for it; a constant that was let go may need that, too. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/exact/graph_internal.h"
 #include "arithmetic/exact/linear/linear_values.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 #include "model/graph/external.h"
 
 struct nd_array nd_exact_none(void)
@@ -106,11 +106,8 @@ static enum nd_status run_operator(const struct nd_exact_graph *g, size_t node, 
 
 static bool is_product(const Onnx__NodeProto *node)
 {
-    static const char *const names[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(nd_onnx_text(node->op_type), names[i]) == 0 && nd_onnx_domain(node->domain)[0] == 0)
-            return true;
-    return false;
+    return ND_IS_ONE_OF(node->op_type, "Conv", "ConvTranspose", "Gemm", "MatMul") &&
+           nd_onnx_domain(node->domain)[0] == 0;
 }
 
 /* The DequantizeLinear of constant quantised values that is the product's second operand, or ND_NO_INDEX. */

@@ -7,6 +7,7 @@
 
 #include "arithmetic/exact/linear/linear_values.h"
 #include "core/tensors/scales.h"
+#include "core/text/words.h"
 
 typedef bool layer_condition(const struct nd_model *model, const struct nd_exact_layer *layer);
 
@@ -41,14 +42,6 @@ static bool reads(const struct nd_model *model, const struct nd_exact_layer *lay
     const struct nd_model_layer *maker =
         model != NULL && tensor != SIZE_MAX ? nd_model_layer_of_tensor(model, tensor) : NULL;
     return maker != NULL && strcmp(maker->op_types, op_type) == 0;
-}
-
-static bool is_named(const char *op_types, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(op_types, names[i]) == 0)
-            return true;
-    return false;
 }
 
 /* ---- of operators that read what was cut, padded, moved or joined ---- */
@@ -160,14 +153,14 @@ static bool is_gather_of_last(const struct nd_model *model, const struct nd_exac
 enum { LONGEST_CHAIN = 16 }; /* of moves one after the other */
 
 /* Whether the tensor is an input of the model, or what these move from one with the encoding that it has. */
-static bool is_moved_input(const struct nd_model *model, size_t tensor, const char *const *names, size_t n)
+static bool is_moved_input(const struct nd_model *model, size_t tensor, const char *const *names)
 {
     for (size_t i = 0; i < LONGEST_CHAIN; i++) {
         const struct nd_tensor *to = nd_model_tensor(model, tensor);
         const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
         if (strcmp(to->op_types, "input") == 0)
             return true;
-        if (maker == NULL || maker->n_inputs != 1 || !is_named(maker->op_types, names, n) ||
+        if (maker == NULL || maker->n_inputs != 1 || !nd_is_one_of(maker->op_types, names) ||
             !nd_quant_is_same(&nd_model_tensor(model, maker->inputs[0])->quant, &to->quant))
             return false;
         tensor = maker->inputs[0];
@@ -179,14 +172,14 @@ static bool is_moved_input(const struct nd_model *model, size_t tensor, const ch
  * what Gather, Tile, Concat, or another operator that calculates made. */
 static bool is_pad_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    static const char *const moves[] = {"DepthToSpace", "Identity", "Pad",      "Reshape",
-                                        "Resize",       "Slice",    "Transpose"};
+    static const char *const moves[] = {"DepthToSpace", "Identity", "Pad",       "Reshape",
+                                        "Resize",       "Slice",    "Transpose", NULL};
     size_t tensor = layer->input_tensors[0];
     bool copies = has_text(layer, "mode", "constant", "reflect") || has_text(layer, "mode", "constant", "edge");
     if (model == NULL || tensor == SIZE_MAX || !copies || !has_other_encoding(layer, 0))
         return false;
     return reads(model, layer, "SpaceToDepth") || reads(model, layer, "ReduceMax") ||
-           is_moved_input(model, tensor, moves, sizeof moves / sizeof moves[0]);
+           is_moved_input(model, tensor, moves);
 }
 
 /* golden/found/concat-moved.u8.onnx and about 45 others of its kind. A zero point of 0 makes it right, where
@@ -194,8 +187,7 @@ static bool is_pad_of_kept(const struct nd_model *model, const struct nd_exact_l
  * right, and behind a move of what an operator calculated. */
 static bool is_moved_and_kept(const struct nd_model *model, const struct nd_exact_layer *layer, size_t i)
 {
-    static const char *const last[] = {"DepthToSpace", "Pad", "Reshape", "Transpose"};
-    static const char *const moves[] = {"DepthToSpace", "Pad", "Reshape", "Slice", "Transpose"};
+    static const char *const moves[] = {"DepthToSpace", "Pad", "Reshape", "Slice", "Transpose", NULL};
     size_t tensor = layer->input_tensors[i];
     const struct nd_model_layer *maker =
         model != NULL && tensor != SIZE_MAX ? nd_model_layer_of_tensor(model, tensor) : NULL;
@@ -203,8 +195,8 @@ static bool is_moved_and_kept(const struct nd_model *model, const struct nd_exac
         (layer->call->inputs[i].quant->zero_point[0] == 0 && layer->call->out_quant->zero_point[0] != 0))
         return false;
     return strcmp(maker->op_types, "SpaceToDepth") == 0 ||
-           (is_named(maker->op_types, last, sizeof last / sizeof last[0]) &&
-            is_moved_input(model, tensor, moves, sizeof moves / sizeof moves[0]));
+           (ND_IS_ONE_OF(maker->op_types, "DepthToSpace", "Pad", "Reshape", "Transpose") &&
+            is_moved_input(model, tensor, moves));
 }
 
 const struct nd_array *nd_layer_kept_qvalues(const struct nd_model *model, const struct nd_exact_layer *layer,
@@ -242,7 +234,7 @@ static bool is_depth_of_kept(const struct nd_model *model, const struct nd_exact
     bool is_to_depth =
         strcmp(nd_onnx_text(layer->call->node->op_type), "SpaceToDepth") == 0; /* whoever made it */
     return model != NULL && tensor != SIZE_MAX && has_other_encoding(layer, 0) &&
-           (is_to_depth || is_moved_input(model, tensor, NULL, 0));
+           (is_to_depth || is_moved_input(model, tensor, (const char *const[]){NULL}));
 }
 
 static bool has_scales_along_sum(const struct nd_model *model, const struct nd_exact_layer *layer)
@@ -306,12 +298,11 @@ static bool is_cumsum_of_bytes(const struct nd_model *model, const struct nd_exa
 /* 90 models: three makers, nine moves, five Reshapes and the like (docs/science/htp-arithmetic.md#still). */
 static bool is_reshape_of_moved(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    static const char *const movers[] = {"DepthToSpace", "Pad", "Resize", "SpaceToDepth", "Transpose"};
     size_t tensor = layer->input_tensors[0];
     const struct nd_model_layer *maker =
         model != NULL && tensor != SIZE_MAX ? nd_model_layer_of_tensor(model, tensor) : NULL;
     return maker != NULL && !is_wide(layer) && has_other_encoding(layer, 0) &&
-           is_named(maker->op_types, movers, sizeof movers / sizeof *movers);
+           ND_IS_ONE_OF(maker->op_types, "DepthToSpace", "Pad", "Resize", "SpaceToDepth", "Transpose");
 }
 
 /* ---- of other operators ---- */
@@ -411,7 +402,6 @@ static void find_cuts(const struct nd_exact_layer *layer, bool *cuts_below, bool
  * that transposed. uint16: always; uint8: where it cuts at one end alone. */
 static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    static const char *const makers[] = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul"};
     bool cuts_below, cuts_above;
     find_cuts(layer, &cuts_below, &cuts_above);
     size_t tensor = layer->input_tensors[0];
@@ -422,10 +412,9 @@ static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact
     maker = nd_model_layer_of_tensor(model, tensor);
     if (maker != NULL && strcmp(maker->op_types, "Transpose") == 0 && maker->n_inputs > 0)
         maker = nd_model_layer_of_tensor(model, maker->inputs[0]);
-    for (size_t i = 0; maker != NULL && i < sizeof makers / sizeof makers[0]; i++)
-        if (strcmp(maker->op_types, makers[i]) == 0) /* a MatMul of two calculated operands is right */
-            return strcmp(makers[i], "MatMul") != 0 || maker->n_inputs == 1;
-    return false;
+    if (maker != NULL && strcmp(maker->op_types, "MatMul") == 0) /* of two calculated operands it is right */
+        return maker->n_inputs == 1;
+    return maker != NULL && ND_IS_ONE_OF(maker->op_types, "Conv", "ConvTranspose", "Gemm", "Add", "Sub", "Mul");
 }
 
 /* What the arithmetics know of the layer alone. */

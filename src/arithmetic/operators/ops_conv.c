@@ -17,12 +17,6 @@
 /* A matrix of columns stays in the second-level cache: 128 KiB; chosen. */
 enum { MAX_COLUMNS = 96, MAX_ROWS = 170 };
 
-/* Room for one matrix of columns; the caller frees it. NULL: no memory. */
-static double *make_block_room(void)
-{
-    return nd_calloc(MAX_COLUMNS * MAX_ROWS, sizeof(double));
-}
-
 /* Adds in order of channels and taps, as one tap after the other would: the same bits. Weights must be finite,
  * since padding is multiplied, too. */
 static void add_blocks(const struct nd_conv_group *g, double *room)
@@ -168,7 +162,7 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
 {
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
     int64_t n_out = weight->shape.dims[0] / n_groups, n_in = weight->shape.dims[1];
-    ND_FREED double *room = make_block_room();
+    ND_FREED double *room = nd_calloc(MAX_COLUMNS * MAX_ROWS, sizeof *room);
     struct nd_conv_planes planes;
     ND_CLEANUP(nd_conv_shorts_end) struct nd_conv_shorts shorts = {.in = NULL};
     ND_TRY_MEMORY(room != NULL, err);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
+#include "core/text/words.h"
 
 /* ---- one number in ---- */
 
@@ -165,13 +166,9 @@ static double number_attribute(const struct nd_op_call *call, const char *name, 
  * ONNX makes of its operand; others take the exact one (ops_binary.c says why). */
 static bool takes_float32(const struct nd_op_call *call)
 {
-    static const char *const names[] = {"Acosh", "Atanh", "Ceil",           "Cos",    "Cosh",
-                                        "Exp",   "Floor", "Round",          "Shrink", "Sin",
-                                        "Sinh",  "Tan",   "ThresholdedRelu"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (nd_op_is(call, names[i]))
-            return call->inputs[0]->dtype == ND_DTYPE_F32;
-    return false;
+    return call->inputs[0]->dtype == ND_DTYPE_F32 &&
+           ND_IS_ONE_OF(call->node->op_type, "Acosh", "Atanh", "Ceil", "Cos", "Cosh", "Exp", "Floor", "Round",
+                        "Shrink", "Sin", "Sinh", "Tan", "ThresholdedRelu");
 }
 
 static enum nd_status nd_op_unary(const struct nd_op_call *call, struct nd_error *err)

@@ -147,8 +147,7 @@ static enum nd_status change_scale(struct changed *c, const struct nd_changed_co
     if (change->channel != SIZE_MAX && (from->n == 1 || change->channel >= from->n))
         return ND_OK;
     float *scale = c->scale = nd_calloc(from->n, sizeof *scale);
-    if (scale == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(scale != NULL, err);
     for (size_t i = 0; i < from->n; i++) {
         bool is_meant = change->channel == SIZE_MAX || i == change->channel;
         scale[i] = is_meant ? (float)((double)from->scale[i] * change->amount) : from->scale[i];
@@ -672,26 +671,21 @@ enum nd_status nd_layer_product_parts(const struct nd_exact_layer *layer, double
                                       struct nd_product_parts *out, struct nd_error *err)
 {
     static const struct nd_changed_constants no_bias = {.kind = ND_CONSTANTS_BIAS_LOST, .channel = SIZE_MAX};
-    struct changed c = {.is_other = false};
-    struct nd_array added = {0};
+    ND_CLEANUP(changed_deinit) struct changed c = {.is_other = false};
+    ND_CLEANUP(nd_array_deinit) struct nd_array added = {0};
     *out = (struct nd_product_parts){.n_channels = 0};
     if (!has_constants(layer))
         return ND_OK;
-    enum nd_status status = change_layer(layer, &no_bias, &c, err);
-    if (status == ND_OK)
-        status = find_exact(&c, &out->products, err);
-    if (status == ND_OK)
-        status = make_added(&layer->call->inputs[ND_CHANGED_WEIGHTS], shift, &added, err);
+    ND_TRY(change_layer(layer, &no_bias, &c, err));
+    ND_TRY(find_exact(&c, &out->products, err));
+    ND_TRY(make_added(&layer->call->inputs[ND_CHANGED_WEIGHTS], shift, &added, err));
     c.inputs[ND_CHANGED_WEIGHTS].values = &added;
     c.inputs[ND_CHANGED_WEIGHTS].packed_weights = NULL;
     c.inputs[ND_CHANGED_WEIGHTS].shorts = NULL;
-    if (status == ND_OK)
-        status = find_exact(&c, &out->moved, err);
-    if (status == ND_OK && out->products.n > 0)
+    ND_TRY(find_exact(&c, &out->moved, err));
+    if (out->products.n > 0)
         describe(layer, out);
-    nd_array_deinit(&added);
-    changed_deinit(&c);
-    return status;
+    return ND_OK;
 }
 
 void nd_product_parts_deinit(struct nd_product_parts *parts)

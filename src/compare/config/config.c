@@ -9,6 +9,7 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 #include "npudiff/compare/config.h"
 #include "npudiff/core/parse.h"
 
@@ -50,11 +51,9 @@ static char *value_text(const struct nd_attr *attr)
 /* Names of the same thing in other words, what is told elsewhere, and what counts or dates a run. */
 static bool is_setting(const struct nd_attr *attr)
 {
-    static const char *const left_out[] = {
-        "uri", "label", "marketing", ND_CONFIG_HTP_INNER, ND_CONFIG_HTP_OUTER, "passes", "option_profile_text"};
-    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
-        if (strcmp(attr->key, left_out[i]) == 0)
-            return false;
+    if (ND_IS_ONE_OF(attr->key, "uri", "label", "marketing", ND_CONFIG_HTP_INNER, ND_CONFIG_HTP_OUTER, "passes",
+                     "option_profile_text"))
+        return false;
     if (strcmp(attr->group, "host") == 0)
         return strcmp(attr->key, "processor") == 0 || strcmp(attr->key, "machine") == 0;
     if (strcmp(attr->group, "runtime") == 0)
@@ -172,24 +171,17 @@ static enum nd_status merge(const struct nd_config *ref, const struct nd_config 
 enum nd_status nd_config_diff(const struct nd_capture *ref, const struct nd_capture *test,
                               struct nd_config_diff *out, struct nd_error *err)
 {
-    struct nd_config left = {0}, right = {0};
-    struct nd_config_diff diff = {0};
-    enum nd_status status = nd_config_of_capture(ref, &left, err);
-    if (status == ND_OK)
-        status = nd_config_of_capture(test, &right, err);
-    if (status == ND_OK) {
-        diff.changes = nd_calloc(left.n + right.n, sizeof *diff.changes);
-        status = diff.changes != NULL ? merge(&left, &right, &diff, err) : nd_fail_memory(err);
-    }
-    nd_config_deinit(&left);
-    nd_config_deinit(&right);
-    if (status != ND_OK) {
-        nd_config_diff_deinit(&diff);
-        return status;
-    }
+    ND_CLEANUP(nd_config_deinit) struct nd_config left = {0}, right = {0};
+    ND_CLEANUP(nd_config_diff_deinit) struct nd_config_diff diff = {0};
+    ND_TRY(nd_config_of_capture(ref, &left, err));
+    ND_TRY(nd_config_of_capture(test, &right, err));
+    diff.changes = nd_calloc(left.n + right.n, sizeof *diff.changes);
+    ND_TRY_MEMORY(diff.changes != NULL, err);
+    ND_TRY(merge(&left, &right, &diff, err));
     if (diff.n > 0)
         qsort(diff.changes, diff.n, sizeof *diff.changes, by_effect);
     *out = diff;
+    diff = (struct nd_config_diff){0};
     return ND_OK;
 }
 

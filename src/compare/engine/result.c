@@ -11,14 +11,13 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "npudiff/compare/config.h"
 
 static bool is_option(const char *key)
 {
-    static const char *const told_elsewhere[] = {"runtime.option_soc_model", "runtime.option_backend_path"};
-    for (size_t i = 0; i < sizeof told_elsewhere / sizeof told_elsewhere[0]; i++)
-        if (strcmp(key, told_elsewhere[i]) == 0)
-            return false;
+    if (ND_IS_ONE_OF(key, "runtime.option_soc_model", "runtime.option_backend_path")) /* told elsewhere */
+        return false;
     return strncmp(key, "runtime.option_", 15) == 0 || strcmp(key, "runtime.optimisation") == 0 ||
            strncmp(key, "htp.", 4) == 0;
 }
@@ -171,12 +170,9 @@ static enum nd_status nd_devices_number_labels(struct nd_compared_device *device
 static bool nd_device_fell_back(const struct nd_compared_device *device, const struct nd_tensor *tensor,
                                 const char *provider)
 {
-    static const char *const expected[] = {"", "cpu", "reference",
-                                           "import"}; /* an import may not say what it is */
-    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
-        if (strcmp(device->kind, expected[i]) == 0)
-            return false;
-    return !tensor->is_model_input && strcmp(provider, "CPUExecutionProvider") == 0;
+    /* an import may not say what it is */
+    bool is_expected = ND_IS_ONE_OF(device->kind, "", "cpu", "reference", "import");
+    return !is_expected && !tensor->is_model_input && strcmp(provider, "CPUExecutionProvider") == 0;
 }
 
 static void nd_compared_device_deinit(struct nd_compared_device *device)

@@ -197,28 +197,21 @@ static bool is_text(const unsigned char *bytes, size_t n)
 
 static enum nd_status read_text(struct nd_list *list, struct nd_error *err)
 {
-    void *data = NULL;
+    ND_FREED void *data = NULL;
     size_t n = 0;
-    enum nd_status status = nd_file_read(list->path, MAX_FILE_BYTES, &data, &n, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_file_read(list->path, MAX_FILE_BYTES, &data, &n, err));
     char *text = data;
-    if (!is_text(data, n)) {
-        status = nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
-                         "'%s' is not UTF-8 text: neither a list of numbers, nor CSV, nor JSON", list->path);
-    } else {
-        size_t mark = strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-        size_t blank = mark + strspn(text + mark, " \t\r\n");
-        size_t second = blank + (text[blank] == '[') + strspn(text + blank + (text[blank] == '['), " \t\r\n");
-        if (text[blank] == '[' && text[second] == '{' && list->column == NULL)
-            status = read_profile(list, text + mark, n - mark, err);
-        else if (text[blank] == '[' || text[blank] == '{')
-            status = nd_list_read_json(list, text + mark, n - mark, err);
-        else
-            status = read_lines(list, text + mark, err);
-    }
-    free(data);
-    return status;
+    if (!is_text(data, n))
+        return nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                       "'%s' is not UTF-8 text: neither a list of numbers, nor CSV, nor JSON", list->path);
+    size_t mark = strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    size_t blank = mark + strspn(text + mark, " \t\r\n");
+    size_t second = blank + (text[blank] == '[') + strspn(text + blank + (text[blank] == '['), " \t\r\n");
+    if (text[blank] == '[' && text[second] == '{' && list->column == NULL)
+        return read_profile(list, text + mark, n - mark, err);
+    if (text[blank] == '[' || text[blank] == '{')
+        return nd_list_read_json(list, text + mark, n - mark, err);
+    return read_lines(list, text + mark, err);
 }
 
 /* ---- NumPy ---- */

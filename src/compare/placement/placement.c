@@ -8,6 +8,7 @@
 #include "compare/placement/placement.h"
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 #include "model/graph/parts.h"
 
 /* How the placement cuts the graph: pieces that run at once or one after the other in one place, the tensors
@@ -476,11 +477,6 @@ static enum nd_status weigh_nodes(struct nd_placing *placing, struct nd_error *e
 
 /* ---- shares ---- */
 
-static bool is_quantisation(const struct nd_placed_node *node)
-{
-    return strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
-}
-
 /* A node that a layout pass added has its operator's name, and a token. */
 static bool is_added(const struct nd_placed_node *node)
 {
@@ -494,7 +490,7 @@ static bool counts(const struct nd_placing *placing, size_t i)
 {
     const struct nd_placed_node *node = &placing->nodes[i];
     if (placing->model == NULL)
-        return !is_quantisation(node) && !is_added(node);
+        return !ND_IS_ONE_OF(node->op_type, "QuantizeLinear", "DequantizeLinear") && !is_added(node);
     return i < placing->n_model_nodes && nd_model_is_operator(placing->model, i);
 }
 

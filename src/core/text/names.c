@@ -8,6 +8,7 @@
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "npudiff/core/parse.h"
 #include "npudiff/core/tensor.h"
 
@@ -76,6 +77,13 @@ void nd_names_deinit(struct nd_names *names)
 {
     free(names->slots);
     *names = (struct nd_names){0};
+}
+
+bool nd_is_one_of(const char *word, const char *const *words)
+{
+    while (word != NULL && *words != NULL && strcmp(word, *words) != 0)
+        words++;
+    return word != NULL && *words != NULL;
 }
 
 enum { MAX_WORD = 63 };

@@ -267,22 +267,17 @@ enum nd_status nd_capture_audit(const struct nd_capture *capture, const struct n
     struct nd_audit_check *checks = audit.checks;
     for (size_t i = 0; i < ND_AUDIT_N_CHECKS; i++)
         checks[i].is_done = true;
-    enum nd_status status = check_digests(capture, checks, err);
-    if (status == ND_OK)
-        status = nd_audit_places(capture, &checks[ND_AUDIT_PLACES], err);
+    ND_TRY(check_digests(capture, checks, err));
+    ND_TRY(nd_audit_places(capture, &checks[ND_AUDIT_PLACES], err));
     nd_audit_scales(capture, &checks[ND_AUDIT_SCALES]);
     nd_audit_counts(capture, &checks[ND_AUDIT_COUNTS]);
-    if (status == ND_OK)
-        status = nd_audit_model(capture, model, &checks[ND_AUDIT_MODEL], err);
-    if (status == ND_OK)
-        status = nd_audit_tensors(capture, model, &checks[ND_AUDIT_TENSORS], err);
-    if (status == ND_OK)
-        status = nd_audit_exact(capture, model, &checks[ND_AUDIT_EXACT], err);
+    ND_TRY(nd_audit_model(capture, model, &checks[ND_AUDIT_MODEL], err));
+    ND_TRY(nd_audit_tensors(capture, model, &checks[ND_AUDIT_TENSORS], err));
+    ND_TRY(nd_audit_exact(capture, model, &checks[ND_AUDIT_EXACT], err));
     for (size_t i = 0; i < ND_AUDIT_N_CHECKS; i++)
         audit.n_wrong += checks[i].n_wrong > 0;
-    if (status == ND_OK)
-        *out = audit;
-    return status;
+    *out = audit;
+    return ND_OK;
 }
 
 /* Captures of `exact` and `float64`: what these devices compute follows from the model and the inputs, to the
@@ -382,17 +377,13 @@ static enum nd_status load_inputs(struct work *work, struct nd_error *err)
 
 static enum nd_status run_all(struct work *work, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     for (work->probe = 0; work->probe < nd_capture_n_probes(work->capture); work->probe++)
-        for (work->sample = 0;
-             status == ND_OK && work->sample < nd_capture_probe(work->capture, work->probe)->n_samples;
+        for (work->sample = 0; work->sample < nd_capture_probe(work->capture, work->probe)->n_samples;
              work->sample++) {
-            status = load_inputs(work, err);
-            if (status == ND_OK)
-                status =
-                    nd_exact_graph_run(work->graph, work->inputs, &work->options, compare_evaluated, work, err);
+            ND_TRY(load_inputs(work, err));
+            ND_TRY(nd_exact_graph_run(work->graph, work->inputs, &work->options, compare_evaluated, work, err));
         }
-    return status;
+    return ND_OK;
 }
 
 /* Why it cannot be computed again; NULL: it can. */

@@ -91,12 +91,6 @@ static bool is_end_of_type(const struct nd_look *look, const struct clamp *c)
     return (!c->has_low || fabs(c->low - low) < half) && (!c->has_high || fabs(c->high - high) < half);
 }
 
-/* "codes" or "values". */
-static const char *noun(const struct nd_look *look)
-{
-    return nd_is_exact(look) ? "codes" : "values";
-}
-
 void nd_try_clamp(const struct nd_look *look)
 {
     struct clamp c = {.low = look->low, .high = look->high};
@@ -114,5 +108,6 @@ void nd_try_clamp(const struct nd_look *look)
     if (c.has_low && c.has_high)
         nd_try(look, &f, "clamped at both ends, to %.6g..%.6g%s", c.low, c.high, gain);
     else
-        nd_try(look, &f, "%s stop %s %.6g%s", noun(look), c.has_high ? "above" : "below", f.amount, gain);
+        nd_try(look, &f, "%s stop %s %.6g%s", nd_is_exact(look) ? "codes" : "values",
+               c.has_high ? "above" : "below", f.amount, gain);
 }

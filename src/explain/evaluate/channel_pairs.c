@@ -4,11 +4,11 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "arithmetic/operators/ops_shared.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 #include "model/graph/loaded.h"
 
 /* ---- graphs ---- */
@@ -35,10 +35,7 @@ static size_t only_reader(const struct nd_graph *graph, size_t tensor)
 static bool is_any_of(const struct nd_graph_node *node, const char *const *names)
 {
     bool is_onnx = nd_onnx_domain(node->proto->domain)[0] == '\0';
-    for (; is_onnx && *names != NULL; names++)
-        if (strcmp(nd_onnx_text(node->proto->op_type), *names) == 0)
-            return true;
-    return false;
+    return is_onnx && nd_is_one_of(node->proto->op_type, names);
 }
 
 static bool is_op(const struct nd_graph_node *node, const char *name)

@@ -275,11 +275,6 @@ static enum nd_status scale_all(const struct work *w, struct nd_error *err)
 
 /* ---- all of it ---- */
 
-static bool can_be_followed(const struct nd_pair *pair)
-{
-    return pair->first.is_free && pair->second.is_free && pair->is_plain;
-}
-
 static enum nd_status begin(struct work *w, struct nd_error *err)
 {
     size_t most = 0;
@@ -307,7 +302,8 @@ static enum nd_status find_factors(struct work *w, struct nd_error *err)
             if (w->is_on[p])
                 status = refine(w, p, err);
     for (size_t p = 0; p < w->n && status == ND_OK; p++)
-        w->is_followed[p] = w->is_on[p] && can_be_followed(&w->pairs[p]);
+        w->is_followed[p] =
+            w->is_on[p] && w->pairs[p].first.is_free && w->pairs[p].second.is_free && w->pairs[p].is_plain;
     return status;
 }
 

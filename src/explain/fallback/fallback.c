@@ -218,15 +218,13 @@ static enum nd_status fallback_judge_run(const struct nd_plan *plan, size_t devi
     struct nd_explained_execution *run = &out->devices[device].execution;
     run->is_called_npu = nd_capture_is_called_npu(source->capture);
     count_layers(plan, &out->devices[device]);
-    enum nd_status status = judge_layers(values, plan->n_steps, run, err);
-    if (status == ND_OK)
-        status = judge_latency(source, run, err);
-    if (status == ND_OK)
-        status = judge_accuracy(plan, device, out->devices, err);
-    if (status == ND_OK && !hides_placement)
-        status = judge_placement_of_run(source->capture, run, err);
+    ND_TRY(judge_layers(values, plan->n_steps, run, err));
+    ND_TRY(judge_latency(source, run, err));
+    ND_TRY(judge_accuracy(plan, device, out->devices, err));
+    if (!hides_placement)
+        ND_TRY(judge_placement_of_run(source->capture, run, err));
     conclude_run(run);
-    return status;
+    return ND_OK;
 }
 
 /* Floats of steps that have no codes: science 2.3. On the grid of half precision, and there, whether they are
@@ -844,19 +842,17 @@ static enum nd_status judge_step(struct nd_fallback *f, size_t device, size_t st
 
 static enum nd_status judge_values(struct nd_fallback *f, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     const struct nd_plan *plan = f->plan;
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
-        status = nd_fallback_count_qvalues(f, d, err);
     for (size_t d = 0; d < plan->n_devices; d++)
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        ND_TRY(nd_fallback_count_qvalues(f, d, err));
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps; s++) {
             if (!nd_fallback_is_judged(f, d, s))
                 continue;
-            status = nd_fallback_judge_qvalues(f, d, s, err);
-            if (status == ND_OK)
-                status = judge_floats(f, d, s, err);
+            ND_TRY(nd_fallback_judge_qvalues(f, d, s, err));
+            ND_TRY(judge_floats(f, d, s, err));
         }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status judge_device(struct nd_fallback *f, size_t device, struct nd_error *err)

@@ -552,17 +552,15 @@ static enum nd_status look_beside_reference(struct nd_examination *x, struct nd_
     const struct nd_exact_options options = {.struct_size = sizeof options, .missed = nd_exact_let_go};
     const struct nd_plan_source *leader = &plan->sources[plan->leader];
     size_t n_inputs = nd_model_n_inputs(plan->model);
-    struct nd_array *inputs;
-    enum nd_status status = nd_inputs_create(plan->model, &inputs, err);
-    for (x->sample = 0; x->sample < x->n_samples && status == ND_OK; x->sample++) {
-        for (size_t i = 0; i < n_inputs && status == ND_OK; i++)
-            status = nd_read_input(&(struct nd_probe_values){leader->capture, leader->probe, plan->inputs[i]},
-                                   x->sample, nd_model_input(plan->model, i)->dtype, &inputs[i], err);
-        if (status == ND_OK)
-            status = nd_exact_graph_run(plan->graph, inputs, &options, found, x, err);
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
+    ND_TRY(nd_inputs_create(plan->model, &inputs, err));
+    for (x->sample = 0; x->sample < x->n_samples; x->sample++) {
+        for (size_t i = 0; i < n_inputs; i++)
+            ND_TRY(nd_read_input(&(struct nd_probe_values){leader->capture, leader->probe, plan->inputs[i]},
+                                 x->sample, nd_model_input(plan->model, i)->dtype, &inputs[i], err));
+        ND_TRY(nd_exact_graph_run(plan->graph, inputs, &options, found, x, err));
     }
-    nd_inputs_destroy(plan->model, &inputs);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status read_qvalue_floats(const struct nd_examination *x, size_t device, size_t step,

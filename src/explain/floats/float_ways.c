@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 #include "model/graph/onnx.h"
 
 enum { MAX_SAMPLES = 32, MAX_VALUES = 1 << 22 };
@@ -84,27 +85,12 @@ static bool bound_made(void *context, const struct nd_float_way *way, const stru
 
 /* ---- constants ---- */
 
-static bool is_any(const char *op_type, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(op_type, names[i]) == 0)
-            return true;
-    return false;
-}
-
 /* Whether the operand is added to the result: the bias of a product or of a norm, or a term. */
 static bool is_added(const char *op_type, size_t i)
 {
-    static const char *const sums[] = {"Add", "Sub", "Sum"};
-    static const char *const with_bias[] = {"Conv",
-                                            "ConvTranspose",
-                                            "Gemm",
-                                            "BatchNormalization",
-                                            "InstanceNormalization",
-                                            "GroupNormalization",
-                                            "LayerNormalization"};
-    return is_any(op_type, sums, sizeof sums / sizeof sums[0]) ||
-           (i == 2 && is_any(op_type, with_bias, sizeof with_bias / sizeof with_bias[0]));
+    return ND_IS_ONE_OF(op_type, "Add", "Sub", "Sum") ||
+           (i == 2 && ND_IS_ONE_OF(op_type, "Conv", "ConvTranspose", "Gemm", "BatchNormalization",
+                                   "InstanceNormalization", "GroupNormalization", "LayerNormalization"));
 }
 
 static enum nd_status try_constant(struct search *s, size_t i, struct nd_error *err)
@@ -154,11 +140,10 @@ static enum nd_status try_constants(struct search *s, struct nd_error *err)
 
 static enum nd_status try_flat(struct search *s, struct nd_error *err)
 {
-    static const char *const pairwise[] = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "PRelu", "Mod"};
     const struct nd_float_node *node = &s->e->nodes[s->step];
     const Onnx__NodeProto *proto = node->proto;
     if (node->n_inputs != 2 ||
-        !is_any(nd_onnx_text(proto->op_type), pairwise, sizeof pairwise / sizeof *pairwise))
+        !ND_IS_ONE_OF(proto->op_type, "Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "PRelu", "Mod"))
         return ND_OK;
     for (size_t i = 0; i < 2; i++) {
         struct nd_way_names names = {.text = ""};

@@ -147,11 +147,6 @@ struct method {
 static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct method *method,
                                  struct nd_array *own, const struct nd_array **out, struct nd_error *err);
 
-static bool is_read_flat(const struct nd_float_case *c, size_t i)
-{
-    return c->way != NULL && c->way->is_flat && c->way->operand == i;
-}
-
 /* A tensor that was not captured, and whose maker only moves values: what the maker reads tells. What is read
  * by a flat index is what the maker repeats. */
 static enum nd_status make_input(const struct nd_float_case *c, size_t i, struct method *method,
@@ -166,7 +161,7 @@ static enum nd_status make_input(const struct nd_float_case *c, size_t i, struct
     struct nd_float_case maker = *c;
     maker.step = step;
     maker.way = NULL;
-    if (!is_read_flat(c, i))
+    if (c->way == NULL || !c->way->is_flat || c->way->operand != i)
         return nd_float_run(&maker, method->reading, (unsigned)method->random, out, err);
     ND_CLEANUP(nd_array_deinit) struct nd_array own = {0};
     const struct nd_array *read = NULL;
@@ -350,18 +345,16 @@ enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_arr
         return shake(c, exact, bound, &(double){0}, err);
     enum nd_float_growth growth = nd_float_node_growth(node, inputs, exact, &n_terms);
     double u = ldexp(1, -c->digits), own = growth == ND_FLOAT_OF_SUMS ? own_roundings : function_roundings;
-    enum nd_status status =
-        growth == ND_FLOAT_OF_SUMS
-            ? bound_sums(c, n_terms, exact, bound, err)
-            : bound_others(c, patterns_reach * (growth == ND_FLOAT_OF_ROWS ? sqrt((double)n_terms) : 1), exact,
-                           bound, err);
-    if (status == ND_OK)
-        status = add_inside(c, exact, bound, err);
+    ND_TRY(growth == ND_FLOAT_OF_SUMS
+               ? bound_sums(c, n_terms, exact, bound, err)
+               : bound_others(c, patterns_reach * (growth == ND_FLOAT_OF_ROWS ? sqrt((double)n_terms) : 1),
+                              exact, bound, err));
+    ND_TRY(add_inside(c, exact, bound, err));
     /* Numbers below the least normal one may be flushed to zero. */
     double least = ldexp(1, min_exponent(c->digits));
     for (size_t i = 0; i < exact->n; i++)
         bound[i] += own * u * fabs(exact->x[i]) + least;
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_float_expect(const struct nd_float_case *c, struct nd_array *out, struct nd_error *err)
@@ -704,8 +697,7 @@ static enum nd_status begin(void *state, void *context, struct nd_error *err)
     w->changed = nd_calloc(n_tensors, sizeof *w->changed);
     w->is_changed = nd_calloc(n_tensors, sizeof *w->is_changed);
     w->error = nd_calloc(plan->n_steps, sizeof *w->error);
-    if (w->reference == NULL || w->changed == NULL || w->is_changed == NULL || w->error == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(w->reference != NULL && w->changed != NULL && w->is_changed != NULL && w->error != NULL, err);
     for (size_t e = 0; e < n_tensors; e++)
         w->reference[e] = nd_no_array();
     for (size_t s = 0; s < plan->n_steps; s++)

@@ -731,15 +731,13 @@ enum nd_status nd_identify_captures(const struct nd_model *model, const struct n
 {
     struct nd_identify_options own = {.struct_size = sizeof own};
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
-    struct nd_identification *all = nd_calloc(1, sizeof *all);
+    ND_CLEANUP(nd_identification_destroy) struct nd_identification *all = nd_calloc(1, sizeof *all);
     ND_TRY_MEMORY(all != NULL, err);
     all->devices = nd_calloc(n_captures, sizeof *all->devices);
-    enum nd_status status = all->devices != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t d = 0; d < n_captures && status == ND_OK; d++)
-        status = identify_capture(model, captures[d], &own, &all->devices[all->n_devices++], err);
-    if (status == ND_OK)
-        *out = all;
-    else
-        nd_identification_destroy(&all);
-    return status;
+    ND_TRY_MEMORY(all->devices != NULL, err);
+    for (size_t d = 0; d < n_captures; d++)
+        ND_TRY(identify_capture(model, captures[d], &own, &all->devices[all->n_devices++], err));
+    *out = all;
+    all = NULL;
+    return ND_OK;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "explain/known/defects.h"
 #include "explain/known/expectation.h"
 #include "npudiff/devices/device.h"
@@ -21,26 +22,16 @@ enum nd_expectation nd_expect_of_arch(const char *arch)
     return version == 0 ? ND_EXPECT_ANY : version <= LAST_OLD ? ND_EXPECT_V69 : ND_EXPECT_V73;
 }
 
-static bool is_one_of(const char *kind, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(kind, names[i]) == 0)
-            return true;
-    return false;
-}
-
 enum nd_expectation nd_expect(const struct nd_capture *capture)
 {
-    static const char *const in_floats[] = {"cpu"}, *const of_their_own[] = {"emu", "exact", "float64", "gpu",
-                                                                             "reference"};
     const char *kind = nd_capture_string(capture, "device", "kind");
     const char *arch = nd_capture_string(capture, "device", "arch");
     const char *sm = nd_capture_string(capture, "device", "chipset");
     bool is_import = nd_capture_string(capture, "import", "format") != NULL;
-    if (kind != NULL && is_one_of(kind, in_floats, sizeof in_floats / sizeof *in_floats))
+    if (kind != NULL && strcmp(kind, "cpu") == 0)
         return is_import ? ND_EXPECT_ANY
                          : ND_EXPECT_FLOAT; /* other runtimes compute in integers on a CPU, too */
-    if (kind != NULL && is_one_of(kind, of_their_own, sizeof of_their_own / sizeof *of_their_own))
+    if (ND_IS_ONE_OF(kind, "emu", "exact", "float64", "gpu", "reference"))
         return ND_EXPECT_ANY;
     if (arch != NULL && arch[0] != '\0')
         return nd_expect_of_arch(arch);
@@ -62,13 +53,12 @@ bool nd_is_runner(const struct nd_capture *capture)
 
 bool nd_can_fall_back(const struct nd_capture *capture)
 {
-    static const char *const others[] = {"import", "cpu", "gpu", "reference"};
     const char *kind = nd_capture_string(capture, "device", "kind");
     bool is_import = nd_capture_string(capture, "import", "format") != NULL;
     if (nd_is_runner(capture))
         return nd_expect(capture) != ND_EXPECT_ANY;
     return !is_import || nd_expect(capture) != ND_EXPECT_ANY ||
-           (kind != NULL && !is_one_of(kind, others, sizeof others / sizeof *others));
+           (kind != NULL && !ND_IS_ONE_OF(kind, "import", "cpu", "gpu", "reference"));
 }
 
 const char *nd_expectation_name(enum nd_expectation expectation)

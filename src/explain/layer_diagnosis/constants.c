@@ -302,15 +302,11 @@ enum nd_status nd_layer_diagnosis_find_constants(struct nd_layer_diagnosis *diag
     constants->allowance = allowance;
     constants->products = nd_calloc(n, sizeof *constants->products);
     constants->moved = nd_calloc(n, sizeof *constants->moved);
-    enum nd_status status =
-        constants->products != NULL && constants->moved != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = run(diagnosis, ND_CONSTANTS_MEASURE, err);
-    if (status == ND_OK)
-        status = list_changes(diagnosis, err);
-    if (status == ND_OK)
-        status = run(diagnosis, ND_CONSTANTS_COUNT, err);
-    return status == ND_OK ? choose(diagnosis, err) : status;
+    ND_TRY_MEMORY(constants->products != NULL && constants->moved != NULL, err);
+    ND_TRY(run(diagnosis, ND_CONSTANTS_MEASURE, err));
+    ND_TRY(list_changes(diagnosis, err));
+    ND_TRY(run(diagnosis, ND_CONSTANTS_COUNT, err));
+    return choose(diagnosis, err);
 }
 
 enum nd_fault_kind nd_fault_of_constants(enum nd_constants_kind kind)

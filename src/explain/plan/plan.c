@@ -53,17 +53,14 @@ static enum nd_status nd_survey_run(struct nd_survey *survey, const struct nd_mo
                                     const struct nd_exact_graph *graph, const struct nd_array *given,
                                     struct nd_error *err)
 {
-    struct nd_array *inputs = NULL;
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
     struct walk walk = {.survey = survey, .model = model};
     const struct nd_exact_options options = {.struct_size = sizeof options, .given = given, .missed = missed};
     survey->n_tensors = nd_model_n_tensors(model);
     survey->tensors = nd_calloc(survey->n_tensors, sizeof *survey->tensors);
-    enum nd_status status =
-        survey->tensors != NULL ? nd_inputs_create(model, &inputs, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(graph, inputs, &options, found, &walk, err);
-    nd_inputs_destroy(model, &inputs);
-    return status;
+    ND_TRY_MEMORY(survey->tensors != NULL, err);
+    ND_TRY(nd_inputs_create(model, &inputs, err));
+    return nd_exact_graph_run(graph, inputs, &options, found, &walk, err);
 }
 
 static void nd_survey_deinit(struct nd_survey *survey)

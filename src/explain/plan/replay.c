@@ -183,20 +183,22 @@ struct nd_array nd_no_array(void)
 enum nd_status nd_inputs_create(const struct nd_model *model, struct nd_array **inputs, struct nd_error *err)
 {
     size_t n = nd_model_n_inputs(model);
-    *inputs = nd_calloc(n, sizeof **inputs);
-    enum nd_status status = *inputs != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *made = nd_calloc(n + 1, sizeof *made);
+    *inputs = NULL;
+    ND_TRY_MEMORY(made != NULL, err);
+    made[n] = nd_no_array();
+    for (size_t i = 0; i < n; i++) {
         const struct nd_model_io *io = nd_model_input(model, i);
-        status = nd_array_make(&(*inputs)[i], io->dtype, &io->shape, err);
+        ND_TRY(nd_array_make(&made[i], io->dtype, &io->shape, err));
     }
-    if (status != ND_OK)
-        nd_inputs_destroy(model, inputs);
-    return status;
+    *inputs = made;
+    made = NULL;
+    return ND_OK;
 }
 
-void nd_inputs_destroy(const struct nd_model *model, struct nd_array **inputs)
+void nd_inputs_destroy(struct nd_array **inputs)
 {
-    for (size_t i = 0; *inputs != NULL && i < nd_model_n_inputs(model); i++)
+    for (size_t i = 0; *inputs != NULL && (*inputs)[i].shape.rank >= 0; i++)
         nd_array_deinit(&(*inputs)[i]);
     free(*inputs);
     *inputs = NULL;
@@ -298,7 +300,7 @@ void nd_reader_deinit(struct nd_reader *r)
             nd_array_deinit(&r->given[e]);
     for (size_t i = 0; r->raw != NULL && i < plan->n_devices * plan->n_steps; i++)
         free(r->raw[i]);
-    nd_inputs_destroy(plan->model, &r->inputs);
+    nd_inputs_destroy(&r->inputs);
     ND_FREE_ALL(r->raw_inputs, r->input_bytes);
     nd_array_deinit(&r->decoded);
     ND_FREE_ALL(r->given, r->chain, r->is_skipped, r->is_ignored, r->raw);
@@ -476,24 +478,21 @@ static enum nd_status run_block(void *context, size_t worker, size_t task, struc
     struct nd_reader *r = state_of(team, worker);
     size_t skipped = task * team->block, left = replay->span.n - skipped;
     size_t first = replay->span.first + skipped, n = left < team->block ? left : team->block;
-    enum nd_status status = ND_OK;
     if (r->plan == NULL) {
-        status = nd_reader_init(r, replay->plan, err);
-        if (status == ND_OK)
-            status = replay->begin(r, replay->context, err);
+        ND_TRY(nd_reader_init(r, replay->plan, err));
+        ND_TRY(replay->begin(r, replay->context, err));
     }
-    if (status == ND_OK)
-        status = nd_reader_block(r, first, n, err);
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
+    ND_TRY(nd_reader_block(r, first, n, err));
+    for (size_t i = 0; i < n; i++) {
         nd_reader_inputs(r, first + i);
-        status = replay->run(r, err);
+        ND_TRY(replay->run(r, err));
         size_t n_done = atomic_fetch_add(&team->n_done, 1) + 1;
         if (worker == 0 && replay->progress != NULL) /* the calling thread */
             replay->progress(replay->progress_context, n_done, replay->span.n);
-        if (status == ND_OK && replay->is_cancelled != NULL && replay->is_cancelled(replay->cancel_context))
-            status = nd_fail(err, ND_E_CANCELLED, NULL, "the explanation was stopped on request");
+        if (replay->is_cancelled != NULL && replay->is_cancelled(replay->cancel_context))
+            ND_TRY(nd_fail(err, ND_E_CANCELLED, NULL, "the explanation was stopped on request"));
     }
-    return status;
+    return ND_OK;
 }
 
 enum nd_status nd_replay_run(const struct nd_replay *replay, struct nd_error *err)

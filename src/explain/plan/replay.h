@@ -74,10 +74,10 @@ void nd_substituted_free(const struct nd_plan *plan, struct nd_array **substitut
 /* Stands for an array that is not there. */
 struct nd_array nd_no_array(void);
 
-/* Arrays for the model's inputs, without values. On failure *inputs is NULL. */
+/* Arrays for the model's inputs, without values, and nd_no_array behind them. On failure *inputs is NULL. */
 enum nd_status nd_inputs_create(const struct nd_model *model, struct nd_array **inputs, struct nd_error *err);
 /* Sets *inputs to NULL; NULL is left alone. */
-void nd_inputs_destroy(const struct nd_model *model, struct nd_array **inputs);
+void nd_inputs_destroy(struct nd_array **inputs);
 
 /* ---- all samples, by several threads ---- */
 

@@ -755,17 +755,13 @@ static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_c
 enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison,
                                       const struct nd_capture *const *captures, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; d < comparison->n_devices && status == ND_OK; d++) {
+    for (size_t d = 0; d < comparison->n_devices; d++) {
         if (d > 0)
-            status = diagnose_device(comparison, captures, d, err);
-        if (status == ND_OK)
-            status = nd_diagnose_runs(comparison, captures, d, err);
-        if (status == ND_OK)
-            status = diagnose_runs_of_others(comparison, captures, d, err);
+            ND_TRY(diagnose_device(comparison, captures, d, err));
+        ND_TRY(nd_diagnose_runs(comparison, captures, d, err));
+        ND_TRY(diagnose_runs_of_others(comparison, captures, d, err));
     }
-    if (status == ND_OK)
-        status = nd_diagnose_depths(comparison, captures, err);
+    ND_TRY(nd_diagnose_depths(comparison, captures, err));
     nd_diagnose_count_later(comparison);
-    return status;
+    return ND_OK;
 }

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/words.h"
 
 const char *nd_alternative_name(enum nd_alternative alternative)
 {
@@ -35,35 +36,17 @@ const struct nd_forced *nd_forced_find(const char *op_type, enum nd_dtype dtype)
 
 /* ---- which tensors have any ---- */
 
-static bool is_one_of(const char *op_types, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(op_types, names[i]) == 0)
-            return true;
-    return false;
-}
-
 static bool moves(const char *op_types)
 {
-    static const char *const names[] = {"Flatten", "Gather",  "Identity",  "Reshape",  "Slice",
-                                        "Split",   "Squeeze", "Transpose", "Unsqueeze"};
-    return is_one_of(op_types, names, sizeof names / sizeof *names);
-}
-
-static bool narrows(const char *op_types)
-{
-    static const char *const names[] = {"Relu", "Clip", "requantise"};
-    return is_one_of(op_types, names, sizeof names / sizeof *names);
+    return ND_IS_ONE_OF(op_types, "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze",
+                        "Transpose", "Unsqueeze");
 }
 
 /* A LeakyRelu, PRelu or HardSwish of what a product made. */
 static bool bends(const struct nd_model_layer *layer, const struct nd_model_layer *maker)
 {
-    static const char *const names[] = {"HardSwish", "LeakyRelu", "PRelu"}, *const makers[] = {
-                                                                                "BatchNormalization", "Gemm",
-                                                                                "MatMul"};
-    return is_one_of(layer->op_types, names, sizeof names / sizeof *names) &&
-           is_one_of(maker->op_types, makers, sizeof makers / sizeof *makers);
+    return ND_IS_ONE_OF(layer->op_types, "HardSwish", "LeakyRelu", "PRelu") &&
+           ND_IS_ONE_OF(maker->op_types, "BatchNormalization", "Gemm", "MatMul");
 }
 
 /* What is moved to another encoding may be made with that; of another type only what was just brought to its
@@ -141,9 +124,8 @@ static void find_gate(struct nd_alternatives *a, const struct nd_model *model,
 
 bool nd_layer_carries(const struct nd_model_layer *layer)
 {
-    static const char *const names[] = {"DepthToSpace", "Flatten", "Reshape",   "Resize",
-                                        "Slice",        "Squeeze", "Transpose", "Unsqueeze"};
-    return is_one_of(layer->op_types, names, sizeof names / sizeof *names);
+    return ND_IS_ONE_OF(layer->op_types, "DepthToSpace", "Flatten", "Reshape", "Resize", "Slice", "Squeeze",
+                        "Transpose", "Unsqueeze");
 }
 
 /* Whether the quantised values of the tensor are those that its maker reads. */
@@ -165,12 +147,11 @@ static bool is_maker(const struct nd_model *model, size_t tensor, size_t to)
 {
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
     const struct nd_quant *quant = &nd_model_tensor(model, tensor)->quant;
-    static const char *const others[] = {"Concat", "Expand",       "Gather", "Identity", "MaxPool",
-                                         "Pad",    "SpaceToDepth", "Split",  "Tile"};
     bool is_apart = starts_at_zero(quant) && (!starts_at_zero(&nd_model_tensor(model, to)->quant) ||
                                               (maker != NULL && nd_layer_carries(maker)));
     return maker != NULL && quant->n == 1 && !is_apart &&
-           !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
+           !ND_IS_ONE_OF(maker->op_types, "Concat", "Expand", "Gather", "Identity", "MaxPool", "Pad",
+                         "SpaceToDepth", "Split", "Tile");
 }
 
 const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tensor)
@@ -282,7 +263,8 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     const struct nd_tensor *to = nd_model_tensor(model, layer->tensor);
     const struct nd_model_layer *maker =
         layer->n_inputs == 1 ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
-    if (maker != NULL && (narrows(layer->op_types) || bends(layer, maker) || moves_anew(model, layer, maker))) {
+    if (maker != NULL && (ND_IS_ONE_OF(layer->op_types, "Relu", "Clip", "requantise") || bends(layer, maker) ||
+                          moves_anew(model, layer, maker))) {
         a->fused_from[layer->tensor] = layer->inputs[0];
         find_moved(a, model, layer->inputs[0], layer->tensor);
     }

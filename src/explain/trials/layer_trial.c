@@ -9,6 +9,7 @@
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 
 static const struct nd_array *nd_layer_trial_kept(const struct nd_layer_trial *trial, size_t from, size_t to,
                                                   size_t arithmetic);
@@ -248,16 +249,12 @@ static enum nd_status settle_made(enum nd_status status, const struct nd_error *
  * quantised value. */
 static bool is_share_of_sum(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    static const char *const movers[] = {"Reshape", "Unsqueeze", "Squeeze", "Expand"};
     const struct nd_model_layer *own = nd_model_layer_of_tensor(model, layer->tensor);
     if (own == NULL || strcmp(own->op_types, "Div") != 0 || own->n_inputs != 2)
         return false;
     const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, layer->input_tensors[1]);
-    for (size_t i = 0; maker != NULL && i < sizeof movers / sizeof movers[0];) {
-        i = strcmp(maker->op_types, movers[i]) == 0 ? 0 : i + 1;
-        if (i == 0)
-            maker = maker->n_inputs > 0 ? nd_model_layer_of_tensor(model, maker->inputs[0]) : NULL;
-    }
+    while (maker != NULL && ND_IS_ONE_OF(maker->op_types, "Reshape", "Unsqueeze", "Squeeze", "Expand"))
+        maker = maker->n_inputs > 0 ? nd_model_layer_of_tensor(model, maker->inputs[0]) : NULL;
     return maker != NULL && strcmp(maker->op_types, "ReduceSum") == 0 && maker->n_inputs > 0 &&
            maker->inputs[0] == layer->input_tensors[0];
 }

@@ -235,7 +235,7 @@ static enum nd_status prepare(struct pricer *p, struct nd_error *err)
 static void release(struct pricer *p)
 {
     for (size_t w = 0; p->workers != NULL && w < p->n_workers; w++) {
-        nd_inputs_destroy(p->job->model, &p->workers[w].inputs);
+        nd_inputs_destroy(&p->workers[w].inputs);
         for (size_t i = 0; p->workers[w].outputs != NULL && i < N_MODELS * p->n_outputs; i++)
             nd_array_deinit(&p->workers[w].outputs[i]);
         free(p->workers[w].outputs);

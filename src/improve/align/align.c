@@ -168,7 +168,7 @@ static enum nd_status take_sample(void *context, size_t worker, size_t sample, s
         status = (c->counts != NULL ? contrast_all : contrast_each)(c, &r, sample, inputs, err);
     for (size_t e = 0; r.kept != NULL && e < c->n_tensors; e++)
         nd_array_deinit(&r.kept[e]);
-    nd_inputs_destroy(c->model, &inputs);
+    nd_inputs_destroy(&inputs);
     free(r.kept);
     return status;
 }

@@ -162,15 +162,12 @@ enum nd_status nd_align_name_file(struct nd_align_job *job, const char *name, ch
 
 enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err)
 {
-    struct nd_model *aligned = NULL;
     ND_FREED char *path = NULL;
-    enum nd_status status = nd_align_name_file(job, "aligned.onnx", &path, err);
-    if (status == ND_OK)
-        status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err);
-    if (status == ND_OK)
-        status = nd_model_load(path, &aligned, err);
-    job->aligned = job->read_again = aligned;
-    return status;
+    ND_TRY(nd_align_name_file(job, "aligned.onnx", &path, err));
+    ND_TRY(nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err));
+    ND_TRY(nd_model_load(path, &job->read_again, err));
+    job->aligned = job->read_again;
+    return ND_OK;
 }
 
 size_t nd_align_n_samples(const struct nd_align_options *options)

@@ -698,18 +698,13 @@ static enum nd_status visit(void *context, const struct nd_exact_layer *layer, s
 
 static enum nd_status visit_all(struct nd_align_plan *plan, struct nd_error *err)
 {
-    struct nd_exact_graph *graph = NULL;
-    struct nd_array *inputs;
+    ND_CLEANUP(nd_exact_graph_destroy) struct nd_exact_graph *graph = NULL;
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = visit, .missed = nd_exact_let_go};
-    enum nd_status status = nd_inputs_create(plan->model, &inputs, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_create(plan->model, &graph, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(graph, inputs, &options, NULL, plan, err);
-    nd_exact_graph_destroy(&graph);
-    nd_inputs_destroy(plan->model, &inputs);
-    return status;
+    ND_TRY(nd_inputs_create(plan->model, &inputs, err));
+    ND_TRY(nd_exact_graph_create(plan->model, &graph, err));
+    return nd_exact_graph_run(graph, inputs, &options, NULL, plan, err);
 }
 
 /* The QuantizeLinear and DequantizeLinear nodes of tensors that have another scale now. */
@@ -744,17 +739,14 @@ static void settle_others(struct nd_align_plan *plan)
 
 enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *err)
 {
-    enum nd_status status = nd_quantisers_init(&plan->quantisers, plan->model, plan->float_model, err);
+    ND_TRY(nd_quantisers_init(&plan->quantisers, plan->model, plan->float_model, err));
     plan->steps = nd_calloc(plan->model->n_tensors, sizeof *plan->steps);
-    if (status == ND_OK && plan->steps == NULL)
-        status = nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < plan->model->n_tensors; e++)
+    ND_TRY_MEMORY(plan->steps != NULL, err);
+    for (size_t e = 0; e < plan->model->n_tensors; e++)
         plan->steps[e].obstacle = "npudiff cannot evaluate an operator before it";
-    if (status == ND_OK) {
-        settle_others(plan);
-        status = visit_all(plan, err);
-    }
-    return status == ND_OK ? add_quantisers(plan, err) : status;
+    settle_others(plan);
+    ND_TRY(visit_all(plan, err));
+    return add_quantisers(plan, err);
 }
 
 void nd_align_plan_deinit(struct nd_align_plan *plan)

@@ -9,6 +9,7 @@
 #include "arithmetic/operators/ops.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 #include "explain/plan/replay.h"
 #include "improve/align/align_stages.h"
 #include "model/graph/loaded.h"
@@ -188,11 +189,7 @@ static size_t product_of(const struct nd_align_pairs *pairs, size_t tensor)
 /* A factor of each channel passes through it. */
 static bool commutes(const char *op_types)
 {
-    static const char *const names[] = {"Conv", "Gemm", "Conv+Relu", "Gemm+Relu", "Relu", "LeakyRelu"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(op_types, names[i]) == 0)
-            return true;
-    return false;
+    return ND_IS_ONE_OF(op_types, "Conv", "Gemm", "Conv+Relu", "Gemm+Relu", "Relu", "LeakyRelu");
 }
 
 /* The pair whose first layer this is; n_channels 0: none. */
@@ -312,21 +309,16 @@ enum nd_status nd_align_pairs_find(const struct nd_align_job *job, struct nd_ali
 {
     struct finder f = {
         .job = job, .floats = {.model = job->model, .float_model = job->options->float_model}, .pairs = pairs};
-    struct nd_exact_graph *graph = NULL;
-    struct nd_array *inputs;
+    ND_CLEANUP(nd_exact_graph_destroy) struct nd_exact_graph *graph = NULL;
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = look, .missed = nd_exact_let_go};
     *pairs = (struct nd_align_pairs){0};
-    enum nd_status status = nd_inputs_create(job->model, &inputs, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_create(job->model, &graph, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(graph, inputs, &options, NULL, &f, err);
-    if (status == ND_OK)
-        status = find_pairs(&f, err);
-    if (status == ND_OK && pairs->n > 0)
-        status = watch(&f, graph, inputs, err);
-    nd_exact_graph_destroy(&graph);
-    nd_inputs_destroy(job->model, &inputs);
-    return status;
+    ND_TRY(nd_inputs_create(job->model, &inputs, err));
+    ND_TRY(nd_exact_graph_create(job->model, &graph, err));
+    ND_TRY(nd_exact_graph_run(graph, inputs, &options, NULL, &f, err));
+    ND_TRY(find_pairs(&f, err));
+    if (pairs->n > 0)
+        ND_TRY(watch(&f, graph, inputs, err));
+    return ND_OK;
 }

@@ -157,24 +157,20 @@ static enum nd_status watch(void *context, const struct nd_exact_layer *layer, s
 
 static enum nd_status run_samples(const struct nd_align_job *job, struct watcher *watcher, struct nd_error *err)
 {
-    struct nd_exact_graph *graph = NULL;
+    ND_CLEANUP(nd_exact_graph_destroy) struct nd_exact_graph *graph = NULL;
     size_t n = nd_align_n_samples(job->options);
-    struct nd_array *inputs;
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = watch, .missed = nd_exact_let_go};
-    enum nd_status status = nd_inputs_create(job->model, &inputs, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_create(job->model, &graph, err);
-    for (size_t i = 0; i < watcher->n_samples && status == ND_OK; i++) {
+    ND_TRY(nd_inputs_create(job->model, &inputs, err));
+    ND_TRY(nd_exact_graph_create(job->model, &graph, err));
+    for (size_t i = 0; i < watcher->n_samples; i++) {
         size_t sample = i * n / watcher->n_samples;
         nd_align_load_sample(job, &sample, inputs);
-        status = nd_align_tell(job, "observe", i, watcher->n_samples, err);
-        if (status == ND_OK)
-            status = nd_exact_graph_run(graph, inputs, &options, NULL, watcher, err);
+        ND_TRY(nd_align_tell(job, "observe", i, watcher->n_samples, err));
+        ND_TRY(nd_exact_graph_run(graph, inputs, &options, NULL, watcher, err));
     }
-    nd_exact_graph_destroy(&graph);
-    nd_inputs_destroy(job->model, &inputs);
-    return status;
+    return ND_OK;
 }
 
 bool nd_align_fit_options(const struct nd_align_options *options, struct nd_align_options *out)

@@ -14,25 +14,28 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/words.h"
 #include "explain/plan/replay.h"
 #include "explain/trials/alternatives.h"
 #include "model/graph/constants.h"
 #include "model/graph/onnx.h"
 #include "npudiff/improve/align.h"
 
+/* Operators that only move values, or choose the greatest: the range of what they read is enough for what they
+ * make. The devices move quantised values only where all scales are equal. */
+static bool can_have_one_scale(const char *op_type)
+{
+    return ND_IS_ONE_OF(op_type, "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherND",
+                        "GlobalMaxPool", "Identity", "MaxPool", "ReduceMax", "Reshape", "Slice", "SpaceToDepth",
+                        "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze");
+}
+
 /* Operators whose output holds nothing but values of their inputs. Where both have one scale today the device
  * moves quantised values, and must go on doing so. */
 static bool only_passes_on(const char *op_type)
 {
-    static const char *const passing[] = {
-        "Clip",      "Concat",    "DepthToSpace", "Expand",   "Flatten",  "Gather",       "GlobalMaxPool",
-        "Identity",  "Max",       "MaxPool",      "Min",      "Pad",      "Relu",         "ReduceMax",
-        "Reshape",   "Resize",    "Slice",        "Split",    "Squeeze",  "SpaceToDepth", "Tile",
-        "Transpose", "Unsqueeze", "Where",        "GatherND", "ScatterND"};
-    for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++)
-        if (strcmp(op_type, passing[i]) == 0)
-            return true;
-    return false;
+    return can_have_one_scale(op_type) ||
+           ND_IS_ONE_OF(op_type, "Clip", "Max", "Min", "Pad", "Relu", "Resize", "ScatterND", "Where");
 }
 
 /* A scale that is 0, negative or infinite is not known of any device. */
@@ -128,20 +131,6 @@ static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *mod
 }
 
 /* ---- what may have one scale ---- */
-
-/* Operators that only move values, or choose the greatest: the range of what they read is enough for what they
- * make. The devices move quantised values only where all scales are equal. */
-static bool can_have_one_scale(const char *op_type)
-{
-    static const char *const moving[] = {"Concat",   "DepthToSpace",  "Expand",       "Flatten", "Gather",
-                                         "GatherND", "GlobalMaxPool", "Identity",     "MaxPool", "ReduceMax",
-                                         "Reshape",  "Slice",         "SpaceToDepth", "Split",   "Squeeze",
-                                         "Tile",     "Transpose",     "Unsqueeze"};
-    for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++)
-        if (strcmp(op_type, moving[i]) == 0)
-            return true;
-    return false;
-}
 
 /* An Add of a constant that the devices merge with the ConvTranspose before it: its multiplier is that of the
  * ConvTranspose, with the scale of the Add's output. With one scale for both one power of two does for both. */
@@ -619,11 +608,18 @@ static enum nd_status prove_of_layer(void *context, const struct nd_exact_layer 
     return ND_OK;
 }
 
+static void prover_deinit(struct prover *p)
+{
+    nd_layer_memory_destroy(&p->memory);
+    nd_alternatives_deinit(&p->alternatives);
+    free(p->shares);
+}
+
 enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)
 {
-    struct prover p = {.job = job};
-    struct nd_exact_graph *graph = NULL;
-    struct nd_array *inputs = NULL;
+    ND_CLEANUP(prover_deinit) struct prover p = {.job = job};
+    ND_CLEANUP(nd_exact_graph_destroy) struct nd_exact_graph *graph = NULL;
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = prove_of_layer, .missed = nd_exact_let_go};
     for (size_t i = 0; i < job->result->n_layers; i++) {
@@ -631,20 +627,10 @@ enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)
         job->result->layers[i].reason = not_reached;
     }
     p.shares = nd_calloc(nd_model_n_tensors(job->aligned), sizeof *p.shares);
-    enum nd_status status =
-        p.shares != NULL ? nd_inputs_create(job->aligned, &inputs, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_alternatives_init(&p.alternatives, job->aligned, err);
-    if (status == ND_OK)
-        status = nd_layer_memory_create(nd_model_n_tensors(job->aligned), &p.memory, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_create(job->aligned, &graph, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(graph, inputs, &options, NULL, &p, err);
-    nd_exact_graph_destroy(&graph);
-    nd_layer_memory_destroy(&p.memory);
-    nd_alternatives_deinit(&p.alternatives);
-    free(p.shares);
-    nd_inputs_destroy(job->aligned, &inputs);
-    return status;
+    ND_TRY_MEMORY(p.shares != NULL, err);
+    ND_TRY(nd_inputs_create(job->aligned, &inputs, err));
+    ND_TRY(nd_alternatives_init(&p.alternatives, job->aligned, err));
+    ND_TRY(nd_layer_memory_create(nd_model_n_tensors(job->aligned), &p.memory, err));
+    ND_TRY(nd_exact_graph_create(job->aligned, &graph, err));
+    return nd_exact_graph_run(graph, inputs, &options, NULL, &p, err);
 }

@@ -23,7 +23,7 @@ static enum nd_status nd_lint_cast(struct nd_lint_job *job, size_t node, struct 
     const struct nd_graph_node *n = &job->graph->nodes[node];
     size_t x = nd_lint_input(job, node, 0);
     enum nd_dtype to = nd_onnx_dtype((int32_t)nd_onnx_attribute_i(n->proto, "to", 0));
-    if (!nd_lint_is(job, node, "Cast") || n->is_constant || x == ND_NO_INDEX ||
+    if (!ND_LINT_IS(job, node, "Cast") || n->is_constant || x == ND_NO_INDEX ||
         job->infos[x].dtype != ND_DTYPE_U8 || !nd_dtype_is_float(to))
         return ND_OK;
     return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err, "'%s' is uint8 and becomes %s",
@@ -50,7 +50,7 @@ static bool has_bits(const Onnx__TensorProto *tensor)
 static enum nd_status nd_lint_blocks(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t dequantise = nd_lint_dequantise(job, node, 1), x = nd_lint_dequantise(job, node, 0);
-    if (!nd_lint_is(job, node, "MatMul") || dequantise == ND_NO_INDEX || nd_lint_dtype(job, x) != ND_DTYPE_U16)
+    if (!ND_LINT_IS(job, node, "MatMul") || dequantise == ND_NO_INDEX || nd_lint_dtype(job, x) != ND_DTYPE_U16)
         return ND_OK; /* with uint8 it runs on the CPU */
     size_t qvalues = nd_lint_input(job, dequantise, 0), zero = nd_lint_input(job, dequantise, 2);
     const Onnx__TensorProto *weights = qvalues != ND_NO_INDEX ? nd_graph_constant(job->graph, qvalues) : NULL;
@@ -70,7 +70,6 @@ static enum nd_status nd_lint_blocks(struct nd_lint_job *job, size_t node, struc
 static bool is_graph_input(const struct nd_lint_job *job, size_t dequantise, bool moved)
 {
     const struct nd_graph *graph = job->graph;
-    static const char *const moving[] = {"Reshape", "Transpose", "Resize"};
     size_t n_moves = 0;
     while (dequantise != ND_NO_INDEX) {
         size_t qvalues = nd_lint_input(job, dequantise, 0), maker = graph->tensors[qvalues].producer;
@@ -80,9 +79,8 @@ static bool is_graph_input(const struct nd_lint_job *job, size_t dequantise, boo
         if (graph->tensors[real].input != ND_NO_INDEX && !graph->tensors[real].is_constant)
             return !moved || n_moves > 0;
         size_t mover = graph->tensors[real].producer;
-        bool is_moving = false;
-        for (size_t i = 0; moved && mover != ND_NO_INDEX && i < sizeof moving / sizeof moving[0]; i++)
-            is_moving = is_moving || nd_lint_is(job, mover, moving[i]);
+        bool is_moving =
+            moved && mover != ND_NO_INDEX && ND_LINT_IS(job, mover, "Reshape", "Transpose", "Resize");
         dequantise = is_moving ? nd_lint_dequantise(job, mover, 0) : ND_NO_INDEX;
         n_moves++;
     }
@@ -114,7 +112,7 @@ static enum nd_status tell_moved(struct nd_lint_job *job, size_t node, size_t sl
 {
     size_t dequantise = nd_lint_dequantise(job, node, slot), quantise = nd_lint_quantise(job, node);
     const struct nd_quant *x = nd_lint_one(job, dequantise), *y = nd_lint_one(job, quantise);
-    bool is_concat = nd_lint_is(job, node, "Concat");
+    bool is_concat = ND_LINT_IS(job, node, "Concat");
     if (x == NULL || y == NULL || nd_lint_dtype(job, dequantise) != ND_DTYPE_U8 ||
         nd_lint_dtype(job, quantise) != ND_DTYPE_U8 || !(unscaled(x, y) > 1) ||
         !is_graph_input(job, dequantise, is_concat))
@@ -142,10 +140,10 @@ static enum nd_status nd_lint_moved(struct nd_lint_job *job, size_t node, struct
     const Onnx__NodeProto *proto = job->graph->nodes[node].proto;
     const Onnx__AttributeProto *mode = nd_onnx_attribute(proto, "mode");
     bool is_constant_pad = mode == NULL || mode->s.len == strlen("constant");
-    if (nd_lint_is(job, node, "DepthToSpace") || nd_lint_is(job, node, "SpaceToDepth") ||
-        (nd_lint_is(job, node, "Pad") && !is_constant_pad))
+    if (ND_LINT_IS(job, node, "DepthToSpace", "SpaceToDepth") ||
+        (ND_LINT_IS(job, node, "Pad") && !is_constant_pad))
         return tell_moved(job, node, 0, err);
-    for (size_t i = 0; nd_lint_is(job, node, "Concat") && i < job->graph->nodes[node].n_inputs; i++)
+    for (size_t i = 0; ND_LINT_IS(job, node, "Concat") && i < job->graph->nodes[node].n_inputs; i++)
         ND_TRY(tell_moved(job, node, i, err));
     return ND_OK;
 }
@@ -159,7 +157,7 @@ static bool is_read_by_conv(const struct nd_lint_job *job, size_t quantise)
 {
     size_t qvalues = nd_lint_output(job, quantise);
     for (size_t node = 0; node < job->graph->n_nodes; node++) {
-        size_t dequantise = nd_lint_is(job, node, "Conv") ? nd_lint_dequantise(job, node, 0) : ND_NO_INDEX;
+        size_t dequantise = ND_LINT_IS(job, node, "Conv") ? nd_lint_dequantise(job, node, 0) : ND_NO_INDEX;
         if (dequantise != ND_NO_INDEX && nd_lint_input(job, dequantise, 0) == qvalues)
             return true;
     }
@@ -171,7 +169,7 @@ static enum nd_status nd_lint_concat(struct nd_lint_job *job, size_t node, struc
     size_t slot = SIZE_MAX, n_slots = 0, quantise = nd_lint_quantise(job, node);
     const struct nd_quant *x = NULL, *y = nd_lint_one(job, quantise);
     size_t n_inputs = job->graph->nodes[node].n_inputs;
-    if (!nd_lint_is(job, node, "Concat") || n_inputs < 3 || y == NULL ||
+    if (!ND_LINT_IS(job, node, "Concat") || n_inputs < 3 || y == NULL ||
         nd_lint_dtype(job, quantise) != ND_DTYPE_U8 || !is_read_by_conv(job, quantise))
         return ND_OK;
     for (size_t i = 0; i < n_inputs; i++)
@@ -199,7 +197,7 @@ static enum nd_status nd_lint_reciprocal(struct nd_lint_job *job, size_t node, s
 {
     size_t dequantise = nd_lint_dequantise(job, node, 0);
     const struct nd_quant *x = nd_lint_one(job, dequantise);
-    if (!nd_lint_is(job, node, "Reciprocal") || x == NULL)
+    if (!ND_LINT_IS(job, node, "Reciprocal") || x == NULL)
         return ND_OK;
     bool is_clipped;
     double one = nd_reciprocal_dividend(x, nd_lint_dtype(job, dequantise), &is_clipped);
@@ -264,7 +262,7 @@ static double levels_left(const struct nd_quant *x, const struct nd_qvalue_range
 static enum nd_status nd_lint_concat_range(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_quant *y = nd_lint_one(job, nd_lint_quantise(job, node));
-    for (size_t i = 0; nd_lint_is(job, node, "Concat") && y != NULL && i < job->graph->nodes[node].n_inputs;
+    for (size_t i = 0; ND_LINT_IS(job, node, "Concat") && y != NULL && i < job->graph->nodes[node].n_inputs;
          i++) {
         size_t dequantise = nd_lint_dequantise(job, node, i);
         const struct nd_quant *x = nd_lint_one(job, dequantise);
@@ -360,7 +358,7 @@ static int64_t count_wrapped(const struct nd_quant *x, const struct nd_quant *y,
 static enum nd_status nd_lint_leaky(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t dequantise = nd_lint_dequantise(job, node, 0), quantise = nd_lint_quantise(job, node);
-    if (!nd_lint_is(job, node, "LeakyRelu") || !has_words(job, dequantise) || !has_words(job, quantise))
+    if (!ND_LINT_IS(job, node, "LeakyRelu") || !has_words(job, dequantise) || !has_words(job, quantise))
         return ND_OK;
     int64_t n = count_wrapped(nd_lint_one(job, dequantise), nd_lint_one(job, quantise),
                               nd_onnx_attribute_f(job->graph->nodes[node].proto, "alpha", 0.01));
@@ -378,7 +376,7 @@ static enum nd_status nd_lint_abs(struct nd_lint_job *job, size_t node, struct n
     enum { KEPT_BITS = 18, CUT = 1 << 15 };
     static const float most = 16; /* beyond it nothing is known */
     size_t dequantise = nd_lint_dequantise(job, node, 0), quantise = nd_lint_quantise(job, node);
-    if (!nd_lint_is(job, node, "Abs") || !has_words(job, dequantise) || !has_words(job, quantise))
+    if (!ND_LINT_IS(job, node, "Abs") || !has_words(job, dequantise) || !has_words(job, quantise))
         return ND_OK;
     float m = nd_lint_one(job, dequantise)->scale[0] / nd_lint_one(job, quantise)->scale[0];
     if (!(m < most) || fmod(rint(ldexp((double)m, KEPT_BITS)), CUT) == 0)
@@ -394,7 +392,7 @@ static enum nd_status nd_lint_abs(struct nd_lint_job *job, size_t node, struct n
 static enum nd_status nd_lint_operand(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t first = nd_lint_dequantise(job, node, 0), second = nd_lint_dequantise(job, node, 1);
-    if (!nd_lint_is(job, node, "MatMul") || !has_words(job, first) || !has_words(job, second) ||
+    if (!ND_LINT_IS(job, node, "MatMul") || !has_words(job, first) || !has_words(job, second) ||
         job->graph->nodes[first].is_constant || job->graph->nodes[second].is_constant)
         return ND_OK;
     double scale = (double)nd_lint_one(job, second)->scale[0];
@@ -445,18 +443,18 @@ static enum nd_status nd_lint_range(struct nd_lint_job *job, size_t node, struct
 static int64_t channel_axis(const struct nd_lint_job *job, size_t node, size_t rank)
 {
     const Onnx__NodeProto *proto = job->graph->nodes[node].proto;
-    if (nd_lint_is(job, node, "Conv"))
+    if (ND_LINT_IS(job, node, "Conv"))
         return 0;
-    if (nd_lint_is(job, node, "Gemm"))
+    if (ND_LINT_IS(job, node, "Gemm"))
         return nd_onnx_attribute_i(proto, "transB", 0) != 0 ? 0 : 1;
-    return nd_lint_is(job, node, "MatMul") && rank == 2 ? 1 : -1;
+    return ND_LINT_IS(job, node, "MatMul") && rank == 2 ? 1 : -1;
 }
 
 static enum nd_status nd_lint_weight_axis(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     size_t dequantise = nd_lint_dequantise(job, node, 1), first = nd_lint_dequantise(job, node, 0);
     const struct nd_quant *quant = nd_lint_quant(job, dequantise), *of_first = nd_lint_quant(job, first);
-    if (nd_lint_is(job, node, "MatMul") && of_first != NULL && of_first->n > 1 &&
+    if (ND_LINT_IS(job, node, "MatMul") && of_first != NULL && of_first->n > 1 &&
         job->graph->nodes[first].is_constant)
         return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
                             "its first operand is constant, with scales along axis %d", of_first->axis);
@@ -514,18 +512,13 @@ static enum nd_status nd_lint_channels(struct nd_lint_job *job, size_t node, str
 
 /* ---- missing-quantiser ---- */
 
-static bool is_activation(const struct nd_lint_job *job, size_t node)
-{
-    return nd_lint_is(job, node, "Relu") || nd_lint_is(job, node, "Clip");
-}
-
 /* Whether the node computes with numbers that were quantised before. */
 static bool computes(const struct nd_lint_job *job, size_t node)
 {
     const struct nd_graph_node *n = &job->graph->nodes[node];
     size_t made = nd_lint_output(job, node);
     return n->kind == ND_NODE_OTHER && n->is_alive && !n->is_constant && !nd_onnx_is_mover(n->proto) &&
-           !nd_lint_is(job, node, "Cast") && made != ND_NO_INDEX &&
+           !ND_LINT_IS(job, node, "Cast") && made != ND_NO_INDEX &&
            (job->infos[made].dtype == ND_DTYPE_F32 || job->infos[made].dtype == ND_DTYPE_NONE);
 }
 
@@ -533,9 +526,9 @@ static bool computes(const struct nd_lint_job *job, size_t node)
  * and those of Gelu around Erf, of which it is not known. */
 static bool is_fused(const struct nd_lint_job *job, size_t node, size_t reader)
 {
-    if (nd_lint_is(job, node, "Erf") || nd_lint_is(job, reader, "Erf"))
+    if (ND_LINT_IS(job, node, "Erf") || ND_LINT_IS(job, reader, "Erf"))
         return true;
-    if (!nd_lint_is(job, node, "MatMul") || !nd_lint_is(job, reader, "Add"))
+    if (!ND_LINT_IS(job, node, "MatMul") || !ND_LINT_IS(job, reader, "Add"))
         return false;
     for (size_t i = 0; i < job->graph->nodes[reader].n_inputs; i++) {
         size_t tensor = nd_lint_input(job, reader, i);
@@ -564,9 +557,10 @@ static enum nd_status nd_lint_missing(struct nd_lint_job *job, size_t node, stru
     if (is_quantised || !reads_qvalues || t->n_readers == 0)
         return ND_OK;
     size_t reader = graph->readers[t->first_reader];
-    if (is_fused(job, node, reader) || nd_lint_is(job, reader, "Cast")) /* to whole numbers, as a rule */
+    if (is_fused(job, node, reader) || ND_LINT_IS(job, reader, "Cast")) /* to whole numbers, as a rule */
         return ND_OK;
-    if (t->n_readers == 1 && is_activation(job, reader) && nd_lint_quantise(job, node) != ND_NO_INDEX)
+    if (t->n_readers == 1 && ND_LINT_IS(job, reader, "Relu", "Clip") &&
+        nd_lint_quantise(job, node) != ND_NO_INDEX)
         return ND_OK;
     return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
                         "'%s' has no quantiser, although the layer before and behind it are quantised: '%s' "
@@ -621,12 +615,6 @@ const struct nd_lint_rule *nd_lint_rules(size_t *n)
 {
     *n = sizeof lint_rules / sizeof lint_rules[0];
     return lint_rules;
-}
-
-/* Of the rule with this index in nd_lint_rules. */
-static nd_lint_look *nd_lint_look_of(size_t rule)
-{
-    return looks[rule];
 }
 
 const char *nd_lint_level_name(enum nd_lint_level level)
@@ -697,7 +685,7 @@ static enum nd_status look(struct nd_lint_job *job, struct nd_error *err)
         job->rule = &rules[r];
         for (size_t n = 0; n < job->graph->n_nodes && status == ND_OK; n++)
             if (job->graph->nodes[n].is_alive)
-                status = nd_lint_look_of(r)(job, n, err);
+                status = looks[r](job, n, err);
     }
     return status;
 }

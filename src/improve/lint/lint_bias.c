@@ -29,9 +29,9 @@ struct product {
 static enum nd_status read_product(const struct nd_lint_job *job, size_t node, struct product *out,
                                    bool *is_one, struct nd_error *err)
 {
-    struct product p = {.is_conv = nd_lint_is(job, node, "Conv") || nd_lint_is(job, node, "ConvTranspose")};
+    struct product p = {.is_conv = ND_LINT_IS(job, node, "Conv", "ConvTranspose")};
     const Onnx__NodeProto *proto = job->graph->nodes[node].proto;
-    bool is_gemm = nd_lint_is(job, node, "Gemm") && nd_onnx_attribute_f(proto, "alpha", 1) == 1 &&
+    bool is_gemm = ND_LINT_IS(job, node, "Gemm") && nd_onnx_attribute_f(proto, "alpha", 1) == 1 &&
                    nd_onnx_attribute_f(proto, "beta", 1) == 1;
     *is_one = false;
     if (!p.is_conv && !is_gemm)
@@ -238,7 +238,7 @@ enum nd_status nd_lint_batch_norm(struct nd_lint_job *job, size_t node, struct n
     double largest = 0;
     enum nd_status status = ND_OK;
     const struct nd_quant *y = nd_lint_one(job, nd_lint_quantise(job, node));
-    if (!nd_lint_is(job, node, "BatchNormalization") || y == NULL ||
+    if (!ND_LINT_IS(job, node, "BatchNormalization") || y == NULL ||
         nd_lint_dequantise(job, node, X) == ND_NO_INDEX)
         return ND_OK;
     int rank = job->infos[nd_lint_input(job, node, X)].shape.rank;

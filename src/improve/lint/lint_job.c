@@ -9,13 +9,14 @@
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/words.h"
 
 /* ---- looking ---- */
 
-bool nd_lint_is(const struct nd_lint_job *job, size_t node, const char *op_type)
+bool nd_lint_is_one_of(const struct nd_lint_job *job, size_t node, const char *const *op_types)
 {
     const Onnx__NodeProto *proto = job->graph->nodes[node].proto;
-    return strcmp(nd_onnx_text(proto->op_type), op_type) == 0 && nd_onnx_domain(proto->domain)[0] == '\0';
+    return nd_is_one_of(proto->op_type, op_types) && nd_onnx_domain(proto->domain)[0] == '\0';
 }
 
 size_t nd_lint_input(const struct nd_lint_job *job, size_t node, size_t slot)
@@ -47,7 +48,7 @@ size_t nd_lint_quantise(const struct nd_lint_job *job, size_t node)
         if (t->n_readers != 1 || layer == ND_NO_INDEX)
             break;
         node = graph->readers[t->first_reader];
-        if (job->layer_of[node] != layer || (!nd_lint_is(job, node, "Relu") && !nd_lint_is(job, node, "Clip")))
+        if (job->layer_of[node] != layer || !ND_LINT_IS(job, node, "Relu", "Clip"))
             break;
     }
     return ND_NO_INDEX;
@@ -201,7 +202,6 @@ static bool is_changed(const struct nd_lint_job *job, size_t quantiser)
 static const char *follow(const struct nd_lint_job *job, size_t dequantise, const struct nd_quant *old,
                           size_t *list, size_t *n)
 {
-    static const char *const choosing[] = {"Concat", "Max", "Min", "Where", "Pad"};
     const struct nd_graph *graph = job->graph;
     const struct nd_graph_tensor *t = &graph->tensors[nd_lint_output(job, dequantise)];
     for (size_t r = 0; r < t->n_readers; r++) {
@@ -211,9 +211,8 @@ static const char *follow(const struct nd_lint_job *job, size_t dequantise, cons
             return "a Split or an operator with several outputs passes its quantised values on";
         if (!nd_quant_is_same(nd_lint_one(job, behind), old))
             continue;
-        for (size_t i = 0; i < sizeof choosing / sizeof choosing[0]; i++)
-            if (nd_lint_is(job, node, choosing[i]))
-                return "a Concat, Max, Min, Where or Pad has the same encoding and must keep it";
+        if (ND_LINT_IS(job, node, "Concat", "Max", "Min", "Where", "Pad"))
+            return "a Concat, Max, Min, Where or Pad has the same encoding and must keep it";
         if (is_mover)
             list[(*n)++] = behind;
     }

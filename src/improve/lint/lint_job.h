@@ -30,7 +30,8 @@ nd_lint_look nd_lint_bias_scale, nd_lint_bias_overflow, nd_lint_batch_norm; /* l
 
 /* ---- looking ---- */
 
-bool nd_lint_is(const struct nd_lint_job *job, size_t node, const char *op_type);
+bool nd_lint_is_one_of(const struct nd_lint_job *job, size_t node, const char *const *op_types);
+#define ND_LINT_IS(job, node, ...) nd_lint_is_one_of(job, node, (const char *const[]){__VA_ARGS__, NULL})
 
 /* The tensor that the node reads or makes at that place; ND_NO_INDEX: none. */
 size_t nd_lint_input(const struct nd_lint_job *job, size_t node, size_t slot);

@@ -11,6 +11,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/options.h"
+#include "core/text/words.h"
 #include "model/graph/infer.h"
 #include "model/rewrite/widen.h"
 #include "npudiff/improve/promote.h"
@@ -123,22 +124,13 @@ struct whole {
     double bytes, multiply_adds;
 };
 
-/* A MatMul, Conv and the like. */
-static bool is_product(const Onnx__NodeProto *node)
-{
-    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
-    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++)
-        if (strcmp(nd_onnx_text(node->op_type), products[i]) == 0)
-            return true;
-    return false;
-}
-
 static void add_node(const struct nd_promote_job *job, const struct nd_wide_parts *parts, size_t node,
                      const struct nd_tensor_info *infos, struct nd_promotion_cost *cost, struct whole *whole)
 {
     const struct nd_graph *graph = &job->model->graph;
     const struct nd_graph_node *n = &graph->nodes[node];
-    double flops = is_product(n->proto) ? nd_node_flops(graph, node, infos) : 0;
+    bool is_product = ND_IS_ONE_OF(n->proto->op_type, "Conv", "ConvTranspose", "Gemm", "MatMul");
+    double flops = is_product ? nd_node_flops(graph, node, infos) : 0;
     double multiply_adds = isnan(flops) ? 0 : flops / FLOPS_OF_MULTIPLY_ADD;
     whole->multiply_adds += multiply_adds;
     cost->multiply_adds += parts->is_wide_node[node] ? multiply_adds : 0;

@@ -11,6 +11,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "devices/launch.h"
 #include "improve/reduce/reducer.h"
 #include "model/graph/parts.h"
@@ -70,17 +71,14 @@ static void copy_string(const struct nd_capture *capture, const char *key, char 
  * that failed; what the backend had against the node that was not placed in the end; nothing. */
 static unsigned rank_reason(const struct nd_capture_finding *finding, const char *log_node)
 {
-    static const char *const telling[] = {"quantisation", "memory", "version", "arch", "library", "device"};
     bool is_failure = strcmp(finding->severity, "failure") == 0;
     if (!is_failure || strcmp(finding->kind, "fallback") == 0)
         return strcmp(finding->kind, "validation") == 0 && log_node != NULL &&
                strcmp(finding->node, log_node) == 0;
     if (strcmp(finding->kind, "preparation") == 0 && finding->op[0] != '\0')
         return 4;
-    for (size_t i = 0; i < sizeof telling / sizeof telling[0]; i++)
-        if (strcmp(finding->kind, telling[i]) == 0)
-            return 3;
-    return 2;
+    return ND_IS_ONE_OF(finding->kind, "quantisation", "memory", "version", "arch", "library", "device") ? 3
+                                                                                                         : 2;
 }
 
 /* A line without what every line begins with: where in the runtime it was written. */

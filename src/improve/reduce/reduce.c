@@ -138,11 +138,6 @@ static enum nd_status list_operators(struct nd_reduction *out, const struct nd_m
     return ND_OK;
 }
 
-static const char *fallback_flag(const struct nd_reducer *reducer)
-{
-    return reducer->options->allow_fallback ? " --allow-fallback" : "";
-}
-
 /* In the folder of the reproducer. URIs may hold what a shell would take, but no quotes. */
 static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_smaller_model *candidate,
                                    struct nd_error *err)
@@ -152,7 +147,8 @@ static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_s
     bool has_difference = reducer->options->has_difference;
     nd_strbuf_printf(&text, "npudiff capture reproducer.onnx -d '%s' -p %s --tensors %s%s -o again.h5",
                      reducer->device->uri, probe,
-                     has_difference ? "outputs" : nd_reducer_plain_tensors(reducer), fallback_flag(reducer));
+                     has_difference ? "outputs" : nd_reducer_plain_tensors(reducer),
+                     reducer->options->allow_fallback ? " --allow-fallback" : "");
     if (has_difference)
         nd_strbuf_puts(&text, " && npudiff compare reference.h5 again.h5");
     reducer->out->command = nd_strbuf_take(&text);
@@ -219,36 +215,31 @@ static enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_er
 {
     ND_CLEANUP(nd_candidate_deinit) struct nd_smaller_model candidate = {0};
     enum nd_trial trial = ND_TRIAL_STOP;
-    size_t *nodes = NULL, n_nodes = 0;
+    ND_FREED size_t *nodes = NULL;
+    size_t n_nodes = 0;
     ND_FREED char *readme = NULL, *folder = reducer->staging != NULL ? nd_strdup(reducer->staging)
                                                                      : nd_path_join(reducer->folder, "found");
     reducer->step = "confirm";
-    enum nd_status status = folder != NULL ? nd_pieces_nodes(&reducer->pieces, reducer->left, reducer->n_left,
-                                                             &nodes, &n_nodes, err)
-                                           : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_candidate_init(&candidate, reducer,
-                                   &(struct nd_model_cut){.nodes = nodes, .n_nodes = n_nodes}, folder, err);
-    if (status == ND_OK)
-        status = list_operators(reducer->out, candidate.model, err);
-    if (status == ND_OK)
-        status = make_command(reducer, &candidate, err);
-    if (status == ND_OK)
-        status = nd_candidate_try(reducer, &candidate, 0, &trial, &reducer->out->left_difference, err);
+    ND_TRY_MEMORY(folder != NULL, err);
+    ND_TRY(nd_pieces_nodes(&reducer->pieces, reducer->left, reducer->n_left, &nodes, &n_nodes, err));
+    ND_TRY(nd_candidate_init(&candidate, reducer, &(struct nd_model_cut){.nodes = nodes, .n_nodes = n_nodes},
+                             folder, err));
+    ND_TRY(list_operators(reducer->out, candidate.model, err));
+    ND_TRY(make_command(reducer, &candidate, err));
+    enum nd_status status =
+        nd_candidate_try(reducer, &candidate, 0, &trial, &reducer->out->left_difference, err);
     reducer->out->is_confirm_known = trial != ND_TRIAL_STOP;
     reducer->out->is_confirmed = trial == ND_TRIAL_SAME;
-    if (status == ND_OK && reducer->staging != NULL)
-        status = expect(reducer, &candidate, err);
-    if (status == ND_OK)
-        status = name_capture(reducer, &candidate, err);
-    readme = status == ND_OK ? nd_path_join(folder, "README.txt") : NULL;
-    if (status == ND_OK)
-        status =
-            readme != NULL ? nd_reducer_write_readme(reducer, &candidate, readme, err) : nd_fail_memory(err);
-    if (status == ND_OK && reducer->staging != NULL)
-        status = publish(reducer, err);
-    free(nodes);
-    return status;
+    ND_TRY(status);
+    if (reducer->staging != NULL)
+        ND_TRY(expect(reducer, &candidate, err));
+    ND_TRY(name_capture(reducer, &candidate, err));
+    readme = nd_path_join(folder, "README.txt");
+    ND_TRY_MEMORY(readme != NULL, err);
+    ND_TRY(nd_reducer_write_readme(reducer, &candidate, readme, err));
+    if (reducer->staging != NULL)
+        ND_TRY(publish(reducer, err));
+    return ND_OK;
 }
 
 /* The whole model: what is wrong with it, and what a reference makes of it. */
@@ -372,30 +363,26 @@ static enum nd_status find_difference(struct nd_reducer *reducer, const struct n
 static enum nd_status nd_reducer_try_whole(struct nd_reducer *reducer, unsigned *score, struct nd_error *err)
 {
     bool has_difference = reducer->options->has_difference;
-    struct nd_run run = {0};
+    ND_CLEANUP(nd_run_deinit) struct nd_run run = {0};
     reducer->step = "whole model";
-    enum nd_status status = run_whole(reducer, reducer->device,
-                                      has_difference ? "all" : nd_reducer_plain_tensors(reducer), &run, err);
-    if (status != ND_OK)
-        goto out;
+    ND_TRY(run_whole(reducer, reducer->device, has_difference ? "all" : nd_reducer_plain_tensors(reducer), &run,
+                     err));
     if (run.outcome.has_failed) {
         nd_failure_read(&run.outcome, run.capture, &reducer->out->failure);
         if (strcmp(run.outcome.stage, "load") == 0)
             reducer->out->end = ND_REDUCTION_NO_MODEL;
         else if (has_difference)
-            status = nd_fail(err, ND_E_REDUCE_REFERENCE, reducer->device->label,
-                             "device '%s' fails on the whole model, which is no difference: %s",
-                             reducer->device->label, reducer->out->failure.message);
+            return nd_fail(err, ND_E_REDUCE_REFERENCE, reducer->device->label,
+                           "device '%s' fails on the whole model, which is no difference: %s",
+                           reducer->device->label, reducer->out->failure.message);
         else
-            status = nd_failure_score_nodes(reducer->model, &reducer->out->failure, run.capture, score, err);
+            return nd_failure_score_nodes(reducer->model, &reducer->out->failure, run.capture, score, err);
     } else if (has_difference) {
-        status = find_difference(reducer, &run, score, err);
+        return find_difference(reducer, &run, score, err);
     } else {
         reducer->out->end = ND_REDUCTION_NOTHING;
     }
-out:
-    nd_run_deinit(&run);
-    return status;
+    return ND_OK;
 }
 
 void nd_reduce_options_init_sized(struct nd_reduce_options *options, size_t struct_size)
@@ -567,45 +554,42 @@ static void deinit(struct nd_reducer *reducer)
     ND_FREE_ALL(reducer->left, reducer->folder, reducer->staging);
 }
 
+/* default_probe: what is fed where the workload has no probes. */
+static enum nd_status reduce(struct nd_reducer *reducer, struct nd_probe **default_probe, struct nd_error *err)
+{
+    const char *zeros[] = {"zeros"};
+    ND_TRY(check_options(reducer->options, err));
+    ND_TRY(nd_model_check_static(reducer->model, err));
+    if (reducer->recorded.n_probes == 0) {
+        ND_TRY(nd_probes_for_model(reducer->model, zeros, 1, default_probe, err));
+        reducer->recorded.probes = (const struct nd_probe *const *)default_probe;
+        reducer->recorded.n_probes = 1;
+    }
+    ND_TRY(describe(reducer, err));
+    ND_TRY(find_wanted(reducer, err));
+    ND_TRY(parse_references(reducer, err));
+    ND_TRY(make_staging(reducer, err));
+    ND_TRY(nd_dir_make_temporary(&reducer->folder, err));
+    return work(reducer, err);
+}
+
 enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_reduce_options *options,
                          struct nd_reduction **out, struct nd_error *err)
 {
     struct nd_reduce_options own;
     nd_reduce_options_init(&own);
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
-    options = &own;
     struct nd_reducer reducer = {.model = workload->model,
                                  .device = workload->device,
-                                 .options = options,
+                                 .options = &own,
                                  .out = nd_calloc(1, sizeof *reducer.out),
                                  .recorded = {.probes = workload->probes, .n_probes = workload->n_probes},
                                  .start_ns = nd_clock_ns()};
-    const char *zeros[] = {"zeros"};
-    struct nd_probe *default_probe = NULL;
+    ND_CLEANUP(nd_probe_destroy) struct nd_probe *default_probe = NULL;
     ND_TRY_MEMORY(reducer.out != NULL, err);
-    enum nd_status status = check_options(options, err);
-    if (status == ND_OK)
-        status = nd_model_check_static(workload->model, err);
-    if (status == ND_OK && workload->n_probes == 0) {
-        status = nd_probes_for_model(workload->model, zeros, 1, &default_probe, err);
-        reducer.recorded.probes = (const struct nd_probe *const *)&default_probe;
-        reducer.recorded.n_probes = 1;
-    }
-    if (status == ND_OK)
-        status = describe(&reducer, err);
-    if (status == ND_OK)
-        status = find_wanted(&reducer, err);
-    if (status == ND_OK)
-        status = parse_references(&reducer, err);
-    if (status == ND_OK)
-        status = make_staging(&reducer, err);
-    if (status == ND_OK)
-        status = nd_dir_make_temporary(&reducer.folder, err);
-    if (status == ND_OK)
-        status = work(&reducer, err);
+    enum nd_status status = reduce(&reducer, &default_probe, err);
     reducer.out->elapsed_s = (double)(nd_clock_ns() - reducer.start_ns) / 1e9;
     deinit(&reducer);
-    nd_probe_destroy(&default_probe);
     if (status != ND_OK)
         nd_reduction_destroy(&reducer.out);
     else

@@ -452,15 +452,14 @@ static enum nd_status search_layers(struct nd_reducer *reducer, const unsigned *
 {
     bool is_done = false;
     reducer->step = "layers";
-    enum nd_status status = begin_layers(reducer, err);
-    if (status == ND_OK)
-        status = try_guesses(reducer, score, &is_done, err);
+    ND_TRY(begin_layers(reducer, err));
+    ND_TRY(try_guesses(reducer, score, &is_done, err));
     reducer->out->is_minimal = true;
-    if (status == ND_OK && !is_done)
-        status =
-            nd_ddmin(reducer->left, &reducer->n_left, nd_reducer_try, reducer, &reducer->out->is_minimal, err);
+    if (!is_done)
+        ND_TRY(
+            nd_ddmin(reducer->left, &reducer->n_left, nd_reducer_try, reducer, &reducer->out->is_minimal, err));
     reducer->out->n_layers_left = reducer->n_left;
-    return status;
+    return ND_OK;
 }
 
 /* ---- operators of what is left ---- */

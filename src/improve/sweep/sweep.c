@@ -175,25 +175,19 @@ static enum nd_status read_setting(const struct run *run, size_t i, struct nd_er
     struct nd_sweep *result = run->job->result;
     struct nd_sweep_setting *setting = &result->settings[i];
     struct nd_latency latency;
-    struct nd_comparison *comparison = NULL;
+    ND_CLEANUP(nd_comparison_destroy) struct nd_comparison *comparison = NULL;
     if (setting->failure != NULL)
         return ND_OK;
     /* The device as it is beside itself: for its tensors and classes. */
-    enum nd_status status = compare(run, run->captures[0], run->captures[i], NULL, &comparison, err);
-    if (status == ND_OK)
-        status = read_differences(comparison, setting, err);
-    if (status == ND_OK)
-        read_classes(comparison, 1, setting);
-    if (status == ND_OK && i == 0) {
+    ND_TRY(compare(run, run->captures[0], run->captures[i], NULL, &comparison, err));
+    ND_TRY(read_differences(comparison, setting, err));
+    read_classes(comparison, 1, setting);
+    if (i == 0) {
         result->environment = nd_strdup(comparison->devices[0].environment);
-        status = result->environment != NULL ? ND_OK : nd_fail_memory(err);
+        ND_TRY_MEMORY(result->environment != NULL, err);
     }
-    nd_comparison_destroy(&comparison);
     result->n_changing += setting->n_different > 0;
-    if (status == ND_OK)
-        status = nd_latency_of_capture(run->captures[i], 0, NULL, &latency, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_latency_of_capture(run->captures[i], 0, NULL, &latency, err));
     setting->median_us = latency.n_timed > 0 ? latency.median_us : latency.first_us;
     return hold_against_floats(run, i, err);
 }

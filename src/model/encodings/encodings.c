@@ -311,19 +311,15 @@ static enum nd_status add_constant(void *context, const char *name, enum nd_dtyp
 enum nd_status nd_encodings_of_model(const struct nd_model *model, struct nd_encodings **out,
                                      struct nd_error *err)
 {
-    struct nd_encodings *made = NULL;
-    enum nd_status status = nd_encodings_create(nd_model_path(model), "ONNX", &made, err);
-    for (size_t i = 0; status == ND_OK && i < nd_model_n_tensors(model); i++)
-        status = nd_encodings_add_tensor(made, nd_model_tensor(model, i), err);
-    if (status == ND_OK)
-        status = nd_model_visit_constants(model, add_constant, made, err);
-    if (status == ND_OK)
-        status = nd_encodings_find_conversions(made, model, err);
-    if (status == ND_OK)
-        *out = made;
-    else
-        nd_encodings_destroy(&made);
-    return status;
+    ND_CLEANUP(nd_encodings_destroy) struct nd_encodings *made = NULL;
+    ND_TRY(nd_encodings_create(nd_model_path(model), "ONNX", &made, err));
+    for (size_t i = 0; i < nd_model_n_tensors(model); i++)
+        ND_TRY(nd_encodings_add_tensor(made, nd_model_tensor(model, i), err));
+    ND_TRY(nd_model_visit_constants(model, add_constant, made, err));
+    ND_TRY(nd_encodings_find_conversions(made, model, err));
+    *out = made;
+    made = NULL;
+    return ND_OK;
 }
 
 /* ---- encodings that follow from others, as AIMET's export of 2.0.0 and Qualcomm's converters derive them ----

@@ -204,22 +204,16 @@ static enum nd_status choose_reader(const char *path, const json_t *root, const 
 
 enum nd_status nd_encodings_read(const char *path, struct nd_encodings **out, struct nd_error *err)
 {
-    json_t *root = NULL;
+    json_auto_t *root = NULL;
     const struct reader *reader = NULL;
-    struct nd_encodings *made = NULL;
-    enum nd_status status = parse(path, &root, err);
-    if (status == ND_OK)
-        status = choose_reader(path, root, &reader, err);
-    if (status == ND_OK)
-        status = nd_encodings_create(path, reader->source, &made, err);
-    if (status == ND_OK)
-        status = reader->read(made, root, err);
-    json_decref(root);
-    if (status == ND_OK)
-        *out = made;
-    else
-        nd_encodings_destroy(&made);
-    return status;
+    ND_CLEANUP(nd_encodings_destroy) struct nd_encodings *made = NULL;
+    ND_TRY(parse(path, &root, err));
+    ND_TRY(choose_reader(path, root, &reader, err));
+    ND_TRY(nd_encodings_create(path, reader->source, &made, err));
+    ND_TRY(reader->read(made, root, err));
+    *out = made;
+    made = NULL;
+    return ND_OK;
 }
 
 /* AIMET 1.0.0: lists of objects with a name, lists of scales and offsets. */
@@ -232,13 +226,9 @@ static enum nd_status pass_over(struct nd_encodings *encodings, const char *name
     const char *kind = "PER_TENSOR", *dtype = "INT";
     int bits, block = 0;
     char why[96];
-    enum nd_status status = nd_encodings_text(&at, "enc_type", &kind, err);
-    if (status == ND_OK)
-        status = nd_encodings_text(&at, "dtype", &dtype, err);
-    if (status == ND_OK)
-        status = nd_encodings_whole(&at, "bw", 2, 32, &bits, err);
-    if (status != ND_OK)
-        return status;
+    ND_TRY(nd_encodings_text(&at, "enc_type", &kind, err));
+    ND_TRY(nd_encodings_text(&at, "dtype", &dtype, err));
+    ND_TRY(nd_encodings_whole(&at, "bw", 2, 32, &bits, err));
     bool is_float = strcmp(dtype, "FLOAT") == 0;
     bool is_blocks = strcmp(kind, "PER_BLOCK") == 0 || strcmp(kind, "LPBQ") == 0;
     bool is_plain = strcmp(kind, "PER_TENSOR") == 0 || strcmp(kind, "PER_CHANNEL") == 0;
@@ -249,9 +239,9 @@ static enum nd_status pass_over(struct nd_encodings *encodings, const char *name
                                  "is '%s', expected PER_TENSOR, PER_CHANNEL, PER_BLOCK or LPBQ", kind);
     *is_done = is_float || is_blocks;
     if (is_blocks)
-        status = nd_encodings_whole(&at, "block_size", 0, 1 << 30, &block, err);
-    if (status != ND_OK || !*is_done)
-        return status;
+        ND_TRY(nd_encodings_whole(&at, "block_size", 0, 1 << 30, &block, err));
+    if (!*is_done)
+        return ND_OK;
     if (is_float)
         snprintf(why, sizeof why, "float of %d bits", bits);
     else
@@ -282,11 +272,10 @@ static enum nd_status read_item(struct nd_encodings *encodings, enum nd_encoding
     ND_FREED double *scales = NULL, *offsets = NULL;
     size_t n_offsets = 0;
     bool is_done = false;
-    enum nd_status status = nd_encodings_text(&at, "name", &at.tensor, err);
-    if (status == ND_OK)
-        status = pass_over(encodings, at.tensor, role, item, &is_done, err);
-    if (status != ND_OK || is_done)
-        return status;
+    ND_TRY(nd_encodings_text(&at, "name", &at.tensor, err));
+    ND_TRY(pass_over(encodings, at.tensor, role, item, &is_done, err));
+    if (is_done)
+        return ND_OK;
     struct nd_stated stated = {.name = at.tensor, .role = role};
     const json_t *symmetric = json_object_get(item, "is_sym");
     if (!json_is_boolean(symmetric))
@@ -294,15 +283,11 @@ static enum nd_status read_item(struct nd_encodings *encodings, enum nd_encoding
                                  symmetric == NULL ? "missing" : "another thing");
     stated.is_symmetric = json_is_true(symmetric);
     stated.bits = (int)json_number_value(json_object_get(item, "bw"));
-    status = nd_encodings_numbers(&at, "scale", &scales, &stated.n, err);
-    if (status == ND_OK)
-        status = nd_encodings_numbers(&at, "offset", &offsets, &n_offsets, err);
-    if (status == ND_OK)
-        status = check_counts(encodings, stated.name, item, stated.n, n_offsets, err);
+    ND_TRY(nd_encodings_numbers(&at, "scale", &scales, &stated.n, err));
+    ND_TRY(nd_encodings_numbers(&at, "offset", &offsets, &n_offsets, err));
+    ND_TRY(check_counts(encodings, stated.name, item, stated.n, n_offsets, err));
     stated.scales = scales;
-    if (status == ND_OK)
-        status = nd_encodings_add_offset(encodings, &stated, offsets, err);
-    return status;
+    return nd_encodings_add_offset(encodings, &stated, offsets, err);
 }
 
 static enum nd_status read_group(struct nd_encodings *encodings, const json_t *root, const char *key,
@@ -310,17 +295,14 @@ static enum nd_status read_group(struct nd_encodings *encodings, const json_t *r
 {
     const json_t *list = json_object_get(root, key), *item;
     size_t i;
-    enum nd_status status = ND_OK;
     if (!json_is_array(list))
         return nd_encodings_fail(encodings, NULL, key, err, "is %s, expected a list of objects",
                                  list == NULL ? "missing" : "another thing");
     json_array_foreach(list, i, item)
     {
-        status = read_item(encodings, role, item, err);
-        if (status != ND_OK)
-            break;
+        ND_TRY(read_item(encodings, role, item, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_encodings_read_aimet_1(struct nd_encodings *encodings, const json_t *root,
@@ -412,25 +394,20 @@ static enum nd_status read_axis(const struct nd_encodings *encodings, const json
 static enum nd_status read_affine(struct nd_encodings *encodings, const json_t *item, struct nd_stated *stated,
                                   struct nd_error *err)
 {
-    double *scales = NULL, *zero_points = NULL;
-    enum nd_status status = nd_encodings_numbers(&(struct nd_described){encodings, stated->name, item},
-                                                 "y_scale", &scales, &stated->n, err);
-    if (status == ND_OK && stated->n == 0)
+    ND_FREED double *scales = NULL, *zero_points = NULL;
+    ND_TRY(nd_encodings_numbers(&(struct nd_described){encodings, stated->name, item}, "y_scale", &scales,
+                                &stated->n, err));
+    if (stated->n == 0)
         return nd_encodings_add_unhandled(encodings, stated->name, stated->role,
                                           "scales along several dimensions", err);
-    if (status == ND_OK)
-        status = read_axis(encodings, item, stated, err);
-    if (status == ND_OK)
-        status = read_zero_points(encodings, item, stated, &zero_points, err);
+    ND_TRY(read_axis(encodings, item, stated, err));
+    ND_TRY(read_zero_points(encodings, item, stated, &zero_points, err));
     stated->scales = scales;
     stated->zero_points = zero_points;
     stated->is_symmetric = stated->is_signed;
-    for (size_t i = 0; status == ND_OK && i < stated->n; i++)
+    for (size_t i = 0; i < stated->n; i++)
         stated->is_symmetric = stated->is_symmetric && zero_points[i] == 0;
-    if (status == ND_OK)
-        status = nd_encodings_add(encodings, stated, err);
-    ND_FREE_ALL(scales, zero_points);
-    return status;
+    return nd_encodings_add(encodings, stated, err);
 }
 
 static enum nd_status read_list(struct nd_encodings *encodings, const json_t *list, const char *key,
@@ -438,7 +415,6 @@ static enum nd_status read_list(struct nd_encodings *encodings, const json_t *li
 {
     const json_t *item;
     size_t i;
-    enum nd_status status = ND_OK;
     if (!json_is_array(list))
         return nd_encodings_fail(encodings, NULL, key, err, "is %s, expected a list of objects",
                                  list == NULL ? "missing" : "another thing");
@@ -446,17 +422,14 @@ static enum nd_status read_list(struct nd_encodings *encodings, const json_t *li
     {
         struct nd_stated stated = {.role = role};
         char why[96];
-        status = nd_encodings_text(&(struct nd_described){encodings, NULL, item}, "name", &stated.name, err);
-        if (status == ND_OK)
-            status = find_reason(encodings, stated.name, item, &stated, why, err);
-        if (status == ND_OK && why[0] != '\0')
-            status = nd_encodings_add_unhandled(encodings, stated.name, role, why, err);
-        else if (status == ND_OK)
-            status = read_affine(encodings, item, &stated, err);
-        if (status != ND_OK)
-            break;
+        ND_TRY(nd_encodings_text(&(struct nd_described){encodings, NULL, item}, "name", &stated.name, err));
+        ND_TRY(find_reason(encodings, stated.name, item, &stated, why, err));
+        if (why[0] != '\0')
+            ND_TRY(nd_encodings_add_unhandled(encodings, stated.name, role, why, err));
+        else
+            ND_TRY(read_affine(encodings, item, &stated, err));
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status nd_encodings_read_aimet_2(struct nd_encodings *encodings, const json_t *root,
@@ -526,14 +499,12 @@ static enum nd_status read_entry(const struct nd_encodings *encodings, const cha
         return ND_OK;
     if (strcmp(dtype, "int") != 0)
         return nd_encodings_fail(encodings, tensor, "dtype", err, "is '%s', expected 'int' or 'float'", dtype);
-    enum nd_status status = read_boolean(&at, "is_symmetric", &entry->is_symmetric, err);
-    if (status == ND_OK)
-        status = nd_encodings_number(&at, "scale", &entry->scale, err);
-    if (status == ND_OK)
-        status = nd_encodings_number(&at, "offset", &entry->offset, err);
+    ND_TRY(read_boolean(&at, "is_symmetric", &entry->is_symmetric, err));
+    ND_TRY(nd_encodings_number(&at, "scale", &entry->scale, err));
+    ND_TRY(nd_encodings_number(&at, "offset", &entry->offset, err));
     /* A scale that is none is refused, with its own message, when it is added. */
     bool has_scale = isfinite(entry->scale) && entry->scale > 0;
-    return status == ND_OK && has_scale ? check_range(encodings, tensor, object, entry, err) : status;
+    return has_scale ? check_range(encodings, tensor, object, entry, err) : ND_OK;
 }
 
 static enum nd_status add_entries(struct nd_encodings *encodings, const char *tensor,
@@ -572,15 +543,12 @@ static enum nd_status read_list_of_aimet_0(struct nd_encodings *encodings, const
                        "'%s': tensor '%s' has no encoding, expected a list of objects", encodings->path,
                        tensor);
     ND_FREED struct entry *entries = nd_calloc(n, sizeof *entries);
-    enum nd_status status = entries != NULL ? ND_OK : nd_fail_memory(err);
+    ND_TRY_MEMORY(entries != NULL, err);
     json_array_foreach(list, i, object)
     {
-        if (status == ND_OK)
-            status = read_entry(encodings, tensor, object, &entries[i], err);
+        ND_TRY(read_entry(encodings, tensor, object, &entries[i], err));
     }
-    if (status == ND_OK)
-        status = add_entries(encodings, tensor, role, entries, n, err);
-    return status;
+    return add_entries(encodings, tensor, role, entries, n, err);
 }
 
 /* {"input": {"0": {...}}, "output": {...}} of one layer, as exported from torch. */
@@ -665,23 +633,19 @@ static enum nd_status read_axis_of_qnn(struct nd_encodings *encodings, const jso
     if (n == 0)
         return nd_encodings_fail(encodings, stated->name, "scaleOffset", err,
                                  "is no list of scales and offsets");
-    enum nd_status status = nd_encodings_whole(&(struct nd_described){encodings, stated->name, object}, "axis",
-                                               0, ND_MAX_RANK - 1, &stated->axis, err);
+    ND_TRY(nd_encodings_whole(&(struct nd_described){encodings, stated->name, object}, "axis", 0,
+                              ND_MAX_RANK - 1, &stated->axis, err));
     ND_FREED double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
-    if (status == ND_OK && (scales == NULL || zero_points == NULL))
-        status = nd_fail_memory(err);
+    ND_TRY_MEMORY(scales != NULL && zero_points != NULL, err);
     json_array_foreach(list, i, pair)
     {
-        if (status == ND_OK)
-            status = read_pair(encodings, stated->name, pair, &scales[i], &zero_points[i], err);
+        ND_TRY(read_pair(encodings, stated->name, pair, &scales[i], &zero_points[i], err));
     }
     stated->has_axis = true;
     stated->n = n;
     stated->scales = scales;
     stated->zero_points = zero_points;
-    if (status == ND_OK)
-        status = nd_encodings_add(encodings, stated, err);
-    return status;
+    return nd_encodings_add(encodings, stated, err);
 }
 
 /* Whether the graphs before have the tensor with the same parameters: a context of several graphs shares
@@ -734,13 +698,10 @@ static enum nd_status read_graph(struct nd_encodings *encodings, const json_t *g
     static const char *const lists[] = {"graphInputs", "graphOutputs", "graphTensors", "updateableTensors"};
     const json_t *info = json_object_get(graph, "info"), *tensor;
     size_t i;
-    enum nd_status status = ND_OK;
-    for (size_t l = 0; l < sizeof lists / sizeof lists[0] && status == ND_OK; l++) {
+    for (size_t l = 0; l < sizeof lists / sizeof lists[0]; l++) {
         json_array_foreach(json_object_get(info, lists[l]), i, tensor)
         {
-            status = read_tensor(encodings, json_object_get(tensor, "info"), err);
-            if (status != ND_OK)
-                return status;
+            ND_TRY(read_tensor(encodings, json_object_get(tensor, "info"), err));
         }
     }
     return ND_OK;
@@ -750,11 +711,11 @@ enum nd_status nd_encodings_read_qnn(struct nd_encodings *encodings, const json_
 {
     json_t *graphs = json_object_get(json_object_get(root, "info"), "graphs"), *graph;
     size_t i;
-    enum nd_status status = json_is_object(graphs) ? read_graph(encodings, graphs, err) : ND_OK;
+    if (json_is_object(graphs))
+        ND_TRY(read_graph(encodings, graphs, err));
     json_array_foreach(graphs, i, graph)
     {
-        if (status == ND_OK)
-            status = read_graph(encodings, graph, err);
+        ND_TRY(read_graph(encodings, graph, err));
     }
-    return status;
+    return ND_OK;
 }

@@ -113,10 +113,9 @@ static bool decode_elements(const Onnx__TensorProto *tensor, enum nd_dtype dtype
 static enum nd_status read_tensor(const Onnx__TensorProto *tensor, const char *model_path, struct numbers *out,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     const char *name = nd_onnx_text(tensor->name);
     enum nd_dtype dtype = tensor->has_data_type ? nd_onnx_dtype(tensor->data_type) : ND_DTYPE_NONE;
-    void *loaded = NULL;
+    ND_FREED void *loaded = NULL;
     const uint8_t *raw = tensor->has_raw_data ? tensor->raw_data.data : NULL;
     size_t raw_bytes = tensor->has_raw_data ? tensor->raw_data.len : 0, padded;
     struct numbers made = {.rank = tensor->n_dims, .elem_type = tensor->data_type};
@@ -125,34 +124,22 @@ static enum nd_status read_tensor(const Onnx__TensorProto *tensor, const char *m
         return ND_OK;
     }
     if (nd_external_is(tensor)) {
-        status = nd_external_read(tensor, model_path, &loaded, &raw_bytes, err);
-        if (status != ND_OK)
-            return status;
+        ND_TRY(nd_external_read(tensor, model_path, &loaded, &raw_bytes, err));
         raw = loaded;
     }
     /* No more elements than there are bytes of data: a wild dimension must not make us allocate. */
     size_t available = raw != NULL ? raw_bytes : tensor->n_float_data + tensor->n_int32_data;
     bool is_whole = nd_onnx_n_elems(tensor, &made.n) && made.n <= available &&
                     nd_size_mul(made.n, sizeof *made.values, &padded);
-    if (is_whole) {
-        made.values = nd_calloc(made.n, sizeof *made.values);
-        if (made.values == NULL) {
-            status = nd_fail_memory(err);
-            goto out;
-        }
-        is_whole = decode_elements(tensor, dtype, raw, raw_bytes, &made);
-    }
-    if (!is_whole) {
-        status = nd_fail(err, ND_E_MODEL_GRAPH, name,
-                         "constant '%s' has other data than its shape and type say", name);
-        goto out;
-    }
+    ND_FREED double *values = is_whole ? nd_calloc(made.n, sizeof *values) : NULL;
+    ND_TRY_MEMORY(!is_whole || values != NULL, err);
+    made.values = values;
+    if (!is_whole || !decode_elements(tensor, dtype, raw, raw_bytes, &made))
+        return nd_fail(err, ND_E_MODEL_GRAPH, name, "constant '%s' has other data than its shape and type say",
+                       name);
     *out = made;
-    made.values = NULL;
-out:
-    free(made.values);
-    free(loaded);
-    return status;
+    values = NULL;
+    return ND_OK;
 }
 
 static enum nd_status read_float_attribute(const Onnx__AttributeProto *attribute, struct numbers *out,

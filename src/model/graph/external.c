@@ -144,24 +144,17 @@ static enum nd_status check_links(const char *path, const char *model_path, stru
 static enum nd_status add_file(struct collecting *to, struct place *place, const char *name,
                                struct nd_error *err)
 {
-    char *path = path_beside(to->model_path, place->location), *location = nd_strdup(place->location);
-    enum nd_status status = ND_OK;
+    ND_FREED char *path = path_beside(to->model_path, place->location), *location = nd_strdup(place->location);
     int fd = -1;
     if (path == NULL || location == NULL ||
         !nd_grow((void **)&to->external->files, &to->external->capacity, to->external->n + 1,
                  sizeof *to->external->files))
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = open_place(place, name, path, &fd, err);
-    if (status == ND_OK)
-        close(fd);
-    if (status == ND_OK)
-        status = check_links(path, to->model_path, err);
-    if (status != ND_OK) {
-        ND_FREE_ALL(path, location);
-        return status;
-    }
+        return nd_fail_memory(err);
+    ND_TRY(open_place(place, name, path, &fd, err));
+    close(fd);
+    ND_TRY(check_links(path, to->model_path, err));
     to->external->files[to->external->n++] = (struct nd_external_file){.location = location, .path = path};
+    path = location = NULL;
     return ND_OK;
 }
 

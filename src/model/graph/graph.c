@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/text/words.h"
 
 const char *nd_graph_node_name(const Onnx__NodeProto *node)
 {
@@ -30,12 +31,8 @@ static enum nd_node_kind kind_of(const Onnx__NodeProto *node)
 /* Operators without inputs (or with constant ones) whose results are no constants all the same. */
 static bool is_random(const Onnx__NodeProto *node)
 {
-    static const char *const random[] = {"RandomNormal",      "RandomNormalLike", "RandomUniform",
-                                         "RandomUniformLike", "Multinomial",      "Bernoulli"};
-    for (size_t i = 0; i < sizeof random / sizeof random[0]; i++)
-        if (strcmp(node->op_type, random[i]) == 0)
-            return true;
-    return false;
+    return ND_IS_ONE_OF(node->op_type, "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+                        "Multinomial", "Bernoulli");
 }
 
 static bool append(size_t **items, size_t *n, size_t *capacity, size_t value)
@@ -260,24 +257,17 @@ void nd_graph_walk_back(const struct nd_graph *graph, const size_t *tensors, siz
 
 static enum nd_status find_living(struct nd_graph *graph, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     size_t n_outputs = graph->proto->n_output;
-    size_t *outputs = nd_calloc(n_outputs, sizeof *outputs);
-    bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes),
-         *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
-    if (outputs == NULL || nodes == NULL || tensors == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
+    ND_FREED size_t *outputs = nd_calloc(n_outputs, sizeof *outputs);
+    ND_FREED bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes),
+                  *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
+    ND_TRY_MEMORY(outputs != NULL && nodes != NULL && tensors != NULL, err);
     for (size_t i = 0; i < n_outputs; i++)
         outputs[i] = nd_names_find(&graph->names, graph->proto->output[i]->name);
     nd_graph_walk_back(graph, outputs, n_outputs, nodes, tensors);
     for (size_t i = 0; i < graph->n_nodes; i++)
         graph->nodes[i].is_alive = nodes[i];
-out:
-    free(outputs);
-    ND_FREE_ALL(nodes, tensors);
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status find_readers(struct nd_graph *graph, struct nd_error *err)

@@ -10,6 +10,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 #include "model/graph/loaded.h"
 
 /* ---- which operators lie between DequantizeLinear and QuantizeLinear, and what such a layer reads ---- */
@@ -512,11 +513,8 @@ static bool quantises_input(const struct nd_graph *graph, const struct nd_graph_
 /* Operators that hand on the values of their first input, at most in another shape or order. */
 static bool hands_on(const Onnx__NodeProto *node)
 {
-    static const char *const names[] = {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(nd_onnx_text(node->op_type), names[i]) == 0 && nd_onnx_domain(node->domain)[0] == '\0')
-            return true;
-    return false;
+    return ND_IS_ONE_OF(node->op_type, "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten") &&
+           nd_onnx_domain(node->domain)[0] == '\0';
 }
 
 /* Marks the DequantizeLinear whose floats become an output of the graph, and the nodes between them. */
@@ -557,48 +555,35 @@ static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
 
 static enum nd_status analyse(struct nd_model *model, struct nd_error *err)
 {
-    size_t *layer_of_node = NULL;
-    enum nd_status status = nd_onnx_check_names(&model->proto->base, err);
-    if (status == ND_OK)
-        status = nd_graph_order(model->proto->graph, err);
-    if (status == ND_OK)
-        status = nd_graph_init(&model->graph, model->proto->graph, err);
-    if (status == ND_OK)
-        status = nd_external_init(&model->external, model->proto, model->path, err);
-    if (status == ND_OK)
-        status = mix_external(model, err);
-    if (status == ND_OK)
-        status = list_nodes(model, err);
-    if (status == ND_OK)
-        status = nd_layers_assign(&model->graph, &layer_of_node, err);
-    if (status == ND_OK)
-        status = nd_tensors_find(model, layer_of_node, err);
-    if (status == ND_OK)
-        status = nd_layers_find(model, layer_of_node, err);
-    if (status == ND_OK)
-        status = nd_model_find_io(model, err);
-    if (status == ND_OK)
-        status = nd_model_refresh_shapes(model, err);
-    free(layer_of_node);
-    if (status != ND_OK)
-        nd_error_context(err, "reading '%s'", model->path);
-    return status;
+    ND_FREED size_t *layer_of_node = NULL;
+    ND_TRY(nd_onnx_check_names(&model->proto->base, err));
+    ND_TRY(nd_graph_order(model->proto->graph, err));
+    ND_TRY(nd_graph_init(&model->graph, model->proto->graph, err));
+    ND_TRY(nd_external_init(&model->external, model->proto, model->path, err));
+    ND_TRY(mix_external(model, err));
+    ND_TRY(list_nodes(model, err));
+    ND_TRY(nd_layers_assign(&model->graph, &layer_of_node, err));
+    ND_TRY(nd_tensors_find(model, layer_of_node, err));
+    ND_TRY(nd_layers_find(model, layer_of_node, err));
+    ND_TRY(nd_model_find_io(model, err));
+    return nd_model_refresh_shapes(model, err);
 }
 
 enum nd_status nd_model_load(const char *path, struct nd_model **out, struct nd_error *err)
 {
-    struct nd_model *model = nd_calloc(1, sizeof *model);
+    ND_CLEANUP(nd_model_destroy) struct nd_model *model = nd_calloc(1, sizeof *model);
     ND_TRY_MEMORY(model != NULL, err);
     model->path = nd_strdup(path);
-    enum nd_status status = model->path != NULL ? read_file(model, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = analyse(model, err);
+    ND_TRY_MEMORY(model->path != NULL, err);
+    ND_TRY(read_file(model, err));
+    enum nd_status status = analyse(model, err);
     if (status != ND_OK) {
-        nd_model_destroy(&model);
+        nd_error_context(err, "reading '%s'", path);
         return status;
     }
     model->opset = default_opset(model->proto);
     *out = model;
+    model = NULL;
     return ND_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "core/text/words.h"
 
 /* Protobuf's own default, which ONNX Runtime has too. */
 enum { MAX_DEPTH = 100 };
@@ -366,11 +367,8 @@ bool nd_onnx_is_qoperator(const char *op_type)
 
 bool nd_onnx_is_mover(const Onnx__NodeProto *node)
 {
-    static const char *const movers[] = {"DepthToSpace", "Expand",    "Flatten", "Gather",   "Identity",
-                                         "MaxPool",      "Reshape",   "Slice",   "Split",    "SpaceToDepth",
-                                         "Squeeze",      "Transpose", "Tile",    "Unsqueeze"};
-    for (size_t i = 0; i < sizeof movers / sizeof movers[0]; i++)
-        if (strcmp(nd_onnx_text(node->op_type), movers[i]) == 0 && nd_onnx_domain(node->domain)[0] == '\0')
-            return true;
-    return false;
+    return ND_IS_ONE_OF(node->op_type, "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool",
+                        "Reshape", "Slice", "Split", "SpaceToDepth", "Squeeze", "Transpose", "Tile",
+                        "Unsqueeze") &&
+           nd_onnx_domain(node->domain)[0] == '\0';
 }

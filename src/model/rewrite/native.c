@@ -528,39 +528,32 @@ static enum nd_status pack(const Onnx__ModelProto *proto, const char *path, stru
     return nd_file_put(path, bytes, n, err);
 }
 
+static void free_proto(Onnx__ModelProto **proto)
+{
+    onnx__model_proto__free_unpacked(*proto, NULL);
+}
+
 enum nd_status nd_model_write_native(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                      const char *path, struct nd_native *out, struct nd_error *err)
 {
+    ND_CLEANUP(nd_native_deinit)
     struct nd_native native = {.inputs = nd_calloc(nd_model_n_inputs(model), sizeof *native.inputs),
                                .outputs = nd_calloc(n_tensors, sizeof *native.outputs)};
-    Onnx__ModelProto *proto = NULL;
-    void *bytes = NULL;
+    ND_CLEANUP(free_proto) Onnx__ModelProto *proto = NULL;
+    ND_FREED void *bytes = NULL;
     size_t n_bytes = 0;
-    enum nd_status status = native.inputs != NULL && native.outputs != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_model_write_exposed(model, tensors, n_tensors, path, err);
-    if (status == ND_OK)
-        status = nd_file_read(path, max_model_bytes, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_onnx_decode(path, bytes, n_bytes, &proto, err);
-    for (size_t i = 0; status == ND_OK && i < nd_model_n_inputs(model); i++)
-        status = strip_input(model, i, proto->graph, &native, err);
-    if (status == ND_OK) {
-        drop_unread(proto->graph);
-        status = list_outputs(model, tensors, n_tensors, &native, err);
-    }
-    if (status == ND_OK)
-        status = check_names(model, &native, err);
-    if (status == ND_OK)
-        status = rename_ends(proto->graph, &native, err);
-    if (status == ND_OK)
-        status = pack(proto, path, err);
-    if (proto != NULL)
-        onnx__model_proto__free_unpacked(proto, NULL);
-    free(bytes);
-    if (status == ND_OK)
-        *out = native;
-    else
-        nd_native_deinit(&native);
-    return status;
+    ND_TRY_MEMORY(native.inputs != NULL && native.outputs != NULL, err);
+    ND_TRY(nd_model_write_exposed(model, tensors, n_tensors, path, err));
+    ND_TRY(nd_file_read(path, max_model_bytes, &bytes, &n_bytes, err));
+    ND_TRY(nd_onnx_decode(path, bytes, n_bytes, &proto, err));
+    for (size_t i = 0; i < nd_model_n_inputs(model); i++)
+        ND_TRY(strip_input(model, i, proto->graph, &native, err));
+    drop_unread(proto->graph);
+    ND_TRY(list_outputs(model, tensors, n_tensors, &native, err));
+    ND_TRY(check_names(model, &native, err));
+    ND_TRY(rename_ends(proto->graph, &native, err));
+    ND_TRY(pack(proto, path, err));
+    *out = native;
+    native = (struct nd_native){0};
+    return ND_OK;
 }

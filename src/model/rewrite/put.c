@@ -83,32 +83,20 @@ static size_t existing_part(const char *dir)
 static enum nd_status place_file(const struct nd_external_file *file, const char *copy_dir,
                                  struct nd_external_placed *placed, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    char *target = nd_path_join(copy_dir, file->location);
+    ND_FREED char *target = nd_path_join(copy_dir, file->location);
     placed->dir = target != NULL ? nd_path_dir(target) : NULL;
-    if (placed->dir == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
+    ND_TRY_MEMORY(placed->dir != NULL, err);
     placed->kept_len = existing_part(placed->dir);
-    status = nd_dir_make(placed->dir, err);
-    if (status != ND_OK)
-        goto out;
+    ND_TRY(nd_dir_make(placed->dir, err));
     /* The data itself and not a symbolic link to it, whose target may be relative to the folder it is in. */
     bool is_linked = linkat(AT_FDCWD, file->path, AT_FDCWD, target, AT_SYMLINK_FOLLOW) == 0;
-    if (!is_linked && errno == EEXIST) {
-        status = check_present(file, target, err);
-        goto out;
-    }
+    if (!is_linked && errno == EEXIST)
+        return check_present(file, target, err);
     if (!is_linked)
-        status = copy_file(file->path, target, err);
-    if (status == ND_OK) {
-        placed->path = target;
-        target = NULL;
-    }
-out:
-    free(target);
-    return status;
+        ND_TRY(copy_file(file->path, target, err));
+    placed->path = target;
+    target = NULL;
+    return ND_OK;
 }
 
 static void undo(struct nd_external_placed *placed)

@@ -155,15 +155,14 @@ static enum nd_status replace(struct recoder *c, const struct nd_recoded_node *i
 static enum nd_status replace_all(struct recoder *c, struct nd_error *err)
 {
     const struct nd_graph *graph = &c->r.model->graph;
-    enum nd_status status = ND_OK;
     for (size_t i = 0; i < c->n_nodes; i++)
         c->of_node[c->nodes[i].node] = &c->nodes[i];
     for (size_t i = 0; i < c->n_nodes; i++)
-        for (size_t slot = 0; slot < SLOTS && status == ND_OK; slot++)
+        for (size_t slot = 0; slot < SLOTS; slot++)
             if (nd_graph_used(graph, c->nodes[i].node, slot) != ND_NO_INDEX &&
                 is_replaced(c, c->nodes[i].node, slot))
-                status = replace(c, &c->nodes[i], slot, err);
-    return status;
+                ND_TRY(replace(c, &c->nodes[i], slot, err));
+    return ND_OK;
 }
 
 enum nd_status nd_model_write_recoded(const struct nd_model *model, const struct nd_recoded_node *nodes,

@@ -5,10 +5,10 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/words.h"
 #include "model/graph/constants.h"
 #include "model/rewrite/requantise_model.h"
 
@@ -215,7 +215,7 @@ static enum nd_status nd_widener_add(struct nd_widener *w, const struct nd_widen
                                      struct nd_error *err)
 {
     const char *base;
-    enum nd_status status = nd_widener_name(w, part->output, "_promoted", &base, err);
+    ND_TRY(nd_widener_name(w, part->output, "_promoted", &base, err));
     const struct nd_quantised_tensor item = {.tensor = base,
                                              .dtype = part->dtype,
                                              .bits = (int)nd_dtype_size_bytes(part->dtype) * 8,
@@ -224,9 +224,8 @@ static enum nd_status nd_widener_add(struct nd_widener *w, const struct nd_widen
     const struct nd_new_node node = {part->op_type, part->input, part->output,
                                      part->quant->n > 1 ? part->quant->axis : -1};
     w->r.behind = part->behind;
-    if (status == ND_OK)
-        status = nd_requantiser_add_parameters(&w->r, &item, err);
-    return status == ND_OK ? nd_requantiser_add_node(&w->r, &item, &node, err) : status;
+    ND_TRY(nd_requantiser_add_parameters(&w->r, &item, err));
+    return nd_requantiser_add_node(&w->r, &item, &node, err);
 }
 
 /* ---- tensors of 16 bits ---- */
@@ -532,16 +531,12 @@ static enum nd_status recode_bias(struct nd_widener *w, size_t node, const struc
 /* An int32 bias that is added to the products of the node. */
 static bool has_bias(const struct nd_graph *graph, size_t node)
 {
-    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm"};
     size_t bias = nd_graph_used(graph, node, 2);
     size_t producer = bias != ND_NO_INDEX ? graph->tensors[bias].producer : ND_NO_INDEX;
     if (producer == ND_NO_INDEX || graph->nodes[producer].kind != ND_NODE_DEQUANTIZE ||
         !graph->nodes[producer].is_constant)
         return false;
-    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++)
-        if (strcmp(graph->nodes[node].proto->op_type, products[i]) == 0)
-            return true;
-    return false;
+    return ND_IS_ONE_OF(graph->nodes[node].proto->op_type, "Conv", "ConvTranspose", "Gemm");
 }
 
 /* The biases of products whose scales are others in the copy, after all else was changed. channels: the

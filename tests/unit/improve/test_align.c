@@ -152,7 +152,7 @@ static size_t count_differences(const struct nd_model *model, uint64_t seed)
     for (size_t e = 0; e < 16; e++)
         for (int p = 0; p < 2; p++)
             nd_array_deinit(&runners[p].made[e]);
-    nd_inputs_destroy(model, &inputs);
+    nd_inputs_destroy(&inputs);
     nd_exact_graph_destroy(&graph);
     return n;
 }

@@ -8,6 +8,7 @@
 #include "arithmetic/exact/linear/linear_values.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/words.h"
 
 /* Convolutions on bytes: whole numbers are added up, and rounded while they are in the caches. */
 
@@ -451,14 +452,11 @@ enum {
 
 static bool only_moves(const struct nd_exact_call *call)
 {
-    static const char *const names[] = {
-        "Concat", "DepthToSpace", "Expand",  "Flatten", "Gather",    "Identity", "Reshape",  "Slice",
-        "Split",  "SpaceToDepth", "Squeeze", "Tile",    "Transpose", "Resize",   "Upsample", "Unsqueeze"};
     const Onnx__NodeProto *node = call->call.node;
-    for (size_t i = 0; node != NULL && i < sizeof names / sizeof names[0]; i++)
-        if (nd_onnx_domain(node->domain)[0] == 0 && strcmp(nd_onnx_text(node->op_type), names[i]) == 0)
-            return true;
-    return false;
+    return node != NULL && nd_onnx_domain(node->domain)[0] == 0 &&
+           ND_IS_ONE_OF(node->op_type, "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity",
+                        "Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose",
+                        "Unsqueeze", "Upsample");
 }
 
 /* Which of the tensors that the layer reads is input i of the operator; n_inputs: none, it is constant or
@@ -655,12 +653,10 @@ static bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes)
 /* Beside nd_op_is_function. */
 static bool is_by_element(const Onnx__NodeProto *node)
 {
-    static const char *const names[] = {"Add", "Sub",  "Mul",   "Div",       "Sum",       "Min",
-                                        "Max", "Clip", "PRelu", "LeakyRelu", "HardSwish", "HardSigmoid"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (nd_onnx_domain(node->domain)[0] == 0 && strcmp(nd_onnx_text(node->op_type), names[i]) == 0)
-            return true;
-    return nd_op_is_function(node);
+    return nd_op_is_function(node) ||
+           (nd_onnx_domain(node->domain)[0] == 0 &&
+            ND_IS_ONE_OF(node->op_type, "Add", "Sub", "Mul", "Div", "Sum", "Min", "Max", "Clip", "PRelu",
+                         "LeakyRelu", "HardSwish", "HardSigmoid"));
 }
 
 /* One scale for all of a quantiser, and no constant but numbers. */

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
+#include "core/text/words.h"
 
 /* Makes real values, as quotients of a number and a positive double divisor: the result is that of
  * nd_linear_make with v being real values. */
@@ -432,17 +433,12 @@ static bool only_chooses(const struct nd_linear_call *call)
  * there are sometimes far fewer behind it (a Gather from a table of words). */
 static bool only_moves(const struct nd_linear_call *call)
 {
-    static const char *const movers[] = {"DepthToSpace", "Dropout",        "Expand",       "Flatten",
-                                         "Gather",       "GatherElements", "GatherND",     "Identity",
-                                         "Reshape",      "Slice",          "SpaceToDepth", "Split",
-                                         "Squeeze",      "Tile",           "Transpose",    "Unsqueeze"};
     bool is_mover = call->inputs[0].quant != NULL && call->inputs[0].quant->n == 1;
     for (size_t i = 1; i < call->n_inputs; i++)
         is_mover = is_mover && call->inputs[i].quant == NULL;
-    for (size_t i = 0; i < sizeof movers / sizeof movers[0] && is_mover; i++)
-        if (strcmp(call->node->op_type, movers[i]) == 0)
-            return true;
-    return false;
+    return is_mover && ND_IS_ONE_OF(call->node->op_type, "DepthToSpace", "Dropout", "Expand", "Flatten",
+                                    "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice",
+                                    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze");
 }
 
 static enum nd_status run_on_qvalues(const struct nd_linear_call *call, struct nd_array *out,

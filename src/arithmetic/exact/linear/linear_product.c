@@ -176,32 +176,28 @@ static enum nd_status fill_lines(struct product *product, struct nd_linear_resul
     return ND_OK;
 }
 
+static void product_deinit(struct product *product)
+{
+    for (size_t i = 0; i < sizeof product->own / sizeof product->own[0]; i++)
+        nd_array_deinit(&product->own[i]);
+    ND_FREE_ALL(product->factors, product->bias);
+}
+
 enum nd_status nd_linear_product(const struct nd_linear_call *call, struct nd_linear_result *result,
                                  struct nd_error *err)
 {
-    struct product product = {0};
+    ND_CLEANUP(product_deinit) struct product product = {0};
     if (!nd_linear_has(call, 0) || !nd_linear_has(call, 1))
         return nd_linear_unsupported(call, err, "an operand that is missing");
     describe_operands(call, &product);
-    enum nd_status status = read_operands(call, &product, err);
-    if (status == ND_OK)
-        status = add_up(call, &product, err);
-    if (status == ND_OK)
-        status = make_factors(call, &product, err);
-    if (status == ND_OK)
-        status = make_bias(call, &product, err);
-    if (status == ND_OK)
-        status = describe_output(call, &product, err);
-    bool has_lines = status == ND_OK && product.bias_row == 0 && product.n_channels > 0 && product.sums->n > 0;
-    if (has_lines)
-        status = fill_lines(&product, result, err);
-    else if (status == ND_OK)
-        status = nd_linear_make(result, &product.sums->shape, err);
-    if (status == ND_OK && !has_lines)
-        fill(&product, result->v);
-    for (size_t i = 0; i < sizeof product.own / sizeof product.own[0]; i++)
-        nd_array_deinit(&product.own[i]);
-    free(product.factors);
-    free(product.bias);
-    return status;
+    ND_TRY(read_operands(call, &product, err));
+    ND_TRY(add_up(call, &product, err));
+    ND_TRY(make_factors(call, &product, err));
+    ND_TRY(make_bias(call, &product, err));
+    ND_TRY(describe_output(call, &product, err));
+    if (product.bias_row == 0 && product.n_channels > 0 && product.sums->n > 0)
+        return fill_lines(&product, result, err);
+    ND_TRY(nd_linear_make(result, &product.sums->shape, err));
+    fill(&product, result->v);
+    return ND_OK;
 }

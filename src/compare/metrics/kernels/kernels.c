@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/text/words.h"
 
 extern const struct nd_kernels nd_kernels_scalar;
 #if defined __x86_64__
@@ -81,22 +82,13 @@ size_t nd_kernels_available(const struct nd_kernels *const **out)
     return n;
 }
 
-static bool is_known(const char *name)
-{
-    static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
 enum nd_status nd_kernels_choose(const char *cap, const struct nd_kernels **out, struct nd_error *err)
 {
     const struct nd_kernels *const *available;
     size_t n = nd_kernels_available(&available);
     const struct nd_kernels *chosen = available[n - 1];
     if (cap != NULL && cap[0] != '\0') {
-        if (!is_known(cap))
+        if (!ND_IS_ONE_OF(cap, "scalar", "avx2", "avx512", "neon"))
             return nd_fail(err, ND_E_OPTION_VALUE, cap,
                            "unknown instruction set '%s' (known: scalar, avx2, avx512, neon)", cap);
         for (size_t i = 0; i < n; i++)

@@ -71,22 +71,17 @@ static enum nd_status take_root(struct nd_certificate *certificate, const char *
 enum nd_status nd_certificate_read(const char *path, struct nd_certificate **out, struct nd_error *err)
 {
     enum { MAX_BYTES = 256 << 20 };
-    struct nd_certificate *certificate = nd_calloc(1, sizeof *certificate);
-    void *data = NULL;
+    ND_CLEANUP(nd_certificate_destroy) struct nd_certificate *certificate = nd_calloc(1, sizeof *certificate);
+    ND_FREED void *data = NULL;
     size_t n_bytes = 0;
     ND_TRY_MEMORY(certificate != NULL, err);
     certificate->path = nd_strdup(path);
-    enum nd_status status = certificate->path != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_file_read(path, MAX_BYTES, &data, &n_bytes, err);
-    if (status == ND_OK)
-        status = take_root(certificate, data, n_bytes, err);
-    free(data);
-    if (status == ND_OK)
-        *out = certificate;
-    else
-        nd_certificate_destroy(&certificate);
-    return status;
+    ND_TRY_MEMORY(certificate->path != NULL, err);
+    ND_TRY(nd_file_read(path, MAX_BYTES, &data, &n_bytes, err));
+    ND_TRY(take_root(certificate, data, n_bytes, err));
+    *out = certificate;
+    certificate = NULL;
+    return ND_OK;
 }
 
 void nd_certificate_destroy(struct nd_certificate **certificate)
@@ -187,20 +182,15 @@ static enum nd_status draw(const struct nd_tensor *tensor, struct nd_array *qval
 
 static enum nd_status run(const struct witness *w, struct nd_array *given, struct nd_error *err)
 {
-    struct nd_exact_graph *graph = NULL;
-    struct nd_array *inputs;
+    ND_CLEANUP(nd_exact_graph_destroy) struct nd_exact_graph *graph = NULL;
+    ND_CLEANUP(nd_inputs_destroy) struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = hear, .given = given, .missed = nd_exact_let_go};
-    enum nd_status status = nd_inputs_create(w->model, &inputs, err);
-    for (size_t e = 0; e < nd_model_n_tensors(w->model) && status == ND_OK; e++)
-        status = draw(nd_model_tensor(w->model, e), &given[e], err);
-    if (status == ND_OK)
-        status = nd_exact_graph_create(w->model, &graph, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(graph, inputs, &options, NULL, (void *)(uintptr_t)w, err);
-    nd_exact_graph_destroy(&graph);
-    nd_inputs_destroy(w->model, &inputs);
-    return status;
+    ND_TRY(nd_inputs_create(w->model, &inputs, err));
+    for (size_t e = 0; e < nd_model_n_tensors(w->model); e++)
+        ND_TRY(draw(nd_model_tensor(w->model, e), &given[e], err));
+    ND_TRY(nd_exact_graph_create(w->model, &graph, err));
+    return nd_exact_graph_run(graph, inputs, &options, NULL, (void *)(uintptr_t)w, err);
 }
 
 enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_layer_arithmetic *arithmetic,

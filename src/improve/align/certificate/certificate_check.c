@@ -136,21 +136,18 @@ static enum nd_status nd_certificate_check_accuracy_cost(struct nd_certificate_c
     if (!json_is_object(cost))
         return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->certificate->path,
                        "the certificate states no accuracy cost that could be measured again");
-    enum nd_status status = check_accuracy_cost_file(c, "model", c->options->model, err);
-    if (status == ND_OK)
-        status = check_accuracy_cost_file(c, "float", c->options->float_model, err);
-    if (status == ND_OK)
-        status = check_accuracy_cost_probes(c, err);
+    ND_TRY(check_accuracy_cost_file(c, "model", c->options->model, err));
+    ND_TRY(check_accuracy_cost_file(c, "float", c->options->float_model, err));
+    ND_TRY(check_accuracy_cost_probes(c, err));
     c->job.original = c->job.model = c->options->model;
     c->align_options.n_samples = (size_t)json_integer_value(json_object_get(cost, "samples"));
-    if (status == ND_OK)
-        status = nd_align_accuracy_cost(&c->job, NULL, err);
-    c->check->is_accuracy_cost_checked = status == ND_OK;
-    if (status == ND_OK && !is_accuracy_cost(c->job.result, cost))
-        status = nd_certificate_refuse(c, err, "accuracy_cost",
-                                       "the accuracy cost is another one: '%s' has %.2f dB now",
-                                       c->job.result->outputs[0].name, c->job.result->outputs[0].sqnr_after_db);
-    return status;
+    ND_TRY(nd_align_accuracy_cost(&c->job, NULL, err));
+    c->check->is_accuracy_cost_checked = true;
+    if (!is_accuracy_cost(c->job.result, cost))
+        ND_TRY(nd_certificate_refuse(c, err, "accuracy_cost",
+                                     "the accuracy cost is another one: '%s' has %.2f dB now",
+                                     c->job.result->outputs[0].name, c->job.result->outputs[0].sqnr_after_db));
+    return ND_OK;
 }
 
 const char *nd_certificate_end_name(enum nd_certificate_end end)
@@ -382,20 +379,16 @@ static enum nd_status check_layers(struct nd_certificate_checker *c, struct nd_e
 
 static enum nd_status prove(struct nd_certificate_checker *c, struct nd_error *err)
 {
-    enum nd_status status = nd_align_make_layers(&c->job, c->model, err);
-    if (status == ND_OK)
-        status = nd_align_tell(&c->job, "prove", 0, 1, err);
-    if (status == ND_OK)
-        status = nd_align_prove(&c->job, err);
-    if (status != ND_OK || c->options->n_devices == 0)
-        return status;
-    status = nd_dir_make_temporary(&c->job.folder, err);
-    if (status == ND_OK)
-        status = nd_align_verify(&c->job, err);
+    ND_TRY(nd_align_make_layers(&c->job, c->model, err));
+    ND_TRY(nd_align_tell(&c->job, "prove", 0, 1, err));
+    ND_TRY(nd_align_prove(&c->job, err));
+    if (c->options->n_devices == 0)
+        return ND_OK;
+    ND_TRY(nd_dir_make_temporary(&c->job.folder, err));
+    ND_TRY(nd_align_verify(&c->job, err));
     c->check->n_devices = c->job.result->n_devices;
-    if (status == ND_OK && (c->check->groups = nd_strdup(c->job.result->groups)) == NULL)
-        status = nd_fail_memory(err);
-    return status;
+    c->check->groups = nd_strdup(c->job.result->groups);
+    return c->check->groups != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* ---- all of it ---- */
@@ -472,8 +465,7 @@ enum nd_status nd_certificate_verify(const struct nd_certificate *certificate, c
     nd_certificate_options_init(&own);
     ND_TRY(nd_options_read(&own, sizeof own, options, err));
     ND_CLEANUP(nd_certificate_check_destroy) struct nd_certificate_check *check = nd_calloc(1, sizeof *check);
-    if (check == NULL)
-        return nd_fail_memory(err);
+    ND_TRY_MEMORY(check != NULL, err);
     struct nd_certificate_checker c = {
         .certificate = certificate, .model = model, .options = &own, .check = check};
     c.job = (struct nd_align_job){.options = &c.align_options, .model = model, .aligned = model};

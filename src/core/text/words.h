@@ -1,0 +1,13 @@
+/* Whether a word is one of a few. */
+#ifndef ND_BASE_WORDS_H
+#define ND_BASE_WORDS_H
+
+#include <stdbool.h>
+
+/* words ends with NULL. False for a word that is NULL. */
+bool nd_is_one_of(const char *word, const char *const *words);
+
+/* ND_IS_ONE_OF(op_type, "Conv", "Gemm") */
+#define ND_IS_ONE_OF(word, ...) nd_is_one_of(word, (const char *const[]){__VA_ARGS__, NULL})
+
+#endif
